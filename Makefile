@@ -1,0 +1,40 @@
+# Two commands for a newcomer: `make demo` and `make test`. Both set up .venv first.
+PYTHON ?= python3
+export PYTHON
+BIN := .venv/bin
+
+.PHONY: demo test test-fast check bench characterize chaos lock setup clean
+
+demo: setup
+	$(BIN)/muntin demo $(ARGS)
+
+test: setup check
+	$(BIN)/python -m pytest tests -q -m "not slow" -n 2 --dist loadfile $(ARGS)
+
+test-fast: setup
+	$(BIN)/python -m pytest tests -q -m "not spark and not chaos and not slow" $(ARGS)
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+
+chaos: setup
+	$(BIN)/python -m pytest tests -q -m "chaos or slow" $(ARGS)
+
+bench: setup
+	for file in benchmarks/[a-z]*.py; do $(BIN)/python $$file || exit 1; done
+
+characterize: setup
+	for file in benchmarks/characterize/[a-z]*.py; do $(BIN)/python $$file || exit 1; done
+
+setup:
+	@sh scripts/setup.sh
+
+lock: # needs uv
+	uv pip compile pyproject.toml --extra all --group test --universal --python-version 3.11 \
+		--generate-hashes --no-header --no-emit-package muntin --quiet -o requirements.lock
+
+clean:
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,285 @@
+"""Experiments 5.1 to 5.6 of Zhang et al. (CMC 2019), and what they do not ask.
+
+python benchmarks/characterize/quantiles.py [--scale 1.0] [--out FOLDER] [--only correctness]
+
+One CSV and one PNG each; the command that made it stands in the CSV's first line. Errors are
+normalised rank errors of 99 quantiles. Beside the paper's window stand the ring and, as reference,
+a fresh KLL over exactly the window's items, which no one can maintain.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import numpy as np
+from matplotlib import pyplot as plt
+
+from muntin.summaries import KLL, FixedWindowQuantiles
+
+FRACTIONS = np.arange(1, 100) / 100
+Row = dict[str, Any]
+
+
+def errors_of(found: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    return np.searchsorted(np.sort(inside), found, "right") / len(inside) - FRACTIONS
+
+
+def rms(errors: Any) -> float:
+    return float(np.sqrt(np.mean(np.square(errors))))
+
+
+def fresh(inside: np.ndarray, k: int, seed: int) -> KLL:
+    sketch = KLL(k, seed)
+    for start in range(0, len(inside), 100):  # as they come, not in one sorted batch
+        sketch.update(inside[start : start + 100])
+    return sketch
+
+
+def window_of(method: str, length: int, k: int, seed: int = 0) -> FixedWindowQuantiles:
+    """The paper's window of `k`, or a ring that holds about as many items."""
+    if method == "paper":
+        return FixedWindowQuantiles(length, k=k, seed=seed, method="paper")
+    panes = 4 if k < 256 else 8
+    return FixedWindowQuantiles(length, panes, max(8, k // panes), seed)
+
+
+def slide(
+    windows: list[FixedWindowQuantiles], stream: np.ndarray, length: int
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Feed batches of 1,000; stop every 0.23 windows, where the edge cuts a pane anywhere."""
+    step = max(int(0.23 * length), 1)
+    for start in range(0, len(stream), step):
+        end = min(start + step, len(stream))
+        for at in range(start, end, 1_000):
+            for window in windows:
+                window.update(stream[at : min(at + 1_000, end)])
+        if end >= length:
+            yield end, stream[end - length : end]
+
+
+def cdfs(scale: float) -> list[Row]:
+    """5.1: the CDF of the last 500 items, k = 32."""
+    del scale
+    stream = np.random.default_rng(0).normal(size=5_000)
+    windows = {method: window_of(method, 500, 32) for method in ("paper", "ring")}
+    for window in windows.values():
+        window.update(stream)
+    inside = np.sort(stream[-500:])
+    rows = []
+    for x in np.linspace(-3, 3, 61):
+        row: Row = {"x": x, "exact": np.searchsorted(inside, x, "right") / 500}
+        rows.append(row | {name: float(w.rank(x).value[0]) for name, w in windows.items()})
+    return rows
+
+
+def _timed(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def insert_time(scale: float) -> list[Row]:
+    """5.2: nanoseconds an insert, batches of 1,000."""
+    n = int(1_000_000 * scale)
+    stream, rows = np.random.default_rng(0).normal(size=n), []
+    for length in (10_000, 100_000):
+        for k in (32, 64, 128, 256, 512):
+            row: Row = {"window": length, "k": k}
+            for method in ("paper", "ring"):
+                window = window_of(method, length, k)
+                window.update(stream[:10])
+
+                def run(window: FixedWindowQuantiles = window) -> None:
+                    for start in range(0, n, 1_000):
+                        window.update(stream[start : start + 1_000])
+
+                row[method] = _timed(run) / n * 1e9
+            rows.append(row)
+    return rows
+
+
+def query_time(scale: float) -> list[Row]:
+    """5.3: microseconds a query of one quantile, one after every 10 items."""
+    steps, rows = int(2_000 * scale) + 20, []
+    stream = np.random.default_rng(0).normal(size=250_000)
+    for length in (10_000, 100_000):
+        for k in (32, 64, 128, 256, 512):
+            row: Row = {"window": length, "k": k}
+            for method in ("paper", "ring"):
+                window = window_of(method, length, k)
+                window.update(stream)
+                window.quantile(0.5)
+                taken = 0.0
+                for step in range(steps):
+                    window.update(stream[10 * step : 10 * step + 10])
+                    taken += _timed(lambda window=window: window.quantile(0.5))
+                row[method] = taken / steps * 1e6
+            rows.append(row)
+    return rows
+
+
+def size(scale: float) -> list[Row]:
+    """5.4: items held, by window and k."""
+    rows = []
+    for length in (1_000, 10_000, 100_000, int(400_000 * max(scale, 0.25))):
+        stream = np.random.default_rng(0).normal(size=2 * length)
+        for k in (32, 128, 1024):
+            row: Row = {"window": length, "k": k}
+            for method in ("paper", "ring"):
+                window, most = window_of(method, length, k), 0
+                for start in range(0, len(stream), 1_000):
+                    window.update(stream[start : start + 1_000])
+                    most = max(most, len(window))
+                row[method] = most
+            rows.append(row)
+    return rows
+
+
+def correctness(scale: float) -> list[Row]:
+    """5.5: error while a window of 100,000 slides over 30 windows, k = 128, three streams."""
+    length, windows, rows = int(100_000 * scale), 31, []
+    t = np.arange(length * windows)
+    noise = np.random.default_rng(0).normal(size=len(t))
+    streams = {
+        "iid": noise,
+        "shift": noise + 3.0 * (t // (3 * length // 2) % 2),
+        "sine": 0.3 * noise + 2 * np.sin(2 * np.pi * t / (0.7 * length)),
+    }
+    for name, stream in streams.items():
+        paper = window_of("paper", length, 128)
+        ring = FixedWindowQuantiles(length, 4, 24)  # as many items as the paper's at k = 128
+        large = FixedWindowQuantiles(length)
+        for end, inside in slide([paper, ring, large], stream, length):
+            row: Row = {"stream": name, "windows": end / length}
+            for label, found in (
+                ("paper", paper), ("ring, 420 items", ring), ("ring, 1,707 items", large),
+                ("fresh KLL", fresh(inside, 128, end)),
+            ):  # fmt: skip
+                row[label] = 100 * rms(errors_of(found.quantile(FRACTIONS).value, inside))
+            rows.append(row)
+    return rows
+
+
+def aggregation(scale: float) -> list[Row]:
+    """5.6: two windows of 500 merged, against one of 1,000; greatest gap between the CDFs."""
+    rows = []
+    for seed in range(max(int(20 * scale), 3)):
+        stream = np.random.default_rng(seed).normal(size=6_000)
+        row: Row = {"seed": seed}
+        for method in ("paper", "ring"):
+            parts = []
+            for node in range(2):
+                part = window_of(method, 500, 32, seed + node)
+                part.update(stream[node::2])
+                parts.append(part)
+            one = window_of(method, 1_000, 32, seed)
+            one.update(stream)
+            inside = stream[-1_000:]
+            for label, window in ((f"{method}, merged", FixedWindowQuantiles.merged(parts)),
+                                  (f"{method}, one", one)):  # fmt: skip
+                found = window.quantile(FRACTIONS).value
+                row[label] = 100 * float(np.abs(errors_of(found, inside)).max())
+        rows.append(row)
+    return rows
+
+
+def by_k(scale: float) -> list[Row]:
+    """Error against k: the slope tells k^-1 from k^-0.6."""
+    length, rows = int(100_000 * scale), []
+    stream = np.random.default_rng(0).normal(size=6 * length)
+    for k in (32, 64, 128, 256, 512, 1024):
+        row: Row = {"k": k}
+        for method in ("paper", "ring"):
+            window, found = window_of(method, length, k), []
+            for _, inside in slide([window], stream, length):
+                found.append(errors_of(window.quantile(FRACTIONS).value, inside))
+            row[method], row[f"items, {method}"] = 100 * rms(found), len(window)
+        last = stream[-length:]
+        row["fresh KLL"] = 100 * rms(
+            [errors_of(fresh(last, k, s).quantile(FRACTIONS).value, last) for s in range(4)]
+        )
+        rows.append(row)
+    return rows
+
+
+def by_window(scale: float) -> list[Row]:
+    """Error against the window's length, k = 128: the paper's levels freeze where W left them."""
+    rows = []
+    for thousands in range(60, 201, 10):
+        length = int(thousands * 1_000 * scale)
+        stream = np.random.default_rng(thousands).normal(size=4 * length)
+        row: Row = {"window": length}
+        for method in ("paper", "ring"):
+            window, found = window_of(method, length, 128), []
+            for _, inside in slide([window], stream, length):
+                found.append(errors_of(window.quantile(FRACTIONS).value, inside))
+            row[method] = 100 * rms(found)
+        rows.append(row)
+    return rows
+
+
+# name: (run, x axis, y axis, column whose values are lines of their own, logarithmic)
+EXPERIMENTS: dict[str, tuple[Callable[[float], list[Row]], str, str, str, bool]] = {
+    "cdf": (cdfs, "x", "share of the window", "", False),
+    "insert_time": (insert_time, "k", "ns an insert", "window", False),
+    "query_time": (query_time, "k", "us a query", "window", False),
+    "size": (size, "window", "items held", "k", True),
+    "correctness": (correctness, "windows", "rms rank error, %", "stream", False),
+    "aggregation": (aggregation, "seed", "greatest gap, %", "", False),
+    "by_k": (by_k, "k", "rms rank error, %", "", True),
+    "by_window": (by_window, "window", "rms rank error, %", "", False),
+}
+
+
+def write(name: str, scale: float, out: Path) -> None:
+    run, x, y, group, logarithmic = EXPERIMENTS[name]
+    rows = run(scale)
+    with (out / f"quantiles-{name}.csv").open("w", newline="") as file:
+        file.write(f"# python {' '.join(sys.argv)}\n")
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    groups = list(dict.fromkeys(row[group] for row in rows)) if group else [None]
+    lines = [key for key in rows[0] if key not in (x, group) and not key.startswith("items,")]
+    figure, axes = plt.subplots(
+        1, len(groups), figsize=(5 * len(groups), 4), squeeze=False, constrained_layout=True
+    )
+    for axis, which in zip(axes[0], groups, strict=True):
+        own = [row for row in rows if which is None or row[group] == which]
+        for line in lines:
+            axis.plot([row[x] for row in own], [row[line] for row in own], ".-", label=line)
+        if logarithmic:
+            axis.loglog()
+        axis.set(xlabel=x, ylabel=y, title=f"{group} {which}" if group else name)
+        axis.grid(alpha=0.3)
+    axes[0][0].legend()
+    figure.savefig(out / f"quantiles-{name}.png", dpi=110)
+    plt.close(figure)
+    for line in lines:
+        values = np.array([row[line] for row in rows], float)
+        print(f"{name:12} {line:22} mean {values.mean():10.3f}  most {values.max():10.3f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", type=float, default=1.0, help="of windows and streams")
+    parser.add_argument("--out", type=Path, default=Path("build/characterize"))
+    parser.add_argument("--only", choices=EXPERIMENTS, action="append")
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    for name in given.only or EXPERIMENTS:
+        write(name, given.scale, given.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""KLL and sliding windows against their peers; ratios of runs taken in turn.
+
+python benchmarks/quantiles.py                  # about two minutes
+python benchmarks/quantiles.py --items 300000   # seconds
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import datasketches
+import numpy as np
+from _timing import in_turn, report
+from sortedcontainers import SortedList
+
+from muntin.summaries import KLL, FixedWindowQuantiles
+
+FRACTIONS = np.arange(1, 100) / 100
+
+
+def rms_percent(errors: list[np.ndarray]) -> float:
+    return 100 * float(np.sqrt(np.mean(np.square(errors))))
+
+
+def ours(values: np.ndarray, batch: int, k: int = 200, seed: int = 0) -> KLL:
+    sketch = KLL(k, seed)
+    for start in range(0, len(values), batch):
+        sketch.update(values[start : start + batch])
+    return sketch
+
+
+def theirs(values: np.ndarray, k: int = 200) -> datasketches.kll_doubles_sketch:
+    sketch = datasketches.kll_doubles_sketch(k)
+    sketch.update(values)
+    return sketch
+
+
+def kll_update(items: int, repeats: int) -> None:
+    for n in (10_000, items):
+        values = np.random.default_rng(0).lognormal(size=n)
+        print(f"\nKLL update, {n:,} float64, k = 200")
+        runs = {
+            "muntin, one batch": lambda values=values: ours(values, len(values)),
+            "muntin, batches of 65,536": lambda values=values: ours(values, 1 << 16),
+            "datasketches": lambda values=values: theirs(values),
+        }
+        seconds = in_turn(runs, repeats if n > 100_000 else 10 * repeats)
+        report(seconds, events=n, unit="value")
+
+
+def kll_error(items: int, seeds: int) -> None:
+    errors: dict[str, list[np.ndarray]] = {"one batch": [], "65,536": [], "datasketches": []}
+    sizes: dict[str, int] = dict.fromkeys(errors, 0)
+    for seed in range(seeds):
+        values = np.random.default_rng(seed).lognormal(size=items)
+        ordered = np.sort(values)
+        one, many = ours(values, items, seed=seed), ours(values, 1 << 16, seed=seed)
+        other = theirs(values)
+        for name, found, size in (
+            ("one batch", one.quantile(FRACTIONS).value, len(one.to_bytes())),
+            ("65,536", many.quantile(FRACTIONS).value, len(many.to_bytes())),
+            ("datasketches", other.get_quantiles(FRACTIONS), len(other.serialize())),
+        ):
+            errors[name].append(np.searchsorted(ordered, found, "right") / items - FRACTIONS)
+            sizes[name] = max(sizes[name], size)
+    print(f"\nRank error of 99 quantiles, {items:,} values, {seeds} seeds, k = 200")
+    for name, found in errors.items():
+        print(f"  {name:14} rms {rms_percent(found):.3f} %, at most {sizes[name]:,} bytes")
+
+
+def kll_merge(panes: int, repeats: int) -> None:
+    rng = np.random.default_rng(0)
+    parts = [rng.lognormal(size=5_000) for _ in range(panes)]
+    mine = [ours(part, 5_000, seed=i) for i, part in enumerate(parts)]
+    other = [theirs(part) for part in parts]
+
+    def one_by_one() -> None:
+        union = datasketches.kll_doubles_sketch(200)
+        for sketch in other:
+            union.merge(sketch)
+        union.get_quantiles([0.5, 0.99])
+
+    print(f"\nMerge of {panes:,} panes and two quantiles, k = 200")
+    seconds = in_turn(
+        {
+            "KLL.merged": lambda: KLL.merged(mine).quantile([0.5, 0.99]),
+            "datasketches merge": one_by_one,
+        },
+        2 * repeats,
+    )
+    report(seconds, unit="day")
+    blobs, theirs_blobs = [s.to_bytes() for s in mine], [s.serialize() for s in other]
+    print("  reading their bytes first")
+    seconds = in_turn(
+        {
+            "KLL.from_bytes": lambda: [KLL.from_bytes(blob) for blob in blobs],
+            "datasketches deserialize": lambda: [
+                datasketches.kll_doubles_sketch.deserialize(blob) for blob in theirs_blobs
+            ],
+        },
+        repeats,
+    )
+    report(seconds, unit="day")
+
+
+class SortedWindow:
+    """What keeps the exact order: a sorted list and a queue, O(W) memory."""
+
+    def __init__(self, window: int) -> None:
+        self.window, self.queue, self.at = window, np.zeros(window), 0
+        self.ordered: SortedList = SortedList()
+
+    def update(self, values: np.ndarray) -> None:
+        for value in values.tolist():
+            slot = self.at % self.window
+            if self.at >= self.window:
+                self.ordered.remove(self.queue[slot])
+            self.ordered.add(value)
+            self.queue[slot] = value
+            self.at += 1
+
+
+def window_insert(window: int, batch: int, repeats: int) -> None:
+    rng = np.random.default_rng(0)
+    filled = rng.normal(size=2 * window)
+    ring, paper = (
+        FixedWindowQuantiles(window, method="ring"),
+        FixedWindowQuantiles(window, k=128, method="paper"),
+    )
+    exact = SortedWindow(window)
+    ring.update(filled)
+    paper.update(filled)
+    exact.update(filled[:window])
+    more = rng.normal(size=50 * batch)
+
+    def insert(target: object, steps: int) -> None:
+        for start in range(0, steps * batch, batch):
+            target.update(more[start : start + batch])  # pyright: ignore
+
+    print(f"\nSliding window of {window:,}, inserts in batches of {batch:,}")
+    seconds = in_turn(
+        {
+            "ring, 8 panes of k = 64": lambda: insert(ring, 50),
+            "paper's Algorithm 1, k = 128, compiled": lambda: insert(paper, 50),
+        },
+        2 * repeats,
+    )
+    few = in_turn({"sorted list": lambda: insert(exact, 5)}, repeats)
+    seconds["sorted list, exact"] = [10 * taken for taken in few["sorted list"]]
+    report(seconds, events=len(more), unit="value")
+
+
+def window_query(window: int, repeats: int) -> None:
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=2 * window + window // 20)
+    ring = FixedWindowQuantiles(window)
+    ring.update(values)
+    pane = window // 64
+    panes = [theirs(values[i * pane : (i + 1) * pane], 128) for i in range(64)]
+    small = [theirs(values[i * pane : (i + 1) * pane], 32) for i in range(64)]
+    asked = [0.5, 0.9, 0.99]
+
+    def merged(sketches: list, k: int) -> None:
+        union = datasketches.kll_doubles_sketch(k)
+        for sketch in sketches:
+            union.merge(sketch)
+        union.get_quantiles(asked)
+
+    def live() -> None:
+        for i in range(20):
+            ring.update(values[i : i + 10])
+            ring.quantile(asked)
+
+    print("\nThree quantiles of a live window")
+    seconds = in_turn(
+        {
+            "ring, nothing new": lambda: [ring.quantile(asked) for _ in range(20)],
+            "ring, 10 values before each query": live,
+            "64 panes of k = 32 merged": lambda: [merged(small, 32) for _ in range(20)],
+            "64 panes of k = 128 merged": lambda: [merged(panes, 128) for _ in range(20)],
+        },
+        4 * repeats,
+    )
+    report(seconds, events=20, unit="query")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--items", type=int, default=10_000_000)
+    parser.add_argument("--window", type=int, default=100_000)
+    parser.add_argument("--batch", type=int, default=2_000)
+    parser.add_argument("--panes", type=int, default=1_440)
+    parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--repeats", type=int, default=3)
+    given = parser.parse_args()
+    kll_update(given.items, given.repeats)
+    kll_error(min(given.items, 5_000_000), given.seeds)
+    kll_merge(given.panes, given.repeats)
+    window_insert(given.window, given.batch, given.repeats)
+    window_query(given.window, given.repeats)
+
+
+if __name__ == "__main__":
+    main()

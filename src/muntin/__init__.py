@@ -1,0 +1,51 @@
+"""Muntin: windowed summaries of a stream on PySpark.
+
+import muntin
+
+with muntin.summarize(df, "pipeline.yaml") as session:     # a DataFrame, once
+    print(session.sql("SELECT origin, count FROM flights(origin) ORDER BY count DESC"))
+
+stream = muntin.stream(df, "pipeline.yaml")                 # a streaming DataFrame
+session = muntin.open("sqlite:///flights.db")               # what either has written
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from muntin.client import connect as connect
+    from muntin.session import Session as Session
+    from muntin.session import open as open  # noqa: A004
+    from muntin.spark.batch import summarize as summarize
+    from muntin.spark.stream import Stream as Stream
+    from muntin.spark.stream import stream as stream
+    from muntin.spec import Pipeline as Pipeline
+
+__version__ = "0.1.0"
+
+# Imported when first asked for: `import muntin` costs nothing, whatever is used of it.
+_MODULE_OF = {
+    "Pipeline": "muntin.spec",
+    "Session": "muntin.session",
+    "Stream": "muntin.spark.stream",
+    "connect": "muntin.client",
+    "open": "muntin.session",
+    "stream": "muntin.spark.stream",
+    "summarize": "muntin.spark.batch",
+}
+__all__ = [*_MODULE_OF, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,225 @@
+"""Follows sealed panes, closes windows, and runs the standing queries of each.
+
+One assembler a pipeline, in the pipeline's own process, under the writer's epoch. It only reads
+what was committed, so that after a crash it goes on from its stored state and closes the same
+windows again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from muntin.assembly.followers import (
+    LIMIT_FACTOR,
+    Closed,
+    FloatingFollower,
+    Follower,
+    follow,
+)
+from muntin.ledger.base import ClosedWindow, Ledger, TrendPoint, Writer
+from muntin.reading.panes import Layout, Merged, Panes
+from muntin.spec import Pipeline
+
+WINDOWS_AT_ONCE = 64  # written in one transaction
+PANES_AT_ONCE = 500  # folded between two rounds of housekeeping
+
+
+class RunQuery(Protocol):
+    """Runs a standing query on one window, whose merged summary is at hand; Arrow IPC bytes."""
+
+    def __call__(
+        self, query: str, layout: Layout, start: int, end: int, merged: Merged
+    ) -> bytes: ...
+
+
+class Assembler:
+    """Closes windows as panes are sealed."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        ledger: Ledger,
+        writer: Writer,
+        run_query: RunQuery,
+        query_summaries: Mapping[str, str],
+        panes: Panes,
+        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:
+        """`query_summaries`: standing query -> the summary whose windows it follows."""
+        self._pipeline = pipeline
+        self._ledger = ledger
+        self._writer = writer
+        self._run_query = run_query
+        self._queries = {
+            name: [
+                query
+                for query, of in query_summaries.items()
+                if of == name and pipeline.queries[query].on == "window"
+            ]
+            for name in pipeline.summaries
+        }
+        self._now_us = now_us
+        self._panes = panes
+        stored = ledger.assembler(pipeline.name) or {}
+        self._followers: dict[str, Follower] = {}
+        self.layouts: dict[str, Layout] = {}
+        for name, spec in pipeline.summaries.items():
+            if spec.sequential:
+                continue  # it lies in no panes
+            self.layouts[name] = Layout(name, spec, pipeline.pane, pipeline.rungs)
+            if spec.window is not None:
+                self._followers[name] = follow(
+                    self.layouts[name], spec.window, self._panes, stored.get(name)
+                )
+        self._check_all = True
+
+    def step(
+        self, watermark: int | None, late_panes: Mapping[str, Sequence[int]]
+    ) -> list[ClosedWindow]:
+        """Close what the watermark seals, revise what late events changed; the windows written.
+
+        Parameters
+        ----------
+        watermark : int or None
+            Microseconds; None before the first event.
+        late_panes : mapping
+            Summary -> starts of panes that late events reached since the last step.
+        """
+        if watermark is None:
+            return []
+        sealed_until = watermark // self._pipeline.pane * self._pipeline.pane
+        written = []
+        for name, follower in self._followers.items():
+            late = late_panes.get(name, ())
+            if late:
+                follower.forget()
+            if late or self._check_all:
+                written += self._revise(name, late)
+            pending: list[Closed] = []
+            for closed in follower.step(sealed_until):
+                pending.append(
+                    replace(closed, window=replace(closed.window, closed_at=self._now_us()))
+                )
+                if len(pending) >= WINDOWS_AT_ONCE:
+                    written += self._write(pending)
+                    pending = []
+            written += self._write(pending, always=True)
+        self._check_all = False
+        return written
+
+    def marks(self, watermark: int | None) -> list[int]:
+        """Watermarks on the way to `watermark`, some hundred panes apart, itself last.
+
+        Where windows end depends on the data alone, so that it makes no difference in how many
+        steps one gets there; but each step's panes can stay in memory for what comes after it.
+        """
+        if watermark is None:
+            return []
+        ends: list[int] = []
+        for name, follower in self._followers.items():
+            starts = self._panes.starts(self.layouts[name], follower.next_pane() or 0, watermark)
+            ends += [s + self._pipeline.pane for s in starts[PANES_AT_ONCE::PANES_AT_ONCE]]
+        return [*sorted(end for end in set(ends) if end < watermark), watermark]
+
+    def command(self, action: str, summary: str | None) -> dict[str, Any]:
+        """Obey `slow_down` or `resume`; tells what was done."""
+        names = [summary] if summary else list(self._followers)
+        answers = {}
+        for name in names:
+            follower = self._followers.get(name)
+            if not isinstance(follower, FloatingFollower):
+                answers[name] = {"done": False, "why": "its windows do not float"}
+                continue
+            before = follower.window
+            after = before.slow_down() if action == "slow_down" else before.resume()
+            follower.window = after
+            answers[name] = {
+                "done": after != before,
+                "length_us": min(after.length * after.factor, after.limit),
+                **({} if after != before else {"why": "at its limit already"}),
+            }
+            if action == "resume" and after == before:
+                answers[name]["why"] = "not slowed down"
+        self._store([], [])
+        return answers
+
+    def open_windows(self) -> dict[str, dict[str, Any]]:
+        """Where the open windows stand: start, end, and how full their sealed panes make them."""
+        shown = {}
+        for name, follower in self._followers.items():
+            opened = follower.open_window()
+            if opened is not None:
+                start, end = opened
+                shown[name] = {"start": start, "end": end, "fill": follower.open_fill()}
+        return shown
+
+    def _revise(self, name: str, late: Sequence[int]) -> list[ClosedWindow]:
+        """Publish again the closed windows whose panes hold more events than when they closed."""
+        layout = self.layouts[name]
+        window_spec = layout.spec.window
+        assert window_spec is not None  # noqa: S101 (only followed summaries come here)
+        reach = window_spec.limit or window_spec.length * LIMIT_FACTOR
+        first = min(late) - reach if late else None
+        last = max(late) + 1 if late else None
+        found: list[Closed] = []
+        at = first
+        while True:
+            windows = self._ledger.windows(name, start=at, end=last, limit=1000)
+            for window in windows:
+                touched = any(window.start <= pane < window.end for pane in late) if late else True
+                if not touched:
+                    continue
+                events = sum(
+                    span[1]
+                    for span in self._ledger.spans(name, layout.pane, window.start, window.end)
+                )
+                if events <= window.events:  # unchanged, or its panes were dropped by retention
+                    continue
+                merged = self._panes.merged(layout, window.start, window.end, self._writer.epoch)
+                revised = replace(
+                    window,
+                    revision=window.revision + 1,
+                    events=merged.events,
+                    late=merged.late,
+                    fill=layout.spec.fill(merged.summary),
+                    closed_at=self._now_us(),
+                )
+                found.append(Closed(revised, merged))
+            if len(windows) < 1000:
+                break
+            at = windows[-1].start + 1
+        return self._write(found)
+
+    def _write(self, closed: Sequence[Closed], always: bool = False) -> list[ClosedWindow]:
+        if not closed and not always:
+            return []
+        trends = [
+            TrendPoint(
+                query,
+                each.window.start,
+                each.window.end,
+                each.window.revision,
+                self._run_query(
+                    query,
+                    self.layouts[each.window.summary],
+                    each.window.start,
+                    each.window.end,
+                    each.merged,
+                ),
+            )
+            for each in closed
+            for query in self._queries[each.window.summary]
+        ]
+        self._store([each.window for each in closed], trends)
+        return [each.window for each in closed]
+
+    def _store(self, windows: Sequence[ClosedWindow], trends: Sequence[TrendPoint]) -> None:
+        states = {name: follower.state() for name, follower in self._followers.items()}
+        if windows or trends or states != self._stored:
+            self._writer.close_windows(windows, trends, states)
+            self._stored = states
+
+    _stored: Mapping[str, Any] | None = None

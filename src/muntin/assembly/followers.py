@@ -1,0 +1,213 @@
+"""Which windows of a summary close as panes are sealed: one follower a kind of window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
+
+from muntin.kinds import WindowSpec
+from muntin.ledger.base import ClosedWindow
+from muntin.reading.panes import Layout, Merged, Panes
+from muntin.windows.floating import Boundary, FloatingWindow
+from muntin.windows.grid import windows_of
+
+LIMIT_FACTOR = 8  # how far slow_down may lengthen a window, unless the spec says
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A window that closes, with what it holds."""
+
+    window: ClosedWindow
+    merged: Merged
+
+
+class Follower(Protocol):
+    """Closes the windows of one summary; each kind of window has its own."""
+
+    def step(self, sealed_until: int) -> Iterator[Closed]: ...
+    def state(self) -> Mapping[str, Any]: ...
+    def open_window(self) -> tuple[int, int] | None: ...
+    def open_fill(self) -> Mapping[str, int]: ...
+    def next_pane(self) -> int | None: ...
+    def forget(self) -> None:
+        """Panes that were folded have changed: fold them again when needed."""
+        ...
+
+
+def follow(
+    layout: Layout, window: WindowSpec, panes: Panes, stored: Mapping[str, Any] | None
+) -> Follower:
+    """The follower of a summary's windows, at its stored state."""
+    if window.kind == "floating":
+        return FloatingFollower(layout, window, panes, stored)
+    return GridFollower(layout, window, panes, stored)
+
+
+class FloatingFollower:
+    def __init__(
+        self, layout: Layout, spec: WindowSpec, panes: Panes, stored: Mapping[str, Any] | None
+    ) -> None:
+        self._layout = layout
+        self._panes = panes
+        self.window = FloatingWindow(
+            spec.length,
+            spec.limit or spec.length * LIMIT_FACTOR,
+            layout.spec.window_capacity,
+        )
+        self._next: int | None = None
+        if stored:
+            kept = stored["window"]
+            self.window = replace(
+                self.window,
+                start=kept["start"],
+                overflowed=kept["overflowed"],
+                factor=kept["factor"],
+            )
+            self._next = stored["next"]
+        self._held: Merged | None = None  # panes of the open window that were folded so far
+        self._owned = False  # may that be changed?
+
+    def state(self) -> Mapping[str, Any]:
+        window = asdict(self.window)
+        return {
+            "window": {name: window[name] for name in ("start", "overflowed", "factor")},
+            "next": self._next,
+        }
+
+    def open_window(self) -> tuple[int, int] | None:
+        if self.window.start is None or self.window.end is None:
+            return None
+        return self.window.start, self.window.end
+
+    def open_fill(self) -> Mapping[str, int]:
+        return {} if self._held is None else self._layout.spec.fill(self._held.summary)
+
+    def next_pane(self) -> int | None:
+        return self._next
+
+    def forget(self) -> None:
+        self._held = None
+
+    def step(self, sealed_until: int) -> Iterator[Closed]:
+        spec = self._layout.spec
+        first = self._next
+        if first is None:
+            bounds = self._panes.bounds(self._layout)
+            if bounds is None:
+                return
+            first = bounds[0]
+        self._restore(first)
+        for pane, merged in self._panes.each_pane(self._layout, first, sealed_until):
+            self.window, boundary = self.window.close_by(pane)
+            if boundary:
+                yield self._closed(boundary)
+            if self._held is not None:
+                rows = (
+                    spec.fill_after(self._held.summary, merged.summary)
+                    if self.window.capacity is not None
+                    else {}
+                )
+                self.window, boundary = self.window.close_before(pane, rows)
+                if boundary:
+                    yield self._closed(boundary)
+            self._fold(merged)
+            rows = spec.fill(self._held.summary) if self._held else {}
+            self.window = self.window.take(pane, rows)
+            self._next = pane + self._layout.pane
+        self._next = max(sealed_until, self._next or sealed_until)
+        self.window, boundary = self.window.close_by(sealed_until)
+        if boundary:
+            yield self._closed(boundary)
+
+    def _restore(self, until: int) -> None:
+        """Fold again what the open window held before a restart or a late event."""
+        if self._held is not None or self.window.start is None:
+            return
+        for _, merged in self._panes.each_pane(self._layout, self.window.start, until):
+            self._fold(merged)
+
+    def _fold(self, merged: Merged) -> None:
+        if self._held is None:
+            self._held, self._owned = merged, False
+            return
+        summary = self._held.summary
+        if not self._owned:  # the first pane's summary is shared
+            summary = summary.copy()
+            self._owned = True
+        self._layout.spec.merge_into(summary, merged.summary)
+        events, late = self._held.events + merged.events, self._held.late + merged.late
+        self._held = Merged(summary, events, late, None)
+
+    def _closed(self, boundary: Boundary) -> Closed:
+        held = self._held
+        assert held is not None  # noqa: S101 (a window that has a start has folded a pane)
+        self._held = None
+        return _closed(self._layout, boundary, held)
+
+
+class GridFollower:
+    """Tumbling and sliding windows."""
+
+    def __init__(
+        self, layout: Layout, spec: WindowSpec, panes: Panes, stored: Mapping[str, Any] | None
+    ) -> None:
+        self._layout = layout
+        self._panes = panes
+        self._length = spec.length
+        self._every = spec.every or spec.length
+        self._next: int | None = stored["next"] if stored else None
+        """Everything that ends at or before this is closed."""
+
+    def state(self) -> Mapping[str, Any]:
+        return {"next": self._next}
+
+    def open_window(self) -> tuple[int, int] | None:
+        if self._next is None:
+            return None
+        start = (self._next - self._length) // self._every * self._every + self._every
+        return start, start + self._length
+
+    def open_fill(self) -> Mapping[str, int]:
+        return {}  # its panes are merged when it closes
+
+    def next_pane(self) -> int | None:
+        return self._next
+
+    def forget(self) -> None:
+        pass  # keeps nothing between steps
+
+    def step(self, sealed_until: int) -> Iterator[Closed]:
+        """Slides over the panes: those that enter are merged in, those that leave taken out."""
+        bounds = self._panes.bounds(self._layout)
+        if bounds is None:
+            return
+        after = self._next if self._next is not None else bounds[0]
+        due = {
+            start: end
+            for pane in self._panes.starts(self._layout, after - self._length, sealed_until)
+            for start, end in windows_of(pane, self._length, self._every)
+            if after < end <= sealed_until
+        }
+        for start in sorted(due):
+            merged = self._panes.merged(self._layout, start, due[start])
+            self._next = due[start]
+            yield _closed(self._layout, Boundary(start, due[start], "full", False), merged)
+        self._next = max(sealed_until, after)
+
+
+def _closed(layout: Layout, boundary: Boundary, merged: Merged) -> Closed:
+    window = ClosedWindow(
+        summary=layout.name,
+        start=boundary.start,
+        end=boundary.end,
+        reason=boundary.reason,
+        revision=0,
+        overflowed=boundary.overflowed,
+        events=merged.events,
+        late=merged.late,
+        fill=layout.spec.fill(merged.summary),
+        closed_at=0,
+    )
+    return Closed(window, merged)

@@ -1,0 +1,118 @@
+"""Standing queries: a SELECT that runs on each window that closes."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from muntin.errors import SelectError, SpecError
+from muntin.ledger.base import Ledger
+from muntin.reading.catalog import LedgerCatalog, summary_info
+from muntin.reading.panes import Layout, Merged
+from muntin.reading.sequences import check_whole_stream
+from muntin.select.catalog import OPEN, Loaded, QueryInfo, SummaryInfo, WindowAsked
+from muntin.select.engine import Engine
+from muntin.select.plan import CheckedStatement
+from muntin.spec import Pipeline
+
+
+class StandingQueries:
+    """The standing queries of a pipeline, checked against its summaries.
+
+    Raises
+    ------
+    SpecError
+        A query is wrong; names it and the place in its text.
+    """
+
+    def __init__(self, pipeline: Pipeline, ledger: Ledger) -> None:
+        self._pipeline = pipeline
+        self._catalog = _WindowCatalog(pipeline, LedgerCatalog(ledger))
+        self._engine = Engine(self._catalog)
+        self._finish = weakref.finalize(self, self._engine.close)  # also where nobody closes it
+        self.follows: Mapping[str, str] = {name: self._followed(name) for name in pipeline.queries}
+
+    def run(self, query: str, layout: Layout, start: int, end: int, merged: Merged) -> bytes:
+        """A standing query's result on one window, whose summary is at hand: Arrow IPC bytes."""
+        asked = WindowAsked("range", start_us=start, end_us=end)
+        self._catalog.at_hand = (layout.name, asked, merged)
+        try:
+            table = self._engine.sql(self._pipeline.queries[query].select, window=asked).table
+        finally:
+            self._catalog.at_hand = None
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as stream:
+            stream.write_table(table)
+        return sink.getvalue().to_pybytes()
+
+    def close(self) -> None:
+        """Give back what the engine holds."""
+        self._finish()
+
+    def _followed(self, name: str) -> str:
+        text = self._pipeline.queries[name].select
+        try:
+            checked = self._engine.check(text)
+        except SelectError as problem:
+            raise SpecError(f"queries.{name}: {problem}") from None
+        self._check_whole_stream(name, checked)
+        for summary in checked.sources:
+            if self._pipeline.summaries[summary].window is not None:
+                return summary
+        if checked.sources and self._pipeline.queries[name].on == "window":
+            raise SpecError(
+                f"queries.{name}: on: window needs a summary whose windows close; "
+                "give one of its summaries a window"
+            )
+        if not checked.sources:
+            raise SpecError(f"queries.{name}: reads no summary, so there is nothing to follow")
+        return checked.sources[0]
+
+    def _check_whole_stream(self, name: str, checked: CheckedStatement) -> None:
+        """What follows the whole stream has no windows: no part of it can be asked for."""
+        for item in checked.items:
+            if item is None or item.kind != "function":
+                continue
+            if not self._pipeline.summaries[item.source].sequential:
+                continue
+            try:
+                check_whole_stream(item.source, item.window or OPEN)
+            except SelectError as problem:
+                raise SpecError(f"queries.{name}: {problem}") from None
+            if self._pipeline.queries[name].on == "window":
+                raise SpecError(
+                    f"queries.{name}: on: window follows windows that close, and {item.source} "
+                    "speaks of the whole stream so far: write on: update"
+                )
+
+
+class _WindowCatalog:
+    """The pipeline's own summaries; the window that closes comes from memory, not the ledger."""
+
+    def __init__(self, pipeline: Pipeline, stored: LedgerCatalog) -> None:
+        self._infos = {name: summary_info(name, s) for name, s in pipeline.summaries.items()}
+        self._query_infos = {n: QueryInfo(n, q.select) for n, q in pipeline.queries.items()}
+        self._stored = stored
+        self.at_hand: tuple[str, WindowAsked, Merged] | None = None
+
+    def summaries(self) -> Mapping[str, SummaryInfo]:
+        return self._infos
+
+    def queries(self) -> Mapping[str, QueryInfo]:
+        return self._query_infos
+
+    def load(self, summary: str, window: WindowAsked) -> Loaded:
+        if self.at_hand is not None and (summary, window) == self.at_hand[:2]:
+            merged = self.at_hand[2]
+            covered = (window.start_us or 0, window.end_us or 0)
+            return Loaded(merged.summary, covered, late=merged.late, token=None)
+        return self._stored.load(summary, window)
+
+    def trend(self, query: str, window: WindowAsked | None) -> Any:
+        return self._stored.trend(query, window)
+
+    def windows(self, summary: str, window: WindowAsked | None) -> Any:
+        return self._stored.windows(summary, window)

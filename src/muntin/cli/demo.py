@@ -1,0 +1,100 @@
+"""`muntin demo`: real flights, or generated taxi orders, through Spark, live."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from muntin.spec import Pipeline
+
+
+def register(app: typer.Typer) -> None:
+    @app.command()
+    def demo(
+        taxi: bool = typer.Option(False, "--taxi", help="Generated taxi orders, not flights."),
+        speed: str = typer.Option(
+            "", help="Event time a second, e.g. '2 days' (flights), '20 seconds' (taxi)."
+        ),
+        drivers: int = typer.Option(20_000, min=1, max=10_000_000, help="Taxi drivers."),
+        orders: int = typer.Option(
+            2_000, min=1, max=1_000_000, help="Taxi orders a second of event time."
+        ),
+        seconds: float = typer.Option(0, min=0, help="Stop after so many; 0: at the end."),
+        show: bool = typer.Option(True, "--open/--no-open", help="Open the dashboard."),
+        port: int = typer.Option(8787, min=0, max=65535, help="Of the dashboard."),
+        folder: Path = typer.Option(None, help="Where ledger and files go; default: temporary."),
+    ) -> None:
+        """Replay flights (or taxi orders) through Spark and watch windows open and close."""
+        import tempfile
+        import time
+
+        import muntin
+        from muntin.cli.run import print_progress, stop_spark
+        from muntin.cli.serve import beside
+        from muntin.cli.view import follow
+        from muntin.demo.replay import Replay
+        from muntin.spec import Pipeline
+
+        place = folder or Path(tempfile.mkdtemp(prefix="muntin-demo-"))
+        slices, entries = _taxi(speed, drivers, orders) if taxi else _flights(speed)
+        spec = Pipeline.of(
+            entries
+            | {
+                "ledger": f"sqlite:///{place}/demo.db",
+                "source": {"format": "parquet", "path": f"{place}/events"},
+            }
+        )
+        typer.echo(f"starting Spark; in another terminal, ask:\n\n  {_ask(spec)}\n")
+        replay = Replay(slices, place / "events")
+        replay.write_first()
+        began = time.monotonic()
+        stream = muntin.stream(None, spec)
+        server = beside(stream.ledger, port, show=show)
+        replay.start()
+
+        def tick() -> None:
+            over = seconds and time.monotonic() - began > seconds
+            if over or (replay.finished.is_set() and stream.caught_up()):
+                stream.stop()
+
+        try:
+            follow(stream, spec, tick)
+        except KeyboardInterrupt:
+            typer.echo("\nstopping after the batch at hand", err=True)
+        finally:
+            replay.stop()
+            server.stop()
+            stream.stop()
+            stop_spark()
+            print_progress(spec, stream.progress, time.monotonic() - began)
+            typer.echo(f"\nThe ledger is still there:\n\n  {_ask(spec)}")
+
+
+def _ask(spec: Pipeline) -> str:
+    query = next(iter(spec.queries.values()))
+    return f'muntin query --ledger {spec.ledger_url} "{query.select}"'
+
+
+def _flights(speed: str) -> tuple[Iterator[pa.Table], dict]:
+    from muntin.demo.flights import PIPELINE, flights
+    from muntin.demo.replay import TICK_SECONDS, slices_of
+    from muntin.times import duration_us
+
+    event_seconds = duration_us(speed or "2 days") / 1e6
+    return slices_of(flights(), event_seconds * TICK_SECONDS), PIPELINE
+
+
+def _taxi(speed: str, drivers: int, orders: int) -> tuple[Iterator[pa.Table], dict]:
+    from muntin.demo.replay import TICK_SECONDS
+    from muntin.demo.taxi import PIPELINE, order_stream
+    from muntin.times import duration_us
+
+    event_seconds = duration_us(speed or "20 seconds") / 1e6
+    return order_stream(drivers, orders, event_seconds * TICK_SECONDS), PIPELINE

@@ -1,0 +1,85 @@
+"""`muntin serve`: live answers from a ledger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from muntin.ledger.base import Ledger
+    from muntin.server.serving import Server
+
+HOST, PORT = "127.0.0.1", 8787
+
+
+def register(app: typer.Typer) -> None:
+    @app.command()
+    def serve(
+        ledger: str = typer.Option(..., "--ledger", "-l", help="For example sqlite:///flights.db"),
+        host: str = typer.Option(HOST, help="Beyond loopback a token is needed."),
+        port: int = typer.Option(PORT, min=0, max=65535, help="0 takes a free one."),
+        token_file: Path = typer.Option(
+            None, help="Holds the token to read; or set MUNTIN_TOKEN.", exists=True, dir_okay=False
+        ),
+        operator_token_file: Path = typer.Option(
+            None,
+            help="Holds the token to read and command; or set MUNTIN_OPERATOR_TOKEN.",
+            exists=True,
+            dir_okay=False,
+        ),
+        read_only: bool = typer.Option(False, "--read-only", help="Nobody may slow_down."),
+        origin: list[str] = typer.Option(
+            [], help="A further origin whose pages may connect, e.g. https://ops.example"
+        ),
+        host_name: list[str] = typer.Option(
+            [], help="A further name under which the server is called."
+        ),
+    ) -> None:
+        """Serve a ledger: dashboard, HTTP and WebSocket."""
+        from muntin.ledger.open import open_ledger
+        from muntin.server.serving import Server
+
+        opened = open_ledger(ledger, create=False)
+        server = Server(
+            opened,
+            host=host,
+            port=port,
+            reader_token=_secret(token_file, "MUNTIN_TOKEN"),
+            operator_token=_secret(operator_token_file, "MUNTIN_OPERATOR_TOKEN"),
+            read_only=read_only,
+            origins=origin,
+            hosts=host_name,
+        )
+        typer.echo(f"dashboard, HTTP and WebSocket:  {server.url}")
+        try:
+            server.run()
+        finally:
+            opened.close()
+
+
+def beside(ledger: Ledger, port: int, *, show: bool = False) -> Server:
+    """A server in a thread of this process, on loopback; `show` opens its page."""
+    import os
+    import webbrowser
+
+    from muntin.errors import BadArgument
+    from muntin.server.serving import Server
+
+    try:
+        server = Server(ledger, port=port)
+    except BadArgument:  # the port is taken: any other will do
+        server = Server(ledger, port=0)
+    server.start()
+    typer.echo(f"dashboard:  {server.url}")
+    if show and (os.name != "posix" or os.environ.get("DISPLAY") or os.uname().sysname == "Darwin"):
+        webbrowser.open(server.url)
+    return server
+
+
+def _secret(path: Path | None, variable: str) -> str:
+    """From a file or the environment: a command line can be read by every process."""
+    import os
+
+    return path.read_text("utf-8").strip() if path else os.environ.get(variable, "")

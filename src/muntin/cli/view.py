@@ -1,0 +1,159 @@
+"""The live view in the terminal: what the stream does, at a glance."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from muntin.cli.tables import result_table
+from muntin.errors import SelectError
+from muntin.times import duration_text, instant_text
+
+if TYPE_CHECKING:
+    from rich.console import Group, RenderableType
+
+    from muntin.spark.stream import Stream
+    from muntin.spec import Pipeline
+
+REFRESH_SECONDS = 0.5
+WINDOWS_SHOWN = 8
+ROWS_SHOWN = 10
+
+
+def follow(stream: Stream, pipeline: Pipeline, on_tick: Callable[[], None] = lambda: None) -> None:
+    """Show the view until the stream ends; plain lines where this is no terminal."""
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console()
+    view = View(stream, pipeline)
+    if not console.is_terminal:
+        while not stream.await_termination(1.0):
+            on_tick()
+            line = view.line()
+            if line:
+                console.print(line, highlight=False)
+        return
+    with Live(console=console, auto_refresh=False, screen=False) as live:
+        while True:
+            ended = stream.await_termination(REFRESH_SECONDS)
+            on_tick()
+            live.update(view.render(), refresh=True)
+            if ended:
+                return
+
+
+class View:
+    """Reads the ledger, as any other reader would; keeps only what rates need."""
+
+    def __init__(self, stream: Stream, pipeline: Pipeline) -> None:
+        self._stream = stream
+        self._pipeline = pipeline
+        self._seen: list[tuple[float, int]] = []
+        self._last_line = -1
+
+    def line(self) -> str:
+        """One line, where something has happened since the last."""
+        progress = self._stream.progress
+        if progress.read == self._last_line:
+            return ""
+        self._last_line = progress.read
+        closed = sum(progress.windows.values())
+        return f"{progress.read:,} events, {closed:,} windows closed, {progress.late:,} late"
+
+    def render(self) -> Group:
+        from rich.console import Group
+
+        parts: list[RenderableType] = [self._headline(), self._windows()]
+        parts += [self._query(name) for name in list(self._pipeline.queries)[:2]]
+        return Group(*parts)
+
+    def _headline(self) -> RenderableType:
+        from rich.console import Group
+        from rich.panel import Panel
+        from rich.table import Table
+
+        progress = self._stream.progress
+        now = time.monotonic()
+        self._seen = [*self._seen, (now, progress.read)][-20:]
+        first = self._seen[0]
+        elapsed = now - first[0]
+        rate = (progress.read - first[1]) / elapsed if elapsed > 0 else 0.0
+        lines = [Table.grid(padding=(0, 3))]
+        grid = lines[0]
+        grid.add_row(
+            f"[bold]{rate:,.0f}[/] events/s",
+            f"{progress.read:,} events",
+            f"{len(progress.panes):,} panes",
+            f"{progress.late:,} late",
+            f"{progress.rejected:,} rejected",
+        )
+        for name, info in self._open().items():
+            lines.append(Table.grid(padding=(0, 3)))
+            lines[-1].add_row(
+                f"open window of [bold]{name}[/]",
+                f"since {instant_text(info['start'])}",
+                f"closes after {duration_text(info['end'] - info['start'])}",
+                info["fill"],
+            )
+        return Panel(Group(*lines), title=f"muntin · {self._pipeline.name}", title_align="left")
+
+    def _open(self) -> dict[str, Any]:
+        ingest = self._stream.ingest
+        status = self._stream.ledger.status(self._pipeline.name) if ingest else None
+        shown = {}
+        for name, window in ((status or {}).get("open") or {}).items():
+            spec = self._pipeline.summaries[name]
+            rows = window.get("fill") or {}
+            capacity = spec.window_capacity
+            if capacity and rows:
+                key, most = max(rows.items(), key=lambda item: item[1])
+                fill = f"{bar(most / capacity)} {most:,} of {capacity:,} rows ({key})"
+            else:
+                fill = ", ".join(f"{n:,} {key}" for key, n in list(rows.items())[:4])
+            shown[name] = window | {"fill": fill}
+        return shown
+
+    def _windows(self) -> RenderableType:
+        from rich import box
+        from rich.table import Table
+
+        table = Table(box=box.SIMPLE_HEAD, title="closed windows", title_justify="left")
+        for column in ("summary", "start", "end", "closed because", "events", "late", "fill"):
+            table.add_column(column, justify="right" if column in ("events", "late") else "left")
+        windows = self._stream.ledger.windows(limit=WINDOWS_SHOWN, newest_first=True)
+        for window in windows:
+            fill = ", ".join(f"{key} {n:,}" for key, n in list(window.fill.items())[:3])
+            reason = f"[yellow]{window.reason}[/]" if window.reason == "capacity" else window.reason
+            table.add_row(
+                window.summary,
+                instant_text(window.start),
+                instant_text(window.end),
+                reason + (f" (revision {window.revision})" if window.revision else ""),
+                f"{window.events:,}",
+                f"{window.late:,}",
+                fill,
+            )
+        return table
+
+    def _query(self, name: str) -> RenderableType:
+        from rich.console import Group
+        from rich.text import Text
+
+        select = self._pipeline.queries[name].select
+        try:
+            began = time.perf_counter()
+            result = self._stream.sql(select)
+            ms = (time.perf_counter() - began) * 1000
+        except SelectError as problem:
+            return Text(f"{name}: {problem}", style="red")
+        exact = "exact" if result.exact else "approximate"
+        head = Text.assemble((name, "bold"), f"  {select}  ", (f"{ms:.1f} ms, {exact}", "dim"))
+        return Group(head, result_table(result, ROWS_SHOWN))
+
+
+def bar(share: float, width: int = 20) -> str:
+    """A share as a bar of text."""
+    full = round(min(1.0, max(0.0, share)) * width)
+    return "█" * full + "░" * (width - full)

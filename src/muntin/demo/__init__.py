@@ -1,0 +1,1 @@
+"""The demonstrations: real flights and generated taxi orders, replayed through Spark."""

@@ -1,0 +1,102 @@
+"""The error types. Each message names the value, the place and the remedy.
+
+Two families: what the caller did wrong (`BadArgument`, `SpecError`, `SelectError`, ...) and what
+was found damaged or in conflict (`CorruptSummary`, `LedgerConflict`, ...). Anything else that
+escapes from Muntin is a bug.
+"""
+
+from __future__ import annotations
+
+
+class MuntinError(Exception):
+    """Base of all errors that Muntin raises on purpose."""
+
+
+class BadArgument(MuntinError, ValueError):
+    """A parameter is impossible: out of range, or of a type that cannot be used."""
+
+
+class UnknownName(BadArgument, KeyError):
+    """A key, indicator, column or summary that does not exist; the message lists those that do."""
+
+    __str__ = Exception.__str__  # KeyError would print the repr
+
+
+class SummaryOverflow(MuntinError, OverflowError):
+    """An int64 sum left its range; the message names key and indicator."""
+
+
+class CorruptSummary(MuntinError, ValueError):
+    """Bytes are not a summary of the expected kind: damaged, cut, padded or of another kind."""
+
+
+class CorruptMessage(MuntinError, ValueError):
+    """Bytes are not a message of the top-k protocol, or the message cannot be meant seriously."""
+
+
+class IncompatibleSummary(MuntinError, ValueError):
+    """Two summaries cannot be merged: another kind, or other parameters."""
+
+
+class SpecError(MuntinError, ValueError):
+    """A pipeline file or spec is wrong; the message names the entry and what would be right."""
+
+
+class SelectError(MuntinError, ValueError):
+    """A SELECT is wrong.
+
+    Attributes
+    ----------
+    code : str
+        Stable identifier of what is wrong, for programs.
+    text : str
+        The statement.
+    position, length : int
+        Where in the text, in characters from 0. `length` may be 0.
+    remedy : str
+        What would be right.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str = "syntax",
+        text: str = "",
+        position: int = 0,
+        length: int = 0,
+        remedy: str = "",
+    ) -> None:
+        self.message = message
+        self.code = code
+        self.text = text
+        self.position = position
+        self.length = length
+        self.remedy = remedy
+        super().__init__(self._rendered())
+
+    def _rendered(self) -> str:
+        lines = [self.message]
+        if self.text:
+            start = self.text.rfind("\n", 0, self.position) + 1
+            end = self.text.find("\n", self.position)
+            line = self.text[start : end if end >= 0 else len(self.text)]
+            column = self.position - start
+            left = max(0, column - 60)
+            shown = line[left : left + 100]
+            lines += [f"  {shown}", "  " + " " * (column - left) + "^" * max(1, self.length)]
+        if self.remedy:
+            lines.append(f"  {self.remedy}")
+        return "\n".join(lines)
+
+
+class LedgerError(MuntinError):
+    """The ledger cannot do what was asked: unreadable, full, or of a newer version."""
+
+
+class LedgerConflict(LedgerError):
+    """A commit was refused: a newer writer holds the ledger, or another query fed it."""
+
+
+class SourceError(MuntinError):
+    """The source of a pipeline cannot be read, or lacks a column that the spec names."""

@@ -1,0 +1,94 @@
+"""Which columns a summary can take, and what to do about one that it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import pyarrow as pa
+
+from muntin.errors import BadArgument
+
+
+def is_numeric(kind: pa.DataType) -> bool:
+    """Numbers, booleans, or nothing but nulls."""
+    return (
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_null(kind)
+    )
+
+
+def is_whole(kind: pa.DataType) -> bool:
+    """Integers or booleans, or nothing but nulls."""
+    return pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)
+
+
+def without_views(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+    """These columns; text in views, for which Arrow cannot filter rows, as plain text."""
+    columns = [batch.column(name) for name in names]
+    for at, column in enumerate(columns):
+        if pa.types.is_string_view(column.type):
+            columns[at] = column.cast(pa.large_string())
+        elif pa.types.is_binary_view(column.type):
+            columns[at] = column.cast(pa.large_binary())
+    return pa.RecordBatch.from_arrays(columns, list(names))
+
+
+def check_keys(names: Iterable[str], types: Mapping[str, pa.DataType], what: str = "key") -> None:
+    """BadArgument where a column cannot be a key."""
+    for name in dict.fromkeys(names):
+        kind = types[name]
+        if (
+            pa.types.is_floating(kind)
+            or pa.types.is_decimal(kind)
+            or pa.types.is_binary(kind)
+            or pa.types.is_nested(kind)
+        ):
+            raise BadArgument(
+                f"{what} '{name}' is {kind}: a key is text, an integer, a boolean, a date or a "
+                f"timestamp; cast it under fields, for example  {name}: CAST({name} AS STRING)"
+            )
+
+
+def check_item(name: str, kind: pa.DataType, what: str = "item", *, hashed: bool = False) -> None:
+    """BadArgument where a column cannot be items.
+
+    `hashed`: only their hashes are kept, so that they may also be of a type in which no question
+    can name one.
+    """
+    plain = _is_text(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind)
+    also = pa.types.is_boolean(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind)
+    if not (plain or (hashed and also)):
+        more = ", a boolean, a date or a timestamp" if hashed else " or an integer"
+        raise BadArgument(
+            f"{what} '{name}' is {kind}, which cannot be one: use text, binary{more}; cast it "
+            f"under fields, for example  {name}: CAST({name} AS STRING)"
+        )
+
+
+def check_number(name: str, kind: pa.DataType, what: str, *, whole: bool = False) -> None:
+    """BadArgument where a column is not numbers, or not whole numbers."""
+    if whole and not is_whole(kind):
+        raise BadArgument(
+            f"{what} '{name}' is {kind}, and must be whole numbers: cast it under fields, "
+            f"for example  {name}: CAST({name} AS BIGINT)"
+        )
+    if not is_numeric(kind):
+        raise BadArgument(
+            f"{what} '{name}' is {kind}, and must be a number: cast it under fields, "
+            f"for example  {name}: CAST({name} AS DOUBLE)"
+        )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return (
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_string_view(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_binary_view(kind)
+        or (pa.types.is_dictionary(kind) and _is_text(kind.value_type))
+    )

@@ -1,0 +1,75 @@
+"""How often each item was there: a Count-Min sketch, for all events or for each key."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from muntin.kinds.weighed import WeighedSpec
+
+WIDTH, DEPTH = 2048, 5
+DEPTH_MAX = 32
+CELLS_MAX = 1 << 28
+TRACK_MAX = 1 << 20
+
+
+class FrequencySpec(WeighedSpec):
+    """`kind: frequency`: how often, or with which weight, each item was there."""
+
+    kind: Literal["frequency"] = "frequency"  # pyright: ignore[reportIncompatibleVariableOverride]
+    width: int | None = Field(default=None, ge=2, le=CELLS_MAX, description="Default 2048")
+    depth: int | None = Field(default=None, ge=1, le=DEPTH_MAX, description="Default 5")
+    epsilon: float | None = Field(
+        default=None, gt=0, lt=1, description="Error, as a share of the total weight"
+    )
+    delta: float | None = Field(
+        default=None, gt=0, lt=1, description="Probability that one answer is further off"
+    )
+    conservative: bool = False
+    track: int = Field(
+        default=100, ge=0, le=TRACK_MAX, description="Heaviest items kept for top_k; 0: none"
+    )
+
+    summary_class_name = "CountMin"
+    inner_kind = "count_min"
+
+    @model_validator(mode="after")
+    def _has_one_size(self) -> Self:
+        if (self.epsilon is None) != (self.delta is None):
+            raise ValueError("`epsilon` and `delta` go together")
+        if self.epsilon is not None and (self.width is not None or self.depth is not None):
+            raise ValueError("give `width` and `depth`, or `epsilon` and `delta`, not both")
+        width, depth = self._size()
+        if depth > DEPTH_MAX:
+            raise ValueError(f"`delta` {self.delta} needs a depth of {depth}: {DEPTH_MAX} at most")
+        if width * depth > CELLS_MAX:
+            raise ValueError(
+                f"{width} x {depth} cells are too many: at most {CELLS_MAX:,} are held"
+            )
+        return self
+
+    def _size(self) -> tuple[int, int]:
+        """Width and depth, as `CountMin.for_error` finds them."""
+        if self.epsilon is None or self.delta is None:
+            return self.width or WIDTH, self.depth or DEPTH
+        width = max(2, math.ceil(math.e / self.epsilon))
+        return width, max(1, math.ceil(-math.log(self.delta)))
+
+    def parameters(self) -> dict[str, Any]:
+        width, depth = self._size()
+        return {
+            "width": width,
+            "depth": depth,
+            "conservative": self.conservative,
+            "track": self.track,
+        }
+
+    def bounds_of(self, parts: Sequence[Any]) -> Mapping[str, Any]:
+        return {
+            "error": max(sketch.error for sketch in parts),
+            "relative": math.e / parts[0].width,
+            "confidence": parts[0].confidence,
+        }

@@ -1,0 +1,186 @@
+"""Items that come back in batches at a steady interval: HyperCalm, sharded by item."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+import pyarrow as pa
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+
+from muntin import summaries
+from muntin.arrow import pc
+from muntin.errors import BadArgument
+from muntin.kinds.base import Microseconds
+from muntin.kinds.sequential import SequentialSpec
+from muntin.kinds.sizes import Bytes
+
+if TYPE_CHECKING:
+    from muntin.summaries import HyperCalm, PeriodicShard
+
+SEPARATOR = "\x1f"  # between the parts of an item of several columns: ASCII's unit separator
+K_MAX = 100_000
+COLUMNS_MAX = 16
+MEMORY_BYTES_MAX = 1 << 34
+_ANSWERED = frozenset((
+    "item", "interval", "periodicity", "lower", "upper", "next_expected", "last_batch",
+    "first_seen", "interval_low", "interval_high",
+))  # fmt: skip
+"""Columns of the answers, beside which those of a joined item stand."""
+
+
+def _as_tuple(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"'{name}' stands twice")
+    return names
+
+
+Item = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_as_tuple),
+    Field(min_length=1, max_length=COLUMNS_MAX),
+    AfterValidator(_distinct),
+]
+
+
+class PeriodicSpec(SequentialSpec):
+    """`kind: periodic`: items that come in batches at a steady interval, and when next."""
+
+    kind: Literal["periodic"] = "periodic"  # pyright: ignore[reportIncompatibleVariableOverride]
+    item: Item = Field(description="A column, or several that are joined; null is left out")
+    gap: Microseconds = Field(description="Longest gap inside a batch")
+    interval_unit: Microseconds = Field(
+        description="Intervals that differ by less than this count as equal"
+    )
+    resolution: Microseconds | None = Field(
+        default=None, description="One tick of the clock that intervals are told by: gap / 8192"
+    )
+    memory: Bytes = Field(
+        default=500_000, le=MEMORY_BYTES_MAX, description="Of all shards together, e.g. 500 KB"
+    )
+    k: int = Field(default=100, ge=1, le=K_MAX, description="Pairs of item and interval kept")
+    consecutive: bool = Field(default=False, description="Count the longest run of an interval")
+    batch_size: int = Field(default=1, description="Batches of fewer events are ignored")
+
+    summary_class_name = "HyperCalm"
+
+    @field_validator("item")
+    @classmethod
+    def _beside_answers(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        clash = sorted(_ANSWERED.intersection(name.lower() for name in names))
+        if len(names) > 1 and clash:
+            raise ValueError(
+                f"'{clash[0]}' is a column of the answers too: give it another name under fields"
+            )
+        return names
+
+    @model_validator(mode="after")
+    def _memory_suffices(self) -> Self:
+        try:
+            self._calm()
+        except BadArgument as problem:
+            each = f" for each of {self.shards} shards" if self.shards > 1 else ""
+            raise ValueError(f"{problem}{each}") from None
+        return self
+
+    def columns(self) -> Sequence[str]:
+        return self.item
+
+    def text_columns(self) -> Sequence[str]:
+        return self.item
+
+    def check_types(self, types: Mapping[str, pa.DataType]) -> None:
+        for name in self.item:
+            kind = types[name]
+            if (
+                pa.types.is_floating(kind)
+                or pa.types.is_nested(kind)
+                or pa.types.is_binary(kind)
+                or pa.types.is_large_binary(kind)
+                or pa.types.is_binary_view(kind)
+            ):
+                raise BadArgument(
+                    f"item '{name}' is {kind}: an item is text, a whole number, a boolean, a date "
+                    f"or a timestamp; cast it under fields"
+                )
+
+    def asked(self) -> dict[str, Any]:
+        return {"parts": self.item} if len(self.item) > 1 else {}
+
+    def items(self, batch: pa.RecordBatch) -> pa.Array:
+        columns = [_plain(batch.column(name)) for name in self.item]
+        if len(columns) == 1:
+            return _number_or_text(columns[0])
+        return pc.binary_join_element_wise(*map(_text, columns), SEPARATOR)
+
+    def new_shard(self, shard: int) -> PeriodicShard:
+        return summaries.PeriodicShard(self._calm(), self.item, shard, self.shards)
+
+    def read_shard(self, payload: bytes) -> PeriodicShard:
+        return summaries.PeriodicShard.from_bytes(payload)
+
+    def differs(self, state: PeriodicShard) -> str:
+        pairs = [
+            ("item", list(state.columns), list(self.item)),
+            ("shards", state.shards, self.shards),
+        ]
+        ours = self._calm().parameters
+        pairs += [
+            (name, getattr(state.parameters, name), getattr(ours, name))
+            for name in (
+                "gap",
+                "interval_unit",
+                "resolution",
+                "memory",
+                "k",
+                "consecutive",
+                "batch_size",
+            )
+        ]
+        return ", ".join(f"{name} was {was}, is {now}" for name, was, now in pairs if was != now)
+
+    def answering(self, states: Sequence[PeriodicShard]) -> list[HyperCalm]:
+        return [state.whole() for state in states]
+
+    def bounds_of(self, states: Sequence[PeriodicShard]) -> Mapping[str, Any]:
+        return {
+            "left_out_late": sum(state.late for state in states),
+            "nulls": sum(state.nulls for state in states),
+            "k": self.k,
+        }
+
+    def _k_of_a_shard(self) -> int:
+        """Room for six deviations more than the mean: the k highest fall on shards by chance."""
+        mean = self.k / self.shards
+        return min(self.k, math.ceil(mean + 6 * math.sqrt(mean)))
+
+    def _calm(self) -> HyperCalm:
+        return summaries.HyperCalm(
+            self.memory // self.shards,
+            self.gap,
+            self.interval_unit,
+            self._k_of_a_shard(),
+            consecutive=self.consecutive,
+            batch_size=self.batch_size,
+            resolution=self.resolution,
+        )
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _number_or_text(column: pa.Array) -> pa.Array:
+    kind = column.type
+    whole = pa.types.is_integer(kind) and kind != pa.uint64()
+    return column.cast(pa.int64()) if whole else _text(column)
+
+
+def _text(column: pa.Array) -> pa.Array:
+    return column.cast(pa.string())

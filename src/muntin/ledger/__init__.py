@@ -1,0 +1,37 @@
+"""The durable table of pane summaries: bytes under keys, committed once, fenced by epoch."""
+
+from muntin.ledger.base import (
+    Batch,
+    ClosedWindow,
+    Command,
+    Coverage,
+    Ledger,
+    Partial,
+    Piece,
+    PipelineInfo,
+    Rejected,
+    State,
+    TrendPoint,
+    View,
+    Writer,
+)
+from muntin.ledger.names import check_name
+from muntin.ledger.open import open_ledger
+
+__all__ = [
+    "Batch",
+    "ClosedWindow",
+    "Command",
+    "Coverage",
+    "Ledger",
+    "Partial",
+    "Piece",
+    "PipelineInfo",
+    "Rejected",
+    "State",
+    "TrendPoint",
+    "View",
+    "Writer",
+    "check_name",
+    "open_ledger",
+]

@@ -1,0 +1,463 @@
+"""The ledger's contract: what it stores, in which words, and what it promises.
+
+A ledger knows bytes and keys only; what the bytes mean is for those who read it. One ledger may
+serve several pipelines; names of summaries and standing queries are unique in a ledger.
+
+Promises, held by every implementation and by the same tests:
+
+1. `commit` is one transaction: all of a `Batch`, or nothing.
+2. Exactly once: a batch `(query_id, batch_id)` that is already there is ignored (returns False).
+3. Fenced: each `open_writer` takes a higher epoch; any write with an older one is refused with
+   `LedgerConflict`, whatever it would have written.
+4. A commit from a query that never fed the pipeline is refused (`LedgerConflict`, naming the
+   remedies) unless the writer was opened with `mode="append"` or `"overwrite"`.
+5. What was committed survives kill -9 (SQLite, Redis).
+6. Readers see whole transactions only, and never block the writer.
+7. No silent gap: in `mode="continue"` a query's batches follow each other, from 0. One that skips
+   some (the ledger is older than the checkpoint: restored from a backup, or deleted) is refused.
+8. Events are conserved: `read == counted + rejected_count`, and what a rollup or a compacted piece
+   holds is the sum of what it was made from.
+9. Damage is seen: each row carries a checksum; a row that does not match is refused
+   (`LedgerError`), never returned.
+
+All times are int64 microseconds since 1970-01-01 UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+FORMAT_VERSION = 1
+RAW_BYTES_MAX = 4096  # of a rejected record; the rest is cut
+REJECTED_KEPT_MAX = 100_000  # records of a pipeline; the oldest go, the count stays
+WAITING_COMMANDS_MAX = 1_000  # of a pipeline; then `ask` refuses
+REVISIONS_KEPT_MAX = 16  # of one window or trend point; the oldest go
+PAYLOAD_BYTES_MAX = 512 << 20  # of one piece, state or trend point, before compression
+
+Mode = Literal["continue", "error", "append", "overwrite"]
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """A summary of the part of a pane that one worker saw in one batch."""
+
+    summary: str
+    pane: int
+    """Start of the pane."""
+    events: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a sequential summary's shard carries from batch to batch."""
+
+    summary: str
+    shard: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """An event that was not counted, and why."""
+
+    reason: str
+    """Stable code: "no_time", "bad_type", "too_old", "future", "malformed", ..."""
+    detail: str
+    """Names the column and the value."""
+    place: str
+    """Where it came from (file, offset), or ""."""
+    raw: bytes
+    """The record, as JSON, at most RAW_BYTES_MAX bytes of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one batch adds: one transaction."""
+
+    query_id: str
+    batch_id: int
+    partials: Sequence[Partial] = ()
+    states: Sequence[State] = ()
+    rejected: Sequence[Rejected] = ()
+    """At most a bounded sample; `rejected_count` counts them all."""
+    read: int = 0
+    """Events in; read == counted + rejected_count."""
+    counted: int = 0
+    rejected_count: int = 0
+    max_event_time: int | None = None
+    """Newest accepted event time in the batch; None where none was accepted."""
+    watermark: int | None = None
+    """Watermark after this batch; the ledger keeps the maximum ever given."""
+    late: int = 0
+    """Late events that are in no partial (sequential summaries leave them out), at least; the
+    pipeline's count takes the larger of this and of what is late in the partials."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineInfo:
+    """One pipeline of the ledger, as its last commit left it."""
+
+    name: str
+    spec: Mapping[str, Any]
+    epoch: int
+    query_id: str | None
+    watermark: int | None
+    max_event_time: int | None
+    batches: int
+    read: int
+    counted: int
+    late: int
+    """Events that came after their pane was sealed; counted in their pane as well."""
+    rejected: int
+    committed_at: int | None
+    """Wall clock of the last commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One stored payload of a pane or of a rollup.
+
+    A pane may have several pieces until it is compacted. A rollup has one, unless late partials
+    came after retention had dropped its panes: those become pieces of the rollup.
+    """
+
+    id: int
+    summary: str
+    length: int
+    """Length of the slice; the pane length itself, or that of a rollup."""
+    start: int
+    events: int
+    late: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedWindow:
+    """A window that has closed, in one of its revisions (the newest, unless asked otherwise)."""
+
+    summary: str
+    start: int
+    end: int
+    reason: str
+    """"full", "capacity", "end"."""
+    revision: int
+    """0 when it closed; +1 each time a late event changed what it holds."""
+    overflowed: bool
+    events: int
+    late: int
+    fill: Mapping[str, int]
+    """Rows per key (or another measure of fullness per name)."""
+    closed_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrendPoint:
+    """The result of a standing query for one closed window."""
+
+    query: str
+    start: int
+    end: int
+    revision: int
+    result: bytes
+    """Arrow IPC stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What a client asked of the pipeline, e.g. slow_down; a row of the control table."""
+
+    id: int
+    pipeline: str
+    action: str
+    arguments: Mapping[str, Any]
+    client: str
+    asked_at: int
+    answer: Mapping[str, Any] | None = None
+    """What was done; None while it waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How far the rollups of one length reach."""
+
+    length: int
+    start: int
+    """Rollups exist for no slice before this."""
+    until: int
+    """Every slice in [start, until) is rolled up (no piece means no events) unless dirty."""
+    dirty: frozenset[int] = field(default_factory=frozenset)
+    """Starts of slices that a late partial has made wrong: use what is below them."""
+
+
+class Writer(Protocol):
+    """The one writer of one pipeline, under its epoch. Thread-safe, one transaction at a time."""
+
+    @property
+    def epoch(self) -> int: ...
+
+    def last_batch(self, query_id: str) -> int | None:
+        """The newest committed batch of a query."""
+        ...
+
+    def commit(self, batch: Batch) -> bool:
+        """Store a batch in one transaction; False if it was there already.
+
+        An event is late where its pane's end is at or before the watermark that stood before the
+        batch: the ledger counts it so, per piece and for the pipeline (where summaries differ in
+        what they counted of a pane, the most of them). Rollups that hold a pane which a partial
+        touches become dirty in the same transaction. Where retention has dropped what a rollup
+        was made from, the partial becomes one more piece of the rollup instead.
+
+        Raises
+        ------
+        BadArgument
+            Events are not conserved, a name is not in the spec, a pane does not start on a
+            multiple of `pane_us`, or a payload is larger than `PAYLOAD_BYTES_MAX`.
+        LedgerConflict
+            A newer writer took over, another query is given than the writer was opened for, or
+            batches in between are missing (`mode="continue"`).
+        """
+        ...
+
+    def states(self, summary: str) -> dict[int, bytes]:
+        """Shard -> payload, as the last commit left them."""
+        ...
+
+    def set_spec(self, spec: Mapping[str, Any]) -> None:
+        """Replace the spec while running (a key or a query was added), as `open_writer` would."""
+        ...
+
+    def compact(self, replaced: Sequence[Piece], payload: bytes) -> None:
+        """Replace the pieces of one slice by one; events and late add up.
+
+        Ignored where a piece is gone. New pieces that came meanwhile stay. Readers' answers do
+        not change, so `version` does not grow.
+        """
+        ...
+
+    def roll_up(
+        self,
+        summary: str,
+        length: int,
+        start: int,
+        made: tuple[int, int, bytes] | None,
+        seen: Sequence[int] = (),
+    ) -> bool:
+        """Store the rollup `made` (events, late, payload) of the slice [start, start + length).
+
+        `made` is None where the slice holds no events. `seen` are the ids of the pieces that were
+        merged, panes or shorter rollups: where they are not (any more) all that the slice holds,
+        nothing is stored and False returned. A slice that is rolled up and clean is left as it is
+        (True). Extends coverage at either end (or begins it), and cleans the slice if dirty.
+
+        Raises
+        ------
+        BadArgument
+            `made` does not hold the events of `seen`, the slice leaves a gap in the coverage, the
+            length does not nest with the pane and the other rollups, or retention has dropped what
+            the slice would be made from and only longer rollups hold it.
+        """
+        ...
+
+    def extend_coverage(self, summary: str, length: int, until: int) -> bool:
+        """Say that the slices from the coverage's end to `until` hold nothing, however many.
+
+        Nothing is changed and False returned where one of them does hold a piece. True and no
+        change where there is no coverage to extend, or it reaches that far already.
+
+        Raises
+        ------
+        BadArgument
+            `until` is not a multiple of the length.
+        """
+        ...
+
+    def close_windows(
+        self,
+        windows: Sequence[ClosedWindow],
+        trends: Sequence[TrendPoint],
+        assembler: Mapping[str, Any],
+    ) -> None:
+        """Store windows, their trends and the assembler's state in one transaction.
+
+        A window or trend point with the same (summary or query, start) and revision replaces.
+        Of each, the newest `REVISIONS_KEPT_MAX` revisions are kept.
+        """
+        ...
+
+    def answer(self, command: int, answer: Mapping[str, Any]) -> None:
+        """Say what was done about a client's command; a second answer replaces the first."""
+        ...
+
+    def set_status(self, status: Mapping[str, Any]) -> None:
+        """What the pipeline is doing now (open windows, rates); small JSON, newest wins."""
+        ...
+
+    def drop_before(self, summary: str, length: int, before: int) -> int:
+        """Retention: delete pieces of that length which end at or before a time; how many.
+
+        What a longer rollup still needs stays until a later call: nothing that the next longer
+        one has yet to take in (after its `until`), nothing from the first dirty slice on, and only
+        whole slices. So the rollups of a length that is no longer made must be given up, or they
+        hold up retention: drop them before 2**63 - 1.
+        """
+        ...
+
+    def drop_history_before(self, before: int) -> int:
+        """Retention: windows and trends that end, and rejected records that were committed, at
+        or before a time; how many.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class View(Protocol):
+    """The reading half of a ledger. A name that is not there has nothing: no error."""
+
+    def pipelines(self) -> list[PipelineInfo]: ...
+
+    def version(self) -> int:
+        """Grows with each transaction that readers may care about; cheap to poll."""
+        ...
+
+    def pieces(
+        self, summary: str, length: int, start: int, end: int, *, limit: int | None = None
+    ) -> list[Piece]:
+        """Pieces whose slice starts in [start, end), ordered by (start, id)."""
+        ...
+
+    def spans(
+        self, summary: str, length: int, start: int | None = None, end: int | None = None
+    ) -> list[tuple[int, int, int]]:
+        """(slice start, events, number of pieces) of slices in [start, end), without payloads."""
+        ...
+
+    def bounds(self, summary: str, length: int) -> tuple[int, int] | None:
+        """First slice start and last slice end, or None where there is nothing."""
+        ...
+
+    def crowded(self, summary: str, length: int, before: int, *, limit: int = 1000) -> list[int]:
+        """Starts of slices that end at or before a time and have more than one piece."""
+        ...
+
+    def states(self, summary: str) -> dict[int, bytes]:
+        """Shard -> payload of a sequential summary, as the last commit left them."""
+        ...
+
+    def coverage(self, summary: str) -> list[Coverage]:
+        """The rollups of a summary, by length."""
+        ...
+
+    def horizon(self, summary: str, length: int) -> int | None:
+        """Retention has dropped the slices of that length before this; None: it dropped none."""
+        ...
+
+    def windows(
+        self,
+        summary: str | None = None,
+        *,
+        start: int | None = None,
+        end: int | None = None,
+        since: int | None = None,
+        limit: int = 1000,
+        newest_first: bool = False,
+        revisions: bool = False,
+    ) -> list[ClosedWindow]:
+        """Closed windows that start in [start, end), by (start, summary, revision).
+
+        The newest revision of each, or all that are kept with `revisions`. `since`: only those
+        with closed_at >= since.
+        """
+        ...
+
+    def trend(
+        self,
+        query: str,
+        *,
+        start: int | None = None,
+        end: int | None = None,
+        limit: int = 1000,
+        newest_first: bool = False,
+        revisions: bool = False,
+    ) -> list[TrendPoint]:
+        """A standing query's results of the windows that start in [start, end).
+
+        The newest revision of each, or all that are kept with `revisions`.
+        """
+        ...
+
+    def assembler(self, pipeline: str) -> Mapping[str, Any] | None:
+        """The assembler's state as `close_windows` last stored it."""
+        ...
+
+    def status(self, pipeline: str) -> Mapping[str, Any] | None: ...
+
+    def commands(self, pipeline: str, *, waiting: bool = True) -> list[Command]:
+        """Commands by id: those that wait, or all that are kept."""
+        ...
+
+    def command(self, identifier: int) -> Command | None: ...
+
+    def rejected(
+        self, pipeline: str, *, limit: int = 100, after: int = 0
+    ) -> Iterator[tuple[int, Rejected]]:
+        """Rejected records that were kept, with their running number (from 1, per pipeline)."""
+        ...
+
+
+class Ledger(View, Protocol):
+    """A durable (or, for notebooks, in-memory) table of pane summaries. Thread-safe."""
+
+    url: str
+
+    def open_writer(
+        self, pipeline: str, spec: Mapping[str, Any], *, query_id: str, mode: Mode = "continue"
+    ) -> Writer:
+        """Become the pipeline's writer: takes the next epoch, so that older writers are refused.
+
+        Parameters
+        ----------
+        spec : mapping
+            The pipeline as JSON; stored for readers. Its "summaries" (name -> {"kind", ...}) and
+            "queries" (by name) are what the pipeline owns in this ledger, its "pane_us" the length
+            of a pane. What a newer spec leaves out stays readable.
+        mode : {"continue", "error", "append", "overwrite"}
+            "continue": only a query that fed the pipeline before may go on (or any, while there
+            is no data). "error": refuse if there are data. "append": any query may add.
+            "overwrite": delete the pipeline's data first, in the same transaction as the epoch.
+
+        Raises
+        ------
+        LedgerConflict
+            Another query has fed this pipeline (names the remedies), there are data and mode is
+            "error", a name belongs to another pipeline of this ledger, or the pane length or a
+            summary's kind differs from that of the data.
+        LedgerError
+            The ledger is of a newer version, not a ledger, read-only or full.
+        """
+        ...
+
+    def snapshot(self) -> AbstractContextManager[View]:
+        """Several reads of one state: `with ledger.snapshot() as view: ...`. Keep it short."""
+        ...
+
+    def wait(self, version: int, timeout: float) -> int:
+        """Block until `version()` is above `version` or `timeout` seconds passed; the version."""
+        ...
+
+    def ask(
+        self, pipeline: str, action: str, arguments: Mapping[str, Any], *, client: str = ""
+    ) -> Command:
+        """Put a command into the control table (at most `WAITING_COMMANDS_MAX` may wait)."""
+        ...
+
+    def verify(self) -> list[str]:
+        """Read everything and check it; what is damaged, one sentence each."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,469 @@
+"""The writer of one pipeline in memory: checks everything, then changes; never half."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from muntin.errors import BadArgument, LedgerError, UnknownName
+from muntin.ledger.base import (
+    REJECTED_KEPT_MAX,
+    REVISIONS_KEPT_MAX,
+    WAITING_COMMANDS_MAX,
+    Batch,
+    ClosedWindow,
+    Mode,
+    Partial,
+    Piece,
+    PipelineInfo,
+    TrendPoint,
+)
+from muntin.ledger.documents import (
+    ASSEMBLER_BYTES_MAX,
+    COMMAND_BYTES_MAX,
+    FILL_BYTES_MAX,
+    SPEC_BYTES_MAX,
+    STATUS_BYTES_MAX,
+    dump,
+)
+from muntin.ledger.memory_tables import Pipeline, Shelf, Tables
+from muntin.ledger.names import check_name
+from muntin.ledger.rollups import Rollups, check_replaced, check_sums, holds_all, sums_of
+from muntin.ledger.rules import (
+    ROLE_QUERY,
+    ROLE_SUMMARY,
+    Owned,
+    blob,
+    check_batch,
+    check_mode,
+    check_owner,
+    check_query,
+    check_query_id,
+    check_sequence,
+    check_summary,
+    check_windows,
+    count_late,
+    fenced,
+    kept_rejected,
+    kind_changed,
+    newer,
+    pane_changed,
+    read_spec,
+    whole,
+)
+
+
+class Writing(Protocol):
+    def __call__(self, *, grows: bool = True) -> AbstractContextManager[Tables]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What a writer knows from its opening."""
+
+    pipeline: str
+    epoch: int
+    query_id: str
+    mode: Mode
+    owned: Owned
+
+
+def become_writer(
+    tables: Tables,
+    url: str,
+    pipeline: str,
+    spec: Mapping[str, Any],
+    query_id: str,
+    mode: Mode,
+) -> Opened:
+    """Take the next epoch; what is wrong is raised before anything changes."""
+    check_name(pipeline, "pipeline")
+    check_query_id(query_id)
+    check_mode(mode)
+    owned = read_spec(spec)
+    text = dump(spec, "spec", SPEC_BYTES_MAX)
+    found = tables.pipelines.get(pipeline)
+    info = found.info if found else None
+    fed_by = info.query_id if info and info.batches else None
+    known = found is not None and query_id in found.batches
+    check_query(pipeline, url, mode, query_id, fed_by, known)
+    _check_spec(tables, pipeline, owned, deleted=mode == "overwrite")
+    if found is None:
+        found = tables.pipelines[pipeline] = Pipeline(pipeline, text, owned.pane_us)
+    elif mode == "overwrite":
+        _delete_data(tables, found)
+    if found.info is None:
+        found.info = PipelineInfo(pipeline, {}, 0, None, None, None, 0, 0, 0, 0, 0, None)
+    found.epoch += 1
+    _store_spec(tables, found, text, owned)
+    return Opened(pipeline, found.epoch, query_id, mode, owned)
+
+
+def _check_spec(tables: Tables, pipeline: str, owned: Owned, *, deleted: bool = False) -> None:
+    found = tables.pipelines.get(pipeline)
+    filled = bool(found and found.info and found.info.batches) and not deleted
+    if found and filled and found.pane_us != owned.pane_us:
+        raise pane_changed(pipeline, found.pane_us, owned.pane_us)
+    for role, name, kind in _claims(owned):
+        owner, old_kind = tables.names.get((role, name), (pipeline, kind))
+        check_owner(role, name, owner, pipeline)
+        if old_kind != kind and not deleted and _holds_data(tables, name):
+            raise kind_changed(name, old_kind, kind)
+
+
+def _store_spec(tables: Tables, pipeline: Pipeline, text: str, owned: Owned) -> None:
+    pipeline.spec, pipeline.pane_us = text, owned.pane_us
+    for role, name, kind in _claims(owned):
+        tables.names[role, name] = (pipeline.name, kind)
+
+
+def _claims(owned: Owned) -> list[tuple[str, str, str]]:
+    return [
+        *((ROLE_SUMMARY, name, kind) for name, kind in owned.kinds.items()),
+        *((ROLE_QUERY, name, "") for name in owned.queries),
+    ]
+
+
+def _holds_data(tables: Tables, summary: str) -> bool:
+    return (
+        any(owner == summary and shelf.starts for (owner, _), shelf in tables.shelves.items())
+        or bool(tables.states.get(summary))
+        or any(owner == summary for owner, _ in tables.windows)
+    )
+
+
+def _delete_data(tables: Tables, pipeline: Pipeline) -> None:
+    mine = {key for key, (owner, _) in tables.names.items() if owner == pipeline.name}
+    summaries = {name for role, name in mine if role == ROLE_SUMMARY}
+    queries = {name for role, name in mine if role == ROLE_QUERY}
+    for table, owners in (
+        (tables.shelves, summaries),
+        (tables.windows, summaries),
+        (tables.trends, queries),
+    ):
+        for key in [key for key in table if key[0] in owners]:
+            del table[key]
+    for summary in summaries:
+        tables.states.pop(summary, None)
+        tables.rollups.pop(summary, None)
+    for key in mine:
+        del tables.names[key]
+    for identifier in [
+        i for i, (command, _, _) in tables.commands.items() if command.pipeline == pipeline.name
+    ]:
+        del tables.commands[identifier]
+    pipeline.info = None
+    pipeline.batches, pipeline.rejected, pipeline.rejected_number = {}, {}, 0
+    pipeline.assembler = pipeline.status = None
+
+
+class MemoryWriter:
+    """A `Writer` on the tables that `writing` lends."""
+
+    def __init__(
+        self, writing: Writing, url: str, opened: Opened, clock: Callable[[], int]
+    ) -> None:
+        self._lend = writing
+        self._url = url
+        self._opened = opened
+        self._owned = opened.owned
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._closed = False
+
+    @property
+    def epoch(self) -> int:
+        return self._opened.epoch
+
+    @contextmanager
+    def _writing(
+        self, *, grows: bool = True, fence: bool = True
+    ) -> Iterator[tuple[Tables, Pipeline]]:
+        with self._lock:
+            if self._closed:
+                raise LedgerError(f"the writer of {self._url} was closed: open another")
+            with self._lend(grows=grows) as tables:
+                pipeline = tables.pipelines[self._opened.pipeline]
+                if fence and pipeline.epoch != self._opened.epoch:
+                    raise fenced(self._opened.pipeline, self._opened.epoch, pipeline.epoch)
+                yield tables, pipeline
+
+    def _check_summary(self, summary: str) -> None:
+        check_summary(summary, self._owned, self._opened.pipeline)
+
+    # Batches
+
+    def last_batch(self, query_id: str) -> int | None:
+        check_query_id(query_id)
+        with self._writing(grows=False, fence=False) as (_, pipeline):
+            return max(pipeline.batches.get(query_id, ()), default=None)
+
+    def commit(self, batch: Batch) -> bool:
+        batch = check_batch(batch, self._owned, self._opened.pipeline)
+        rejected = kept_rejected(batch.rejected)
+        with self._writing(grows=False) as (tables, pipeline):
+            info = pipeline.info
+            if info is None:
+                raise LedgerError(f'pipeline "{pipeline.name}" is gone from {self._url}')
+            there = pipeline.batches.get(batch.query_id, set())
+            if batch.batch_id in there:
+                return False
+            mode = self._opened.mode
+            if batch.query_id != self._opened.query_id:
+                fed_by = info.query_id or self._opened.query_id
+                check_query(pipeline.name, self._url, mode, batch.query_id, fed_by, bool(there))
+            check_sequence(pipeline.name, mode, batch, max(there, default=None))
+            late, late_total = count_late(
+                batch.partials, self._owned.pane_us, info.watermark, batch.counted
+            )
+            late_total = max(late_total, batch.late)
+            now = self._clock()
+            for partial, late_events in zip(batch.partials, late, strict=True):
+                self._add(tables, partial, late_events)
+            for state in batch.states:
+                tables.states.setdefault(state.summary, {})[state.shard] = state.payload
+            for record in rejected:
+                pipeline.rejected_number += 1
+                pipeline.rejected[pipeline.rejected_number] = (now, record)
+            for number in list(pipeline.rejected)[: -REJECTED_KEPT_MAX or None]:
+                del pipeline.rejected[number]
+            pipeline.batches.setdefault(batch.query_id, set()).add(batch.batch_id)
+            pipeline.info = replace(
+                info,
+                query_id=batch.query_id,
+                watermark=newer(info.watermark, batch.watermark),
+                max_event_time=newer(info.max_event_time, batch.max_event_time),
+                batches=info.batches + 1,
+                read=info.read + batch.read,
+                counted=info.counted + batch.counted,
+                late=info.late + late_total,
+                rejected=info.rejected + batch.rejected_count,
+                committed_at=now,
+            )
+            with self._lend():  # readers see it and those who wait are woken
+                return True
+
+    def _add(self, tables: Tables, partial: Partial, late: int) -> None:
+        rollups = self._rollups(tables, partial.summary)
+        added, spoiled = rollups.receivers(partial.pane)
+        for longer, slice_ in spoiled:
+            rollups.dirty.setdefault(longer, set()).add(slice_)
+        for length, start in added:
+            self._insert(
+                tables, partial.summary, length, start, partial.events, late, partial.payload
+            )
+
+    def _insert(
+        self,
+        tables: Tables,
+        summary: str,
+        length: int,
+        start: int,
+        events: int,
+        late: int,
+        payload: bytes,
+    ) -> None:
+        shelf = tables.shelves.setdefault((summary, length), Shelf())
+        piece = Piece(tables.next_piece, summary, length, start, events, late, payload)
+        tables.next_piece += 1
+        shelf.put(start, (*shelf.slots.get(start, ()), piece))
+
+    def _rollups(self, tables: Tables, summary: str) -> Rollups:
+        return tables.rollups.setdefault(summary, Rollups(self._owned.pane_us))
+
+    def states(self, summary: str) -> dict[int, bytes]:
+        self._check_summary(summary)
+        with self._writing(grows=False, fence=False) as (tables, _):
+            return dict(sorted(tables.states.get(summary, {}).items()))
+
+    def set_spec(self, spec: Mapping[str, Any]) -> None:
+        owned, text = read_spec(spec), dump(spec, "spec", SPEC_BYTES_MAX)
+        with self._writing() as (tables, pipeline):
+            _check_spec(tables, pipeline.name, owned)
+            _store_spec(tables, pipeline, text, owned)
+            self._owned = owned
+
+    # Pieces
+
+    def compact(self, replaced: Sequence[Piece], payload: bytes) -> None:
+        if not replaced:
+            return
+        self._check_summary(replaced[0].summary)
+        payload = blob(payload, "a compacted payload")
+        ids, length, start = check_replaced(replaced)
+        summary = replaced[0].summary
+        with self._writing(grows=False) as (tables, _):
+            known = {piece.id: piece for piece in _pieces_of(tables, summary)}
+            if not ids <= known.keys():
+                return
+            if any((known[i].length, known[i].start) != (length, start) for i in ids):
+                raise BadArgument(f"pieces {sorted(ids)} are not those of the slice at {start}")
+            given = sum(piece.events for piece in replaced), sum(piece.late for piece in replaced)
+            check_sums("the compacted piece", given, _sums(known[i] for i in ids))
+            shelf = tables.shelves[summary, length]
+            shelf.put(start, tuple(piece for piece in shelf.slots[start] if piece.id not in ids))
+            self._insert(tables, summary, length, start, *given, payload)
+
+    def roll_up(
+        self,
+        summary: str,
+        length: int,
+        start: int,
+        made: tuple[int, int, bytes] | None,
+        seen: Sequence[int] = (),
+    ) -> bool:
+        self._check_summary(summary)
+        length, start = whole(length, "length"), whole(start, "start")
+        payload = None if made is None else blob(made[2], "a rollup's payload")
+        with self._writing(grows=False) as (tables, _):
+            rollups = self._rollups(tables, summary)
+            rollups.check_slice(length, start)
+            if rollups.clean(length, start):
+                return True
+            ids = {whole(identifier, "id") for identifier in seen}
+            merged = [piece for piece in _pieces_of(tables, summary) if piece.id in ids]
+            if len(merged) < len(ids):
+                return False
+            if any(not start <= piece.start < start + length for piece in merged):
+                raise BadArgument(
+                    f"pieces in `seen` lie outside the slice at {start} of {length} us"
+                )
+            shapes = [(piece.length, piece.start) for piece in merged]
+            stored = [
+                (piece.id, level, at)
+                for level, begin, end in rollups.to_compare(length, start, shapes)
+                for at in tables.shelf(summary, level).between(begin, end)
+                for piece in tables.shelf(summary, level).slots[at]
+            ]
+            if not holds_all(rollups, length, [(p.id, p.length, p.start) for p in merged], stored):
+                return False
+            events, late = sums_of(made)
+            check_sums("the rollup", (events, late), _sums(merged))
+            tables.shelves.setdefault((summary, length), Shelf()).put(start, ())
+            if payload is not None:
+                self._insert(tables, summary, length, start, events, late, payload)
+            rollups.cover(length, start)
+            return True
+
+    def extend_coverage(self, summary: str, length: int, until: int) -> bool:
+        self._check_summary(summary)
+        length, until = whole(length, "length", least=1), whole(until, "until")
+        with self._writing(grows=False) as (tables, _):
+            rollups = self._rollups(tables, summary)
+            gap = rollups.gap_before(length, until)
+            if gap is None:
+                return True
+            levels = (rollups.pane_us, *rollups.covered)
+            if any(
+                True
+                for level in levels
+                if level <= length
+                for _ in tables.shelf(summary, level).between(*gap)
+            ):
+                return False
+            rollups.extend(length, until)
+            return True
+
+    def drop_before(self, summary: str, length: int, before: int) -> int:
+        self._check_summary(summary)
+        length, before = whole(length, "length"), whole(before, "before")
+        with self._writing() as (tables, _):
+            rollups = self._rollups(tables, summary)
+            shelf = tables.shelf(summary, length)
+            if not shelf.starts and length not in rollups.covered:
+                return 0
+            end = shelf.starts[-1] + length if shelf.starts else 0
+            cut = rollups.cut(length, before, end)
+            rollups.drop(length, cut)
+            return shelf.drop(cut)
+
+    # Windows, trends, documents
+
+    def close_windows(
+        self,
+        windows: Sequence[ClosedWindow],
+        trends: Sequence[TrendPoint],
+        assembler: Mapping[str, Any],
+    ) -> None:
+        windows, trends = check_windows(windows, trends, self._owned, self._opened.pipeline)
+        body = dump(assembler, "assembler's state", ASSEMBLER_BYTES_MAX)
+        fills = [dump(window.fill, "fill of a window", FILL_BYTES_MAX) for window in windows]
+        with self._writing() as (tables, pipeline):
+            for window, fill in zip(windows, fills, strict=True):
+                kept = tables.windows.setdefault((window.summary, window.start), {})
+                kept[window.revision] = (window, fill)
+                _keep_newest(kept)
+            for point in trends:
+                points = tables.trends.setdefault((point.query, point.start), {})
+                points[point.revision] = point
+                _keep_newest(points)
+            pipeline.assembler = body
+
+    def set_status(self, status: Mapping[str, Any]) -> None:
+        body = dump(status, "status", STATUS_BYTES_MAX)
+        with self._writing() as (_, pipeline):
+            pipeline.status = body
+
+    def answer(self, command: int, answer: Mapping[str, Any]) -> None:
+        body = dump(answer, "answer to a command", COMMAND_BYTES_MAX)
+        mine = self._opened.pipeline
+        with self._writing() as (tables, _):
+            entry = tables.commands.get(command)
+            if entry is None or entry[0].pipeline != mine:
+                raise UnknownName(
+                    f'pipeline "{mine}" was not asked command {command!r}; see Ledger.commands'
+                )
+            tables.commands[command] = (entry[0], entry[1], body)
+            kept = [i for i, (asked, _, _) in tables.commands.items() if asked.pipeline == mine]
+            for identifier in kept[: -WAITING_COMMANDS_MAX or None]:
+                if tables.commands[identifier][2] is not None:
+                    del tables.commands[identifier]
+
+    def drop_history_before(self, before: int) -> int:
+        before = whole(before, "before")
+        with self._writing() as (tables, pipeline):
+            gone = 0
+            for key, kept in list(tables.windows.items()):
+                if tables.names[ROLE_SUMMARY, key[0]][0] == pipeline.name:
+                    gone += _drop_ended(kept, before, lambda entry: entry[0].end)
+                    if not kept:
+                        del tables.windows[key]
+            for key, points in list(tables.trends.items()):
+                if tables.names[ROLE_QUERY, key[0]][0] == pipeline.name:
+                    gone += _drop_ended(points, before, lambda point: point.end)
+                    if not points:
+                        del tables.trends[key]
+            return gone + _drop_ended(pipeline.rejected, before, lambda entry: entry[0])
+
+    def close(self) -> None:
+        """End this writer; its epoch stays taken."""
+        with self._lock:
+            self._closed = True
+
+
+def _pieces_of(tables: Tables, summary: str) -> Iterator[Piece]:
+    for (owner, _), shelf in tables.shelves.items():
+        if owner == summary:
+            for pieces in shelf.slots.values():
+                yield from pieces
+
+
+def _sums(pieces: Any) -> tuple[int, int]:
+    counted = [(piece.events, piece.late) for piece in pieces]
+    return sum(events for events, _ in counted), sum(late for _, late in counted)
+
+
+def _keep_newest(kept: dict[int, Any]) -> None:
+    newest = max(kept)
+    for revision in [r for r in kept if r <= newest - REVISIONS_KEPT_MAX]:
+        del kept[revision]
+
+
+def _drop_ended(kept: dict[int, Any], before: int, end: Callable[[Any], int]) -> int:
+    ended = [key for key, entry in kept.items() if end(entry) <= before]
+    for key in ended:
+        del kept[key]
+    return len(ended)

@@ -1,0 +1,80 @@
+"""From a ledger's URL to the ledger."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+from muntin.errors import LedgerError
+from muntin.ledger.base import Ledger
+
+FILE_ENDINGS = (".db", ".sqlite", ".sqlite3")
+_FORMS = (
+    'use "sqlite:///relative.db", "sqlite:////absolute.db", "memory://name" or the path of a file '
+    f"that ends in {', '.join(FILE_ENDINGS)}"
+)
+
+
+def open_ledger(url: str | os.PathLike[str], *, create: bool = True) -> Ledger:
+    """The ledger at a URL.
+
+    Parameters
+    ----------
+    url : str or path
+        "sqlite:///relative.db", "sqlite:////absolute.db" (%-escapes are decoded), a plain path
+        that ends in .db, .sqlite or .sqlite3, or "memory://name": the same name in one process is
+        the same ledger. A SQLite URL takes options: "?synchronous=full" (commits survive power
+        loss, not only kill -9; one more fsync each) and "busy=SECONDS" (longest wait for another
+        process's transaction, 10).
+    create : bool
+        Make the file where there is none. Readers pass False, so that a mistyped path is an error.
+
+    Raises
+    ------
+    LedgerError
+        Unknown scheme or option, a folder that does not exist, not a ledger, a newer version.
+    """
+    if isinstance(url, os.PathLike):
+        return _open_sqlite(os.fspath(url), str(url), {}, create)
+    if not isinstance(url, str) or not url or "\0" in url or len(url) > 4096:
+        raise LedgerError(f"{ascii(url)[:80]} is not the URL of a ledger; {_FORMS}")
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        if url.endswith(FILE_ENDINGS):
+            return _open_sqlite(url, f"sqlite:///{url}", {}, create)
+        raise LedgerError(f"{url!a} is not the URL of a ledger; {_FORMS}")
+    if scheme == "memory":
+        from muntin.ledger.memory import MemoryLedger
+
+        return MemoryLedger.named(rest)
+    if scheme != "sqlite":
+        raise LedgerError(f"there is no ledger of kind {ascii(scheme)[:40]} in {url!a}; {_FORMS}")
+    location, _, query = rest.partition("?")
+    if not location.startswith("/") or len(location) < 2:
+        raise LedgerError(f"{url!a} names no file: a SQLite URL has three slashes; {_FORMS}")
+    return _open_sqlite(unquote(location[1:]), url, _options(query, url), create)
+
+
+def _open_sqlite(path: str, url: str, options: dict[str, Any], create: bool) -> Ledger:
+    from muntin.ledger.sqlite import SqliteLedger
+
+    if "\0" in path:
+        raise LedgerError(f"{url!a} has a NUL in its path; correct the path")
+    return SqliteLedger(Path(path), create=create, url=url, **options)
+
+
+def _options(query: str, url: str) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name == "synchronous" and value in ("normal", "full"):
+            options["synchronous"] = value
+        elif name == "busy" and value.isascii() and value.isdigit() and len(value) < 6:
+            options["busy_seconds"] = float(value)
+        else:
+            raise LedgerError(
+                f"{url!a}: there is no option {name!a}={value!a}; there are "
+                "synchronous=normal|full and busy=SECONDS"
+            )
+    return options

@@ -1,0 +1,340 @@
+"""What every ledger checks and counts, apart from how it stores: pure functions.
+
+The words of a refusal are here as well, so that all ledgers refuse alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from operator import index
+from typing import Any, get_args
+
+from muntin.errors import BadArgument, LedgerConflict, LedgerError, UnknownName
+from muntin.ledger.base import (
+    PAYLOAD_BYTES_MAX,
+    RAW_BYTES_MAX,
+    REJECTED_KEPT_MAX,
+    WAITING_COMMANDS_MAX,
+    Batch,
+    ClosedWindow,
+    Mode,
+    Partial,
+    Rejected,
+    State,
+    TrendPoint,
+)
+from muntin.ledger.documents import clean_text
+from muntin.ledger.names import check_name
+
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+QUERY_ID_CHARACTERS_MAX = 200
+REASON_CHARACTERS_MAX = 64
+DETAIL_CHARACTERS_MAX = 1000
+CLIENT_CHARACTERS_MAX = 200
+ROLE_SUMMARY, ROLE_QUERY = "summary", "query"
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """What a spec says that matters to a ledger."""
+
+    pane_us: int
+    kinds: Mapping[str, str]
+    """Kind of each summary, "" where the spec names none."""
+    queries: tuple[str, ...]
+
+
+def read_spec(spec: Mapping[str, Any]) -> Owned:
+    """The pane length and the names that a spec lays claim to."""
+    if not isinstance(spec, Mapping):
+        raise BadArgument(f"the spec must be a mapping, not {type(spec).__name__}")
+    pane_us = whole(spec.get("pane_us"), 'spec["pane_us"]', least=1)
+    summaries, queries = spec.get("summaries") or {}, spec.get("queries") or {}
+    kinds = {}
+    for name in summaries:
+        entry = summaries[name] if isinstance(summaries, Mapping) else None
+        kind = entry.get("kind", "") if isinstance(entry, Mapping) else ""
+        kinds[check_name(name, ROLE_SUMMARY)] = str(kind)
+    return Owned(pane_us, kinds, tuple(check_name(name, ROLE_QUERY) for name in queries))
+
+
+def whole(value: object, what: str, *, least: int = INT64_MIN, most: int = INT64_MAX) -> int:
+    """`value` as an int within limits (int64, unless told)."""
+    try:
+        number = index(None if isinstance(value, bool) else value)  # pyright: ignore[reportArgumentType]
+    except TypeError:
+        raise BadArgument(f"{what} must be a whole number, not {ascii(value)[:80]}") from None
+    if not least <= number <= most:
+        raise BadArgument(f"{what} is {number}; it must lie in [{least}, {most}]")
+    return number
+
+
+def blob(payload: object, what: str) -> bytes:
+    """`payload` as bytes of an allowed size, never the caller's buffer."""
+    if not isinstance(payload, bytes | bytearray | memoryview):
+        raise BadArgument(f"{what} must be bytes, not {type(payload).__name__}")
+    size = payload.nbytes if isinstance(payload, memoryview) else len(payload)
+    if size > PAYLOAD_BYTES_MAX:
+        raise BadArgument(
+            f"{what} has {size:,} bytes; at most {PAYLOAD_BYTES_MAX:,}: use shorter panes, a "
+            "smaller capacity, or split the summary by key"
+        )
+    return bytes(payload)
+
+
+def check_query_id(query_id: object) -> str:
+    if (
+        isinstance(query_id, str)
+        and 0 < len(query_id) <= QUERY_ID_CHARACTERS_MAX
+        and query_id.isprintable()
+    ):
+        return query_id
+    raise BadArgument(
+        f"query_id {ascii(query_id)[:80]} must be 1 to {QUERY_ID_CHARACTERS_MAX} printable "
+        "characters"
+    )
+
+
+def check_mode(mode: object) -> None:
+    if mode not in get_args(Mode):
+        raise BadArgument(f"mode {mode!r} is none of {', '.join(get_args(Mode))}")
+
+
+# Who may write
+
+
+def check_query(
+    pipeline: str, url: str, mode: Mode, query_id: str, fed_by: str | None, known: bool
+) -> None:
+    """May this query feed the pipeline? `fed_by` is the last one that did, None without data."""
+    if fed_by is None or mode in ("append", "overwrite"):
+        return
+    if mode == "error":
+        raise LedgerConflict(
+            f'pipeline "{pipeline}" has data in {url} already (query {fed_by} fed it); pass '
+            'mode="append" to add to them, mode="overwrite" to delete them first, or another ledger'
+        )
+    if not known:
+        raise LedgerConflict(
+            f'pipeline "{pipeline}" in {url} was fed by query {fed_by}; query {query_id} would '
+            f"read the source again and count it twice. Start from the checkpoint of {fed_by}; or "
+            'set the start offsets by hand and pass mode="append" (--append); or start over with '
+            'mode="overwrite" (--reset)'
+        )
+
+
+def fenced(pipeline: str, mine: int, newest: int) -> LedgerConflict:
+    return LedgerConflict(
+        f'another writer (epoch {newest}) took over pipeline "{pipeline}"; this one (epoch '
+        f"{mine}) may not write any more: let it end, and look which process holds the pipeline"
+    )
+
+
+def check_owner(role: str, name: str, owner: str, pipeline: str) -> None:
+    if owner != pipeline:
+        raise LedgerConflict(
+            f'the {role} name "{name}" belongs to pipeline "{owner}" of this ledger; '
+            f'rename it in "{pipeline}", or use another ledger'
+        )
+
+
+def kind_changed(name: str, old: str, new: str) -> LedgerConflict:
+    return LedgerConflict(
+        f'summary "{name}" holds data of kind {old}, and the spec now says {new}; give the new '
+        'one another name, or delete the data with mode="overwrite"'
+    )
+
+
+def pane_changed(pipeline: str, old: int, new: int) -> LedgerConflict:
+    return LedgerConflict(
+        f'pipeline "{pipeline}" holds panes of {old} us, and the spec now says {new} us; keep the '
+        'pane, use another ledger, or delete the data with mode="overwrite"'
+    )
+
+
+def check_sequence(pipeline: str, mode: Mode, batch: Batch, newest: int | None) -> None:
+    """In mode "continue" no batch may be missing before this one, which is not there yet."""
+    expected = 0 if newest is None else newest + 1
+    if mode == "continue" and batch.batch_id > expected:
+        there = "no batch" if newest is None else f"batches up to {newest}"
+        raise LedgerConflict(
+            f'pipeline "{pipeline}" has {there} of query {batch.query_id}, and batch '
+            f"{batch.batch_id} comes next: what lies between is lost to this ledger (was it "
+            "deleted, or restored from a backup?). Delete the checkpoint as well and start over "
+            'with mode="overwrite" (--reset), or accept the gap with mode="append" (--append)'
+        )
+
+
+# What a batch may hold
+
+
+def check_batch(batch: Batch, owned: Owned, pipeline: str) -> Batch:
+    """The batch in plain ints and bytes; one that loses or invents events is refused."""
+    query_id = check_query_id(batch.query_id)
+    batch_id = whole(batch.batch_id, "batch_id", least=0, most=INT64_MAX - 1)
+    read = whole(batch.read, "read", least=0)
+    counted = whole(batch.counted, "counted", least=0)
+    refused = whole(batch.rejected_count, "rejected_count", least=0)
+    where = f"batch {batch_id} of query {query_id}"
+    if read != counted + refused:
+        raise BadArgument(
+            f"{where}: {read} events were read, but {counted} counted and {refused} rejected; "
+            "every event must be one or the other"
+        )
+    if len(batch.rejected) > refused:
+        raise BadArgument(
+            f"{where}: {len(batch.rejected)} rejected records for rejected_count {refused}"
+        )
+    partials = [_check_partial(partial, owned, pipeline) for partial in batch.partials]
+    totals: dict[str, int] = {}
+    for partial in partials:
+        totals[partial.summary] = totals.get(partial.summary, 0) + partial.events
+    for summary, total in totals.items():
+        if total > counted:
+            raise BadArgument(
+                f'{where}: the partials of "{summary}" hold {total} events of {counted} counted'
+            )
+    states = []
+    for state in batch.states:
+        check_summary(state.summary, owned, pipeline)
+        shard = whole(state.shard, "shard", least=0)
+        states.append(State(state.summary, shard, blob(state.payload, "a state")))
+    late = whole(batch.late, "late", least=0)
+    if late > counted:
+        raise BadArgument(f"{where}: {late} events are late of {counted} counted")
+    newest, watermark = (
+        None if moment is None else whole(moment, what)
+        for moment, what in (
+            (batch.max_event_time, "max_event_time"),
+            (batch.watermark, "watermark"),
+        )
+    )
+    return Batch(
+        query_id, batch_id, partials, states, batch.rejected, read, counted, refused, newest,
+        watermark, late,
+    )  # fmt: skip
+
+
+def _check_partial(partial: Partial, owned: Owned, pipeline: str) -> Partial:
+    check_summary(partial.summary, owned, pipeline)
+    pane = whole(partial.pane, "pane", most=INT64_MAX - owned.pane_us)
+    if pane % owned.pane_us:
+        raise BadArgument(
+            f'pane {pane} of "{partial.summary}" does not start on a multiple of the pane '
+            f"length, {owned.pane_us} us"
+        )
+    events = whole(partial.events, "events", least=0)
+    return Partial(partial.summary, pane, events, blob(partial.payload, "a partial"))
+
+
+def check_summary(name: str, owned: Owned, pipeline: str) -> None:
+    if name not in owned.kinds:
+        raise UnknownName(
+            f'pipeline "{pipeline}" has no summary {name!r}; its spec has '
+            + (", ".join(sorted(owned.kinds)) or "none")
+        )
+
+
+def count_late(
+    partials: Sequence[Partial], pane_us: int, watermark: int | None, counted: int
+) -> tuple[list[int], int]:
+    """Late events of each partial, and of the batch.
+
+    Each summary counts the same events again: of a pane, the batch takes the summary that
+    counted most.
+    """
+    late = [
+        partial.events if watermark is not None and partial.pane + pane_us <= watermark else 0
+        for partial in partials
+    ]
+    of_pane: dict[int, dict[str, int]] = {}
+    for partial, events in zip(partials, late, strict=True):
+        if events:
+            sums = of_pane.setdefault(partial.pane, {})
+            sums[partial.summary] = sums.get(partial.summary, 0) + events
+    return late, min(counted, sum(max(sums.values()) for sums in of_pane.values()))
+
+
+def newer(old: int | None, new: int | None) -> int | None:
+    """The maximum of two times, of which either may be missing."""
+    if old is None or new is None:
+        return new if old is None else old
+    return max(old, new)
+
+
+def kept_rejected(rejected: Sequence[Rejected]) -> list[Rejected]:
+    """The newest that a ledger keeps, cut to their limits."""
+    return [
+        Rejected(
+            clean_text(record.reason, REASON_CHARACTERS_MAX),
+            clean_text(record.detail, DETAIL_CHARACTERS_MAX),
+            clean_text(record.place, DETAIL_CHARACTERS_MAX),
+            bytes(record.raw[:RAW_BYTES_MAX]),
+        )
+        for record in rejected[-REJECTED_KEPT_MAX:]
+    ]
+
+
+def check_windows(
+    windows: Sequence[ClosedWindow], trends: Sequence[TrendPoint], owned: Owned, pipeline: str
+) -> tuple[list[ClosedWindow], list[TrendPoint]]:
+    """Windows and trend points in plain ints and bytes; impossible ones are refused."""
+    closed = []
+    for window in windows:
+        check_summary(window.summary, owned, pipeline)
+        closed.append(
+            ClosedWindow(
+                window.summary,
+                *_check_span("window", window.start, window.end),
+                check_name(window.reason, "reason for closing"),
+                whole(window.revision, "revision", least=0),
+                bool(window.overflowed),
+                whole(window.events, "events", least=0),
+                whole(window.late, "late", least=0),
+                window.fill,
+                whole(window.closed_at, "closed_at"),
+            )
+        )
+    points = []
+    for point in trends:
+        if point.query not in owned.queries:
+            raise UnknownName(
+                f'pipeline "{pipeline}" has no standing query {point.query!r}; its spec has '
+                + (", ".join(sorted(owned.queries)) or "none")
+            )
+        points.append(
+            TrendPoint(
+                point.query,
+                *_check_span("trend point", point.start, point.end),
+                whole(point.revision, "revision", least=0),
+                blob(point.result, "a trend point's result"),
+            )
+        )
+    return closed, points
+
+
+def _check_span(what: str, start: object, end: object) -> tuple[int, int]:
+    span = whole(start, f"{what} start"), whole(end, f"{what} end")
+    if span[0] >= span[1]:
+        raise BadArgument(f"a {what} from {start} to {end} is empty")
+    return span
+
+
+def check_limit(limit: object) -> int:
+    return whole(limit, "limit", least=0)
+
+
+def check_waiting(waiting: int, pipeline: str) -> None:
+    if waiting >= WAITING_COMMANDS_MAX:
+        raise LedgerError(
+            f'{waiting} commands wait for pipeline "{pipeline}" already: is it running? They are '
+            "obeyed when it runs again"
+        )
+
+
+def unknown_pipeline(pipeline: str, url: str, names: Collection[str]) -> UnknownName:
+    return UnknownName(
+        f"there is no pipeline {pipeline!r} in {url}; it has "
+        + (", ".join(sorted(names)) or "none")
+    )

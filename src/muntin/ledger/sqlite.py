@@ -1,0 +1,203 @@
+"""The embedded ledger: one SQLite file with a write-ahead log.
+
+Survives kill -9 of any process at any moment. Readers, in this and other processes, see whole
+transactions and never block the writer. Tables: `schema.py`; guarantees: docs/ledger.md.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from muntin.errors import LedgerError, MuntinError
+from muntin.ledger import schema
+from muntin.ledger.base import Command, Mode
+from muntin.ledger.documents import COMMAND_BYTES_MAX, clean_text, dump
+from muntin.ledger.names import check_name
+from muntin.ledger.rules import CLIENT_CHARACTERS_MAX, check_waiting, unknown_pipeline
+from muntin.ledger.sqlite_file import BUSY_SECONDS, SqliteFile, Synchronous, transaction
+from muntin.ledger.sqlite_open import become_writer, grow_version, next_id
+from muntin.ledger.sqlite_view import SqliteView, read_rows
+from muntin.ledger.sqlite_writer import SqliteWriter
+
+POLL_SECONDS = 0.005
+
+
+def wall_clock_us() -> int:
+    return time.time_ns() // 1000
+
+
+class SqliteLedger(SqliteView):
+    """A `Ledger` in a SQLite file.
+
+    Parameters
+    ----------
+    path : path
+        The file. It is made where it does not exist (`create`); its folder is not.
+    synchronous : {"normal", "full"}
+        "normal": a committed batch survives kill -9 of every process, but power loss may take the
+        last ones (the next batch is then refused, not lost in silence). "full": it survives power
+        loss as well, for one more fsync a commit.
+    busy_seconds : float
+        Longest wait for another process's transaction.
+    clock : callable
+        Wall clock in microseconds, for `committed_at` and `asked_at`.
+
+    Raises
+    ------
+    LedgerError
+        The file is not a ledger, of a newer version, or cannot be written.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        create: bool = True,
+        synchronous: Synchronous = "normal",
+        busy_seconds: float = BUSY_SECONDS,
+        clock: Callable[[], int] = wall_clock_us,
+        url: str | None = None,
+    ) -> None:
+        self._file = SqliteFile(Path(path), synchronous, busy_seconds)
+        self._clock = clock
+        self._writers: weakref.WeakSet[SqliteWriter] = weakref.WeakSet()
+        self._file.prepare(create=create)
+        self.url = url or f"sqlite:///{self._file.path}"
+        super().__init__(str(self._file.path), self._file.reader)
+
+    @property
+    def path(self) -> Path:
+        return self._file.path
+
+    def open_writer(
+        self, pipeline: str, spec: Mapping[str, Any], *, query_id: str, mode: Mode = "continue"
+    ) -> SqliteWriter:
+        connection = self._file.connect()
+        try:
+            with self._file.explained(), transaction(connection):
+                opened = become_writer(connection, self.url, pipeline, spec, query_id, mode)
+                grow_version(connection)
+        except BaseException:
+            connection.close()
+            raise
+        writer = SqliteWriter(self._file, self.url, connection, opened, self._clock)
+        self._writers.add(writer)
+        return writer
+
+    @contextmanager
+    def snapshot(self) -> Iterator[SqliteView]:
+        """Reads of one moment. While it is open the write-ahead log cannot shrink."""
+        lock = threading.Lock()
+        with self._file.reader() as connection:
+            connection.execute("SELECT version FROM meta").fetchone()  # the moment is now
+
+            @contextmanager
+            def same() -> Iterator[sqlite3.Connection]:
+                with lock, self._file.explained():
+                    yield connection
+
+            yield SqliteView(self._place, same)
+
+    def wait(self, version: int, timeout: float) -> int:
+        """As in the contract; polls, since the writer may be another process."""
+        deadline = time.monotonic() + timeout
+        connection = self._file.connect()
+        try:
+            with self._file.explained():
+                while True:
+                    (state,) = connection.execute("PRAGMA data_version").fetchone()
+                    (found,) = connection.execute("SELECT version FROM meta").fetchone()
+                    # PRAGMA data_version is one read of shared memory where nothing changed
+                    while connection.execute("PRAGMA data_version").fetchone()[0] == state:
+                        left = deadline - time.monotonic()
+                        if found > version or left <= 0:
+                            return found
+                        self._file.check_open()
+                        time.sleep(min(POLL_SECONDS, left))
+        finally:
+            connection.close()
+
+    def ask(
+        self, pipeline: str, action: str, arguments: Mapping[str, Any], *, client: str = ""
+    ) -> Command:
+        check_name(action, "command")
+        text = dump(arguments, "arguments of a command", COMMAND_BYTES_MAX)
+        client = clean_text(client, CLIENT_CHARACTERS_MAX)
+        asked_at = self._clock()
+        connection = self._file.connect()
+        try:
+            with self._file.explained(), transaction(connection):
+                owner = self._pipeline_id(connection, pipeline)
+                (waiting,) = connection.execute(
+                    "SELECT count(*) FROM commands WHERE pipeline = ? AND answer IS NULL", (owner,)
+                ).fetchone()
+                check_waiting(waiting, pipeline)
+                identifier = next_id(connection, "commands")
+                row = (identifier, owner, action, text, client, asked_at, None)
+                connection.execute(schema.COMMANDS.insert, schema.COMMANDS.seal_row(*row))
+                grow_version(connection)
+        finally:
+            connection.close()
+        return Command(identifier, pipeline, action, json.loads(text), client, asked_at)
+
+    def _pipeline_id(self, connection: sqlite3.Connection, pipeline: str) -> int:
+        rows = read_rows(connection, self._place, schema.PIPELINES, "ORDER BY name")
+        known = {row[1]: row[0] for row in rows}
+        if pipeline not in known:
+            raise unknown_pipeline(pipeline, self.url, known)
+        return known[pipeline]
+
+    def verify(self) -> list[str]:
+        """As in the contract: the file's structure (SQLite's own check), then every row."""
+        found: list[str] = []
+        try:
+            with self._file.reader() as connection:
+                found += [
+                    f"{self._place}: {line}"
+                    for (line,) in connection.execute("PRAGMA integrity_check")
+                    if line != "ok"
+                ]
+                for table in schema.TABLES:
+                    found += self._damaged_rows(connection, table)
+        except MuntinError as problem:
+            found.append(str(problem))
+        return found
+
+    def _damaged_rows(self, connection: sqlite3.Connection, table: schema.Table) -> Iterator[str]:
+        for row in connection.execute(f"SELECT {table.all_columns} FROM {table.name}"):  # noqa: S608
+            try:
+                table.open_row(row, self._place)
+            except LedgerError as problem:
+                yield str(problem)
+
+    def backup(self, path: str | Path) -> None:
+        """Write a compact copy to a new file, while the ledger is in use.
+
+        Raises
+        ------
+        LedgerError
+            The file exists already, or the disk is full.
+        """
+        target = Path(path)
+        if target.exists():
+            raise LedgerError(f"{target} exists already: give the backup a new name")
+        connection = self._file.connect()
+        try:
+            with self._file.explained():
+                connection.execute("VACUUM INTO ?", (str(target),))
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        """Close the connections of this object, its writers' as well."""
+        for writer in list(self._writers):
+            writer.close()
+        self._file.close()

@@ -1,0 +1,236 @@
+"""One SQLite file: connections to it, transactions, and what its errors mean."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from muntin.errors import LedgerError
+from muntin.ledger import schema
+
+Synchronous = Literal["normal", "full"]
+BUSY_SECONDS = 10.0  # longest that a writer waits for another's transaction
+IDLE_CONNECTIONS_MAX = 8
+JOURNAL_BYTES_MAX = 64 << 20  # the WAL is cut to this after a checkpoint
+SQLITE_OLDEST = (3, 37, 0)  # the first with STRICT tables
+
+
+@dataclass(slots=True)
+class SqliteFile:
+    """Where a ledger is, and how to connect to it. Thread-safe."""
+
+    path: Path
+    synchronous: Synchronous = "normal"
+    busy_seconds: float = BUSY_SECONDS
+    _idle: list[sqlite3.Connection] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _process: int = 0
+    _closed: bool = False
+
+    def prepare(self, *, create: bool) -> None:
+        """Check that the file is a ledger of this version; make it where there is none."""
+        if sqlite3.sqlite_version_info < SQLITE_OLDEST:
+            raise LedgerError(
+                f"Python's SQLite is {sqlite3.sqlite_version}; a ledger needs 3.37 or newer: use a "
+                "newer Python"
+            )
+        self._check_path(create)
+        with self.explained():
+            connection = self._raw_connection()
+            try:
+                if not schema.state_of(connection, str(self.path)):
+                    if not create:
+                        raise LedgerError(f"{self.path} is empty, not a ledger yet")
+                    self._create(connection)
+                self._settle(connection)
+            finally:
+                connection.close()
+
+    def _check_path(self, create: bool) -> None:
+        if self.path.is_dir():
+            raise LedgerError(f"{self.path} is a folder; a ledger is a file: add a file name")
+        if not self.path.parent.is_dir():
+            raise LedgerError(
+                f"the folder {self.path.parent} of ledger {self.path.name} does not exist: make "
+                "it, or correct the ledger's path"
+            )
+        if not create and not self.path.exists():
+            raise LedgerError(f"there is no ledger at {self.path}: correct the path")
+
+    def _create(self, connection: sqlite3.Connection) -> None:
+        connection.execute(f"PRAGMA page_size = {schema.PAGE_BYTES}")
+        with transaction(connection):  # another process may do the same: the second finds it made
+            if not schema.state_of(connection, str(self.path)):
+                schema.create(connection)
+
+    def _settle(self, connection: sqlite3.Connection) -> None:
+        """Switch to WAL. SQLite does not wait for a lock here, so this does."""
+        deadline = time.monotonic() + self.busy_seconds
+        while True:
+            try:
+                (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            except sqlite3.OperationalError as problem:
+                if not is_busy(problem) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+                continue
+            if mode != "wal":
+                raise LedgerError(
+                    f"{self.path}: SQLite cannot keep a write-ahead log here (journal mode {mode});"
+                    " put the ledger on a local disk, not on a network file system"
+                )
+            return
+
+    def connect(self) -> sqlite3.Connection:
+        """A new connection, set up. The caller closes it."""
+        self.check_open()
+        with self.explained():
+            if not self.path.exists():  # connecting would make an empty file
+                raise LedgerError(f"the ledger {self.path} is gone: was it moved or deleted?")
+            connection = self._raw_connection()
+            try:
+                connection.execute(f"PRAGMA synchronous = {self.synchronous}")
+                connection.execute(f"PRAGMA journal_size_limit = {JOURNAL_BYTES_MAX}")
+                connection.execute("PRAGMA secure_delete = OFF")
+                connection.execute("PRAGMA trusted_schema = OFF")
+                connection.execute("PRAGMA temp_store = MEMORY")
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+
+    def _raw_connection(self) -> sqlite3.Connection:
+        return sqlite3.connect(
+            self.path, timeout=self.busy_seconds, isolation_level=None, check_same_thread=False
+        )
+
+    @contextmanager
+    def reader(self) -> Iterator[sqlite3.Connection]:
+        """A connection from the pool, for reading only, in a transaction."""
+        self.check_open()
+        connection = self._take()
+        try:
+            with self.explained(), one_state(connection):
+                yield connection
+        except BaseException:
+            connection.close()
+            raise
+        self._give_back(connection)
+
+    def _take(self) -> sqlite3.Connection:
+        with self._lock:
+            if self._process != os.getpid():  # a fork must not use its parent's connections
+                self._idle, self._process = [], os.getpid()
+            if self._idle:
+                return self._idle.pop()
+        connection = self.connect()
+        connection.execute("PRAGMA query_only = ON")
+        return connection
+
+    def _give_back(self, connection: sqlite3.Connection) -> None:
+        with self._lock:
+            if not self._closed and len(self._idle) < IDLE_CONNECTIONS_MAX:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def check_open(self) -> None:
+        if self._closed:
+            raise LedgerError(f"the ledger {self.path} was closed: open it again")
+
+    def close(self) -> None:
+        with self._lock:
+            idle, self._idle, self._closed = self._idle, [], True
+        if self._process == os.getpid():
+            for connection in idle:
+                connection.close()
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Turn SQLite's errors into LedgerError, with the file and the remedy."""
+        try:
+            yield
+        except (sqlite3.Error, sqlite3.Warning, OverflowError) as problem:
+            raise LedgerError(f"{self.path}: {_remedy(problem, self.busy_seconds)}") from problem
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """A write transaction: the lock is taken at once, so that it cannot fail half-way for it."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        _roll_back(connection)
+        raise
+
+
+@contextmanager
+def one_state(connection: sqlite3.Connection) -> Iterator[None]:
+    """A read transaction: all that is read in it is of the moment of its first read."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        _roll_back(connection)
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:  # after a full disk SQLite may have rolled back itself
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+
+
+def is_busy(problem: BaseException) -> bool:
+    return _name_of(problem).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+
+
+def _name_of(problem: BaseException) -> str:
+    return getattr(problem, "sqlite_errorname", None) or ""
+
+
+def _remedy(problem: BaseException, busy_seconds: float) -> str:
+    name = _name_of(problem)
+    for prefix, remedy in _REMEDIES.items():
+        if name.startswith(prefix):
+            return f"{remedy.format(seconds=busy_seconds)} ({problem}, {name})"
+    return f"SQLite says: {problem}" + (f" ({name})" if name else "")
+
+
+_DAMAGED = (
+    "the file is damaged; restore it from a backup, or delete it and run again from the source"
+)
+_REMEDIES = {
+    "SQLITE_FULL": "the disk is full; what was committed stays: free space, then start again",
+    "SQLITE_IOERR": (
+        "the disk refused to read or write; what was committed stays: look for a full disk, a "
+        "quota or a file size limit, then start again"
+    ),
+    "SQLITE_READONLY": (
+        "the file or its folder is read-only; a ledger needs to write beside its file even for "
+        "reading: change the permissions, or copy the ledger to a folder of your own"
+    ),
+    "SQLITE_CANTOPEN": (
+        "the file cannot be opened; check that the path exists and that this user may read and "
+        "write the file and its folder"
+    ),
+    "SQLITE_PERM": "this user may not open the file; change its permissions",
+    "SQLITE_BUSY": (
+        "another process held the ledger for more than {seconds:g} seconds; look which one, or "
+        "try again"
+    ),
+    "SQLITE_LOCKED": "another connection held the ledger; try again",
+    "SQLITE_NOTADB": "the file is not a ledger (not a SQLite database); correct the path",
+    "SQLITE_CORRUPT": _DAMAGED,
+    "SQLITE_FORMAT": _DAMAGED,
+    "SQLITE_TOOBIG": "a payload is larger than SQLite takes; use shorter panes",
+    "SQLITE_NOMEM": "memory is exhausted; give the process more, or use shorter panes",
+}

@@ -1,0 +1,301 @@
+"""Reading a SQLite ledger: every method is one read transaction, or part of a snapshot."""
+
+from __future__ import annotations
+
+# ruff: noqa: S608  statements are joined from this module's own constants only
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from muntin.ledger import schema
+from muntin.ledger.base import (
+    ClosedWindow,
+    Command,
+    Coverage,
+    Piece,
+    PipelineInfo,
+    Rejected,
+    TrendPoint,
+)
+from muntin.ledger.rollups import Rollups
+from muntin.ledger.rules import INT64_MAX, INT64_MIN, ROLE_QUERY, ROLE_SUMMARY, check_limit, whole
+
+Connect = Callable[[], AbstractContextManager[sqlite3.Connection]]
+
+
+class SqliteView:
+    """The reading methods over connections that `connect` lends."""
+
+    def __init__(self, place: str, connect: Connect) -> None:
+        self._place = place
+        self._connect = connect
+
+    # Rows
+
+    def _rows(
+        self, table: schema.Table, clause: str, values: Sequence[Any] = ()
+    ) -> list[tuple[Any, ...]]:
+        with self._connect() as connection:
+            return read_rows(connection, self._place, table, clause, _bindable(values))
+
+    def _plain(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        with self._connect() as connection:
+            return connection.execute(statement, _bindable(values)).fetchall()
+
+    # Pipelines
+
+    def version(self) -> int:
+        return self._plain("SELECT version FROM meta")[0][0]
+
+    def pipelines(self) -> list[PipelineInfo]:
+        return [_pipeline(row) for row in self._rows(schema.PIPELINES, "ORDER BY name")]
+
+    def assembler(self, pipeline: str) -> Mapping[str, Any] | None:
+        return self._document(pipeline, "assembler")
+
+    def status(self, pipeline: str) -> Mapping[str, Any] | None:
+        return self._document(pipeline, "status")
+
+    def _document(self, pipeline: str, name: str) -> Mapping[str, Any] | None:
+        rows = self._rows(
+            schema.DOCUMENTS, f"WHERE pipeline = {_PIPELINE} AND name = ?", (pipeline, name)
+        )
+        return json.loads(rows[0][2]) if rows else None
+
+    # Pieces
+
+    def pieces(
+        self, summary: str, length: int, start: int, end: int, *, limit: int | None = None
+    ) -> list[Piece]:
+        most = -1 if limit is None else check_limit(limit)
+        rows = self._rows(
+            schema.PIECES,
+            f"WHERE summary = {_NAME} AND length = ? AND start >= ? AND start < ? "
+            "ORDER BY start, id LIMIT ?",
+            (*_slices(summary, length, start, end), most),
+        )
+        return [
+            Piece(identifier, summary, length, start, events, late, payload)
+            for identifier, _, length, start, events, late, _, payload in rows
+        ]
+
+    def spans(
+        self, summary: str, length: int, start: int | None = None, end: int | None = None
+    ) -> list[tuple[int, int, int]]:
+        return self._plain(
+            "SELECT start, sum(events), count(*) FROM pieces INDEXED BY pieces_by_slice "
+            f"WHERE summary = {_NAME} AND length = ? AND start >= ? AND start < ? "
+            "GROUP BY start ORDER BY start",
+            _slices(summary, length, start, end),
+        )
+
+    def bounds(self, summary: str, length: int) -> tuple[int, int] | None:
+        among = f"FROM pieces WHERE summary = {_NAME} AND length = ?"
+        length = whole(length, "length")
+        values = (ROLE_SUMMARY, summary, length)
+        ((first, last),) = self._plain(
+            f"SELECT (SELECT min(start) {among}), (SELECT max(start) {among})", values * 2
+        )
+        return None if first is None else (first, last + length)
+
+    def crowded(self, summary: str, length: int, before: int, *, limit: int = 1000) -> list[int]:
+        length = whole(length, "length")
+        last_start = max(whole(before, "before") - length, INT64_MIN)
+        rows = self._plain(
+            "SELECT DISTINCT start FROM pieces INDEXED BY pieces_extra "
+            f"WHERE summary = {_NAME} AND length = ? AND extra = 1 AND start <= ? "
+            "ORDER BY start LIMIT ?",
+            (ROLE_SUMMARY, summary, length, last_start, check_limit(limit)),
+        )
+        return [start for (start,) in rows]
+
+    def states(self, summary: str) -> dict[int, bytes]:
+        rows = self._rows(
+            schema.STATES, f"WHERE summary = {_NAME} ORDER BY shard", (ROLE_SUMMARY, summary)
+        )
+        return {shard: payload for _, shard, payload in rows}
+
+    def coverage(self, summary: str) -> list[Coverage]:
+        with self._connect() as connection:
+            named = connection.execute(f"SELECT {_NAME}", _bindable((ROLE_SUMMARY, summary)))
+            (identifier,) = named.fetchone()
+            return load_rollups(connection, self._place, identifier, 0).coverage()
+
+    def horizon(self, summary: str, length: int) -> int | None:
+        rows = self._rows(
+            schema.DROPPED,
+            f"WHERE summary = {_NAME} AND length = ?",
+            (ROLE_SUMMARY, summary, whole(length, "length")),
+        )
+        return rows[0][2] if rows else None
+
+    # Windows and trends
+
+    def windows(
+        self,
+        summary: str | None = None,
+        *,
+        start: int | None = None,
+        end: int | None = None,
+        since: int | None = None,
+        limit: int = 1000,
+        newest_first: bool = False,
+        revisions: bool = False,
+    ) -> list[ClosedWindow]:
+        conditions, values = ["start >= ?", "start < ?"], [*_range(start, end)]
+        if summary is not None:
+            conditions.append(f"summary = {_NAME}")
+            values += _bindable((ROLE_SUMMARY, summary))
+        if since is not None:
+            conditions.append("closed_at >= ?")
+            values.append(whole(since, "since"))
+        if not revisions:
+            conditions.append(_newest("windows", "summary"))
+        down = " DESC" if newest_first else ""
+        owner = "(SELECT name FROM names WHERE id = summary)"
+        clause = (
+            f"WHERE {' AND '.join(conditions)} "
+            f"ORDER BY start{down}, {owner}{down}, revision{down} LIMIT ?"
+        )
+        with self._connect() as connection:
+            rows = read_rows(
+                connection, self._place, schema.WINDOWS, clause, [*values, check_limit(limit)]
+            )
+            names = _names(connection, self._place) if rows else {}
+        return [
+            ClosedWindow(
+                names[row[0]], row[1], row[3], row[4], row[2], bool(row[5]), row[6], row[7],
+                json.loads(row[8]), row[9],
+            )
+            for row in rows
+        ]  # fmt: skip
+
+    def trend(
+        self,
+        query: str,
+        *,
+        start: int | None = None,
+        end: int | None = None,
+        limit: int = 1000,
+        newest_first: bool = False,
+        revisions: bool = False,
+    ) -> list[TrendPoint]:
+        down = " DESC" if newest_first else ""
+        newest = "" if revisions else "AND " + _newest("trends", "query")
+        rows = self._rows(
+            schema.TRENDS,
+            f"WHERE query = {_NAME} AND start >= ? AND start < ? {newest} "
+            f"ORDER BY start{down}, revision{down} LIMIT ?",
+            (ROLE_QUERY, query, *_range(start, end), check_limit(limit)),
+        )
+        return [TrendPoint(query, row[1], row[3], row[2], row[4]) for row in rows]
+
+    # Control and rejected records
+
+    def commands(self, pipeline: str, *, waiting: bool = True) -> list[Command]:
+        clause = (
+            f"WHERE pipeline = {_PIPELINE} {'AND answer IS NULL' if waiting else ''} ORDER BY id"
+        )
+        return [_command(pipeline, row) for row in self._rows(schema.COMMANDS, clause, (pipeline,))]
+
+    def command(self, identifier: int) -> Command | None:
+        with self._connect() as connection:
+            rows = read_rows(
+                connection, self._place, schema.COMMANDS, "WHERE id = ?", (whole(identifier, "id"),)
+            )
+            if not rows:
+                return None
+            statement = "SELECT name FROM pipelines WHERE id = ?"
+            (pipeline,) = connection.execute(statement, (rows[0][1],)).fetchone()
+            return _command(pipeline, rows[0])
+
+    def rejected(
+        self, pipeline: str, *, limit: int = 100, after: int = 0
+    ) -> Iterator[tuple[int, Rejected]]:
+        rows = self._rows(
+            schema.REJECTED,
+            f"WHERE pipeline = {_PIPELINE} AND number > ? ORDER BY number LIMIT ?",
+            (pipeline, whole(after, "after"), check_limit(limit)),
+        )
+        for _, number, _, reason, detail, place, raw in rows:
+            yield number, Rejected(reason, detail, place, raw)
+
+
+_PIPELINE = "(SELECT id FROM pipelines WHERE name = ?)"
+_NAME = "(SELECT id FROM names WHERE role = ? AND name = ?)"
+
+
+def _newest(table: str, owner: str) -> str:
+    return (
+        f"revision = (SELECT max(revision) FROM {table} AS other "
+        f"WHERE other.{owner} = {table}.{owner} AND other.start = {table}.start)"
+    )
+
+
+def _range(start: int | None, end: int | None) -> tuple[int, int]:
+    low = INT64_MIN if start is None else whole(start, "start")
+    return low, INT64_MAX if end is None else whole(end, "end")
+
+
+def _bindable(values: Sequence[Any]) -> list[Any]:
+    """What is neither a number nor a possible name matches nothing, rather than an error."""
+    return [
+        value if isinstance(value, int) or (isinstance(value, str) and value.isascii()) else ""
+        for value in values
+    ]
+
+
+def _slices(
+    summary: str, length: int, start: int | None, end: int | None
+) -> tuple[str, str, int, int, int]:
+    return ROLE_SUMMARY, summary, whole(length, "length"), *_range(start, end)
+
+
+def read_rows(
+    connection: sqlite3.Connection,
+    place: str,
+    table: schema.Table,
+    clause: str,
+    values: Sequence[Any] = (),
+) -> list[tuple[Any, ...]]:
+    """Rows whose checksum is right, without it."""
+    cursor = connection.execute(f"SELECT {table.all_columns} FROM {table.name} {clause}", values)
+    return [table.open_row(row, place) for row in cursor]
+
+
+def load_rollups(
+    connection: sqlite3.Connection, place: str, summary: int | None, pane_us: int
+) -> Rollups:
+    """What is known of a summary's rollups."""
+    rollups = Rollups(pane_us)
+    clause, values = "WHERE summary = ?", (summary,)
+    for _, length, start, until in read_rows(connection, place, schema.COVERAGE, clause, values):
+        rollups.covered[length] = (start, until)
+    for _, length, start in read_rows(connection, place, schema.DIRTY, clause, values):
+        rollups.dirty.setdefault(length, set()).add(start)
+    for _, length, before in read_rows(connection, place, schema.DROPPED, clause, values):
+        rollups.dropped[length] = before
+    return rollups
+
+
+def _names(connection: sqlite3.Connection, place: str) -> dict[int, str]:
+    return {row[0]: row[2] for row in read_rows(connection, place, schema.NAMES, "")}
+
+
+def _pipeline(row: tuple[Any, ...]) -> PipelineInfo:
+    _, name, spec, _, epoch, query_id, watermark, newest, batches, *counts, _, at = row
+    read, counted, late, rejected = counts
+    return PipelineInfo(
+        name, json.loads(spec), epoch, query_id, watermark, newest, batches, read, counted, late,
+        rejected, at,
+    )  # fmt: skip
+
+
+def _command(pipeline: str, row: tuple[Any, ...]) -> Command:
+    identifier, _, action, arguments, client, asked_at, answer = row
+    return Command(
+        identifier, pipeline, action, json.loads(arguments), client, asked_at,
+        None if answer is None else json.loads(answer),
+    )  # fmt: skip

@@ -1,0 +1,203 @@
+"""Merged summaries of any run of panes, read from a ledger through its rollups, with a cache."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, cast
+
+from muntin.kinds import SummarySpec
+from muntin.ledger.base import Coverage, Ledger
+from muntin.windows.cover import cover
+
+CACHE_BYTES = 256 << 20
+SLICES_AT_ONCE = 256  # read together, so that a year of panes is neither one query nor 8,760
+
+Span = tuple[int, int, int]
+"""Start, events, number of pieces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How one summary lies in the ledger."""
+
+    name: str
+    spec: SummarySpec
+    pane: int
+    rungs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A summary of a run of panes. Shared: whoever changes it makes a copy first."""
+
+    summary: Any
+    events: int
+    late: int
+    token: Hashable
+    """Equal tokens, equal content."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice(Merged):
+    """One stored slice: a pane or a rollup."""
+
+    start: int
+    ids: tuple[int, ...]
+    """Of the pieces that it was read from."""
+
+
+class Panes:
+    """Reads panes. Thread-safe; what it returns is shared and must not be changed."""
+
+    def __init__(self, ledger: Ledger, cache_bytes: int = CACHE_BYTES) -> None:
+        self._ledger = ledger
+        self._cache = _Cache(cache_bytes)
+
+    def merged(self, layout: Layout, start: int, end: int, generation: Hashable = 0) -> Merged:
+        """The summary of all panes in [start, end), both multiples of the pane.
+
+        `generation` tells contents apart that were overwritten; a pipeline's epoch will do.
+        """
+        runs = list(self._runs(layout, start, end))
+        held = [
+            (length, *span)
+            for length, first, until in runs
+            for span in self._ledger.spans(layout.name, length, first, until)
+        ]
+        token = (layout.name, generation, start, end, tuple(held))
+        found = self._cache.get(token)
+        if found is not None:
+            return found
+        parts, events, late = [], 0, 0
+        for length, first, until in runs:
+            for piece in self.each_slice(layout, length, first, until, generation):
+                parts.append(piece.summary)
+                events += piece.events
+                late += piece.late
+        summary = _merged(layout.spec, parts)
+        result = Merged(summary, events, late, token)
+        self._cache.put(token, result, summary.nbytes)
+        return result
+
+    def each_pane(
+        self, layout: Layout, start: int, end: int, generation: Hashable = 0
+    ) -> Iterator[tuple[int, Merged]]:
+        """(pane start, its summary) of the panes in [start, end) that hold events, in order."""
+        for piece in self.each_slice(layout, layout.pane, start, end, generation):
+            yield piece.start, piece
+
+    def each_slice(
+        self, layout: Layout, length: int, start: int, end: int, generation: Hashable = 0
+    ) -> Iterator[Slice]:
+        """The slices of one length in [start, end) that hold events, in order."""
+        spans = self._ledger.spans(layout.name, length, start, end)
+        for at in range(0, len(spans), SLICES_AT_ONCE):
+            yield from self._read(layout, length, spans[at : at + SLICES_AT_ONCE], generation)
+
+    def bounds(self, layout: Layout) -> tuple[int, int] | None:
+        """Start of the first and end of the last slice, or None where there is nothing."""
+        panes = self._ledger.bounds(layout.name, layout.pane)
+        if self._ledger.horizon(layout.name, layout.pane) is None:
+            return panes
+        # retention has dropped panes: the rollups that stand for them begin earlier
+        found = [self._ledger.bounds(layout.name, length) for length in layout.rungs] + [panes]
+        held = [bounds for bounds in found if bounds is not None]
+        if not held:
+            return None
+        end = panes[1] if panes else max(bounds[1] for bounds in held)
+        return min(bounds[0] for bounds in held), end
+
+    def starts(self, layout: Layout, start: int, end: int) -> list[int]:
+        """Starts of the panes in [start, end) that hold events."""
+        return [span[0] for span in self._ledger.spans(layout.name, layout.pane, start, end)]
+
+    def _runs(self, layout: Layout, start: int, end: int) -> list[tuple[int, int, int]]:
+        reach: dict[int, Coverage] = {c.length: c for c in self._ledger.coverage(layout.name)}
+
+        def usable(length: int, at: int) -> bool:
+            rolled = reach.get(length)
+            return (
+                rolled is not None
+                and rolled.start <= at
+                and at + length <= rolled.until
+                and at not in rolled.dirty
+            )
+
+        bounds = self.bounds(layout)
+        if bounds is None:
+            return []
+        # outside of what is stored there is nothing: an ad hoc range of a century costs nothing
+        start, end = max(start, bounds[0]), min(end, bounds[1])
+        return list(cover(start, end, (layout.pane, *layout.rungs), usable))
+
+    def _read(
+        self, layout: Layout, length: int, spans: list[Span], generation: Hashable
+    ) -> Iterator[Slice]:
+        """Slices from the cache where they are there, the others in one read of the ledger."""
+        tokens = [(layout.name, generation, length, *span) for span in spans]
+        found: dict[int, Slice | None] = {
+            token[3]: cast("Slice | None", self._cache.get(token)) for token in tokens
+        }
+        missing = [start for start, piece in found.items() if piece is None]
+        if missing:
+            stored = self._ledger.pieces(layout.name, length, missing[0], missing[-1] + length)
+            by_start = {
+                start: list(pieces) for start, pieces in groupby(stored, key=lambda p: p.start)
+            }
+            for token in tokens:
+                start = token[3]
+                pieces = by_start.get(start)
+                if found[start] is not None or not pieces:  # or dropped by retention in between
+                    continue
+                read = [layout.spec.read(piece.payload) for piece in pieces]
+                piece = Slice(
+                    summary=read[0] if len(read) == 1 else layout.spec.merged(read),
+                    events=sum(piece.events for piece in pieces),
+                    late=sum(piece.late for piece in pieces),
+                    token=token,
+                    start=start,
+                    ids=tuple(piece.id for piece in pieces),
+                )
+                self._cache.put(token, piece, piece.summary.nbytes)
+                found[start] = piece
+        yield from (piece for piece in found.values() if piece is not None)
+
+
+def _merged(spec: SummarySpec, parts: list[Any]) -> Any:
+    """One summary of all parts; shared where there is only one."""
+    if not parts:
+        return spec.new()
+    return parts[0] if len(parts) == 1 else spec.merged(parts)
+
+
+class _Cache:
+    """Least recently used, bounded by the bytes that the summaries hold."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._held: OrderedDict[Hashable, tuple[Merged, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, token: Hashable) -> Merged | None:
+        with self._lock:
+            entry = self._held.get(token)
+            if entry is None:
+                return None
+            self._held.move_to_end(token)
+            return entry[0]
+
+    def put(self, token: Hashable, merged: Merged, size: int) -> None:
+        if size > self._bytes_max:
+            return
+        with self._lock:
+            old = self._held.pop(token, None)
+            self._bytes += size - (old[1] if old else 0)
+            self._held[token] = (merged, size)
+            while self._bytes > self._bytes_max:
+                _, (_, freed) = self._held.popitem(last=False)
+                self._bytes -= freed

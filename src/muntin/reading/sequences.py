@@ -1,0 +1,77 @@
+"""Sequential summaries read from a ledger: the shards' states, ready to be asked."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from muntin.errors import SelectError
+from muntin.kinds import SequentialSpec
+from muntin.ledger.base import Ledger
+from muntin.select.catalog import WindowAsked
+
+_KEPT_MAX = 8  # summaries; each some hundred kilobytes and what is held
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """All shards of a sequential summary at one moment. Shared: it must not be changed."""
+
+    summary: Any
+    """What the kind's table function asks; None before the first event."""
+    states: tuple[Any, ...]
+    late: int
+    span: tuple[int, int] | None
+    """Times of the first and last event."""
+    token: Hashable
+    """Equal tokens, equal content."""
+
+
+class Sequences:
+    """Reads shards' states; remembers the newest of each summary. Thread-safe."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._kept: dict[str, Followed] = {}
+        self._lock = threading.Lock()
+
+    def read(self, name: str, spec: SequentialSpec, generation: Hashable = 0) -> Followed:
+        """The summary as the last commit left it, with the events that are still held."""
+        payloads = self._ledger.states(name)
+        token = (name, generation, *((shard, _digest(p)) for shard, p in payloads.items()))
+        with self._lock:
+            kept = self._kept.get(name)
+        if kept is not None and kept.token == token:
+            return kept
+        states = tuple(spec.read_shard(payload) for payload in payloads.values())
+        spans = [state.span for state in states if state.span is not None]
+        made = Followed(
+            spec.answering(states) if spans else None,
+            states,
+            sum(state.late for state in states),
+            (min(s for s, _ in spans), max(e for _, e in spans)) if spans else None,
+            token,
+        )
+        with self._lock:
+            self._kept.pop(name, None)
+            self._kept[name] = made
+            while len(self._kept) > _KEPT_MAX:
+                del self._kept[next(iter(self._kept))]
+        return made
+
+
+def check_whole_stream(name: str, window: WindowAsked) -> None:
+    """SelectError where a clause asks for a part of what only follows the whole stream."""
+    if window.kind not in ("open", "all"):
+        raise SelectError(
+            f"{name} speaks of the whole stream so far: it keeps no panes",
+            code="window",
+            remedy="leave the FOR clause out",
+        )
+
+
+def _digest(payload: bytes) -> bytes:
+    return hashlib.blake2b(payload, digest_size=16).digest()

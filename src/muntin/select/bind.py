@@ -1,0 +1,318 @@
+"""A FROM item and the catalog: which summary, which key, which columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from muntin.errors import SelectError
+from muntin.select.catalog import (
+    TREND_COLUMNS,
+    WINDOW_COLUMNS,
+    QueryInfo,
+    SummaryInfo,
+    WindowAsked,
+)
+from muntin.select.functions import TABLE_FUNCTIONS, Argument, ArgumentError, usages
+from muntin.select.near import did_you_mean
+from muntin.select.syntax import FromItem, Name, SourceItem, Span, VectorItem, show_item
+
+MATRIX_KINDS = frozenset(("vector_matrix", "sketched_matrix"))
+
+ItemKind = Literal["key", "total", "function", "trend", "windows"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A FROM item that exists: what to load and which columns it has."""
+
+    kind: ItemKind
+    source: str
+    """Summary, or standing query for a trend."""
+    window: WindowAsked | None
+    columns: tuple[str, ...]
+    alias: str
+    """What its columns are qualified with where the text gives no alias."""
+    shown: str
+    """The item in one spelling, for messages."""
+    key: tuple[str, ...] | None = None
+    key_number: int = 0
+    """i of Xi."""
+    indicators: tuple[str, ...] = ()
+    """Y1, Y2, ... of the summary, whether or not they are among `columns`."""
+    function: str = ""
+    arguments: tuple[Argument, ...] = ()
+    vector: bool = False
+    """In the paper's spelling."""
+
+
+class Binder:
+    """Looks names up; each error names what there is."""
+
+    def __init__(
+        self,
+        text: str,
+        summaries: Mapping[str, SummaryInfo],
+        queries: Mapping[str, QueryInfo],
+        columns_of: Callable[[QueryInfo], tuple[str, ...]],
+    ) -> None:
+        self.text = text
+        self.summaries = summaries
+        self.queries = queries
+        self.columns_of = columns_of
+
+    def bind(self, item: FromItem) -> Bound:
+        if isinstance(item, VectorItem):
+            return self._vector(item)
+        name = item.name.lower()
+        known = self.summaries.get(item.name)
+        is_matrix = known is not None and known.kind in MATRIX_KINDS
+        if item.arguments is not None and not item.quoted and not is_matrix:
+            if name == "trend":
+                return self._trend(item)
+            if name == "windows":
+                return self._windows(item)
+            if name in TABLE_FUNCTIONS:
+                return self._function(item)
+        return self._matrix(item)
+
+    def _vector(self, item: VectorItem) -> Bound:
+        info = self._vector_summary(item)
+        if item.word == "sketch" and not info.sketched:
+            raise self._error(
+                item.span,
+                f"{info.name} is exact: it has vectors, not sketches",
+                f"write vector {item.key}.{(item.indicators or ('*',))[0]}",
+            )
+        if item.key > len(info.keys):
+            raise self._error(
+                item.span,
+                f"{info.name} has no key {item.key}",
+                "keys: " + _numbered("X", [_key(k) for k in info.keys]),
+            )
+        indicators = info.indicators
+        if item.indicators is not None:
+            for number, span in zip(item.indicators, item.spans, strict=True):
+                if number > len(info.indicators):
+                    raise self._error(
+                        span,
+                        f"{info.name} has no indicator {number}",
+                        "indicators: " + _numbered("Y", info.indicators),
+                    )
+            indicators = tuple(info.indicators[j - 1] for j in item.indicators)
+        key = info.keys[item.key - 1]
+        return Bound(
+            "key",
+            info.name,
+            item.window,
+            (*key, *_numbers(info, indicators)),
+            f"X{item.key}",
+            show_item(item),
+            key=key,
+            key_number=item.key,
+            indicators=info.indicators,
+            vector=True,
+        )
+
+    def _vector_summary(self, item: VectorItem) -> SummaryInfo:
+        matrices = [i for i in self.summaries.values() if i.kind in MATRIX_KINDS]
+        if item.summary is not None:
+            info = self._summary(item.summary, item.summary_span)
+            if info.kind not in MATRIX_KINDS:
+                raise self._error(
+                    item.summary_span,
+                    f"{info.name} is not a vector matrix but {info.kind}",
+                    f"ask it with {usages(info.kind)}" if usages(info.kind) else "",
+                )
+            return info
+        if len(matrices) == 1:
+            return matrices[0]
+        if not matrices:
+            raise self._error(item.span, "there is no vector matrix", "")
+        raise self._error(
+            item.span,
+            f"which vector matrix? There are {', '.join(i.name for i in matrices)}",
+            f"say which: {item.word} {item.key}.{(item.indicators or ('*',))[0]} "
+            f"OF {matrices[0].name}",
+        )
+
+    def _matrix(self, item: SourceItem) -> Bound:
+        info = self._summary(item.name, Span(item.span.start, _name_length(item)))
+        if info.kind not in MATRIX_KINDS:
+            raise self._error(
+                item.span,
+                f"{info.name} is {info.kind}, which is no table by itself",
+                f"ask it with {usages(info.kind)}".replace("<summary>", info.name),
+            )
+        if not item.arguments:
+            return Bound(
+                "total",
+                info.name,
+                item.window,
+                ("count", *info.indicators),
+                info.name,
+                show_item(item),
+                indicators=info.indicators,
+            )
+        names = []
+        parts = {part.lower(): part for key in info.keys for part in key}
+        for argument in item.arguments:
+            if not isinstance(argument, Name):
+                raise self._error(argument.span, "a key is a name", _keys_of(info))
+            number = _key_number(argument.text)
+            if argument.text.lower() in parts:
+                names.append(parts[argument.text.lower()])
+            elif number and number <= len(info.keys):
+                names += info.keys[number - 1]
+            else:
+                raise self._error(
+                    argument.span,
+                    f"{info.name} has no key '{argument.text}'",
+                    did_you_mean(argument.text, parts.values(), "keys"),
+                )
+        for number, key in enumerate(info.keys, 1):
+            if sorted(key) == sorted(names):
+                return Bound(
+                    "key",
+                    info.name,
+                    item.window,
+                    (*key, *_numbers(info, info.indicators)),
+                    info.name,
+                    show_item(item),
+                    key=key,
+                    key_number=number,
+                    indicators=info.indicators,
+                )
+        first, last = item.arguments[0].span, item.arguments[-1].span
+        raise self._error(
+            Span(first.start, last.start + last.length - first.start),
+            f"{info.name} is not kept by ({', '.join(names)})",
+            _keys_of(info),
+        )
+
+    def _function(self, item: SourceItem) -> Bound:
+        function = TABLE_FUNCTIONS[item.name.lower()]
+        info = self._first_summary(item, function.usage)
+        if info.kind not in function.kinds:
+            instead = usages(info.kind) or _keys_of(info)
+            raise self._error(
+                item.span,
+                f"{function.name}() cannot be asked of {info.name}, which is {info.kind}",
+                instead.replace("<summary>", info.name),
+            )
+        given = (item.arguments or ())[1:]
+        for argument in given:
+            if isinstance(argument, Name):
+                raise self._error(
+                    argument.span,
+                    f"'{argument.text}' is a name where a constant is expected",
+                    f"texts are written in single quotes: {function.usage}",
+                )
+        try:
+            arguments = function.parse([a.value for a in given if not isinstance(a, Name)])
+        except ArgumentError as error:
+            span = given[error.index].span if error.index < len(given) else item.span
+            raise self._error(span, str(error), error.remedy or function.usage) from None
+        return Bound(
+            "function",
+            info.name,
+            item.window,
+            function.all_columns(info),
+            function.name,
+            show_item(item),
+            function=function.name,
+            arguments=arguments,
+        )
+
+    def _first_summary(self, item: SourceItem, usage: str) -> SummaryInfo:
+        arguments = item.arguments or ()
+        if not arguments or not isinstance(arguments[0], Name):
+            raise self._error(item.span, "the first argument is the name of a summary", usage)
+        return self._summary(arguments[0].text, arguments[0].span)
+
+    def _trend(self, item: SourceItem) -> Bound:
+        arguments = item.arguments or ()
+        if len(arguments) != 1 or not isinstance(arguments[0], Name):
+            raise self._error(item.span, "trend has one argument", "trend(<standing query>)")
+        name = arguments[0].text
+        query = self.queries.get(name)
+        if query is None:
+            raise self._error(
+                arguments[0].span,
+                f"no standing query '{name}'",
+                did_you_mean(name, self.queries, "standing queries"),
+                code="unknown_name",
+            )
+        taken = {c.lower() for c in TREND_COLUMNS}
+        columns = [c for c in self.columns_of(query) if c.lower() not in taken]
+        return Bound(
+            "trend",
+            name,
+            item.window,
+            (*TREND_COLUMNS, *columns),
+            "trend",
+            show_item(item),
+        )
+
+    def _windows(self, item: SourceItem) -> Bound:
+        arguments = item.arguments or ()
+        if len(arguments) != 1:
+            raise self._error(item.span, "windows has one argument", "windows(<summary>)")
+        info = self._first_summary(item, "windows(<summary>)")
+        return Bound("windows", info.name, item.window, WINDOW_COLUMNS, "windows", show_item(item))
+
+    def _summary(self, name: str, span: Span) -> SummaryInfo:
+        info = self.summaries.get(name)
+        if info is None:
+            info = next((i for n, i in self.summaries.items() if n.lower() == name.lower()), None)
+        if info is not None:
+            return info
+        what = "no table function" if name.lower() in TABLE_FUNCTIONS else "no summary"
+        remedy = did_you_mean(name, [*self.summaries, *TABLE_FUNCTIONS], "summaries")
+        if name.lower() in TABLE_FUNCTIONS:
+            what, remedy = "no summary", TABLE_FUNCTIONS[name.lower()].usage
+        elif name.lower() in ("vector", "sketch"):
+            remedy = f"vectors are written {name} 3.1 (key 3, indicator 1) or {name} 3.*"
+        raise self._error(span, f"{what} '{name}'", remedy, code="unknown_name")
+
+    def _error(
+        self, span: Span, message: str, remedy: str, *, code: str = "from_item"
+    ) -> SelectError:
+        return SelectError(
+            message,
+            code=code,
+            text=self.text,
+            position=span.start,
+            length=span.length,
+            remedy=remedy,
+        )
+
+
+def _numbers(info: SummaryInfo, indicators: tuple[str, ...]) -> tuple[str, ...]:
+    """Columns of sums; those of a sketch are upper bounds, with lower bounds after them."""
+    sums = ("count", *indicators)
+    return (*sums, *(f"{name}_lower" for name in sums)) if info.sketched else sums
+
+
+def _name_length(item: SourceItem) -> int:
+    return min(item.span.length, len(item.name) + 2 * item.quoted)
+
+
+def _key(key: tuple[str, ...]) -> str:
+    return key[0] if len(key) == 1 else f"({', '.join(key)})"
+
+
+def _keys_of(info: SummaryInfo) -> str:
+    shown = [f"{info.name}({', '.join(key)})" for key in info.keys]
+    return "keys: " + ", ".join(shown) if shown else ""
+
+
+def _numbered(letter: str, names: list[str] | tuple[str, ...]) -> str:
+    return ", ".join(f"{letter}{i} = {name}" for i, name in enumerate(names, 1)) or "none"
+
+
+def _key_number(name: str) -> int:
+    match = re.fullmatch(r"[xX]([1-9]\d{0,3})", name)
+    return int(match[1]) if match else 0

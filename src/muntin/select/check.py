@@ -1,0 +1,424 @@
+"""The allow-list: what a syntax tree may hold. Everything that is not named here is refused.
+
+It is a list of node types and, for each, of the parts it may have: a new version of the parser
+that learns a new clause finds it refused here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from sqlglot import exp
+
+from muntin.errors import SelectError
+from muntin.select.functions_allowed import FUNCTIONS, LITERAL_PATTERN, words
+from muntin.select.limits import Limits
+from muntin.select.near import did_you_mean
+from muntin.select.parser import span_of
+from muntin.select.syntax import MARK, Statement, VectorItem, item_number
+
+_BINARY = frozenset(("this", "expression"))
+# sqlglot notes with / how the dialect divides; DuckDB's own way is what we render.
+_PARTS: dict[type, frozenset[str]] = {
+    **dict.fromkeys(
+        (
+            exp.Add, exp.Sub, exp.Mul, exp.IntDiv, exp.Mod, exp.EQ, exp.NEQ,
+            exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.And, exp.Or,
+            exp.Is,
+        ),
+        _BINARY,
+    ),
+    exp.Div: _BINARY | {"typed", "safe"},
+    exp.DPipe: _BINARY | {"safe"},
+    exp.Like: _BINARY | {"negate"},
+    exp.ILike: _BINARY | {"negate"},
+    exp.Select: frozenset(
+        ("with_", "expressions", "distinct", "from_", "joins", "where", "group", "having",
+         "qualify", "order", "limit", "offset")
+    ),
+    exp.Union: frozenset(
+        ("with_", "this", "expression", "distinct", "by_name", "order", "limit", "offset")
+    ),
+    exp.Except: frozenset(
+        ("with_", "this", "expression", "distinct", "by_name", "order", "limit", "offset")
+    ),
+    exp.Intersect: frozenset(
+        ("with_", "this", "expression", "distinct", "by_name", "order", "limit", "offset")
+    ),
+    exp.With: frozenset(("expressions",)),
+    exp.CTE: frozenset(("this", "alias", "materialized")),
+    exp.Subquery: frozenset(
+        ("this", "alias", "with_", "order", "limit", "offset")
+    ),
+    exp.From: frozenset(("this",)),
+    exp.Table: frozenset(("this", "alias")),
+    exp.TableAlias: frozenset(("this",)),
+    exp.Join: frozenset(("this", "on", "using", "side", "kind")),
+    exp.Where: frozenset(("this",)),
+    exp.Group: frozenset(("expressions", "all")),
+    exp.Having: frozenset(("this",)),
+    exp.Qualify: frozenset(("this",)),
+    exp.Order: frozenset(("expressions",)),
+    exp.Ordered: frozenset(("this", "desc", "nulls_first")),
+    exp.Limit: frozenset(("expression",)),
+    exp.Offset: frozenset(("expression",)),
+    exp.Distinct: frozenset(("expressions",)),
+    exp.Alias: frozenset(("this", "alias")),
+    exp.Column: frozenset(("this", "table")),
+    exp.Identifier: frozenset(("this", "quoted")),
+    exp.Star: frozenset(),
+    exp.Literal: frozenset(("this", "is_string")),
+    exp.Boolean: frozenset(("this",)),
+    exp.Null: frozenset(),
+    exp.Paren: frozenset(("this",)),
+    exp.Tuple: frozenset(("expressions",)),
+    exp.Neg: frozenset(("this",)),
+    exp.Not: frozenset(("this",)),
+    exp.Case: frozenset(("this", "ifs", "default")),
+    exp.If: frozenset(("this", "true")),
+    exp.Between: frozenset(("this", "low", "high")),
+    exp.In: frozenset(("this", "expressions", "query")),
+    exp.Exists: frozenset(("this",)),
+    exp.Cast: frozenset(("this", "to")),
+    exp.TryCast: frozenset(("this", "to", "safe", "requires_string")),
+    exp.DataType: frozenset(("this", "expressions", "nested")),
+    exp.DataTypeParam: frozenset(("this",)),
+    exp.Interval: frozenset(("this", "unit")),
+    exp.Var: frozenset(("this",)),
+    exp.CurrentTimestamp: frozenset(),
+    exp.CurrentDate: frozenset(),
+    exp.Anonymous: frozenset(("this", "expressions")),
+    exp.Window: frozenset(("this", "partition_by", "order", "spec", "over")),
+    exp.WindowSpec: frozenset(("kind", "start", "start_side", "end", "end_side")),
+    exp.Filter: frozenset(("this", "expression")),
+    exp.IgnoreNulls: frozenset(("this",)),
+    exp.RespectNulls: frozenset(("this",)),
+}  # fmt: skip
+_TYPES = words(
+    "BOOLEAN TINYINT SMALLINT INT BIGINT INT128 UTINYINT USMALLINT UINT UBIGINT FLOAT DOUBLE "
+    "DECIMAL TEXT VARCHAR DATE TIME TIMESTAMP TIMESTAMPNTZ INTERVAL"
+)
+_JOIN_SIDES = frozenset(("", "LEFT", "RIGHT", "FULL"))
+_JOIN_KINDS = frozenset(("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI"))
+_UNITS = frozenset(
+    f"{unit}{ending}"
+    for unit in words("MICROSECOND MILLISECOND SECOND MINUTE HOUR DAY WEEK MONTH QUARTER YEAR")
+    for ending in ("", "S")
+)
+_NUMBER = re.compile(r"(\d{1,60}(\.\d{0,60})?|\.\d{1,60})([eE][+-]?\d{1,3})?\Z", re.ASCII)
+_LISTS = ("expressions", "ifs", "partition_by")
+_CHAIN = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.DPipe, exp.And, exp.Or, exp.SetOperation)
+_FRAME_WORDS = frozenset(("UNBOUNDED", "CURRENT ROW", "PRECEDING", "FOLLOWING", "ROWS", "RANGE"))
+_WORDS = {
+    "into": "SELECT ... INTO",
+    "hint": "a hint",
+    "laterals": "LATERAL",
+    "sample": "a sample",
+    "pivots": "PIVOT",
+    "locks": "FOR UPDATE",
+    "recursive": "WITH RECURSIVE",
+    "columns": "a list of column names after an alias",
+    "windows": "a WINDOW clause",
+    "except_": "* EXCLUDE",
+    "replace": "* REPLACE",
+    "method": "this kind of join",
+}
+
+
+def check_tree(statement: Statement, limits: Limits) -> None:
+    """Refuse whatever is not on the list, and what is too large.
+
+    Raises
+    ------
+    SelectError
+        Codes "not_allowed", "unknown_function", "limit".
+    """
+    tree = statement.tree
+    if not isinstance(tree, (exp.Select, exp.SetOperation, exp.Subquery)):
+        raise _refused(statement, tree, "this")
+    count = 0
+    stack: list[tuple[exp.Expr, int]] = [(tree, 1)]
+    while stack:
+        node, depth = stack.pop()
+        if not isinstance(node, exp.Identifier):
+            count += 1
+        if count > limits.nodes:
+            raise _too_large(statement, node, f"has more than {limits.nodes} parts")
+        if depth > limits.depth:
+            raise _too_large(statement, node, f"nests deeper than {limits.depth} levels")
+        _check_node(statement, node, limits)
+        for part, child in _children(node):
+            # A chain a + b + c is one level, however long: it is written without brackets.
+            chained = part == "this" and isinstance(child, _CHAIN) and isinstance(node, _CHAIN)
+            flat = isinstance(child, exp.Identifier) or chained
+            stack.append((child, depth if flat else depth + 1))
+
+
+def _children(node: exp.Expr) -> list[tuple[str, exp.Expr]]:
+    return [
+        (part, child)
+        for part, value in node.args.items()
+        for child in (value if isinstance(value, list) else (value,))
+        if isinstance(child, exp.Expr)
+    ]
+
+
+def _check_node(statement: Statement, node: exp.Expr, limits: Limits) -> None:
+    parts = _PARTS.get(type(node))
+    if parts is None:
+        raise _refused(statement, node, _described(node))
+    for part, value in node.args.items():
+        if value in (None, False, []) or part in parts:
+            continue
+        place = value if isinstance(value, exp.Expr) else node
+        if isinstance(value, list) and value and isinstance(value[0], exp.Expr):
+            place = value[0]
+        raise _refused(statement, place, _WORDS.get(part, f"{part.strip('_')} in this place"))
+    for part in _LISTS:
+        items = node.args.get(part) or []
+        if len(items) > limits.list_items:
+            raise _too_large(
+                statement, items[limits.list_items], f"lists more than {limits.list_items} things"
+            )
+    check = _SPECIAL.get(type(node))
+    if check is not None:
+        check(statement, node)
+
+
+def _check_function(statement: Statement, node: exp.Anonymous) -> None:
+    name = node.args["this"]
+    if not isinstance(name, str):
+        raise _refused(statement, node, "a quoted function name")
+    if name.lower() not in FUNCTIONS:
+        start = node.meta.get("start", 0)
+        raise SelectError(
+            f"no function '{name[:64]}'",
+            code="unknown_function",
+            text=statement.text,
+            position=start,
+            length=len(name),
+            remedy=did_you_mean(name, sorted(FUNCTIONS), "functions"),
+        )
+    position = LITERAL_PATTERN.get(name.lower())
+    arguments = node.expressions
+    if (
+        position is not None
+        and len(arguments) > position
+        and not (isinstance(arguments[position], exp.Literal))
+    ):
+        raise _refused(statement, arguments[position], "a pattern that is not a constant")
+    for argument in arguments:
+        if isinstance(argument, (exp.Alias, exp.Subquery, exp.Select)):
+            if isinstance(argument, exp.Subquery) and not argument.alias:
+                continue
+            raise _refused(statement, argument, _described(argument))
+
+
+def _check_type(statement: Statement, node: exp.DataType) -> None:
+    kind = node.this
+    name = kind.value if hasattr(kind, "value") else str(kind)
+    if name not in _TYPES or node.args.get("nested"):
+        raise _refused(statement, node, f"the type {name}")
+    for parameter in node.expressions:
+        if not isinstance(parameter, exp.DataTypeParam):
+            raise _refused(statement, node, "this type")
+
+
+def _check_join(statement: Statement, node: exp.Join) -> None:
+    _check_from(statement, node)
+    for part, known in (("side", _JOIN_SIDES), ("kind", _JOIN_KINDS)):
+        value = str(node.args.get(part) or "").upper()
+        if value not in known:
+            raise _refused(statement, node, f"{value} JOIN")
+    for name in node.args.get("using") or []:
+        if not isinstance(name, exp.Identifier):
+            raise _refused(statement, node, "this in USING")
+
+
+def _check_select(statement: Statement, node: exp.Select) -> None:
+    if not node.expressions:
+        raise SelectError(
+            "SELECT names no columns",
+            text=statement.text,
+            position=(span_of(node) or (0, 0))[0],
+            remedy="SELECT * FROM ... for all of them",
+        )
+    if node.args.get("joins") and not node.args.get("from_"):
+        raise _refused(statement, node.args["joins"][0], "a join without FROM")
+
+
+def _check_table(statement: Statement, node: exp.Table) -> None:
+    """Tables are FROM items that we read; sqlglot finds tables in more places than SQL has."""
+    if item_number(node) is None:
+        raise _refused(statement, node, "a table in this place")
+    item = statement.items[item_number(node) or 0]
+    alias = node.args.get("alias")
+    if isinstance(item, VectorItem) and alias is not None:
+        raise SelectError(
+            f"vectors have no alias: the rows of key {item.key} are called X{item.key}",
+            text=statement.text,
+            position=(span_of(alias) or (0, 0))[0],
+            length=len(node.alias),
+            remedy=f"or write FROM <summary>(<key>) AS {node.alias}",
+        )
+
+
+def _check_tuple(statement: Statement, node: exp.Tuple) -> None:
+    if len(node.expressions) < 2:
+        raise _refused(statement, node, "a list of one in this place")
+
+
+def _check_from(statement: Statement, node: exp.From | exp.Join) -> None:
+    if not isinstance(node.this, (exp.Table, exp.Subquery)):
+        raise _refused(statement, node.this, "a query without brackets in FROM")
+
+
+def _check_identifier(statement: Statement, node: exp.Identifier) -> None:
+    """A FROM item that the parser took for something else."""
+    if node.name.startswith(MARK) and not isinstance(node.parent, exp.Table):
+        raise _refused(statement, node, "a FROM item in this place")
+
+
+def _check_literal(statement: Statement, node: exp.Literal) -> None:
+    """Numbers are rendered as they were written, so they have to be numbers."""
+    if not node.is_string and not _NUMBER.match(node.name):
+        raise _refused(statement, node, f"the number {node.name[:40]}")
+
+
+def _check_sum(statement: Statement, node: exp.Expr) -> None:
+    """INTERVAL '1' DAY '2' HOUR is a sum without brackets, which SQL would read otherwise."""
+    if isinstance(node.expression, (exp.Add, exp.Sub)):
+        raise _refused(statement, node.expression, "this sum without brackets")
+
+
+def _check_number_of_rows(statement: Statement, node: exp.Limit | exp.Offset) -> None:
+    value = node.expression
+    if not (isinstance(value, exp.Literal) and not value.is_string and value.name.isdigit()):
+        raise _refused(statement, value, "anything but a whole number in LIMIT and OFFSET")
+
+
+def _check_like(statement: Statement, node: exp.Expr) -> None:
+    pattern = node.expression
+    if isinstance(pattern, exp.Escape):
+        raise _refused(statement, pattern, "ESCAPE")
+    if not (isinstance(pattern, exp.Literal) and pattern.is_string):
+        raise _refused(statement, pattern, "a pattern that is not a constant string")
+
+
+def _check_interval(statement: Statement, node: exp.Interval) -> None:
+    unit = node.args.get("unit")
+    if not isinstance(node.this, exp.Literal):
+        raise _refused(statement, node, "an interval that is not a constant")
+    if unit is None:
+        return
+    if not isinstance(unit, exp.Var) or unit.name.upper() not in _UNITS:
+        raise _refused(statement, node, f"the unit {unit.name if unit else ''!s}".rstrip())
+
+
+def _check_frame(statement: Statement, node: exp.WindowSpec) -> None:
+    for value in node.args.values():
+        if isinstance(value, str) and value.upper() not in _FRAME_WORDS:
+            raise _refused(statement, node, f"the window frame {value}")
+        if isinstance(value, exp.Expr) and not isinstance(value, (exp.Literal, exp.Interval)):
+            raise _refused(statement, node, "a window frame that is not a constant")
+
+
+def _check_window(statement: Statement, node: exp.Window) -> None:
+    inner = node.this
+    while isinstance(inner, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
+        inner = inner.this
+    if not isinstance(inner, exp.Anonymous):
+        raise _refused(statement, node, "OVER after anything but a function")
+
+
+def _check_var(statement: Statement, node: exp.Var) -> None:
+    if not isinstance(node.parent, exp.Interval):
+        raise _refused(statement, node, f"{node.name[:40]!r} in this place")
+
+
+def _check_column(statement: Statement, node: exp.Column) -> None:
+    if not isinstance(node.this, (exp.Identifier, exp.Star)):
+        raise _refused(statement, node, "this kind of name")
+
+
+def _check_alias(statement: Statement, node: exp.Alias) -> None:
+    if not isinstance(node.parent, exp.Select) or node.arg_key != "expressions":
+        raise _refused(statement, node, "AS in this place")
+    if not isinstance(node.args.get("alias"), exp.Identifier):
+        raise _refused(statement, node, "this alias")
+
+
+def _check_star(statement: Statement, node: exp.Star) -> None:
+    parent = node.parent
+    counted = (
+        isinstance(parent, exp.Anonymous)
+        and str(parent.this).lower() == "count"
+        and len(parent.expressions) == 1
+    )
+    qualified = isinstance(parent, exp.Column) and isinstance(parent.parent, exp.Select)
+    if not (counted or qualified or isinstance(parent, exp.Select)):
+        raise _refused(statement, node, "* in this place")
+
+
+_SPECIAL: dict[type, Any] = {
+    exp.Anonymous: _check_function,
+    exp.DataType: _check_type,
+    **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod), _check_sum),
+    exp.From: _check_from,
+    exp.Identifier: _check_identifier,
+    exp.Literal: _check_literal,
+    exp.Join: _check_join,
+    exp.Table: _check_table,
+    exp.Tuple: _check_tuple,
+    exp.Select: _check_select,
+    exp.Limit: _check_number_of_rows,
+    exp.Offset: _check_number_of_rows,
+    exp.Like: _check_like,
+    exp.ILike: _check_like,
+    exp.Interval: _check_interval,
+    exp.WindowSpec: _check_frame,
+    exp.Window: _check_window,
+    exp.Var: _check_var,
+    exp.Column: _check_column,
+    exp.Alias: _check_alias,
+    exp.Star: _check_star,
+}
+
+
+def _described(node: exp.Expr) -> str:
+    name = type(node).__name__
+    words = "".join(f" {c.lower()}" if c.isupper() else c for c in name).strip()
+    return f"'{words}'"
+
+
+def _refused(statement: Statement, node: exp.Expr, what: str) -> SelectError:
+    start, end = _place(node)
+    return SelectError(
+        f"{what} is not available in SELECT here",
+        code="not_allowed",
+        text=statement.text,
+        position=start,
+        length=max(0, end - start),
+    )
+
+
+def _too_large(statement: Statement, node: exp.Expr, how: str) -> SelectError:
+    start, _ = _place(node)
+    return SelectError(
+        f"the statement {how}",
+        code="limit",
+        text=statement.text,
+        position=start,
+        remedy="split it, or ask for less at once",
+    )
+
+
+def _place(node: exp.Expr | None) -> tuple[int, int]:
+    """The node's place, or that of the closest node around it that has one."""
+    while node is not None:
+        span = span_of(node)
+        if span is not None:
+            return span
+        node = node.parent
+    return 0, 0

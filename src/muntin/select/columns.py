@@ -1,0 +1,298 @@
+"""One column reference at a time: what Xi, Yj and a name mean in a scope."""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+
+from muntin.errors import SelectError
+from muntin.select.limits import Limits
+from muntin.select.near import did_you_mean
+from muntin.select.parser import span_of
+from muntin.select.scope import Column, Scope, Source, indicator_number, key_number
+from muntin.select.syntax import Statement, show_item
+
+_DIALECT = DuckDB()
+_MARK = re.compile(r'"\x01(\d+)"')
+_NAME_LENGTH_MAX = 200
+
+
+def shown_expression(node: exp.Expr, statement: Statement) -> str:
+    """An expression as a column's name: what was written, with Xi and Yj as names."""
+    sql = node.sql(dialect=_DIALECT, comments=False, normalize_functions=False)
+    sql = _MARK.sub(lambda m: show_item(statement.items[int(m[1])]), sql)
+    return sql if len(sql) <= _NAME_LENGTH_MAX else sql[: _NAME_LENGTH_MAX - 3] + "..."
+
+
+def _identifier(name: str, like: exp.Expr | None) -> exp.Identifier:
+    made = exp.to_identifier(name, quoted=not name.isidentifier())
+    if like is not None:
+        made.meta.update(like.meta)
+    return made
+
+
+class ColumnResolver:
+    """Resolves columns in place; each error says what is visible there."""
+
+    def __init__(self, statement: Statement, limits: Limits) -> None:
+        self.statement = statement
+        self.text = statement.text
+        self.limits = limits
+        self.subqueries: dict[int, int] = {}
+        """Pieces of a subquery's value, by the id of its node."""
+
+    def resolve(self, node: exp.Column, scope: Scope) -> None:
+        if node.args.get("table") is not None:
+            self._qualified(node, scope)
+        else:
+            self._plain(node, scope)
+
+    def _qualified(self, node: exp.Column, scope: Scope) -> None:
+        source = self._source(node, scope)
+        qualifier = node.args["table"]
+        if source.alias.lower() != node.table.lower():
+            node.set("table", _identifier(source.alias, qualifier))
+        if isinstance(node.this, exp.Star):
+            return
+        column = source.column(node.name)
+        number = indicator_number(node.name)
+        if column is None and number and source.bound is not None:
+            name = self._indicator(node, source, number)
+            node.set("this", _identifier(name, node.this))
+        elif column is None:
+            raise self._no_column(node, [source])
+        else:
+            node.set("this", _identifier(column.name, node.this))
+
+    def _source(self, node: exp.Column, scope: Scope) -> Source:
+        name = node.table
+        for around in scope.chain():
+            source = around.source(name)
+            if source is not None:
+                return source
+        number = key_number(name)
+        for around in scope.chain() if number else []:
+            found = around.with_key(number)
+            if len(found) == 1:
+                return found[0]
+            if found:
+                raise self._error(
+                    node.args["table"],
+                    f"{name} is in more than one FROM item",
+                    f"write one of {', '.join(s.alias for s in found)} for {name}",
+                    code="ambiguous",
+                )
+        aliases = [s.alias for around in scope.chain() for s in around.sources]
+        remedy = did_you_mean(name, aliases, "FROM has")
+        if number:
+            remedy = f"add key {number} to FROM; it has {', '.join(aliases) or 'nothing'}"
+        raise self._error(
+            node.args["table"], f"'{name}' is not in FROM", remedy, code="unknown_name"
+        )
+
+    def _plain(self, node: exp.Column, scope: Scope) -> None:
+        name = node.name
+        for around in scope.chain():
+            found = around.with_column(name)
+            if found:
+                self._found(node, around, found)
+                return
+            if name.lower() in around.given:
+                return
+        number = indicator_number(name)
+        for around in scope.chain() if number else []:
+            sources = around.with_indicators()
+            if len(sources) > 1:
+                raise self._error(
+                    node,
+                    f"{name} is in more than one FROM item",
+                    f"write {sources[0].alias}.{name} or {sources[1].alias}.{name}",
+                    code="ambiguous",
+                )
+            if sources:
+                column = self._indicator(node, sources[0], number)
+                node.set("this", _identifier(column, node.this))
+                return
+        if key_number(name):
+            self._replace_key(node, scope)
+            return
+        visible = [s for around in scope.chain() for s in around.sources]
+        raise self._no_column(node, visible, [g for s in scope.chain() for g in s.given])
+
+    def _found(self, node: exp.Column, scope: Scope, found: list[Source]) -> None:
+        name = node.name.lower()
+        column = found[0].column(name)
+        assert column is not None  # noqa: S101 - the scope found it there
+        if len(found) > 1:
+            if name in scope.joined:
+                alias = scope.joined[name]
+                if alias:
+                    node.set("table", _identifier(alias, None))
+            elif name not in scope.given:
+                shown = " or ".join(f"{s.alias}.{column.name}" for s in found[:3])
+                raise self._error(
+                    node,
+                    f"'{node.name}' is in more than one FROM item",
+                    f"write {shown}",
+                    code="ambiguous",
+                )
+        node.set("this", _identifier(column.name, node.this))
+
+    def _indicator(self, node: exp.Column, source: Source, number: int) -> str:
+        bound = source.bound
+        names = bound.indicators if bound is not None else ()
+        if number > len(names):
+            shown = ", ".join(f"Y{j} = {name}" for j, name in enumerate(names, 1))
+            raise self._error(
+                node.this,
+                f"{source.shown} has no indicator {number}",
+                f"indicators: {shown}" if shown else "it has no indicators",
+                code="unknown_column",
+            )
+        name = names[number - 1]
+        if source.column(name) is None and bound is not None:
+            raise self._error(
+                node,
+                f"vector {bound.key_number}.{number} is not in FROM",
+                f"add it: FROM {bound.shown}, vector {bound.key_number}.{number}",
+                code="unknown_column",
+            )
+        return name
+
+    def expand_keys(self, node: exp.Select, scope: Scope) -> None:
+        """In lists of columns, Xi of a combination stands for all of its columns."""
+        lists = [node.expressions]
+        group = node.args.get("group")
+        order = node.args.get("order")
+        lists += [group.expressions] if group is not None else []
+        lists += [order.expressions] if order is not None else []
+        for expressions in lists:
+            for item in list(expressions):
+                column = item.this if isinstance(item, exp.Ordered) else item
+                if self._is_key(column, scope):
+                    columns = self._key_columns(column, scope)
+                    made = [self._like(item, c) for c in columns]
+                    place = expressions.index(item)
+                    expressions[place : place + 1] = made
+                    for index, expression in enumerate(expressions):
+                        expression.parent = item.parent
+                        expression.arg_key = item.arg_key
+                        expression.index = index
+
+    def _like(self, item: exp.Expr, column: exp.Column) -> exp.Expr:
+        if not isinstance(item, exp.Ordered):
+            return column
+        return exp.Ordered(
+            this=column, desc=item.args.get("desc"), nulls_first=item.args.get("nulls_first")
+        )
+
+    def _is_key(self, node: exp.Expr, scope: Scope) -> bool:
+        if not isinstance(node, exp.Column) or node.args.get("table") is not None:
+            return False
+        name = node.name
+        return bool(key_number(name)) and not (
+            name.lower() in scope.given or any(s.with_column(name) for s in scope.chain())
+        )
+
+    def _key_columns(self, node: exp.Column, scope: Scope) -> list[exp.Column]:
+        number = key_number(node.name)
+        for around in scope.chain():
+            found = around.with_key(number)
+            if len(found) > 1:
+                raise self._error(
+                    node,
+                    f"{node.name} is in more than one FROM item",
+                    f"write the columns: {found[0].alias}.{(found[0].bound.key or ('',))[0]}"  # type: ignore[union-attr]
+                    ", ...",
+                    code="ambiguous",
+                )
+            if found and found[0].bound is not None and found[0].bound.key:
+                source = found[0]
+                return [
+                    exp.Column(
+                        this=_identifier(name, node.this),
+                        table=_identifier(source.alias, None),
+                    )
+                    for name in found[0].bound.key
+                ]
+        visible = [s.shown for around in scope.chain() for s in around.sources]
+        raise self._error(
+            node,
+            f"{node.name} is not in FROM",
+            f"FROM has {', '.join(visible) or 'nothing'}; add key {number}",
+            code="unknown_name",
+        )
+
+    def _replace_key(self, node: exp.Column, scope: Scope) -> None:
+        """Xi inside an expression: its column, or for a combination (a, b)."""
+        columns = self._key_columns(node, scope)
+        whole: exp.Expr = columns[0] if len(columns) == 1 else exp.Tuple(expressions=columns)
+        node.replace(whole)
+
+    def star(self, node: exp.Expr, scope: Scope) -> list[Column] | None:
+        """Columns that `*` or `a.*` stand for; None if it is neither."""
+        if isinstance(node, exp.Star):
+            if not scope.sources:
+                raise self._error(node, "* needs a FROM", "SELECT * FROM ...", code="syntax")
+            return [c for s in scope.sources for c in s.relation.columns]
+        if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
+            self._qualified(node, scope)
+            source = scope.source(node.table)
+            return list(source.relation.columns) if source is not None else []
+        return None
+
+    def pieces(self, node: exp.Expr, scope: Scope) -> int:
+        """How many strings may be joined in one value of an expression."""
+        if id(node) in self.subqueries:
+            return self.subqueries[id(node)]
+        if isinstance(node, exp.Column):
+            return self._pieces_of_column(node, scope)
+        parts = [self.pieces(child, scope) for child in node.iter_expressions()]
+        joins = isinstance(node, exp.DPipe) or (
+            isinstance(node, exp.Anonymous) and str(node.this).lower() == "concat"
+        )
+        pieces = sum(parts) if joins else max(parts, default=1)
+        if pieces > self.limits.pieces:
+            raise self._error(
+                node,
+                f"more than {self.limits.pieces} strings are joined into one",
+                "join fewer",
+                code="limit",
+            )
+        return pieces
+
+    def _pieces_of_column(self, node: exp.Column, scope: Scope) -> int:
+        for around in scope.chain():
+            sources = [around.source(node.table)] if node.table else around.with_column(node.name)
+            columns = [s.column(node.name) for s in sources if s is not None]
+            known = [c.pieces for c in columns if c is not None]
+            if known:
+                return max(known)
+            if not node.table and node.name.lower() in around.given:
+                return around.given[node.name.lower()]
+        return 1
+
+    def _no_column(
+        self, node: exp.Column, sources: list[Source], given: list[str] | None = None
+    ) -> SelectError:
+        names = [c.name for s in sources for c in s.relation.columns] + (given or [])
+        where = " or ".join(dict.fromkeys(s.shown for s in sources)) or "this SELECT without FROM"
+        return self._error(
+            node.this,
+            f"no column '{node.name[:64]}' in {where}",
+            did_you_mean(node.name, names, "columns"),
+            code="unknown_column",
+        )
+
+    def _error(self, node: exp.Expr, message: str, remedy: str, *, code: str) -> SelectError:
+        start, end = span_of(node) or (0, 0)
+        return SelectError(
+            message,
+            code=code,
+            text=self.text,
+            position=start,
+            length=end - start,
+            remedy=remedy,
+        )

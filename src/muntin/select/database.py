@@ -1,0 +1,261 @@
+"""DuckDB, locked down: no files, no network, no extensions, no settings, bounded time and memory.
+
+One database in memory, and a pool of connections to it. A connection keeps the Arrow tables that
+it has registered, so the pool gives out the one that was used last.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import json
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from muntin.select.limits import Limits
+
+_REGISTERED_MAX = 64
+_BATCH_ROWS = 100_000
+
+
+class DatabaseError(Exception):
+    """DuckDB refused or stopped a statement.
+
+    Attributes
+    ----------
+    kind : str
+        "timeout", "memory", "busy", "too_large", or DuckDB's own ("Binder", "Conversion", ...).
+    position : int or None
+        Where in the rendered SQL.
+    """
+
+    def __init__(self, kind: str, message: str, position: int | None = None) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.position = position
+
+
+class Database:
+    """Runs SQL over Arrow tables; thread-safe."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._root: Any = duckdb.connect(
+            ":memory:",
+            config={
+                "enable_external_access": "false",
+                "autoinstall_known_extensions": "false",
+                "autoload_known_extensions": "false",
+                "allow_community_extensions": "false",
+                "allow_unsigned_extensions": "false",
+                "allow_persistent_secrets": "false",
+                "python_enable_replacements": "false",
+                "python_scan_all_frames": "false",
+                "temp_directory": "",
+                "memory_limit": f"{limits.memory_bytes}B",
+                "threads": "1",
+                "errors_as_json": "true",
+            },
+        )
+        self._root.execute("SET lock_configuration = true")
+        self._slots = threading.BoundedSemaphore(limits.concurrent)
+        self._idle: list[_Connection] = []
+        self._lock = threading.Lock()
+        self._watchdog = _Watchdog()
+
+    def run(
+        self,
+        sql: str,
+        tables: Mapping[str, pa.Table],
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        seconds: float,
+        keep: set[str],
+    ) -> pa.Table:
+        """The result of one statement.
+
+        Parameters
+        ----------
+        tables : mapping
+            Registered under their names.
+        keep : set of str
+            Tables that later statements may ask for; others are forgotten.
+
+        Raises
+        ------
+        DatabaseError
+        """
+        end = time.monotonic() + seconds
+        with self._connection(seconds) as connection:
+            connection.register(tables, keep)
+            left = end - time.monotonic()
+            with self._watchdog.watching(connection.cursor, max(left, 0.001)) as watch:
+                try:
+                    return self._read(connection.cursor, sql, parameters)
+                except duckdb.Error as error:
+                    raise _converted(error, timed_out=watch.fired, seconds=seconds) from None
+                except MemoryError:
+                    raise DatabaseError("memory", "not enough memory") from None
+
+    def _read(self, cursor: Any, sql: str, parameters: Mapping[str, Any] | None) -> pa.Table:
+        relation = cursor.sql(sql, params=dict(parameters)) if parameters else cursor.sql(sql)
+        reader = relation.to_arrow_reader(_BATCH_ROWS)
+        batches: list[pa.RecordBatch] = []
+        rows = size = 0
+        for batch in reader:
+            rows += len(batch)
+            size += batch.nbytes
+            if rows > self._limits.result_rows or size > self._limits.result_bytes:
+                raise DatabaseError(
+                    "too_large",
+                    f"the result has more than {self._limits.result_rows:,} rows"
+                    if rows > self._limits.result_rows
+                    else f"the result is larger than {self._limits.result_bytes:,} bytes",
+                )
+            batches.append(batch)
+        return pa.Table.from_batches(batches, reader.schema)
+
+    @contextmanager
+    def _connection(self, seconds: float) -> Iterator[_Connection]:
+        if not self._slots.acquire(timeout=seconds):
+            raise DatabaseError(
+                "busy", f"no turn within {seconds:g} s: too many statements at once"
+            )
+        try:
+            with self._lock:
+                connection = self._idle.pop() if self._idle else None
+            if connection is None:
+                connection = _Connection(self._root.cursor())
+            try:
+                yield connection
+            finally:
+                with self._lock:
+                    self._idle.append(connection)
+        finally:
+            self._slots.release()
+
+    def close(self) -> None:
+        self._watchdog.close()
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.cursor.close()
+        self._root.close()
+        # a closed connection that some thread's frame still holds at exit would be told as a leak
+        self._root = None
+
+
+class _Connection:
+    """A cursor of DuckDB and what is registered with it."""
+
+    def __init__(self, cursor: Any) -> None:
+        self.cursor = cursor
+        self._names: dict[str, None] = {}
+
+    def register(self, tables: Mapping[str, pa.Table], keep: set[str]) -> None:
+        for name in [n for n in self._names if n not in keep and n not in tables]:
+            self._forget(name)
+        for name, table in tables.items():
+            if name not in self._names:
+                self.cursor.register(name, table)
+            self._names.pop(name, None)
+            self._names[name] = None
+        for name in list(self._names)[: max(0, len(self._names) - _REGISTERED_MAX)]:
+            if name not in tables:
+                self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        self.cursor.unregister(name)
+        self._names.pop(name, None)
+
+
+class _Watch:
+    """One running statement."""
+
+    def __init__(self, cursor: Any) -> None:
+        self.cursor = cursor
+        self.done = False
+        self.fired = False
+
+
+class _Watchdog:
+    """One thread that interrupts statements whose time is up."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, _Watch]] = []
+        self._order = itertools.count()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    @contextmanager
+    def watching(self, cursor: Any, seconds: float) -> Iterator[_Watch]:
+        watch = _Watch(cursor)
+        with self._changed:
+            earliest = self._heap[0][0] if self._heap else None
+            end = time.monotonic() + seconds
+            heapq.heappush(self._heap, (end, next(self._order), watch))
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._watch, name="muntin-select-watchdog", daemon=True
+                )
+                self._thread.start()
+            elif earliest is None or end < earliest:
+                self._changed.notify()
+        try:
+            yield watch
+        finally:
+            # Under the lock: an interrupt never reaches the next statement of this cursor.
+            with self._changed:
+                watch.done, watch.cursor = True, None
+
+    def _watch(self) -> None:
+        with self._changed:
+            while not self._closed:
+                while self._heap and (
+                    self._heap[0][2].done or self._heap[0][0] <= time.monotonic()
+                ):
+                    end, order, watch = heapq.heappop(self._heap)
+                    if not watch.done:
+                        watch.fired = True
+                        watch.cursor.interrupt()
+                        # Again, until it has stopped: it may not have started when first told.
+                        heapq.heappush(
+                            self._heap, (max(end, time.monotonic()) + 0.05, order, watch)
+                        )
+                left = self._heap[0][0] - time.monotonic() if self._heap else None
+                self._changed.wait(left)
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+
+def _converted(error: duckdb.Error, *, timed_out: bool, seconds: float) -> DatabaseError:
+    text = str(error)
+    kind = type(error).__name__.removesuffix("Exception")
+    position = None
+    # errors_as_json: {"exception_type": ..., "exception_message": ..., "position": "7", ...}
+    found = re.search(r"\{.*\}", text, re.DOTALL)
+    if found:
+        try:
+            details = json.loads(found[0])
+        except ValueError:
+            details = {}
+        kind = details.get("exception_type", kind)
+        text = details.get("exception_message", text)
+        place = str(details.get("position", ""))
+        position = int(place) if place.isdigit() else None
+    if timed_out or kind.upper() == "INTERRUPT":
+        return DatabaseError("timeout", f"the statement took longer than {seconds:g} s")
+    if "memory" in kind.lower() or kind == "OutOfMemory":
+        return DatabaseError("memory", "the statement needs more memory than it may have")
+    return DatabaseError(kind, text.split("\n")[0], position)

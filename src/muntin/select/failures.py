@@ -1,0 +1,59 @@
+"""What DuckDB says about a statement, in terms of the text that was written."""
+
+from __future__ import annotations
+
+import re
+
+from muntin.errors import SelectError
+from muntin.select.database import DatabaseError
+from muntin.select.plan import CheckedStatement
+
+_LIMITS = {
+    "timeout": "ask for less: a shorter window, fewer rows, a join on keys",
+    "memory": "ask for less: a shorter window, fewer groups, a join on keys",
+    "too_large": "add WHERE or LIMIT",
+    "busy": "try again",
+}
+_QUOTED = re.compile(r"'([A-Za-z_][A-Za-z0-9_]*)\(|\"([^\"]+)\"|'([^']+)'")
+_COLUMN = re.compile(r"source column (\w+)")
+_OWN_NAME = re.compile(r'"?\bt\d+\b"?\.')
+_ARITHMETIC = ("overflow", "out of range")
+
+
+def converted(error: DatabaseError, plan: CheckedStatement) -> SelectError:
+    """A `SelectError` at the name or value that DuckDB speaks of, where that can be told."""
+    if error.kind in _LIMITS:
+        code = "timeout" if error.kind == "timeout" else "limit"
+        return SelectError(str(error), code=code, text=plan.text, remedy=_LIMITS[error.kind])
+    message = re.sub(r"^[A-Z][A-Za-z ]* Error: ", "", str(error))
+    start, length = _place(message, plan.text)
+    lower = message.lower()
+    code, remedy = "type", ""
+    if any(word in lower for word in _ARITHMETIC):
+        code, remedy = "overflow", "cast to DOUBLE before multiplying or adding: x::DOUBLE * y"
+    elif error.kind.lower() in ("conversion", "invalid input", "invalidinput", "out of range"):
+        code = "value"
+    elif "must appear in the group by" in lower:
+        code, remedy = "group_by", "add it to GROUP BY, or put it into sum(...), max(...), ..."
+        message = message.split(".")[0]
+    elif "no function matches" in lower:
+        message = message.split(". You might")[0]
+        remedy = "cast the argument, e.g. x::DOUBLE"
+    return SelectError(
+        _OWN_NAME.sub("", message)[:500],
+        code=code,
+        text=plan.text,
+        position=start,
+        length=length,
+        remedy=remedy,
+    )
+
+
+def _place(message: str, text: str) -> tuple[int, int]:
+    """The column that the message names, or the first thing in quotes, if the text has it."""
+    for match in (*_COLUMN.finditer(message), *_QUOTED.finditer(message)):
+        word = next(g for g in match.groups() if g)
+        found = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE)
+        if found:
+            return found.start(), len(word)
+    return 0, 0

@@ -1,0 +1,200 @@
+"""Finds the FROM items among the tokens and puts a placeholder where each stood.
+
+What follows FROM, a comma or JOIN is ours, not SQL: a summary and its key, a table function, a
+vector of the paper, and a window clause. The rest of the tokens goes on to sqlglot unchanged,
+with one addition: the paper's `sum X1.Y2` becomes `sum(X1.Y2)`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from muntin.errors import SelectError
+from muntin.select.catalog import WindowAsked
+from muntin.select.item_parser import Draft, ItemParser, is_vector
+from muntin.select.limits import Limits
+from muntin.select.syntax import FromItem, placeholder
+
+_ENDS_FROM = {
+    TokenType.WHERE,
+    TokenType.GROUP_BY,
+    TokenType.HAVING,
+    TokenType.QUALIFY,
+    TokenType.WINDOW,
+    TokenType.ORDER_BY,
+    TokenType.LIMIT,
+    TokenType.OFFSET,
+    TokenType.FETCH,
+    TokenType.UNION,
+    TokenType.EXCEPT,
+    TokenType.INTERSECT,
+    TokenType.SELECT,
+}
+_NAMES = {TokenType.VAR, TokenType.IDENTIFIER}
+PREFIX_AGGREGATES = frozenset(("sum", "avg", "min", "max", "count", "median"))
+
+
+@dataclass(slots=True)
+class _Level:
+    """One pair of brackets (or the whole text)."""
+
+    query: bool = False
+    in_from: bool = False
+    clause: int = -1
+    """Which FROM clause of the statement."""
+
+
+def extract(text: str, tokens: list[Token], limits: Limits) -> tuple[list[Token], list[FromItem]]:
+    """The tokens with placeholders, and the items that they stand for."""
+    return _Extraction(text, tokens, limits).run()
+
+
+class _Extraction:
+    def __init__(self, text: str, tokens: list[Token], limits: Limits) -> None:
+        self.text = text
+        self.tokens = tokens
+        self.items = ItemParser(text, tokens, limits)
+        self.limits = limits
+        self.out: list[Token] = []
+        self.drafts: list[Draft] = []
+        self.clauses = 0
+
+    def run(self) -> tuple[list[Token], list[FromItem]]:
+        levels = [_Level()]
+        at = 0
+        while at < len(self.tokens):
+            token = self.tokens[at]
+            kind = token.token_type
+            level = levels[-1]
+            if kind is TokenType.L_PAREN:
+                levels.append(_Level())
+            elif kind is TokenType.R_PAREN:
+                levels.pop()
+            elif kind is TokenType.FROM and level.query and not self._is_distinct_from(at):
+                level.in_from = True
+                level.clause = self.clauses
+                self.clauses += 1
+                self.out.append(token)
+                at = self._item(at + 1, level)
+                continue
+            elif level.in_from and kind in (TokenType.COMMA, TokenType.JOIN):
+                at = self._next_item(at, level)
+                continue
+            elif level.in_from and kind is TokenType.FOR:
+                raise self._error(
+                    token,
+                    "this window clause does not follow a FROM item",
+                    "it stands after a summary, before or after its alias: "
+                    "FROM orders(driver) FOR LAST '1 hour' AS a",
+                )
+            if kind in _ENDS_FROM:
+                level.in_from = False
+                level.query = level.query or kind is TokenType.SELECT
+            at = self._plain(at)
+        return self.out, self._finished()
+
+    def _is_distinct_from(self, at: int) -> bool:
+        before = [t.token_type for t in self.tokens[max(0, at - 3) : at]]
+        return before[-1:] == [TokenType.DISTINCT] and (
+            before[-2:-1] == [TokenType.IS] or before[-3:-1] == [TokenType.IS, TokenType.NOT]
+        )
+
+    def _plain(self, at: int) -> int:
+        """Passes one token on; `sum X1.Y2` as `sum(X1.Y2)`."""
+        token = self.tokens[at]
+        following = self.tokens[at + 1 : at + 4]
+        if (
+            token.token_type is TokenType.VAR
+            and token.text.lower() in PREFIX_AGGREGATES
+            and len(following) == 3
+            and following[0].token_type in _NAMES
+            and following[1].token_type is TokenType.DOT
+            and (following[2].token_type in _NAMES or following[2].text.isidentifier())
+            and not (at and self.tokens[at - 1].token_type is TokenType.DOT)
+        ):
+            opening = _at(TokenType.L_PAREN, "(", following[0])
+            closing = _at(TokenType.R_PAREN, ")", following[2])
+            self.out += [token, opening, *following, closing]
+            return at + 4
+        self.out.append(token)
+        return at + 1
+
+    def _next_item(self, at: int, level: _Level) -> int:
+        """What follows a comma or JOIN; a vector of a key that is there already joins it."""
+        comma = self.tokens[at]
+        if comma.token_type is TokenType.COMMA and is_vector(self.tokens, at + 1):
+            draft, after = self.items.vector(at + 1)
+            earlier = next(
+                (d for d in self.drafts if d.clause == level.clause and d.same_vector(draft)), None
+            )
+            if earlier is not None:
+                earlier.add(draft)
+                return after
+            self.out.append(comma)
+            return self._place(draft, at + 1, after, level)
+        self.out.append(comma)
+        return self._item(at + 1, level)
+
+    def _item(self, at: int, level: _Level) -> int:
+        if at < len(self.tokens) and self.tokens[at].token_type is TokenType.L_PAREN:
+            inner = self.tokens[at + 1 : at + 2]
+            allowed = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
+            if not inner or inner[0].token_type not in allowed:
+                raise self._error(
+                    self.tokens[at],
+                    "only a SELECT can stand in brackets here",
+                    "write the FROM items without brackets",
+                )
+            return at
+        if is_vector(self.tokens, at):
+            draft, after = self.items.vector(at)
+        else:
+            draft, after = self.items.source(at)
+        return self._place(draft, at, after, level)
+
+    def _place(self, draft: Draft, at: int, after: int, level: _Level) -> int:
+        """Emits the placeholder of an item, and its alias."""
+        if len(self.drafts) >= self.limits.windows:
+            raise self._error(
+                self.tokens[at],
+                f"more than {self.limits.windows} FROM items",
+                "split the statement",
+                code="limit",
+            )
+        draft.clause = level.clause
+        mark = _at(TokenType.IDENTIFIER, placeholder(len(self.drafts)), self.tokens[at])
+        mark.end = self.tokens[after - 1].end
+        self.drafts.append(draft)
+        self.out.append(mark)
+        self.out += draft.alias
+        return after
+
+    def _finished(self) -> list[FromItem]:
+        """In a list of vectors, one without a window clause takes the next one's."""
+        window: WindowAsked | None = None
+        clause = -1
+        for draft in reversed(self.drafts):
+            if draft.clause != clause:
+                window, clause = None, draft.clause
+            if draft.vectors:
+                window = draft.fill_windows(window)
+        return [self.items.finish(draft) for draft in self.drafts]
+
+    def _error(
+        self, token: Token, message: str, remedy: str, *, code: str = "syntax"
+    ) -> SelectError:
+        return SelectError(
+            message,
+            code=code,
+            text=self.text,
+            position=token.start,
+            length=token.end - token.start + 1,
+            remedy=remedy,
+        )
+
+
+def _at(kind: TokenType, text: str, where: Token) -> Token:
+    """A token that is not in the text, at the place of one that is."""
+    return Token(kind, text, where.line, where.col, where.start, where.end)

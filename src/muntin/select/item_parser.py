@@ -1,0 +1,261 @@
+"""One FROM item: `orders(driver, area) FOR LAST '1 hour' AS a`, `vector (1.2) OF orders`."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from muntin.errors import SelectError
+from muntin.select.catalog import WindowAsked
+from muntin.select.functions_allowed import words
+from muntin.select.limits import Limits
+from muntin.select.syntax import NOWHERE, FromItem, Name, SourceItem, Span, Value, VectorItem
+from muntin.select.window_clause import parse_window
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_VECTOR = re.compile(r"(\d{1,4})\.(\d{1,4})\Z")
+_NOT_ITEMS = words(
+    "select where group having order limit offset union except intersect on using join left right "
+    "full inner outer cross natural as for values lateral qualify window"
+)
+_CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
+
+
+@dataclass(slots=True)
+class Vector:
+    """One `vector i.j` of a list."""
+
+    indicator: int | None
+    window: WindowAsked | None
+    span: Span
+
+
+@dataclass(slots=True)
+class Draft:
+    """A FROM item while its list is still being read."""
+
+    span: Span
+    name: str = ""
+    quoted: bool = False
+    arguments: tuple[Name | Value, ...] | None = None
+    window: WindowAsked | None = None
+    alias: list[Token] = field(default_factory=list)
+    word: str = ""
+    key: int = 0
+    summary: str | None = None
+    summary_span: Span = NOWHERE
+    vectors: list[Vector] = field(default_factory=list)
+    clause: int = -1
+
+    def same_vector(self, other: Draft) -> bool:
+        return bool(self.vectors) and (self.key, self.summary) == (other.key, other.summary)
+
+    def add(self, other: Draft) -> None:
+        self.vectors += other.vectors
+
+    def fill_windows(self, window: WindowAsked | None) -> WindowAsked | None:
+        for vector in reversed(self.vectors):
+            window = vector.window = vector.window or window
+        return window
+
+
+def is_vector(tokens: Sequence[Token], at: int) -> bool:
+    """`vector 1.2`, `sketch (1.2)`: the word and then a number."""
+    if at >= len(tokens) or tokens[at].text.lower() not in ("vector", "sketch"):
+        return False
+    if tokens[at].token_type in (TokenType.IDENTIFIER, TokenType.STRING):
+        return False
+    after = [t.token_type for t in tokens[at + 1 : at + 3]]
+    return after[:1] == [TokenType.NUMBER] or after == [TokenType.L_PAREN, TokenType.NUMBER]
+
+
+class ItemParser:
+    """Reads items from the tokens; each method returns a draft and the index after it."""
+
+    def __init__(self, text: str, tokens: Sequence[Token], limits: Limits) -> None:
+        self.text = text
+        self.tokens = tokens
+        self.limits = limits
+
+    def vector(self, at: int) -> tuple[Draft, int]:
+        word, start = self.tokens[at].text.lower(), at
+        at += 1
+        bracket = self._is(at, TokenType.L_PAREN)
+        at += bracket
+        key, indicator, at = self._address(at)
+        if bracket:
+            if not self._is(at, TokenType.R_PAREN):
+                raise self._error(at, "')' is missing", f"e.g. {word} (1.2)")
+            at += 1
+        span = self._span(start, at)
+        draft = Draft(span, word=word, key=key)
+        if at < len(self.tokens) and self.tokens[at].text.upper() == "OF":
+            draft.summary, draft.summary_span = self._name(at + 1, "the name of a vector matrix")
+            at += 2
+        window = None
+        if self._is(at, TokenType.FOR):
+            window, at = parse_window(self.text, self.tokens, at)
+        draft.vectors.append(Vector(indicator, window, span))
+        return draft, at
+
+    def _address(self, at: int) -> tuple[int, int | None, int]:
+        """`3.1`, or `1.*`, which the tokenizer reads as a number and a star."""
+        text = self._text(at)
+        match = _VECTOR.match(text)
+        if match and int(match[1]) and int(match[2]):
+            return int(match[1]), int(match[2]), at + 1
+        if re.fullmatch(r"0*[1-9]\d{0,3}\.", text) and self._is(at + 1, TokenType.STAR):
+            return int(text[:-1]), None, at + 2
+        raise self._error(
+            at,
+            f"{text[:40]!r} is not a vector",
+            "vector i.j is indicator j of key i, both from 1; vector i.* is all of key i",
+        )
+
+    def source(self, at: int) -> tuple[Draft, int]:
+        start = at
+        name, _ = self._name(at, "a summary, a table function or a query in brackets")
+        quoted = self._is(at, TokenType.IDENTIFIER)
+        at += 1
+        if self._is(at, TokenType.DOT):
+            raise self._error(at, "names in FROM have no dots", "FROM <summary>(<key>)")
+        arguments = None
+        if self._is(at, TokenType.L_PAREN):
+            arguments, at = self._arguments(at + 1)
+        draft = Draft(self._span(start, at), name=name, quoted=quoted, arguments=arguments)
+        at = self._window(draft, at)
+        at = self._alias(draft, at)
+        return draft, self._window(draft, at)
+
+    def _window(self, draft: Draft, at: int) -> int:
+        if not self._is(at, TokenType.FOR):
+            return at
+        if draft.window is not None:
+            raise self._error(at, "a second window for the same FROM item", "leave one")
+        draft.window, at = parse_window(self.text, self.tokens, at)
+        return at
+
+    def _alias(self, draft: Draft, at: int) -> int:
+        if self._is(at, TokenType.ALIAS):
+            self._name(at + 1, "an alias")
+            draft.alias = [self.tokens[at], self.tokens[at + 1]]
+            return at + 2
+        if self._is(at, TokenType.VAR) or self._is(at, TokenType.IDENTIFIER):
+            draft.alias = [self.tokens[at]]
+            return at + 1
+        return at
+
+    def _arguments(self, at: int) -> tuple[tuple[Name | Value, ...], int]:
+        arguments: list[Name | Value] = []
+        if self._is(at, TokenType.R_PAREN):
+            return (), at + 1
+        while True:
+            argument, at = self._argument(at)
+            arguments.append(argument)
+            if len(arguments) > self.limits.list_items:
+                raise self._error(
+                    at - 1, f"more than {self.limits.list_items} arguments", "", code="limit"
+                )
+            if self._is(at, TokenType.R_PAREN):
+                return tuple(arguments), at + 1
+            if not self._is(at, TokenType.COMMA):
+                raise self._error(at, "',' or ')' is missing", "arguments are names or constants")
+            at += 1
+
+    def _argument(self, at: int) -> tuple[Name | Value, int]:
+        start = at
+        sign = 1
+        if self._is(at, TokenType.DASH) or self._is(at, TokenType.PLUS):
+            sign = -1 if self._is(at, TokenType.DASH) else 1
+            at += 1
+        if self._is(at, TokenType.NUMBER):
+            number = _number(self.tokens[at].text)
+            if number is None:
+                raise self._error(at, "this number is too large", "", code="limit")
+            return Value(sign * number, self._span(start, at + 1)), at + 1
+        if at == start and self._is(at, TokenType.STRING):
+            return Value(self.tokens[at].text, self._span(at, at + 1)), at + 1
+        word = self._text(at).lower()
+        quoted = self._is(at, TokenType.IDENTIFIER)
+        if at == start and not quoted and word in _CONSTANTS:
+            return Value(_CONSTANTS[word], self._span(at, at + 1)), at + 1
+        if at == start and (quoted or _WORD.match(word)):
+            return Name(self.tokens[at].text, self._span(at, at + 1)), at + 1
+        raise self._error(at, "a name or a constant is missing", "e.g. quantiles(delays, 0.5)")
+
+    def _name(self, at: int, what: str) -> tuple[str, Span]:
+        text = self._text(at)
+        if self._is(at, TokenType.IDENTIFIER):
+            return text, self._span(at, at + 1)
+        is_word = not self._is(at, TokenType.STRING) and _WORD.match(text)
+        if not is_word or text.lower() in _NOT_ITEMS:
+            raise self._error(at, f"{what} is missing", "e.g. FROM orders(driver)")
+        return text, self._span(at, at + 1)
+
+    def finish(self, draft: Draft) -> FromItem:
+        if not draft.vectors:
+            return SourceItem(
+                draft.name, draft.arguments, draft.window, draft.quoted, span=draft.span
+            )
+        first = draft.vectors[0]
+        for vector in draft.vectors:
+            if vector.window != first.window:
+                raise SelectError(
+                    f"the vectors of key {draft.key} have different windows",
+                    code="window",
+                    text=self.text,
+                    position=vector.span.start,
+                    length=vector.span.length,
+                    remedy="compare windows as FROM orders(key) FOR ... AS a JOIN orders(key) "
+                    "FOR ... AS b ON ...",
+                )
+        star = any(v.indicator is None for v in draft.vectors)
+        numbers = {v.indicator: v.span for v in draft.vectors if v.indicator is not None}
+        return VectorItem(
+            draft.key,
+            None if star else tuple(numbers),
+            draft.summary,
+            first.window,
+            draft.word,
+            span=draft.span,
+            spans=() if star else tuple(numbers.values()),
+            summary_span=draft.summary_span,
+        )
+
+    def _is(self, at: int, kind: TokenType) -> bool:
+        return at < len(self.tokens) and self.tokens[at].token_type is kind
+
+    def _text(self, at: int) -> str:
+        return self.tokens[at].text if at < len(self.tokens) else ""
+
+    def _span(self, start: int, after: int) -> Span:
+        first, last = self.tokens[start], self.tokens[after - 1]
+        return Span(first.start, last.end - first.start + 1)
+
+    def _error(self, at: int, message: str, remedy: str, *, code: str = "syntax") -> SelectError:
+        end = Span(self.tokens[-1].end + 1, 0)
+        span = self._span(at, at + 1) if at < len(self.tokens) else end
+        return SelectError(
+            message,
+            code=code,
+            text=self.text,
+            position=span.start,
+            length=span.length,
+            remedy=remedy,
+        )
+
+
+def _number(text: str) -> int | float | None:
+    try:
+        return int(text) if len(text) <= 40 else None
+    except ValueError:
+        pass
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None

@@ -1,0 +1,252 @@
+"""From text to tokens that are safe to parse: all that can be refused in one linear pass.
+
+Recursion is the danger of every parser: what nests too deep, is too long or is written in
+characters that no statement needs is refused here, before sqlglot's parser sees it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import unicodedata
+
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from muntin.errors import SelectError
+from muntin.select.limits import Limits
+
+_DIALECT = DuckDB()
+
+# One alternative for each thing that may hold any character, then plain text.
+_PART = re.compile(
+    r"""
+      (?P<string>'(?:[^']|'')*')
+    | (?P<name>"(?:[^"]|"")*")
+    | (?P<comment>--[^\n]*|/\*.*?\*/)
+    | (?P<open>'|"|/\*)
+    | (?P<plain>!=|::|\|\||[A-Za-z0-9_\s()*,./+<>=%;^-])
+    | (?P<other>.)
+    """,
+    re.VERBOSE | re.DOTALL | re.ASCII,
+)
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
+_PREFIXES = frozenset("ebxnrfuEBXNRFU")
+_PREFIX_RUN_MAX = 8  # NOT NOT NOT ..., - - - ...
+
+_OPENING = {TokenType.L_PAREN, TokenType.CASE}
+_CLOSING = {TokenType.R_PAREN, TokenType.END}
+_PREFIX_OPERATORS = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE}
+
+
+def tokenize(text: str, limits: Limits) -> list[Token]:
+    """Tokens of one statement, whose `start` and `end` are places in `text`.
+
+    Raises
+    ------
+    SelectError
+        With code "limit", "character", "unterminated", "statement" or "syntax".
+    """
+    _check_characters(text, limits)
+    try:
+        tokens = _DIALECT.tokenize(text)
+    except (TokenError, RecursionError):
+        raise SelectError("this is not a SELECT statement", text=text) from None
+    tokens = _one_statement(text, tokens)
+    _check_shape(text, tokens, limits)
+    return tokens
+
+
+def _check_characters(text: str, limits: Limits) -> None:
+    if not isinstance(text, str):
+        raise SelectError(f"a statement is text, not {type(text).__name__}")
+    # The length in characters first: encoding a huge text costs as much as the text.
+    if len(text) > limits.text_bytes or len(_utf8(text)) > limits.text_bytes:
+        raise SelectError(
+            f"the statement is longer than {limits.text_bytes} bytes",
+            code="limit",
+            remedy="shorten it",
+        )
+    if not text.strip():
+        raise SelectError("the statement is empty", remedy="SELECT ... FROM ...")
+    bad = _CONTROL.search(text)
+    if bad:
+        raise SelectError(
+            f"the character U+{ord(bad[0]):04X} cannot be part of a statement",
+            code="character",
+            text=text,
+            position=bad.start(),
+            length=1,
+        )
+    for part in _PART.finditer(text):
+        kind, start = part.lastgroup, part.start()
+        if kind == "open":
+            what = {"'": "string", '"': "name", "/*": "comment"}[part[0]]
+            raise SelectError(
+                f"the {what} that starts here has no end",
+                code="unterminated",
+                text=text,
+                position=start,
+                length=len(part[0]),
+                remedy=f"close it with {'*/' if part[0] == '/*' else part[0]}",
+            )
+        if kind == "other":
+            raise _bad_character(text, start)
+        if kind in ("string", "name") and len(part[0].encode()) > limits.literal_bytes + 2:
+            raise SelectError(
+                f"a {kind} is longer than {limits.literal_bytes} bytes",
+                code="limit",
+                text=text,
+                position=start,
+                length=1,
+            )
+        if kind == "name" and not part[0][1:-1].strip():
+            raise SelectError("a name is empty", code="syntax", text=text, position=start, length=2)
+        if kind == "string" and start and text[start - 1] in _PREFIXES:
+            before = text[start - 2] if start > 1 else " "
+            if not (before.isalnum() or before == "_"):
+                raise SelectError(
+                    f"strings of the form {text[start - 1]}'...' are not available",
+                    code="syntax",
+                    text=text,
+                    position=start - 1,
+                    length=2,
+                    remedy="write '...', with '' for a quote inside",
+                )
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise SelectError(
+            "the statement holds half a character (a lone surrogate)",
+            code="character",
+            position=error.start,
+            length=1,
+        ) from None
+
+
+def _bad_character(text: str, position: int) -> SelectError:
+    character = text[position]
+    name = unicodedata.name(character, "unnamed")
+    plain = unicodedata.normalize("NFKC", character)
+    remedy = 'names with such characters are written in double quotes: "..."'
+    if plain != character and plain.isascii() and plain.strip():
+        remedy = f"it only looks like {plain!r}: write that"
+    elif character.isspace():
+        remedy = "it only looks like a space: write a plain one"
+    elif character in "‘’′“”":
+        remedy = "write a straight quote"
+    elif character in "−–—":
+        remedy = "write a plain minus"
+    elif character in "!:|":
+        remedy = {"!": "write NOT, or != for unequal", ":": "a cast is ::"}.get(
+            character, "strings are joined with ||"
+        )
+    elif character in "[]{}":
+        remedy = "lists and structures are not part of SELECT here"
+    elif character in "?$@":
+        remedy = "parameters are not part of SELECT here: write the value"
+    elif character == "`":
+        remedy = 'names are quoted as "name"'
+    shown = character if character.isprintable() else ""
+    return SelectError(
+        f"unexpected character {shown!r} (U+{ord(character):04X} {name.lower()})",
+        code="character",
+        text=text,
+        position=position,
+        length=1,
+        remedy=remedy,
+    )
+
+
+def _one_statement(text: str, tokens: list[Token]) -> list[Token]:
+    """Without a final semicolon; refuses a second statement."""
+    first = next((i for i, t in enumerate(tokens) if t.token_type is TokenType.SEMICOLON), None)
+    if first is not None:
+        rest = [t for t in tokens[first:] if t.token_type is not TokenType.SEMICOLON]
+        if rest:
+            raise SelectError(
+                "only one statement at a time",
+                code="statement",
+                text=text,
+                position=rest[0].start,
+                length=rest[0].end - rest[0].start + 1,
+                remedy="end the text after the first one",
+            )
+        tokens = tokens[:first]
+    if not tokens:
+        raise SelectError("the statement is empty", text=text, remedy="SELECT ... FROM ...")
+    head = next((t for t in tokens if t.token_type is not TokenType.L_PAREN), tokens[0])
+    if head.token_type not in (TokenType.SELECT, TokenType.WITH):
+        raise SelectError(
+            f"a statement starts with SELECT, not with {_shown(text, head)}",
+            code="statement",
+            text=text,
+            position=head.start,
+            length=head.end - head.start + 1,
+            remedy="nothing else is available here; SELECT only reads",
+        )
+    return tokens
+
+
+def _shown(text: str, token: Token) -> str:
+    word = text[token.start : token.end + 1]
+    return repr(word if len(word) <= 40 else word[:37] + "...")
+
+
+def _check_shape(text: str, tokens: list[Token], limits: Limits) -> None:
+    if len(tokens) > limits.tokens:
+        raise SelectError(
+            f"the statement has more than {limits.tokens} words and signs",
+            code="limit",
+            text=text,
+            position=tokens[limits.tokens].start,
+        )
+    for number, word in itertools.pairwise(tokens):
+        joined = number.end + 1 == word.start and text[word.start].isidentifier()
+        if joined and number.token_type is TokenType.NUMBER:
+            raise SelectError(
+                f"{text[number.start : word.end + 1][:40]!r} is neither a number nor a name",
+                text=text,
+                position=number.start,
+                length=word.end - number.start + 1,
+                remedy="numbers are digits, a point and an exponent; names start with a letter",
+            )
+    opened: list[Token] = []
+    run = 0
+    for token in tokens:
+        kind = token.token_type
+        run = run + 1 if kind in _PREFIX_OPERATORS else 0
+        if kind in _OPENING:
+            opened.append(token)
+        elif kind in _CLOSING:
+            partner = TokenType.L_PAREN if kind is TokenType.R_PAREN else TokenType.CASE
+            if opened and opened[-1].token_type is partner:
+                opened.pop()
+            elif kind is TokenType.R_PAREN:
+                raise SelectError(
+                    "this bracket closes nothing",
+                    text=text,
+                    position=token.start,
+                    length=1,
+                )
+        if len(opened) > limits.depth or run > _PREFIX_RUN_MAX:
+            raise SelectError(
+                f"the statement nests deeper than {limits.depth} levels",
+                code="limit",
+                text=text,
+                position=token.start,
+                length=1,
+            )
+    if opened:
+        what = "bracket" if opened[-1].token_type is TokenType.L_PAREN else "CASE"
+        raise SelectError(
+            f"this {what} is not closed",
+            text=text,
+            position=opened[-1].start,
+            length=opened[-1].end - opened[-1].start + 1,
+            remedy="add ')'" if what == "bracket" else "add END",
+        )

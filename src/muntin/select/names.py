@@ -1,0 +1,297 @@
+"""Gives every name in a statement its meaning: Xi, Yj, columns, CTEs; refuses unknown ones.
+
+The result is an ordinary SQL tree: Xi and Yj replaced by names, each FROM item under an alias,
+each column of the result named after what was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from muntin.errors import SelectError
+from muntin.select.bind import Binder, Bound
+from muntin.select.columns import ColumnResolver, shown_expression
+from muntin.select.joins import join_vectors, joined_names
+from muntin.select.limits import Limits
+from muntin.select.near import did_you_mean
+from muntin.select.parser import span_of
+from muntin.select.scope import Column, Relation, Scope, Source
+from muntin.select.syntax import SourceItem, Statement, item_number, show_item
+
+Ctes = Mapping[str, Relation]
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A statement whose names all exist.
+
+    `items` are in the order of the statement's; None where one turned out to be a CTE.
+    """
+
+    items: tuple[Bound | None, ...]
+    tree: exp.Expr
+    columns: tuple[str, ...]
+
+
+def resolve(statement: Statement, binder: Binder, limits: Limits) -> Resolved:
+    """Look up all names.
+
+    Raises
+    ------
+    SelectError
+        Codes "unknown_name", "unknown_column", "ambiguous", "from_item", "limit".
+    """
+    resolution = _Resolution(statement, binder, limits)
+    tree = statement.tree.copy()
+    relation = resolution.query(tree, {}, None)
+    columns = tuple(c.name for c in relation.columns)
+    return Resolved(tuple(resolution.items), tree, columns)
+
+
+class _Resolution:
+    def __init__(self, statement: Statement, binder: Binder, limits: Limits) -> None:
+        self.statement = statement
+        self.text = statement.text
+        self.binder = binder
+        self.limits = limits
+        self.items: list[Bound | None] = [None] * len(statement.items)
+        self.columns = ColumnResolver(statement, limits)
+
+    def query(self, node: exp.Expr, ctes: Ctes, parent: Scope | None) -> Relation:
+        """Resolve a query and all in it; its columns."""
+        ctes = self._with(node, ctes, parent)
+        if isinstance(node, exp.Subquery):
+            relation = self.query(node.this, ctes, parent)
+            self._ordering(node, relation, ctes, parent)
+            return relation
+        if isinstance(node, exp.SetOperation):
+            return self._set_operation(node, ctes, parent)
+        assert isinstance(node, exp.Select)  # noqa: S101 - check_tree lets nothing else through
+        return self._select(node, ctes, parent)
+
+    def _with(self, node: exp.Expr, ctes: Ctes, parent: Scope | None) -> Ctes:
+        clause = node.args.get("with_")
+        if clause is None:
+            return ctes
+        known = dict(ctes)
+        own: set[str] = set()
+        for cte in clause.expressions:
+            name = cte.alias
+            if name.lower() in own:
+                raise self._error(cte.args["alias"], f"two WITH queries are called '{name}'", "")
+            own.add(name.lower())
+            known[name.lower()] = self.query(cte.this, known, parent)
+        return known
+
+    def _set_operation(self, node: exp.SetOperation, ctes: Ctes, parent: Scope | None) -> Relation:
+        left = self.query(node.this, ctes, parent)
+        right = self.query(node.expression, ctes, parent)
+        if len(left.columns) != len(right.columns) and not node.args.get("by_name"):
+            raise self._error(
+                node.expression,
+                f"the second SELECT has {len(right.columns)} columns, the first "
+                f"{len(left.columns)}",
+                "both sides need the same columns",
+            )
+        pairs = zip(left.columns, right.columns, strict=False)
+        columns = [Column(a.name, max(a.pieces, b.pieces)) for a, b in pairs]
+        columns += left.columns[len(columns) :]
+        names = {c.name.lower() for c in columns}
+        if node.args.get("by_name"):
+            columns += [c for c in right.columns if c.name.lower() not in names]
+        relation = self._counted(node, tuple(columns), left.reads + right.reads)
+        self._ordering(node, relation, ctes, parent)
+        return relation
+
+    def _ordering(
+        self, node: exp.Expr, relation: Relation, ctes: Ctes, parent: Scope | None
+    ) -> None:
+        """ORDER BY after UNION or brackets sees the result's columns only."""
+        order = node.args.get("order")
+        if order is not None:
+            scope = Scope(parent, [Source("result", relation)])
+            self._expression(order, scope, ctes)
+
+    def _select(self, node: exp.Select, ctes: Ctes, parent: Scope | None) -> Relation:
+        scope = Scope(parent)
+        reads = self._sources(node, scope, ctes)
+        join_vectors(self.text, node, scope)
+        scope.joined.update(joined_names(node, scope))
+        given = [e.alias for e in node.expressions if isinstance(e, exp.Alias)]
+        scope.given = {name.lower(): 1 for name in given}
+        self.columns.expand_keys(node, scope)
+        columns: list[Column] = []
+        for index, projection in enumerate(node.expressions):
+            inner = projection.this if isinstance(projection, exp.Alias) else projection
+            stars = self.columns.star(inner, scope)
+            if stars is not None:
+                columns += stars
+                continue
+            # A subquery's text is shown as it was written, before names are filled in.
+            nested = inner.find(exp.Query) is not None
+            written = shown_expression(inner, self.statement) if nested else ""
+            reads += self._expression(inner, scope, ctes)
+            projection = node.expressions[index]
+            inner = projection.this if isinstance(projection, exp.Alias) else projection
+            if isinstance(inner, exp.Tuple):
+                raise self._error(
+                    inner, "several columns cannot be one", "name them one after the other"
+                )
+            column = Column(self._named(node, index, written), self.columns.pieces(inner, scope))
+            if isinstance(projection, exp.Alias):
+                scope.given[column.name.lower()] = column.pieces
+            columns.append(column)
+        for part in ("where", "group", "having", "qualify", "order"):
+            clause = node.args.get(part)
+            if clause is not None:
+                reads += self._expression(clause, scope, ctes)
+        for join in node.args.get("joins") or []:
+            on = join.args.get("on")
+            if on is not None:
+                reads += self._expression(on, scope, ctes)
+        return self._counted(node, tuple(columns), reads)
+
+    def _named(self, node: exp.Select, index: int, written: str) -> str:
+        """The name of a result column; what has none is named after what was written."""
+        projection = node.expressions[index]
+        if isinstance(projection, exp.Alias):
+            return projection.alias
+        if isinstance(projection, exp.Column):
+            return projection.name
+        name = written or shown_expression(projection, self.statement)
+        alias = exp.Alias(this=projection.copy(), alias=exp.to_identifier(name, quoted=True))
+        node.expressions[index].replace(alias)
+        return name
+
+    def _sources(self, node: exp.Select, scope: Scope, ctes: Ctes) -> int:
+        clauses = [node.args.get("from_"), *(node.args.get("joins") or [])]
+        reads = 0
+        for clause in clauses:
+            if clause is None:
+                continue
+            source = self._source(clause.this, scope, ctes)
+            earlier = scope.source(source.alias)
+            if earlier is not None:
+                raise self._error(
+                    clause.this,
+                    f"two FROM items are called '{source.alias}'",
+                    "give one of them another name with AS",
+                    code="ambiguous",
+                )
+            scope.sources.append(source)
+            reads += source.relation.reads
+        return reads
+
+    def _source(self, node: exp.Expr, scope: Scope, ctes: Ctes) -> Source:
+        alias = node.alias
+        if isinstance(node, exp.Subquery):
+            relation = self.query(node, ctes, scope.parent)
+            return Source(alias or f"query {len(scope.sources) + 1}", relation, named=True)
+        number = item_number(node)
+        if number is None:
+            raise self._error(node, "this is not a FROM item", "FROM <summary>(<key>)")
+        item = self.statement.items[number]
+        relation = self._cte(item, ctes)
+        bound = None
+        if relation is None:
+            bound = self._bind(item, ctes)
+            self.items[number] = bound
+            relation = Relation(tuple(Column(c) for c in bound.columns), 1)
+        elif isinstance(item, SourceItem):
+            node.this.replace(exp.to_identifier(item.name, quoted=True))
+        default = bound.alias if bound is not None else show_item(item).strip('"')
+        if not alias:
+            node.set("alias", exp.TableAlias(this=exp.to_identifier(default, quoted=True)))
+        return Source(alias or default, relation, bound, named=bool(alias))
+
+    def _cte(self, item: object, ctes: Ctes) -> Relation | None:
+        if isinstance(item, SourceItem) and item.arguments is None and item.window is None:
+            return ctes.get(item.name.lower())
+        return None
+
+    def _bind(self, item: object, ctes: Ctes) -> Bound:
+        if isinstance(item, SourceItem) and item.name.lower() in ctes:
+            if item.window is not None:
+                raise self._error_at(
+                    item,
+                    f"'{item.name}' is a WITH query: it has no window of its own",
+                    "put the window clause after the summary in the WITH query",
+                )
+            raise self._error_at(item, f"'{item.name}' is a WITH query: it takes no key", "")
+        try:
+            return self.binder.bind(item)  # type: ignore[arg-type]
+        except SelectError as error:
+            plain = isinstance(item, SourceItem) and item.arguments is None
+            if error.code == "unknown_name" and plain and ctes:
+                name = item.name  # type: ignore[union-attr]
+                error = SelectError(
+                    error.message,
+                    code=error.code,
+                    text=error.text,
+                    position=error.position,
+                    length=error.length,
+                    remedy=did_you_mean(name, [*ctes, *self.binder.summaries], "there are"),
+                )
+            raise error from None
+
+    def _expression(self, node: exp.Expr, scope: Scope, ctes: Ctes) -> int:
+        """Resolve all columns in an expression; how many FROM items its subqueries read."""
+        reads = 0
+        stack: list[exp.Expr] = [node]
+        while stack:
+            part = stack.pop()
+            if isinstance(part, (exp.Subquery, exp.Select, exp.SetOperation)):
+                relation = self.query(part, ctes, scope)
+                value = not isinstance(part.parent, (exp.In, exp.Exists))
+                if value and len(relation.columns) != 1:
+                    raise self._error(
+                        part,
+                        f"a query inside an expression gives one column, not "
+                        f"{len(relation.columns)}",
+                        "name the one that is meant",
+                    )
+                self.columns.subqueries[id(part)] = max(
+                    (c.pieces for c in relation.columns), default=1
+                )
+                reads += relation.reads
+            elif isinstance(part, exp.Column):
+                self.columns.resolve(part, scope)
+            else:
+                stack += part.iter_expressions(reverse=True)
+        return reads
+
+    def _counted(self, node: exp.Expr, columns: tuple[Column, ...], reads: int) -> Relation:
+        if reads > self.limits.reads:
+            raise self._error(
+                node,
+                f"the statement reads more than {self.limits.reads} FROM items",
+                "WITH queries count each time they are used",
+                code="limit",
+            )
+        return Relation(columns, reads)
+
+    def _error_at(self, item: SourceItem, message: str, remedy: str) -> SelectError:
+        return SelectError(
+            message,
+            code="from_item",
+            text=self.text,
+            position=item.span.start,
+            length=item.span.length,
+            remedy=remedy,
+        )
+
+    def _error(
+        self, node: exp.Expr, message: str, remedy: str, *, code: str = "from_item"
+    ) -> SelectError:
+        start, end = span_of(node) or (0, 0)
+        return SelectError(
+            message,
+            code=code,
+            text=self.text,
+            position=start,
+            length=end - start,
+            remedy=remedy,
+        )

@@ -1,0 +1,95 @@
+"""A resolved tree as DuckDB's SQL, with the meaning that Muntin promises.
+
+- Division by zero is null: `a / b` becomes `a / nullif(b, 0)`, and so do `//` and `%`.
+- `now()` is the statement's clock, a parameter; the rendered text does not hold the time.
+- LIKE with many wildcards goes to DuckDB's linear regular expressions, since its own matcher
+  tries again from each place and may take time exponential in the wildcards.
+
+FROM items stay as marks, which `source_marks` finds, until it is known what was loaded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+
+NOW = "now_utc"
+"""Name of the parameter that holds the statement's clock."""
+
+_DIALECT = DuckDB()
+_MARK = re.compile(r'"\x01(\d+)"')
+_CLOCK_NAMES = frozenset(("now",))
+
+
+def render(tree: exp.Expr) -> tuple[str, bool]:
+    """SQL with a mark for each FROM item, and whether it uses the clock."""
+    tree = tree.copy()
+    clock = False
+    for node in list(tree.walk()):
+        if isinstance(node, (exp.Div, exp.IntDiv, exp.Mod)):
+            _safe_division(node)
+        elif isinstance(node, (exp.Like, exp.ILike)):
+            _bounded_pattern(node)
+        elif isinstance(node, (exp.CurrentTimestamp, exp.CurrentDate)) or _is_now(node):
+            clock = True
+            node.replace(_clock(node))
+    sql = tree.sql(dialect=_DIALECT, identify=True, comments=False, normalize_functions="lower")
+    return sql, clock
+
+
+def with_sources(sql: str, sources: Sequence[str]) -> str:
+    """Put each FROM item's SQL where its mark stands."""
+    return _MARK.sub(lambda m: sources[int(m[1])], sql)
+
+
+def quoted(name: str) -> str:
+    """A name as an identifier of SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _safe_division(node: exp.Expr) -> None:
+    divisor = node.args["expression"]
+    plain = divisor
+    while isinstance(plain, (exp.Paren, exp.Neg)):
+        plain = plain.this
+    if isinstance(plain, exp.Literal) and not plain.is_string and float(plain.name) != 0:
+        return
+    zero = exp.Literal.number(0)
+    node.set("expression", exp.Anonymous(this="nullif", expressions=[divisor.copy(), zero]))
+
+
+def _is_now(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Anonymous) and str(node.this).lower() in _CLOCK_NAMES
+
+
+def _clock(node: exp.Expr) -> exp.Expr:
+    moment = exp.Cast(this=exp.Parameter(this=exp.Var(this=NOW)), to=_type("TIMESTAMP"))
+    if isinstance(node, exp.CurrentDate):
+        return exp.Cast(this=moment, to=_type("DATE"))
+    return moment
+
+
+def _type(name: str) -> exp.DataType:
+    return exp.DataType.build(name, dialect=_DIALECT)
+
+
+def _bounded_pattern(node: exp.Expr) -> None:
+    pattern = node.expression.name
+    simple = isinstance(node, exp.Like) and "_" not in pattern
+    groups = len(re.findall(r"%+", pattern.rstrip("%")))
+    if simple or groups <= 1:
+        return
+    expression = "".join(
+        {"%": ".*", "_": "."}.get(character) or re.escape(character) for character in pattern
+    )
+    options = "s" if isinstance(node, exp.Like) else "si"
+    arguments = [
+        node.this.copy(),
+        exp.Literal.string(expression),
+        exp.Literal.string(options),
+    ]
+    match = exp.Anonymous(this="regexp_full_match", expressions=arguments)
+    node.replace(exp.Paren(this=exp.Not(this=match)) if node.args.get("negate") else match)

@@ -1,0 +1,155 @@
+"""The answer to a SELECT: rows, and what they are true of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from muntin.select import result_text
+from muntin.select.catalog import WindowAsked
+from muntin.select.values import json_column
+from muntin.select.window_clause import show_time, show_window
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRead:
+    """What one FROM item was asked for and what it covers."""
+
+    source: str
+    """Summary, or standing query."""
+    asked: WindowAsked
+    covered: tuple[int, int] | None
+    """Start and end of the panes, microseconds since 1970 UTC; None where there is nothing."""
+
+    def to_dict(self) -> dict[str, Any]:
+        covered = None
+        if self.covered is not None:
+            covered = {"start": show_time(self.covered[0]), "end": show_time(self.covered[1])}
+        return {"source": self.source, "asked": show_window(self.asked), "covered": covered}
+
+
+@dataclass(frozen=True)
+class Result:
+    """Rows of a SELECT, with the window that they cover.
+
+    Attributes
+    ----------
+    table : pyarrow.Table
+    windows : tuple of WindowRead
+        One for each FROM item that was loaded, in their order in the text.
+    watermark : int or None
+        The lowest of what was read; microseconds since 1970 UTC.
+    revision : int
+        The highest of what was read.
+    exact : bool
+        No approximate summary took part. Otherwise the bounds are columns, or in `bounds`.
+    bounds : mapping
+        Source -> what is known about the error of its rows.
+    late : int
+        Events in the windows that came after their pane was sealed; they are counted.
+    stale : bool
+        A pipeline has not committed for longer than it should.
+    seconds : float
+        How long it took, loading included.
+    """
+
+    table: pa.Table
+    windows: tuple[WindowRead, ...] = ()
+    watermark: int | None = None
+    revision: int = 0
+    exact: bool = True
+    bounds: Mapping[str, Any] = field(default_factory=dict)
+    late: int = 0
+    stale: bool = False
+    seconds: float = 0.0
+
+    @property
+    def columns(self) -> list[str]:
+        return self.table.column_names
+
+    @property
+    def window(self) -> WindowRead | None:
+        """Of the first FROM item."""
+        return self.windows[0] if self.windows else None
+
+    @cached_property
+    def rows(self) -> list[list[Any]]:
+        """Rows as JSON values: times as ISO 8601 text, null for NaN and infinity."""
+        columns = [json_column(column) for column in self.table.columns]
+        if not columns:
+            return [[] for _ in range(self.table.num_rows)]
+        return [list(row) for row in zip(*columns, strict=True)]
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        return iter(self.rows)
+
+    def particulars(self) -> dict[str, Any]:
+        """All but columns and rows, as JSON values."""
+        windows = [window.to_dict() for window in self.windows]
+        first = None
+        if windows:
+            first = {"asked": windows[0]["asked"], "covered": windows[0]["covered"]}
+        return {
+            "window": first,
+            "windows": windows,
+            "watermark": None if self.watermark is None else show_time(self.watermark),
+            "revision": self.revision,
+            "exact": self.exact,
+            "bounds": dict(self.bounds),
+            "late": self.late,
+            "stale": self.stale,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object that `to_json` writes."""
+        types = [str(t) for t in self.table.schema.types]
+        return {"columns": self.columns, "types": types, "rows": self.rows, **self.particulars()}
+
+    def to_json(self) -> str:
+        """One JSON object: columns, types, rows, window, watermark, exact, late, stale, ..."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+
+    def to_arrow(self) -> pa.Table:
+        """The rows; the particulars are the schema's metadata, as JSON under b"muntin"."""
+        about = json.dumps(self.particulars(), ensure_ascii=False, allow_nan=False)
+        return self.table.replace_schema_metadata({b"muntin": about.encode()})
+
+    def to_pandas(self) -> Any:
+        return self.table.to_pandas()
+
+    def to_polars(self) -> Any:
+        """Needs polars: `pip install muntin[notebook]`."""
+        import polars as pl
+
+        return pl.from_arrow(self.table)
+
+    def to_csv(self) -> str:
+        return result_text.csv(self.columns, self.rows)
+
+    def to_text(self, rows_max: int | None = None) -> str:
+        """An aligned table, and one line about what it covers."""
+        return result_text.table(self.columns, self.rows, rows_max) + "\n" + self.footer()
+
+    def footer(self) -> str:
+        """One line: rows, window, watermark, exactness."""
+        return result_text.footer(len(self), self.particulars(), self.seconds)
+
+    def __str__(self) -> str:
+        return self.to_text(rows_max=40)
+
+    def _repr_html_(self) -> str:
+        return result_text.html(self.columns, self.rows, self.footer())
+
+    def plot(self, **options: Any) -> Any:
+        """A chart of the rows; see `muntin.select.result_plot.plot`. Needs matplotlib."""
+        from muntin.select.result_plot import plot
+
+        return plot(self, **options)

@@ -1,0 +1,98 @@
+"""A result for reading: aligned text, CSV, HTML."""
+
+from __future__ import annotations
+
+import csv as csv_writer
+import io
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+_CELL_MAX = 60
+_HTML_ROWS_MAX = 100
+
+
+def cell(value: Any) -> str:
+    """A value as a person reads it: six significant digits, thousands apart."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
+    text = str(value).translate(_CONTROLS)
+    return text if len(text) <= _CELL_MAX else text[: _CELL_MAX - 3] + "..."
+
+
+# What moves a terminal's cursor or colours it must not come from a key in the data.
+_CONTROLS = dict.fromkeys((*range(32), *range(127, 160), 0x202E, 0x2066, 0x2067), "�")
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], rows_max: int | None) -> str:
+    """Columns aligned, numbers to the right."""
+    shown = rows if rows_max is None else rows[:rows_max]
+    cells = [[cell(value) for value in row] for row in shown]
+    heads = [cell(name) for name in columns]
+    widths = [max([len(h), *(len(r[i]) for r in cells)]) for i, h in enumerate(heads)]
+    right = [
+        any(isinstance(r[i], int | float) and not isinstance(r[i], bool) for r in shown)
+        for i in range(len(heads))
+    ]
+    lines = [_line(heads, widths, right), "  ".join("-" * w for w in widths)]
+    lines += [_line(row, widths, right) for row in cells]
+    if len(shown) < len(rows):
+        lines.append(f"... and {len(rows) - len(shown):,} more")
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+    parts = [c.rjust(w) if r else c.ljust(w) for c, w, r in zip(cells, widths, right, strict=True)]
+    return "  ".join(parts).rstrip()
+
+
+def footer(count: int, about: Mapping[str, Any], seconds: float) -> str:
+    parts = [f"{count:,} row{'' if count == 1 else 's'}"]
+    for window in about["windows"]:
+        covered = window["covered"]
+        run = f"{covered['start']} to {covered['end']}" if covered else "nothing yet"
+        part = f"{window['source']} {window['asked']}: {run}"
+        parts += [] if part in parts else [part]
+    if about["windows"]:
+        parts.append("exact" if about["exact"] else "approximate, see bounds")
+    if about["revision"]:
+        parts.append(f"revision {about['revision']}")
+    if about["late"]:
+        parts.append(f"{about['late']:,} late")
+    if about["stale"]:
+        parts.append("STALE: the pipeline has not committed lately")
+    parts.append(f"{seconds * 1000:.1f} ms")
+    return " | ".join(parts)
+
+
+def csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """RFC 4180, with a header."""
+    out = io.StringIO()
+    writer = csv_writer.writer(out)
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow(["" if v is None else _csv_value(v) for v in row])
+    return out.getvalue()
+
+
+def _csv_value(value: Any) -> Any:
+    return ("true" if value else "false") if isinstance(value, bool) else value
+
+
+def html(columns: Sequence[str], rows: Sequence[Sequence[Any]], about: str) -> str:
+    """A table for notebooks; everything that comes from data is escaped."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    cells = ["".join(f"<td>{escape(cell(v))}</td>" for v in row) for row in rows[:_HTML_ROWS_MAX]]
+    body = [f"<tr>{row}</tr>" for row in cells]
+    more = len(rows) - _HTML_ROWS_MAX
+    note = f"... and {more:,} more. " if more > 0 else ""
+    return (
+        f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+        f"<p><small>{note}{escape(about)}</small></p>"
+    )

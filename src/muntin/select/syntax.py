@@ -1,0 +1,137 @@
+"""What a statement is once it is parsed: FROM items of our own around a tree of sqlglot's.
+
+In the tree, each FROM item is a table whose name holds a control character and its number, which
+no text can spell (the lexer refuses control characters). Places in the text do not take part in
+comparisons: two statements are equal if they ask the same.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+
+from muntin.select.catalog import WindowAsked
+from muntin.select.window_clause import show_window
+
+_DIALECT = DuckDB()
+MARK = "\x01"
+_PLACEHOLDER = re.compile(f'"{MARK}(\\d+)"')
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A place in the text: characters from `start`, `length` of them."""
+
+    start: int
+    length: int
+
+
+NOWHERE = Span(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name as an argument of a FROM item."""
+
+    text: str
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A constant as an argument of a FROM item."""
+
+    value: str | int | float | bool | None
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceItem:
+    """`orders`, `orders(driver, area)`, `quantiles(delays, 0.5)`, `trend(busiest)`, or a CTE."""
+
+    name: str
+    arguments: tuple[Name | Value, ...] | None
+    window: WindowAsked | None
+    quoted: bool = False
+    """A quoted name is a summary's, never a function's."""
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class VectorItem:
+    """`vector 3.1, vector 3.2 OF orders`: vectors of one key, in the paper's spelling."""
+
+    key: int
+    indicators: tuple[int, ...] | None
+    """None for `vector 3.*`."""
+    summary: str | None
+    window: WindowAsked | None
+    word: str = "vector"
+    """Or "sketch"."""
+    span: Span = field(default=NOWHERE, compare=False)
+    spans: tuple[Span, ...] = field(default=(), compare=False)
+    """Of each indicator."""
+    summary_span: Span = field(default=NOWHERE, compare=False)
+
+
+FromItem = SourceItem | VectorItem
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A parsed statement; names are not resolved yet."""
+
+    items: tuple[FromItem, ...]
+    tree: exp.Expr
+    text: str = field(default="", compare=False)
+
+
+def placeholder(number: int) -> str:
+    """The table name that stands for FROM item `number` in the tree."""
+    return f"{MARK}{number}"
+
+
+def item_number(table: exp.Expr) -> int | None:
+    """Which FROM item a table of the tree stands for; None for a CTE."""
+    name = table.name
+    return int(name[1:]) if name.startswith(MARK) else None
+
+
+def show(statement: Statement) -> str:
+    """The statement as text, in one spelling; parsing it gives an equal statement."""
+    sql = statement.tree.sql(dialect=_DIALECT, comments=False, normalize_functions=False)
+    return _PLACEHOLDER.sub(lambda m: show_item(statement.items[int(m[1])]), sql)
+
+
+def show_item(item: FromItem) -> str:
+    """A FROM item as text, with its window clause and without its alias."""
+    clause = "" if item.window is None else f" FOR {show_window(item.window)}"
+    if isinstance(item, VectorItem):
+        of = "" if item.summary is None else f" OF {show_name(item.summary)}"
+        columns = ("*",) if item.indicators is None else item.indicators
+        return ", ".join(f"{item.word} {item.key}.{j}{of}{clause}" for j in columns)
+    name = show_name(item.name, quoted=item.quoted)
+    if item.arguments is not None:
+        name += f"({', '.join(show_argument(a) for a in item.arguments)})"
+    return name + clause
+
+
+def show_name(name: str, *, quoted: bool = False) -> str:
+    if not quoted and _PLAIN_NAME.match(name):
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+def show_argument(argument: Name | Value) -> str:
+    if isinstance(argument, Name):
+        return show_name(argument.text)
+    value = argument.value
+    if value is None or isinstance(value, bool):
+        return {None: "NULL", True: "TRUE", False: "FALSE"}[value]
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return repr(value)

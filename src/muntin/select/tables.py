@@ -1,0 +1,157 @@
+"""What a FROM item reads, as an Arrow table with the columns that the check has promised.
+
+Tables are kept by (token, what of it), so that a second statement over the same window finds them
+ready.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.select.bind import Bound
+from muntin.select.catalog import Loaded, SummaryInfo
+from muntin.select.conform import conformed
+from muntin.select.functions import TABLE_FUNCTIONS
+
+
+def table_of(bound: Bound, loaded: Loaded, info: SummaryInfo) -> pa.Table:
+    """The rows of a summary that a FROM item asks for."""
+    summary = loaded.summary
+    if summary is None:
+        return _empty(bound, info)
+    if bound.kind == "function":
+        function = TABLE_FUNCTIONS[bound.function]
+        return conformed(function.rows(summary, info, bound.arguments), bound.columns)
+    if bound.key is None:
+        known = getattr(summary, "totals", None)
+        if isinstance(known, Mapping):  # a sketched matrix knows them; its rows do not add up
+            return conformed(pa.table({n: [v] for n, v in known.items()}), bound.columns)
+        table = summary.table(_as_asked(fullest_key(summary, info)))
+        return conformed(totals(table), bound.columns)
+    return conformed(summary.table(_as_asked(bound.key)), bound.columns)
+
+
+def shape_of(bound: Bound) -> Hashable:
+    """What of a summary `table_of` gives: with the token, the name of its content."""
+    return bound.kind, bound.key, bound.columns, bound.function, bound.arguments
+
+
+def fullest_key(summary: Any, info: SummaryInfo) -> tuple[str, ...]:
+    """A key that has counted the most events: every event is in exactly one of its rows.
+
+    A key that was added while the pipeline ran has not seen what came before.
+    """
+    covered = getattr(summary, "covered", None)
+    if covered is None:
+        return info.keys[0]
+    present = {_as_tuple(key) for key in getattr(summary, "keys", info.keys)}
+    known = [key for key in info.keys if key in present] or [next(iter(present))]
+    return max(known, key=lambda key: covered(_as_asked(key)))
+
+
+def totals(table: pa.Table) -> pa.Table:
+    """One row: the sum of each column of numbers, exact for integers and, but for the last
+    rounding, for floats. A column that is all null stays null."""
+    sums = {}
+    for name in table.column_names:
+        column = table.column(name)
+        if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+            sums[name] = _total(column)
+    if table.num_rows == 0:
+        sums["count"] = pa.array([0])
+    return pa.table(sums)
+
+
+def _total(column: pa.ChunkedArray) -> pa.Array:
+    values = column.drop_null().to_numpy()
+    if pa.types.is_floating(column.type):
+        return pa.array([_float_total(values) if len(values) else None], pa.float64())
+    if not len(values):
+        return pa.array([None], pa.int64())
+    # In halves, so that no partial sum leaves int64.
+    high, low = values.astype(np.int64) >> 32, values.astype(np.int64) & 0xFFFFFFFF
+    total = (int(high.sum()) << 32) + int(low.sum())
+    fits = -(2**63) <= total < 2**63
+    return pa.array([total], pa.int64() if fits else pa.decimal128(38, 0))
+
+
+def _float_total(values: np.ndarray) -> float:
+    try:
+        return math.fsum(values)
+    except (OverflowError, ValueError):  # infinities
+        return float(values.sum())
+
+
+def _as_asked(key: tuple[str, ...]) -> str | tuple[str, ...]:
+    return key[0] if len(key) == 1 else key
+
+
+def _empty(bound: Bound, info: SummaryInfo) -> pa.Table:
+    """No events: no rows (a total of nothing). Types are a guess that compares with anything."""
+    if bound.kind == "total":
+        return conformed(pa.table({"count": [0]}), bound.columns)
+    text = {*(bound.key or ()), *info.by, *info.parts}
+    return pa.table(
+        {
+            name: pa.array([], pa.string() if name in text else _TYPES.get(name, pa.int64()))
+            for name in bound.columns
+        }
+    )
+
+
+_TYPES = {
+    **dict.fromkeys(("item",), pa.string()),
+    **dict.fromkeys(("next_expected", "last_batch", "first_seen"), pa.timestamp("us")),
+    **dict.fromkeys(("interval", "interval_low", "interval_high"), pa.duration("us")),
+    **dict.fromkeys(("present", "guaranteed", "complete", "other"), pa.bool_()),
+    **dict.fromkeys(("q", "confidence", "false_positive_rate"), pa.float64()),
+}
+
+
+def _as_tuple(key: Any) -> tuple[str, ...]:
+    return (key,) if isinstance(key, str) else tuple(key)
+
+
+class TableCache:
+    """Arrow tables by name of their content, the least recently used dropped first."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._tables: OrderedDict[Hashable, tuple[str, pa.Table]] = OrderedDict()
+        self._bytes = 0
+        self._made = 0
+        self._lock = threading.Lock()
+
+    def get(self, name: Hashable, make: Callable[[], pa.Table]) -> tuple[str, pa.Table]:
+        """The table and its name in DuckDB, made if it is not there. None is never kept."""
+        with self._lock:
+            found = self._tables.get(name) if name is not None else None
+            if found is not None:
+                self._tables.move_to_end(name)
+                return found
+            self._made += 1
+            entry_name = f"t{self._made}"
+        # Made outside the lock: two threads may both make it, and one is kept.
+        entry = (entry_name, make())
+        if name is None or entry[1].nbytes > self._bytes_max:
+            return entry
+        with self._lock:
+            kept = self._tables.setdefault(name, entry)
+            if kept is entry:
+                self._bytes += entry[1].nbytes
+            while self._bytes > self._bytes_max:
+                _, (_, dropped) = self._tables.popitem(last=False)
+                self._bytes -= dropped.nbytes
+            return kept
+
+    def names(self) -> set[str]:
+        """Names in DuckDB of all tables that are kept."""
+        with self._lock:
+            return {name for name, _ in self._tables.values()}

@@ -1,0 +1,1 @@
+"""Live answers from a ledger: HTTP, WebSocket, dashboard. Reads ledgers; never imports `spark`."""

@@ -1,0 +1,90 @@
+"""The application: HTTP, WebSocket, Server-Sent Events and the page over one ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from muntin.ledger.base import Ledger
+from muntin.server.commands import Commands
+from muntin.server.doors import Doors
+from muntin.server.feeds import Feeds
+from muntin.server.http import Http
+from muntin.server.limits import ServerLimits
+from muntin.server.live import Hub
+from muntin.server.reader import Reader
+from muntin.server.sse import Events
+from muntin.server.static import static_routes
+
+_LOG = logging.getLogger("muntin.server")
+_HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self' ws: wss:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-cache",
+}
+
+
+def make_app(ledger: Ledger, doors: Doors, limits: ServerLimits | None = None) -> Starlette:
+    """An ASGI application that answers from a ledger, which stays the caller's to close."""
+    limits = limits or ServerLimits()
+    reader = Reader(ledger)
+    feeds = Feeds(reader, limits)
+    feeds.on_trouble = lambda why: _LOG.warning("the ledger cannot be followed: %s", why)
+    commands = Commands(reader, limits)
+    hub = Hub(doors, feeds, commands, limits)
+    http = Http(reader, hub, commands, limits)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        await feeds.start()
+        ticking = asyncio.create_task(hub.tick())
+        try:
+            yield
+        finally:
+            ticking.cancel()
+            hub.leave()
+            await feeds.stop()
+            http.close()
+            reader.close()
+
+    app = Starlette(
+        routes=[
+            *http.routes(),
+            Route("/events", Events(http, hub)),
+            WebSocketRoute("/live", hub.serve),
+            *static_routes(),
+        ],
+        lifespan=lifespan,
+    )
+    app.state.hub = hub
+    app.add_middleware(_SafeHeaders)
+    return app
+
+
+class _SafeHeaders:
+    """Adds the headers that keep a page to itself."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self._app(scope, receive, sending if scope["type"] == "http" else send)

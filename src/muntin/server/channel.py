@@ -1,0 +1,134 @@
+"""One feed's messages, as all of its subscribers see them. No I/O.
+
+Subscribers hold a place in the channel, never a copy of its messages: a client that does not
+read costs its place and the one frame that is on its way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Self
+
+from muntin.errors import BadArgument
+from muntin.ledger.base import ClosedWindow
+from muntin.server.frames import Frame
+from muntin.server.limits import ServerLimits
+
+On = Literal["window", "update"]
+_PLACE = re.compile(r"([0-9]{1,18})\.([a-z][a-z0-9_-]{0,63})\.(-?[0-9]{1,19})\.([0-9]{1,9})")
+
+
+class Place(NamedTuple):
+    """Where a subscriber is in the order in which windows closed; it outlives the server."""
+
+    closed_at: int
+    summary: str
+    start: int
+    revision: int
+
+    @classmethod
+    def of(cls, window: ClosedWindow) -> Self:
+        return cls(window.closed_at, window.summary, window.start, window.revision)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """What `str()` gave.
+
+        Raises
+        ------
+        BadArgument
+            It is not one.
+        """
+        if text == "0":
+            return cls(0, "", 0, 0)
+        found = _PLACE.fullmatch(text)
+        if found is None:
+            raise BadArgument(f"{text[:80]!r} is no place to go on from: send the last `after`")
+        closed_at, summary, start, revision = found.groups()
+        return cls(int(closed_at), summary, int(start), int(revision))
+
+    def __str__(self) -> str:
+        if not self.summary:
+            return "0"  # before all windows
+        return f"{self.closed_at}.{self.summary}.{self.start}.{self.revision}"
+
+
+BEGINNING = Place(0, "", 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """A closed window's message and its place."""
+
+    place: Place
+    frame: Frame
+
+
+class Channel:
+    """What one feed has said.
+
+    Attributes
+    ----------
+    number : int
+        Its name in messages.
+    on : "window" or "update"
+    seq : int
+        Of the newest message, from 1; 0 before.
+    latest : Frame or None
+        The newest message of an `update` channel; older ones are never sent.
+    head : Place
+        Of the newest closed window.
+    floor : Place
+        Every closed window after it is in the ring; those up to it are in the ledger.
+    """
+
+    def __init__(
+        self, number: int, on: On, head: Place = BEGINNING, limits: ServerLimits | None = None
+    ) -> None:
+        self.number = number
+        self.on: On = on
+        self.seq = 0
+        self.latest: Frame | None = None
+        self.head = head
+        self.floor = head
+        self._limits = limits or ServerLimits()
+        self._ring: deque[Pushed] = deque()
+        self._ring_bytes = 0
+
+    def update(self, frame: Frame) -> None:
+        """Replace the newest message."""
+        self.seq += 1
+        self.latest = frame
+
+    def close_window(self, place: Place, frame: Frame) -> None:
+        """Add a closed window; places only grow."""
+        if place <= self.head:
+            raise BadArgument(f"window at {place} after {self.head}: places only grow")
+        self.seq += 1
+        self.head = place
+        self._ring.append(Pushed(place, frame))
+        self._ring_bytes += len(frame)
+        while (
+            len(self._ring) > self._limits.ring_messages_max
+            or self._ring_bytes > self._limits.ring_bytes_max
+        ):
+            gone = self._ring.popleft()
+            self._ring_bytes -= len(gone.frame)
+            self.floor = gone.place
+
+    def skip_to(self, place: Place) -> None:
+        """Windows up to a place have closed, and are only in the ledger."""
+        self.head = self.floor = max(place, self.head)
+        self._ring.clear()
+        self._ring_bytes = 0
+
+    def after(self, place: Place) -> Pushed | None:
+        """The first message after a place, which is not before `floor`."""
+        if place >= self.head:
+            return None
+        for pushed in self._ring:
+            if pushed.place > place:
+                return pushed
+        return None

@@ -1,0 +1,64 @@
+"""Clients' commands: a row in the ledger's control table, which the pipeline's process obeys."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+
+from muntin.errors import UnknownName
+from muntin.server.limits import ServerLimits
+from muntin.server.messages import Command
+from muntin.server.problems import RefusalError
+from muntin.server.reader import Reader
+
+LOOK_SECONDS = 0.05
+
+
+class Commands:
+    """`slow_down` and `resume`."""
+
+    def __init__(self, reader: Reader, limits: ServerLimits) -> None:
+        self._reader = reader
+        self._limits = limits
+
+    async def obey(self, command: Command, who: str) -> dict[str, Any]:
+        """Put the command into the ledger and wait for what was done, by summary.
+
+        Raises
+        ------
+        MuntinError
+            There is no such pipeline or summary, or nobody answered in time.
+        """
+        pipeline = await run_in_threadpool(self._pipeline, command)
+        ledger = self._reader.ledger
+        arguments = {"summary": command.summary} if command.summary else {}
+        asked = await run_in_threadpool(ledger.ask, pipeline, command.action, arguments, client=who)
+        deadline = time.monotonic() + self._limits.command_seconds
+        while time.monotonic() < deadline:
+            await asyncio.sleep(LOOK_SECONDS)
+            found = await run_in_threadpool(ledger.command, asked.id)
+            if found is not None and found.answer is not None:
+                return dict(found.answer)
+        raise RefusalError(
+            504,
+            "no_answer",
+            f"pipeline {pipeline} did not answer within {self._limits.command_seconds:.0f} s",
+            "is it running? When it runs again it will obey",
+        )
+
+    def _pipeline(self, command: Command) -> str:
+        pipelines = self._reader.pipelines()
+        if command.summary:
+            found = self._reader.pipeline_of(command.summary)
+            if command.pipeline in ("", found):
+                return found
+            raise UnknownName(f"'{command.summary}' is a summary of {found}")
+        if command.pipeline in pipelines:
+            return command.pipeline
+        known = ", ".join(sorted(pipelines)) or "none"
+        if not command.pipeline and len(pipelines) == 1:
+            return known
+        raise UnknownName(f"there is no pipeline '{command.pipeline}'; there are: {known}")

@@ -1,0 +1,118 @@
+// Small SVG charts: areas and lines over time with bands, columns, and bars as a table.
+import { make, moment, number, short } from "./dom.js";
+
+const NS = "http://www.w3.org/2000/svg";
+export const COLOURS = ["var(--one)", "var(--two)", "var(--three)", "var(--four)", "var(--five)"];
+const LEFT = 48, RIGHT = 8, TOP = 8, BOTTOM = 20;
+
+function svg(tag, attributes, text) {
+  const element = document.createElementNS(NS, tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name === "fill" || name === "stroke") element.style[name] = value;
+    else element.setAttribute(name, value);
+  }
+  if (text != null) element.textContent = text;
+  return element;
+}
+
+// A round number above a value: 1, 2 or 5 times a power of ten.
+function roundUp(value) {
+  if (!(value > 0)) return 1;
+  const power = 10 ** Math.floor(Math.log10(value));
+  return [1, 2, 5, 10].map((f) => f * power).find((v) => v >= value);
+}
+
+function frame(holder, height, label) {
+  const width = Math.max(220, holder.clientWidth || 600);
+  const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": label });
+  return { root, width, plot: { w: width - LEFT - RIGHT, h: height - TOP - BOTTOM } };
+}
+
+function scaleY(root, width, plot, low, high) {
+  const y = (v) => TOP + plot.h * (1 - (v - low) / (high - low || 1));
+  for (const part of [0, 0.5, 1]) {
+    const value = low + (high - low) * part;
+    root.append(svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value) }));
+    root.append(svg("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, short(value)));
+  }
+  return y;
+}
+
+// series: [{name, points: [[time, value, lower?, upper?], ...]}]; times are numbers.
+export function lines(holder, series, { height = 170, area = false, label = "", time = moment } = {}) {
+  const all = series.flatMap((s) => s.points).filter((p) => p[1] != null);
+  if (!all.length) return void holder.replaceChildren(make("p", { class: "note" }, "nothing yet"));
+  const { root, width, plot } = frame(holder, height, label || series.map((s) => s.name).join(", "));
+  const first = Math.min(...all.map((p) => p[0])), last = Math.max(...all.map((p) => p[0]));
+  const values = all.flatMap((p) => p.slice(1).filter((v) => v != null));
+  const high = roundUp(Math.max(...values)), least = Math.min(...values);
+  const y = scaleY(root, width, plot, least < 0 ? -roundUp(-least) : 0, high);
+  const x = (t) => LEFT + plot.w * (last > first ? (t - first) / (last - first) : 1);
+  series.forEach((one, i) => {
+    const colour = COLOURS[i % COLOURS.length];
+    const points = one.points.filter((p) => p[1] != null);
+    if (!points.length) return;
+    const line = points.map((p) => `${x(p[0]).toFixed(1)},${y(p[1]).toFixed(1)}`);
+    const banded = points.filter((p) => p[2] != null && p[3] != null);
+    if (banded.length > 1) {
+      const up = banded.map((p) => `${x(p[0]).toFixed(1)},${y(p[3]).toFixed(1)}`);
+      const down = banded.map((p) => `${x(p[0]).toFixed(1)},${y(p[2]).toFixed(1)}`).reverse();
+      root.append(svg("polygon", { points: [...up, ...down].join(" "), fill: colour, opacity: 0.22 }));
+    }
+    if (area) {
+      const ends = [`${x(points[0][0])},${y(0)}`, ...line, `${x(points.at(-1)[0])},${y(0)}`];
+      root.append(svg("polygon", { points: ends.join(" "), fill: colour, opacity: 0.2 }));
+    }
+    root.append(svg("polyline", {
+      points: line.join(" "), fill: "none", stroke: colour, "stroke-width": 2.5, "stroke-linejoin": "round",
+    }));
+    const end = points.at(-1);
+    root.append(svg("circle", { cx: x(end[0]), cy: y(end[1]), r: 4, fill: colour }));
+  });
+  const foot = height - 4;
+  root.append(svg("text", { x: LEFT, y: foot }, time(first)));
+  root.append(svg("text", { x: width - RIGHT, y: foot, "text-anchor": "end" }, time(last)));
+  holder.replaceChildren(root, ...(series.length > 1 ? [key(series.map((s) => s.name))] : []));
+}
+
+// items: [{value, colour, title}], oldest first.
+export function columns(holder, items, { height = 150, label = "" } = {}) {
+  if (!items.length) return void holder.replaceChildren(make("p", { class: "note" }, "nothing yet"));
+  const { root, width, plot } = frame(holder, height, label);
+  const y = scaleY(root, width, plot, 0, roundUp(Math.max(...items.map((i) => i.value))));
+  const step = Math.min(plot.w / items.length, 26);
+  items.forEach((item, i) => {
+    const bar = svg("rect", {
+      x: LEFT + i * step + 0.5, width: Math.max(1, step - 1.5), y: y(item.value),
+      height: Math.max(1, y(0) - y(item.value)), fill: item.colour, rx: 1,
+    });
+    bar.append(svg("title", {}, item.title));
+    root.append(bar);
+  });
+  root.append(svg("text", { x: LEFT, y: height - 4 }, items[0].name));
+  root.append(svg("text", { x: width - RIGHT, y: height - 4, "text-anchor": "end" }, items.at(-1).name));
+  holder.replaceChildren(root);
+}
+
+// items: [{label, value, lower?, upper?}]
+export function bars(holder, items, { format = (v) => number(v, 2) } = {}) {
+  if (!items.length) return void holder.replaceChildren(make("p", { class: "note" }, "nothing yet"));
+  const most = Math.max(...items.map((i) => Math.abs(i.value ?? 0)), 1e-12);
+  const rows = items.map((item) => {
+    const bar = make("div", { class: "bar" });
+    bar.style.width = `${(100 * Math.abs(item.value ?? 0)) / most}%`;
+    const bounds = item.lower == null || item.lower === item.upper ? "" :
+      ` (${format(item.lower)} – ${format(item.upper)})`;
+    return make("tr", {}, make("td", { title: item.label }, item.label), make("td", {}, bar),
+      make("td", { class: "number" }, format(item.value) + bounds));
+  });
+  holder.replaceChildren(make("table", { class: "bars" }, make("tbody", {}, ...rows)));
+}
+
+export function key(names, colours = COLOURS) {
+  return make("p", { class: "keys" }, ...names.map((name, i) => {
+    const patch = make("i");
+    patch.style.background = colours[i % colours.length];
+    return make("span", {}, patch, name);
+  }));
+}

@@ -1,0 +1,36 @@
+// Why windows closed, over time. Capacity closings mean more keys than was planned for.
+import { columns, key } from "./charts.js";
+import { drawer, duration, make, moment, number } from "./dom.js";
+
+const SHOWN = 80;
+const COLOUR = { full: "var(--one)", capacity: "var(--bad)", end: "var(--three)" };
+const MEANS = { full: "full in time", capacity: "capacity reached", end: "end of data" };
+
+export async function closings(holder, live) {
+  const chart = make("div", { class: "chart" }), note = make("p", { class: "note", role: "status" });
+  holder.replaceChildren(chart, key(Object.values(MEANS), Object.values(COLOUR)), note);
+  const windows = new Map();
+  const draw = drawer(() => {
+    const shown = [...windows.values()].sort((a, b) => (a.start < b.start ? -1 : 1)).slice(-SHOWN);
+    for (const [name, window] of windows) if (!shown.includes(window)) windows.delete(name);
+    columns(chart, shown.map((w) => ({
+      value: w.events, colour: COLOUR[w.reason] ?? "var(--soft)", name: moment(w.start),
+      title: `${w.summary} ${moment(w.start)}, ${duration((new Date(w.end) - new Date(w.start)) * 1000)}: ` +
+        `${MEANS[w.reason] ?? w.reason}, ${number(w.events)} events, ${number(w.late)} late`,
+    })), { label: "events of each closed window, coloured by why it closed" });
+    const overloaded = shown.filter((w) => w.reason === "capacity").length;
+    const revised = shown.filter((w) => w.revision > 0).length;
+    note.textContent = `events a window; ${overloaded} of the last ${shown.length} closed because a key was full` +
+      (revised ? `, ${revised} were revised by late events` : "");
+    note.classList.toggle("warn", overloaded > shown.length / 4);
+  });
+  new ResizeObserver(draw).observe(chart);
+  const take = (window) => { windows.set(`${window.summary} ${window.start}`, window); draw(); };
+  live.subscribe({ windows: true }, (message) => {
+    if (message.window) take(message.window);
+    if (message.type === "gap") note.textContent = `windows from ${moment(message.start)} on are no longer kept`;
+  });
+  const found = await live.ask(`/windows?newest_first=true&limit=${SHOWN}`);
+  found.windows.forEach(take);
+  draw();
+}

@@ -1,0 +1,81 @@
+// Small helpers: elements, numbers and times as people read them. No text is ever parsed as HTML.
+
+export function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "class") element.className = value;
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value != null) element.setAttribute(name, value);
+  }
+  element.append(...children.filter((child) => child != null));
+  return element;
+}
+
+export function number(value, digits = 0) {
+  if (value == null) return "–";
+  if (typeof value !== "number") return String(value);
+  const rest = Number.isInteger(value) ? 0 : Math.abs(value) >= 100 ? 0 : digits || 2;
+  return value.toLocaleString("en", { maximumFractionDigits: rest });
+}
+
+export function short(value) {
+  if (value == null) return "–";
+  if (Math.abs(value) < 10000) return number(value, 1);
+  return value.toLocaleString("en", { notation: "compact", maximumFractionDigits: 1 });
+}
+
+const UNITS = [["week", 604800], ["day", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+
+// Two units at most: 93,600,000,000 -> "1 day 2 h".
+export function duration(us) {
+  if (us == null) return "–";
+  if (us < 0) return `-${duration(-us)}`;
+  if (us < 1e6) return `${Math.round(us / 1000)} ms`;
+  let left = Math.round(us / 1e6);
+  const parts = [];
+  for (const [name, seconds] of UNITS) {
+    const count = Math.floor(left / seconds);
+    if (count && parts.length < 2) {
+      const plural = count > 1 && name.length > 3 ? "s" : "";
+      parts.push(`${count} ${name}${plural}`);
+      left -= count * seconds;
+    } else if (parts.length) break;
+  }
+  return parts.join(" ") || "0 s";
+}
+
+// Event time, UTC, from microseconds or ISO 8601.
+export function moment(value) {
+  if (value == null) return "–";
+  const text = typeof value === "number" ? new Date(value / 1000).toISOString() : value;
+  return text.slice(0, 19).replace("T", " ").replace(/:00$/, "");
+}
+
+export const quoted = (name) => `"${name.replaceAll('"', '""')}"`;
+
+export function table(columns, rows, types = []) {
+  const right = columns.map((_, i) => /int|float|double|decimal/.test(types[i] ?? ""));
+  const cell = (tag, value, i) => make(tag, { class: right[i] ? "number" : "" }, value);
+  const head = make("tr", {}, ...columns.map((name, i) => cell("th", name, i)));
+  const body = rows.map((row) => make("tr", {}, ...row.map((v, i) =>
+    cell("td", v == null ? "" : right[i] ? number(v, 3) : String(v), i))));
+  return make("div", { class: "scroll", tabindex: "0" },
+    make("table", {}, make("thead", {}, head), make("tbody", {}, ...body)));
+}
+
+export function choice(label, options, onchange) {
+  const select = make("select", { "aria-label": label, onchange: () => onchange(select.value) });
+  for (const [value, text] of options) select.append(make("option", { value }, text));
+  return select;
+}
+
+// Draw at most once a frame, and not while the page is hidden.
+export function drawer(draw) {
+  let asked = false;
+  return () => {
+    if (asked) return;
+    asked = true;
+    requestAnimationFrame(() => { asked = false; draw(); });
+  };
+}

@@ -1,0 +1,105 @@
+// The dashboard: puts the parts together and keeps them fed.
+import { closings } from "./closings.js";
+import { choice, duration, make } from "./dom.js";
+import { Live } from "./live.js";
+import { headline, load, openWindows } from "./load.js";
+import { rejected } from "./rejected.js";
+import { selectBox } from "./select_box.js";
+import { trend } from "./trends.js";
+
+const at = (id) => document.getElementById(id);
+const inside = (id) => at(id).querySelector("div");
+const connection = at("connection");
+let stale = "";
+
+function say(state) {
+  connection.dataset.state = stale && state === "live" ? "wait" : state;
+  connection.textContent = { wait: "connecting", live: stale || "live", lost: "connection lost, trying again" }[state];
+  document.documentElement.classList.toggle("stale", state === "lost" || Boolean(stale));
+}
+
+const live = new Live((state) => { live.state = state; say(state); });
+
+function theme() {
+  const root = document.documentElement;
+  if (localStorage.getItem("muntin-theme")) root.dataset.theme = localStorage.getItem("muntin-theme");
+  at("theme").onclick = () => {
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = dark ? "light" : "dark";
+    localStorage.setItem("muntin-theme", root.dataset.theme);
+  };
+}
+
+// The names, once the token (if one is needed) is right and the server answers.
+async function names() {
+  const form = at("token");
+  for (;;) {
+    try {
+      const found = await live.ask("/summaries");
+      form.hidden = true;
+      return found;
+    } catch (problem) {
+      if (problem.status !== 401) {
+        say("lost");
+        await new Promise((resolve) => setTimeout(resolve, 1000));
+        continue;
+      }
+      form.hidden = false;
+      form.querySelector("[role=alert]").textContent = live.token ? "that is not it" : "";
+      form.querySelector("input").focus();
+      await new Promise((resolve) => { form.onsubmit = (event) => { event.preventDefault(); resolve(); }; });
+      live.token = form.querySelector("input").value;
+      sessionStorage.setItem("muntin-token", live.token);
+    }
+  }
+}
+
+function pipelines(onchoice) {
+  let shown = "";
+  return (state) => {
+    const all = state.pipelines.map((p) => p.name);
+    if (all.join() === shown) return;
+    shown = all.join();
+    at("pipelines").replaceChildren(all.length > 1 ? choice("pipeline", all.map((n) => [n, n]), onchoice) : all[0] ?? "");
+  };
+}
+
+async function panels(summaries) {
+  const files = await live.ask("/panels");
+  const kinds = new Map();
+  for (const file of files) {
+    const module = await import(`./panels/${file}`);
+    kinds.set(file.replace(/\.js$/, ""), module.default);
+  }
+  for (const summary of summaries) {
+    const panel = kinds.get(summary.kind);
+    if (!panel) continue;
+    const section = make("section");
+    at("panels").append(section);
+    panel(section, summary, live);
+  }
+}
+
+async function start() {
+  theme();
+  const found = await names();
+  let pipeline = null;
+  const parts = [headline(at("headline")), load(inside("load")), openWindows(inside("open"), live), rejected(inside("rejected"), live)];
+  const choose = pipelines((name) => { pipeline = name; });
+  live.subscribe({ state: true }, ({ state }) => {
+    if (!state) return;
+    choose(state);
+    const one = state.pipelines.find((p) => p.name === pipeline) ?? state.pipelines[0];
+    if (!one) return;
+    stale = one.stale ? `stale: silent for ${duration(one.silent_us)}` : one.state === "finished" ? "live, pipeline finished" : "";
+    say(live.state);
+    if (one.state === "finished" && !one.stale) document.documentElement.classList.remove("stale");
+    for (const part of parts) part(state, one);
+  });
+  live.open();
+  selectBox(inside("select"), live, found);
+  await Promise.allSettled([closings(inside("closings"), live), panels(found.summaries),
+    ...found.queries.map((query) => trend(at("trends"), live, query))]);
+}
+
+start();

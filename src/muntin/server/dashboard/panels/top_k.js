@@ -1,0 +1,19 @@
+// Heavy hitters with their bounds.
+import { bars } from "../charts.js";
+import { choice, quoted } from "../dom.js";
+import { following, parts, WINDOWS } from "../following.js";
+
+export default function panel(section, summary, live) {
+  let window = "";
+  const again = () => follow(`SELECT * FROM top_k(${quoted(summary.name)}, 10) ${window}`);
+  const windows = choice("window", WINDOWS, (v) => { window = v; again(); });
+  const { holder, note } = parts(section, `Most frequent in ${summary.name}`, windows);
+  const follow = following(live, note, ({ columns, rows }) => {
+    const at = (name) => columns.indexOf(name);
+    bars(holder, rows.slice(0, 20).map((row) => ({
+      label: [...row.slice(0, summary.by.length), row[at("item")]].join(", "),
+      value: row[at("value")], lower: row[at("lower")], upper: row[at("upper")],
+    })));
+  });
+  again();
+}

@@ -1,0 +1,111 @@
+// The SELECT box: completion of names, errors at their place, answers with what they cover.
+import { make, moment, number, table } from "./dom.js";
+
+const ROWS = 500;
+const WORDS = ["SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "DESC", "LIMIT", "FOR LAST '1 hour'",
+  "FOR WINDOW LAST", "FOR ALL", "count", "sum(", "avg(", "max(", "quantiles(", "top_k(", "frequency(",
+  "distinct(", "periodic(", "trend(", "windows("];
+
+function completions(names) {
+  const found = new Map(WORDS.map((word) => [word, "word"]));
+  for (const summary of names.summaries) {
+    for (const key of summary.keys) found.set(`${summary.name}(${key.join(", ")})`, "key");
+    if (!summary.keys.length) found.set(summary.name, summary.kind);
+    for (const column of [...summary.keys.flat(), ...summary.by]) found.set(column, "column");
+    for (const indicator of summary.indicators) found.set(indicator, "indicator");
+  }
+  for (const query of names.queries) found.set(`trend(${query.name})`, "trend");
+  return [...found];
+}
+
+export function selectBox(holder, live, names) {
+  const known = completions(names);
+  const text = make("textarea", {
+    id: "statement", spellcheck: "false", maxlength: 4096, autocomplete: "off", role: "combobox",
+    "aria-expanded": "false", "aria-controls": "completions", "aria-autocomplete": "list",
+  });
+  text.value = names.queries[0]?.select ?? "";
+  const list = make("ul", { class: "complete", id: "completions", role: "listbox", hidden: true });
+  const run = make("button", { type: "button", onclick: () => ask() }, "run");
+  const answer = make("div", { "aria-live": "polite" });
+  holder.replaceChildren(make("div", { class: "editor" }, text, list),
+    make("p", {}, run, make("span", { class: "note" }, " Ctrl+Enter runs; Tab completes; Escape leaves")), answer);
+  let chosen = 0, shown = [];
+
+  async function ask() {
+    close();
+    run.disabled = true;
+    const statement = text.value, began = performance.now();
+    try {
+      show(await live.query(statement), performance.now() - began);
+    } catch (problem) {
+      const at = problem.position ?? 0, end = at + Math.max(problem.length ?? 0, 1);
+      const place = problem.code && problem.length ? make("div", { class: "error" }, statement.slice(0, at),
+        make("mark", {}, statement.slice(at, end)), statement.slice(end)) : null;
+      answer.replaceChildren(make("p", { class: "bad", role: "alert" }, problem.message), ...(place ? [place] : []),
+        make("p", { class: "note" }, problem.remedy ?? ""));
+    }
+    run.disabled = false;
+  }
+
+  function show(found, milliseconds) {
+    const covered = found.windows.map((w) => `${w.source} ${w.asked}: ` +
+      (w.covered ? `${moment(w.covered.start)} to ${moment(w.covered.end)}` : "nothing yet"));
+    const more = found.rows.length - ROWS;
+    const parts = [`${number(found.rows.length)} rows${more > 0 ? `, the first ${ROWS} shown` : ""}`, ...new Set(covered),
+      found.exact ? "exact" : "approximate, see bounds", `watermark ${moment(found.watermark)}`,
+      ...(found.revision ? [`revision ${found.revision}`] : []), ...(found.late ? [`${number(found.late)} late`] : []),
+      ...(found.stale ? ["STALE"] : []), `${number(milliseconds, 1)} ms`];
+    answer.replaceChildren(table(found.columns, found.rows.slice(0, ROWS), found.types),
+      make("p", { class: found.stale ? "note bad" : "note" }, parts.join(" | ")));
+  }
+
+  function word() {
+    return /[\w(]*$/.exec(text.value.slice(0, text.selectionStart))[0].replace(/^\(+/, "").split("(").at(-1);
+  }
+
+  function suggest() {
+    const begun = word().toLowerCase();
+    shown = begun ? known.filter(([name]) => name.toLowerCase().startsWith(begun) && name.toLowerCase() !== begun).slice(0, 12) : [];
+    chosen = 0;
+    list.hidden = !shown.length;
+    text.setAttribute("aria-expanded", String(!list.hidden));
+    paint();
+  }
+
+  function paint() {
+    list.replaceChildren(...shown.map(([name, kind], i) => make("li", {
+      role: "option", id: `completion-${i}`, "aria-selected": String(i === chosen),
+      onmousedown: (event) => { event.preventDefault(); take(name); },
+    }, name, " ", make("small", {}, kind))));
+    if (list.hidden) text.removeAttribute("aria-activedescendant");
+    else text.setAttribute("aria-activedescendant", `completion-${chosen}`);
+  }
+
+  function take(name) {
+    const end = text.selectionStart, start = end - word().length;
+    text.setRangeText(name, start, end, "end");
+    close();
+    text.focus();
+  }
+
+  function close() {
+    list.hidden = true;
+    shown = [];
+    text.setAttribute("aria-expanded", "false");
+  }
+
+  text.addEventListener("input", suggest);
+  text.addEventListener("blur", close);
+  text.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); ask(); }
+    else if (list.hidden) return;
+    else if (event.key === "Escape") close();
+    else if (event.key === "Tab") { event.preventDefault(); take(shown[chosen][0]); }
+    else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      event.preventDefault();
+      chosen = (chosen + (event.key === "ArrowDown" ? 1 : shown.length - 1)) % shown.length;
+      paint();
+    }
+  });
+}

@@ -1,0 +1,61 @@
+// The trend of each standing query: one line for each of the first rows of its newest answer.
+import { lines } from "./charts.js";
+import { choice, drawer, make, quoted } from "./dom.js";
+
+const WINDOWS = 120, LINES = 5;
+const numeric = (type) => /int|float|double|decimal/.test(type);
+
+export async function trend(board, live, query) {
+  const holder = make("div", { class: "chart" }), note = make("p", { class: "note" });
+  const controls = make("span", { class: "controls" });
+  board.append(make("section", {}, make("h2", {}, `Trend: ${query.name}`, controls), holder, note));
+  const points = new Map(); // window start -> rows as [label, {column: value}]
+  let column = null;
+  const draw = drawer(() => {
+    const starts = [...points.keys()].sort((a, b) => a - b);
+    for (const old of starts.splice(0, Math.max(0, starts.length - WINDOWS))) points.delete(old);
+    const names = (points.get(starts.at(-1)) ?? []).slice(0, LINES).map(([label]) => label);
+    const series = names.map((name) => ({
+      name, points: starts.map((start) => {
+        const row = points.get(start).find(([label]) => label === name)?.[1];
+        return [start, row?.[column], row?.lower, row?.upper];
+      }),
+    }));
+    lines(holder, series, { label: `${column} of ${query.name}, by window` });
+  });
+  new ResizeObserver(draw).observe(holder);
+  const take = ({ columns, types, rows }, startOf) => {
+    const kinds = columns.map((name, i) => [name, i]).filter(([name]) => !/^window_|^revision$/.test(name));
+    const values = kinds.filter(([, i]) => numeric(types[i]));
+    const labels = kinds.filter(([, i]) => !numeric(types[i]));
+    if (column == null && values.length) {
+      column = values.at(-1)[0];
+      const select = choice("column", values.map(([name]) => [name, name]), (name) => { column = name; draw(); });
+      select.value = column;
+      if (values.length > 1) controls.replaceChildren(select);
+    }
+    const fresh = new Map();
+    for (const row of rows) {
+      const start = startOf(row);
+      if (!fresh.has(start)) fresh.set(start, []);
+      const label = labels.map(([, i]) => row[i]).join(", ") || query.name;
+      fresh.get(start).push([label, Object.fromEntries(values.map(([name, i]) => [name, row[i]]))]);
+    }
+    for (const [start, found] of fresh) points.set(start, found);
+    draw();
+  };
+  live.subscribe({ query: query.name, on: "window" }, (message) => {
+    const start = message.window && Date.parse(message.window.start) * 1000;
+    if (message.result) take(message.result, () => start);
+    note.textContent = message.error?.message ?? query.select;
+  });
+  const from = `(SELECT * FROM trend(${quoted(query.name)})) AS t`;
+  try {
+    const found = await live.query(`SELECT * FROM ${from} ORDER BY window_start DESC LIMIT ${WINDOWS * 10}`);
+    const at = found.columns.indexOf("window_start");
+    take({ ...found, rows: found.rows.filter((row) => row[at]) }, (row) => Date.parse(row[at]) * 1000);
+  } catch (problem) {
+    note.textContent = problem.message;
+  }
+  note.textContent ||= query.select;
+}

@@ -1,0 +1,170 @@
+"""Who may come in: tokens, single-use tickets for browsers, Origin and Host.
+
+OWASP ASVS 5.0, V4.4 (WebSocket): Origin allow-list, tickets that never stand in a URL.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from muntin.errors import BadArgument
+from muntin.server.limits import ServerLimits
+
+TOKEN_CHARACTERS_MIN = 16
+Rights = frozenset[str]
+READ: Rights = frozenset({"read"})
+OPERATE: Rights = frozenset({"read", "command"})
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What someone who came in may do."""
+
+    rights: Rights
+    who: str
+    """For the control table: never a secret."""
+
+    @property
+    def may_command(self) -> bool:
+        return "command" in self.rights
+
+
+class Doors:
+    """Decides from a request's headers alone. Used on one thread.
+
+    Parameters
+    ----------
+    reader_token, operator_token : str
+        Bearer tokens: the first may read, the second also send commands. Without any, everybody
+        who reaches the server may come in, which is for loopback only.
+    read_only : bool
+        Nobody may send commands.
+    origins : iterable of str
+        Further origins whose pages may connect, e.g. "https://ops.example". The server's own
+        page always may.
+    hosts : iterable of str
+        Further names under which the server is reached. Without tokens only these and loopback's
+        names are answered, so that a foreign page cannot rebind its DNS name to this server.
+    """
+
+    def __init__(
+        self,
+        *,
+        reader_token: str = "",
+        operator_token: str = "",
+        read_only: bool = False,
+        origins: Iterable[str] = (),
+        hosts: Iterable[str] = (),
+        limits: ServerLimits | None = None,
+        now: Callable[[], float],
+    ) -> None:
+        for token in (reader_token, operator_token):
+            if token and (len(token) < TOKEN_CHARACTERS_MIN or not token.isascii()):
+                raise BadArgument(
+                    f"a token of {len(token)} characters can be guessed: "
+                    f"use at least {TOKEN_CHARACTERS_MIN} of ASCII, as `openssl rand -hex 16` gives"
+                )
+        operate = READ if read_only else OPERATE
+        self._tokens: list[tuple[bytes, Grant]] = []
+        if reader_token:
+            self._tokens.append((_digest(reader_token), Grant(READ, "reader")))
+        if operator_token:
+            self._tokens.append((_digest(operator_token), Grant(operate, "operator")))
+        self._open = None if self._tokens else Grant(operate, "local")
+        self._origins = frozenset(_normal(origin) for origin in origins)
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._limits = limits or ServerLimits()
+        self._now = now
+        self._tickets: dict[bytes, tuple[float, Grant]] = {}
+
+    @property
+    def needs_token(self) -> bool:
+        return self._open is None
+
+    def grant(self, headers: Mapping[str, str]) -> Grant | None:
+        """Of the bearer token, or of everybody where none is needed."""
+        if self._open is not None:
+            return self._open
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            return None
+        given = _digest(token.strip())
+        found = None
+        for known, grant in self._tokens:  # all of them, so that time tells nothing
+            if hmac.compare_digest(given, known):
+                found = grant
+        return found
+
+    def host_allowed(self, headers: Mapping[str, str]) -> bool:
+        """Whether the name under which the server was called is one of its own."""
+        if self._open is None:
+            return True
+        name = _host_name(headers.get("host", ""))
+        return is_loopback(name) or name in self._hosts
+
+    def origin_allowed(self, headers: Mapping[str, str], *, secure: bool) -> bool:
+        """Whether the page that asks, if it is one, may."""
+        origin = headers.get("origin")
+        if origin is None:
+            return True  # not a browser; the token or loopback decides
+        normal = _normal(origin)
+        scheme = "https" if secure else "http"
+        return normal == _normal(f"{scheme}://{headers.get('host', '')}") or (
+            normal in self._origins
+        )
+
+    def issue(self, grant: Grant) -> str:
+        """A single-use ticket with the same rights."""
+        now = self._now()
+        if len(self._tickets) >= self._limits.tickets_max:
+            self._tickets = {k: v for k, v in self._tickets.items() if v[0] > now}
+        while len(self._tickets) >= self._limits.tickets_max:
+            del self._tickets[next(iter(self._tickets))]
+        ticket = secrets.token_urlsafe(32)
+        self._tickets[_digest(ticket)] = (now + self._limits.ticket_seconds, grant)
+        return ticket
+
+    def redeem(self, ticket: str) -> Grant | None:
+        """What a ticket gives, once; None if it is unknown, used or old."""
+        until, grant = self._tickets.pop(_digest(ticket), (0.0, None))
+        return grant if until > self._now() else None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address means this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
+
+
+def _host_name(host: str) -> str:
+    """Without the port, in lower case."""
+    host = host.strip().lower()
+    if host.startswith("["):
+        return host.partition("]")[0].lstrip("[")
+    return host.partition(":")[0]
+
+
+def _normal(origin: str) -> str:
+    """scheme://host:port, with the port always there; "" where it is no origin."""
+    try:
+        parts = urlsplit(origin.strip().lower())
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return ""
+    if not parts.hostname or port is None or parts.path or parts.query or "@" in parts.netloc:
+        return ""
+    return f"{parts.scheme}://{parts.hostname}:{port}"

@@ -1,0 +1,230 @@
+"""What is followed: each topic is computed once, whoever and however many follow it.
+
+The loop's thread owns channels and subscribers; threads of a small pool read the ledger.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from muntin.errors import LedgerError, MuntinError
+from muntin.server.channel import Channel, Place, Pushed
+from muntin.server.closings import Closings
+from muntin.server.frames import Frame
+from muntin.server.limits import ServerLimits
+from muntin.server.messages import Topic
+from muntin.server.problems import RefusalError
+from muntin.server.pushes import Pushes
+from muntin.server.reader import Reader
+
+WAIT_SECONDS = 0.25  # for the ledger to change, before the thread looks whether to stop
+REST_SECONDS = 1.0  # after the ledger could not be read
+RECHECK_SECONDS = 5.0  # an answer may become stale without any commit
+SHARE_OF_TIME = 0.5  # of one feed: a costly statement moves less often
+
+
+class Subscriber(Protocol):
+    """Who is told that a channel has news."""
+
+    def pump(self) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class Feed:
+    """One topic."""
+
+    topic: Topic
+    channel: Channel
+    followed: str = ""
+    """The summary whose windows it follows; "" for all."""
+    subscribers: set[Subscriber] = field(default_factory=set)
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+    said: str = ""
+
+
+class Feeds:
+    """All feeds of one server. Its methods are for the loop's thread."""
+
+    def __init__(self, reader: Reader, limits: ServerLimits | None = None) -> None:
+        self._reader = reader
+        self._limits = limits or ServerLimits()
+        self._pushes = Pushes(reader, self._limits)
+        self._closings = Closings(reader.ledger)
+        self._pool = ThreadPoolExecutor(4, "muntin-feed")
+        self._feeds: dict[Topic, Feed] = {}
+        self._opening: dict[Topic, asyncio.Future[str]] = {}
+        self._by_channel: dict[int, Feed] = {}
+        self._numbers = 0
+        self._follower: asyncio.Task[None] | None = None
+        self._warming: asyncio.Task[None] | None = None
+        self._stopping = False
+        self.pushed = 0
+        """Messages that were made, each for all of its subscribers."""
+        self.on_trouble: Callable[[str], None] = lambda _: None
+
+    async def start(self) -> None:
+        """Begin to follow the ledger."""
+        await self._run(self._closings.begin)
+        self._follower = asyncio.create_task(self._follow())
+        self._warming = asyncio.create_task(self._warm())
+
+    async def stop(self) -> None:
+        self._stopping = True
+        tasks = [f.task for f in self._feeds.values() if f.task] + [self._follower, self._warming]
+        for task in tasks:
+            if task is not None:
+                task.cancel()
+        await asyncio.gather(*(t for t in tasks if t is not None), return_exceptions=True)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def open(self, topic: Topic, subscriber: Subscriber) -> Channel:
+        """Join the feed of a topic; it is made where nobody follows it yet.
+
+        Raises
+        ------
+        MuntinError
+            The topic names something that does not exist, or there are too many feeds.
+        """
+        feed = self._feeds.get(topic)
+        if feed is None:
+            followed = await self._checked(topic)
+            feed = self._feeds.get(topic) or self._make(topic, followed)
+        feed.subscribers.add(subscriber)
+        return feed.channel
+
+    def leave(self, channel: Channel, subscriber: Subscriber, *, still: bool = False) -> None:
+        """End a subscription; the last one ends the feed. `still`: it has another of the same."""
+        feed = self._by_channel.get(channel.number)
+        if feed is None or still:
+            return
+        feed.subscribers.discard(subscriber)
+        if not feed.subscribers:
+            del self._feeds[feed.topic], self._by_channel[channel.number]
+            if feed.task is not None:
+                feed.task.cancel()
+
+    async def replay(self, channel: Channel, after: Place) -> tuple[list[Pushed], Frame | None]:
+        """Closed windows after a place, up to the channel's floor, from the ledger."""
+        feed = self._by_channel.get(channel.number)
+        if feed is None:
+            return [], None
+        return await self._run(
+            self._pushes.replay, feed.topic, channel.number, feed.followed, after, channel.floor
+        )
+
+    @property
+    def count(self) -> int:
+        return len(self._feeds)
+
+    async def _checked(self, topic: Topic) -> str:
+        if len(self._feeds) + len(self._opening) >= self._limits.feeds_max:
+            raise RefusalError(
+                503, "busy", "too many different statements are followed", "ask later"
+            )
+        task = self._opening.get(topic)
+        if task is None:  # who asks the same meanwhile waits for the same check
+            task = asyncio.ensure_future(self._run(self._pushes.checked, topic))
+            self._opening[topic] = task
+            task.add_done_callback(lambda _: self._opening.pop(topic, None))
+        return await asyncio.shield(task)
+
+    def _make(self, topic: Topic, followed: str) -> Feed:
+        self._numbers += 1
+        channel = Channel(self._numbers, topic.on, self._closings.head, self._limits)
+        feed = Feed(topic, channel, followed)
+        self._feeds[topic] = feed
+        self._by_channel[channel.number] = feed
+        if topic.on == "update":
+            feed.wake.set()
+            feed.task = asyncio.create_task(self._move(feed))
+        return feed
+
+    async def _warm(self) -> None:
+        try:
+            await self._run(self._reader.warm)
+        except MuntinError as error:  # whoever asks will hear it too
+            self.on_trouble(str(error))
+
+    async def _follow(self) -> None:
+        """Wait for commits; wake what moves, push what closed."""
+        version = -1
+        ledger = self._reader.ledger
+        while not self._stopping:
+            try:
+                newer = await self._run(ledger.wait, version, WAIT_SECONDS)
+                if newer == version:
+                    continue
+                version = newer
+                for feed in self._feeds.values():
+                    feed.wake.set()
+                await self._close_windows()
+            except LedgerError as error:
+                self.on_trouble(str(error))
+                for feed in self._feeds.values():
+                    feed.wake.set()
+                await asyncio.sleep(REST_SECONDS)
+
+    async def _close_windows(self) -> None:
+        closed = await self._run(self._closings.read)
+        if not closed:
+            return
+        feeds = [f for f in self._feeds.values() if f.topic.on == "window"]
+        at_once = len(closed) <= self._limits.ring_messages_max
+        made = await asyncio.gather(
+            *(
+                self._run(
+                    self._pushes.closed,
+                    feed.topic,
+                    feed.channel.number,
+                    feed.channel.seq,
+                    [c for c in closed if feed.followed in ("", c[1].summary)],
+                )
+                for feed in feeds
+                if at_once
+            )
+        )
+        head = closed[-1][0]
+        for feed, pushed in zip(feeds, made, strict=False):
+            for each in pushed:
+                feed.channel.close_window(each.place, each.frame)
+            self.pushed += len(pushed)
+        for feed in [f for f in self._feeds.values() if f.topic.on == "window"]:
+            if not at_once or feed not in feeds:
+                feed.channel.skip_to(head)  # its subscribers read them from the ledger
+            self._tell(feed)
+
+    async def _move(self, feed: Feed) -> None:
+        """Compute an `update` topic again after each commit, as often as its cost allows."""
+        state = feed.topic.kind == "state"
+        usual = self._limits.state_seconds if state else self._limits.update_seconds
+        quiet = self._limits.quiet_seconds if state else RECHECK_SECONDS
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(feed.wake.wait(), quiet)
+            feed.wake.clear()
+            began = time.monotonic()
+            found = await self._run(
+                self._pushes.update, feed.topic, feed.channel.number, feed.channel.seq + 1
+            )
+            said, made = found
+            if state or said != feed.said:
+                feed.said = said
+                feed.channel.update(made)
+                self.pushed += 1
+                self._tell(feed)
+            cost = time.monotonic() - began
+            await asyncio.sleep(max(usual - cost, cost * (1 / SHARE_OF_TIME - 1)))
+
+    def _tell(self, feed: Feed) -> None:
+        for subscriber in tuple(feed.subscribers):
+            subscriber.pump()
+
+    def _run(self, work: Callable, *arguments):
+        return asyncio.get_running_loop().run_in_executor(self._pool, work, *arguments)

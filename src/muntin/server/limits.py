@@ -1,0 +1,68 @@
+"""What one server and one client may cost. Each limit names what reaching it does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KIB = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """All bounded; reaching one never ends the process."""
+
+    body_bytes_max: int = 64 * KIB
+    """Of an HTTP request; HTTP 413. A statement has at most 4 KiB."""
+    head_bytes_max: int = 16 * KIB
+    """Request line and headers, as h11 has it; HTTP 400."""
+    headers_max: int = 64
+    """HTTP 431."""
+    handshake_seconds: float = 10.0
+    """From connection to whole request, and from upgrade to ticket; the connection is closed."""
+    message_bytes_max: int = 64 * KIB
+    """From a client, in all fragments; close 1009. Centrifugo has the same."""
+    push_bytes_max: int = 256 * KIB
+    """To a client: a longer result is replaced by an error that says so."""
+    answers_waiting_max: int = 64
+    """Answers to a client's own requests that it has not read; close 4008."""
+    write_stall_seconds: float = 10.0
+    """A client takes no byte for so long while there is news: close 4008. NATS has 10 s."""
+    close_seconds: float = 3.0
+    """From the close frame to cutting the connection."""
+    ping_seconds: float = 20.0
+    """Between pings, and for the pong; close 1011."""
+    subscriptions_max: int = 64
+    """Of one client; an error answers the next."""
+    clients_max: int = 5_000
+    """WebSocket and SSE together; HTTP 503."""
+    clients_per_address_max: int = 256
+    """From one address beyond loopback; HTTP 503."""
+    feeds_max: int = 1_000
+    """Different statements that are followed; an error answers the next."""
+    messages_per_second: float = 20.0
+    messages_burst: int = 40
+    """From one client; close 4029."""
+    statements_at_once: int = 8
+    statements_waiting_max: int = 64
+    """More than these: HTTP 503 with Retry-After."""
+    json_rows_max: int = 100_000
+    """Of a JSON answer; more come as Arrow."""
+    ring_messages_max: int = 64
+    ring_bytes_max: int = 1 << 20
+    """Pushed closed windows that a feed keeps at hand; older ones are read from the ledger."""
+    replay_messages_max: int = 8
+    """Read at once from the ledger for a client that missed closed windows."""
+    replay_windows_max: int = 1_000
+    """Of one subscription; what is older is announced as a gap."""
+    commands_waiting_max: int = 8
+    """Of one client; an error answers the next."""
+    command_seconds: float = 10.0
+    """How long a command's answer is waited for."""
+    tickets_max: int = 10_000
+    ticket_seconds: float = 30.0
+    state_seconds: float = 0.5
+    """Shortest time between two pushes of the pipelines' state."""
+    update_seconds: float = 0.1
+    """Shortest time between two pushes of a statement that moves."""
+    quiet_seconds: float = 2.0
+    """The state is pushed at least so often: silence means that the connection is lost."""

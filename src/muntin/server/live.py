@@ -1,0 +1,209 @@
+"""/live: the shell around the protocol; reads and writes the socket, carries out effects."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import Counter
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+from starlette.responses import JSONResponse
+from starlette.websockets import WebSocket
+
+from muntin.errors import MuntinError
+from muntin.server import protocol
+from muntin.server.commands import Commands
+from muntin.server.doors import Doors, Grant, is_loopback
+from muntin.server.feeds import Feeds
+from muntin.server.limits import ServerLimits
+from muntin.server.problems import RefusalError, problem
+from muntin.server.sockets import Socket, socket_of
+
+TICK_SECONDS = 1.0
+
+
+class Client:
+    """One connection; the loop's thread only."""
+
+    def __init__(self, connection: protocol.Connection, socket: Socket, hub: Hub) -> None:
+        self.connection = connection
+        self._socket = socket
+        self._hub = hub
+        self._tasks: set[asyncio.Task[None]] = set()
+        socket.on_writable = self.pump
+
+    def pump(self) -> None:
+        """Write while there is news and the socket takes it."""
+        connection, socket = self.connection, self._socket
+        while socket.takes:
+            item = connection.next_frame()
+            if item is None:
+                return
+            if isinstance(item, protocol.Replay):
+                self._spawn(self._replay(item))
+                continue
+            socket.push(item)
+            self._hub.sent += 1
+            self._hub.sent_bytes += len(item)
+        if connection.has_news():
+            connection.stalled(time.monotonic())
+
+    def carry_out(self, effects: Iterable[protocol.Effect]) -> None:
+        """What the protocol asks for, then what there is to write."""
+        for effect in effects:
+            match effect:
+                case protocol.Close(code, reason):
+                    self._hub.closings[code] += 1
+                    self._socket.end(code, reason)
+                case protocol.Leave(channel):
+                    still = channel in self.connection.channels()
+                    self._hub.feeds.leave(channel, self, still=still)
+                case protocol.Open():
+                    self._spawn(self._open(effect))
+                case protocol.Ask():
+                    self._spawn(self._ask(effect))
+                case protocol.Redeem(ticket):
+                    self._redeem(ticket)
+                case protocol.Replay():
+                    self._spawn(self._replay(effect))
+        self.pump()
+
+    def gone(self) -> None:
+        """The connection has ended."""
+        self.carry_out(self.connection.lost())
+        for task in self._tasks:
+            task.cancel()
+
+    def _redeem(self, ticket: str) -> None:
+        grant = self._hub.doors.redeem(ticket)
+        if grant is None:
+            self.carry_out(self.connection.refused())
+        else:
+            self.connection.granted(grant)
+
+    async def _open(self, effect: protocol.Open) -> None:
+        try:
+            channel = await self._hub.feeds.open(effect.request.topic, self)
+        except MuntinError as error:
+            self.carry_out(self.connection.failed(effect.request, problem(error)))
+            return
+        self.carry_out(self.connection.opened(effect.request, channel))
+
+    async def _ask(self, effect: protocol.Ask) -> None:
+        grant = self.connection.grant
+        who = grant.who if grant else ""
+        try:
+            answer = await self._hub.commands.obey(effect.command, who)
+        except MuntinError as error:
+            self.carry_out(self.connection.failed(effect.command, problem(error)))
+            return
+        self.carry_out(self.connection.answered(effect.command, answer))
+
+    async def _replay(self, effect: protocol.Replay) -> None:
+        try:
+            found, gap = await self._hub.feeds.replay(effect.channel, effect.after)
+        except MuntinError:
+            await asyncio.sleep(TICK_SECONDS)  # the ledger cannot be read now: try again
+            self.connection.replay_failed(effect)
+        else:
+            self.connection.replayed(effect, found, gap)
+        self.pump()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+class Hub:
+    """All clients of one server."""
+
+    def __init__(
+        self, doors: Doors, feeds: Feeds, commands: Commands, limits: ServerLimits
+    ) -> None:
+        self.doors = doors
+        self.feeds = feeds
+        self.commands = commands
+        self.limits = limits
+        self.run = secrets.token_hex(8)
+        self.clients: set[Client] = set()
+        self.streams = 0
+        """SSE clients."""
+        self.sent = 0
+        self.sent_bytes = 0
+        self.closings: Counter[int] = Counter()
+        self._addresses: Counter[str] = Counter()
+
+    async def serve(self, websocket: WebSocket) -> None:
+        """The endpoint."""
+        headers = websocket.headers
+        secure = websocket.url.scheme == "wss"
+        address = websocket.client.host if websocket.client else ""
+        try:
+            grant = self.admit(headers, secure=secure)
+            self.make_room(address)
+        except RefusalError as refused:
+            body = {"error": problem(refused)}
+            await websocket.send_denial_response(JSONResponse(body, refused.status))
+            return
+        await websocket.accept()
+        self._addresses[address] += 1
+        connection = protocol.Connection(grant, self.run, time.monotonic(), self.limits)
+        client = Client(connection, socket_of(websocket), self)
+        self.clients.add(client)
+        try:
+            client.pump()
+            while True:
+                message = await websocket.receive()
+                if message["type"] == "websocket.disconnect":
+                    return
+                text = message.get("text")
+                now = time.monotonic()
+                client.carry_out(
+                    connection.receive_bytes() if text is None else connection.receive(text, now)
+                )
+        finally:
+            client.gone()
+            self.clients.discard(client)
+            self._addresses -= Counter((address,))
+
+    def admit(self, headers: Any, *, secure: bool) -> Grant | None:
+        """Who it is; None for a browser that will show a ticket. Raises RefusalError."""
+        doors = self.doors
+        if not doors.host_allowed(headers):
+            raise RefusalError(
+                403, "host", "the server is not called so", "start it with --host-name"
+            )
+        if not doors.origin_allowed(headers, secure=secure):
+            raise RefusalError(403, "origin", "this page may not connect", "start it with --origin")
+        grant = doors.grant(headers)
+        if grant is None and ("origin" not in headers or "authorization" in headers):
+            raise RefusalError(
+                401, "token", "a bearer token is needed", "send Authorization: Bearer …"
+            )
+        return grant
+
+    def make_room(self, address: str) -> None:
+        """Raises RefusalError where there are too many."""
+        if len(self.clients) + self.streams >= self.limits.clients_max:
+            raise RefusalError(503, "busy", "too many clients", "come again later")
+        many = self._addresses[address] >= self.limits.clients_per_address_max
+        if many and not is_loopback(address):
+            raise RefusalError(
+                503, "busy", "too many clients from your address", "come again later"
+            )
+
+    async def tick(self) -> None:
+        """Look after stalls and time limits until cancelled."""
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            now = time.monotonic()
+            for client in tuple(self.clients):
+                client.carry_out(client.connection.tick(now))
+
+    def leave(self) -> None:
+        """Say goodbye to all."""
+        for client in tuple(self.clients):
+            client.carry_out(client.connection.leave())

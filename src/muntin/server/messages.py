@@ -1,0 +1,166 @@
+"""What clients may say over /live, parsed and checked. No I/O."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from muntin.errors import BadArgument
+from muntin.server.channel import On, Place
+
+PROTOCOL = 1
+STATEMENT_CHARACTERS_MAX = 4096
+_ID_MAX = 64
+_NAME_MAX = 64
+_TICKET_MAX = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """What is followed: equal topics share one computation."""
+
+    kind: str
+    """"select", "query", "windows", "state"."""
+    text: str
+    """Statement, name of the standing query, name of a summary or "" (all), ""."""
+    on: On
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    ticket: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    id: str
+    topic: Topic
+    after: Place | None
+    """The last closed window that the client has; None: from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    id: str
+    action: str
+    """"slow_down" or "resume"."""
+    pipeline: str
+    """"" where a summary is named, or there is one pipeline."""
+    summary: str
+    """"" for all of the pipeline."""
+
+
+Message = Hello | Subscribe | Unsubscribe | Command
+
+
+class BadMessage(BadArgument):
+    """Not a message of the protocol. `id` is the request's, where it could be read."""
+
+    def __init__(self, message: str, identifier: str = "", *, fatal: bool = False) -> None:
+        super().__init__(message)
+        self.id = identifier
+        self.fatal = fatal
+
+
+def parse(text: str) -> Message:
+    """A client's message.
+
+    Raises
+    ------
+    BadMessage
+        `fatal` where the text is not a JSON object at all: the client speaks something else.
+    """
+    try:
+        given = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise BadMessage("a message is one JSON object", fatal=True) from None
+    if not isinstance(given, dict):
+        raise BadMessage("a message is one JSON object", fatal=True)
+    identifier = given.get("id", "")
+    if not isinstance(identifier, str) or len(identifier) > _ID_MAX:
+        raise BadMessage(f"id: text of at most {_ID_MAX} characters")
+    kind = given.get("type")
+    if kind == "hello":
+        _only(given, "", "type", "id", "ticket")
+        return Hello(_text(given, "ticket", _TICKET_MAX, identifier))
+    if kind == "unsubscribe":
+        _only(given, identifier, "type", "id")
+        return Unsubscribe(identifier)
+    if kind in ("slow_down", "resume"):
+        _only(given, identifier, "type", "id", "pipeline", "summary")
+        return Command(
+            identifier,
+            kind,
+            _text(given, "pipeline", _NAME_MAX, identifier),
+            _text(given, "summary", _NAME_MAX, identifier),
+        )
+    if kind == "subscribe":
+        _only(given, identifier, "type", "id", "select", "query", "windows", "state", "on", "after")
+        after = _text(given, "after", 256, identifier)
+        try:
+            place = Place.parse(after) if after else None
+        except BadArgument as problem:
+            raise BadMessage(str(problem), identifier) from None
+        return Subscribe(identifier, topic(given, identifier), place)
+    raise BadMessage("type: one of hello, subscribe, unsubscribe, slow_down, resume", identifier)
+
+
+def topic(given: dict[str, Any], identifier: str = "") -> Topic:
+    """What a subscription names: exactly one of select, query, windows, state.
+
+    Raises
+    ------
+    BadMessage
+    """
+    named = [name for name in ("select", "query", "windows", "state") if name in given]
+    if len(named) != 1:
+        raise BadMessage("name one of select, query, windows, state", identifier)
+    kind = named[0]
+    on = given.get("on", "update" if kind in ("select", "state") else "window")
+    if on not in ("window", "update"):
+        raise BadMessage('on: "window" or "update"', identifier)
+    if (kind == "windows" and on != "window") or (kind == "state" and on != "update"):
+        raise BadMessage(f"{kind} is not followed on: {on}", identifier)
+    if kind in ("windows", "state") and given[kind] is True:
+        return Topic(kind, "", on)
+    if kind == "state":
+        raise BadMessage("state: true", identifier)
+    limit = STATEMENT_CHARACTERS_MAX if kind == "select" else _NAME_MAX
+    text = _text(given, kind, limit, identifier)
+    if not text:
+        raise BadMessage(f"{kind}: is empty", identifier)
+    return Topic(kind, text, on)
+
+
+def _text(given: dict[str, Any], name: str, limit: int, identifier: str) -> str:
+    value = given.get(name, "")
+    if not isinstance(value, str) or len(value) > limit:
+        raise BadMessage(f"{name}: text of at most {limit} characters", identifier)
+    if not _is_unicode(value):
+        raise BadMessage(f"{name}: holds half a surrogate pair", identifier)
+    return value
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _only(given: dict[str, Any], identifier: str, *names: str) -> None:
+    for name in given:
+        if name not in names:
+            shown = ascii(name)[:40]
+            raise BadMessage(f"{shown}: there is no such entry in this message", identifier)
+
+
+def _no_constant(_: str) -> Any:
+    raise ValueError

@@ -1,0 +1,253 @@
+"""GET /openapi.json: what the server's HTTP routes take and give (OpenAPI 3.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+def document() -> dict[str, Any]:
+    """The whole document."""
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Muntin",
+            "version": "1",
+            "description": "Answers over windows of a stream. Pushed answers: WebSocket /live.",
+        },
+        "paths": _paths(),
+        "components": {
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "schemas": _schemas(),
+        },
+        "security": [{}, {"token": []}],
+    }
+
+
+def _paths() -> dict[str, Any]:
+    return {
+        "/query": {
+            "post": _route(
+                "Answer a SELECT",
+                {
+                    "200": {
+                        "description": "Rows, and what they are true of",
+                        "content": {
+                            "application/json": {"schema": _ref("Result")},
+                            ARROW: {"schema": {"type": "string", "format": "binary"}},
+                        },
+                    }
+                },
+                body={
+                    "application/json": {"schema": _ref("Query")},
+                    "text/plain": {"schema": {"type": "string", "maxLength": 4096}},
+                },
+            )
+        },
+        "/commands": {
+            "post": _route(
+                "Ask the pipeline to slow down or resume",
+                _json("What was done, by summary", {"answer": {"type": "object"}}),
+                body={"application/json": {"schema": _ref("Command")}},
+            )
+        },
+        "/ticket": {
+            "post": _route(
+                "A single-use ticket for /live",
+                _json(
+                    "The ticket",
+                    {"ticket": {"type": "string"}, "seconds": {"type": "number"}},
+                ),
+            )
+        },
+        "/windows": {
+            "get": _route(
+                "Closed windows",
+                _json("In their newest revision", {"windows": _list("Window")}),
+                [
+                    _parameter("summary", {"type": "string", "maxLength": 64}),
+                    _parameter("start", _TIME, "Only windows that start at or after it"),
+                    _parameter("end", _TIME, "Only windows that start before it"),
+                    _parameter("limit", {"type": "integer", "minimum": 1, "maximum": 10_000}),
+                    _parameter("newest_first", {"type": "boolean"}),
+                ],
+            )
+        },
+        "/summaries": {
+            "get": _route(
+                "What can be asked",
+                _json(
+                    "Summaries and standing queries",
+                    {"summaries": _list("Summary"), "queries": _list("StandingQuery")},
+                ),
+            )
+        },
+        "/rejected": {
+            "get": _route(
+                "Records that were not counted, and why",
+                _json("By running number", {"rejected": _list("Rejected")}),
+                [
+                    _parameter("pipeline", {"type": "string", "maxLength": 64}, required=True),
+                    _parameter("after", {"type": "integer", "minimum": 0, "maximum": 2**62}),
+                    _parameter("limit", {"type": "integer", "minimum": 1, "maximum": 1_000}),
+                ],
+            )
+        },
+        "/state": {
+            "get": _route(
+                "What the pipelines do now",
+                _json(
+                    "Times in microseconds since 1970 UTC",
+                    {"now": {"type": "integer"}, "pipelines": {"type": "array"}},
+                ),
+            )
+        },
+        "/healthz": {
+            "get": {
+                "summary": "Whether the ledger can be read",
+                "security": [{}],
+                "responses": {
+                    **_json("It can", {"status": {"const": "ok"}}),
+                    "503": {"description": "It cannot"},
+                },
+            }
+        },
+        "/metrics": {
+            "get": _route(
+                "For Prometheus",
+                {
+                    "200": {
+                        "description": "Text exposition format",
+                        "content": {"text/plain": {"schema": {"type": "string"}}},
+                    }
+                },
+            )
+        },
+    }
+
+
+_TIME = {"type": "string", "examples": ["2026-01-31T10:00:00Z"]}
+
+
+def _schemas() -> dict[str, Any]:
+    text, integer, flag = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
+    texts = {"type": "array", "items": text}
+    return {
+        "Query": _object({"select": text | {"maxLength": 4096}}, closed=True),
+        "Command": {
+            "type": "object",
+            "required": ["action"],
+            "additionalProperties": False,
+            "properties": {
+                "action": {"enum": ["slow_down", "resume"]},
+                "pipeline": text | {"maxLength": 64},
+                "summary": text | {"maxLength": 64},
+            },
+        },
+        "Result": _object(
+            {
+                "columns": texts,
+                "types": texts,
+                "rows": {"type": "array", "items": {"type": "array"}},
+                "window": {"type": ["object", "null"]},
+                "windows": {"type": "array", "items": {"type": "object"}},
+                "watermark": {"type": ["string", "null"]},
+                "revision": integer,
+                "exact": flag,
+                "bounds": {"type": "object"},
+                "late": integer,
+                "stale": flag,
+            }
+        ),
+        "Window": _object(
+            {
+                "summary": text,
+                "start": text,
+                "end": text,
+                "reason": text,
+                "revision": integer,
+                "overflowed": flag,
+                "events": integer,
+                "late": integer,
+                "fill": {"type": "object", "additionalProperties": integer},
+                "closed_at": text,
+            }
+        ),
+        "Summary": _object(
+            {
+                "name": text,
+                "kind": text,
+                "pipeline": text,
+                "keys": {"type": "array", "items": texts},
+                "indicators": texts,
+                "by": texts,
+                "sketched": flag,
+                "windows": {"type": ["string", "null"]},
+            }
+        ),
+        "StandingQuery": _object({"name": text, "select": text}),
+        "Rejected": _object(
+            {"number": integer, "reason": text, "detail": text, "place": text, "raw": text}
+        ),
+        "Error": _object(
+            {
+                "error": _object(
+                    {
+                        "code": text,
+                        "message": text,
+                        "position": integer,
+                        "length": integer,
+                        "remedy": text,
+                    }
+                )
+            }
+        ),
+    }
+
+
+def _route(
+    summary: str,
+    responses: dict[str, Any],
+    parameters: list[dict[str, Any]] | None = None,
+    body: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    refused = {
+        "description": "Code, place and remedy",
+        "content": {"application/json": {"schema": _ref("Error")}},
+    }
+    route: dict[str, Any] = {"summary": summary, "responses": responses | {"default": refused}}
+    if parameters:
+        route["parameters"] = parameters
+    if body:
+        route["requestBody"] = {"required": True, "content": body}
+    return route
+
+
+def _json(description: str, properties: dict[str, Any]) -> dict[str, Any]:
+    content = {"application/json": {"schema": _object(properties)}}
+    return {"200": {"description": description, "content": content}}
+
+
+def _object(properties: dict[str, Any], *, closed: bool = False) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "type": "object",
+        "required": list(properties),
+        "properties": properties,
+    }
+    return made | ({"additionalProperties": False} if closed else {})
+
+
+def _list(name: str) -> dict[str, Any]:
+    return {"type": "array", "items": _ref(name)}
+
+
+def _ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _parameter(
+    name: str, schema: dict[str, Any], description: str = "", *, required: bool = False
+) -> dict[str, Any]:
+    made: dict[str, Any] = {"name": name, "in": "query", "required": required, "schema": schema}
+    return made | ({"description": description} if description else {})

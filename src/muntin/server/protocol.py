@@ -1,0 +1,386 @@
+"""One client's side of /live as a state machine: texts and times in, frames and effects out.
+
+No I/O and no clock: the shell (`live.py`) feeds it, writes `next_frame()` while the socket takes
+it, and carries out effects. docs/server.md describes the protocol.
+
+A client holds places in channels instead of a queue of messages, so that "the newest wins" needs
+no dropping, and a closed window is passed over only when it was sent or announced as a gap.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from muntin.server.channel import BEGINNING, Channel, Place, Pushed
+from muntin.server.doors import Grant
+from muntin.server.frames import Frame, frame
+from muntin.server.limits import ServerLimits
+from muntin.server.messages import (
+    PROTOCOL,
+    BadMessage,
+    Command,
+    Hello,
+    Subscribe,
+    Unsubscribe,
+    parse,
+)
+
+GOING_AWAY = 1001
+BAD_MESSAGE = 4000
+UNAUTHORISED = 4001
+SLOW = 4008
+TOO_FAST = 4029
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Send this close code, then end the connection."""
+
+    code: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Redeem:
+    """Ask the doors about a ticket; call `granted` or `refused`."""
+
+    ticket: str
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Find or make the feed of a topic; call `opened` or `failed`."""
+
+    request: Subscribe
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """A channel has lost this subscriber."""
+
+    channel: Channel
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Put a command before the pipeline; call `answered` or `failed`."""
+
+    command: Command
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Read closed windows after a place from the ledger; call `replayed`."""
+
+    id: str
+    channel: Channel
+    after: Place
+
+
+Effect = Close | Redeem | Open | Leave | Ask | Replay
+
+
+@dataclass(slots=True)
+class _Subscription:
+    id: str
+    channel: Channel
+    seq: int = 0
+    """Of the newest update that was sent."""
+    place: Place = BEGINNING
+    """Of the newest closed window that was sent."""
+    replaying: bool = False
+    backlog: deque[Pushed | Frame] = field(default_factory=deque)
+    """Replayed from the ledger; a few at a time."""
+
+
+class Connection:
+    """One client.
+
+    Parameters
+    ----------
+    grant : Grant or None
+        None: it must say hello with a ticket first.
+    run : str
+        Tells one life of the server from the next.
+    now : float
+        Seconds, on any clock that does not go back.
+    """
+
+    def __init__(
+        self, grant: Grant | None, run: str, now: float, limits: ServerLimits | None = None
+    ) -> None:
+        self.limits = limits or ServerLimits()
+        self.grant = grant
+        self.closed: Close | None = None
+        self._run = run
+        self._answers: deque[Frame] = deque()
+        self._subscriptions: dict[str, _Subscription] = {}
+        self._opening: set[str] = set()
+        self._asking = 0
+        self._turn: deque[str] = deque()
+        self._since = now
+        self._credit = float(self.limits.messages_burst)
+        self._credit_at = now
+        self._stalled_since: float | None = None
+        if grant is not None:
+            self._welcome(grant)
+
+    # what comes in
+
+    def receive(self, text: str, now: float) -> list[Effect]:
+        """A text message from the client."""
+        if self.closed:
+            return []
+        if not self._spend(now):
+            return self._close(TOO_FAST, "too many messages a second")
+        try:
+            message = parse(text)
+        except BadMessage as bad:
+            if bad.fatal or self.grant is None:
+                return self._close(BAD_MESSAGE, str(bad))
+            return self._fail(bad.id, "message", str(bad))
+        if isinstance(message, Hello):
+            if self.grant is not None:
+                return self._fail("", "message", "hello: is said once")
+            return [Redeem(message.ticket)]
+        if self.grant is None:
+            return self._close(UNAUTHORISED, "say hello with a ticket first")
+        if isinstance(message, Subscribe):
+            return self._subscribe(message)
+        if isinstance(message, Unsubscribe):
+            return self._unsubscribe(message.id)
+        if not self.grant.may_command:
+            return self._fail(message.id, "forbidden", f"you may read, not {message.action}")
+        if self._asking >= self.limits.commands_waiting_max:
+            return self._fail(message.id, "busy", "earlier commands are not answered yet")
+        self._asking += 1
+        return [Ask(message)]
+
+    def receive_bytes(self) -> list[Effect]:
+        """A binary message, which the protocol has not."""
+        return self._close(BAD_MESSAGE, "messages are text")
+
+    def granted(self, grant: Grant) -> None:
+        """The ticket was good."""
+        if self.grant is None:
+            self.grant = grant
+            self._welcome(grant)
+
+    def refused(self) -> list[Effect]:
+        """The ticket was not."""
+        return self._close(UNAUTHORISED, "the ticket is unknown, used or too old")
+
+    # what the shell found
+
+    def opened(self, request: Subscribe, channel: Channel) -> list[Effect]:
+        """The feed is there: from now on its messages are sent."""
+        self._opening.discard(request.id)
+        if self.closed:
+            return [Leave(channel)]
+        place = channel.head if request.after is None else request.after
+        self._subscriptions[request.id] = _Subscription(request.id, channel, place=place)
+        self._turn.append(request.id)
+        return self._answer(
+            {
+                "type": "subscribed",
+                "id": request.id,
+                "channel": channel.number,
+                "on": channel.on,
+                **({"after": str(place)} if channel.on == "window" else {}),
+            }
+        )
+
+    def failed(self, request: Subscribe | Command, problem: dict[str, Any]) -> list[Effect]:
+        """A request cannot be met."""
+        if isinstance(request, Command):
+            self._asking -= 1
+        else:
+            self._opening.discard(request.id)
+        return self._answer({"type": "error", "id": request.id, **problem})
+
+    def answered(self, command: Command, answer: dict[str, Any]) -> list[Effect]:
+        """What the pipeline did."""
+        self._asking -= 1
+        return self._answer(
+            {"type": "done", "id": command.id, "action": command.action, "answer": answer}
+        )
+
+    def replayed(self, request: Replay, found: Sequence[Pushed], gap: Frame | None) -> None:
+        """Closed windows after the place, oldest first; fewer than asked for: these are all."""
+        subscription = self._subscriptions.get(request.id)
+        if subscription is None or subscription.channel is not request.channel:
+            return
+        subscription.replaying = False
+        if gap is not None:
+            subscription.backlog.append(gap)
+        subscription.backlog.extend(found)
+        if len(found) < self.limits.replay_messages_max:
+            reached = found[-1].place if found else subscription.place
+            if reached < request.channel.floor and not subscription.backlog:
+                subscription.place = request.channel.floor
+            elif reached < request.channel.floor:
+                subscription.backlog.append(Pushed(request.channel.floor, _NOTHING))
+
+    def replay_failed(self, request: Replay) -> None:
+        """The ledger could not be read; it is asked for again."""
+        subscription = self._subscriptions.get(request.id)
+        if subscription is not None:
+            subscription.replaying = False
+
+    # what goes out
+
+    def next_frame(self) -> Frame | Replay | None:
+        """What to write next; None where there is no news. A `Replay` is an effect."""
+        self._stalled_since = None
+        if self.closed:
+            return None
+        if self._answers:
+            return self._answers.popleft()
+        for _ in range(len(self._turn)):  # each subscription in turn, so that none starves
+            identifier = self._turn[0]
+            self._turn.rotate(-1)
+            found = self._next_of(self._subscriptions[identifier])
+            if found is not None:
+                return found
+        return None
+
+    def has_news(self) -> bool:
+        """Whether `next_frame` would give something."""
+        return bool(self._answers) or any(
+            s.backlog
+            or (s.channel.on == "update" and s.channel.seq > s.seq)
+            or (s.channel.on == "window" and s.channel.head > s.place and not s.replaying)
+            for s in self._subscriptions.values()
+        )
+
+    def stalled(self, now: float) -> None:
+        """The socket takes nothing now."""
+        if self._stalled_since is None:
+            self._stalled_since = now
+
+    def tick(self, now: float) -> list[Effect]:
+        """Called about every second."""
+        if self.closed:
+            return []
+        if self.grant is None and now - self._since > self.limits.handshake_seconds:
+            return self._close(UNAUTHORISED, "no ticket came")
+        stalled = self._stalled_since
+        if stalled is not None and now - stalled > self.limits.write_stall_seconds:
+            return self._close(SLOW, f"nothing read for {now - stalled:.0f} s; {self._last()}")
+        return []
+
+    def leave(self, code: int = GOING_AWAY, reason: str = "the server stops") -> list[Effect]:
+        """End it from this side."""
+        return self._close(code, reason)
+
+    def lost(self) -> list[Effect]:
+        """The client has gone."""
+        self.closed = self.closed or Close(1006, "")
+        return self._leave_all()
+
+    def channels(self) -> list[Channel]:
+        return [s.channel for s in self._subscriptions.values()]
+
+    # inside
+
+    def _subscribe(self, request: Subscribe) -> list[Effect]:
+        if request.id in self._subscriptions or request.id in self._opening:
+            return self._fail(request.id, "message", f"id {request.id!r} is subscribed already")
+        if len(self._subscriptions) + len(self._opening) >= self.limits.subscriptions_max:
+            most = f"at most {self.limits.subscriptions_max} subscriptions a client"
+            return self._fail(request.id, "limit", most)
+        self._opening.add(request.id)
+        return [Open(request)]
+
+    def _unsubscribe(self, identifier: str) -> list[Effect]:
+        subscription = self._subscriptions.pop(identifier, None)
+        if subscription is None:
+            return self._fail(identifier, "message", f"{identifier!r} is not subscribed")
+        self._turn.remove(identifier)
+        return [
+            Leave(subscription.channel),
+            *self._answer({"type": "unsubscribed", "id": identifier}),
+        ]
+
+    def _next_of(self, subscription: _Subscription) -> Frame | Replay | None:
+        channel = subscription.channel
+        if channel.on == "update":
+            if channel.seq > subscription.seq and channel.latest is not None:
+                subscription.seq = channel.seq
+                return channel.latest
+            return None
+        while subscription.backlog:
+            item = subscription.backlog.popleft()
+            if isinstance(item, Frame):
+                return item
+            subscription.place = max(subscription.place, item.place)
+            if item.frame is not _NOTHING:
+                return item.frame
+        if subscription.replaying or subscription.place >= channel.head:
+            return None
+        if subscription.place < channel.floor:
+            subscription.replaying = True
+            return Replay(subscription.id, channel, subscription.place)
+        pushed = channel.after(subscription.place)
+        if pushed is None:
+            return None
+        subscription.place = pushed.place
+        return pushed.frame
+
+    def _welcome(self, grant: Grant) -> None:
+        self._answers.append(
+            frame(
+                {
+                    "type": "welcome",
+                    "protocol": PROTOCOL,
+                    "run": self._run,
+                    "rights": sorted(grant.rights),
+                    "quiet_seconds": self.limits.quiet_seconds,
+                }
+            )
+        )
+
+    def _answer(self, message: dict[str, Any]) -> list[Effect]:
+        if self.closed:
+            return []
+        if len(self._answers) >= self.limits.answers_waiting_max:
+            return self._close(SLOW, f"{len(self._answers)} answers not read; {self._last()}")
+        self._answers.append(frame(message))
+        return []
+
+    def _fail(self, identifier: str, code: str, message: str) -> list[Effect]:
+        problem = {"code": code, "message": message, "position": 0, "length": 0, "remedy": ""}
+        return self._answer({"type": "error", "id": identifier, **problem})
+
+    def _close(self, code: int, reason: str) -> list[Effect]:
+        if self.closed:
+            return []
+        self.closed = Close(code, reason.encode()[:120].decode(errors="ignore"))
+        self._answers.clear()
+        return [self.closed, *self._leave_all()]
+
+    def _leave_all(self) -> list[Effect]:
+        left: list[Effect] = [Leave(s.channel) for s in self._subscriptions.values()]
+        self._subscriptions.clear()
+        self._turn.clear()
+        return left
+
+    def _last(self) -> str:
+        """Where the client may go on; as long as a close reason allows."""
+        places = [s.place for s in self._subscriptions.values() if s.channel.on == "window"]
+        return f"after {min(places)}" if places else "no window missed"
+
+    def _spend(self, now: float) -> bool:
+        rate, most = self.limits.messages_per_second, float(self.limits.messages_burst)
+        self._credit = min(most, self._credit + max(0.0, now - self._credit_at) * rate)
+        self._credit_at = max(self._credit_at, now)
+        if self._credit < 1.0:
+            return False
+        self._credit -= 1.0
+        return True
+
+
+_NOTHING = Frame("")

@@ -1,0 +1,163 @@
+"""What the server reads of a ledger; one computation serves all that ask the same at once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from concurrent.futures import Future
+from typing import Any
+
+import pyarrow as pa
+
+from muntin.errors import UnknownName
+from muntin.kinds import SummarySpec
+from muntin.ledger.base import ClosedWindow, Ledger
+from muntin.reading.catalog import LedgerCatalog
+from muntin.select.catalog import QueryInfo, SummaryInfo, WindowAsked
+from muntin.select.engine import Engine
+from muntin.select.result import Result, WindowRead
+from muntin.spec import Pipeline
+
+SHARED_SECONDS = 1.0  # `now()` and `stale` may be so old
+SHARED_MAX = 64
+SHARED_ROWS_MAX = 20_000
+
+
+class Reader:
+    """Thread-safe."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.catalog = LedgerCatalog(ledger)
+        self._engine = Engine(self.catalog)
+        self._lock = threading.Lock()
+        self._answers: OrderedDict[tuple[str, int], tuple[float, Future[Result]]] = OrderedDict()
+        self._specs: tuple[int, dict[str, Pipeline]] = (-1, {})
+
+    def sql(self, text: str) -> Result:
+        """Answer a statement; who asks the same of the same state of the ledger shares it."""
+        key = (text, self.ledger.version())
+        now = time.monotonic()
+        with self._lock:
+            at, shared = self._answers.get(key, (0.0, None))
+            mine = shared is None or now - at > SHARED_SECONDS
+            if mine:
+                shared = Future()
+                self._answers[key] = (now, shared)
+                self._answers.move_to_end(key)
+                while len(self._answers) > SHARED_MAX:
+                    self._answers.popitem(last=False)
+        assert shared is not None  # noqa: S101
+        if mine:
+            self._compute(key, text, shared)
+        return shared.result()
+
+    def warm(self) -> None:
+        """Load what merging the newest panes needs, before somebody waits for it."""
+        for pipeline in self.pipelines().values():
+            newest = WindowAsked("last", length_us=2 * pipeline.pane)
+            for name in pipeline.summaries:
+                self.catalog.load(name, newest)
+
+    def on_window(self, text: str, window: ClosedWindow) -> Result:
+        """A statement whose FROM items without a clause read a closed window."""
+        asked = WindowAsked("range", start_us=window.start, end_us=window.end)
+        return self._engine.sql(text, window=asked)
+
+    def standing(self, query: str, window: ClosedWindow) -> Result | None:
+        """What a standing query gave for a closed window, as the pipeline stored it."""
+        points = self.ledger.trend(query, start=window.start, end=window.start + 1, limit=1)
+        if not points:
+            return None
+        point = points[0]
+        asked = WindowAsked("window", start_us=point.start)
+        read = WindowRead(window.summary, asked, (point.start, point.end))
+        infos = {info.name: info for info in self.ledger.pipelines()}
+        info = infos.get(self.pipeline_of(window.summary))
+        return Result(
+            pa.ipc.open_stream(point.result).read_all(),
+            windows=(read,),
+            watermark=info.watermark if info else None,
+            revision=point.revision,
+            late=window.late,
+        )
+
+    def followed(self, text: str) -> str:
+        """The summary whose windows a statement follows.
+
+        Raises
+        ------
+        SelectError, UnknownName
+            The statement is wrong, or reads nothing whose windows close.
+        """
+        found = self._followed(text)
+        if found is not None:
+            return found
+        raise UnknownName(
+            "on: window needs a summary whose windows close, and this statement reads none; "
+            "give one a window in the pipeline file, or ask on: update"
+        )
+
+    def _followed(self, text: str) -> str | None:
+        specs, queries = self.specs(), self.queries()
+        for bound in self._engine.check(text).items:
+            if bound is None:
+                continue
+            if bound.kind == "trend":
+                found = self._followed(queries[bound.source].select)
+                if found is not None:
+                    return found
+            elif specs[bound.source].window is not None:
+                return bound.source
+        return None
+
+    def check(self, text: str) -> None:
+        """Raise SelectError where a statement is wrong."""
+        self._engine.check(text)
+
+    def summaries(self) -> dict[str, SummaryInfo]:
+        return dict(self.catalog.summaries())
+
+    def queries(self) -> dict[str, QueryInfo]:
+        return dict(self.catalog.queries())
+
+    def pipelines(self) -> dict[str, Pipeline]:
+        """The specs, read again when the ledger has changed."""
+        version = self.ledger.version()
+        if self._specs[0] != version:
+            found = {i.name: Pipeline.from_json(i.spec) for i in self.ledger.pipelines()}
+            self._specs = (version, found)
+        return self._specs[1]
+
+    def specs(self) -> dict[str, SummarySpec]:
+        """The spec of each summary."""
+        return {n: s for p in self.pipelines().values() for n, s in p.summaries.items()}
+
+    def pipeline_of(self, summary: str) -> str:
+        """Raises UnknownName."""
+        for name, pipeline in self.pipelines().items():
+            if summary in pipeline.summaries:
+                return name
+        known = ", ".join(sorted(self.specs())) or "none"
+        raise UnknownName(f"there is no summary '{summary[:80]}'; there are: {known}")
+
+    def close(self) -> None:
+        """Give back what the engine holds; the ledger is its owner's."""
+        self._engine.close()
+
+    def _compute(self, key: tuple[str, int], text: str, shared: Future[Any]) -> None:
+        try:
+            result = self._engine.sql(text)
+        except BaseException as error:
+            self._forget(key, shared)
+            shared.set_exception(error)
+            return
+        if len(result) > SHARED_ROWS_MAX:
+            self._forget(key, shared)
+        shared.set_result(result)
+
+    def _forget(self, key: tuple[str, int], shared: Future[Any]) -> None:
+        with self._lock:
+            if self._answers.get(key, (0.0, None))[1] is shared:
+                del self._answers[key]

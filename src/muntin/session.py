@@ -1,0 +1,78 @@
+"""`muntin.open`: ask a ledger."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from typing import Self
+
+from muntin.ledger.base import ClosedWindow, Ledger
+from muntin.ledger.open import open_ledger
+from muntin.progress import Progress
+from muntin.reading.catalog import LedgerCatalog
+from muntin.select.catalog import SummaryInfo
+from muntin.select.engine import Engine
+from muntin.select.result import Result
+
+
+class Session:
+    """Answers questions from a ledger. Thread-safe; close it, or use it in a `with` statement.
+
+    Attributes
+    ----------
+    ledger : Ledger
+    progress : Progress or None
+        What the run did that returned this session.
+    """
+
+    def __init__(self, ledger: Ledger, progress: Progress | None = None) -> None:
+        self.ledger = ledger
+        self.progress = progress
+        self._catalog = LedgerCatalog(ledger)
+        self._engine = Engine(self._catalog)
+        self._finish = weakref.finalize(self, self._engine.close)  # also where nobody closes it
+
+    def sql(self, statement: str) -> Result:
+        """Answer a SELECT; see docs/select.md.
+
+        Raises
+        ------
+        SelectError
+            The statement is wrong; points at the place and says what would be right.
+        """
+        return self._engine.sql(statement)
+
+    def summaries(self) -> Mapping[str, SummaryInfo]:
+        """What can be asked, by name."""
+        return self._catalog.summaries()
+
+    def windows(self, summary: str | None = None, *, limit: int = 1000) -> list[ClosedWindow]:
+        """Closed windows, oldest first, in their newest revision."""
+        return self.ledger.windows(summary, limit=limit)
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        self._finish()
+        self.ledger.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open(ledger: str | Ledger) -> Session:  # noqa: A001 (muntin.open, as pa.ipc.open or dbm.open)
+    """Open a ledger for questions.
+
+    Parameters
+    ----------
+    ledger : str or Ledger
+        "sqlite:///flights.db" (relative), "sqlite:////var/flights.db", "memory://name".
+
+    Raises
+    ------
+    LedgerError
+        There is no such ledger, or it cannot be read.
+    """
+    return Session(open_ledger(ledger, create=False) if isinstance(ledger, str) else ledger)

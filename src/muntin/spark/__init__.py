@@ -1,0 +1,1 @@
+"""Spark: sources, partial summaries in the workers, batch and stream."""

@@ -1,0 +1,151 @@
+"""Event times as they come (timestamps, dates, ISO text, numbers) to int64 microseconds UTC.
+
+Runs in the workers; knows nothing of Spark.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.arrow import pc
+from muntin.errors import BadArgument
+from muntin.spec import TimeSpec
+
+ABSENT = np.int64(np.iinfo(np.int64).min)
+"""Stands for a time that is null or cannot be read."""
+
+_UNIT_US = {"us": (1, 1), "ms": (1_000, 1), "s": (1_000_000, 1), "ns": (1, 1_000)}
+_LOW, _HIGH = -(2**62), 2**62
+_ISO = (
+    r"^\s*(?P<day>\d{4}-\d{2}-\d{2})(?:[T ](?P<clock>\d{2}:\d{2}(?::\d{2})?)"
+    r"(?P<fraction>\.\d{1,9})?)?\s*(?P<zone>Z|z|UTC|[+-]\d{2}(?::?\d{2})?)?\s*$"
+)
+
+
+def check_type(time: TimeSpec, kind: pa.DataType) -> None:
+    """BadArgument where a column of this type cannot be the event time."""
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        if time.unit is None:
+            raise BadArgument(
+                f"time: column '{time.column}' is {kind}: say what it counts, "
+                f"for example  time: {{column: {time.column}, unit: ms}}"
+            )
+    elif time.unit is not None:
+        raise BadArgument(f"time: unit is for numbers, and column '{time.column}' is {kind}")
+    elif not (
+        pa.types.is_timestamp(kind)
+        or pa.types.is_date(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_null(kind)
+    ):
+        raise BadArgument(
+            f"time: column '{time.column}' is {kind}: an event time is a timestamp, a date, "
+            "ISO 8601 text, or a number with its unit"
+        )
+
+
+def event_times(column: pa.Array, unit: str | None) -> np.ndarray:
+    """Microseconds since 1970 UTC, ABSENT where there is none: int64[n]. Naive times are UTC."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.dictionary_decode()
+        kind = column.type
+    if pa.types.is_timestamp(kind):
+        if kind.unit == "us":
+            return _filled(column.view(pa.int64()))
+        per_us, divisor = _UNIT_US[kind.unit]
+        return _scaled(column.view(pa.int64()), per_us, divisor)
+    if pa.types.is_date32(kind):
+        return _scaled(column.view(pa.int32()).cast(pa.int64()), 86_400_000_000, 1)
+    if pa.types.is_date64(kind):
+        return _scaled(column.view(pa.int64()), 1_000, 1)
+    if pa.types.is_integer(kind):
+        per_us, divisor = _UNIT_US[unit or "us"]
+        return _scaled(_safe_int64(column), per_us, divisor)
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return _from_floats(column, unit or "us")
+    if pa.types.is_null(kind):
+        return np.full(len(column), ABSENT)
+    return _from_text(column)
+
+
+def _filled(numbers: pa.Array) -> np.ndarray:
+    if numbers.null_count:
+        numbers = numbers.fill_null(int(ABSENT))
+    return numbers.to_numpy(zero_copy_only=False)
+
+
+def _safe_int64(column: pa.Array) -> pa.Array:
+    if column.type == pa.uint64():  # what is beyond int64 is no time
+        column = pc.if_else(pc.less_equal(column, pa.scalar(2**63 - 1, pa.uint64())), column, None)
+    return column.cast(pa.int64())
+
+
+def _scaled(numbers: pa.Array, per_us: int, divisor: int) -> np.ndarray:
+    values = _filled(numbers)
+    absent = (values > _HIGH // per_us) | (values < _LOW // per_us)
+    if divisor == 1:
+        scaled = np.where(absent, 0, values) * per_us
+    else:
+        scaled = np.where(absent, 0, values) // divisor
+    scaled[absent] = ABSENT
+    return scaled
+
+
+def _from_floats(column: pa.Array, unit: str) -> np.ndarray:
+    per_us, divisor = _UNIT_US[unit]
+    values = column.cast(pa.float64()).fill_null(float("nan")).to_numpy(zero_copy_only=False)
+    scaled = np.floor(values * (per_us / divisor))
+    usable = np.isfinite(scaled) & (np.abs(scaled) < _HIGH)
+    out = np.full(len(scaled), ABSENT)
+    out[usable] = scaled[usable].astype(np.int64)
+    return out
+
+
+def _from_text(column: pa.Array) -> np.ndarray:
+    for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC")):
+        try:  # all naive, or all with their zone: one pass in C++
+            return _filled(column.cast(kind).view(pa.int64()))
+        except pa.ArrowInvalid:
+            continue
+    parts = pc.extract_regex(column, _ISO)
+    day, clock, fraction, zone = (parts.field(i) for i in range(4))
+    # a match that lacks the optional parts has them as empty text; no match is null
+    clock = pc.if_else(pc.equal(clock, ""), "00:00:00", clock)
+    clock = pc.if_else(
+        pc.equal(pc.utf8_length(clock), 5), pc.binary_join_element_wise(clock, "00", ":"), clock
+    )
+    fraction = pc.utf8_slice_codeunits(fraction, 0, 7)
+    text = pc.binary_join_element_wise(day, "T", clock, fraction, "")
+    text = pc.if_else(parts.is_valid(), text, None)
+    micros = _filled(_cast_what_can_be(text).view(pa.int64()))
+    present = micros != ABSENT
+    return np.where(present, micros - _offsets(zone.fill_null("")) * present, ABSENT)
+
+
+def _cast_what_can_be(text: pa.Array) -> pa.Array:
+    """Timestamps; null where the calendar has no such day. Halves the array around each failure."""
+    kind = pa.timestamp("us")
+    try:
+        return text.cast(kind)
+    except pa.ArrowInvalid:
+        if len(text) == 1:
+            return pa.array([None], kind)
+        middle = len(text) // 2
+        return pa.concat_arrays(
+            [_cast_what_can_be(text.slice(0, middle)), _cast_what_can_be(text.slice(middle))]
+        )
+
+
+def _offsets(zone: pa.Array) -> np.ndarray:
+    """Microseconds that each zone is ahead of UTC."""
+    encoded = zone.dictionary_encode()
+    offsets = np.zeros(max(1, len(encoded.dictionary)), np.int64)
+    for code, text in enumerate(encoded.dictionary.to_pylist()):
+        if text[:1] in ("+", "-"):
+            digits = text[1:].replace(":", "").ljust(4, "0")
+            minutes = int(digits[:2]) * 60 + int(digits[2:])
+            offsets[code] = (-minutes if text[0] == "-" else minutes) * 60_000_000
+    return offsets[encoded.indices.to_numpy(zero_copy_only=False)]

@@ -1,0 +1,137 @@
+"""Where the records of an index come from: a DataFrame, or Parquet files read by Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from muntin.errors import BadArgument, SourceError
+from muntin.spark.index.build import PIECE_DDL, Plan, pieces_of, scatter
+from muntin.spark.parquet import ROWS_AT_ONCE, Split, parquet_files, splits_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Source(Protocol):
+    """Records that can be read, and read again."""
+
+    key_type: pa.DataType
+    rank_type: pa.DataType | None
+
+    @property
+    def spark(self) -> SparkSession: ...
+
+    def pieces(self, plan: Plan) -> DataFrame:
+        """What `scatter` makes of the records."""
+        ...
+
+
+@dataclass
+class Frame:
+    """A DataFrame."""
+
+    df: DataFrame
+    key: str
+    rank: str | None
+    key_type: pa.DataType
+    rank_type: pa.DataType | None
+
+    @property
+    def spark(self) -> SparkSession:
+        return self.df.sparkSession
+
+    def pieces(self, plan: Plan) -> DataFrame:
+        columns = [self.df[self.key]]
+        if plan.domain is not None and self.rank is not None:
+            columns.append(self.df[self.rank])
+        return pieces_of(self.df.select(*columns), plan)
+
+
+@dataclass
+class Files:
+    """Parquet files."""
+
+    spark: SparkSession
+    splits: list[Split]
+    key: str
+    rank: str | None
+    key_type: pa.DataType
+    rank_type: pa.DataType | None
+
+    def pieces(self, plan: Plan) -> DataFrame:
+        splits, key, rank = self.splits, self.key, self.rank if plan.domain is not None else None
+
+        def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    yield from scatter(plan, _read(splits[number], key, rank))
+
+        numbers = self.spark.range(0, len(splits), 1, max(1, len(splits)))
+        return numbers.mapInArrow(task, PIECE_DDL)
+
+
+def _read(split: Split, key: str, rank: str | None) -> Iterator[tuple[pa.Array, pa.Array | None]]:
+    columns = [key] if rank is None else list(dict.fromkeys([key, rank]))
+    with pq.ParquetFile(split.path) as file:
+        groups = list(split.row_groups)
+        for batch in file.iter_batches(ROWS_AT_ONCE, groups, columns, use_threads=False):
+            yield batch.column(key), batch.column(rank) if rank is not None else None
+
+
+def source_of(given: Any, key: str, rank: str | None, spark: SparkSession | None) -> Source:
+    """The source of a DataFrame or of a path of Parquet files.
+
+    Raises
+    ------
+    BadArgument
+        A column is missing; those that there are are listed.
+    SourceError
+        There are no such files, or they are not Parquet.
+    """
+    if isinstance(given, str | Path):
+        return _files(str(given), key, rank, spark)
+    if not hasattr(given, "mapInArrow"):
+        raise BadArgument(f"expected a DataFrame or a path, got {type(given).__name__}")
+    wanted = [key] if rank is None else list(dict.fromkeys([key, rank]))
+    _check_columns(wanted, given.columns, "the DataFrame")
+    schema = given.select(*[given[name] for name in wanted]).limit(0).toArrow().schema
+    return Frame(given, key, rank, *_types(schema, key, rank))
+
+
+def _files(path: str, key: str, rank: str | None, spark: SparkSession | None) -> Source:
+    from muntin.spark.session import session
+
+    files = parquet_files(path)
+    spark = spark or session()
+    if not files:
+        if "://" in path:  # elsewhere: Spark knows how to read it
+            return source_of(spark.read.parquet(path), key, rank, spark)
+        raise SourceError(f"{path}: no Parquet files there")
+    types: list[tuple[pa.DataType, pa.DataType | None]] = []
+    for file in files:
+        try:
+            schema = pq.read_schema(file)
+        except (pa.ArrowInvalid, OSError) as problem:
+            raise SourceError(f"{file}: not a Parquet file: {problem}") from None
+        _check_columns([key] if rank is None else [key, rank], schema.names, file)
+        types.append(_types(schema, key, rank))
+        if types[-1] != types[0]:
+            raise SourceError(f"{file}: columns of other types than in {files[0]}")
+    parallelism = max(1, spark.sparkContext.defaultParallelism)
+    return Files(spark, splits_of(files, parallelism), key, rank, *types[0])
+
+
+def _types(schema: pa.Schema, key: str, rank: str | None) -> tuple[pa.DataType, pa.DataType | None]:
+    return schema.field(key).type, schema.field(rank).type if rank is not None else None
+
+
+def _check_columns(wanted: list[str], there: list[str], where: str) -> None:
+    for name in wanted:
+        if name not in there:
+            raise BadArgument(f"{where} has no column {name!r}: {', '.join(map(str, there))}")

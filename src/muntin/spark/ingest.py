@@ -1,0 +1,271 @@
+"""One pipeline at work: each batch of rows becomes one commit, then windows close.
+
+Batch and stream share it, so that they leave the same ledger.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from muntin.assembly.assembler import Assembler
+from muntin.assembly.changes import check_changes
+from muntin.assembly.maintenance import Maintenance
+from muntin.assembly.standing import StandingQueries
+from muntin.errors import LedgerError, MuntinError
+from muntin.ledger.base import Batch, ClosedWindow, Ledger, Mode, Partial, Rejected, Writer
+from muntin.progress import Progress
+from muntin.reading.panes import Panes
+from muntin.spark.failures import plainly
+from muntin.spark.partials import RESULT_DDL, Plan, Tally, fold, gathered
+from muntin.spark.sequences import Sequences
+from muntin.spark.source import needed
+from muntin.spec import Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+REJECTED_COMMITTED_MAX = 10_000  # records of one batch that are kept; all are counted
+STOPPING = "the pipeline is stopping: this batch comes again at the restart"
+ANSWER_SECONDS = 0.2  # how often clients' commands are looked for
+
+GatherRows = Callable[[Plan], pa.Table]
+
+
+class Ingest:
+    """The writer's side of a pipeline. Thread-safe: commands come from other threads."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        ledger: Ledger,
+        *,
+        query_id: str,
+        mode: Mode = "continue",
+        on_batch: Callable[[Ingest], None] | None = None,
+    ) -> None:
+        self.pipeline = pipeline
+        self.ledger = ledger
+        self.query_id = query_id
+        self.progress = Progress()
+        self._on_batch = on_batch
+        self._lock = threading.RLock()
+        self._queries = StandingQueries(pipeline, ledger)
+        if mode != "overwrite":
+            check_changes(pipeline, ledger)
+            Sequences(pipeline, ledger)  # the same for shards, before the ledger has a new writer
+        self.writer: Writer = ledger.open_writer(
+            pipeline.name, pipeline.as_json(), query_id=query_id, mode=mode
+        )
+        info = self._info()
+        self._watermark = info.watermark
+        self._newest = info.max_event_time
+        self._set_up()
+        self._stopped = threading.Event()
+        self._answering = threading.Thread(
+            target=self._answer_commands, name=f"muntin-{pipeline.name}", daemon=True
+        )
+        self._answering.start()
+
+    def _set_up(self) -> None:
+        self._sequences = Sequences(self.pipeline, self.ledger)
+        panes = Panes(self.ledger)
+        self._assembler = Assembler(
+            self.pipeline, self.ledger, self.writer, self._queries.run, self._queries.follows, panes
+        )
+        self._maintenance = Maintenance(
+            self.pipeline, self.ledger, self.writer, self._assembler.layouts, panes
+        )
+
+    def take(self, batch_id: int, gather: GatherRows) -> None:
+        """Commit one batch, unless it was committed already, and close what it seals."""
+        began = time.monotonic()
+        with self._unless_stopping():
+            last = self.writer.last_batch(self.query_id)
+            late: dict[str, list[int]] = {}
+            if last is None or batch_id > last:
+                with plainly():
+                    gathered_rows = gather(self.plan())
+                late = self._commit(batch_id, gathered_rows)
+            for mark in self._assembler.marks(self._watermark):
+                self._assemble(mark, late)
+                late = {}
+                self._maintenance.run(mark)
+            self._maintenance.compact_open(self._watermark, self._newest)
+            self.progress.seconds += time.monotonic() - began
+            self._say("running", time.monotonic() - began)
+        if self._on_batch:
+            self._on_batch(self)
+
+    def plan(self) -> Plan:
+        """What the workers must know for the next batch."""
+        now = time.time_ns() // 1000
+        return Plan(
+            time=self.pipeline.time.column,
+            unit=self.pipeline.time.unit,
+            pane=self.pipeline.pane,
+            summaries=self.pipeline.summaries,
+            earliest=0,
+            latest=now + self.pipeline.max_future_skew,
+        )
+
+    def finish(self) -> None:
+        """All housekeeping that is left, then a last word in the ledger."""
+        with self._lock:
+            self._maintenance.finish(self._watermark)
+            self._say("finished", None)
+
+    @contextmanager
+    def _unless_stopping(self) -> Iterator[None]:
+        """The lock; or an error once the pipeline stops.
+
+        Who stops it holds the lock and waits for Spark, and Spark for this batch: it must not wait.
+        """
+        while not self._lock.acquire(timeout=ANSWER_SECONDS):
+            if self._stopped.is_set():
+                raise LedgerError(STOPPING)
+        try:
+            if self._stopped.is_set():
+                raise LedgerError(STOPPING)
+            yield
+        finally:
+            self._lock.release()
+
+    @contextmanager
+    def stopping(self) -> Iterator[None]:
+        """Wait for the batch at hand, and let no other begin: for the block and for good."""
+        with self._lock:
+            self._stopped.set()
+            yield
+
+    def close(self) -> None:
+        """Stop answering commands and give up the writer. What was committed stays."""
+        self._stopped.set()
+        if self._answering is not threading.current_thread():
+            self._answering.join(timeout=5)
+        self._queries.close()
+        self.writer.close()
+
+    def command(self, action: str, summary: str | None = None) -> dict[str, Any]:
+        """Obey `slow_down` or `resume` now; tells what was done for each summary."""
+        with self._lock:
+            return self._assembler.command(action, summary)
+
+    def reconfigure(self, pipeline: Pipeline) -> None:
+        """Go on with another spec: keys, indicators, fields and queries may change."""
+        with self._lock:
+            queries = StandingQueries(pipeline, self.ledger)
+            check_changes(pipeline, self.ledger)
+            Sequences(pipeline, self.ledger)  # refuses other parameters, before anything changes
+            self._queries.close()
+            self._queries = queries
+            self.writer.set_spec(pipeline.as_json())
+            self.pipeline = pipeline
+            self._set_up()
+
+    def _commit(self, batch_id: int, result: pa.Table) -> dict[str, list[int]]:
+        rows, rejected, tally = gathered(result)
+        partials = [Partial(name, pane, events, payload) for name, pane, events, payload in rows]
+        before = self._watermark
+        watermark = self._advanced(tally)
+        sequenced = self._sequences.advanced(result, self._sealed(before), self._sealed(watermark))
+        committed = self.writer.commit(
+            Batch(
+                query_id=self.query_id,
+                batch_id=batch_id,
+                partials=partials,
+                states=sequenced.states,
+                rejected=_kept(rejected),
+                read=tally.read,
+                counted=tally.counted,
+                rejected_count=tally.rejected,
+                max_event_time=tally.newest,
+                watermark=watermark,
+                late=sequenced.late,
+            )
+        )
+        if not committed:
+            return {}
+        self._sequences.accept(sequenced)
+        late: dict[str, list[int]] = {}
+        late_events: dict[str, int] = {}
+        for partial in partials:
+            self.progress.panes.add(partial.pane)
+            if before is not None and partial.pane + self.pipeline.pane <= before:
+                late.setdefault(partial.summary, []).append(partial.pane)
+                late_events[partial.summary] = late_events.get(partial.summary, 0) + partial.events
+        self._watermark = watermark
+        if tally.newest is not None:
+            self._newest = max(tally.newest, self._newest or tally.newest)
+        self.progress.batches += 1
+        self.progress.read += tally.read
+        self.progress.counted += tally.counted
+        self.progress.rejected += tally.rejected
+        self.progress.late += max(sequenced.late, *late_events.values(), 0)
+        return late
+
+    def _advanced(self, tally: Tally) -> int | None:
+        if tally.newest is None:
+            return self._watermark
+        reached = tally.newest - self.pipeline.lateness
+        return reached if self._watermark is None else max(self._watermark, reached)
+
+    def _sealed(self, watermark: int | None) -> int | None:
+        """Where the sealed panes end."""
+        return None if watermark is None else watermark // self.pipeline.pane * self.pipeline.pane
+
+    def _assemble(self, mark: int, late: Mapping[str, Sequence[int]]) -> list[ClosedWindow]:
+        written = self._assembler.step(mark, late)
+        for window in written:
+            if window.revision == 0:
+                counts = self.progress.windows
+                counts[window.reason] = counts.get(window.reason, 0) + 1
+        return written
+
+    def _say(self, state: str, batch_seconds: float | None) -> None:
+        self.writer.set_status(
+            {
+                "state": state,
+                "at": time.time_ns() // 1000,
+                "batches": self.progress.batches,
+                "read": self.progress.read,
+                "seconds": round(self.progress.seconds, 3),
+                "batch_seconds": None if batch_seconds is None else round(batch_seconds, 4),
+                "open": self._assembler.open_windows(),
+            }
+        )
+
+    def _answer_commands(self) -> None:
+        """Clients' commands wait in the ledger's control table."""
+        while not self._stopped.wait(ANSWER_SECONDS):
+            try:
+                for command in self.ledger.commands(self.pipeline.name):
+                    if command.action in ("slow_down", "resume"):
+                        answer = self.command(command.action, command.arguments.get("summary"))
+                    else:
+                        answer = {"done": False, "why": f"unknown action {command.action!r}"}
+                    self.writer.answer(command.id, answer)
+            except MuntinError:
+                return  # another writer took over, and answers from now on
+
+    def _info(self) -> Any:
+        return next(p for p in self.ledger.pipelines() if p.name == self.pipeline.name)
+
+
+def gather_from(df: DataFrame, pipeline: Pipeline) -> GatherRows:
+    """Partials of a DataFrame: one job without a shuffle."""
+    columns, _ = needed(df, pipeline)
+
+    def gather(plan: Plan) -> pa.Table:
+        return columns.mapInArrow(lambda batches: fold(plan, batches), RESULT_DDL).toArrow()
+
+    return gather
+
+
+def _kept(rejected: Sequence[Rejected]) -> Sequence[Rejected]:
+    return rejected[:REJECTED_COMMITTED_MAX]

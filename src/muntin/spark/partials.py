@@ -1,0 +1,267 @@
+"""From a worker's rows to partial summaries: what runs inside `mapInArrow`.
+
+A row ends in exactly one place: counted in the pane of its event time, or rejected with a reason.
+No side effects, so that a task that is tried again gives the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.arrow import pc
+from muntin.kinds import SummarySpec
+from muntin.ledger.base import RAW_BYTES_MAX, Rejected
+from muntin.spark.event_time import ABSENT, event_times
+from muntin.spark.sequencing import SEQUENCED, Sequencer
+from muntin.spark.transport import packed, unpacked
+
+CORRUPT_COLUMN = "_muntin_malformed"
+"""Where Spark's readers put the text of a record that does not parse."""
+
+ROWS_FOLDED_AT_ONCE = 1 << 19  # gathered before rows are sorted by pane
+HELD_BYTES_MAX = 512 << 20  # summaries of one task; then they are emitted and begun anew
+REJECTED_KEPT_MAX = 1_000  # records a task; all are counted
+EMITTED_BYTES = 32 << 20  # of one output batch
+
+PARTIAL, REJECTED, TALLY = 0, 1, 2
+RESULT_SCHEMA = pa.schema(
+    [
+        ("what", pa.int8()),
+        ("name", pa.string()),
+        ("pane", pa.int64()),
+        ("events", pa.int64()),
+        ("payload", pa.binary()),
+    ]
+)
+RESULT_DDL = "what tinyint, name string, pane bigint, events bigint, payload binary"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a task must know; goes to the workers with each job."""
+
+    time: str
+    unit: str | None
+    pane: int
+    summaries: Mapping[str, SummarySpec]
+    earliest: int
+    """Event times before this are rejected: microseconds."""
+    latest: int
+    """So are those after it: now + max_future_skew."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Events in, and what became of them."""
+
+    read: int = 0
+    rejected: int = 0
+    newest: int | None = None
+
+    @property
+    def counted(self) -> int:
+        return self.read - self.rejected
+
+    def add(self, other: Tally) -> None:
+        self.read += other.read
+        self.rejected += other.rejected
+        if other.newest is not None:
+            self.newest = other.newest if self.newest is None else max(self.newest, other.newest)
+
+
+class Folder:
+    """Folds one task's batches into partial summaries."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._sequencer = Sequencer(plan.summaries)
+        self._in_panes = {n: s for n, s in plan.summaries.items() if not s.sequential}
+        self._columns = list(
+            dict.fromkeys(c for spec in self._in_panes.values() for c in spec.columns())
+        )
+        self._open: dict[tuple[str, int], Any] = {}
+        self._events: Counter[tuple[str, int]] = Counter()
+        self._scattered: list[tuple[pa.RecordBatch, np.ndarray]] = []
+        self._scattered_rows = 0
+        self._since_check = 0
+        self.tally = Tally()
+        self.rejected: list[Rejected] = []
+
+    def fold(self, batch: pa.RecordBatch, place: str = "") -> None:
+        """Count a batch's rows, or keep them until there are enough to sort."""
+        times = event_times(batch.column(self._plan.time), self._plan.unit)
+        bad = (times < self._plan.earliest) | (times > self._plan.latest)
+        malformed = _valid(batch, CORRUPT_COLUMN)
+        if malformed is not None:
+            bad |= malformed
+        self.tally.read += batch.num_rows
+        if bad.any():
+            self._reject(batch, times, np.flatnonzero(bad), malformed, place)
+            keep = np.flatnonzero(~bad)
+            batch = batch.take(pa.array(keep))
+            times = times[keep]
+        if not batch.num_rows:
+            return
+        newest = int(times.max())
+        self.tally.newest = newest if self.tally.newest is None else max(self.tally.newest, newest)
+        self._sequencer.add(batch, times)
+        if not self._in_panes:
+            return
+        batch = batch.select(self._columns)
+        panes = times // self._plan.pane
+        if (panes[1:] >= panes[:-1]).all():
+            self._update(batch, panes)
+            return
+        self._scattered.append((batch, panes))
+        self._scattered_rows += batch.num_rows
+        if self._scattered_rows >= ROWS_FOLDED_AT_ONCE:
+            self._fold_scattered()
+
+    def emit(self, all_of_it: bool) -> Iterator[pa.RecordBatch]:
+        """Partials as rows: all of them, or only when they have grown too large to hold."""
+        for sequenced in self._sequencer.emit(all_of_it):
+            yield _rows(sequenced)
+        if all_of_it:
+            self._fold_scattered()
+        elif self._since_check < ROWS_FOLDED_AT_ONCE:
+            return
+        self._since_check = 0
+        held = sum(summary.nbytes for summary in self._open.values())
+        if not all_of_it and held < HELD_BYTES_MAX:
+            return
+        rows: list[tuple[int, str, int, int, bytes]] = []
+        size = 0
+        for (name, pane), summary in sorted(self._open.items()):
+            payload = packed(summary.to_bytes())
+            rows.append((PARTIAL, name, pane * self._plan.pane, self._events[name, pane], payload))
+            size += len(payload)
+            if size >= EMITTED_BYTES:
+                yield _rows(rows)
+                rows, size = [], 0
+        self._open.clear()
+        self._events.clear()
+        if all_of_it:
+            for record in self.rejected:
+                detail = json.dumps([record.detail, record.place])
+                rows.append((REJECTED, f"{record.reason} {detail}", 0, 0, record.raw))
+            newest = ABSENT if self.tally.newest is None else self.tally.newest
+            rows.append((TALLY, str(self.tally.rejected), int(newest), self.tally.read, b""))
+        yield _rows(rows)
+
+    def _fold_scattered(self) -> None:
+        if not self._scattered:
+            return
+        table = pa.Table.from_batches([batch for batch, _ in self._scattered])
+        panes = np.concatenate([panes for _, panes in self._scattered])
+        self._scattered, self._scattered_rows = [], 0
+        order = np.argsort(panes, kind="stable")
+        panes = panes[order]
+        if panes[0] == panes[-1]:
+            batches = table.to_batches()
+        else:
+            batches = table.take(pa.array(order)).combine_chunks().to_batches()
+        at = 0
+        for batch in batches:
+            self._update(batch, panes[at : at + batch.num_rows])
+            at += batch.num_rows
+
+    def _update(self, batch: pa.RecordBatch, panes: np.ndarray) -> None:
+        """Count a batch whose rows stand in the order of their panes."""
+        cuts = [0, *(np.flatnonzero(panes[1:] != panes[:-1]) + 1).tolist(), len(panes)]
+        for first, end in pairwise(cuts):
+            pane = int(panes[first])
+            part = batch if end - first == len(panes) else batch.slice(first, end - first)
+            for name, spec in self._in_panes.items():
+                summary = self._open.get((name, pane))
+                if summary is None:
+                    summary = self._open[name, pane] = spec.new()
+                spec.update(summary, part)
+                self._events[name, pane] += end - first
+        self._since_check += len(panes)
+
+    def _reject(
+        self,
+        batch: pa.RecordBatch,
+        times: np.ndarray,
+        rows: np.ndarray,
+        malformed: np.ndarray | None,
+        place: str,
+    ) -> None:
+        self.tally.rejected += len(rows)
+        first = self.tally.read - batch.num_rows
+        for row in rows[: max(0, REJECTED_KEPT_MAX - len(self.rejected))].tolist():
+            record = batch.slice(row, 1).to_pylist()[0]
+            is_malformed = malformed is not None and bool(malformed[row])
+            text = record.pop(CORRUPT_COLUMN, None)
+            if is_malformed:
+                reason, detail = "malformed", "the record does not parse as the source's format"
+                raw = str(text)
+            else:
+                reason, detail = self._why(record[self._plan.time], int(times[row]))
+                raw = json.dumps(record, default=str, ensure_ascii=False)
+            where = f"{place}row {first + row}"
+            kept = raw.encode("utf-8", "replace")[:RAW_BYTES_MAX]
+            self.rejected.append(Rejected(reason, detail, where, kept))
+
+    def _why(self, value: Any, time: int) -> tuple[str, str]:
+        column = self._plan.time
+        shown = str(value)[:100]
+        if value is None:
+            return "no_time", f"column '{column}' is null"
+        if time == ABSENT:
+            return "bad_time", f"column '{column}': {shown!r} is not a time"
+        if time > self._plan.latest:
+            return "future", f"column '{column}': {shown} is beyond max_future_skew"
+        if time < 0:
+            return "before_1970", f"column '{column}': {shown} is before 1970"
+        return "too_old", f"column '{column}': {shown} is older than the panes that are kept"
+
+
+def fold(
+    plan: Plan, batches: Iterable[pa.RecordBatch], place: str = ""
+) -> Iterator[pa.RecordBatch]:
+    """All of a task: batches in, rows of RESULT_SCHEMA out."""
+    folder = Folder(plan)
+    for batch in batches:
+        folder.fold(batch, place)
+        yield from folder.emit(all_of_it=False)
+    yield from folder.emit(all_of_it=True)
+
+
+def gathered(result: pa.Table) -> tuple[list[tuple[str, int, int, bytes]], list[Rejected], Tally]:
+    """On the driver: partials (name, pane, events, payload), rejected records and the tally."""
+    tally, partials, rejected = Tally(), [], []
+    result = result.filter(pc.not_equal(result["what"], SEQUENCED))
+    for batch in result.to_batches():
+        columns = (batch.column(i).to_pylist() for i in range(5))
+        for what, name, pane, events, payload in zip(*columns, strict=True):
+            if what == PARTIAL:
+                partials.append((name, pane, events, unpacked(payload)))
+            elif what == REJECTED:
+                reason, _, rest = name.partition(" ")
+                detail, place = json.loads(rest)
+                rejected.append(Rejected(reason, detail, place, payload))
+            else:
+                tally.add(Tally(events, int(name), None if pane == ABSENT else pane))
+    return partials, rejected, tally
+
+
+def _rows(rows: list[tuple[int, str, int, int, bytes]]) -> pa.RecordBatch:
+    columns = list(zip(*rows, strict=True)) if rows else [[] for _ in RESULT_SCHEMA]
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, RESULT_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=RESULT_SCHEMA)
+
+
+def _valid(batch: pa.RecordBatch, name: str) -> np.ndarray | None:
+    at = batch.schema.get_field_index(name)
+    if at < 0 or batch.column(at).null_count == batch.num_rows:
+        return None
+    return pc.is_valid(batch.column(at)).to_numpy(zero_copy_only=False)

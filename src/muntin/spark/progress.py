@@ -1,0 +1,58 @@
+"""A progress bar over the tasks of a Spark job."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+POLL_SECONDS = 0.2
+
+
+@contextmanager
+def job_progress(show: bool | None, text: str) -> Iterator[None]:
+    """Show the share of finished tasks while the block runs a job; `show` None: if a terminal."""
+    if show is None:
+        show = sys.stderr.isatty()
+    if not show:
+        yield
+        return
+    from pyspark.sql import SparkSession
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    spark = SparkSession.getActiveSession()
+    tracker = spark.sparkContext.statusTracker() if spark else None
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f}/{task.total:.0f} tasks"),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=False,
+    )
+    done = threading.Event()
+
+    def follow() -> None:
+        item = bar.add_task(text, total=1)
+        total = 1
+        while not done.wait(POLL_SECONDS):
+            stages = (
+                [tracker.getStageInfo(s) for s in tracker.getActiveStageIds()] if tracker else []
+            )
+            running = [stage for stage in stages if stage is not None]
+            if running:
+                total = max(1, sum(stage.numTasks for stage in running))
+                completed = sum(stage.numCompletedTasks for stage in running)
+                bar.update(item, total=total, completed=completed)
+        bar.update(item, total=total, completed=total)
+
+    with bar:
+        thread = threading.Thread(target=follow, name="muntin-progress", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()

@@ -1,0 +1,163 @@
+"""Sequential summaries on the driver: what the tasks sent is folded, shard by shard.
+
+HyperCalm takes tens of millions of events a second and sorting some millions, in threads (their
+loops run without the interpreter's lock), so that a driver keeps up with what its workers read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.arrow import pc
+from muntin.errors import CorruptSummary, SpecError, SummaryOverflow
+from muntin.kinds import SequentialSpec
+from muntin.kinds.sequential import ShardState
+from muntin.ledger.base import PAYLOAD_BYTES_MAX, State, View
+from muntin.spark.sequencing import NULLS, SEQUENCED
+from muntin.spec import Pipeline
+
+BEGINNING = -(2**63)
+
+Key = tuple[str, int]
+
+
+@dataclass(slots=True)
+class _Sent:
+    """What the tasks of one batch sent for one shard."""
+
+    payloads: list[pa.Buffer] = field(default_factory=list)
+    nulls: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """The shards after a batch: to be committed with it, and then to be kept."""
+
+    shards: Mapping[Key, ShardState]
+    states: list[State]
+    late: int
+    """Events that came too late: in the summary that left out the most."""
+
+
+class Sequences:
+    """The shards of a pipeline's sequential summaries, as the last commit left them.
+
+    Raises
+    ------
+    SpecError
+        The ledger holds shards that were made with other parameters.
+    """
+
+    def __init__(self, pipeline: Pipeline, stored: View) -> None:
+        self._specs = {n: s for n, s in pipeline.summaries.items() if isinstance(s, SequentialSpec)}
+        self._shards: dict[Key, ShardState] = {}
+        for name, spec in self._specs.items():
+            for shard, payload in stored.states(name).items():
+                self._shards[name, shard] = _read(name, spec, shard, payload)
+
+    def advanced(self, result: pa.Table, sealed_before: int | None, sealed: int | None) -> Advanced:
+        """Fold a batch; nothing here changes until it is accepted.
+
+        Parameters
+        ----------
+        result : pyarrow.Table
+            What the job returned.
+        sealed_before, sealed : int or None
+            Where the sealed panes ended before and end after the batch. Events before the one are
+            late; events before the other are folded.
+        """
+        if not self._specs or sealed is None:
+            return Advanced({}, [], 0)
+        sent = _sent(result)
+        work = partial(
+            self._shard,
+            until=sealed,
+            late_before=BEGINNING if sealed_before is None else sealed_before,
+        )
+        keys = sorted(sent.keys() | {k for k, s in self._shards.items() if _waits(s, sealed)})
+        if not keys:
+            return Advanced({}, [], 0)
+        with ThreadPoolExecutor(max_workers=min(len(keys), os.cpu_count() or 1)) as threads:
+            done = list(threads.map(lambda key: work(key, sent.get(key, _Sent())), keys))
+        late: dict[str, int] = {}
+        for (name, _), (_, _, left_out) in zip(keys, done, strict=True):
+            late[name] = late.get(name, 0) + left_out
+        return Advanced(
+            {key: shard for key, (shard, _, _) in zip(keys, done, strict=True)},
+            [State(*key, payload) for key, (_, payload, _) in zip(keys, done, strict=True)],
+            max(late.values()),
+        )
+
+    def accept(self, advanced: Advanced) -> None:
+        """The batch was committed."""
+        self._shards.update(advanced.shards)
+
+    def _shard(
+        self, key: Key, sent: _Sent, *, until: int, late_before: int
+    ) -> tuple[ShardState, bytes, int]:
+        name, number = key
+        before = self._shards.get(key)
+        shard = self._specs[name].new_shard(number) if before is None else before.copy()
+        late = shard.late
+        tables = [pa.ipc.open_stream(payload).read_all() for payload in sent.payloads]
+        items, times = pa.array([], pa.string()), np.empty(0, np.int64)
+        if tables:
+            table = pa.concat_tables(tables)
+            items, times = _joined(table["item"]), table["time"].to_numpy()
+        shard.update(items, times, until=until, late_before=late_before, nulls=sent.nulls)
+        payload = shard.to_bytes()
+        if len(payload) > PAYLOAD_BYTES_MAX:
+            raise SummaryOverflow(
+                f"summaries.{name}: shard {number} is {len(payload):,} bytes, most of them events "
+                "that the watermark has not passed yet: give it more shards, or a shorter lateness"
+            )
+        return shard, payload, shard.late - late
+
+
+def _read(name: str, spec: SequentialSpec, number: int, payload: bytes) -> ShardState:
+    try:
+        shard = spec.read_shard(payload)
+    except CorruptSummary as problem:
+        raise CorruptSummary(f"summaries.{name}: shard {number} in the ledger: {problem}") from None
+    differs = spec.differs(shard)
+    if differs:
+        raise SpecError(
+            f"summaries.{name}: {differs}; what it has folded cannot be folded again: keep the "
+            "entry as it was, give the changed one another name, or start over with --reset"
+        )
+    return shard
+
+
+def _waits(shard: ShardState, until: int) -> bool:
+    first = shard.first_held
+    return first is not None and first < until
+
+
+def _sent(result: pa.Table) -> dict[Key, _Sent]:
+    rows = result.filter(pc.equal(result["what"], SEQUENCED))
+    sent: dict[Key, _Sent] = {}
+    for batch in rows.to_batches():
+        payloads = batch.column("payload")
+        counts = batch.column("events").to_pylist()
+        names, shards = batch.column("name").to_pylist(), batch.column("pane").to_pylist()
+        for row, (name, shard, events) in enumerate(zip(names, shards, counts, strict=True)):
+            if shard == NULLS:  # some shard must tell of them
+                sent.setdefault((name, 0), _Sent()).nulls += events
+            else:
+                sent.setdefault((name, shard), _Sent()).payloads.append(payloads[row].as_buffer())
+    return sent
+
+
+def _joined(items: pa.ChunkedArray) -> pa.Array:
+    if pa.types.is_string(items.type):  # all texts of a batch may be too long for 32-bit offsets
+        items = items.cast(pa.large_string())
+    joined: Any = items.combine_chunks()
+    return joined

@@ -1,0 +1,157 @@
+"""From the spec's source to a DataFrame, and from a DataFrame to the columns that are needed."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from muntin.errors import BadArgument, SourceError
+from muntin.spark.event_time import check_type
+from muntin.spark.partials import CORRUPT_COLUMN
+from muntin.spec import Pipeline, SourceSpec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+FILE_FORMATS = ("parquet", "csv", "json", "orc", "text", "avro")
+_TEXT_FORMATS = ("csv", "json")
+
+
+def batch_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
+    """All that the source holds now."""
+    reader = spark.read.format(source.format).options(**_options(source))
+    ddl = source.schema_
+    if source.format in _TEXT_FORMATS:
+        ddl = _with_corrupt(ddl or inferred_ddl(spark, source))
+        reader = reader.option("mode", "PERMISSIVE").option(
+            "columnNameOfCorruptRecord", CORRUPT_COLUMN
+        )
+    if ddl:
+        reader = reader.schema(ddl)
+    return _loaded(lambda: reader.load(source.path) if source.path else reader.load(), source)
+
+
+def stream_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
+    """The source as a stream. Files need a schema: it is read from those that are there."""
+    reader = spark.readStream.format(source.format).options(**_options(source))
+    if source.format in FILE_FORMATS:
+        ddl = source.schema_ or inferred_ddl(spark, source)
+        if source.format in _TEXT_FORMATS:
+            ddl = _with_corrupt(ddl)
+            reader = reader.option("mode", "PERMISSIVE").option(
+                "columnNameOfCorruptRecord", CORRUPT_COLUMN
+            )
+        reader = reader.schema(ddl)
+    path = source.path
+    if path and Path(path).is_file():
+        # Spark streams folders: the folder with a filter for this one file
+        reader = reader.option("pathGlobFilter", Path(path).name)
+        path = str(Path(path).parent)
+    return _loaded(lambda: reader.load(path) if path else reader.load(), source)
+
+
+def inferred_ddl(spark: SparkSession, source: SourceSpec) -> str:
+    """The schema of the files that are there, as DDL."""
+    if source.path and "://" not in source.path and not any(c in source.path for c in "*?[{"):
+        here = Path(source.path)
+        if not here.exists():
+            raise SourceError(f"source.path: {source.path}: no such file or folder")
+        if here.is_file() and here.stat().st_size == 0:
+            raise SourceError(f"source.path: {source.path} is empty: give its schema, or data")
+    reader = spark.read.format(source.format).options(**_options(source))
+    if source.format == "csv":
+        reader = reader.option("inferSchema", "true")
+    found = _loaded(lambda: reader.load(source.path), source).schema
+    names = [field for field in found.fields if field.name != "_corrupt_record"]
+    if not names:
+        raise SourceError(
+            f"source.path: {source.path} holds no columns: give source.schema, or data"
+        )
+    return ", ".join(f"`{f.name.replace('`', '``')}` {f.dataType.simpleString()}" for f in names)
+
+
+def needed(df: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, pa.Schema]:
+    """The columns that a pipeline reads, fields evaluated; with their Arrow types.
+
+    Raises
+    ------
+    SourceError
+        A column is missing, of a type that cannot be used, or a field's expression is wrong.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as sf
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    for name, expression in pipeline.fields.items():
+        try:
+            df = df.withColumn(name, sf.expr(expression))
+            _ = df.schema
+        except PySparkException as problem:
+            raise SourceError(f"fields.{name}: {expression!r}: {_first_line(problem)}") from None
+    wanted = list(dict.fromkeys([pipeline.time.column, *pipeline.columns()]))
+    for column in wanted:
+        if column not in df.columns:
+            raise SourceError(no_column(column, pipeline, df.columns))
+    if CORRUPT_COLUMN in df.columns:
+        wanted.append(CORRUPT_COLUMN)
+    df = df.select(*[sf.col(f"`{column.replace('`', '``')}`") for column in wanted])
+    try:
+        schema = to_arrow_schema(df.schema, timezone="UTC")
+        check_types(pipeline, schema)
+    except BadArgument as problem:
+        raise SourceError(str(problem)) from None
+    except PySparkException as problem:
+        raise SourceError(f"a column has no Arrow type: {_first_line(problem)}") from None
+    return df, schema
+
+
+def check_types(pipeline: Pipeline, schema: pa.Schema) -> None:
+    """BadArgument where a column's type cannot be used for what the pipeline does with it."""
+    check_type(pipeline.time, schema.field(pipeline.time.column).type)
+    for name, summary in pipeline.summaries.items():
+        try:
+            summary.check_types({c: schema.field(c).type for c in summary.columns()})
+        except BadArgument as problem:
+            raise BadArgument(f"summaries.{name}: {problem}") from None
+
+
+def no_column(column: str, pipeline: Pipeline, there: list[str]) -> str:
+    users = [f"summaries.{n}" for n, s in pipeline.summaries.items() if column in s.columns()]
+    where = "time" if column == pipeline.time.column else users[0]
+    near = difflib.get_close_matches(column, there, n=1)
+    hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(there[:20])}"
+    return f"{where}: the source has no column '{column}'; {hint}"
+
+
+def _options(source: SourceSpec) -> dict[str, str]:
+    options = dict(source.options)
+    if source.format == "csv":
+        options.setdefault("header", "true")
+    return options
+
+
+def _with_corrupt(ddl: str) -> str:
+    return f"{ddl}, `{CORRUPT_COLUMN}` string"
+
+
+def _loaded(load: Any, source: SourceSpec) -> DataFrame:
+    from pyspark.errors import PySparkException
+
+    try:
+        return load()
+    except PySparkException as problem:
+        text = _first_line(problem)
+        if "PATH_NOT_FOUND" in text:
+            text = f"source.path: {source.path}: no such file or folder"
+        elif "DATA_SOURCE_NOT_FOUND" in text:
+            text = (
+                f"source.format: Spark has no source '{source.format}'; "
+                f"there are {', '.join(FILE_FORMATS)}, rate, kafka, or a package on its class path"
+            )
+        raise SourceError(text) from None
+
+
+def _first_line(problem: Exception) -> str:
+    return str(problem).strip().splitlines()[0][:500]

@@ -1,0 +1,226 @@
+"""What a pipeline is. A YAML file and Python keywords give the same object, `Pipeline`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from muntin import spec_file
+from muntin.errors import BadArgument, SpecError
+from muntin.kinds import KINDS, SummarySpec
+from muntin.kinds.base import Microseconds, Strict
+from muntin.times import duration_text, duration_us
+from muntin.windows.cover import checked_ladder, ladder
+
+NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+PANE_US_MIN = 1_000
+HOUR_US = 3_600_000_000
+
+
+def _name(value: str) -> str:
+    if not NAME.fullmatch(value):
+        raise ValueError(
+            f"'{value}' is not a name: a to z first, then a to z, 0 to 9, _ or -, at most 64"
+        )
+    return value
+
+
+def _duration_or_zero(value: Any) -> int:
+    if value == 0 or (isinstance(value, str) and re.fullmatch(r"\s*0\s*[a-z]*\s*", value)):
+        return 0
+    return duration_us(value)
+
+
+def _summary(value: Any) -> Any:
+    if isinstance(value, SummarySpec) or not isinstance(value, Mapping):
+        return value
+    kind = value.get("kind", "vector_matrix")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ValueError(f"unknown kind {kind!r}: there are {', '.join(KINDS)}")
+    return KINDS[kind].model_validate(value)
+
+
+Name = Annotated[str, AfterValidator(_name)]
+DurationOrZero = Annotated[int, BeforeValidator(_duration_or_zero)]
+Summaries = dict[Name, Annotated[SerializeAsAny[SummarySpec], BeforeValidator(_summary)]]
+
+
+class SourceSpec(Strict):
+    """Where events come from: any Spark source; further entries are its options."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    format: str = Field(description="parquet, csv, json, rate, kafka, ...")
+    path: str | None = None
+    schema_: str | None = Field(default=None, alias="schema", description="Columns as SQL DDL")
+
+    @property
+    def is_plain_parquet(self) -> bool:
+        """Parquet files with no options, which any reader reads alike."""
+        return self.format == "parquet" and bool(self.path) and not (self.options or self.schema_)
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Spark's options, as text."""
+        extra = self.model_extra or {}
+        return {
+            name: str(value).lower() if isinstance(value, bool) else str(value)
+            for name, value in extra.items()
+        }
+
+
+class TimeSpec(Strict):
+    """The event time: a timestamp, a date, ISO 8601 text (naive is UTC), or a number of units."""
+
+    column: str
+    unit: Literal["us", "ms", "s", "ns"] | None = Field(
+        default=None, description="Of a numeric column; counted from 1970 UTC"
+    )
+
+
+class QuerySpec(Strict):
+    """A standing query: its result for each closed window is kept as a trend."""
+
+    select: str
+    on: Literal["window", "update"] = "window"
+
+
+class RetentionSpec(Strict):
+    """How long things are kept, counted back from the watermark. Nothing is dropped by default."""
+
+    panes: Microseconds | None = Field(default=None, description="Panes; rollups answer beyond")
+    rollups: Microseconds | None = None
+    history: Microseconds | None = Field(default=None, description="Windows and trends")
+
+
+class Pipeline(Strict):
+    """A pipeline: source, event time, panes, summaries, standing queries, ledger."""
+
+    name: Name
+    source: SourceSpec | None = None
+    time: TimeSpec
+    pane: Microseconds
+    lateness: DurationOrZero = 0
+    max_future_skew: DurationOrZero = HOUR_US
+    fields: dict[str, str] = Field(
+        default_factory=dict, description="Further columns: SQL expressions, evaluated by Spark"
+    )
+    summaries: Summaries = Field(min_length=1)
+    queries: dict[Name, QuerySpec] = Field(default_factory=dict)
+    ledger: str = ""
+    checkpoint: str | None = None
+    rollups: tuple[Microseconds, ...] | None = None
+    retention: RetentionSpec = RetentionSpec()
+    trigger: DurationOrZero = Field(default=1_000_000, description="Time between micro-batches")
+    spark: dict[str, str] = Field(default_factory=dict, description="Spark settings")
+
+    @field_validator("time", mode="before")
+    @classmethod
+    def _time(cls, value: Any) -> Any:
+        return {"column": value} if isinstance(value, str) else value
+
+    @field_validator("source", mode="before")
+    @classmethod
+    def _source(cls, value: Any) -> Any:
+        if isinstance(value, Mapping) and "format" not in value and "path" in value:
+            suffix = Path(str(value["path"])).suffix.lstrip(".")
+            if suffix in ("parquet", "csv", "json", "orc"):
+                return {"format": suffix, **value}
+        return value
+
+    @field_validator("queries", mode="before")
+    @classmethod
+    def _queries(cls, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {k: {"select": v} if isinstance(v, str) else v for k, v in value.items()}
+        return value
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.pane < PANE_US_MIN:
+            raise ValueError(f"pane: {duration_text(self.pane)} is below 1 millisecond")
+        clash = set(self.summaries) & set(self.queries)
+        if clash:
+            raise ValueError(f"'{min(clash)}' names both a summary and a query: rename one")
+        for name, summary in self.summaries.items():
+            if summary.window is None:
+                continue
+            for entry in ("length", "every", "limit"):
+                value = getattr(summary.window, entry)
+                if value is not None and value % self.pane:
+                    raise ValueError(
+                        f"summaries.{name}.window.{entry}: {duration_text(value)} is not a whole "
+                        f"number of panes of {duration_text(self.pane)}"
+                    )
+        if self.rollups is not None:
+            checked_ladder(self.pane, self.rollups)
+        return self
+
+    @property
+    def rungs(self) -> tuple[int, ...]:
+        """Lengths of the rollups, microseconds, shortest first."""
+        return ladder(self.pane) if self.rollups is None else self.rollups
+
+    @property
+    def ledger_url(self) -> str:
+        return self.ledger or f"sqlite:///{self.name}.db"
+
+    def columns(self) -> list[str]:
+        """Columns and fields that the summaries read, without the time."""
+        return list(dict.fromkeys(c for s in self.summaries.values() for c in s.columns()))
+
+    def as_json(self) -> dict[str, Any]:
+        """The pipeline as plain data, with what readers of the ledger need to know."""
+        plain = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        plain["summaries"] = {
+            name: summary.model_dump(mode="json", exclude_defaults=True) | {"kind": summary.kind}
+            for name, summary in self.summaries.items()
+        }
+        return plain | {"pane_us": self.pane, "rungs_us": list(self.rungs)}
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Pipeline:
+        """What `as_json` gave."""
+        return cls.of({k: v for k, v in plain.items() if k not in ("pane_us", "rungs_us")})
+
+    @classmethod
+    def of(cls, given: Pipeline | Mapping[str, Any] | str | Path) -> Pipeline:
+        """A pipeline from itself, from keywords in a mapping, or from the path of a YAML file.
+
+        Raises
+        ------
+        SpecError
+            Names the entry, the line of the file, and what would be right.
+        """
+        if isinstance(given, Pipeline):
+            return given
+        if isinstance(given, str | Path):
+            document = spec_file.read(Path(given))
+            return cls._checked(document.data, document)
+        if isinstance(given, Mapping):
+            return cls._checked(given, None)
+        raise SpecError(
+            f"a pipeline is a file, a mapping or a Pipeline, not {type(given).__name__}"
+        )
+
+    @classmethod
+    def _checked(cls, data: Any, document: spec_file.Document | None) -> Pipeline:
+        try:
+            return cls.model_validate(data)
+        except ValidationError as problem:
+            raise SpecError(spec_file.explain(problem, cls, document, data)) from None
+        except BadArgument as problem:
+            raise SpecError(str(problem)) from None

@@ -1,0 +1,165 @@
+"""The pipeline file: YAML in, and errors that name file, line, entry and remedy."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from muntin.errors import SpecError
+from muntin.kinds import KINDS
+
+FILE_BYTES_MAX = 1 << 20
+DEPTH_MAX = 32
+ERRORS_SHOWN_MAX = 5
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML whose booleans are true and false only (YAML 1.2): `on: window` stays `on`."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":bool")]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A file's data with its syntax tree, which knows the lines."""
+
+    path: Path
+    data: Any
+    root: yaml.Node | None
+
+    def line_of(self, place: Sequence[Any]) -> int:
+        """Line (from 1) of the innermost entry on the way to `place`."""
+        node, line = self.root, 1
+        for step in place:
+            found = None
+            if isinstance(node, yaml.MappingNode):
+                for key, value in node.value:
+                    if key.value == str(step):
+                        found, line = value, key.start_mark.line + 1
+            elif isinstance(node, yaml.SequenceNode) and step in range(len(node.value)):
+                found = node.value[step]
+                line = found.start_mark.line + 1
+            if found is None:
+                break
+            node = found
+        return line
+
+
+def read(path: Path) -> Document:
+    """Read a pipeline file; SpecError where it is missing, too large or not YAML."""
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        raise SpecError(f"{path}: no such file; `muntin init DATA` writes one") from None
+    except OSError as problem:
+        raise SpecError(f"{path}: {problem.strerror}") from None
+    if len(raw) > FILE_BYTES_MAX:
+        raise SpecError(f"{path}: {len(raw)} bytes are too many for a pipeline file")
+    try:
+        text = raw.decode("utf-8")
+        _refuse_aliases_and_depth(text, path)
+        root = yaml.compose(text, Loader=_Loader)
+        data = yaml.load(text, Loader=_Loader)  # noqa: S506 (a SafeLoader)
+    except UnicodeDecodeError as problem:
+        raise SpecError(f"{path}: not UTF-8 text ({problem.reason})") from None
+    except yaml.MarkedYAMLError as problem:
+        mark = problem.problem_mark
+        line = mark.line + 1 if mark else 1
+        raise SpecError(f"{path}:{line}: not YAML: {problem.problem}") from None
+    except (yaml.YAMLError, ValueError, OverflowError) as problem:
+        raise SpecError(f"{path}: not YAML: {problem}") from None
+    if not isinstance(data, dict):
+        raise SpecError(f"{path}: a pipeline file is a mapping: name, source, time, pane, ...")
+    return Document(path, data, root)
+
+
+def _refuse_aliases_and_depth(text: str, path: Path) -> None:
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.AliasEvent):
+            line = event.start_mark.line + 1
+            raise SpecError(f"{path}:{line}: aliases (*name) are not used in pipeline files")
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > DEPTH_MAX:
+            raise SpecError(f"{path}: nested more than {DEPTH_MAX} deep")
+
+
+def explain(
+    problem: ValidationError, model: type[BaseModel], document: Document | None, data: Any = None
+) -> str:
+    """Pydantic's errors as one line each: where, what, and what would be right.
+
+    `data` is what was checked, where it does not come from a document.
+    """
+    data = document.data if document else data
+    lines = []
+    for error in problem.errors()[:ERRORS_SHOWN_MAX]:
+        place = [step for step in error["loc"] if not _is_internal(step)]
+        where = ".".join(str(step) for step in place) or "pipeline"
+        prefix = f"{document.path}:{document.line_of(place)}: " if document else ""
+        lines.append(f"{prefix}{where}: {_said(error, place, model, data)}")
+    more = problem.error_count() - ERRORS_SHOWN_MAX
+    if more > 0:
+        lines.append(f"and {more} more")
+    return "\n".join(lines)
+
+
+def _said(error: Any, place: list[Any], model: type[BaseModel], data: Any) -> str:
+    kind = error["type"]
+    if kind == "extra_forbidden":
+        known = _entries(place[:-1], model, data)
+        near = difflib.get_close_matches(str(place[-1]), known, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
+        return f"unknown entry; {hint}"
+    if kind == "missing":
+        return "is missing"
+    text = error["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    shown = repr(error.get("input"))
+    if kind == "value_error" or len(shown) > 80 or shown in text:
+        return text
+    return f"{text[:1].lower()}{text[1:]}, got {shown}"
+
+
+def _entries(place: Sequence[Any], model: type[BaseModel], data: Any) -> list[str]:
+    """Names of the entries that are known at a place."""
+    current: Any = model
+    at = data
+    for step in place:
+        at = at.get(step) if isinstance(at, Mapping) else None
+        field = getattr(current, "model_fields", {}).get(step)
+        if current is model and step == "summaries":
+            current = "summaries"
+        elif current == "summaries":
+            kind = at.get("kind", "vector_matrix") if isinstance(at, Mapping) else "vector_matrix"
+            current = KINDS.get(kind, next(iter(KINDS.values())))
+        elif field is not None:
+            current = _model_in(field.annotation)
+    return [f.alias or name for name, f in getattr(current, "model_fields", {}).items()]
+
+
+def _model_in(annotation: Any) -> Any:
+    for candidate in (annotation, *getattr(annotation, "__args__", ())):
+        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+            return candidate
+    return None
+
+
+def _is_internal(step: Any) -> bool:
+    return isinstance(step, str) and ("[" in step or step.startswith("function-"))

@@ -1,0 +1,63 @@
+"""The data structures. NumPy state and Numba kernels; no Spark, no I/O, no clock, no globals.
+
+Names are imported when they are first asked for, so that one summary does not load the kernels
+of all.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from muntin.summaries.calm_space_saving import CalmSpaceSaving as CalmSpaceSaving
+    from muntin.summaries.count_min import CountMin as CountMin
+    from muntin.summaries.distinct import Distinct as Distinct
+    from muntin.summaries.dyadic_qdigest import DyadicQDigest as DyadicQDigest
+    from muntin.summaries.dynamic_bloom import DynamicBloom as DynamicBloom
+    from muntin.summaries.fingerprint_index import Fingerprint as Fingerprint
+    from muntin.summaries.hyper_bloom import HyperBloom as HyperBloom
+    from muntin.summaries.hyper_calm import HyperCalm as HyperCalm
+    from muntin.summaries.keyed import Keyed as Keyed
+    from muntin.summaries.periodic_shard import PeriodicShard as PeriodicShard
+    from muntin.summaries.quantiles import KLL as KLL
+    from muntin.summaries.sketched_matrix import SketchedMatrix as SketchedMatrix
+    from muntin.summaries.space_saving import SpaceSaving as SpaceSaving
+    from muntin.summaries.vector_matrix import VectorMatrix as VectorMatrix
+    from muntin.summaries.window_quantiles import FixedWindowQuantiles as FixedWindowQuantiles
+    from muntin.summaries.window_quantiles import TimeWindowQuantiles as TimeWindowQuantiles
+    from muntin.summaries.with_nulls import WithNulls as WithNulls
+
+_MODULE_OF = {
+    "CountMin": "muntin.summaries.count_min",
+    "Distinct": "muntin.summaries.distinct",
+    "DyadicQDigest": "muntin.summaries.dyadic_qdigest",
+    "DynamicBloom": "muntin.summaries.dynamic_bloom",
+    "FixedWindowQuantiles": "muntin.summaries.window_quantiles",
+    "Fingerprint": "muntin.summaries.fingerprint_index",
+    "CalmSpaceSaving": "muntin.summaries.calm_space_saving",
+    "HyperBloom": "muntin.summaries.hyper_bloom",
+    "HyperCalm": "muntin.summaries.hyper_calm",
+    "KLL": "muntin.summaries.quantiles",
+    "TimeWindowQuantiles": "muntin.summaries.window_quantiles",
+    "Keyed": "muntin.summaries.keyed",
+    "PeriodicShard": "muntin.summaries.periodic_shard",
+    "SketchedMatrix": "muntin.summaries.sketched_matrix",
+    "SpaceSaving": "muntin.summaries.space_saving",
+    "VectorMatrix": "muntin.summaries.vector_matrix",
+    "WithNulls": "muntin.summaries.with_nulls",
+}
+__all__ = [*_MODULE_OF]  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,49 @@
+"""What every summary can do, and the value that an approximate answer is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+
+import numpy as np
+
+
+@runtime_checkable
+class Summary(Protocol):
+    """A data structure over the events of one pane, which merges with others of its kind.
+
+    `merge` works in place and leaves the other unchanged; it raises `IncompatibleSummary` where
+    the parameters differ. `from_bytes` raises `CorruptSummary` on anything that `to_bytes` did
+    not write, and checks sizes before it allocates.
+    """
+
+    kind: ClassVar[str]
+
+    def update(self, *columns: Any) -> None: ...
+    def merge(self, other: Self) -> None: ...
+    def copy(self) -> Self: ...
+    def to_bytes(self) -> bytes: ...
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """An answer with its bound, one entry per question.
+
+    Attributes
+    ----------
+    value, lower, upper : ndarray[n]
+        The answer and the interval that holds the truth.
+    confidence : float
+        Probability that one interval holds the truth; 1.0 where the bound is deterministic.
+    """
+
+    value: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    confidence: float

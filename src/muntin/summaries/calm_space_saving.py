@@ -1,0 +1,273 @@
+"""Calm Space-Saving: the most frequent items of a stream, undisturbed by those that come once.
+
+========== =====================================================================================
+State      buckets of eight pairs (fingerprint uint32, count uint32) and a queue of
+           `queue_ways` fingerprints each; a store of the k highest pairs with their items
+Error      lower = value - the count that was taken over at promotion; upper = value for a pair
+           that never waited in a queue, else value + what fell off its bucket's queue. Both hold
+           but for equal fingerprints: about 8 / 2^32 (queue 8 / 2^24) for each look-up
+Merge      refused: promotion depends on the order of the stream (shard by item instead)
+Duplicates count twice
+Source     HyperCalm Sketch, ICDE 2023 (CalmSS); Metwally et al., ICDT 2005 (Space-Saving).
+           Buckets with their own queue, and the store of named pairs, are ours
+Limits     k up to 2^24; an unnamed count stops at 2^30; items longer than the store's whole
+           arena are counted but never named (`unnamed` tells how often that happened)
+========== =====================================================================================
+
+A new item waits in a short queue, first in, first out, and enters Space-Saving in place of the
+lowest count only at its `promote`-th occurrence there: items that come once fall off the queue.
+A bucket that has a free way takes a new item at once.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.summaries.calm_tables import (
+    CalmShape,
+    check_count,
+    check_store,
+    copy_of,
+    decode,
+    encode,
+    item_bytes_of,
+    items_of,
+    kind_of_items,
+    named_slots,
+    nbytes_of,
+)
+from muntin.summaries.checks import integer_in, parameters_of
+from muntin.summaries.envelope import seal, unseal
+from muntin.summaries.items import as_items, hash_items
+from muntin.summaries.kernels.calm_space_saving import (
+    COUNTED,
+    ERROR_PLACE,
+    INTERVAL,
+    UNNAMED,
+    WAYS,
+    update_calm,
+)
+from muntin.summaries.times import read_only
+
+MEMORY_BYTES_MAX = 1 << 38
+CHUNK = 1 << 16  # hashes at once: 512 KiB, which the second-level cache holds
+_COLUMNS = 4
+_LOW = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class CalmParameters:
+    """What a `CalmSpaceSaving` is made from, checked; nothing is allocated yet."""
+
+    memory: int
+    k: int
+    seed: int
+    promote: int
+    queue_ways: int
+    item_bytes: int
+
+    def __post_init__(self) -> None:
+        integer_in("seed", self.seed, 0, (1 << 64) - 1)
+        check_store(self.k, self.promote, self.queue_ways, self.item_bytes)
+        integer_in("memory", self.memory, 1, MEMORY_BYTES_MAX, "bytes")
+        store = CalmShape.store_bytes(self.k, _COLUMNS, self.item_bytes)
+        least = store + -(-self.k // WAYS) * CalmShape.bucket_bytes(self.queue_ways, True)
+        if self.memory < least:
+            raise BadArgument(
+                f"memory={self.memory} is too small for k={self.k}: give at least {least} bytes"
+            )
+
+    @property
+    def shape(self) -> CalmShape:
+        """How many buckets the memory has room for."""
+        store = CalmShape.store_bytes(self.k, _COLUMNS, self.item_bytes)
+        bucket = CalmShape.bucket_bytes(self.queue_ways, True)
+        buckets = (self.memory - store) // bucket
+        return CalmShape(buckets, self.queue_ways, self.k, _COLUMNS, self.item_bytes, True)
+
+
+class CalmSpaceSaving:
+    """The k most frequent items, or pairs of item and interval, in a fixed memory.
+
+    Parameters
+    ----------
+    memory : int
+        Bytes for everything that is held, the reported items included.
+    k : int
+        How many pairs are kept with their items; `top` reports at most these.
+    seed : int
+        Seed of the hash, 0 to 2^64 - 1.
+    promote : int
+        Occurrences in the queue that let a pair into Space-Saving; 1 is plain Space-Saving.
+    queue_ways : int
+        Length of each bucket's queue, a multiple of 8.
+    item_bytes : int
+        Bytes of an item on the average of the k, for the arena that holds them. Where items are
+        longer, fewer pairs are named: those of highest count.
+
+    Raises
+    ------
+    BadArgument
+        A parameter is out of range; where memory is too small for k, the message says what is
+        needed.
+    """
+
+    kind: ClassVar[str] = "calm_space_saving"
+
+    def __init__(
+        self,
+        memory: int,
+        k: int,
+        seed: int = 0,
+        *,
+        promote: int = 2,
+        queue_ways: int = 8,
+        item_bytes: int = 16,
+    ) -> None:
+        self._parameters = CalmParameters(memory, k, seed, promote, queue_ways, item_bytes)
+        self._tables = self._parameters.shape.make()
+        self._items: str | None = None
+        self._paired: bool | None = None
+        self._count = 0
+
+    def update(self, items: Any, intervals: Any = None) -> None:
+        """Count each item once, or each pair of item and interval.
+
+        Parameters
+        ----------
+        items : strings, binary or integers [n]
+            Arrow array, ndarray or sequence, without nulls, of one type for all updates.
+        intervals : int64[n], optional
+            With them, pairs are counted; either in all updates or in none.
+
+        Raises
+        ------
+        BadArgument
+            Nulls, another type than before, another length. The state is then unchanged.
+        """
+        array = as_items(items)
+        kind = kind_of_items(array, self._items)
+        spans = np.empty(0, np.int64)
+        if intervals is not None:
+            spans = np.ascontiguousarray(intervals)
+            if spans.ndim != 1 or spans.dtype.kind not in "iu" or len(spans) != len(array):
+                raise BadArgument(
+                    f"intervals must be {len(array)} integers, got {spans.dtype}{list(spans.shape)}"
+                )
+            spans = spans.astype(np.int64, copy=False)
+        paired = intervals is not None
+        if self._paired not in (None, paired):
+            raise BadArgument("give intervals in all updates of a summary, or in none")
+        if len(array) == 0:
+            return
+        for begin in range(0, len(array), CHUNK):
+            chunk = array[begin : begin + CHUNK]
+            data, offsets = item_bytes_of(chunk)
+            update_calm(
+                self._tables,
+                self._parameters.promote,
+                hash_items(chunk, self._parameters.seed),
+                read_only(spans[begin : begin + CHUNK]),
+                data,
+                offsets,
+            )
+        self._items, self._paired = kind, paired
+        self._count += len(array)
+
+    def top(self, k: int | None = None) -> pa.Table:
+        """The pairs of highest count.
+
+        Parameters
+        ----------
+        k : int, optional
+            At most so many, and at most the summary's own k (the default).
+
+        Returns
+        -------
+        pyarrow.Table
+            `item`, `interval` (only where intervals were given), `value`, `lower`, `upper`
+            (int64), highest value first, then by item and interval.
+        """
+        limit = self.k if k is None else integer_in("k", k, 1, self.k)
+        slots = named_slots(self._tables)
+        named = self._tables.slots[slots]
+        error, place = named[:, ERROR_PLACE] >> 32, named[:, ERROR_PLACE] & _LOW
+        lost = self._tables.losses[place // WAYS].astype(np.int64)
+        columns: dict[str, Any] = {"item": items_of(self._tables, slots, self._items)}
+        order = [("value", "descending"), ("item", "ascending")]
+        if self._paired:
+            columns["interval"] = named[:, INTERVAL]
+            order.append(("interval", "ascending"))
+        value = named[:, COUNTED]
+        columns |= {
+            "value": value,
+            "lower": value - error,
+            "upper": value + np.where(error > 0, lost, 0),
+        }
+        return pa.table(columns).sort_by(order).slice(0, limit)
+
+    @property
+    def k(self) -> int:
+        """How many pairs are kept with their items."""
+        return self._parameters.k
+
+    def merge(self, other: Self) -> None:
+        """Always refused: `IncompatibleSummary`."""
+        raise IncompatibleSummary(
+            f"a CalmSpaceSaving depends on its stream's order and cannot take in a {other.kind}: "
+            "give each shard of the items its own, and take the highest of their tops"
+        )
+
+    def copy(self) -> Self:
+        """An independent equal."""
+        twin = copy.copy(self)
+        twin._tables = copy_of(self._tables)
+        return twin
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tables, at most `memory`; without their padding to cache lines."""
+        return nbytes_of(self._tables)
+
+    @property
+    def count(self) -> int:
+        """Occurrences taken."""
+        return self._count
+
+    @property
+    def unnamed(self) -> int:
+        """How often a pair was high enough to be named, but its item did not fit."""
+        return int(self._tables.marks[UNNAMED])
+
+    def to_bytes(self) -> bytes:
+        """The whole state, sealed; the same stream gives the same bytes however it was cut."""
+        parameters = asdict(self._parameters)
+        parameters |= {"count": self._count, "items": self._items, "paired": self._paired}
+        return seal(self.kind, parameters, encode(self._tables))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """What `to_bytes` wrote, with its own memory; `CorruptSummary` for anything else."""
+        found, body = unseal(data, cls.kind)
+        names = [field.name for field in fields(CalmParameters)]
+        none = type(None)
+        expected: dict[str, Any] = dict.fromkeys([*names, "count"], int)
+        parameters_of(cls.kind, found, expected | {"items": (str, none), "paired": (bool, none)})
+        made = cls.__new__(cls)
+        try:
+            made._parameters = CalmParameters(**{name: found[name] for name in names})
+        except BadArgument as problem:
+            raise CorruptSummary(f"{cls.kind}: {problem}") from None
+        made._items, made._paired, made._count = found["items"], found["paired"], found["count"]
+        check_count(cls.kind, made._count, made._items)
+        if (made._paired is None) != (made._count == 0):
+            raise CorruptSummary(f"{cls.kind}: {made._count} occurrences, paired {made._paired}")
+        shape = made._parameters.shape
+        made._tables = decode(cls.kind, body, shape, made._items, found["promote"])
+        return made

@@ -1,0 +1,361 @@
+"""Count-Min: the weight of any item of a stream, never too low, in fixed memory.
+
+=========== =================================================================================
+State       cells: int64 or int32 [depth, width]; total weight and number of events: int
+Error       truth <= value always; value - truth <= ceil(e / width * total) with probability
+            1 - exp(-depth), for each item asked for (not for all items at once)
+Merge       with the same width, depth, conservative, cells, seed and track. Exact: the cells
+            of the whole stream; conservative: a bound as above, but looser than one sketch's
+Duplicates  count again
+Source      Cormode & Muthukrishnan, J. Algorithms 55 (2005), section 3; conservative update:
+            Estan & Varghese, SIGCOMM 2002
+Limits      weights >= 0; no item can be taken back; items are not kept (but see `track`).
+            The error is a share of the whole stream: rare items drown in it
+=========== =================================================================================
+
+**The lower bound.** Count-Min alone bounds an item's weight only from above. `lower` is
+`value - ceil(e / width * total)`, or 0: it holds with the stated probability and no more. Some
+libraries return the value itself as lower bound, which is false for every item that collides.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.summaries.base import Estimate
+from muntin.summaries.checks import integer_in
+from muntin.summaries.envelope import seal, unseal
+from muntin.summaries.items import hash_items
+from muntin.summaries.kernels import count_min as kernels
+from muntin.summaries.reading import INT64_MAX, Body, Fields, exact_sum
+from muntin.summaries.space_saving import SpaceSaving
+from muntin.summaries.weights import added, as_weights, total_of
+
+DEPTH_MAX = 32  # a failure probability of exp(-32): no use has more rows
+CELLS_MAX = 1 << 28  # 2 GiB of int64 cells: past that, a width was mistyped
+TRACK_MAX = 1 << 20
+SEED_MAX = 2**64 - 1
+
+Cells = Literal["int64", "int32"]
+_CELL_BYTES = {"int64": (2, 4, 8), "int32": (1, 2, 4)}  # sizes in which cells are written
+_E_NUMERATOR, _E_DENOMINATOR = 2_718_281_828_459_046, 10**15  # e, rounded up
+
+
+class CountMin:
+    """Weights of items, each estimate at or above the truth.
+
+    Parameters
+    ----------
+    width : int
+        Columns, at least 2. The error is e / width of the total weight.
+    depth : int
+        Rows, 1 ... 32. An estimate breaks its bound with probability exp(-depth).
+    conservative : bool
+        Raise an item's cells no further than its new estimate: errors shrink several times on
+        skewed streams, at about twice the time. Depends on the order of the items.
+    cells : "int64" or "int32"
+        int32 halves the memory; a cell that would pass 2**31 - 1 stays there and `saturated`
+        says so. Estimates then keep true bounds (see `estimate`).
+    seed : int
+        Of the hash, 0 ... 2**64 - 1.
+    track : int
+        Also keep the heaviest items themselves, in a SpaceSaving of this many counters, for
+        `top`. 0: keep none.
+
+    Raises
+    ------
+    BadArgument
+        A parameter out of its range.
+
+    Examples
+    --------
+    >>> sketch = CountMin(width=2048, depth=5, track=16)
+    >>> sketch.update(["JFK", "EWR", "JFK"])
+    >>> int(sketch.estimate("JFK").value[0])
+    2
+    """
+
+    kind: ClassVar[str] = "count_min"
+
+    def __init__(
+        self,
+        width: int = 2048,
+        depth: int = 5,
+        conservative: bool = False,
+        cells: Cells = "int64",
+        seed: int = 0,
+        track: int = 0,
+    ) -> None:
+        self.width = integer_in("width", width, 2, CELLS_MAX)
+        self.depth = integer_in("depth", depth, 1, DEPTH_MAX)
+        self.seed = integer_in("seed", seed, 0, SEED_MAX)
+        self.track = integer_in("track", track, 0, TRACK_MAX)
+        if self.width * self.depth > CELLS_MAX:
+            raise BadArgument(f"{width} x {depth} cells are too many: at most {CELLS_MAX} are held")
+        if cells not in _CELL_BYTES:
+            raise BadArgument(f"cells must be 'int64' or 'int32', got {cells!r}")
+        self.conservative = bool(conservative)
+        self.cells: Cells = cells
+        self._cells = np.zeros((self.depth, self.width), cells)
+        self._events = 0
+        self._total = 0
+        self._saturated = False
+        self._heavy = SpaceSaving(self.track, seed=self.seed) if track else None
+
+    @classmethod
+    def for_error(cls, epsilon: float, delta: float, **parameters: Any) -> Self:
+        """The smallest sketch with error <= epsilon * total at probability 1 - delta.
+
+        Parameters
+        ----------
+        epsilon : float
+            Share of the total weight, above 0 and below 1.
+        delta : float
+            Probability that one estimate is further off, above 0 and below 1.
+        **parameters
+            `conservative`, `cells`, `seed`, `track`.
+        """
+        for name, value in (("epsilon", epsilon), ("delta", delta)):
+            if not 0 < value < 1:
+                raise BadArgument(f"{name} must lie between 0 and 1, got {value}")
+        width = max(2, math.ceil(math.e / epsilon))
+        return cls(width, max(1, math.ceil(-math.log(delta))), **parameters)
+
+    @property
+    def count(self) -> int:
+        """Events summarised: items given to `update`, whatever their weights."""
+        return self._events
+
+    @property
+    def total(self) -> int:
+        """Weight of all items: exact."""
+        return self._total
+
+    @property
+    def saturated(self) -> bool:
+        """A cell was held at its type's maximum."""
+        return self._saturated
+
+    @property
+    def confidence(self) -> float:
+        """Probability that `lower` of one estimate holds."""
+        return -math.expm1(-self.depth)
+
+    @property
+    def error(self) -> int:
+        """ceil(e / width * total): how far an estimate may lie above the truth."""
+        return -(-self._total * _E_NUMERATOR // (self.width * _E_DENOMINATOR))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held."""
+        return self._cells.nbytes + (self._heavy.nbytes if self._heavy else 0)
+
+    def update(self, items: Any, weights: Any = None) -> None:
+        """Count items.
+
+        Parameters
+        ----------
+        items : array of str, bytes or int [n], or one item
+            What `muntin.summaries.items.as_items` takes: Arrow, NumPy or Python, all of one type.
+        weights : int64[n] or int, optional
+            0 ... 2**63 - 1; 1 each where none are given.
+
+        Raises
+        ------
+        BadArgument
+            Null or float items; weights that are negative or not one for each item.
+        SummaryOverflow
+            The total weight would leave int64. Nothing was counted.
+        """
+        hashes = hash_items(items, self.seed)
+        amounts = as_weights(weights, len(hashes))
+        total = added(self._total, total_of(amounts, len(hashes)), "count_min")
+        if self._heavy is not None:
+            self._heavy.update_hashed(items, hashes, amounts)
+        kernel = kernels.add_conservatively if self.conservative else kernels.add
+        self._saturated |= bool(kernel(self._cells, hashes, amounts, self._limit))
+        self._total = total
+        self._events += len(hashes)
+
+    def estimate(self, items: Any) -> Estimate:
+        """Weight of each item, with its bound.
+
+        Parameters
+        ----------
+        items : array of str, bytes or int [n], or one item
+
+        Returns
+        -------
+        Estimate
+            int64[n]. `upper` = `value`: never below the truth. `lower` = `value - error`, not
+            below 0, at probability `confidence` = 1 - exp(-depth) for each item. Where all the
+            item's cells are saturated (int32), `value` is the cells' maximum and `upper` the
+            total weight, which is all that is certain then.
+        """
+        hashes = hash_items(items, self.seed)
+        value = np.empty(len(hashes), np.int64)
+        kernels.estimate(self._cells, hashes, value)
+        upper = value.copy()
+        if self._saturated:
+            upper[value == self._limit] = self._total
+        return Estimate(value, np.maximum(value - self.error, 0), upper, self.confidence)
+
+    def top(self, k: int | None = None) -> pa.Table:
+        """The heaviest items, as `SpaceSaving.top`, with Count-Min's bound where it is tighter.
+
+        Returns
+        -------
+        pyarrow.Table
+            item, value, lower, upper (int64), guaranteed (bool); heaviest first. All bounds here
+            are certain: they do not use Count-Min's lower bound, which is not.
+
+        Raises
+        ------
+        BadArgument
+            The sketch keeps no items: it was made with `track=0`.
+        """
+        if self._heavy is None:
+            raise BadArgument("this CountMin keeps no items: make it with track=k, k above 0")
+        table = self._heavy.top()
+        if not len(table):
+            return table
+        mine = self.estimate(table["item"]).upper
+        upper = np.minimum(table["upper"].to_numpy(), mine)
+        order = np.argsort(-upper, kind="stable")
+        columns = {"item": table["item"], "value": upper, "lower": table["lower"], "upper": upper}
+        ranked = pa.table(columns).take(order)
+        return self._heavy.ranked(ranked, k)
+
+    def merge(self, other: Self) -> None:
+        """Add another sketch of the same parameters and seed.
+
+        Raises
+        ------
+        IncompatibleSummary
+            Other parameters, seed or kind.
+        SummaryOverflow
+            The total weight would leave int64. Nothing was changed.
+        """
+        if not isinstance(other, CountMin):
+            raise IncompatibleSummary(f"cannot merge a {type(other).__name__} into a CountMin")
+        if other.parameters != self.parameters:
+            raise IncompatibleSummary(
+                f"CountMin of {self.parameters} cannot take one of {other.parameters}: "
+                "cells are only comparable between equal parameters"
+            )
+        total = added(self._total, other._total, "count_min")
+        events = added(self._events, other._events, "count_min", "events")
+        if self._heavy is not None and other._heavy is not None:
+            self._heavy.merge(other._heavy)
+        clamped = bool(kernels.merge_cells(self._cells, other._cells, self._limit))
+        self._saturated = self._saturated or other._saturated or clamped
+        self._total = total
+        self._events = events
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What two sketches must share to be merged."""
+        return {
+            "width": self.width,
+            "depth": self.depth,
+            "conservative": self.conservative,
+            "cells": self.cells,
+            "seed": self.seed,
+            "track": self.track,
+        }
+
+    def copy(self) -> Self:
+        """An independent copy."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin._cells = self._cells.copy()
+        twin._heavy = self._heavy.copy() if self._heavy is not None else None
+        return twin
+
+    def to_bytes(self) -> bytes:
+        """The sketch in Muntin's envelope: cells in the fewest bytes that hold them all."""
+        size = _fewest_bytes(self.cells, int(self._cells.max()))
+        described = self.parameters | {
+            "cell_bytes": size,
+            "events": self._events,
+            "total": self._total,
+            "saturated": self._saturated,
+        }
+        body = self._cells.astype(f"<u{size}").tobytes()
+        return seal(self.kind, described, body + (self._heavy.to_bytes() if self._heavy else b""))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """The sketch that `to_bytes` wrote.
+
+        Raises
+        ------
+        CorruptSummary
+            Anything else: damaged, cut, of another kind, or cells that contradict the total.
+        """
+        parameters, view = unseal(data, cls.kind)
+        fields = Fields(cls.kind, parameters)
+        width = fields.integer("width", 2, CELLS_MAX)
+        depth = fields.integer("depth", 1, DEPTH_MAX)
+        cells: Cells = fields.choice("cells", tuple(_CELL_BYTES))
+        size = fields.choice("cell_bytes", _CELL_BYTES[cells])
+        conservative = fields.boolean("conservative")
+        seed = fields.integer("seed", 0, SEED_MAX)
+        track = fields.integer("track", 0, TRACK_MAX)
+        events = fields.integer("events", 0, INT64_MAX)
+        total = fields.integer("total", 0, INT64_MAX)
+        saturated = fields.boolean("saturated")
+        fields.done()
+        body = Body(cls.kind, view)
+        if width * depth > CELLS_MAX:
+            raise CorruptSummary(f"count_min: {width} x {depth} cells are too many")
+        numbers = body.array(f"<u{size}", width * depth)
+        if numbers.max() > np.iinfo(cells).max:
+            raise CorruptSummary("count_min: a cell is beyond its type")
+        sketch = object.__new__(cls)
+        sketch.width, sketch.depth, sketch.seed, sketch.track = width, depth, seed, track
+        sketch.conservative, sketch.cells = conservative, cells
+        sketch._cells = numbers.astype(cells).reshape(depth, width)
+        sketch._events, sketch._total, sketch._saturated = events, total, saturated
+        sketch._heavy = SpaceSaving.from_bytes(bytes(body.rest())) if track else None
+        body.done()
+        sketch._check(size)
+        return sketch
+
+    def _check(self, size: int) -> None:
+        """What is true of every sketch that `update` and `merge` can make."""
+        if size != _fewest_bytes(self.cells, int(self._cells.max())):
+            raise CorruptSummary("count_min: cells are not written in the fewest bytes")
+        sums = [exact_sum(row) for row in self._cells.astype(np.int64, copy=False)]
+        if max(sums) > self._total or (self._total > 0) != (min(sums) > 0):
+            raise CorruptSummary(f"count_min: rows sum to {sums}, the total is {self._total}")
+        if not (self.conservative or self._saturated) and min(sums) != self._total:
+            raise CorruptSummary(f"count_min: rows sum to {sums}, not to {self._total}")
+        if self._saturated and int(self._cells.max()) != self._limit:
+            raise CorruptSummary("count_min: said to be saturated, but no cell is")
+        if self._total and not self._events:
+            raise CorruptSummary("count_min: weight without an event")
+        heavy = self._heavy
+        if heavy is not None and (
+            (heavy.capacity, heavy.seed, heavy.total, heavy.count)
+            != (self.track, self.seed, self._total, self._events)
+        ):
+            raise CorruptSummary("count_min: the tracked items belong to another sketch")
+
+    @property
+    def _limit(self) -> int:
+        return int(np.iinfo(self.cells).max)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())
+        return f"CountMin({shown}): {self._events} events, error {self.error} of {self._total}"
+
+
+def _fewest_bytes(cells: Cells, largest: int) -> int:
+    return next(size for size in _CELL_BYTES[cells] if largest < 1 << (8 * size))

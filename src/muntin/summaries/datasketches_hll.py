@@ -1,0 +1,121 @@
+"""Apache DataSketches' HLL sketch in its serial form: type HLL_8, written and read with checks.
+
+offset  size  what (little endian)
+0       1     words of preamble: 2 LIST, 3 SET, 10 HLL
+1       1     serial version 1
+2       1     family 7
+3       1     lg_k
+4       1     logarithm of the size of a LIST or SET table
+5       1     flags: 4 empty, 8 compact, 16 out of order, 32 full size from the start
+6       1     LIST: number of coupons; HLL: 0
+7       1     mode (0 LIST, 1 SET, 2 HLL) + 4 x type (0 HLL_4, 1 HLL_6, 2 HLL_8)
+LIST    8     coupons: value << 26 | slot, 4 bytes each
+SET     8     number of coupons; 12: coupons
+HLL     8     three doubles: HIP accumulator, sums of 2**-value below and from 32 on;
+        32    number of zero registers; 36: 0; 40: registers
+
+Source: HllUtil, PreambleUtil and CouponList of Apache DataSketches (Java 6.2, C++ 5.2).
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+
+from muntin.errors import CorruptSummary
+
+LIST, SET, HLL = 0, 1, 2
+HLL_8 = 2
+PREAMBLE_WORDS = {LIST: 2, SET: 3, HLL: 10}
+EMPTY, COMPACT, OUT_OF_ORDER, FULL_SIZE = 4, 8, 16, 32
+LG_K_MIN, LG_K_MAX, VALUE_MAX = 4, 21, 63
+SERIAL_VERSION, FAMILY = 1, 7
+LIST_LG = 3
+SLOT_BITS = 26
+_PREAMBLE = struct.Struct("<8B")
+_HLL = struct.Struct("<dddii")
+
+
+def write(registers: np.ndarray) -> bytes:
+    """An HLL_8 sketch; registers uint8[2**lg_k]."""
+    lg_k = len(registers).bit_length() - 1
+    kind = HLL_8 << 2
+    used = registers[registers > 0]
+    if not len(used):
+        start = PREAMBLE_WORDS[LIST], SERIAL_VERSION, FAMILY, lg_k
+        return _PREAMBLE.pack(*start, LIST_LG, EMPTY | COMPACT, 0, kind | LIST)
+    # out of order: readers must not use the HIP accumulator, which merging cannot keep
+    start = PREAMBLE_WORDS[HLL], SERIAL_VERSION, FAMILY, lg_k
+    head = _PREAMBLE.pack(*start, 0, COMPACT | OUT_OF_ORDER, 0, kind | HLL)
+    small, large = _inverse_powers(registers)
+    zeros = len(registers) - len(used)
+    return head + _HLL.pack(0.0, small, large, zeros, 0) + registers.tobytes()
+
+
+def read(data: bytes) -> np.ndarray:
+    """Registers, uint8[2**lg_k], of an HLL_8 sketch in any of its three modes."""
+    view = memoryview(bytes(data))
+    if len(view) < _PREAMBLE.size:
+        raise CorruptSummary(f"HLL sketch: {len(view)} bytes are too few")
+    words, version, family, lg_k, lg_table, flags, coupons, modes = _PREAMBLE.unpack_from(view)
+    mode, kind = modes & 3, modes >> 2
+    if version != SERIAL_VERSION or family != FAMILY or PREAMBLE_WORDS.get(mode) != words:
+        raise CorruptSummary("not an Apache DataSketches HLL sketch")
+    if kind != HLL_8:
+        raise CorruptSummary("HLL sketch: only type HLL_8 can be read; write it as such")
+    if not LG_K_MIN <= lg_k <= LG_K_MAX:
+        raise CorruptSummary(f"HLL sketch: lg_k {lg_k} is not in {LG_K_MIN} ... {LG_K_MAX}")
+    if flags & ~(EMPTY | COMPACT | OUT_OF_ORDER | FULL_SIZE):
+        raise CorruptSummary(f"HLL sketch: unknown flags {flags:#x}")
+    body = view[_PREAMBLE.size :]
+    if mode == HLL:
+        registers = _dense(body, lg_k)
+        if flags & EMPTY and registers.any():
+            raise CorruptSummary("HLL sketch: said to be empty, but has registers")
+        return registers
+    if mode == SET:
+        if len(body) < 4:
+            raise CorruptSummary("HLL sketch: cut before its coupons")
+        coupons = int.from_bytes(body[:4], "little")
+        body = body[4:]
+    return _from_coupons(body, coupons, lg_table, flags, lg_k)
+
+
+def _dense(body: memoryview, lg_k: int) -> np.ndarray:
+    if len(body) != _HLL.size + (1 << lg_k):
+        raise CorruptSummary(f"HLL sketch: {len(body)} bytes do not hold 2**{lg_k} registers")
+    _, small, large, zeros, exceptions = _HLL.unpack_from(body)
+    registers = np.frombuffer(body[_HLL.size :], np.uint8).copy()
+    if registers.max() > VALUE_MAX or exceptions:
+        raise CorruptSummary("HLL sketch: a register is impossible")
+    if zeros != np.count_nonzero(registers == 0):
+        raise CorruptSummary(f"HLL sketch: it does not have {zeros} zero registers")
+    if not np.allclose((small, large), _inverse_powers(registers), rtol=1e-9, atol=1e-12):
+        raise CorruptSummary("HLL sketch: registers contradict their sums")
+    return registers
+
+
+def _from_coupons(
+    body: memoryview, coupons: int, lg_table: int, flags: int, lg_k: int
+) -> np.ndarray:
+    words = coupons if flags & COMPACT else 1 << min(lg_table, 30)
+    if len(body) != 4 * words:
+        raise CorruptSummary(f"HLL sketch: {len(body)} bytes do not hold {words} coupons")
+    found = np.frombuffer(body, "<u4")
+    found = found[found > 0]
+    values = found >> SLOT_BITS
+    if len(found) != coupons or len(np.unique(found)) != coupons or (values == 0).any():
+        raise CorruptSummary(f"HLL sketch: it does not have {coupons} coupons")
+    if bool(flags & EMPTY) != (coupons == 0):
+        raise CorruptSummary(f"HLL sketch: {coupons} coupons contradict its flags")
+    registers = np.zeros(1 << lg_k, np.uint8)
+    np.maximum.at(registers, found & ((1 << lg_k) - 1), values.astype(np.uint8))
+    return registers
+
+
+def _inverse_powers(registers: np.ndarray) -> tuple[float, float]:
+    """Sums of 2**-value over the registers below 32, and over the others."""
+    counts = np.bincount(registers, minlength=VALUE_MAX + 1)
+    terms = counts * 0.5 ** np.arange(VALUE_MAX + 1)
+    return float(terms[:32].sum()), float(terms[32:].sum())

@@ -1,0 +1,283 @@
+"""Distinct counts: HyperLogLog, a few kilobytes for any number of items.
+
+=========== =================================================================================
+State       registers: uint8[2**lg_k], each 0 ... 63; number of events: int
+Error       the standard error of the estimate is 1.04 / sqrt(2**lg_k) of the truth (1.6 % at
+            lg_k = 12), less while there are fewer items than registers; bounds at 99 %
+Merge       with the same lg_k. Exact: the registers of the whole stream
+Duplicates  harmless: registers and answers stay as they are (`count`, of events, grows)
+Source      Flajolet et al., AofA 2007; estimator: Ertl, arXiv:1702.01284, algorithm 6
+            ("improved raw estimator": no tables, no switch-over, unbiased from 0 on)
+Limits      no item can be taken back. The hash has no secret: whoever can choose the items can
+            inflate the count
+=========== =================================================================================
+
+**Why not the `datasketches` package.** It takes one item a call from Python (120 ns; here 18), and
+its reader accepts most damaged bytes. So hashing, registers, bytes and the estimate are ours, and
+nothing needs to be installed. The registers are the package's own: hash, seed and slots are those
+of Apache DataSketches, so that `to_datasketches` and `from_datasketches` exchange HLL_8 sketches
+with Spark's `hll_sketch_agg`, Java, C++ and PostgreSQL. (They skip empty strings; we count them.)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.errors import CorruptSummary, IncompatibleSummary
+from muntin.summaries import datasketches_hll
+from muntin.summaries.base import Estimate
+from muntin.summaries.checks import integer_in
+from muntin.summaries.envelope import seal, unseal
+from muntin.summaries.items import as_items, integers, text_buffers
+from muntin.summaries.kernels import distinct as kernels
+from muntin.summaries.reading import INT64_MAX, Body, Fields
+from muntin.summaries.weights import added
+
+LG_K_MIN, LG_K_MAX = 4, 21  # as DataSketches
+SPARSE_LG_K_MAX = 18  # above, a few bytes would ask for a megabyte of registers
+SPARSE_ENTRY_BYTES = 5
+CONFIDENCE = 0.99
+_Z = 2.5758293035489004  # of the normal distribution, for CONFIDENCE
+
+
+class Distinct:
+    """How many different items a stream held.
+
+    Parameters
+    ----------
+    lg_k : int
+        Logarithm of the number of registers, 4 ... 21; memory is 2**lg_k bytes.
+
+    Raises
+    ------
+    BadArgument
+        lg_k out of its range.
+
+    Examples
+    --------
+    >>> pilots = Distinct()
+    >>> pilots.update(["ann", "bob", "ann"])
+    >>> round(float(pilots.estimate().value[0]))
+    2
+    """
+
+    kind: ClassVar[str] = "distinct"
+
+    def __init__(self, lg_k: int = 12) -> None:
+        self.lg_k = integer_in("lg_k", lg_k, LG_K_MIN, LG_K_MAX)
+        self._registers = np.zeros(1 << self.lg_k, np.uint8)
+        self._events = 0
+
+    @property
+    def count(self) -> int:
+        """Events summarised: items given to `update`, duplicates included."""
+        return self._events
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What two summaries must share to be merged."""
+        return {"lg_k": self.lg_k}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held."""
+        return self._registers.nbytes
+
+    def update(self, items: Any) -> None:
+        """Note items.
+
+        Parameters
+        ----------
+        items : array of str, bytes or int [n], or one item
+            What `muntin.summaries.items.as_items` takes. A string and its UTF-8 bytes are the
+            same item; the number 1 and the text "1" are not.
+
+        Raises
+        ------
+        BadArgument
+            Null or float items.
+        """
+        if isinstance(items, pa.DictionaryArray) and len(items.dictionary) < len(items):
+            array = as_items(items.dictionary.take(items.indices.unique()))
+            events = len(items)
+        else:
+            array = as_items(items)
+            events = len(array)
+        if array.type in (pa.int64(), pa.uint64()):
+            kernels.add_integers(self._registers, integers(array))
+        else:
+            kernels.add_texts(self._registers, *text_buffers(array))
+        self._events += events
+
+    def estimate(self) -> Estimate:
+        """The number of different items.
+
+        Returns
+        -------
+        Estimate
+            float64[1] each, at confidence 0.99. `lower` is never below the number of registers
+            in use, which is certain.
+        """
+        counts = np.bincount(self._registers, minlength=kernels.VALUE_MAX + 1)
+        value = _improved_raw_estimate(counts)
+        used = float(len(self._registers) - counts[0])
+        lower, upper = _interval(value, self.lg_k)
+        lower = max(lower, used)
+        value, lower, upper = np.maximum([value, lower, upper], lower)[:, None]
+        return Estimate(value, lower, upper, CONFIDENCE)
+
+    def merge(self, other: Self) -> None:
+        """Take in another summary of the same lg_k.
+
+        Raises
+        ------
+        IncompatibleSummary
+            Another lg_k, or another kind.
+        SummaryOverflow
+            More events than int64 counts. Nothing was changed.
+        """
+        if not isinstance(other, Distinct):
+            raise IncompatibleSummary(f"cannot merge a {type(other).__name__} into a Distinct")
+        if other.lg_k != self.lg_k:
+            raise IncompatibleSummary(f"lg_k {other.lg_k} cannot join lg_k {self.lg_k}")
+        events = added(self._events, other._events, self.kind, "events")
+        np.maximum(self._registers, other._registers, out=self._registers)
+        self._events = events
+
+    def copy(self) -> Self:
+        """An independent copy."""
+        twin = object.__new__(type(self))
+        twin.lg_k, twin._events = self.lg_k, self._events
+        twin._registers = self._registers.copy()
+        return twin
+
+    def to_bytes(self) -> bytes:
+        """The summary in Muntin's envelope: registers in use with their slots, or all."""
+        used = np.flatnonzero(self._registers)
+        sparse = _sparse(self.lg_k, len(used))
+        if sparse:
+            body = used.astype("<u4").tobytes() + self._registers[used].tobytes()
+        else:
+            body = self._registers.tobytes()
+        described = self.parameters | {"events": self._events, "used": len(used)}
+        return seal(self.kind, described, body)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """The summary that `to_bytes` wrote.
+
+        Raises
+        ------
+        CorruptSummary
+            Anything else: damaged, cut, of another kind, or registers that cannot be.
+        """
+        parameters, view = unseal(data, cls.kind)
+        fields = Fields(cls.kind, parameters)
+        lg_k = fields.integer("lg_k", LG_K_MIN, LG_K_MAX)
+        used = fields.integer("used", 0, 1 << lg_k)
+        events = fields.integer("events", used, INT64_MAX)
+        fields.done()
+        if events and not used:
+            raise CorruptSummary("distinct: events without a register in use")
+        body = Body(cls.kind, view)
+        if _sparse(lg_k, used):
+            slots, values = body.array("<u4", used), body.array("u1", used)
+            if used and (int(slots[-1]) >= 1 << lg_k or (slots[1:] <= slots[:-1]).any()):
+                raise CorruptSummary("distinct: slots do not ascend within the registers")
+            registers = np.zeros(1 << lg_k, np.uint8)
+            registers[slots] = values
+        else:
+            registers = body.array("u1", 1 << lg_k)
+        body.done()
+        if np.count_nonzero(registers) != used or registers.max() > kernels.VALUE_MAX:
+            raise CorruptSummary("distinct: a register is impossible")
+        return cls._of(registers, events)
+
+    def to_datasketches(self) -> bytes:
+        """An Apache DataSketches HLL_8 sketch of the same registers, without our envelope."""
+        return datasketches_hll.write(self._registers)
+
+    @classmethod
+    def from_datasketches(cls, data: bytes) -> Self:
+        """A summary of an Apache DataSketches HLL sketch of type HLL_8 (Spark's default).
+
+        Such a sketch does not know its number of events: `count` is the number of registers in
+        use, which is the least that it can have been.
+
+        Raises
+        ------
+        CorruptSummary
+            Not such a sketch, of type HLL_4 or HLL_6, damaged, or with contradictions.
+        """
+        registers = datasketches_hll.read(data)
+        return cls._of(registers, int(np.count_nonzero(registers)))
+
+    @classmethod
+    def _of(cls, registers: np.ndarray, events: int) -> Self:
+        summary = object.__new__(cls)
+        summary.lg_k = len(registers).bit_length() - 1
+        summary._registers, summary._events = registers, events
+        return summary
+
+    def __repr__(self) -> str:
+        value = self.estimate().value[0]
+        return f"Distinct(lg_k={self.lg_k}): {self._events} events, about {value:.0f} items"
+
+
+def _sparse(lg_k: int, used: int) -> bool:
+    return lg_k <= SPARSE_LG_K_MAX and SPARSE_ENTRY_BYTES * used < 1 << lg_k
+
+
+def _interval(value: float, lg_k: int) -> tuple[float, float]:
+    """Bounds at CONFIDENCE of an estimate from 2**lg_k registers.
+
+    The estimate leans to the right and is 1.08 / m too high on average (as Flajolet's constant
+    for finite m says): the lower bound allows for both. While items are few, each that falls
+    on another's register is missed as a whole: hence the one more in the upper bound.
+    """
+    m = 1 << lg_k
+    error = _Z * math.sqrt((3 * math.log(2) - 1) / m)
+    lower = value / (math.exp(error) * (1 + 1.08 / m))
+    return lower, value / (1 - error) + 1 if value else 0.0
+
+
+def _improved_raw_estimate(counts: np.ndarray) -> float:
+    """Ertl's algorithm 6; counts[v] = registers that hold v."""
+    m, last = float(counts.sum()), len(counts) - 1
+    if counts[0] == m:
+        return 0.0
+    z = m * _tau(1 - counts[last] / m)
+    for count in counts[last - 1 : 0 : -1]:
+        z = 0.5 * (z + count)
+    z += m * _sigma(counts[0] / m)
+    return m * m / (2 * math.log(2) * z)
+
+
+def _sigma(x: float) -> float:
+    """x + sum of x**(2**k) * 2**(k - 1) over k >= 1, for x in [0, 1)."""
+    y, z = 1.0, x
+    while True:
+        x *= x
+        before = z
+        z += x * y
+        y += y
+        if z == before:
+            return z
+
+
+def _tau(x: float) -> float:
+    """(1 - x - sum of (1 - x**(2**-k))**2 * 2**-k over k >= 1) / 3, for x in [0, 1]."""
+    if x in (0.0, 1.0):
+        return 0.0
+    y, z = 1.0, 1 - x
+    while True:
+        x = math.sqrt(x)
+        before = z
+        y *= 0.5
+        z -= (1 - x) ** 2 * y
+        if z == before:
+            return z / 3

@@ -1,0 +1,437 @@
+"""Dyadic q-digest: ranks and quantiles with bounds that always hold.
+
+State       nodes of the binary tree over 2**bits cells: uint64 number, int64 count; ascending
+Error       rank: upper - lower <= bits * floor(n / k), always; the midpoint is off by half of it
+Merge       with equal k and map; bounds hold for the whole (floor(a/k) + floor(b/k) <= floor(n/k))
+Duplicates  count each time
+Source      Shrivastava, Buragohain, Agrawal, Suri: Medians and Beyond, SenSys 2004
+Limits      bits <= 62; after `compress` at most 3k nodes and the leaves that are counted exactly
+
+One pass of compression, from the leaves to the root, keeps constraint (1), a node that is no leaf
+counts at most floor(n / k), from which the bound follows. Constraint (2), that a family counts
+more, is what a second pass would restore; it makes the digest smaller and its answers worse, and
+is not needed.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from fractions import Fraction
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.summaries.base import Estimate
+from muntin.summaries.envelope import seal, unseal
+from muntin.summaries.kernels import qdigest as kernels
+from muntin.summaries.order_maps import IntegerRange, OrderMap, order_map
+
+K_MAX = 1 << 26
+COUNT_MAX = 1 << 61
+_PENDING_MAX = 1 << 20  # values that wait to be counted: 8 MiB
+_DENSE_BITS_MAX = 22  # a table of all cells up to here (32 MiB, only while counting)
+_HEADER = struct.Struct("<QQQBB6x")  # nodes, first and last cell, widths of numbers and counts
+
+
+class DyadicQDigest:
+    """Counts over a dyadic domain, compressed to at most 3k nodes.
+
+    Parameters
+    ----------
+    bits : int
+        Values are integers in [0, 2**bits); 1 to 62. Where `domain` is given, its bits count.
+    k : int
+        Nodes that the digest may keep, up to a factor 3; rank error <= bits / k of the count
+        between the bounds, half of it for the midpoint. Measured errors are about ten times
+        smaller.
+    domain : OrderMap, optional
+        Floats, timestamps or other integers: `FloatRange`, `FloatOrder`, `TimestampRange`,
+        `IntegerRange` of `muntin.summaries.order_maps`.
+
+    Examples
+    --------
+    >>> digest = DyadicQDigest(bits=10, k=100)
+    >>> digest.update(range(1000))
+    >>> digest.quantile(0.5).value
+    array([499])
+    """
+
+    kind: ClassVar[str] = "dyadic_qdigest"
+
+    def __init__(self, bits: int = 20, k: int = 1000, domain: OrderMap | None = None) -> None:
+        if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= K_MAX:
+            raise BadArgument(f"k={k!r}: an integer from 1 to {K_MAX}")
+        self._map: OrderMap = IntegerRange(bits) if domain is None else domain
+        self._k = k
+        self._ids = np.empty(0, np.uint64)
+        self._counts = np.empty(0, np.int64)
+        self._total = 0
+        self._first = 0
+        self._last = 0
+        self._pending: list[np.ndarray] = []
+        self._waiting = 0
+        self._is_compressed = True
+        self._index: _Index | None = None
+
+    @classmethod
+    def for_error(cls, error: float, bits: int = 20, domain: OrderMap | None = None) -> Self:
+        """A digest whose rank (the midpoint) is never off by more than `error` of the count."""
+        if not isinstance(error, float) or not 0 < error < 1:
+            raise BadArgument(f"error={error!r}: a fraction between 0 and 1, both excluded")
+        bits = bits if domain is None else domain.bits
+        k = math.ceil(bits / (2 * error))
+        if k > K_MAX:
+            raise BadArgument(f"error={error!r} needs k={k}, more than {K_MAX}")
+        return cls(bits, k, domain)
+
+    @property
+    def bits(self) -> int:
+        return self._map.bits
+
+    @property
+    def k(self) -> int:
+        return self._k
+
+    @property
+    def domain(self) -> OrderMap:
+        return self._map
+
+    @property
+    def count(self) -> int:
+        """Values counted, with their weights."""
+        return self._total
+
+    @property
+    def size(self) -> int:
+        """Nodes held now."""
+        self._collect()
+        return len(self._ids)
+
+    @property
+    def nbytes(self) -> int:
+        return self._ids.nbytes + self._counts.nbytes + 8 * self._waiting
+
+    @property
+    def error_bound(self) -> int:
+        """No rank's bounds lie further apart than this: bits * floor(count / k)."""
+        return self.bits * (self._total // self._k)
+
+    def update(self, values: Any, weights: Any = None) -> None:
+        """Count values.
+
+        Parameters
+        ----------
+        values : array of n values of the domain, or one
+        weights : int64[n], optional
+            How often each value counts, 0 or more; 1 where absent.
+
+        Raises
+        ------
+        BadArgument
+            A value outside the domain, NaN or null; a negative weight. Nothing is counted then.
+        """
+        leaves = self._map.cells(values) + np.uint64(1 << self.bits)
+        if weights is not None:
+            self._update_weighted(leaves, weights)
+            return
+        if not leaves.size:
+            return
+        self._grow(leaves, len(leaves))
+        self._pending.append(leaves)
+        self._waiting += len(leaves)
+        if self._waiting >= _PENDING_MAX:
+            self._collect()
+
+    def _update_weighted(self, leaves: np.ndarray, weights: Any) -> None:
+        given = np.atleast_1d(np.asarray(weights))
+        if given.dtype.kind not in "biu" and given.size:
+            raise BadArgument(f"weights of type {given.dtype} are not integers")
+        if given.shape != leaves.shape:
+            raise BadArgument(f"{len(leaves)} values and {given.size} weights")
+        if given.size and int(given.min()) < 0:
+            raise BadArgument(f"weight {int(given.min())} is negative")
+        if given.size == 0 or float(given.sum(dtype=np.float64)) > COUNT_MAX:
+            if given.size:
+                raise BadArgument(f"the weights add up to more than {COUNT_MAX}")
+            return
+        given = given.astype(np.int64)
+        leaves, given = leaves[given > 0], given[given > 0]
+        if not leaves.size:
+            return
+        self._grow(leaves, int(given.sum()))
+        order = np.argsort(leaves, kind="stable")
+        ids, counts = np.empty_like(leaves), np.empty(len(leaves), np.int64)
+        runs = kernels.weigh_sorted(leaves[order], order, given, ids, counts)
+        self._add(ids[:runs], counts[:runs])
+
+    def merge(self, other: Self) -> None:
+        """Count what `other` counted; its k and domain must be the same."""
+        if not isinstance(other, DyadicQDigest):
+            raise IncompatibleSummary(f"a q-digest cannot merge a {type(other).__name__}")
+        if (self._k, self._map) != (other._k, other._map):
+            raise IncompatibleSummary(
+                f"q-digests differ: k={self._k}, {self._map} and k={other._k}, {other._map}"
+            )
+        if other._total == 0:
+            return
+        if self._total + other._total > COUNT_MAX:
+            raise BadArgument(f"together they count more than {COUNT_MAX}")
+        self._collect()
+        other._collect()
+        self._span(other._first, other._last)
+        self._total += other._total
+        self._add(other._ids, other._counts)
+
+    def compress(self) -> None:
+        """Move small counts up, in one pass; at most 3k nodes and exact leaves remain."""
+        self._collect()
+        if self._is_compressed:
+            return
+        ids, counts = np.empty_like(self._ids), np.empty_like(self._counts)
+        begin = kernels.compress(self._ids, self._counts, self._total // self._k, ids, counts)
+        self._ids, self._counts = ids[begin:].copy(), counts[begin:].copy()
+        self._is_compressed = True
+        self._index = None
+        leaves = int((self._ids >= np.uint64(1 << self.bits)).sum())
+        assert len(self._ids) <= 3 * self._k + leaves, "q-digest larger than its bound"  # noqa: S101
+
+    def rank(self, values: Any, *, inclusive: bool = True) -> Estimate:
+        """How many counted values are at most each value.
+
+        Parameters
+        ----------
+        values : array of n values, or one; also outside the domain
+        inclusive : bool
+            False: how many are less.
+
+        Returns
+        -------
+        Estimate
+            `value` (float64[n], the midpoint), `lower` and `upper` (int64[n]). The truth lies
+            between, always: confidence 1. upper - lower <= `error_bound`; where the map is not
+            exact, values in the same cell as the question are between the bounds, too.
+        """
+        if not inclusive and isinstance(self._map, IntegerRange):
+            values = np.ceil(values)  # less than 2.5 is less than 3
+        cells, side = self._map.place(values)
+        index = self._indexed()
+        # Where a cell holds several values, those beside the question may lie on either side.
+        counts_own = (True, True) if inclusive else (False, False)
+        if not self._map.exact:
+            counts_own = (False, True)
+        lower = index.up_to(index.ends, index.by_end, cells, own=counts_own[0])
+        upper = index.up_to(index.begins, index.by_begin, cells, own=counts_own[1])
+        # The extreme values are known: nothing lies beyond them.
+        first, last = np.uint64(self._first), np.uint64(self._last)
+        lower = np.where(cells >= last if counts_own[0] else cells > last, self._total, lower)
+        upper = np.where(cells < first if counts_own[1] else cells <= first, 0, upper)
+        lower = np.where(side > 0, self._total, np.where(side < 0, 0, lower))
+        upper = np.where(side > 0, self._total, np.where(side < 0, 0, upper))
+        return Estimate(lower + (upper - lower) / 2, lower, upper, 1.0)
+
+    def quantile(self, q: Any) -> Estimate:
+        """The smallest value whose rank is at least q * count.
+
+        Parameters
+        ----------
+        q : float or array of n floats in [0, 1]
+
+        Returns
+        -------
+        Estimate
+            Values of the domain: int64, float64 or datetime64[us]. The true quantile lies between
+            `lower` and `upper`, always: confidence 1. No entries while nothing was counted.
+
+        Raises
+        ------
+        BadArgument
+            q outside [0, 1] or NaN.
+        """
+        asked = np.atleast_1d(np.asarray(q, np.float64))
+        if not ((asked >= 0) & (asked <= 1)).all():
+            raise BadArgument(f"q={q!r}: quantiles are asked for in [0, 1]")
+        if self._total == 0:
+            nothing = self._map.lowest(np.empty(0, np.uint64))
+            return Estimate(nothing, nothing, nothing, 1.0)
+        # As it is written: 0.7 means 7/10, so that of 10 values it is the seventh.
+        targets = np.array(
+            [max(1, math.ceil(Fraction(str(float(x))) * self._total)) for x in asked], np.int64
+        )
+        index = self._indexed()
+        low = index.reached(index.begins, index.by_begin, targets)
+        high = index.reached(index.ends, index.by_end, targets)
+        middle = index.reached(index.edges, index.by_edge, 2 * targets)
+        low, middle, high = (
+            np.clip(cells, np.uint64(self._first), np.uint64(self._last))
+            for cells in (low, middle, high)
+        )
+        lower, upper = self._map.lowest(low), self._map.highest(high)
+        return Estimate(self._map.typical(middle), lower, upper, 1.0)
+
+    def copy(self) -> Self:
+        twin = type(self)(self.bits, self._k, self._map)
+        self._collect()
+        twin._ids, twin._counts = self._ids.copy(), self._counts.copy()
+        twin._total, twin._first, twin._last = self._total, self._first, self._last
+        twin._is_compressed = self._is_compressed
+        return twin
+
+    def to_bytes(self) -> bytes:
+        """Sealed bytes; compresses first."""
+        self.compress()
+        id_width, count_width = _widths(self._ids, self._counts)
+        header = _HEADER.pack(len(self._ids), self._first, self._last, id_width, count_width)
+        ids = self._ids.astype(f"<u{id_width}").tobytes()
+        counts = self._counts.astype(f"<u{count_width}").tobytes()
+        parameters = {"k": self._k, "domain": self._map.parameters()}
+        return seal(self.kind, parameters, header + ids + counts)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        parameters, body = unseal(data, cls.kind)
+        if parameters.keys() != {"k", "domain"} or not isinstance(parameters["domain"], dict):
+            raise CorruptSummary("dyadic_qdigest: other parameters than k and domain")
+        try:
+            made = cls(k=parameters["k"], domain=order_map(parameters["domain"]))
+        except BadArgument as problem:
+            raise CorruptSummary(f"dyadic_qdigest: {problem}") from None
+        if made._map.parameters() != parameters["domain"] or len(body) < _HEADER.size:
+            raise CorruptSummary("dyadic_qdigest: incomplete parameters or body")
+        nodes, first, last, id_width, count_width = _HEADER.unpack_from(body)
+        if bytes(body[26 : _HEADER.size]) != bytes(6):
+            raise CorruptSummary("dyadic_qdigest: unused header bytes are not zero")
+        if id_width not in (4, 8) or count_width not in (1, 2, 4, 8):
+            raise CorruptSummary(f"dyadic_qdigest: widths {id_width} and {count_width}")
+        if len(body) != _HEADER.size + nodes * (id_width + count_width):
+            raise CorruptSummary(f"dyadic_qdigest: {len(body)} bytes for {nodes} nodes")
+        split = _HEADER.size + nodes * id_width
+        ids = np.frombuffer(body[_HEADER.size : split], f"<u{id_width}").astype(np.uint64)
+        raw = np.frombuffer(body[split:], f"<u{count_width}")
+        if nodes and (int(raw.min()) < 1 or float(raw.sum(dtype=np.float64)) > COUNT_MAX):
+            raise CorruptSummary("dyadic_qdigest: counts are not from 1 to the largest total")
+        made._ids, made._counts = ids, raw.astype(np.int64)
+        made._total, made._first, made._last = int(made._counts.sum()), first, last
+        if (id_width, count_width) != _widths(ids, made._counts):
+            raise CorruptSummary("dyadic_qdigest: numbers are wider than they need")
+        made._check()
+        return made
+
+    def _check(self) -> None:
+        """The meaning of a body: ordered nodes of the tree that keep constraint (1)."""
+        bits, ids = self.bits, self._ids
+        if not len(ids):
+            if self._first or self._last:
+                raise CorruptSummary("dyadic_qdigest: extremes of nothing")
+            return
+        if int(ids[0]) < 1 or int(ids[-1]) >> (bits + 1) or (ids[1:] <= ids[:-1]).any():
+            raise CorruptSummary("dyadic_qdigest: nodes are not ascending numbers of the tree")
+        is_inner = ids < np.uint64(1 << bits)
+        if (self._counts[is_inner] > self._total // self._k).any():
+            raise CorruptSummary("dyadic_qdigest: an inner node counts more than count / k")
+        if len(ids) > 3 * self._k + int((~is_inner).sum()):
+            raise CorruptSummary(f"dyadic_qdigest: {len(ids)} nodes are too many for k")
+        begins, ends = _spans(ids, bits)
+        if not (
+            self._first <= self._last
+            and int(begins.min()) <= self._first <= int(ends.min())
+            and int(begins.max()) <= self._last <= int(ends.max())
+        ):
+            raise CorruptSummary("dyadic_qdigest: extremes do not fit the nodes")
+
+    def _grow(self, leaves: np.ndarray, weight: int) -> None:
+        if self._total + weight > COUNT_MAX:
+            raise BadArgument(f"more than {COUNT_MAX} values")
+        offset = 1 << self.bits
+        self._span(int(leaves.min()) - offset, int(leaves.max()) - offset)
+        self._total += weight
+        self._index = None
+        self._is_compressed = False
+
+    def _span(self, first: int, last: int) -> None:
+        self._first = first if self._total == 0 else min(self._first, first)
+        self._last = last if self._total == 0 else max(self._last, last)
+
+    def _collect(self) -> None:
+        """Count the values that wait."""
+        if not self._pending:
+            return
+        waiting = self._pending
+        self._pending = []
+        values = waiting[0] if len(waiting) == 1 else np.concatenate(waiting)
+        self._waiting = 0
+        if self.bits <= _DENSE_BITS_MAX and len(values) >= (1 << self.bits) // 4:
+            table = np.zeros(1 << self.bits, np.int64)
+            kernels.count_dense(values, table)
+            distinct = int(np.count_nonzero(table))
+            ids, counts = np.empty(distinct, np.uint64), np.empty(distinct, np.int64)
+            runs = kernels.drain_dense(table, ids, counts)
+        else:
+            values = np.sort(values)
+            ids, counts = np.empty(len(values), np.uint64), np.empty(len(values), np.int64)
+            runs = kernels.count_sorted(values, ids, counts)
+        self._add(ids[:runs], counts[:runs])
+
+    def _add(self, ids: np.ndarray, counts: np.ndarray) -> None:
+        size = len(self._ids) + len(ids)
+        both_ids, both_counts = np.empty(size, np.uint64), np.empty(size, np.int64)
+        size = kernels.add_nodes(self._ids, self._counts, ids, counts, both_ids, both_counts)
+        self._ids, self._counts = both_ids[:size].copy(), both_counts[:size].copy()
+        self._index = None
+        self._is_compressed = False
+        if size > 8 * self._k + 4096:
+            self.compress()
+
+    def _indexed(self) -> _Index:
+        self._collect()
+        if self._index is None:
+            self._index = _Index(self._ids, self._counts, self.bits)
+        return self._index
+
+
+class _Index:
+    """Counts accumulated by where nodes begin, where they end, and both: a query is a search."""
+
+    def __init__(self, ids: np.ndarray, counts: np.ndarray, bits: int) -> None:
+        begins, ends = _spans(ids, bits)
+        self.begins, self.by_begin = _accumulated(begins, counts)
+        self.ends, self.by_end = _accumulated(ends, counts)
+        self.edges, self.by_edge = _accumulated(
+            np.concatenate([begins, ends]), np.concatenate([counts, counts])
+        )
+
+    @staticmethod
+    def up_to(edges: np.ndarray, sums: np.ndarray, cells: np.ndarray, *, own: bool) -> np.ndarray:
+        """Counts of nodes whose edge is before each cell, or also in it."""
+        return sums[np.searchsorted(edges, cells, side="right" if own else "left")]
+
+    @staticmethod
+    def reached(edges: np.ndarray, sums: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """First edge at which the sum is at least the target."""
+        return edges[np.searchsorted(sums[1:], targets, side="left")]
+
+
+def _accumulated(edges: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    order = np.argsort(edges, kind="stable")
+    return edges[order], np.concatenate([np.zeros(1, np.int64), np.cumsum(counts[order])])
+
+
+def _spans(ids: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
+    """First and last cell below each node."""
+    depths = np.zeros(len(ids), np.uint64)
+    for step in (32, 16, 8, 4, 2, 1):  # floor(log2), exact also beyond 2**53
+        is_wider = (ids >> depths) >= np.uint64(1 << step)
+        depths = np.where(is_wider, depths + np.uint64(step), depths)
+    heights = np.uint64(bits) - depths
+    begins = (ids << heights) - np.uint64(1 << bits)
+    return begins, begins + (np.uint64(1) << heights) - np.uint64(1)
+
+
+def _widths(ids: np.ndarray, counts: np.ndarray) -> tuple[int, int]:
+    """Bytes of a stored number and count: the least that hold all of them."""
+    if not len(ids):
+        return 4, 1
+    most = int(counts.max())
+    count_width = next(width for width in (1, 2, 4, 8) if most < 1 << (8 * width))
+    return (4 if int(ids[-1]) < 1 << 32 else 8), count_width

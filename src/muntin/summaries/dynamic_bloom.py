@@ -1,0 +1,289 @@
+"""Dynamic Bloom filter: is a key among those seen? Never a wrong no, at any number of keys.
+
+State       compact (default): sorted fingerprints, Elias-Fano coded, one run a generation;
+            split: split-block Bloom filters; paper: equal standard filters (Guo et al.)
+Error       a wrong yes with probability 1 - product of (1 - rate) over the filters (paper's Eq. 2
+            for "paper"); below `fpp` at any number of keys (not for "paper")
+Merge       compact: union of fingerprints, the same as one filter over both up to
+            capacity * headroom keys; split, paper: concatenation. Beyond the plan rates add up
+Duplicates  harmless ("paper" counts them as keys)
+Source      Guo, Wu, Chen, Yuan, Luo: The Dynamic Bloom Filters, TKDE 2010; Almeida et al.:
+            Scalable Bloom Filters, IPL 2007 (shrinking budget); `static_filter` for the runs
+Limits      a filter that does not know how many keys will come pays for it: Omega(log log n) bits
+            a key (Pagh, Segev, Wieder: FOCS 2013). Here `headroom`: a key's fingerprint is long
+            enough for headroom * capacity keys, log2(headroom) bits more than at the plan, and
+            until then the rate is that much lower, too
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.summaries.bloom_slices import BloomSlices, SlicePlan
+from muntin.summaries.envelope import seal, unseal
+from muntin.summaries.growing_runs import GrowingRuns, RunPlan
+from muntin.summaries.items import as_items, hash_items
+from muntin.summaries.kernels.placement import spread
+
+Layout = Literal["compact", "split", "paper"]
+ItemType = Literal["text", "integers"]
+CAPACITY_MAX = 1 << 40
+HEADROOM = 64
+HEADROOM_MAX = 1 << 20
+_COUNT = struct.Struct("<Q")
+_LAYOUTS = ("compact", "split", "paper")
+
+
+class DynamicBloom:
+    """Which keys were seen.
+
+    Parameters
+    ----------
+    capacity : int
+        Keys that are planned for; more may come.
+    fpp : float
+        False-positive rate that is never exceeded, between 0 and 1.
+    seed : int
+        Of the hash, 0 ... 2**64 - 1.
+    layout : {"compact", "split", "paper"}
+        "compact" is the smallest for its rate and merges without loss; "split" answers a key with
+        one cache line a filter; "paper" is the published filter, for comparison.
+    headroom : int
+        Compact only: times the planned keys that one run has fingerprints for. 1 saves 6 bits a
+        key against 64, where `capacity` is known not to be passed by much.
+
+    Examples
+    --------
+    >>> seen = DynamicBloom(capacity=1000, fpp=0.01)
+    >>> seen.update(["a", "b"])
+    >>> seen.contains(["a", "x"])
+    array([ True, False])
+    """
+
+    kind: ClassVar[str] = "dynamic_bloom"
+
+    def __init__(
+        self,
+        capacity: int = 100_000,
+        fpp: float = 0.01,
+        seed: int = 0,
+        layout: Layout = "compact",
+        headroom: int = HEADROOM,
+    ) -> None:
+        _check_integer("capacity", capacity, 1, CAPACITY_MAX)
+        _check_integer("seed", seed, 0, 2**64 - 1)
+        _check_integer("headroom", headroom, 1, HEADROOM_MAX)
+        if isinstance(fpp, bool) or not isinstance(fpp, float) or not 0 < fpp < 1:
+            raise BadArgument(f"fpp={fpp!r}: a probability between 0 and 1, both excluded")
+        if layout not in _LAYOUTS:
+            raise BadArgument(f"layout={layout!r}: one of {', '.join(_LAYOUTS)}")
+        self._parameters = {
+            "capacity": capacity,
+            "fpp": fpp,
+            "headroom": headroom,
+            "layout": layout,
+            "seed": seed,
+        }
+        self._seed = seed
+        self._type: ItemType | None = None
+        self._count = 0
+        if layout == "compact":
+            self._filters: GrowingRuns | BloomSlices = GrowingRuns(RunPlan(capacity, fpp, headroom))
+        else:
+            self._filters = BloomSlices(SlicePlan(capacity, fpp, layout == "paper"))
+
+    @property
+    def capacity(self) -> int:
+        return self._parameters["capacity"]
+
+    @property
+    def fpp(self) -> float:
+        """The rate that was asked for; `false_positive_rate()` is what it is now."""
+        return self._parameters["fpp"]
+
+    @property
+    def seed(self) -> int:
+        return self._seed
+
+    @property
+    def item_type(self) -> ItemType | None:
+        """What the keys are; None while that is not known."""
+        return self._type
+
+    @property
+    def layout(self) -> Layout:
+        return self._parameters["layout"]
+
+    @property
+    def count(self) -> int:
+        """Items seen, repeats included."""
+        return self._count
+
+    @property
+    def keys(self) -> int:
+        """Different items seen (but those that were taken for others)."""
+        return self._filters.keys
+
+    @property
+    def filters(self) -> int:
+        """Filters that a question goes through."""
+        return len(self._filters.rates)
+
+    @property
+    def nbytes(self) -> int:
+        return self._filters.nbytes
+
+    @property
+    def bits_per_key(self) -> float:
+        """Size of the filters for each of `keys`; 0 while there are none."""
+        keys = self._filters.keys
+        return 8 * self._filters.filter_bytes / keys if keys else 0.0
+
+    def false_positive_rate(self) -> float:
+        """Probability that `contains` says yes to a key that was not seen, as it is now."""
+        remaining = 1.0
+        for rate in self._filters.rates:
+            remaining *= 1 - rate
+        return 1 - remaining
+
+    def update(self, items: Any) -> None:
+        """See items: strings, binary or integers, all of one type for the life of the filter.
+
+        Raises
+        ------
+        BadArgument
+            Null items, floats, or integers where strings were seen before (or the reverse).
+        """
+        hashes, found = self._hashed(items)
+        self._type = self._type or found
+        self._count += len(hashes)
+        self._filters.add(_spread(hashes))
+
+    def hashes(self, items: Any) -> np.ndarray:
+        """XXH64 of items with this filter's seed, uint64[n]; refused as by `update`."""
+        return self._hashed(items)[0]
+
+    def update_hashes(self, hashes: np.ndarray, item_type: ItemType | None = None) -> None:
+        """See items by what `hashes` gave for them, and their type where it is known."""
+        hashes = _as_hashes(hashes)
+        if len(hashes) and item_type:
+            self._check_type(item_type)
+            self._type = item_type
+        self._count += len(hashes)
+        self._filters.add(_spread(hashes))
+
+    def contains(self, items: Any) -> np.ndarray:
+        """bool[n]: False means never seen; True is wrong with `false_positive_rate()`."""
+        return self.contains_hashes(self.hashes(items))
+
+    def contains_hashes(self, hashes: np.ndarray) -> np.ndarray:
+        """As `contains`, for hashes."""
+        out = np.zeros(len(hashes), np.bool_)
+        self._filters.find(_spread(_as_hashes(hashes)), out)
+        return out
+
+    def merge(self, other: Self) -> None:
+        """See what `other` saw. Parameters and the type of items must be the same."""
+        if not isinstance(other, DynamicBloom):
+            raise IncompatibleSummary(f"a dynamic_bloom cannot merge a {type(other).__name__}")
+        if self._parameters != other._parameters:
+            raise IncompatibleSummary(f"filters differ: {self._parameters} and {other._parameters}")
+        if self._type and other._type and self._type != other._type:
+            raise IncompatibleSummary(f"one filter saw {self._type}, the other {other._type}")
+        self._filters.merge(other._filters)  # type: ignore[arg-type]
+        self._type = self._type or other._type
+        self._count += other._count
+
+    def copy(self) -> Self:
+        twin = type(self)(**self._parameters)
+        twin._type, twin._count = self._type, self._count
+        twin._filters = self._filters.copy()
+        return twin
+
+    def to_bytes(self) -> bytes:
+        parameters = {**self._parameters, "items": self._type or ""}
+        return seal(self.kind, parameters, _COUNT.pack(self._count) + self._filters.write())
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        return cls._read(data, copy=True)
+
+    @classmethod
+    def mapped(cls, data: memoryview) -> Self:
+        """As `from_bytes`, but the compact layout is read in place; `data` must never change."""
+        return cls._read(data, copy=False)
+
+    @classmethod
+    def _read(cls, data: bytes | memoryview, *, copy: bool) -> Self:
+        parameters, body = unseal(data, cls.kind)  # pyright: ignore[reportArgumentType]
+        kind = parameters.pop("items", None)
+        if parameters.keys() != {"capacity", "fpp", "headroom", "layout", "seed"}:
+            raise CorruptSummary("dynamic_bloom: other parameters than it has")
+        if kind not in ("", "text", "integers") or not isinstance(parameters["layout"], str):
+            raise CorruptSummary(f"dynamic_bloom: items of type {kind!r}")
+        try:
+            made = cls(**parameters)
+        except BadArgument as problem:
+            raise CorruptSummary(f"dynamic_bloom: {problem}") from None
+        if len(body) < _COUNT.size:
+            raise CorruptSummary("dynamic_bloom: no count")
+        made._type = kind or None
+        (made._count,) = _COUNT.unpack_from(body)
+        made._filters = type(made._filters).read(
+            body[_COUNT.size :],
+            made._filters._plan,  # type: ignore[arg-type]
+            copy=copy,
+        )
+        keys = made._filters.keys
+        if made._count < keys or (made._count > 0) != (keys > 0):
+            raise CorruptSummary(f"dynamic_bloom: {keys} keys of {made._count} items")
+        return made
+
+    def _hashed(self, items: Any) -> tuple[np.ndarray, ItemType | None]:
+        if not isinstance(items, pa.DictionaryArray):
+            items = as_items(items)
+        found = item_type(items.type) if len(items) else None
+        if found:
+            self._check_type(found)
+        return hash_items(items, self._seed), found
+
+    def _check_type(self, found: ItemType) -> None:
+        if self._type and found != self._type:
+            raise BadArgument(f"these keys are {found}, those seen before are {self._type}")
+
+
+def item_type(kind: pa.DataType) -> ItemType:
+    """Strings and binary hash alike, and so do integers, dates and timestamps."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    is_text = (
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_string_view(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_binary_view(kind)
+    )
+    return "text" if is_text else "integers"
+
+
+def _spread(hashes: np.ndarray) -> np.ndarray:
+    out = np.empty_like(hashes)
+    spread(hashes, out)
+    return out
+
+
+def _as_hashes(hashes: np.ndarray) -> np.ndarray:
+    if not isinstance(hashes, np.ndarray) or hashes.dtype != np.uint64 or hashes.ndim != 1:
+        raise BadArgument("hashes are a one-dimensional array of uint64")
+    return np.ascontiguousarray(hashes)
+
+
+def _check_integer(name: str, value: Any, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise BadArgument(f"{name}={value!r}: an integer from {least} to {most}")

@@ -1,0 +1,261 @@
+"""The room where Space-Saving keeps its items: flat arrays, a hash table, an arena for texts."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.errors import BadArgument, CorruptSummary
+from muntin.summaries.items import hash_items, integers, text_buffers
+from muntin.summaries.kernels import space_saving as kernels
+from muntin.summaries.reading import Body, exact_sum
+
+ENTRIES_MIN, ARENA_BYTES_MIN = 32, 512  # rooms to begin with
+ITEM_TYPES = {
+    "string": pa.large_string(),
+    "binary": pa.large_binary(),
+    "int64": pa.int64(),
+    "uint64": pa.uint64(),
+}
+TEXTS = ("string", "binary")
+_N, _A, _O = kernels.ENTRIES, kernels.ARENA, kernels.OFFSET
+
+
+class Entries:
+    """Items of one type, each with a count and an error; at most 2 x capacity of them.
+
+    Attributes
+    ----------
+    items : str or None
+        Name of the items' type in ITEM_TYPES, once there was an item.
+    """
+
+    def __init__(self, capacity: int, seed: int) -> None:
+        self.capacity = capacity
+        self.seed = seed
+        self.items: str | None = None
+        self._state = np.zeros(3, np.int64)
+        self._hashes = np.empty(0, np.uint64)
+        self._counts = np.empty(0, np.int64)
+        self._errors = np.empty(0, np.int64)
+        self._starts = np.empty(0, np.int64)
+        self._lengths = np.empty(0, np.int64)
+        self._arena = np.empty(0, np.uint8)
+        self._table = np.zeros(2, np.uint64)
+
+    def __len__(self) -> int:
+        return int(self._state[_N])
+
+    @property
+    def offset(self) -> int:
+        return int(self._state[_O])
+
+    @property
+    def counts(self) -> np.ndarray:
+        return self._counts[: len(self)]
+
+    @property
+    def errors(self) -> np.ndarray:
+        return self._errors[: len(self)]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self._room() if isinstance(part, np.ndarray))
+
+    def typed(self, array: pa.Array) -> tuple[pa.Array, str]:
+        """Items in this room's type, and its name; BadArgument where they are of another."""
+        kind = array.type
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            name = "string"
+        elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            name = "binary"
+        else:
+            name = str(kind)
+        if self.items is None or self.items == name:
+            return array, name
+        if {self.items, name} == {"int64", "uint64"}:
+            try:
+                return array.cast(ITEM_TYPES[self.items]), self.items
+            except pa.ArrowInvalid as problem:
+                raise BadArgument(f"items so far are {self.items}: {problem}") from None
+        raise BadArgument(f"items are {name}, those before were {self.items}: give one type")
+
+    def add(self, array: pa.Array, hashes: np.ndarray, weights: np.ndarray) -> None:
+        """Count items of one type, which need not be this room's yet."""
+        array, name = self.typed(array)
+        if name == "string":
+            refuse_broken_text(array)
+        self.items = name
+        if name in TEXTS:
+            self._add_texts(hashes, weights, *text_buffers(array))
+        else:
+            self._add_integers(hashes, weights, integers(array))
+
+    def look_up(self, array: pa.Array, hashes: np.ndarray | None = None) -> np.ndarray:
+        """Number of each item's entry, or -1: int64[n]."""
+        out = np.full(len(array), -1, np.int64)
+        if self.items is None or not len(array):
+            return out
+        array, name = self.typed(array)
+        if hashes is None:
+            hashes = hash_items(array, self.seed)
+        if name in TEXTS:
+            data, offsets = text_buffers(array)
+            where = (self._starts, self._lengths, self._arena, self._table)
+            kernels.look_up_texts(hashes, data, offsets, *where, out)
+        else:
+            kernels.look_up_integers(hashes, integers(array), self._starts, self._table, out)
+        return out
+
+    def values(self) -> pa.Array:
+        """The items of all entries, in the order in which they came."""
+        n = len(self)
+        if self.items is None:
+            return pa.array([], pa.large_string())
+        if self.items not in TEXTS:
+            bits = pa.py_buffer(self._starts[:n].tobytes())
+            return pa.Array.from_buffers(ITEM_TYPES[self.items], n, [None, bits])
+        offsets = np.append(self._starts[:n], self._state[_A])
+        texts = self._arena[: self._state[_A]].tobytes()
+        buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(texts)]
+        return pa.Array.from_buffers(ITEM_TYPES[self.items], n, buffers)
+
+    def merge(self, other: Self) -> None:
+        """Add another room's entries and offset; both hold items of one type, or none.
+
+        An item that one side does not keep may have weighed up to that side's offset there.
+        """
+        n, mine, theirs = len(self), self.offset, other.offset
+        found = self.look_up(other.values(), other._hashes[: len(other)])
+        counts, errors = other.counts.copy(), other.errors.copy()
+        shared, new = found >= 0, np.flatnonzero(found < 0)
+        end = n + len(new)
+        texts_bytes = int(other._lengths[new].sum()) if other.items in TEXTS else 0
+        self._make_room(end, int(self._state[_A]) + texts_bytes)
+        self.items = self.items or other.items
+        self._counts[:n] += theirs
+        self._errors[:n] += theirs
+        self._counts[found[shared]] += counts[shared] - theirs
+        self._errors[found[shared]] += errors[shared] - theirs
+        self._hashes[n:end] = other._hashes[new]
+        self._counts[n:end] = counts[new] + mine
+        self._errors[n:end] = errors[new] + mine
+        self._starts[n:end] = other._starts[new]
+        self._lengths[n:end] = other._lengths[new]
+        if self.items in TEXTS:
+            kernels.append_texts(
+                n, end, self._starts, self._lengths, other._arena, self._arena, self._state
+            )
+        self._state[_N], self._state[_O] = end, mine + theirs
+        kernels.reindex(self._table, self._hashes, end)
+        if end > 2 * self.capacity:
+            kernels.evict(*self._room(), texts=self.items in TEXTS)
+
+    def copy(self) -> Self:
+        twin = object.__new__(type(self))
+        twin.__dict__.update(
+            (name, value.copy() if isinstance(value, np.ndarray) else value)
+            for name, value in self.__dict__.items()
+        )
+        return twin
+
+    def to_bytes(self) -> bytes:
+        """Counts, errors, then the items: int64 each, or lengths and all texts in a row."""
+        n = len(self)
+        columns = [self.counts, self.errors]
+        columns += [self._lengths[:n]] if self.items in TEXTS else [self._starts[:n]]
+        texts = self._arena[: self._state[_A]].tobytes()
+        return b"".join(column.astype("<i8").tobytes() for column in columns) + texts
+
+    def read(self, items: str | None, n: int, offset: int, body: Body) -> None:
+        """Take over what `to_bytes` wrote; only this room's own laws are checked."""
+        counts, errors, third = (body.array("<i8", n) for _ in range(3))
+        self.items = items
+        if items in TEXTS:
+            if n and (int(third.min()) < 0 or int(third.max()) > body.left):
+                raise CorruptSummary("space_saving: an item's length is impossible")
+            arena = body.array("u1", exact_sum(third))
+            self._make_room(n, len(arena))
+            self._lengths[:n] = third
+            self._starts[:n] = np.cumsum(third) - third
+            self._arena[: len(arena)] = arena
+            self._state[_A] = len(arena)
+        else:
+            self._make_room(n, 0)
+            self._starts[:n] = third
+        self._counts[:n], self._errors[:n] = counts, errors
+        self._state[_N], self._state[_O] = n, offset
+        values = self.values()
+        try:
+            values.validate(full=True)
+        except pa.ArrowInvalid:
+            raise CorruptSummary("space_saving: an item is not UTF-8") from None
+        self._hashes[:n] = hash_items(values, self.seed)
+        kernels.reindex(self._table, self._hashes, n)
+        if (self.look_up(values, self._hashes[:n]) != np.arange(n)).any():
+            raise CorruptSummary("space_saving: an item stands twice")
+
+    def _add_texts(
+        self, hashes: np.ndarray, weights: np.ndarray, data: np.ndarray, offsets: np.ndarray
+    ) -> None:
+        at = 0
+        while True:
+            at = kernels.count_texts(at, hashes, weights, data, offsets, *self._room())
+            if at == len(hashes):
+                return
+            self._grow(int(self._state[_A]) + int(offsets[at + 1] - offsets[at]))
+
+    def _add_integers(self, hashes: np.ndarray, weights: np.ndarray, bits: np.ndarray) -> None:
+        at = 0
+        while True:
+            at = kernels.count_integers(at, hashes, weights, bits, *self._room())
+            if at == len(hashes):
+                return
+            self._grow(0)
+
+    def _room(self) -> Any:
+        """State, capacity, entries, arena and table, as the kernels take them."""
+        columns = (self._hashes, self._counts, self._errors, self._starts, self._lengths)
+        return self._state, self.capacity, *columns, self._arena, self._table
+
+    def _grow(self, arena_bytes: int) -> None:
+        """Room for at least one entry more, and for `arena_bytes` of texts."""
+        entries = len(self._hashes)
+        if len(self) == entries:
+            entries = min(2 * self.capacity, max(ENTRIES_MIN, 2 * entries))
+        if arena_bytes > len(self._arena):
+            arena_bytes = max(ARENA_BYTES_MIN, 2 * len(self._arena), arena_bytes)
+        self._make_room(entries, arena_bytes)
+
+    def _make_room(self, entries: int, arena_bytes: int) -> None:
+        """Arrays that hold so many entries and bytes, and a table at most half full."""
+        self._arena = _longer(self._arena, arena_bytes)
+        if entries > len(self._hashes):
+            self._hashes = _longer(self._hashes, entries)
+            self._counts = _longer(self._counts, entries)
+            self._errors = _longer(self._errors, entries)
+            self._starts = _longer(self._starts, entries)
+            self._lengths = _longer(self._lengths, entries)
+            self._table = np.zeros(1 << (2 * entries - 1).bit_length(), np.uint64)
+            kernels.reindex(self._table, self._hashes, len(self))
+
+
+def refuse_broken_text(array: pa.Array) -> None:
+    """BadArgument where a string is not UTF-8: it could be neither shown nor read back."""
+    data, offsets = text_buffers(array)
+    if not len(array) or not (data[offsets[0] : offsets[-1]] & 0x80).any():
+        return  # ASCII, as nearly always: ten times faster to see than to validate
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as problem:
+        raise BadArgument(f"items are not UTF-8 ({problem}): give them as binary") from None
+
+
+def _longer(array: np.ndarray, size: int) -> np.ndarray:
+    if size <= len(array):
+        return array
+    longer = np.zeros(size, array.dtype)
+    longer[: len(array)] = array
+    return longer

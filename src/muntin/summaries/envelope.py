@@ -1,0 +1,146 @@
+"""The bytes around every summary: typed, versioned, exactly sized and checked.
+
+    offset  size  what
+    0       4     magic "MNTN"
+    4       1     version of the envelope (1)
+    5       1     kind, from FAMILIES
+    6       1     version of the kind's own format
+    7       1     0
+    8       4     length of the parameters, little endian
+    12      8     length of the body, little endian
+    20      -     parameters: canonical JSON object (sorted keys, no spaces, UTF-8)
+    -       -     body
+    -       4     CRC-32C of all that stands before
+
+The checksum is for damage, not for attackers: each kind checks the meaning of its body as well.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import google_crc32c
+
+from muntin.errors import CorruptSummary
+
+MAGIC = b"MNTN"
+ENVELOPE_VERSION = 1
+PARAMETERS_BYTES_MAX = 1 << 20
+_HEADER = struct.Struct("<4sBBBBIQ")
+_CHECKSUM = struct.Struct("<I")
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One kind's code and the newest version of its format that this release reads."""
+
+    code: int
+    version: int
+
+
+# Codes are for ever: never reuse or renumber one.
+FAMILIES: dict[str, Family] = {
+    "vector_matrix": Family(1, 1),
+    "count_min": Family(2, 1),
+    "space_saving": Family(3, 1),
+    "kll": Family(4, 1),
+    "fixed_window_quantiles": Family(5, 1),
+    "time_window_quantiles": Family(6, 1),
+    "distinct": Family(7, 1),
+    "dyadic_qdigest": Family(8, 1),
+    "dynamic_bloom": Family(9, 1),
+    "fingerprint": Family(10, 1),
+    "hyper_bloom": Family(11, 1),
+    "calm_space_saving": Family(12, 1),
+    "hyper_calm": Family(13, 1),
+    "keyed": Family(14, 1),
+    "sketched_matrix": Family(15, 1),
+    "with_nulls": Family(16, 1),
+    "periodic_shard": Family(17, 1),
+}
+_KIND_OF_CODE = {family.code: kind for kind, family in FAMILIES.items()}
+
+
+def seal(kind: str, parameters: Mapping[str, Any], body: bytes) -> bytes:
+    """Put a body of `kind` into the envelope."""
+    family = FAMILIES[kind]
+    described = _canonical(parameters)
+    sealed = b"".join(
+        (
+            _HEADER.pack(
+                MAGIC, ENVELOPE_VERSION, family.code, family.version, 0, len(described), len(body)
+            ),
+            described,
+            body,
+        )
+    )
+    return sealed + _CHECKSUM.pack(google_crc32c.value(sealed))
+
+
+def kind_of(data: bytes) -> str:
+    """The kind that sealed bytes claim to be; `CorruptSummary` where there is no such kind."""
+    if len(data) < _HEADER.size or data[:4] != MAGIC:
+        raise CorruptSummary("not a Muntin summary: the bytes do not begin with MNTN")
+    kind = _KIND_OF_CODE.get(data[5])
+    if kind is None:
+        raise CorruptSummary(f"summary of unknown kind {data[5]}: written by a newer Muntin?")
+    return kind
+
+
+def unseal(data: bytes, kind: str) -> tuple[dict[str, Any], memoryview]:
+    """Parameters and body of sealed bytes of `kind`.
+
+    Raises
+    ------
+    CorruptSummary
+        Another kind, a newer version, a wrong length, a wrong checksum, or parameters that are
+        not in canonical form.
+    """
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise CorruptSummary(f"expected bytes, got {type(data).__name__}")
+    view = memoryview(data).cast("B") if isinstance(data, memoryview) else memoryview(data)
+    size = len(view)
+    if size < _HEADER.size + _CHECKSUM.size:
+        raise CorruptSummary(f"{size} bytes are too few for a summary")
+    magic, envelope, code, version, zero, described_size, body_size = _HEADER.unpack_from(view)
+    if magic != MAGIC:
+        raise CorruptSummary("not a Muntin summary: the bytes do not begin with MNTN")
+    if envelope != ENVELOPE_VERSION or zero != 0:
+        raise CorruptSummary(f"envelope version {envelope} is not {ENVELOPE_VERSION}")
+    family = FAMILIES[kind]
+    if code != family.code:
+        found = _KIND_OF_CODE.get(code, f"unknown kind {code}")
+        raise CorruptSummary(f"expected a {kind}, found a {found}")
+    if not 1 <= version <= family.version:
+        raise CorruptSummary(f"{kind} format version {version}: upgrade Muntin to read it")
+    if described_size > PARAMETERS_BYTES_MAX:
+        raise CorruptSummary(f"{described_size} bytes of parameters are too many")
+    expected = _HEADER.size + described_size + body_size + _CHECKSUM.size
+    if size != expected:
+        raise CorruptSummary(f"{kind}: {size} bytes, its header says {expected}")
+    (checksum,) = _CHECKSUM.unpack_from(view, size - _CHECKSUM.size)
+    if google_crc32c.value(bytes(view[: size - _CHECKSUM.size])) != checksum:
+        raise CorruptSummary(f"{kind}: checksum does not match, the bytes are damaged")
+    described = bytes(view[_HEADER.size : _HEADER.size + described_size])
+    try:
+        parameters = json.loads(described, parse_constant=_refuse_constant)
+        canonical = isinstance(parameters, dict) and _canonical(parameters) == described
+    except (ValueError, RecursionError) as problem:
+        raise CorruptSummary(f"{kind}: parameters are not JSON ({problem})") from None
+    if not canonical:
+        raise CorruptSummary(f"{kind}: parameters are not in canonical form")
+    return parameters, view[_HEADER.size + described_size : size - _CHECKSUM.size]
+
+
+def _canonical(parameters: Mapping[str, Any]) -> bytes:
+    return json.dumps(
+        parameters, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    ).encode("utf-8")
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not allowed")

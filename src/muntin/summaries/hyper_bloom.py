@@ -1,0 +1,198 @@
+"""HyperBloom: which items of a stream begin a batch, from a few bits an item.
+
+========== =====================================================================================
+State      words: uint64[blocks, 8], eight arrays of 32 cells in a 64-byte line; a cell is two
+           bits, "seen in this slice" and "seen in the slice before"; stamps: uint32[blocks],
+           eighths of a slice at a block's last visit
+Error      one-sided: never a false start. A start is missed where (a) its gap is between T and
+           (1 + 1/8) T, with probability 1 - 8 (gap / T - 1); (b) others refreshed all eight
+           cells: about (1 - exp(-g / m))^8 for g distinct items in 1.5 T and m cells an array
+Merge      refused: the state follows one stream in time order (shard by item instead)
+Duplicates an item twice at one time is the same as once
+Source     HyperCalm Sketch, ICDE 2023 (HyperBloomFilter); the stamps are ours
+Limits     memory 68 bytes to 256 GiB; gap 1 to 2^59
+========== =====================================================================================
+
+A batch of an item is a run of occurrences with gaps of at most T (`gap`). Array i cuts time into
+slices of length T that begin i/8 T early, so that a gap a little over T is seen by most arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.summaries.checks import INT64_MAX, INT64_MIN, integer_in, parameters_of
+from muntin.summaries.envelope import seal, unseal
+from muntin.summaries.items import as_items, hash_items
+from muntin.summaries.kernels.hyper_bloom import update_paper, update_stamped
+from muntin.summaries.kernels.lanes import aligned_zeros
+from muntin.summaries.times import as_times, check_order
+
+BLOCK_BYTES = 64
+STAMP_BYTES = 4
+MEMORY_BYTES_MAX = 1 << 38
+GAP_MAX = 1 << 59
+CHUNK = 1 << 16  # hashes at once: 512 KiB, which the second-level cache holds
+
+
+class HyperBloom:
+    """Tells which items begin a batch: the first, or more than `gap` after the item's last.
+
+    Parameters
+    ----------
+    memory : int
+        Bytes of the state, at least 68 (64 where not stamped).
+    gap : int
+        Longest gap inside a batch, in the unit of the times (microseconds for timestamps).
+    seed : int
+        Seed of the hash, 0 to 2^64 - 1.
+    stamped : bool
+        A stamp for each block removes what the paper's form cannot see: cells so old that their
+        slice number looks fresh again (which grows with memory). False is the paper's form.
+    synchronous : bool
+        All arrays begin their slices together (only with ``stamped=False``): what the paper
+        compares its asynchronous timeline with.
+
+    Raises
+    ------
+    BadArgument
+        A parameter is out of range.
+    """
+
+    kind: ClassVar[str] = "hyper_bloom"
+
+    def __init__(
+        self,
+        memory: int,
+        gap: int,
+        seed: int = 0,
+        stamped: bool = True,
+        *,
+        synchronous: bool = False,
+    ) -> None:
+        block = BLOCK_BYTES + (STAMP_BYTES if stamped else 0)
+        self.memory = integer_in("memory", memory, block, MEMORY_BYTES_MAX, "bytes")
+        self.gap = integer_in("gap", gap, 1, GAP_MAX)
+        self.seed = integer_in("seed", seed, 0, (1 << 64) - 1)
+        self.stamped = bool(stamped)
+        self.synchronous = bool(synchronous)
+        if stamped and synchronous:
+            raise BadArgument("synchronous=True is for comparison with the paper: stamped=False")
+        blocks = self.memory // block
+        self._words = aligned_zeros(blocks * 8, np.uint64)
+        self._stamps = np.zeros(blocks if stamped else 0, np.uint32)
+        self._count = 0
+        self._last: int | None = None
+
+    def update(self, items: Any, times: Any) -> np.ndarray:
+        """Take events in time order and tell which begin a batch.
+
+        Parameters
+        ----------
+        items : strings, binary or integers [n]
+            Arrow array, ndarray or sequence, without nulls.
+        times : int64[n] or timestamps
+            Not below each other nor below the last of the update before; equal is fine.
+
+        Returns
+        -------
+        ndarray
+            bool[n]. A true entry is certain; see the module for what can be missed.
+
+        Raises
+        ------
+        BadArgument
+            Time goes backwards (the message says where), nulls, other lengths or types. The
+            state is then unchanged.
+        """
+        array = as_items(items)
+        at = as_times(times, len(array))
+        check_order(at, self._last)
+        starts = np.empty(len(array), np.bool_)
+        for begin in range(0, len(array), CHUNK):
+            chunk = slice(begin, min(begin + CHUNK, len(array)))
+            hashes = hash_items(array[chunk], self.seed)
+            if self.stamped:
+                update_stamped(
+                    self._words, self._stamps, hashes, at[chunk], self.gap, starts[chunk]
+                )
+            else:
+                update_paper(
+                    self._words, hashes, at[chunk], self.gap, self.synchronous, starts[chunk]
+                )
+        if len(array):
+            self._last = int(at[-1])
+            self._count += len(array)
+        return starts
+
+    def merge(self, other: Self) -> None:
+        """Always refused: `IncompatibleSummary`."""
+        raise IncompatibleSummary(
+            f"a HyperBloom follows one stream in time order and cannot take in a {other.kind}: "
+            "give each shard of the items its own"
+        )
+
+    def copy(self) -> Self:
+        """An independent equal."""
+        twin = type(self)(
+            self.memory, self.gap, self.seed, self.stamped, synchronous=self.synchronous
+        )
+        twin._words[:] = self._words
+        twin._stamps[:] = self._stamps
+        twin._count, twin._last = self._count, self._last
+        return twin
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of cells and stamps: `memory`, rounded down to whole blocks."""
+        return self._words.nbytes + self._stamps.nbytes
+
+    @property
+    def count(self) -> int:
+        """Events taken."""
+        return self._count
+
+    def to_bytes(self) -> bytes:
+        """The whole state, sealed; the same events in the same order give the same bytes."""
+        parameters = {
+            "count": self._count,
+            "gap": self.gap,
+            "last": self._last,
+            "memory": self.memory,
+            "seed": self.seed,
+            "stamped": self.stamped,
+            "synchronous": self.synchronous,
+        }
+        body = self._words.astype("<u8").tobytes() + self._stamps.astype("<u4").tobytes()
+        return seal(self.kind, parameters, body)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """What `to_bytes` wrote, with its own memory; `CorruptSummary` for anything else."""
+        found, body = unseal(data, cls.kind)
+        names = {"memory": int, "gap": int, "seed": int, "stamped": bool, "synchronous": bool}
+        parameters_of(cls.kind, found, {**names, "count": int, "last": (int, type(None))})
+        memory, stamped = found["memory"], found["stamped"]
+        block = BLOCK_BYTES + (STAMP_BYTES if stamped else 0)
+        if memory < block or len(body) != memory // block * block:
+            raise CorruptSummary(f"hyper_bloom: {len(body)} bytes of state for memory {memory}")
+        try:
+            made = cls(
+                memory, found["gap"], found["seed"], stamped, synchronous=found["synchronous"]
+            )
+        except BadArgument as problem:
+            raise CorruptSummary(f"hyper_bloom: {problem}") from None
+        words = made._words.nbytes
+        made._words[:] = np.frombuffer(body[:words], "<u8")
+        made._stamps[:] = np.frombuffer(body[words:], "<u4")
+        made._count, made._last = found["count"], found["last"]
+        if not 0 <= made._count <= INT64_MAX or (made._count == 0) != (made._last is None):
+            raise CorruptSummary(f"hyper_bloom: count {made._count}, last time {made._last}")
+        if made._last is None and (made._words.any() or made._stamps.any()):
+            raise CorruptSummary("hyper_bloom: cells are set, but no event was taken")
+        if made._last is not None and not INT64_MIN <= made._last <= INT64_MAX:
+            raise CorruptSummary(f"hyper_bloom: last time {made._last} is not int64")
+        return made

@@ -1,0 +1,477 @@
+"""HyperCalm: which items come back in batches at a steady interval, and how often.
+
+========== =====================================================================================
+State      a HyperBloom; a recorder of items (fingerprint, last time, last batch: 12 bytes); a
+           Calm Space-Saving of pairs (item, interval); a store of the k highest with their items
+Error      omissions only, but for equal fingerprints (8 / 2^31 a look-up): at least `lower`
+           intervals of the item lay in the reported range. At most `upper` fit into the time
+Merge      of disjoint shards of the items: `HyperCalm.merged_top`; `merge` is refused
+Duplicates an item twice at one time is one occurrence of a batch (two where `batch_size` counts)
+Source     HyperCalm Sketch, ICDE 2023. Stamps, set-associative tables, the recorder's preference
+           for items that repeat, the store, joined bins and 32-bit ticks are ours
+Limits     gap 1 to 2^44; intervals below 2^31 ticks (262,144 gaps at the default resolution);
+           items longer than the store's arena are counted, but not named (`unnamed`)
+========== =====================================================================================
+
+A batch of an item is a run of its occurrences with gaps of at most T (`gap`); it arrives with
+its first. The interval is the distance between the arrivals of adjacent batches, and the
+periodicity of a pair is how often that interval came, or how often in a row (`consecutive`).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.summaries.beat_guess import guess_beat
+from muntin.summaries.calm_tables import (
+    check_count,
+    copy_of,
+    decode,
+    encode,
+    item_bytes_of,
+    items_of,
+    kind_of_items,
+    named_slots,
+    nbytes_of,
+)
+from muntin.summaries.checks import INT64_MAX, INT64_MIN, integer_in, parameters_of
+from muntin.summaries.envelope import seal, unseal
+from muntin.summaries.hyper_calm_plan import GAP_TICKS, HyperCalmParameters
+from muntin.summaries.items import as_items, hash_items
+from muntin.summaries.kernels.calm_space_saving import (
+    COUNTED,
+    ERROR_PLACE,
+    FIRST,
+    INTERVAL,
+    LAST,
+    UNNAMED,
+)
+from muntin.summaries.kernels.hyper_calm import Recorder, update_hyper_calm
+from muntin.summaries.kernels.lanes import aligned_zeros
+from muntin.summaries.times import as_times, check_order
+
+CHUNK = 1 << 16  # hashes at once: 512 KiB, which the second-level cache holds
+_LOW = 0xFFFFFFFF
+_ORDER = [("periodicity", "descending"), ("item", "ascending"), ("interval_low", "ascending")]
+
+
+class HyperCalm:
+    """Finds periodic batches in one pass over a stream in time order.
+
+    Parameters
+    ----------
+    memory : int
+        Bytes for everything that is held, the reported items included.
+    gap : int
+        Longest gap inside a batch, in the unit of the times (microseconds for timestamps).
+    interval_unit : int
+        Width of an interval's bin: intervals that differ by less count as equal.
+    k : int
+        How many pairs are kept with their items; `top` reports at most these.
+    seed : int
+        Seed of the hash, 0 to 2^64 - 1.
+    consecutive : bool
+        Count how often an interval came in a row (its longest run), as the definition of periodic
+        batches says; False counts all its occurrences, as the paper's evaluation does.
+    batch_size : int
+        Batches with fewer items are ignored, as if they had not been.
+    bins : {"joined", "floor"}
+        "floor" cuts at multiples of the unit, as the paper: a period near such an edge falls into
+        two bins. "joined" has bins of the same width on a grid of half of it: each takes in the
+        nearer halves of neighbours with lower counts, so that a steady period stays in one.
+    resolution : int, optional
+        One tick of the recorder's 32-bit clock. Default: the gap / 8192, rounded up, so that up
+        to a gap of 8192 all times are exact. A batch that begins less than two ticks later than
+        the gap may be missed.
+    promote, queue_ways, item_bytes
+        As in `CalmSpaceSaving`. A late promotion helps where the highest counts are close to the
+        many below them, and costs little elsewhere.
+    recorder_percent : int
+        The recorder's share of the memory that HyperBloom and store leave.
+
+    Raises
+    ------
+    BadArgument
+        A parameter is out of range; where memory is too small for k, the message says what is
+        needed.
+    """
+
+    kind: ClassVar[str] = "hyper_calm"
+
+    def __init__(
+        self,
+        memory: int,
+        gap: int,
+        interval_unit: int,
+        k: int,
+        seed: int = 0,
+        consecutive: bool = False,
+        batch_size: int = 1,
+        *,
+        bins: str = "joined",
+        resolution: int | None = None,
+        promote: int = 10,
+        queue_ways: int = 8,
+        recorder_percent: int = 60,
+        item_bytes: int = 16,
+    ) -> None:
+        integer_in("gap", gap, 1, INT64_MAX)
+        self._parameters = HyperCalmParameters(
+            memory=memory,
+            gap=gap,
+            interval_unit=interval_unit,
+            k=k,
+            seed=seed,
+            consecutive=bool(consecutive),
+            batch_size=batch_size,
+            bins=bins,
+            resolution=-(-gap // GAP_TICKS) if resolution is None else resolution,
+            promote=promote,
+            queue_ways=queue_ways,
+            recorder_percent=recorder_percent,
+            item_bytes=item_bytes,
+        )
+        blocks = self._parameters.bloom_blocks
+        self._words = aligned_zeros(blocks * 8, np.uint64)
+        self._stamps = np.zeros(blocks, np.uint32)
+        self._recorder = self._parameters.make_recorder()
+        self._tables = self._parameters.shape.make()
+        self._settings = self._parameters.settings()
+        self._items: str | None = None
+        self._count = 0
+        self._first: int | None = None
+        self._last: int | None = None
+
+    @classmethod
+    def for_stream(
+        cls,
+        sample_items: Any,
+        sample_times: Any,
+        *,
+        memory: int = 500_000,
+        k: int = 100,
+        seed: int = 0,
+        **others: Any,
+    ) -> Self:
+        """A HyperCalm whose gap, interval unit and resolution are guessed from a sample.
+
+        Parameters
+        ----------
+        sample_items, sample_times
+            Part of the stream in time order, with several batches of the items of interest.
+        memory, k, seed, **others
+            As for the class; what is given here is not guessed.
+
+        Raises
+        ------
+        BadArgument
+            No item comes twice in the sample, or times go backwards.
+        """
+        array = as_items(sample_items)
+        times = as_times(sample_times, len(array))
+        check_order(times, None)
+        guess = guess_beat(hash_items(array, seed), times, others.get("gap"))
+        chosen: dict[str, Any] = {
+            "gap": guess.gap,
+            "interval_unit": guess.interval_unit,
+            "resolution": guess.resolution,
+        }
+        return cls(memory, k=k, seed=seed, **(chosen | others))
+
+    def update(self, items: Any, times: Any) -> None:
+        """Take events in time order.
+
+        Parameters
+        ----------
+        items : strings, binary or integers [n]
+            Arrow array, ndarray or sequence, without nulls, of one type for all updates.
+        times : int64[n] or timestamps
+            Not below each other nor below the last of the update before; equal is fine.
+
+        Raises
+        ------
+        BadArgument
+            Time goes backwards (the message says where), nulls, another type than before, other
+            lengths. The state is then unchanged.
+        """
+        array = as_items(items)
+        at = as_times(times, len(array))
+        check_order(at, self._last)
+        kind = kind_of_items(array, self._items)
+        if len(array) == 0:
+            return
+        for begin in range(0, len(array), CHUNK):
+            chunk = array[begin : begin + CHUNK]
+            data, offsets = item_bytes_of(chunk)
+            update_hyper_calm(
+                self._words,
+                self._stamps,
+                self._recorder,
+                self._tables,
+                self._settings,
+                hash_items(chunk, self._parameters.seed),
+                at[begin : begin + CHUNK],
+                data,
+                offsets,
+            )
+        self._items = kind
+        self._count += len(array)
+        self._first = int(at[0]) if self._first is None else self._first
+        self._last = int(at[-1])
+
+    def top(self, k: int | None = None) -> pa.Table:
+        """The pairs of highest periodicity.
+
+        Parameters
+        ----------
+        k : int, optional
+            At most so many, and at most the summary's own k (the default).
+
+        Returns
+        -------
+        pyarrow.Table
+            Highest periodicity first, then by item and interval:
+
+            - `item`, as it was given;
+            - `interval_low`, `interval_high`: the range of intervals that the pair stands for,
+              the upper end excluded;
+            - `periodicity`: how often the interval came, with `lower` and `upper`;
+            - `first_seen`: begin of the first batch since the pair was among the k highest;
+            - `last_batch`: begin of the latest batch that came at this interval;
+            - `next_expected`: when the next is due, by the recent intervals.
+
+            Times and intervals are int64, in the unit of the times.
+        """
+        limit = self.k if k is None else integer_in("k", k, 1, self.k)
+        slots = named_slots(self._tables)
+        named = self._tables.slots[slots]
+        low, high = self._edges(named[:, INTERVAL] & _LOW)
+        usual = (named[:, INTERVAL] >> 32) * self._parameters.resolution
+        periodicity = named[:, COUNTED]
+        elapsed = (self._last or 0) - (self._first or 0)
+        shortest = np.maximum(low, self._parameters.gap + 1)
+        last = named[:, LAST]
+        table = pa.table(
+            {
+                "item": items_of(self._tables, slots, self._items),
+                "interval_low": low,
+                "interval_high": high,
+                "periodicity": periodicity,
+                "lower": periodicity - (named[:, ERROR_PLACE] >> 32),
+                "upper": np.maximum(periodicity, elapsed // shortest),
+                "first_seen": named[:, FIRST],
+                "last_batch": last,
+                "next_expected": last + np.minimum(usual, INT64_MAX - np.maximum(last, 0)),
+            }
+        )
+        return table.sort_by(_ORDER).slice(0, limit)
+
+    @staticmethod
+    def merged_top(shards: Sequence[HyperCalm], k: int) -> pa.Table:
+        """The top of several HyperCalms that saw disjoint sets of items.
+
+        Parameters
+        ----------
+        shards : sequence of HyperCalm
+            One for each shard of the items, with the same gap, interval unit and way of counting.
+        k : int
+            How many pairs; each shard should have been made for as many.
+
+        Raises
+        ------
+        IncompatibleSummary
+            The shards' parameters differ.
+        BadArgument
+            No shards, or k out of range.
+        """
+        if not shards:
+            raise BadArgument("merged_top needs at least one HyperCalm")
+        alike = ("gap", "interval_unit", "consecutive", "batch_size", "bins")
+        for shard in shards[1:]:
+            for name in alike:
+                ours = getattr(shards[0]._parameters, name)
+                theirs = getattr(shard._parameters, name)
+                if ours != theirs:
+                    raise IncompatibleSummary(f"{name} is {ours} in one shard, {theirs} in another")
+        kinds = {shard._items for shard in shards} - {None}
+        if len(kinds) > 1:
+            raise IncompatibleSummary(
+                f"items of different types in shards: {sorted(map(str, kinds))}"
+            )
+        integer_in("k", k, 1, INT64_MAX)
+        tables = [shard.top() for shard in shards if shard._items in kinds or not kinds]
+        return pa.concat_tables(tables).sort_by(_ORDER).slice(0, k)
+
+    def merge(self, other: Self) -> None:
+        """Always refused: `IncompatibleSummary`; see `merged_top`."""
+        raise IncompatibleSummary(
+            f"a HyperCalm follows one stream in time order and cannot take in a {other.kind}: an "
+            "item's batches may have been cut between the two. Shard the stream by item and use "
+            "HyperCalm.merged_top"
+        )
+
+    def copy(self) -> Self:
+        """An independent equal."""
+        twin = copy.copy(self)
+        twin._words = aligned_zeros(self._words.size, np.uint64)
+        twin._words[:] = self._words
+        twin._stamps = self._stamps.copy()
+        twin._recorder = self._parameters.make_recorder()
+        for to, of in zip(twin._recorder, self._recorder, strict=True):
+            to[:] = of
+        twin._tables = copy_of(self._tables)
+        return twin
+
+    @property
+    def k(self) -> int:
+        """How many pairs are kept with their items."""
+        return self._parameters.k
+
+    @property
+    def parameters(self) -> HyperCalmParameters:
+        """What it was made from, guessed or given."""
+        return self._parameters
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tables, at most `memory`; without their padding to cache lines."""
+        recorder = sum(part.nbytes for part in self._recorder)
+        return self._words.nbytes + self._stamps.nbytes + recorder + nbytes_of(self._tables)
+
+    @property
+    def count(self) -> int:
+        """Events taken."""
+        return self._count
+
+    @property
+    def first_time(self) -> int | None:
+        """Time of the first event; None before it."""
+        return self._first
+
+    @property
+    def item_type(self) -> str | None:
+        """What the items are: "string", "binary", "int64" or "uint64"; None before the first."""
+        return self._items
+
+    @property
+    def last_time(self) -> int | None:
+        """Time of the last event; the next must not be earlier. None before the first."""
+        return self._last
+
+    @property
+    def unnamed(self) -> int:
+        """How often a pair was high enough to be named, but its item did not fit."""
+        return int(self._tables.marks[UNNAMED])
+
+    def to_bytes(self) -> bytes:
+        """The whole state, sealed; the same stream gives the same bytes however it was cut."""
+        parameters = asdict(self._parameters)
+        parameters |= {
+            "count": self._count,
+            "first": self._first,
+            "items": self._items,
+            "last": self._last,
+        }
+        parts = [self._words.astype("<u8"), self._stamps.astype("<u4")]
+        parts += [part.astype("<u4") for part in self._recorder]
+        body = b"".join([*(part.tobytes() for part in parts), encode(self._tables)])
+        return seal(self.kind, parameters, body)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """What `to_bytes` wrote, with its own memory; `CorruptSummary` for anything else."""
+        found, body = unseal(data, cls.kind)
+        named = {field.name: field.type for field in fields(HyperCalmParameters)}
+        types = {"int": int, "bool": bool, "str": str}
+        none = type(None)
+        expected = {name: types[str(kind)] for name, kind in named.items()}
+        expected |= {"count": int, "items": (str, none), "first": (int, none), "last": (int, none)}
+        parameters_of(cls.kind, found, expected)
+        made = cls.__new__(cls)
+        try:
+            made._parameters = HyperCalmParameters(**{name: found[name] for name in named})
+        except BadArgument as problem:
+            raise CorruptSummary(f"{cls.kind}: {problem}") from None
+        made._settings = made._parameters.settings()
+        made._items, made._count = found["items"], found["count"]
+        made._first, made._last = found["first"], found["last"]
+        check_count(cls.kind, made._count, made._items)
+        made._check_times()
+        made._read(body)
+        return made
+
+    def _edges(self, bins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """First interval of each bin, and the first after it, int64 as far as it goes."""
+        unit = self._parameters.interval_unit
+        wide = bins.astype(object)
+        if self._parameters.bins == "floor":
+            low, high = wide * unit, (wide + 1) * unit
+        else:
+            low, high = -(-(2 * wide - 1) * unit // 4), -(-(2 * wide + 3) * unit // 4)
+        return (
+            np.array([max(0, edge) for edge in low], np.int64),
+            np.array([min(INT64_MAX, edge) for edge in high], np.int64),
+        )
+
+    def _check_times(self) -> None:
+        first, last = self._first, self._last
+        if (first is None) != (self._count == 0) or (last is None) != (self._count == 0):
+            raise CorruptSummary(f"{self.kind}: {self._count} events from {first} to {last}")
+        if first is not None and last is not None and not INT64_MIN <= first <= last <= INT64_MAX:
+            raise CorruptSummary(f"{self.kind}: events from {first} to {last}")
+
+    def _read(self, body: memoryview) -> None:
+        """Fill the tables; sizes are compared before anything is allocated."""
+        parameters = self._parameters
+        blocks = parameters.bloom_blocks
+        sizes = parameters.recorder_sizes()
+        fixed = blocks * 68 + 4 * sum(sizes)
+        if len(body) < fixed:
+            raise CorruptSummary(f"{self.kind}: {len(body)} bytes of state, expected {fixed} more")
+        self._tables = decode(
+            self.kind, body[fixed:], parameters.shape, self._items, parameters.promote
+        )
+        self._words = aligned_zeros(blocks * 8, np.uint64)
+        self._words[:] = np.frombuffer(body[: blocks * 64], "<u8")
+        self._stamps = np.frombuffer(body[blocks * 64 : blocks * 68], "<u4").astype(np.uint32)
+        parts, at = [], blocks * 68
+        for size in sizes:
+            part = aligned_zeros(size, np.uint32)
+            part[:] = np.frombuffer(body[at : at + 4 * size], "<u4")
+            parts.append(part)
+            at += 4 * size
+        self._recorder = Recorder(*parts)
+        self._check_recorder()
+        self._check_named()
+
+    def _check_recorder(self) -> None:
+        recorder, kind = self._recorder, self.kind
+        lines = recorder.lines.reshape(-1, 16)
+        free = lines[:, :8].ravel() == 0
+        for part in (lines[:, 8:].ravel(), recorder.batches, *recorder[3:]):
+            if len(part) and part[free].any():
+                raise CorruptSummary(f"{kind}: a free place of the recorder is not empty")
+        if len(recorder.sizes) and (
+            (recorder.sizes > self._parameters.batch_size).any()
+            or (recorder.sizes[~free] == 0).any()
+        ):
+            raise CorruptSummary(f"{kind}: a batch of the recorder has an impossible size")
+        if self._count == 0 and (self._words.any() or not free.all() or self._stamps.any()):
+            raise CorruptSummary(f"{kind}: items are followed, but no event was taken")
+
+    def _check_named(self) -> None:
+        named = self._tables.slots[named_slots(self._tables)]
+        longest = (1 << 31) * self._parameters.resolution
+        low, _ = self._edges(named[:, INTERVAL] & _LOW) if len(named) else (named[:, 0], None)
+        usual = named[:, INTERVAL] >> 32
+        good = (named[:, INTERVAL] >= 0) & (usual >= 1) & (low < longest)
+        good &= named[:, LAST] <= (self._last or 0)
+        if not good.all():
+            raise CorruptSummary(f"{self.kind}: a named pair with impossible times")

@@ -1,0 +1,134 @@
+"""What a HyperCalm is made from, checked, and how its memory is split between its parts.
+
+The shares were measured on three streams (benchmarks/characterize/periodic.py): a tenth for the
+HyperBloom, which only guards the entrance; of what the store of named pairs leaves, most for the
+recorder, since an item must be remembered from one batch to its next, and the rest for pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from muntin.errors import BadArgument
+from muntin.summaries.calm_tables import CalmShape, check_store
+from muntin.summaries.checks import integer_in
+from muntin.summaries.kernels.calm_space_saving import WAYS
+from muntin.summaries.kernels.hyper_calm import Recorder, Settings
+from muntin.summaries.kernels.lanes import aligned_zeros
+
+MEMORY_BYTES_MAX = 1 << 38
+GAP_MAX = 1 << 44  # 203 days in microseconds; interval arithmetic then stays inside 64 bits
+UNIT_MAX = 1 << 60
+GAP_TICKS = 1 << 13  # of the default resolution: 2^31 ticks are then 262,144 gaps
+GAP_TICKS_MAX = 1 << 20
+BATCH_SIZE_MAX = 1 << 10
+COLUMNS = 6
+BLOOM_BLOCK_BYTES = 68
+BLOOM_SHARE = 10  # one of so many parts of the memory
+
+
+@dataclass(frozen=True, slots=True)
+class HyperCalmParameters:
+    """Parameters of a `HyperCalm`; see there."""
+
+    memory: int
+    gap: int
+    interval_unit: int
+    k: int
+    seed: int
+    consecutive: bool
+    batch_size: int
+    bins: str
+    resolution: int
+    promote: int
+    queue_ways: int
+    recorder_percent: int
+    item_bytes: int
+
+    def __post_init__(self) -> None:
+        integer_in("gap", self.gap, 1, GAP_MAX)
+        integer_in("seed", self.seed, 0, (1 << 64) - 1)
+        integer_in("batch_size", self.batch_size, 1, BATCH_SIZE_MAX, "items")
+        finest = -(-self.gap // GAP_TICKS_MAX)
+        integer_in("resolution", self.resolution, finest, self.gap)
+        integer_in("interval_unit", self.interval_unit, self.resolution, UNIT_MAX)
+        integer_in("recorder_percent", self.recorder_percent, 1, 99)
+        if self.bins not in ("joined", "floor"):
+            raise BadArgument(f"bins={self.bins!r}: give 'joined' or 'floor'")
+        check_store(self.k, self.promote, self.queue_ways, self.item_bytes)
+        integer_in("memory", self.memory, 1, MEMORY_BYTES_MAX, "bytes")
+        if not self._fits(self.memory):
+            raise BadArgument(
+                f"memory={self.memory} is too small for k={self.k}: "
+                f"give at least {self._least_memory()} bytes"
+            )
+
+    @property
+    def gap_ticks(self) -> int:
+        """The gap in ticks, rounded up: a batch is never seen to start where it does not."""
+        return -(-self.gap // self.resolution)
+
+    @property
+    def bloom_blocks(self) -> int:
+        """Blocks of the HyperBloom."""
+        return self._split(self.memory)[0]
+
+    @property
+    def recorder_buckets(self) -> int:
+        """Buckets of the recorder, eight items each."""
+        return self._split(self.memory)[1]
+
+    @property
+    def shape(self) -> CalmShape:
+        """The tables of pairs."""
+        buckets = self._split(self.memory)[2]
+        return CalmShape(buckets, self.queue_ways, self.k, COLUMNS, self.item_bytes, False)
+
+    def settings(self) -> Settings:
+        """The numbers that the kernel needs."""
+        return Settings(
+            gap=self.gap,
+            gap_ticks=self.gap_ticks,
+            resolution=self.resolution,
+            unit=self.interval_unit,
+            joined=int(self.bins == "joined"),
+            consecutive=int(self.consecutive),
+            batch_size=self.batch_size,
+            promote=self.promote,
+        )
+
+    def recorder_sizes(self) -> list[int]:
+        """Lengths of the recorder's arrays, in its order."""
+        buckets = self.recorder_buckets
+        sized = buckets * WAYS if self.batch_size > 1 else 0
+        runs = buckets * WAYS if self.consecutive else 0
+        return [buckets * 16, buckets * WAYS, buckets, sized, sized, runs, runs]
+
+    def make_recorder(self) -> Recorder:
+        """An empty recorder."""
+        return Recorder(*(aligned_zeros(size, np.uint32) for size in self.recorder_sizes()))
+
+    def _recorder_bucket_bytes(self) -> int:
+        return 100 + (64 if self.batch_size > 1 else 0) + (64 if self.consecutive else 0)
+
+    def _split(self, memory: int) -> tuple[int, int, int]:
+        blocks = memory // BLOOM_SHARE // BLOOM_BLOCK_BYTES
+        rest = memory - blocks * BLOOM_BLOCK_BYTES
+        rest -= CalmShape.store_bytes(self.k, COLUMNS, self.item_bytes)
+        recorder = self._recorder_bucket_bytes()
+        followed = max(rest, 0) * self.recorder_percent // 100 // recorder
+        pairs = (rest - followed * recorder) // CalmShape.bucket_bytes(self.queue_ways, False)
+        return blocks, followed, pairs
+
+    def _fits(self, memory: int) -> bool:
+        blocks, followed, pairs = self._split(memory)
+        return blocks >= 1 and followed >= 1 and pairs * WAYS >= self.k
+
+    def _least_memory(self) -> int:
+        low, high = 0, MEMORY_BYTES_MAX
+        while high - low > 1:  # a little more may fit a little less, by rounding: then go up
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._fits(middle) else (middle, high)
+        return high

@@ -1,0 +1,114 @@
+"""Items, as users give them, to 64-bit hashes: the first step of every sketch over items."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.errors import BadArgument
+from muntin.summaries.kernels.hashing import hash_integers, hash_strings
+
+
+def as_items(items: Any) -> pa.Array:
+    """One Arrow array of strings, binary or 64-bit integers, without nulls.
+
+    Parameters
+    ----------
+    items : pyarrow Array or ChunkedArray, ndarray, sequence, or one str, bytes or int
+        Strings (also large, view and dictionary-encoded), binary, integers, booleans, dates or
+        timestamps. All of one type.
+
+    Raises
+    ------
+    BadArgument
+        Null items, or a type that is none of these.
+    """
+    if isinstance(items, str | bytes | int | np.integer):
+        items = [items]
+    if isinstance(items, pa.ChunkedArray):
+        items = items.combine_chunks()
+        if isinstance(items, pa.ChunkedArray):  # Arrow keeps chunks that one array cannot hold
+            items = pa.concat_arrays(items.chunks)
+    if not isinstance(items, pa.Array):
+        try:
+            items = pa.array(items)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as problem:
+            raise BadArgument(f"items must be strings, bytes or integers: {problem}") from None
+    kind = items.type
+    if pa.types.is_dictionary(kind):  # before nulls are counted: its dictionary may hold them
+        items = items.dictionary_decode()
+        kind = items.type
+    if items.null_count:
+        raise BadArgument(f"{items.null_count} items are null: drop them, or give them a name")
+    if pa.types.is_string_view(kind):
+        return items.cast(pa.large_string())
+    if pa.types.is_binary_view(kind):
+        return items.cast(pa.large_binary())
+    if _is_text(kind) or kind in (pa.int64(), pa.uint64()):
+        return items
+    if pa.types.is_unsigned_integer(kind):
+        return items.cast(pa.uint64())
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return items.cast(pa.int64())
+    if pa.types.is_date32(kind):
+        return items.view(pa.int32()).cast(pa.int64())
+    if pa.types.is_temporal(kind) and kind.bit_width == 64:
+        return items.view(pa.int64())
+    if pa.types.is_null(kind):  # an empty list
+        return items.cast(pa.int64())
+    raise BadArgument(f"items of type {kind} cannot be hashed: use strings, bytes or integers")
+
+
+def hash_items(items: Any, seed: int = 0) -> np.ndarray:
+    """XXH64 of each item: uint64[n]. Takes what `as_items` takes, and refuses what it refuses."""
+    if isinstance(items, pa.DictionaryArray) and _worth_hashing_once(items):
+        codes = items.indices.to_numpy(zero_copy_only=False)
+        return hash_items(items.dictionary, seed)[codes]
+    array = as_items(items)
+    out = np.empty(len(array), np.uint64)
+    if not _is_text(array.type):
+        hash_integers(integers(array), np.uint64(seed), out)
+        return out
+    data, offsets = text_buffers(array)
+    hash_strings(data, offsets, np.uint64(seed), out)
+    return out
+
+
+def _worth_hashing_once(items: pa.DictionaryArray) -> bool:
+    return len(items.dictionary) <= len(items) and not (
+        items.null_count or items.dictionary.null_count
+    )
+
+
+def text_buffers(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes (uint8) and offsets (int32 or int64, n + 1) of a string or binary array, no copy."""
+    wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    _, offsets, data = array.buffers()
+    if len(array) == 0 or offsets is None:
+        zeros = np.zeros((len(array) + 1) * (8 if wide else 4), np.uint8)
+        return _read_only(None, np.uint8), _read_only(zeros, np.int64 if wide else np.int32)
+    numbers = _read_only(offsets, np.int64 if wide else np.int32)
+    return _read_only(data, np.uint8), numbers[array.offset : array.offset + len(array) + 1]
+
+
+def integers(array: pa.Array) -> np.ndarray:
+    """Bits of an int64 or uint64 array as int64[n], no copy."""
+    return _read_only(array.buffers()[1], np.int64)[array.offset : array.offset + len(array)]
+
+
+def _read_only(buffer: Any, dtype: Any) -> np.ndarray:
+    # Arrow hands out writable and read-only buffers; to kernels these would be two types
+    numbers = np.frombuffer(buffer if buffer is not None else b"", dtype)
+    numbers.flags.writeable = False
+    return numbers
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return (
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+    )

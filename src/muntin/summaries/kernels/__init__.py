@@ -1,0 +1,41 @@
+"""The hot loops: free functions over NumPy buffers, compiled by Numba.
+
+`kernel` is the one decorator. Its cache lives in a folder that only the user can write (Numba's
+cache index is a pickle), named after the sources of all kernels: Numba itself does not notice
+when a function in another file, which was compiled into a cached one, has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from functools import partial
+from pathlib import Path
+
+
+def cache_folder() -> Path:
+    """Where compiled kernels are kept: a folder of the user's own, named after the sources."""
+    here = Path(__file__).parent
+    digest = hashlib.sha256()
+    for source in sorted(here.glob("*.py")):
+        digest.update(source.read_bytes())
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "muntin" / f"kernels-{digest.hexdigest()[:16]}"
+
+
+if "NUMBA_CACHE_DIR" not in os.environ:
+    folder = cache_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError:
+        pass  # Numba compiles anew in each process, slower but right
+    else:
+        os.environ["NUMBA_CACHE_DIR"] = str(folder)
+
+import numba  # noqa: E402  (reads the environment when it is imported)
+
+if "NUMBA_CACHE_DIR" in os.environ:
+    numba.config.CACHE_DIR = os.environ["NUMBA_CACHE_DIR"]  # pyright: ignore
+
+kernel = partial(numba.njit, cache=True, nogil=True, error_model="numpy")
+inlined = partial(numba.njit, inline="always", error_model="numpy")

@@ -1,0 +1,224 @@
+"""KLL's one step: put sorted runs into the levels, and halve the levels that are too full.
+
+A stack of levels is a flat array of int64 keys and offsets: level h, of weight 2^h, holds
+`keys[offsets[h]:offsets[h + 1]]`, sorted. Items may carry a stamp (int64) along; a stack without
+stamps passes None, for which Numba compiles a version of its own.
+
+Source: Karnin, Lang, Liberty, "Optimal Quantile Approximation in Streams" (FOCS 2016); the lazy
+order of compactions is that of Apache DataSketches. Coins come in pairs: a level's second coin is
+the opposite of its first. A pair's errors then cancel instead of adding up, so its variance is
+never above that of two free coins (Ivkin et al., "Streaming Quantiles Algorithms with Small Space
+and Update Time", 2019), and every single coin is still fair.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from muntin.summaries.kernels import inlined, kernel
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+MIX_2 = np.uint64(0x94D049BB133111EB)
+LEVELS_MAX = 61  # as DataSketches; the count stays below 2^60
+
+# The four words of a stack's coins (uint64): where randomness comes from and where it stands.
+SEED, DRAWS, LAST, PAIRED = 0, 1, 2, 3
+
+
+@inlined()
+def draw(coins):
+    """The next 64 random bits: splitmix64 of the seed and the number of draws."""
+    coins[1] += np.uint64(1)
+    z = coins[0] + coins[1] * GOLDEN
+    z = (z ^ (z >> np.uint64(30))) * MIX_1
+    z = (z ^ (z >> np.uint64(27))) * MIX_2
+    return z ^ (z >> np.uint64(31))
+
+
+@kernel()
+def toss(coins, level):
+    """Level's next coin, 0 or 1."""
+    bit = np.uint64(1) << np.uint64(level)
+    if coins[3] & bit:
+        coins[3] ^= bit
+        return 0 if coins[2] & bit else 1
+    coins[3] |= bit
+    if draw(coins) >> np.uint64(63):
+        coins[2] |= bit
+        return 1
+    coins[2] &= ~bit
+    return 0
+
+
+@kernel()
+def merge_runs(x, x_stamps, x_from, x_to, y, y_stamps, y_from, y_to, out, out_stamps):
+    """Merge two sorted runs into `out`; returns how many items there are."""
+    n = 0
+    i = x_from
+    j = y_from
+    while i < x_to and j < y_to:
+        if x[i] <= y[j]:
+            out[n] = x[i]
+            if x_stamps is not None:
+                out_stamps[n] = x_stamps[i]
+            i += 1
+        else:
+            out[n] = y[j]
+            if x_stamps is not None:
+                out_stamps[n] = y_stamps[j]
+            j += 1
+        n += 1
+    while i < x_to:
+        out[n] = x[i]
+        if x_stamps is not None:
+            out_stamps[n] = x_stamps[i]
+        i += 1
+        n += 1
+    while j < y_to:
+        out[n] = y[j]
+        if x_stamps is not None:
+            out_stamps[n] = y_stamps[j]
+        j += 1
+        n += 1
+    return n
+
+
+@kernel()
+def absorb(
+    a, a_stamps, a_offsets, b, b_stamps, b_offsets, caps, room, thrifty_depth, coins,
+    out, out_stamps, out_offsets,
+):  # fmt: skip
+    """Unite stacks a and b (all levels sorted) and compact while they hold too much.
+
+    Parameters
+    ----------
+    caps : int64[61]
+        Capacity of a level by its distance from the top.
+    room : int
+        How much below its capacity the whole is brought once it has to be compacted.
+    thrifty_depth : int
+        Levels at most so far below the top are halved only as far as they have to be.
+    coins : uint64[4]
+        Advanced in place.
+    out, out_stamps : int64[len(a) + len(b)]
+        The items that remain, levels from 0 upwards.
+    out_offsets : int64[LEVELS_MAX + 2]
+
+    Returns
+    -------
+    The number of levels. A level is compacted only while the whole is at or above its capacity,
+    so that small levels lend their room to others. A thrifty compaction halves no more pairs than
+    it has to, spread evenly; a rank changes only by the one pair that it cuts, so a pair costs the
+    same wherever it is.
+    """
+    a_height = a_offsets.shape[0] - 1
+    b_height = b_offsets.shape[0] - 1
+    height = max(a_height, b_height)
+    count = (a_offsets[a_height] - a_offsets[0]) + (b_offsets[b_height] - b_offsets[0])
+    target = 0
+    for depth in range(height):
+        target += caps[depth]
+    carry = np.empty(count // 2 + 1, np.int64)
+    half_way = np.empty(count, np.int64)
+    level_items = np.empty(count, np.int64)
+    if a_stamps is not None:
+        carry_stamps = np.empty(count // 2 + 1, np.int64)
+        half_way_stamps = np.empty(count, np.int64)
+        level_stamps = np.empty(count, np.int64)
+    else:
+        carry_stamps = None
+        half_way_stamps = None
+        level_stamps = None
+    carried = 0
+    filled = 0
+    level = 0
+    out_offsets[0] = 0
+    while level < height:
+        a_from = a_to = b_from = b_to = 0
+        if level < a_height:
+            a_from, a_to = a_offsets[level], a_offsets[level + 1]
+        if level < b_height:
+            b_from, b_to = b_offsets[level], b_offsets[level + 1]
+        n = merge_runs(
+            a, a_stamps, a_from, a_to, carry, carry_stamps, 0, carried, half_way, half_way_stamps
+        )
+        n = merge_runs(
+            half_way, half_way_stamps, 0, n, b, b_stamps, b_from, b_to, level_items, level_stamps
+        )
+        if count < target or n < caps[height - 1 - level]:
+            out[filled : filled + n] = level_items[:n]
+            if a_stamps is not None:
+                out_stamps[filled : filled + n] = level_stamps[:n]
+            filled += n
+            carried = 0
+        else:
+            if level == height - 1:
+                target += caps[height]
+                height += 1
+            odd = n & 1
+            if odd:  # it keeps its exact weight, here
+                out[filled] = level_items[0]
+                if a_stamps is not None:
+                    out_stamps[filled] = level_stamps[0]
+                filled += 1
+            pairs = n // 2
+            carried = pairs
+            if height - 1 - level <= thrifty_depth:
+                carried = min(pairs, max(1, count - target + room))
+            count -= carried
+            coin = toss(coins, level)
+            if carried == pairs:
+                for i in range(pairs):
+                    carry[i] = level_items[odd + coin + 2 * i]
+                    if a_stamps is not None:
+                        carry_stamps[i] = level_stamps[odd + coin + 2 * i]
+            else:
+                phase = np.int64(draw(coins) % np.uint64(pairs)) * carried % pairs
+                taken = 0
+                for i in range(pairs):
+                    one = odd + 2 * i
+                    if phase < carried:
+                        carry[taken] = level_items[one + coin]
+                        if a_stamps is not None:
+                            carry_stamps[taken] = level_stamps[one + coin]
+                        taken += 1
+                    else:
+                        out[filled] = level_items[one]
+                        out[filled + 1] = level_items[one + 1]
+                        if a_stamps is not None:
+                            out_stamps[filled] = level_stamps[one]
+                            out_stamps[filled + 1] = level_stamps[one + 1]
+                        filled += 2
+                    phase += carried
+                    if phase >= pairs:
+                        phase -= pairs
+        level += 1
+        out_offsets[level] = filled
+    return height
+
+
+@kernel()
+def gather_levels(flat, starts, edges, heights, out, offsets):
+    """Items of many stacks, level by level.
+
+    Parameters
+    ----------
+    flat : int64[n]
+        The stacks' whole arrays, one after the other; stack i begins at `starts[i]`.
+    edges, heights : int64[sum(heights + 1)], int64[stacks]
+        The offsets of all stacks, and how many levels each has.
+    out, offsets : int64[n], int64[levels + 1]
+        Items by level, and where each level begins.
+    """
+    filled = 0
+    for level in range(offsets.shape[0] - 1):
+        offsets[level] = filled
+        at = 0
+        for i in range(heights.shape[0]):
+            if level < heights[i]:
+                for j in range(starts[i] + edges[at + level], starts[i] + edges[at + level + 1]):
+                    out[filled] = flat[j]
+                    filled += 1
+            at += heights[i] + 1
+    offsets[offsets.shape[0] - 1] = filled

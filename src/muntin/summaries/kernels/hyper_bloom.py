@@ -1,0 +1,116 @@
+"""HyperBloom's loops: one cache line an item, eight arrays with shifted time slices.
+
+Two forms. The stamped one keeps a present and a previous half in each word and shifts a whole
+word on when its slice has passed (see `lanes.visit_block`). The paper's keeps 2-bit states
+(slice mod 3 + 1) and, on each visit, clears the one state that must be out of date.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from muntin.summaries.kernels import inlined, kernel
+from muntin.summaries.kernels.lanes import multiply_high, visit_block
+from muntin.summaries.kernels.memory import prefetch
+
+AHEAD = 8  # items whose block is asked for early
+_SIGN = np.uint64(1 << 63)
+_3 = np.uint64(3)
+_7 = np.uint64(7)
+_8 = np.uint64(8)
+_FAR = np.uint64(1 << 40)
+_PAIRS = np.uint64(0x5555555555555555)
+
+
+@inlined()
+def eighths(time, gap):
+    """Eighths of a slice from the beginning of int64 time, modulo 2^64; slices are `gap` long."""
+    since = np.uint64(time) ^ _SIGN
+    slices = since // np.uint64(gap)
+    rest = since - slices * np.uint64(gap)
+    return slices * _8 + rest * _8 // np.uint64(gap)
+
+
+@inlined()
+def next_eighth(time, gap):
+    """The first time (uint64, from the beginning of int64 time) that lies in a later eighth."""
+    since = np.uint64(time) ^ _SIGN
+    slices = since // np.uint64(gap)
+    rest = since - slices * np.uint64(gap)
+    eighth = rest * _8 // np.uint64(gap) + np.uint64(1)
+    return slices * np.uint64(gap) + (eighth * np.uint64(gap) + np.uint64(7)) // _8
+
+
+@inlined()
+def visit_stamped(words, stamps, block, item_hash, now):
+    """One item at one block: true where it was not there; `now` in eighths."""
+    late = np.uint64(np.uint32(np.uint32(now) - stamps[block]))  # Numba widens differences
+    stamps[block] = np.uint32(now)
+    # Only the eighth inside the slice and the distance matter: so no wrap-around can.
+    present = (now & _7) | _FAR
+    return visit_block(words, block * 8, item_hash, present - late, present)
+
+
+@kernel()
+def update_stamped(words, stamps, hashes, times, gap, starts):
+    """`starts[i]`: item i begins a batch. Times never go backwards; gap * 8 fits in 63 bits."""
+    blocks = np.uint64(stamps.shape[0])
+    n = hashes.shape[0]
+    now = np.uint64(0)
+    until = np.uint64(0)
+    for i in range(n):
+        if i + AHEAD < n:
+            prefetch(words, np.intp(multiply_high(hashes[i + AHEAD], blocks)) * 8)
+        if np.uint64(times[i]) ^ _SIGN >= until:
+            now = eighths(times[i], gap)
+            until = next_eighth(times[i], gap)
+        block = np.intp(multiply_high(hashes[i], blocks))
+        starts[i] = visit_stamped(words, stamps, block, hashes[i], now)
+
+
+@inlined()
+def _set_states(time, gap, synchronous, states, stale):
+    """What array i writes now, and the pattern of the state that it clears."""
+    since = np.uint64(time) ^ _SIGN
+    slices = since // np.uint64(gap)
+    eighth = (since - slices * np.uint64(gap)) * _8 // np.uint64(gap)
+    for lane in range(8):
+        early = np.uint64(0) if synchronous else np.uint64(lane)
+        state = (slices % _3 + ((eighth + early) >> _3)) % _3
+        states[lane] = state + np.uint64(1)
+        stale[lane] = _PAIRS * ((state + np.uint64(1)) % _3 + np.uint64(1))
+
+
+@kernel()
+def update_paper(words, hashes, times, gap, synchronous, starts):
+    """As the paper: states 1 to 3 by slice, the stale one cleared on each visit, no stamps."""
+    blocks = np.uint64(words.shape[0] // 8)
+    states = np.empty(8, np.uint64)
+    stale = np.empty(8, np.uint64)
+    until = np.uint64(0)
+    for i in range(hashes.shape[0]):
+        if np.uint64(times[i]) ^ _SIGN >= until:
+            _set_states(times[i], gap, synchronous, states, stale)
+            until = next_eighth(times[i], gap)
+        item_hash = hashes[i]
+        base = np.intp(multiply_high(item_hash, blocks)) * 8
+        empty = 0
+        for lane in range(8):
+            word = words[base + lane]
+            other = word ^ stale[lane]  # pairs that become 00 are stale
+            keep = (other | (other >> np.uint64(1))) & _PAIRS
+            word &= keep | (keep << np.uint64(1))
+            at = ((item_hash >> np.uint64(5 * lane)) & np.uint64(31)) << np.uint64(1)
+            empty += (word >> at) & _3 == np.uint64(0)
+            words[base + lane] = (word & ~(_3 << at)) | (states[lane] << at)
+        starts[i] = empty != 0
+
+
+@kernel()
+def first_backwards(times, last):
+    """The first position whose time is below that of the one before it (or `last`); -1: none."""
+    for i in range(times.shape[0]):
+        if times[i] < last:
+            return i
+        last = times[i]
+    return -1

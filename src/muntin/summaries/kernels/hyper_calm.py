@@ -1,0 +1,317 @@
+"""HyperCalm's loop: a recorder of items, the HyperBloom before it, Calm Space-Saving behind it.
+
+The recorder is a table of eight-way buckets: fingerprint, last time and last batch of an item,
+as 32-bit ticks. What it holds has exact batch detection; what it does not hold is admitted only
+where the HyperBloom is sure that a batch starts. So each interval that is counted is a true one
+(but for equal fingerprints), and errors are only omissions. The item that was silent longest
+gives way, but one that has repeated an interval is kept eight times as long: otherwise the many
+items that come once would push out those whose beat is longer than the table is deep.
+
+Ticks wrap around. Each bucket knows the epoch (2^31 ticks) of its last visit, and on the first
+visit in a later one forgets what is more than an epoch old, so that a distance is never mistaken.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from muntin.summaries.kernels import inlined
+from muntin.summaries.kernels.calm_space_saving import (
+    FIRST,
+    INTERVAL,
+    LAST,
+    WAYS,
+    add_known,
+    add_new,
+    add_queued,
+    bare,
+    bucket_of,
+    count_of,
+    find_queued,
+    fingerprint,
+    pair_hash,
+    queue_tag,
+    raise_known,
+    raise_new,
+)
+from muntin.summaries.kernels.hyper_bloom import eighths, next_eighth, visit_stamped
+from muntin.summaries.kernels.lanes import find_lane, multiply_high, pick_lane
+from muntin.summaries.kernels.memory import prefetch
+
+AHEAD = 8
+HALF_TICKS = np.uint32(1 << 31)  # intervals from here on are not counted
+_SIGN = np.uint64(1 << 63)
+_31 = np.uint64(31)
+_2 = np.uint64(2)
+_ONE = np.uint64(1)
+_ALL = np.uint32(0xFFFFFFFF)
+PROVEN = np.uint32(1 << 31)  # of a fingerprint: the item has repeated an interval
+PATIENCE = np.uint32(3)  # a proven item is kept eight times as long
+_PRINT = np.uint32(0x7FFFFFFF)
+_LOW = np.int64(0xFFFFFFFF)
+
+
+class Recorder(NamedTuple):
+    """Items that are followed."""
+
+    lines: np.ndarray  # uint32[buckets * 16]: eight fingerprints (0: free), eight last times
+    batches: np.ndarray  # uint32[buckets * 8]: begin of the last batch, or 2^31 ticks before
+    epochs: np.ndarray  # uint32[buckets]: epoch of the last visit
+    opened: np.ndarray  # uint32[buckets * 8] or empty: begin of the batch that still is small
+    sizes: np.ndarray  # uint32[buckets * 8] or empty: its items so far
+    bins: np.ndarray  # uint32[buckets * 8] or empty: bin of the last interval
+    runs: np.ndarray  # uint32[buckets * 8] or empty: how often it came in a row
+
+
+class Settings(NamedTuple):
+    """Numbers that do not change, int64."""
+
+    gap: int
+    gap_ticks: int
+    resolution: int
+    unit: int
+    joined: int
+    consecutive: int
+    batch_size: int
+    promote: int
+
+
+@bare()
+def _forget_old(recorder, bucket, epoch):
+    """First visit of a bucket in an epoch: ticks of both this and the last one are unique."""
+    before = recorder.epochs[bucket]
+    recorder.epochs[bucket] = epoch
+    one_later = np.uint32(before + np.uint32(1)) == epoch
+    parity = np.uint32(before & np.uint32(1))
+    limit = np.uint32(before << np.uint32(31))
+    for way in range(WAYS):
+        at = bucket * 16 + way
+        if recorder.lines[at] == 0:
+            continue
+        if not one_later or np.uint32(recorder.lines[at + WAYS] >> np.uint32(31)) != parity:
+            _clear(recorder, bucket, way)
+        elif np.uint32(recorder.batches[bucket * WAYS + way] >> np.uint32(31)) != parity:
+            recorder.batches[bucket * WAYS + way] = limit  # too far back to count, and stays so
+
+
+@inlined()
+def _clear(recorder, bucket, way):
+    """Nothing is left of an item, so that equal streams give equal bytes."""
+    recorder.lines[bucket * 16 + way] = 0
+    recorder.lines[bucket * 16 + WAYS + way] = 0
+    recorder.batches[bucket * WAYS + way] = 0
+    if recorder.sizes.shape[0] > 0:
+        recorder.opened[bucket * WAYS + way] = 0
+        recorder.sizes[bucket * WAYS + way] = 0
+    if recorder.runs.shape[0] > 0:
+        recorder.bins[bucket * WAYS + way] = 0
+        recorder.runs[bucket * WAYS + way] = 0
+
+
+@inlined()
+def _follow(recorder, bucket, way, item_print, tick, batch_size):
+    """A new item, at the start of a batch; before it there is none."""
+    recorder.lines[bucket * 16 + way] = item_print
+    recorder.lines[bucket * 16 + WAYS + way] = tick
+    before = np.uint32(tick - HALF_TICKS)
+    recorder.batches[bucket * WAYS + way] = tick if batch_size == 1 else before
+    if batch_size > 1:
+        recorder.opened[bucket * WAYS + way] = tick
+        recorder.sizes[bucket * WAYS + way] = 1
+    if recorder.runs.shape[0] > 0:
+        recorder.bins[bucket * WAYS + way] = 0
+        recorder.runs[bucket * WAYS + way] = 0
+
+
+@inlined()
+def _remember_times(tables, slot, interval, distance, first, last):
+    """What the store keeps of a named pair's beat: first and last batch, the usual distance."""
+    usual = tables.slots[slot, INTERVAL] >> 32
+    if usual == 0:  # just named
+        tables.slots[slot, FIRST] = first
+        usual = distance
+    else:
+        usual += (distance - usual + 4) >> 3
+    tables.slots[slot, INTERVAL] = (usual << 32) | interval
+    tables.slots[slot, LAST] = last
+
+
+@inlined()
+def _bins(distance, settings):
+    """The bin of an interval, and the neighbour that it may join (itself: none).
+
+    A bin is one unit wide. Where bins may join, the grid is half a unit, and a bin takes in the
+    nearer halves of its neighbours as long as it has the higher count: again one unit. A steady
+    interval then does not fall into two, wherever it lies.
+    """
+    span = np.uint64(distance) * np.uint64(settings.resolution)
+    unit = np.uint64(settings.unit)
+    if settings.joined == 0:
+        own = span // unit
+        other = own
+    else:
+        own = span * _2 // unit
+        rest = span * _2 - own * unit
+        other = own + _ONE if rest * _2 >= unit else own - _ONE
+        if own == 0 and rest * _2 < unit:
+            other = own
+    return np.int64(own), np.int64(other)
+
+
+@bare()
+def count_interval(tables, settings, item_hash, distance, own, other, data, start, length, time):
+    """One more batch at this distance from the last: to the pair of its bin or a neighbour's.
+
+    True where that pair was there already, in Space-Saving or its queue: the interval repeats.
+    """
+    interval = own
+    pair = pair_hash(item_hash, own)
+    bucket = bucket_of(tables, pair)
+    way = find_lane(tables.saving, bucket * 16, fingerprint(pair), _ALL)
+    queued = -1
+    if other == own:
+        if way == WAYS:
+            queued = find_queued(tables, bucket, queue_tag(pair))
+    else:
+        near = pair_hash(item_hash, other)
+        beside = bucket_of(tables, near)
+        near_way = find_lane(tables.saving, beside * 16, fingerprint(near), _ALL)
+        if near_way < WAYS:
+            if way == WAYS or count_of(tables, beside, near_way) > count_of(tables, bucket, way):
+                interval, pair, bucket, way = other, near, beside, near_way
+        elif way == WAYS:
+            queued = find_queued(tables, bucket, queue_tag(pair))
+            if queued < 0:
+                queued = find_queued(tables, beside, queue_tag(near))
+                if queued >= 0:
+                    interval, pair, bucket = other, near, beside
+    if way < WAYS:
+        slot = add_known(tables, bucket, way, interval, data, start, length)
+    elif queued >= 0:
+        slot = add_queued(
+            tables, bucket, queued, settings.promote, pair, interval, data, start, length
+        )
+    else:
+        slot = add_new(tables, bucket, settings.promote, pair, interval, data, start, length)
+    if slot >= 0:
+        first = time - distance * settings.resolution
+        _remember_times(tables, slot, interval, distance, first, time)
+    return way < WAYS or queued >= 0
+
+
+@bare()
+def count_run(
+    tables, recorder, at, settings, item_hash, distance, own, other, data, start, length, time
+):
+    """The interval once more in a row, or the first of a new row; pairs keep the longest."""
+    interval = own
+    if recorder.runs[at] > 0 and np.int64(recorder.bins[at]) == other:
+        interval = other
+    if recorder.runs[at] > 0 and np.int64(recorder.bins[at]) == interval:
+        run = min(np.int64(recorder.runs[at]) + 1, np.int64(0xFFFFFFFF))
+    else:
+        run = np.int64(1)
+    recorder.bins[at] = np.uint32(interval)
+    recorder.runs[at] = np.uint32(run)
+    pair = pair_hash(item_hash, interval)
+    bucket = bucket_of(tables, pair)
+    way = find_lane(tables.saving, bucket * 16, fingerprint(pair), _ALL)
+    if way < WAYS:
+        slot = raise_known(tables, bucket, way, run, interval, data, start, length)
+    else:
+        slot = raise_new(tables, bucket, run, pair, interval, data, start, length)
+    if slot >= 0:
+        first = time - distance * settings.resolution
+        _remember_times(tables, slot, interval, distance, first, time)
+    return run > 1
+
+
+@inlined()
+def _beat(tables, recorder, at, settings, item_hash, tick, data, start, length, time):
+    """A batch of a followed item begins at `tick`: count its distance; true if that is known."""
+    distance = np.uint32(tick - recorder.batches[at])
+    recorder.batches[at] = tick
+    known = False
+    if distance >= HALF_TICKS:
+        if settings.consecutive != 0:
+            recorder.runs[at] = 0
+    else:
+        far = np.int64(distance)
+        own, other = _bins(far, settings)
+        if settings.consecutive != 0:
+            known = count_run(
+                tables, recorder, at, settings, item_hash, far, own, other, data, start, length,
+                time,
+            )  # fmt: skip
+        else:
+            known = count_interval(
+                tables, settings, item_hash, far, own, other, data, start, length, time
+            )
+    return known
+
+
+@bare()
+def update_hyper_calm(words, stamps, recorder, tables, settings, hashes, times, data, offsets):
+    """Take events in time order; `offsets` is empty for items that are 8-byte integers."""
+    n = hashes.shape[0]
+    text = offsets.shape[0] > 0
+    blocks = np.uint64(stamps.shape[0])
+    buckets = np.uint64(recorder.epochs.shape[0])
+    gap_ticks = settings.gap_ticks
+    batch_size = settings.batch_size
+    resolution = np.uint64(settings.resolution)
+    now = np.uint64(0)
+    until = np.uint64(0)
+    for i in range(n):
+        if i + AHEAD < n:
+            ahead = hashes[i + AHEAD]
+            prefetch(recorder.lines, np.intp(multiply_high(ahead, buckets)) * 16)
+            prefetch(words, np.intp(multiply_high(ahead, blocks)) * 8)
+        since = np.uint64(times[i]) ^ _SIGN
+        wide = since if resolution == _ONE else since // resolution
+        tick = np.uint32(wide)
+        epoch = np.uint32(wide >> _31)
+        item_hash = hashes[i]
+        item_print = fingerprint(item_hash & np.uint64(0x7FFFFFFF))
+        bucket = np.intp(multiply_high(item_hash, buckets))
+        if recorder.epochs[bucket] != epoch:
+            _forget_old(recorder, bucket, epoch)
+        way = find_lane(recorder.lines, bucket * 16, item_print, _PRINT)
+        if way < WAYS:
+            at = bucket * WAYS + way
+            silent = np.uint32(tick - recorder.lines[bucket * 16 + WAYS + way])
+            recorder.lines[bucket * 16 + WAYS + way] = tick
+            begin = tick
+            if batch_size == 1:
+                if np.int64(silent) <= gap_ticks:
+                    continue
+            else:
+                if np.int64(silent) > gap_ticks:
+                    recorder.sizes[at] = 1
+                    recorder.opened[at] = tick
+                    continue
+                if recorder.sizes[at] == np.uint32(batch_size):
+                    continue
+                recorder.sizes[at] += np.uint32(1)
+                if recorder.sizes[at] != np.uint32(batch_size):
+                    continue
+                begin = recorder.opened[at]
+            start = offsets[i] if text else np.int64(i) * 8
+            length = offsets[i + 1] - start if text else np.int64(8)
+            time = times[i] - np.int64(np.uint32(tick - begin)) * settings.resolution
+            if _beat(tables, recorder, at, settings, item_hash, begin, data, start, length, time):
+                recorder.lines[bucket * 16 + way] |= PROVEN
+        else:
+            if since >= until:
+                now = eighths(times[i], settings.gap)
+                until = next_eighth(times[i], settings.gap)
+            block = np.intp(multiply_high(item_hash, blocks))
+            if not visit_stamped(words, stamps, block, item_hash, now):
+                continue
+            # An item inside a batch stays: the HyperBloom has not seen it for as long as it was
+            # followed, and would call its next occurrence a start.
+            way = pick_lane(recorder.lines, bucket * 16, tick, np.uint32(gap_ticks), PATIENCE)
+            if way < WAYS:
+                _follow(recorder, bucket, way, item_print, tick, batch_size)

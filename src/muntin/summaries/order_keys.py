@@ -1,0 +1,182 @@
+"""Columns of values, as users give them, to int64 keys in their order, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.errors import BadArgument, CorruptSummary
+from muntin.summaries.kernels.order_keys import (
+    KEY_OF_INFINITY,
+    KEY_OF_MINUS_INFINITY,
+    KEY_OF_MINUS_ZERO,
+    LOW_63,
+    extremes,
+    keys_of_doubles,
+)
+
+DTYPES = ("float64", "float32", "int64")
+
+
+def check_dtype(dtype: Any) -> str:
+    """`dtype` as one of DTYPES."""
+    if isinstance(dtype, str) and dtype in DTYPES:
+        return dtype
+    try:
+        name = np.dtype(dtype).name
+    except TypeError:
+        name = str(dtype)
+    if name not in DTYPES:
+        raise BadArgument(f"dtype {dtype!r}: use one of {', '.join(DTYPES)}")
+    return name
+
+
+def as_column(values: Any, dtype: str) -> np.ndarray:
+    """Values as one contiguous array: int64 for "int64", float64 for "float64" and "float32".
+
+    Parameters
+    ----------
+    values : ndarray[n], pyarrow Array or ChunkedArray, sequence of numbers, or one number
+        No copy is made of float64 and int64 buffers.
+
+    Returns
+    -------
+    ndarray[n]
+        Read-only, whatever was given: Numba compiles a kernel once for each.
+
+    Raises
+    ------
+    BadArgument
+        Nulls (the first position is named), more than one dimension, a type that is no number,
+        a fraction for "int64", a finite number beyond the range of "float32" or "int64".
+    """
+    column = _as_numpy(values)
+    if column.ndim == 0:
+        column = column.reshape(1)
+    if column.ndim != 1:
+        raise BadArgument(f"values have shape {column.shape}: give one dimension")
+    converted = _converted(column, dtype).view()
+    converted.flags.writeable = False
+    return converted
+
+
+def _converted(column: np.ndarray, dtype: str) -> np.ndarray:
+    if dtype == "int64":
+        return _integers(column)
+    if column.dtype.kind not in "fiu":
+        if column.size == 0:
+            return np.empty(0, np.float64)
+        raise BadArgument(f"values of type {column.dtype} are not numbers: cast them to {dtype}")
+    wide = np.ascontiguousarray(column, np.float64)
+    if dtype == "float32" and column.dtype.itemsize > 2 and column.dtype != np.float32:
+        with np.errstate(over="ignore"):
+            narrow = wide.astype(np.float32).astype(np.float64)
+        beyond = np.isinf(narrow) & ~np.isinf(wide)
+        if beyond.any():
+            at = int(beyond.argmax())
+            raise BadArgument(f"value {wide[at]} at position {at} is beyond float32: use float64")
+        return narrow
+    return wide
+
+
+def bounds_of(column: np.ndarray) -> tuple[int, int]:
+    """Smallest and largest key of a column of `as_column` with at least one value.
+
+    Raises
+    ------
+    BadArgument
+        A NaN; the message names the first position.
+    """
+    doubles = column.dtype == np.float64
+    low, high = extremes(bits_of(column), doubles)
+    if doubles and (high > KEY_OF_INFINITY or low < KEY_OF_MINUS_INFINITY):
+        at = int(np.isnan(column).argmax())
+        raise BadArgument(f"value at position {at} is NaN: NaN has no rank, drop it first")
+    if doubles:  # -0.0 is 0.0
+        low, high = (0 if low == -1 else low), (0 if high == -1 else high)
+    return int(low), int(high)
+
+
+def bits_of(column: np.ndarray) -> np.ndarray:
+    """The column's numbers, or bits of its doubles: int64[n], read-only, no copy."""
+    bits = column.view(np.int64)
+    bits.flags.writeable = False
+    return bits
+
+
+def to_keys(column: np.ndarray) -> np.ndarray:
+    """Keys of a column of `as_column`: int64[n], always a copy."""
+    if column.dtype == np.int64:
+        return column.copy()
+    out = np.empty(len(column), np.int64)
+    keys_of_doubles(bits_of(column), out)
+    return out
+
+
+def from_keys(keys: np.ndarray, dtype: str) -> np.ndarray:
+    """Values of int64 keys, in `dtype`."""
+    if dtype == "int64":
+        return keys.copy()
+    values = (keys ^ ((keys >> np.int64(63)) & LOW_63)).view(np.float64)
+    return values.astype(np.float32) if dtype == "float32" else values
+
+
+def check_keys(keys: np.ndarray, dtype: str, kind: str) -> None:
+    """Refuse keys that no value of `dtype` has, as a summary's bytes may hold them."""
+    if dtype == "int64" or not len(keys):
+        return
+    if keys.max() > KEY_OF_INFINITY or keys.min() < KEY_OF_MINUS_INFINITY:
+        raise CorruptSummary(f"{kind}: an item is NaN")
+    if (keys == KEY_OF_MINUS_ZERO).any():
+        raise CorruptSummary(f"{kind}: an item is -0.0")
+    if dtype == "float32":
+        with np.errstate(over="ignore"):
+            narrow = from_keys(keys, "float32").astype(np.float64)
+        if (to_keys(narrow) != keys).any():
+            raise CorruptSummary(f"{kind}: an item is no float32")
+
+
+def _as_numpy(values: Any) -> np.ndarray:
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        if values.null_count:
+            mask = np.asarray(values.is_null())
+            raise BadArgument(f"value at position {int(mask.argmax())} is null: drop nulls first")
+        if pa.types.is_decimal(values.type):
+            values = values.cast(pa.float64())
+        return (
+            values.to_numpy(zero_copy_only=False)
+            if isinstance(values, pa.Array)
+            else (values.to_numpy())
+        )
+    if isinstance(values, np.ma.MaskedArray):
+        mask = np.ma.getmaskarray(values)
+        if mask.any():
+            at = int(mask.argmax())
+            raise BadArgument(f"value at position {at} is masked: use values.compressed()")
+        return values.data
+    try:
+        column = np.asarray(values)
+    except (ValueError, TypeError, OverflowError) as problem:
+        raise BadArgument(f"values must be numbers: {problem}") from None
+    if column.dtype == object:
+        listed = column.ravel()
+        for at, value in enumerate(listed):
+            if value is None:
+                raise BadArgument(f"value at position {at} is null: drop nulls first")
+        raise BadArgument("values must be numbers of one type that NumPy has, not objects")
+    return column
+
+
+def _integers(column: np.ndarray) -> np.ndarray:
+    if column.dtype.kind == "i":
+        return np.ascontiguousarray(column, np.int64)
+    if column.dtype.kind == "u":
+        if column.size and column.max() > np.iinfo(np.int64).max:
+            at = int((column > np.iinfo(np.int64).max).argmax())
+            raise BadArgument(f"value {column[at]} at position {at} is beyond int64")
+        return np.ascontiguousarray(column, np.int64)
+    if column.size == 0:
+        return np.empty(0, np.int64)
+    raise BadArgument(f"values of type {column.dtype} in an int64 sketch: cast them to int64")

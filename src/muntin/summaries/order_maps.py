@@ -1,0 +1,374 @@
+"""Order-preserving maps: values of an ordered type to cells 0 ... 2**bits - 1 of a dyadic domain.
+
+x <= y implies cell(x) <= cell(y), so ranks and quantiles of cells are those of the values, up to
+the width of one cell. A map is `exact` where every cell holds one value only. Hashing a key is
+not such a map: a digest over hashes answers for the hashes' uniform order, not for the keys'.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.errors import BadArgument
+
+BITS_MAX = 62  # a node's number needs one bit more, and counts of cells stay inside int64
+_SIGN = np.uint64(1 << 63)
+_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+
+
+class OrderMap(Protocol):
+    """What a digest needs to know of the values it counts."""
+
+    name: ClassVar[str]
+
+    @property
+    def bits(self) -> int: ...
+
+    @property
+    def exact(self) -> bool:
+        """Whether a cell holds one value only."""
+        ...
+
+    def cells(self, values: Any) -> np.ndarray:
+        """Cell of each value, uint64[n]; `BadArgument` for values that the domain lacks."""
+        ...
+
+    def place(self, values: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Cell of each question (uint64[n], clipped), and -1, 0, 1: below, inside, above."""
+        ...
+
+    def lowest(self, cells: np.ndarray) -> np.ndarray:
+        """Smallest value of each cell."""
+        ...
+
+    def highest(self, cells: np.ndarray) -> np.ndarray:
+        """Largest value (or, for real numbers, upper edge) of each cell."""
+        ...
+
+    def typical(self, cells: np.ndarray) -> np.ndarray:
+        """The value of each cell to show: one between lowest and highest."""
+        ...
+
+    def parameters(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class IntegerRange:
+    """Integers start ... start + 2**bits - 1, one to a cell."""
+
+    bits: int = 20
+    start: int = 0
+    name: ClassVar[str] = "integers"
+
+    def __post_init__(self) -> None:
+        _check_bits(self.bits)
+        if not _is_integer(self.start) or not _INT64_MIN <= self.start <= self._last <= _INT64_MAX:
+            raise BadArgument(
+                f"start={self.start!r}: start ... start + 2**{self.bits} - 1 must lie in int64"
+            )
+
+    @property
+    def _last(self) -> int:
+        return self.start + (1 << self.bits) - 1
+
+    @property
+    def exact(self) -> bool:
+        return True
+
+    def cells(self, values: Any) -> np.ndarray:
+        numbers = _integers(values)
+        if numbers.size:
+            low, high = int(numbers.min()), int(numbers.max())
+            if low < self.start or high > self._last:
+                wrong = low if low < self.start else high
+                raise BadArgument(
+                    f"value {wrong} is outside the domain {self.start} ... {self._last}: "
+                    "choose more bits or another start"
+                )
+        return numbers.astype(np.int64).view(np.uint64) - _as_uint64(self.start)
+
+    def place(self, values: Any) -> tuple[np.ndarray, np.ndarray]:
+        numbers = _numbers(values)
+        if numbers.dtype.kind == "f":
+            numbers = np.floor(numbers)
+        below, above = numbers < self.start, numbers > self._last
+        if numbers.dtype.kind == "f":  # float(last) may round up past the domain
+            above |= numbers >= float(self._last + 1)
+        inside = np.where(below | above, 0, numbers).astype(np.int64)
+        inside[below | above] = self.start
+        cells = inside.view(np.uint64) - _as_uint64(self.start)
+        return cells, above.astype(np.int8) - below.astype(np.int8)
+
+    def lowest(self, cells: np.ndarray) -> np.ndarray:
+        return (cells + _as_uint64(self.start)).view(np.int64)
+
+    highest = typical = lowest
+
+    def parameters(self) -> dict[str, Any]:
+        return {"name": self.name, "bits": self.bits, "start": self.start}
+
+
+@dataclass(frozen=True)
+class FloatRange:
+    """Real numbers low ... high in 2**bits cells of equal width."""
+
+    low: float
+    high: float
+    bits: int = 32
+    name: ClassVar[str] = "float_range"
+
+    def __post_init__(self) -> None:
+        _check_bits(self.bits, 40)  # rounding stays below a thousandth of a cell
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise BadArgument(f"low={self.low}, high={self.high}: finite and low < high")
+        if not math.isfinite(self.high - self.low) or self._width <= 0:
+            raise BadArgument(f"low={self.low}, high={self.high}: the range is too wide or narrow")
+
+    @property
+    def _width(self) -> float:
+        return (self.high - self.low) / (1 << self.bits)
+
+    @property
+    def exact(self) -> bool:
+        return False
+
+    def cells(self, values: Any) -> np.ndarray:
+        numbers = _floats(values)
+        outside = (numbers < self.low) | (numbers > self.high)
+        if outside.any():
+            raise BadArgument(
+                f"value {numbers[outside][0]} is outside the domain {self.low} ... {self.high}: "
+                "choose a wider range"
+            )
+        return self._clipped(numbers)
+
+    def place(self, values: Any) -> tuple[np.ndarray, np.ndarray]:
+        numbers = _floats(values)
+        side = (numbers > self.high).astype(np.int8) - (numbers < self.low).astype(np.int8)
+        return self._clipped(np.clip(numbers, self.low, self.high)), side
+
+    def _clipped(self, numbers: np.ndarray) -> np.ndarray:
+        scaled = np.floor((numbers - self.low) / self._width)
+        return np.clip(scaled, 0, (1 << self.bits) - 1).astype(np.uint64)
+
+    # A thousandth of a cell wider: division and product round, the bound must not.
+    def lowest(self, cells: np.ndarray) -> np.ndarray:
+        return np.clip(self.low + (cells - 1e-3) * self._width, self.low, self.high)
+
+    def highest(self, cells: np.ndarray) -> np.ndarray:
+        return np.clip(self.low + (cells + 1.001) * self._width, self.low, self.high)
+
+    def typical(self, cells: np.ndarray) -> np.ndarray:
+        return np.clip(self.low + (cells + 0.5) * self._width, self.low, self.high)
+
+    def parameters(self) -> dict[str, Any]:
+        return {"name": self.name, "bits": self.bits, "low": self.low, "high": self.high}
+
+
+@dataclass(frozen=True)
+class FloatOrder:
+    """All float64 but NaN, by the leading bits of their ordered form: no range to choose.
+
+    A cell is 2**(12 - bits) of its value wide (relative): 12 bits are sign and exponent.
+    """
+
+    bits: int = BITS_MAX
+    name: ClassVar[str] = "float_order"
+
+    def __post_init__(self) -> None:
+        _check_bits(self.bits)
+
+    @property
+    def exact(self) -> bool:
+        return False
+
+    def cells(self, values: Any) -> np.ndarray:
+        raw = (_floats(values) + 0.0).view(np.uint64)  # + 0.0 makes one zero of two
+        ordered = np.where(raw & _SIGN, ~raw, raw | _SIGN)
+        return ordered >> np.uint64(64 - self.bits)
+
+    def place(self, values: Any) -> tuple[np.ndarray, np.ndarray]:
+        cells = self.cells(values)
+        return cells, np.zeros(cells.shape, np.int8)
+
+    def lowest(self, cells: np.ndarray) -> np.ndarray:
+        return self._value(cells << np.uint64(64 - self.bits), -np.inf)
+
+    def highest(self, cells: np.ndarray) -> np.ndarray:
+        rest = np.uint64((1 << (64 - self.bits)) - 1)
+        return self._value((cells << np.uint64(64 - self.bits)) | rest, np.inf)
+
+    def typical(self, cells: np.ndarray) -> np.ndarray:
+        # The end next to zero has the shortest mantissa: 3.25 stays 3.25.
+        lowest, highest = self.lowest(cells), self.highest(cells)
+        return np.where(lowest < 0, highest, lowest)
+
+    @staticmethod
+    def _value(ordered: np.ndarray, beyond: float) -> np.ndarray:
+        raw = np.where(ordered & _SIGN, ordered & ~_SIGN, ~ordered)
+        numbers = raw.view(np.float64)
+        return np.where(np.isnan(numbers), beyond, numbers)  # edges next to an infinity
+
+    def parameters(self) -> dict[str, Any]:
+        return {"name": self.name, "bits": self.bits}
+
+
+@dataclass(frozen=True)
+class TimestampRange:
+    """Instants start ... start + 2**bits * step, in microseconds since 1970-01-01 UTC."""
+
+    start: int = 0
+    step: int = 1
+    bits: int = 52
+    name: ClassVar[str] = "timestamps"
+
+    def __post_init__(self) -> None:
+        _check_bits(self.bits)
+        if not _is_integer(self.step) or self.step < 1:
+            raise BadArgument(f"step={self.step!r}: microseconds in a cell, 1 or more")
+        if not _is_integer(self.start) or not _INT64_MIN < self.start <= self._last <= _INT64_MAX:
+            raise BadArgument(f"start={self.start!r}: the domain must lie in int64 microseconds")
+
+    @property
+    def _last(self) -> int:
+        return self.start + (self.step << self.bits) - 1
+
+    @property
+    def exact(self) -> bool:
+        return self.step == 1
+
+    def cells(self, values: Any) -> np.ndarray:
+        times = _microseconds(values)
+        outside = (times < self.start) | (times > self._last)
+        if outside.any():
+            raise BadArgument(
+                f"instant {np.datetime64(int(times[outside][0]), 'us')} is outside the domain "
+                f"{np.datetime64(self.start, 'us')} ... {np.datetime64(self._last, 'us')}"
+            )
+        return (times.view(np.uint64) - _as_uint64(self.start)) // np.uint64(self.step)
+
+    def place(self, values: Any) -> tuple[np.ndarray, np.ndarray]:
+        times = _microseconds(values)
+        side = (times > self._last).astype(np.int8) - (times < self.start).astype(np.int8)
+        inside = np.where(side == 0, times, self.start)
+        return (inside.view(np.uint64) - _as_uint64(self.start)) // np.uint64(self.step), side
+
+    def lowest(self, cells: np.ndarray) -> np.ndarray:
+        times = cells * np.uint64(self.step) + _as_uint64(self.start)
+        return times.view(np.int64).view("datetime64[us]")
+
+    def highest(self, cells: np.ndarray) -> np.ndarray:
+        return self.lowest(cells) + np.timedelta64(self.step - 1, "us")
+
+    def typical(self, cells: np.ndarray) -> np.ndarray:
+        return self.lowest(cells) + np.timedelta64((self.step - 1) // 2, "us")
+
+    def parameters(self) -> dict[str, Any]:
+        return {"name": self.name, "bits": self.bits, "start": self.start, "step": self.step}
+
+
+_MAPS = {m.name: m for m in (IntegerRange, FloatRange, FloatOrder, TimestampRange)}
+_TYPES = {"bits": int, "start": int, "step": int, "low": float, "high": float}
+
+
+def order_map(parameters: Mapping[str, Any]) -> OrderMap:
+    """The map that `parameters()` described; `BadArgument` where it describes none."""
+    given = dict(parameters)
+    name = given.pop("name", None)
+    made = _MAPS.get(name) if isinstance(name, str) else None
+    if made is None or any(type(value) is not _TYPES.get(key) for key, value in given.items()):
+        raise BadArgument(f"not an order-preserving map: {parameters!r}")
+    try:
+        return made(**given)
+    except TypeError as problem:
+        raise BadArgument(f"not an order-preserving map: {problem}") from None
+
+
+def map_for(kind: pa.DataType) -> OrderMap:
+    """A map for a column of that type that needs no range: all but NaN, null and |x| >= 2**61."""
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return FloatOrder()
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return TimestampRange(start=-(1 << 61), bits=62)
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return IntegerRange(bits=62, start=-(1 << 61))
+    raise BadArgument(f"a column of type {kind} has no rank: use numbers, dates or timestamps")
+
+
+def _check_bits(bits: Any, largest: int = BITS_MAX) -> None:
+    if not _is_integer(bits) or not 1 <= bits <= largest:
+        raise BadArgument(f"bits={bits!r}: an integer from 1 to {largest}")
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _as_uint64(value: int) -> np.uint64:
+    return np.uint64(value & ((1 << 64) - 1))
+
+
+def _array(values: Any) -> np.ndarray:
+    if isinstance(values, pa.ChunkedArray | pa.Array):
+        if values.null_count:
+            raise BadArgument(f"{values.null_count} values are null: drop them first")
+        if pa.types.is_decimal(values.type):
+            values = values.cast(pa.float64())
+        values = (
+            values.to_numpy()
+            if isinstance(values, pa.ChunkedArray)
+            else values.to_numpy(zero_copy_only=False)
+        )
+    try:
+        array = np.atleast_1d(np.asarray(values))
+    except (ValueError, OverflowError) as problem:
+        raise BadArgument(f"values must be one array of one type: {problem}") from None
+    if array.ndim != 1:
+        raise BadArgument(f"values must be one-dimensional, got shape {array.shape}")
+    return array
+
+
+def _numbers(values: Any) -> np.ndarray:
+    array = _array(values)
+    if array.dtype.kind not in "biuf" and array.size:
+        raise BadArgument(f"values of type {array.dtype} are not numbers")
+    if array.dtype.kind == "f" and np.isnan(array).any():
+        raise BadArgument("NaN has no rank: drop it first")
+    return array if array.dtype.kind in "iuf" else array.astype(np.int64)
+
+
+def _integers(values: Any) -> np.ndarray:
+    numbers = _numbers(values)
+    if numbers.dtype.kind == "f":
+        if numbers.size:
+            raise BadArgument(
+                f"value {numbers[0]} is not an integer: give the digest a FloatRange or FloatOrder"
+            )
+        return numbers.astype(np.int64)
+    return numbers
+
+
+def _floats(values: Any) -> np.ndarray:
+    return np.ascontiguousarray(_numbers(values), np.float64)
+
+
+def _microseconds(values: Any) -> np.ndarray:
+    array = _array(values)
+    if array.dtype.kind == "O" or (array.dtype.kind != "M" and array.size == 0):
+        try:
+            array = array.astype("datetime64[us]")
+        except (ValueError, TypeError):
+            raise BadArgument(f"values of type {array.dtype} are not instants") from None
+    if array.dtype.kind == "M":
+        if np.isnat(array).any():
+            raise BadArgument("NaT has no rank: drop it first")
+        return array.astype("datetime64[us]").view(np.int64)
+    if array.dtype.kind not in "iu":
+        raise BadArgument(f"values of type {array.dtype} are not instants")
+    return array.astype(np.int64)

@@ -1,0 +1,229 @@
+"""The last W items as a ring of panes: the default method of `FixedWindowQuantiles`.
+
+Each pane of W / B items is a KLL whose items keep the sequence number they came with. The window
+is the union of its panes; in the one that the edge cuts, the items that are still inside are
+scaled to the exactly known number of survivors. Nothing older than the oldest pane is kept, so
+the error cannot grow while the window slides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+
+from muntin.errors import CorruptSummary, IncompatibleSummary
+from muntin.summaries.level_stack import LevelStack
+from muntin.summaries.panes import (
+    NOTHING,
+    Cut,
+    Run,
+    WindowView,
+    merged_run,
+    model_error,
+    restore_stacks,
+    sorted_run,
+    stack_body,
+    stack_sizes,
+)
+from muntin.summaries.reading import INT64_MAX, Body, Fields
+
+POSITION_MAX = 1 << 62
+
+
+class Pane:
+    """Items of the positions `start` to `start + count`, under a KLL."""
+
+    __slots__ = ("count", "stack", "start")
+
+    def __init__(self, start: int, count: int, stack: LevelStack) -> None:
+        self.start = start
+        self.count = count
+        self.stack = stack
+
+    @property
+    def end(self) -> int:
+        return self.start + self.count
+
+
+class PaneRing:
+    """See the module.
+
+    Parameters
+    ----------
+    window : int
+        Items.
+    panes : int
+        Panes that make a window; one more is cut by its edge.
+    k : int
+        Of each pane.
+    coins : uint64[4]
+        Shared by all panes.
+    """
+
+    __slots__ = ("_closed", "_cut", "coins", "edge", "end", "k", "panes", "ring", "window")
+
+    def __init__(self, window: int, panes: int, k: int, coins: np.ndarray) -> None:
+        self.window = window
+        self.panes = panes
+        self.k = k
+        self.coins = coins
+        self.ring: list[Pane] = []
+        self.edge = 0  # position of the window's oldest item
+        self.end = 0  # that of the next item
+        self._forget()
+
+    @property
+    def pane_items(self) -> int:
+        """Items of a full pane."""
+        return -(-self.window // self.panes)
+
+    @property
+    def count(self) -> int:
+        return self.end - self.edge
+
+    @property
+    def retained(self) -> int:
+        return sum(pane.stack.retained for pane in self.ring)
+
+    @property
+    def nbytes(self) -> int:
+        cached = 0 if self._closed is None else sum(part.nbytes for part in self._closed[1])
+        return cached + sum(pane.stack.nbytes for pane in self.ring)
+
+    def add(self, keys: np.ndarray) -> None:
+        """The next items, in order; sorts `keys` in place."""
+        beyond = len(keys) - self.window
+        if beyond > 0:  # these leave before anyone can ask
+            self.ring.clear()
+            self.end += beyond
+            self.edge = self.end
+            keys = keys[beyond:]
+        at, size = 0, self.pane_items
+        while at < len(keys):
+            if not self.ring or self.ring[-1].count >= size:
+                stack = LevelStack(self.k, self.coins, stamped=True)
+                self.ring.append(Pane(self.end, 0, stack))
+            pane = self.ring[-1]
+            taken = min(size - pane.count, len(keys) - at)
+            pane.stack.add(keys[at : at + taken], np.arange(self.end, self.end + taken))
+            pane.count += taken
+            self.end += taken
+            at += taken
+        self.edge = max(self.edge, self.end - self.window)
+        gone = 0
+        while gone < len(self.ring) and self.ring[gone].end <= self.edge:
+            gone += 1
+        del self.ring[:gone]
+
+    def view(self) -> WindowView:
+        """The window as weighted items; there is at least one."""
+        whole = self.ring
+        cut, run = None, NOTHING
+        if whole[0].start < self.edge:
+            oldest, whole = whole[0], whole[1:]
+            inside = oldest.end - self.edge
+            cut = (oldest.stack, inside, oldest.count)
+            run = self._cut_of(oldest, fresh=not whole).run(self.edge, inside)
+        if whole:
+            run = merged_run(run, merged_run(self._closed_run(whole[:-1]), sorted_run(
+                [whole[-1].stack]
+            )))  # fmt: skip
+        error, confidence = model_error(
+            ((pane.stack, pane.count) for pane in whole), cut, self.count
+        )
+        return WindowView(*run, error, confidence)
+
+    def merge(self, other: Self) -> None:
+        """Two nodes' windows into one of both lengths, which slides on.
+
+        Panes are united from the newest on, as if items had come in turn.
+        """
+        if (self.panes, self.k) != (other.panes, other.k):
+            raise IncompatibleSummary(
+                f"a ring of {self.panes} panes of k={self.k} cannot be merged with one of"
+                f" {other.panes} of k={other.k}"
+            )
+        end, count = self.end + other.end, self.count + other.count
+        mine, theirs = self.ring[::-1], other.ring[::-1]
+        united, at = [], end
+        for age in range(max(len(mine), len(theirs))):
+            parts = [ring[age] for ring in (mine, theirs) if age < len(ring)]
+            size = sum(pane.count for pane in parts)
+            at -= size
+            stack = LevelStack(self.k, self.coins, stamped=True)
+            for pane in parts:
+                moved = pane.stack.copy(self.coins)
+                since = moved.item_stamps() - pane.start
+                moved.item_stamps()[:] = at + (since * (size / pane.count)).astype(np.int64)
+                stack.merge(moved)
+            united.append(Pane(at, size, stack))
+        self.ring = united[::-1]
+        self.window += other.window
+        self.end, self.edge = end, end - count
+        self._forget()
+
+    def copy(self, coins: np.ndarray) -> Self:
+        new = type(self)(self.window, self.panes, self.k, coins)
+        new.ring = [Pane(pane.start, pane.count, pane.stack.copy(coins)) for pane in self.ring]
+        new.edge, new.end = self.edge, self.end
+        return new
+
+    def all_keys(self) -> Iterator[np.ndarray]:
+        """The keys of every pane."""
+        return (pane.stack.items() for pane in self.ring)
+
+    def state(self) -> tuple[dict[str, Any], bytes]:
+        """Parameters and body of the bytes."""
+        ring = [[pane.start, pane.count, stack_sizes(pane.stack)] for pane in self.ring]
+        body = stack_body([pane.stack for pane in self.ring])
+        return {"edge": self.edge, "end": self.end, "ring": ring}, body
+
+    def restore(self, kind: str, fields: Fields, body: Body) -> None:
+        """Take on a state; CorruptSummary where it is none."""
+        self.end = fields.integer("end", 0, POSITION_MAX)
+        self.edge = fields.integer("edge", max(self.end - self.window, 0), self.end)
+        rows = fields.value("ring")
+        if not isinstance(rows, list) or len(rows) > self.panes + 2:
+            raise CorruptSummary(f"{kind}: a ring of {self.panes} panes cannot be {rows!r:.80}")
+        for row in rows:
+            numbers = isinstance(row, list) and len(row) == 3
+            if not numbers or any(type(n) is not int or not 0 <= n <= INT64_MAX for n in row[:2]):
+                raise CorruptSummary(f"{kind}: {row!r:.80} is no pane")
+            if not 1 <= row[1] <= 2 * self.window:
+                raise CorruptSummary(f"{kind}: a pane of {row[1]} items")
+        for row, after in zip(rows, [*rows[1:], [self.end]], strict=False):
+            if row[0] + row[1] != after[0]:
+                raise CorruptSummary(f"{kind}: panes do not follow each other")
+        if bool(rows) != (self.end > self.edge) or (rows and not (
+            rows[0][0] <= self.edge < rows[0][0] + rows[0][1]
+        )):  # fmt: skip
+            raise CorruptSummary(f"{kind}: the window's edge is not in its oldest pane")
+        counts = [row[1] for row in rows]
+        stacks = restore_stacks(kind, self.k, self.coins, [row[2] for row in rows], counts, body)
+        self.ring = [Pane(row[0], row[1], stack) for row, stack in zip(rows, stacks, strict=True)]
+        for pane in self.ring:
+            stamps = pane.stack.item_stamps()
+            if stamps.min() < pane.start or stamps.max() >= pane.end:
+                raise CorruptSummary(f"{kind}: an item is not of its pane")
+
+    def _forget(self) -> None:
+        self._closed: tuple[tuple[int, int], Run] | None = None
+        self._cut: tuple[int, Cut] | None = None
+
+    def _closed_run(self, closed: list[Pane]) -> Run:
+        """Sorted items of the panes that no longer change, kept until one more is closed."""
+        if not closed:
+            return NOTHING
+        which = (closed[0].start, closed[-1].start)
+        if self._closed is None or self._closed[0] != which:
+            self._closed = (which, sorted_run(pane.stack for pane in closed))
+        return self._closed[1]
+
+    def _cut_of(self, pane: Pane, *, fresh: bool) -> Cut:
+        if fresh:  # it is the only pane and still grows
+            return Cut(pane.stack)
+        if self._cut is None or self._cut[0] != pane.start:
+            self._cut = (pane.start, Cut(pane.stack))
+        return self._cut[1]

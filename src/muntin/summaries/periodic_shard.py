@@ -1,0 +1,279 @@
+"""One shard of a periodic stream: a HyperCalm, and the events that it may not take yet.
+
+========== =====================================================================================
+State      a HyperCalm of the events before a boundary; the events from it on, in order of time
+           ("held"); how many came too late, and how many had no item
+Error      as HyperCalm, over the events that were not too late
+Merge      of shards: `HyperCalm.merged_top([shard.whole() for shard in shards], k)`
+Duplicates as HyperCalm
+Source     ours
+Limits     held events take 8 bytes and their item's; the boundary must follow the stream
+========== =====================================================================================
+
+A HyperCalm needs its events in order of time; a stream brings them a little out of order. So
+events are held until the boundary (the time before which no event is expected any more) has
+passed them, and then folded in the order of (time, hash of the item). What was folded, and what
+is held, is a function of the events and the boundary alone: however the stream was cut into
+batches and spread over workers, the bytes are the same.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, ClassVar, NoReturn, Self
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.summaries.checks import INT64_MAX, INT64_MIN, integer_in
+from muntin.summaries.envelope import seal, unseal
+from muntin.summaries.hyper_calm import HyperCalm
+from muntin.summaries.items import as_items, hash_items, integers, text_buffers
+from muntin.summaries.reading import Body, Fields, block
+from muntin.summaries.sharding import SHARD_SEED, SHARDS_MAX, order_of, shards_of
+from muntin.summaries.times import as_times
+
+_TYPES = ("string", "int64", None)
+
+
+class PeriodicShard:
+    """Takes the events of one shard of the items in any order, and folds them in order of time.
+
+    Parameters
+    ----------
+    calm : HyperCalm
+        What the events are folded into; it belongs to the shard from now on.
+    columns : sequence of str
+        What the items are made of: kept, so that a state is not continued with other items.
+    shard, shards : int
+        Which of how many shards of the items this is; see `shards_of`.
+    """
+
+    kind: ClassVar[str] = "periodic_shard"
+
+    def __init__(
+        self, calm: HyperCalm, columns: Sequence[str] = (), shard: int = 0, shards: int = 1
+    ) -> None:
+        self._calm = calm
+        self.columns = tuple(columns)
+        self.shards = integer_in("shards", shards, 1, SHARDS_MAX)
+        self.shard = integer_in("shard", shard, 0, shards - 1)
+        self._items: pa.Array | None = None  # None until the first event tells their type
+        self._times = np.empty(0, np.int64)
+        self._hashes = np.empty(0, np.uint64)
+        self._late = 0
+        self._nulls = 0
+
+    def update(
+        self, items: Any, times: Any, *, until: int, late_before: int = INT64_MIN, nulls: int = 0
+    ) -> None:
+        """Take events in any order, and fold what the boundary has passed.
+
+        Parameters
+        ----------
+        items : strings or integers [n]
+            Items of this shard, of one type for all updates.
+        times : int64[n] or timestamps
+        until : int
+            The boundary: events before it are folded. Never below that of an earlier update.
+        late_before : int
+            The boundary of the update before. Events before it are too late: only counted.
+        nulls : int
+            Events without an item, to be counted.
+
+        Raises
+        ------
+        BadArgument
+            Items of another type than before, nulls, other lengths. The state is then unchanged.
+        """
+        array = _plain(as_items(items))
+        at = as_times(times, len(array))
+        hashes = hash_items(array, SHARD_SEED)
+        late = at < late_before
+        late_count = int(late.sum())
+        if late_count:
+            keep = np.flatnonzero(~late)
+            array, at, hashes = array.take(pa.array(keep)), at[keep], hashes[keep]
+        self._check_type(array)
+        if self._items is not None and len(self._items):
+            array = pa.concat_arrays([self._items, array]) if len(array) else self._items
+            at = np.concatenate([self._times, at])
+            hashes = np.concatenate([self._hashes, hashes])
+        order = order_of(at, hashes)
+        if order is not None:
+            array, at, hashes = array.take(pa.array(order)), at[order], hashes[order]
+        cut = int(np.searchsorted(at, until, side="left"))
+        self._calm.update(array[:cut], at[:cut])
+        if cut:  # a slice would keep what was folded in memory
+            rest = pa.array(np.arange(cut, len(array)))
+            array, at, hashes = array.take(rest), at[cut:].copy(), hashes[cut:].copy()
+        self._items, self._times, self._hashes = array, at, hashes
+        self._late += late_count
+        self._nulls += nulls
+
+    def whole(self) -> HyperCalm:
+        """A HyperCalm of all events so far, the held ones included."""
+        calm = self._calm.copy()
+        if self._items is not None and len(self._items):
+            calm.update(self._items, self._times)
+        return calm
+
+    def merge(self, other: Self) -> NoReturn:
+        """Always refused: `IncompatibleSummary`."""
+        raise IncompatibleSummary(
+            f"a shard of a periodic stream cannot take in a {other.kind}: "
+            "use HyperCalm.merged_top over the shards' whole()"
+        )
+
+    def copy(self) -> Self:
+        """An independent equal."""
+        twin = copy.copy(self)  # arrays of held events are replaced, never written to
+        twin._calm = self._calm.copy()
+        return twin
+
+    @property
+    def parameters(self) -> Any:
+        """Of the HyperCalm."""
+        return self._calm.parameters
+
+    @property
+    def count(self) -> int:
+        """Events folded or held."""
+        return self._calm.count + self.held
+
+    @property
+    def held(self) -> int:
+        """Events that wait for the boundary to pass them."""
+        return len(self._times)
+
+    @property
+    def first_held(self) -> int | None:
+        """Time of the first event that is held."""
+        return int(self._times[0]) if len(self._times) else None
+
+    @property
+    def late(self) -> int:
+        """Events that came when what is later than them had been folded: they are left out."""
+        return self._late
+
+    @property
+    def nulls(self) -> int:
+        """Events without an item: they are left out."""
+        return self._nulls
+
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """Times of the first and of the last event, folded or held; None where there is none."""
+        times = [self._calm.first_time, self._calm.last_time, *self._times[:1], *self._times[-1:]]
+        known = [int(time) for time in times if time is not None]
+        return (min(known), max(known)) if known else None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it holds."""
+        items = 0 if self._items is None else self._items.nbytes
+        return self._calm.nbytes + items + self._times.nbytes + self._hashes.nbytes
+
+    def to_bytes(self) -> bytes:
+        """The whole state, sealed."""
+        items = self._items
+        parameters = {
+            "columns": list(self.columns),
+            "held": self.held,
+            "items": None if items is None or not len(items) else _type_name(items),
+            "late": self._late,
+            "nulls": self._nulls,
+            "shard": self.shard,
+            "shards": self.shards,
+        }
+        body = [block(self._calm.to_bytes()), self._times.astype("<i8").tobytes()]
+        if items is not None and len(items):
+            if items.type == pa.int64():
+                body.append(integers(items).astype("<i8").tobytes())
+            else:
+                data, offsets = text_buffers(items)
+                body.append(np.diff(offsets).astype("<u4").tobytes())
+                body.append(data[offsets[0] : offsets[-1]].tobytes())
+        return seal(self.kind, parameters, b"".join(body))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """What `to_bytes` wrote; `CorruptSummary` for anything else."""
+        found, view = unseal(data, cls.kind)
+        fields = Fields(cls.kind, found)
+        columns = fields.texts("columns")
+        held = fields.integer("held", 0, INT64_MAX)
+        items = fields.choice("items", _TYPES)
+        late = fields.integer("late", 0, INT64_MAX)
+        nulls = fields.integer("nulls", 0, INT64_MAX)
+        shards = fields.integer("shards", 1, SHARDS_MAX)
+        shard = fields.integer("shard", 0, shards - 1)
+        fields.done()
+        body = Body(cls.kind, view)
+        made = cls(HyperCalm.from_bytes(bytes(body.block())), columns, shard, shards)
+        if (held == 0) != (items is None):
+            raise CorruptSummary(f"{cls.kind}: {held} events are held, their items are {items}")
+        made._times = body.array("<i8", held)
+        if items == "int64":
+            made._items = pa.array(body.array("<i8", held))
+        elif items == "string":
+            made._items = _texts(body.array("<u4", held), bytes(body.rest()))
+        body.done()
+        made._late, made._nulls = late, nulls
+        made._check_held()
+        return made
+
+    def _check_type(self, items: pa.Array) -> None:
+        known = self._calm.item_type
+        if self._items is not None and len(self._items):
+            known = _type_name(self._items)
+        if len(items) and known not in (None, _type_name(items)):
+            raise BadArgument(
+                f"items of type {_type_name(items)} after items of type {known}: use one type"
+            )
+
+    def _check_held(self) -> None:
+        if self._items is None:
+            return
+        self._hashes = hash_items(self._items, SHARD_SEED)
+        if order_of(self._times, self._hashes) is not None:
+            raise CorruptSummary(f"{self.kind}: held events are not in order")
+        if (shards_of(self._hashes, self.shards) != self.shard).any():
+            raise CorruptSummary(f"{self.kind}: an item that is held is of another shard")
+        last = self._calm.last_time
+        if last is not None and self._times[0] <= last:
+            raise CorruptSummary(f"{self.kind}: an event is held that is older than folded ones")
+        folded = self._calm.item_type
+        if folded is not None and folded != _type_name(self._items):
+            raise CorruptSummary(f"{self.kind}: held items are not of the folded items' type")
+
+
+def _plain(items: pa.Array) -> pa.Array:
+    """One representation of texts, whose offsets no number of events can overflow."""
+    if pa.types.is_string(items.type):
+        return items.cast(pa.large_string())
+    if items.type in (pa.large_string(), pa.int64()):
+        return items
+    raise BadArgument(f"items of type {items.type}: use text or int64")
+
+
+def _type_name(items: pa.Array) -> str:
+    return "int64" if items.type == pa.int64() else "string"
+
+
+def _texts(lengths: np.ndarray, data: bytes) -> pa.Array:
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, dtype=np.int64, out=offsets[1:])  # of u4: it cannot wrap
+    if offsets[-1] != len(data):
+        raise CorruptSummary(
+            f"periodic_shard: {len(data)} bytes of held items, expected {offsets[-1]}"
+        )
+    buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data)]
+    array = pa.Array.from_buffers(pa.large_string(), len(lengths), buffers)
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        raise CorruptSummary("periodic_shard: a held item is not UTF-8") from None
+    return array

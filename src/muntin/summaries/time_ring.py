@@ -1,0 +1,251 @@
+"""The last T of time as a ring of panes: the default method of `TimeWindowQuantiles`.
+
+Panes lie on a fixed grid of time, so that rings of several nodes have the same panes and merge
+pane by pane, and late items find theirs. A pane counts its items in 128 slots of time: where the
+window's edge cuts a pane too large to hold all its times, the edge moves back to the start of its
+slot (by less than 1 / (128 B) of the window), for which the count is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+
+from muntin.errors import CorruptSummary, IncompatibleSummary
+from muntin.summaries.level_stack import COUNT_MAX, LevelStack
+from muntin.summaries.panes import (
+    NOTHING,
+    Cut,
+    Run,
+    WindowView,
+    merged_run,
+    model_error,
+    restore_stacks,
+    sorted_run,
+    stack_body,
+    stack_sizes,
+)
+from muntin.summaries.reading import Body, Fields, exact_sum
+
+SLOTS = 128
+TIME_MAX = 1 << 62  # sums of two times stay inside int64
+
+
+class TimePane:
+    """Items whose times lie in one pane of the grid."""
+
+    __slots__ = ("slots", "stack")
+
+    def __init__(self, stack: LevelStack, slots: np.ndarray) -> None:
+        self.stack = stack
+        self.slots = slots
+
+    @property
+    def count(self) -> int:
+        return int(self.slots.sum())
+
+
+class TimeRing:
+    """See the module.
+
+    Parameters
+    ----------
+    window : int
+        Length, microseconds. It holds the times t with end - window < t <= end.
+    panes : int
+        Panes that make a window.
+    k : int
+        Of each pane.
+    coins : uint64[4]
+        Shared by all panes.
+    """
+
+    __slots__ = ("_closed", "coins", "end", "k", "panes", "ring", "window")
+
+    def __init__(self, window: int, panes: int, k: int, coins: np.ndarray) -> None:
+        self.window = window
+        self.panes = panes
+        self.k = k
+        self.coins = coins
+        self.ring: dict[int, TimePane] = {}  # by number on the grid
+        self.end: int | None = None
+        self._closed: tuple[list[int], Run] | None = None
+
+    @property
+    def pane_us(self) -> int:
+        return -(-self.window // self.panes)
+
+    @property
+    def slot_us(self) -> int:
+        return -(-self.pane_us // SLOTS)
+
+    @property
+    def count(self) -> int:
+        cut = self._cut()
+        whole = sum(pane.count for number, pane in self.ring.items() if cut[0] != number)
+        return whole + cut[1]
+
+    @property
+    def covered(self) -> tuple[int, int] | None:
+        """First and last time that the window covers, both included."""
+        return None if self.end is None else (self._cut()[2], self.end)
+
+    @property
+    def retained(self) -> int:
+        return sum(pane.stack.retained for pane in self.ring.values())
+
+    @property
+    def nbytes(self) -> int:
+        cached = 0 if self._closed is None else sum(part.nbytes for part in self._closed[1])
+        return cached + sum(pane.stack.nbytes + pane.slots.nbytes for pane in self.ring.values())
+
+    def add(self, keys: np.ndarray, times: np.ndarray, end: int) -> None:
+        """Items that are not late; may sort both arrays in place."""
+        self.advance(end)
+        numbers = times // self.pane_us
+        alive = numbers >= self._edge() // self.pane_us
+        if not alive.all():
+            keys, times, numbers = keys[alive], times[alive], numbers[alive]
+        if not len(numbers):
+            return
+        first, last = int(numbers.min()), int(numbers.max())
+        if first == last:
+            self._add_to(first, keys, times)
+            return
+        for number in range(first, last + 1):
+            mine = numbers == number
+            if mine.any():
+                self._add_to(number, keys[mine], times[mine])
+
+    def advance(self, end: int) -> None:
+        """Move the window's end."""
+        if self.end is None or end > self.end:
+            self.end = end
+        edge = self._edge()
+        for number in [n for n in self.ring if (n + 1) * self.pane_us <= edge]:
+            del self.ring[number]
+
+    def view(self) -> WindowView:
+        """The window as weighted items; there is at least one."""
+        cut_number, inside, edge = self._cut()
+        numbers = sorted(number for number in self.ring if number != cut_number)
+        cut, run, count = None, NOTHING, inside
+        if cut_number is not None and inside:
+            pane = self.ring[cut_number]
+            cut = (pane.stack, inside, pane.count)
+            run = Cut(pane.stack).run(edge, inside)
+        if numbers:
+            closed = self._closed_run(numbers[:-1])
+            newest = sorted_run([self.ring[numbers[-1]].stack])
+            run = merged_run(run, merged_run(closed, newest))
+        sizes = [(self.ring[number].stack, self.ring[number].count) for number in numbers]
+        count += sum(size for _, size in sizes)
+        error, confidence = model_error(sizes, cut, count)
+        return WindowView(*run, error, confidence)
+
+    def merge(self, other: Self) -> None:
+        """Another node's window over the same time: pane by pane."""
+        if (self.window, self.panes, self.k) != (other.window, other.panes, other.k):
+            raise IncompatibleSummary(
+                f"a time ring of {self.window} us, {self.panes} panes, k={self.k} cannot be merged"
+                f" with one of {other.window} us, {other.panes} panes, k={other.k}"
+            )
+        for number, pane in other.ring.items():
+            mine = self.ring.get(number)
+            if mine is None:
+                self.ring[number] = TimePane(pane.stack.copy(self.coins), pane.slots.copy())
+            else:
+                mine.stack.merge(pane.stack)
+                mine.slots = mine.slots + pane.slots
+        self._closed = None
+        if other.end is not None:
+            self.advance(other.end)
+
+    def copy(self, coins: np.ndarray) -> Self:
+        new = type(self)(self.window, self.panes, self.k, coins)
+        new.ring = {
+            number: TimePane(pane.stack.copy(coins), pane.slots.copy())
+            for number, pane in self.ring.items()
+        }
+        new.end = self.end
+        return new
+
+    def all_keys(self) -> Iterator[np.ndarray]:
+        """The keys of every pane."""
+        return (pane.stack.items() for pane in self.ring.values())
+
+    def state(self) -> tuple[dict[str, Any], bytes]:
+        """Parameters and body of the bytes."""
+        numbers = sorted(self.ring)
+        stacks = [self.ring[number].stack for number in numbers]
+        ring = [[number, stack_sizes(stack)] for number, stack in zip(numbers, stacks, strict=True)]
+        slots = b"".join(self.ring[number].slots.astype("<i8").tobytes() for number in numbers)
+        return {"end": self.end, "ring": ring}, slots + stack_body(stacks)
+
+    def restore(self, kind: str, fields: Fields, body: Body) -> None:
+        """Take on a state; CorruptSummary where it is none."""
+        end, rows = fields.value("end"), fields.value("ring")
+        if end is not None and (type(end) is not int or abs(end) > TIME_MAX):
+            raise CorruptSummary(f"{kind}: {end!r:.80} is no time")
+        if not isinstance(rows, list) or len(rows) > self.panes + 1 or (rows and end is None):
+            raise CorruptSummary(f"{kind}: {rows!r:.80} are not {self.panes} panes")
+        for row in rows:
+            if not isinstance(row, list) or len(row) != 2 or type(row[0]) is not int:
+                raise CorruptSummary(f"{kind}: {row!r:.80} is no pane")
+        self.end = end
+        numbers = [row[0] for row in rows]
+        if rows and end is not None:
+            first, last = self._edge() // self.pane_us, end // self.pane_us
+            if any(a >= b for a, b in pairwise([first - 1, *numbers, last + 1])):
+                raise CorruptSummary(f"{kind}: panes {numbers} are not those of the window")
+        slots = [body.array("<i8", SLOTS) for _ in rows]
+        for row in slots:
+            if row.min() < 0 or not 1 <= exact_sum(row) <= COUNT_MAX:
+                raise CorruptSummary(f"{kind}: a pane counts impossible items")
+        counts = [exact_sum(row) for row in slots]
+        stacks = restore_stacks(kind, self.k, self.coins, [row[1] for row in rows], counts, body)
+        for number, stack, row in zip(numbers, stacks, slots, strict=True):
+            where = stack.item_stamps() - number * self.pane_us
+            if where.min() < 0 or where.max() >= self.pane_us:
+                raise CorruptSummary(f"{kind}: an item is not of its pane")
+            found = np.bincount(where // self.slot_us, minlength=SLOTS)
+            if (row < found).any() or (stack.height == 1 and (row != found).any()):
+                raise CorruptSummary(f"{kind}: a pane holds items that it did not count")
+            self.ring[number] = TimePane(stack, row)
+
+    def _edge(self) -> int:
+        """First time inside the window."""
+        return 0 if self.end is None else self.end - self.window + 1
+
+    def _cut(self) -> tuple[int | None, int, int]:
+        """The pane that the edge cuts (or None), its items inside, and the first time covered."""
+        edge = self._edge()
+        number = edge // self.pane_us
+        start = number * self.pane_us
+        pane = self.ring.get(number)
+        if pane is None or start == edge:
+            return None, 0, edge
+        if pane.stack.height == 1:
+            return number, int((pane.stack.item_stamps() >= edge).sum()), edge
+        slot = (edge - start) // self.slot_us
+        return number, int(pane.slots[slot:].sum()), start + slot * self.slot_us
+
+    def _add_to(self, number: int, keys: np.ndarray, times: np.ndarray) -> None:
+        pane = self.ring.get(number)
+        if pane is None:
+            stack = LevelStack(self.k, self.coins, stamped=True)
+            pane = self.ring[number] = TimePane(stack, np.zeros(SLOTS, np.int64))
+        if self._closed is not None and number in self._closed[0]:
+            self._closed = None
+        slots = (times - number * self.pane_us) // self.slot_us
+        pane.slots = pane.slots + np.bincount(slots, minlength=SLOTS)
+        pane.stack.add(keys, times)
+
+    def _closed_run(self, numbers: list[int]) -> Run:
+        if self._closed is None or self._closed[0] != numbers:
+            run = sorted_run(self.ring[number].stack for number in numbers)
+            self._closed = (numbers, run)
+        return self._closed[1]

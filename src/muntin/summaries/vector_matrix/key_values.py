@@ -1,0 +1,174 @@
+"""A key column of a batch, from any of Arrow's spellings to what the indexes take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from muntin.errors import BadArgument
+from muntin.summaries.vector_matrix.indexes import NO_BITS
+
+KeyKind = Literal["string", "int64", "bool", "date32", "timestamp"]
+KEY_KINDS: tuple[KeyKind, ...] = ("string", "int64", "bool", "date32", "timestamp")
+_INT64_MAX = (1 << 63) - 1
+_MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_DAY_MS = 86_400_000
+_NO_OFFSETS = np.zeros(1, np.int32)
+_NO_NUMBERS = np.empty(0, np.int64)
+
+
+@dataclass(slots=True)
+class KeyValues:
+    """Values of one key column: strings (data, offsets), integers (numbers), or codes of others."""
+
+    kind: KeyKind | None
+    """None: all null, of no type."""
+    length: int
+    bits: np.ndarray
+    """Validity bitmap, or empty where nothing is null."""
+    bit_offset: int = 0
+    data: np.ndarray = field(default_factory=lambda: NO_BITS)
+    offsets: np.ndarray = field(default_factory=lambda: _NO_OFFSETS)
+    numbers: np.ndarray = field(default_factory=lambda: _NO_NUMBERS)
+    codes: np.ndarray | None = None
+    """int64[length] into `values`; -1 is null."""
+    values: KeyValues | None = None
+
+    def nulls(self) -> np.ndarray:
+        """bool[length]; not for codes."""
+        if self.kind is None:
+            return np.ones(self.length, bool)
+        if len(self.bits) == 0:
+            return np.zeros(self.length, bool)
+        at = np.arange(self.bit_offset, self.bit_offset + self.length)
+        return (self.bits[at >> 3] >> (at & 7).astype(np.uint8)) & 1 == 0
+
+    def sort_key(self, i: int) -> tuple[int, int | bytes]:
+        """Orders values: null, then integers by size, strings by bytes; not for codes."""
+        bit = self.bit_offset + i
+        if self.kind is None or (len(self.bits) and not self.bits[bit >> 3] >> (bit & 7) & 1):
+            return 0, 0
+        if self.kind == "string":
+            return 1, self.data[self.offsets[i] : self.offsets[i + 1]].tobytes()
+        return 1, int(self.numbers[i])
+
+
+def key_values(name: str, array: pa.Array) -> KeyValues:
+    """Read a key column.
+
+    Raises
+    ------
+    BadArgument
+        A type that cannot be a key, or a value beyond int64.
+    """
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        return _coded(name, array)
+    if pa.types.is_null(kind):
+        return KeyValues(None, len(array), NO_BITS)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _strings(array)
+    if pa.types.is_string_view(kind):
+        return _strings(array.cast(pa.large_string()))
+    numbers_kind, numbers = _numbers(name, array)
+    bits, bit_offset = validity(array)
+    return KeyValues(numbers_kind, len(array), bits, bit_offset, numbers=numbers)
+
+
+def validity(array: pa.Array) -> tuple[np.ndarray, int]:
+    """Validity bitmap and the bit of the first value; an empty bitmap where nothing is null."""
+    if array.null_count == 0:
+        return NO_BITS, 0
+    return np.frombuffer(array.buffers()[0], np.uint8), array.offset
+
+
+def fixed_width(array: pa.Array, dtype: type[np.generic]) -> np.ndarray:
+    """The values of an Arrow array without copying; what stands under nulls is undefined."""
+    size = len(array)
+    buffer = array.buffers()[1]
+    if size == 0 or buffer is None:
+        return np.zeros(size, dtype)
+    return np.frombuffer(buffer, dtype, size, array.offset * np.dtype(dtype).itemsize)
+
+
+def _strings(array: pa.Array) -> KeyValues:
+    size = len(array)
+    if size == 0:
+        return KeyValues("string", 0, NO_BITS)
+    wide = pa.types.is_large_string(array.type)
+    _, offsets, data = array.buffers()
+    dtype = np.int64 if wide else np.int32
+    numbers = np.frombuffer(offsets, dtype, size + 1, array.offset * np.dtype(dtype).itemsize)
+    characters = np.frombuffer(data, np.uint8) if data is not None and data.size else NO_BITS
+    bits, bit_offset = validity(array)
+    return KeyValues("string", size, bits, bit_offset, characters, numbers)
+
+
+def _coded(name: str, array: pa.DictionaryArray) -> KeyValues:
+    size = len(array)
+    values = array.dictionary
+    if len(values) > size:  # a large dictionary of which a small batch uses little
+        return key_values(name, array.dictionary_decode())
+    codes = array.indices
+    if codes.null_count:
+        codes = pc.fill_null(codes.cast(pa.int64()), -1)
+    numbers = np.asarray(codes).astype(np.int64)
+    used = np.zeros(len(values) + 1, bool)
+    used[numbers] = True  # -1, null, marks the extra place at the end
+    if not used[:-1].all():
+        values = values.take(pa.array(np.flatnonzero(used[:-1])))
+        renumbered = np.cumsum(used[:-1]) - 1
+        numbers = np.where(numbers < 0, -1, np.append(renumbered, -1)[numbers])
+    inner = key_values(name, values)
+    return KeyValues(inner.kind, size, NO_BITS, codes=numbers, values=inner)
+
+
+def _numbers(name: str, array: pa.Array) -> tuple[KeyKind, np.ndarray]:
+    kind = array.type
+    if pa.types.is_boolean(kind):
+        return "bool", fixed_width(array.cast(pa.uint8()), np.uint8).astype(np.int64)
+    if pa.types.is_integer(kind):
+        numbers = fixed_width(array, kind.to_pandas_dtype())
+        if pa.types.is_uint64(kind):
+            filled = fixed_width(pc.fill_null(array, 0), np.uint64)
+            if len(filled) and int(filled.max()) > _INT64_MAX:
+                raise BadArgument(
+                    f"key column {name!r}: {filled.max()} is beyond int64; "
+                    "cast the column to string"
+                )
+            return "int64", numbers.view(np.int64)
+        return "int64", numbers if numbers.dtype == np.int64 else numbers.astype(np.int64)
+    if pa.types.is_date32(kind):
+        return "date32", fixed_width(array, np.int32).astype(np.int64)
+    if pa.types.is_date64(kind):
+        return "date32", fixed_width(array, np.int64) // _DAY_MS
+    if pa.types.is_timestamp(kind):
+        return "timestamp", _microseconds(name, array)
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        raise BadArgument(
+            f"key column {name!r} is {kind}: such numbers are no names; "
+            "round the column to an integer, or cast it to string"
+        )
+    raise BadArgument(
+        f"key column {name!r} is {kind}: a key can be a string, integer, boolean, date or timestamp"
+    )
+
+
+def _microseconds(name: str, array: pa.Array) -> np.ndarray:
+    unit = array.type.unit
+    numbers = fixed_width(array, np.int64)
+    if unit == "us":
+        return numbers
+    if unit == "ns":
+        return numbers // 1000
+    factor = _MICROSECONDS[unit]
+    if array.null_count:
+        numbers = fixed_width(pc.fill_null(array.view(pa.int64()), 0), np.int64)
+    limit = _INT64_MAX // factor
+    if len(numbers) and (numbers.max() > limit or numbers.min() < -limit):
+        raise BadArgument(f"key column {name!r}: a time is beyond the year 292,000 in microseconds")
+    return numbers * factor

@@ -1,0 +1,92 @@
+"""Weighted items in sorted order: what every quantile and rank is read from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from muntin.errors import BadArgument
+
+
+class WeightedView:
+    """Sorted values with the weight up to and including each.
+
+    Parameters
+    ----------
+    values : ndarray[n]
+        Sorted; n > 0.
+    cumulative : int64[n]
+        Running sum of the weights; the last is the total. Weights of 0 are allowed.
+    """
+
+    __slots__ = ("_search", "cumulative", "total", "values")
+
+    def __init__(self, values: np.ndarray, cumulative: np.ndarray) -> None:
+        self.values = values
+        self.cumulative = cumulative
+        self.total = int(cumulative[-1])
+        self._search = cumulative.astype(np.float64)  # once, instead of in every search
+
+    @property
+    def nbytes(self) -> int:
+        return self.values.nbytes + self.cumulative.nbytes + self._search.nbytes
+
+    def value_at(self, fractions: np.ndarray) -> np.ndarray:
+        """The smallest value whose weight reaches each fraction of the total."""
+        # 0.07 * 100 is 7.000000000000001 in doubles: one step down finds the 7th. A fraction of 0
+        # finds the first value that has a weight.
+        need = np.nextafter(fractions * self.total, 0)
+        return self.values[self._search.searchsorted(np.maximum(need, 0.5))]
+
+    def weight_below(self, points: np.ndarray, inclusive: bool) -> np.ndarray:
+        """Weight of the values <= (or <) each point."""
+        at = np.searchsorted(self.values, points, side="right" if inclusive else "left")
+        padded = np.concatenate((self.cumulative[:1] * 0, self.cumulative))
+        return padded[at]
+
+
+def check_fractions(q: Any) -> np.ndarray:
+    """Fractions as float64[n], each in [0, 1]."""
+    fractions = np.array(q, np.float64, ndmin=1)
+    if fractions.ndim != 1:
+        raise BadArgument(f"fractions have shape {fractions.shape}: give one dimension")
+    if fractions.size and not (
+        np.minimum.reduce(fractions) >= 0 and np.maximum.reduce(fractions) <= 1
+    ):
+        at = int((~((fractions >= 0) & (fractions <= 1))).argmax())
+        raise BadArgument(f"fraction {fractions[at]} at position {at}: use 0 <= q <= 1")
+    return fractions
+
+
+def check_points(x: Any, dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    """Points to rank, as (for inclusive ranks, for exclusive ranks) in the values' type.
+
+    Points between integers are moved to the integer that gives the same rank.
+    """
+    points = np.atleast_1d(np.asarray(x))
+    if points.ndim != 1:
+        raise BadArgument(f"points have shape {points.shape}: give one dimension")
+    if points.size == 0:
+        points = points.astype(np.float64)
+    if points.dtype.kind not in "fiu":
+        raise BadArgument(f"points of type {points.dtype} are not numbers")
+    if points.dtype.kind == "f" and np.isnan(points).any():
+        at = int(np.isnan(points).argmax())
+        raise BadArgument(f"point at position {at} is NaN: NaN has no rank")
+    if dtype != "int64":
+        wide = points.astype(np.float64)
+        return wide, wide
+    if points.dtype.kind in "iu":
+        whole = np.minimum(points, np.iinfo(np.int64).max).astype(np.int64)
+        return whole, whole
+    return _clipped(np.floor(points)), _clipped(np.ceil(points))
+
+
+def _clipped(points: np.ndarray) -> np.ndarray:
+    low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+    inside = np.where(np.abs(points) < 2.0**63, points, 0).astype(np.int64)
+    inside[points >= 2.0**63] = high
+    inside[points < -(2.0**63)] = low
+    inside[points == -(2.0**63)] = low
+    return inside

@@ -1,0 +1,61 @@
+"""Weights, as users give them beside items: int64, never negative, with a sum that fits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.errors import BadArgument, SummaryOverflow
+from muntin.summaries.reading import INT64_MAX, exact_sum
+
+ONE = np.ones(1, np.int64)
+ONE.flags.writeable = False  # as all that as_weights returns: one type for the kernels
+
+
+def as_weights(weights: Any, items: int) -> np.ndarray:
+    """int64[items], or int64[1] that stands for all (also where no weights are given).
+
+    Raises
+    ------
+    BadArgument
+        Not integers, null, negative, beyond int64, or not one for each item.
+    """
+    if weights is None:
+        return ONE
+    if isinstance(weights, pa.ChunkedArray | pa.Array):
+        if weights.null_count:
+            raise BadArgument(f"{weights.null_count} weights are null: give each item its weight")
+        weights = weights.to_numpy(zero_copy_only=False) if len(weights) else np.empty(0, np.int64)
+    array = np.asarray(weights)
+    scalar = array.ndim == 0
+    if array.size == 0 and array.ndim == 1:
+        array = array.astype(np.int64)
+    if array.dtype.kind not in "iu" or array.ndim > 1:
+        raise BadArgument(f"weights must be integers, got {array.dtype} of shape {array.shape}")
+    if not scalar and array.shape[0] != items:
+        raise BadArgument(f"{array.shape[0]} weights for {items} items: give each item one")
+    if array.size and (int(array.min()) < 0 or int(array.max()) > INT64_MAX):
+        raise BadArgument(
+            f"weights must lie in 0 ... 2**63 - 1, found {array.min()} ... {array.max()}"
+        )
+    checked = np.ascontiguousarray(array.reshape(-1), np.int64).view()
+    checked.flags.writeable = False
+    return checked
+
+
+def total_of(weights: np.ndarray, items: int) -> int:
+    """Weight of `items` items, given what `as_weights` returned for them."""
+    if weights.shape[0] == items:
+        return exact_sum(weights)
+    return int(weights[0]) * items
+
+
+def added(total: int, more: int, kind: str, what: str = "total weight") -> int:
+    """`total + more`; SummaryOverflow past int64, before anything was changed."""
+    if total + more > INT64_MAX:
+        raise SummaryOverflow(
+            f"{kind}: {what} {total} + {more} leaves int64: use smaller units, or shorter windows"
+        )
+    return total + more

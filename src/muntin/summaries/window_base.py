@@ -1,0 +1,245 @@
+"""What windows of the last items and of the last time share: answers, bytes, merging."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.summaries.base import Estimate
+from muntin.summaries.checks import integer_in
+from muntin.summaries.envelope import seal, unseal
+from muntin.summaries.level_stack import COUNT_MAX, K_MAX, K_MIN, check_k, new_coins
+from muntin.summaries.order_keys import DTYPES, check_dtype, check_keys, from_keys
+from muntin.summaries.reading import Body, Fields
+from muntin.summaries.weighted_view import WeightedView, check_fractions, check_points
+
+METHODS = ("ring", "paper", "strict")
+PANES_MAX = 4096
+PANE_ITEMS_MAX = 1 << 20  # panes * k: about 50 MiB
+UINT64_MAX = (1 << 64) - 1
+
+
+class WindowQuantiles:
+    """Quantiles and ranks over an engine that holds the window; not to be used by itself."""
+
+    kind: ClassVar[str]
+    _engines: ClassVar[dict[str, Any]]
+
+    _window_max: ClassVar[int]
+
+    __slots__ = (
+        "_coins", "_engine", "_seed", "_view", "dtype", "k", "method", "panes", "seen",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        window: int,
+        panes: int,
+        k: int,
+        seed: int,
+        method: str,
+        guarantee: str | None = None,
+        dtype: Any = "float64",
+    ) -> None:
+        if guarantee not in (None, "strict"):
+            raise BadArgument(f"guarantee={guarantee!r}: use 'strict' or None")
+        if guarantee == "strict":
+            if method == "paper":
+                raise BadArgument("method='paper' has no strict guarantee: leave one of them out")
+            method = "strict"
+        if method not in self._engines:
+            raise BadArgument(f"method={method!r}: use one of {', '.join(self._engines)}")
+        self.panes = integer_in("panes", panes, 1, PANES_MAX)
+        self.k = check_k(k)
+        if self.panes * self.k > PANE_ITEMS_MAX:
+            raise BadArgument(f"panes={panes} of k={k} are too many: panes * k is at most 2^20")
+        self.method = method
+        self.dtype = check_dtype(dtype)
+        self._coins = new_coins(seed)
+        self._seed = int(seed)
+        self._engine = self._engines[method](window, self.panes, self.k, self._coins)
+        self._view: tuple[WeightedView, float, float] | None = None
+        self.seen = 0
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(window={self.window}, panes={self.panes}, k={self.k},"
+            f" seed={self._seed}, method={self.method!r}, dtype={self.dtype!r}, count={self.count})"
+        )
+
+    def __len__(self) -> int:
+        """Items held."""
+        return self._engine.retained
+
+    @property
+    def window(self) -> int:
+        """Items, or microseconds."""
+        return self._engine.window
+
+    @property
+    def seed(self) -> int:
+        return self._seed
+
+    @property
+    def count(self) -> int:
+        """Items in the window: the weight of all that it answers from."""
+        return self._engine.count
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held now, cached views included."""
+        cached = 0 if self._view is None else self._view[0].nbytes
+        return self._engine.nbytes + cached
+
+    def rank_error(self) -> float:
+        """Half-width of the interval around a rank, as a fraction of the count."""
+        return self._sorted_view()[1] if self.count else 0.0
+
+    def quantile(self, q: Any) -> Estimate:
+        """The smallest value that a fraction `q` of the window does not exceed.
+
+        Parameters
+        ----------
+        q : float or float[n]
+            In [0, 1].
+
+        Returns
+        -------
+        Estimate
+            `value`, `lower`, `upper`: [n] in the dtype; n = 0 while the window is empty.
+        """
+        fractions = check_fractions(q)
+        if self.count == 0:
+            return _nothing(self.dtype)
+        view, error, confidence = self._sorted_view()
+        ends = np.empty((3, len(fractions)))
+        ends[0] = fractions
+        np.maximum(fractions - error, 0.0, out=ends[1])
+        np.minimum(fractions + error, 1.0, out=ends[2])
+        value, lower, upper = view.value_at(ends)
+        return Estimate(value, lower, upper, confidence)
+
+    def rank(self, x: Any, *, inclusive: bool = True) -> Estimate:
+        """Fraction of the window's values that are <= `x` (or < `x`, where not inclusive).
+
+        Returns
+        -------
+        Estimate
+            `value`, `lower`, `upper`: float64[n] in [0, 1]; n = 0 while the window is empty.
+        """
+        points = check_points(x, self.dtype)[0 if inclusive else 1]
+        if self.count == 0:
+            return _nothing("float64")
+        view, error, confidence = self._sorted_view()
+        value = view.weight_below(points, inclusive) / float(view.total)
+        lower, upper = np.maximum(value - error, 0.0), np.minimum(value + error, 1.0)
+        return Estimate(value, lower, upper, confidence)
+
+    def to_bytes(self) -> bytes:
+        """The whole state; see `from_bytes`."""
+        parameters, body = self._engine.state()
+        _, draws, last, paired = self._coins.tolist()
+        parameters |= {
+            "draws": draws, "dtype": self.dtype, "k": self.k, "last": last, "method": self.method,
+            "paired": paired, "panes": self.panes, "seed": self._seed, "window": self.window,
+        }  # fmt: skip
+        return seal(self.kind, parameters | self._own_state(), body)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """A window from `to_bytes`; `CorruptSummary` on anything else."""
+        parameters, contents = unseal(data, cls.kind)
+        fields, body = Fields(cls.kind, parameters), Body(cls.kind, contents)
+        options = {
+            "panes": fields.integer("panes", 1, PANES_MAX),
+            "k": fields.integer("k", K_MIN, K_MAX),
+            "seed": fields.integer("seed", 0, UINT64_MAX),
+            "method": fields.choice("method", METHODS),
+            "dtype": fields.choice("dtype", DTYPES),
+        }
+        try:
+            window = cls(fields.integer("window", 1, cls._window_max), **options)
+        except BadArgument as problem:
+            raise CorruptSummary(f"{cls.kind}: {problem}") from None
+        for at, word in enumerate(("draws", "last", "paired"), start=1):
+            window._coins[at] = np.uint64(fields.integer(word, 0, UINT64_MAX))
+        window._restore_own(fields)
+        window._engine.restore(cls.kind, fields, body)
+        fields.done()
+        body.done()
+        for keys in window._engine.all_keys():
+            check_keys(keys, window.dtype, cls.kind)
+        if window.to_bytes() != data:
+            raise CorruptSummary(f"{cls.kind}: not in the form that to_bytes writes")
+        return window
+
+    def copy(self) -> Self:
+        """An independent window in the same state."""
+        new = object.__new__(type(self))
+        for name in ("_seed", "_view", "dtype", "k", "method", "panes", "seen"):
+            setattr(new, name, getattr(self, name))
+        new._coins = self._coins.copy()
+        new._engine = self._engine.copy(new._coins)
+        return new
+
+    @classmethod
+    def merged(cls, windows: Any) -> Self:
+        """One window out of several nodes', as by `merge`; none is changed."""
+        windows = list(windows)
+        if not windows:
+            raise BadArgument("no windows to merge: give at least one")
+        result = windows[0].copy()
+        for window in windows[1:]:
+            result.merge(window)
+        return result
+
+    def merge(self, other: Self) -> None:
+        """Take another node's window in; the other is unchanged.
+
+        Raises
+        ------
+        IncompatibleSummary
+            Another kind of window, method, dtype, number of panes or k.
+        """
+        if type(other) is not type(self):
+            raise IncompatibleSummary(
+                f"a {type(self).__name__} cannot be merged with a {type(other).__name__}"
+            )
+        if (self.method, self.dtype) != (other.method, other.dtype):
+            raise IncompatibleSummary(
+                f"a window of method {self.method!r}, {self.dtype} cannot be merged with one of"
+                f" {other.method!r}, {other.dtype}"
+            )
+        self._check_own(other)
+        self._engine.merge(other._engine)
+        self.seen += other.seen
+        self._add_own(other)
+        self._view = None
+
+    def _check_own(self, other: Any) -> None:
+        """Refuse to merge with a window whose own parameters differ."""
+
+    def _add_own(self, other: Any) -> None:
+        """Add the other's own counts."""
+
+    def _own_state(self) -> dict[str, Any]:
+        return {"seen": self.seen}
+
+    def _restore_own(self, fields: Fields) -> None:
+        self.seen = fields.integer("seen", 0, COUNT_MAX)
+
+    def _sorted_view(self) -> tuple[WeightedView, float, float]:
+        if self._view is None:
+            found = self._engine.view()
+            values = from_keys(found.keys, self.dtype)
+            view = WeightedView(values, np.cumsum(found.weights))
+            self._view = (view, found.error, found.confidence)
+        return self._view
+
+
+def _nothing(dtype: str) -> Estimate:
+    """The answer of an empty window: no entries, whatever was asked."""
+    none = np.empty(0, dtype)
+    return Estimate(none, none.copy(), none.copy(), 1.0)

@@ -1,0 +1,279 @@
+"""Messages as bytes: compact, one form for one message, and hostile bytes are one typed error.
+
+    offset  size  what
+    0       1     format version (1)
+    1       1     kind, from KINDS
+    2       -     the message's fields in their order
+
+Integers are LEB128 varints, signed ones zigzagged first, and of the shortest length. Objects
+come sorted and without repeats: the number of integers, the integers (the first zigzagged, then
+the distance to the next less 1), the number of strings, the strings (bytes, UTF-8). Entries are
+objects followed by one signed value each. An optional field is a byte 0 (absent) or 1 before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from muntin.errors import BadArgument, CorruptMessage
+from muntin.topk import messages as m
+from muntin.topk.objects import OBJECT_BYTES_MAX
+
+FORMAT_VERSION = 1
+MESSAGE_BYTES_MAX = 8 << 20  # 16,384 entries with names of the longest kind are 4.4 MB
+_UNSIGNED_MAX = (1 << 63) - 1
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.out = bytearray()
+
+    def unsigned(self, value: int) -> None:
+        if not 0 <= value <= _UNSIGNED_MAX:
+            raise BadArgument(f"{value} does not fit the message: 0 to 2**63-1")
+        self._varint(value)
+
+    def signed(self, value: int) -> None:
+        if not -_UNSIGNED_MAX - 1 <= value <= _UNSIGNED_MAX:
+            raise BadArgument(f"{value} does not fit the message: int64")
+        self._varint((value << 1) ^ (value >> 63))
+
+    def _varint(self, value: int) -> None:
+        out = self.out
+        while value > 0x7F:
+            out.append(value & 0x7F | 0x80)
+            value >>= 7
+        out.append(value)
+
+    def maybe_signed(self, value: int | None) -> None:
+        self.out.append(value is not None)
+        if value is not None:
+            self.signed(value)
+
+    def objects(self, items: Sequence[m.Object]) -> None:
+        split = next((n for n, item in enumerate(items) if isinstance(item, str)), len(items))
+        self.unsigned(split)
+        before: int | None = None
+        for item in items[:split]:
+            if before is None:
+                self.signed(int(item))
+            elif int(item) <= before:
+                raise BadArgument("objects of a message must be sorted and without repeats")
+            else:
+                self._varint(int(item) - before - 1)
+            before = int(item)
+        self.unsigned(len(items) - split)
+        last: str | None = None
+        for item in items[split:]:
+            if not isinstance(item, str) or (last is not None and item <= last):
+                raise BadArgument("objects of a message must be sorted and without repeats")
+            data = item.encode()
+            self.unsigned(len(data))
+            self.out += data
+            last = item
+
+    def maybe_objects(self, items: Sequence[m.Object] | None) -> None:
+        self.out.append(items is not None)
+        if items is not None:
+            self.objects(items)
+
+    def entries(self, entries: m.Entries) -> None:
+        self.objects([item for item, _ in entries])
+        for _, value in entries:
+            self.signed(value)
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 2
+
+    def unsigned(self) -> int:
+        value = self._varint()
+        if value > _UNSIGNED_MAX:
+            raise CorruptMessage(f"number {value} at byte {self.at} is beyond 2**63-1")
+        return value
+
+    def signed(self) -> int:
+        value = self._varint()
+        return (value >> 1) ^ -(value & 1)
+
+    def _varint(self) -> int:
+        value = shift = 0
+        data = self.data
+        while True:
+            if self.at >= len(data):
+                raise CorruptMessage(f"the message is cut off at byte {self.at}")
+            byte = data[self.at]
+            self.at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+            if shift > 63:
+                raise CorruptMessage(f"a number at byte {self.at} is longer than 64 bits")
+        if (byte == 0 and shift) or value >= 1 << 64:
+            raise CorruptMessage(f"a number at byte {self.at} is not in its shortest form")
+        return value
+
+    def flag(self) -> bool:
+        value = self._varint()
+        if value > 1:
+            raise CorruptMessage(f"flag {value} at byte {self.at} is neither 0 nor 1")
+        return bool(value)
+
+    def maybe_signed(self) -> int | None:
+        return self.signed() if self.flag() else None
+
+    def objects(self) -> tuple[m.Object, ...]:
+        found: list[m.Object] = []
+        value = 0
+        for n in range(self._count()):
+            value = self.signed() if n == 0 else value + 1 + self._varint()
+            if value > _UNSIGNED_MAX:
+                raise CorruptMessage(f"object {value} at byte {self.at} is not an int64")
+            found.append(value)
+        before: str | None = None
+        for _ in range(self._count()):
+            size = self.unsigned()
+            if size > OBJECT_BYTES_MAX or size > len(self.data) - self.at:
+                raise CorruptMessage(f"an object's name of {size} bytes at byte {self.at}")
+            try:
+                name = self.data[self.at : self.at + size].decode()
+            except UnicodeDecodeError:
+                raise CorruptMessage(f"an object's name at byte {self.at} is not UTF-8") from None
+            self.at += size
+            if before is not None and name <= before:
+                raise CorruptMessage(f"objects are not sorted at byte {self.at}")
+            found.append(name)
+            before = name
+        return tuple(found)
+
+    def _count(self) -> int:
+        count = self.unsigned()
+        if count > len(self.data) - self.at:  # each takes a byte at least
+            raise CorruptMessage(f"{count} objects cannot be in {len(self.data)} bytes")
+        return count
+
+    def maybe_objects(self) -> tuple[m.Object, ...] | None:
+        return self.objects() if self.flag() else None
+
+    def entries(self) -> m.Entries:
+        return tuple([(item, self.signed()) for item in self.objects()])
+
+
+_Field = tuple[Callable[[_Writer, Any], None], Callable[[_Reader], Any]]
+_U: _Field = (_Writer.unsigned, _Reader.unsigned)
+_S: _Field = (_Writer.signed, _Reader.signed)
+_S_OR_NONE: _Field = (_Writer.maybe_signed, _Reader.maybe_signed)
+_OBJECTS: _Field = (_Writer.objects, _Reader.objects)
+_TOP: _Field = (_Writer.maybe_objects, _Reader.maybe_objects)
+_ENTRIES: _Field = (_Writer.entries, _Reader.entries)
+
+# Codes are for ever. One row a kind: code, class, fields in the order of the class.
+_TABLE: tuple[tuple[int, type[m.Message], dict[str, _Field]], ...] = (
+    (1, m.Hello, {"epoch": _U, "unit": _S}),
+    (
+        2,
+        m.Alert,
+        {
+            "epoch": _U,
+            "version": _U,
+            "unit": _S,
+            "border": _S,
+            "busy": _U,
+            "entries": _ENTRIES,
+        },
+    ),
+    (
+        3,
+        m.Reply,
+        {
+            "epoch": _U,
+            "version": _U,
+            "round": _U,
+            "unit": _S,
+            "border": _S,
+            "least": _S,
+            "entries": _ENTRIES,
+        },
+    ),
+    (4, m.Calm, {"epoch": _U, "version": _U, "since": _S, "unit": _S}),
+    (
+        5,
+        m.Push,
+        {
+            "epoch": _U,
+            "version": _U,
+            "unit": _S,
+            "entries": _ENTRIES,
+        },
+    ),
+    (
+        6,
+        m.Request,
+        {
+            "epoch": _U,
+            "version": _U,
+            "round": _U,
+            "objects": _OBJECTS,
+            "more": _U,
+            "at_least": _S_OR_NONE,
+        },
+    ),
+    (7, m.Factors, {"epoch": _U, "base": _U, "version": _U, "top": _TOP, "entries": _ENTRIES}),
+    (
+        8,
+        m.Watch,
+        {
+            "epoch": _U,
+            "base": _U,
+            "version": _U,
+            "line": _S,
+            "objects": _OBJECTS,
+            "entries": _ENTRIES,
+        },
+    ),
+)
+KINDS: dict[int, type[m.Message]] = {code: kind for code, kind, _ in _TABLE}
+_CODES = {kind: code for code, kind, _ in _TABLE}
+_FIELDS = {kind: list(fields.items()) for _, kind, fields in _TABLE}
+
+
+def encode(message: m.Message) -> bytes:
+    """The message's bytes. `BadArgument` where a field cannot be in a message."""
+    kind = type(message)
+    writer = _Writer()
+    writer.out += bytes((FORMAT_VERSION, _CODES[kind]))
+    for name, (write, _) in _FIELDS[kind]:
+        write(writer, getattr(message, name))
+    if len(writer.out) > MESSAGE_BYTES_MAX:
+        raise BadArgument(f"a message of {len(writer.out)} bytes: {MESSAGE_BYTES_MAX} at most")
+    return bytes(writer.out)
+
+
+def decode(data: bytes) -> m.Message:
+    """The message that `encode` made the bytes of.
+
+    Raises
+    ------
+    CorruptMessage
+        Anything else, and nothing but this: another version, cut or padded bytes, numbers not
+        in shortest form, objects out of order. Memory stays within a small multiple of the data.
+    """
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise CorruptMessage(f"expected bytes, got {type(data).__name__}")
+    if not 2 <= len(data) <= MESSAGE_BYTES_MAX:
+        raise CorruptMessage(f"{len(data)} bytes are no message: 2 to {MESSAGE_BYTES_MAX}")
+    data = bytes(data)
+    if data[0] != FORMAT_VERSION:
+        raise CorruptMessage(f"message format {data[0]} is not {FORMAT_VERSION}: another Muntin?")
+    kind = KINDS.get(data[1])
+    if kind is None:
+        raise CorruptMessage(f"message of unknown kind {data[1]}: a newer Muntin?")
+    reader = _Reader(data)
+    fields = {name: read(reader) for name, (_, read) in _FIELDS[kind]}
+    if reader.at != len(data):
+        raise CorruptMessage(f"{len(data) - reader.at} bytes too many after the message")
+    return kind(**fields)

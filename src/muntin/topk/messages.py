@@ -1,0 +1,154 @@
+"""What a monitor and the coordinator say to each other: frozen records, nothing else.
+
+A connection belongs to one site, so no message names it. `epoch` numbers the coordinator's
+surveys: everything said in an older epoch is void. `version` numbers the factors that one site
+holds within an epoch. `unit` is the site's own newest window unit (its pane number).
+
+Direction   Message    Says
+----------  ---------  ------------------------------------------------------------------------
+site up     Hello      I am here and hold no factors (of this epoch)
+            Alert      my local constraint broke: values of T and of all that exceed it
+            Reply      what a Request asked for
+            Calm       with these factors no constraint broke from `since` to `unit`
+            Push       (watching) the watched values that changed
+site down   Request    send these values, your n largest others, and all others from x up
+            Factors    your revision factors, and T when it changed
+            Watch      push the values of these objects whenever they change
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+Object = str | int
+Entries = tuple[tuple[Object, int], ...]
+
+# Stands for every object that nobody has: total 0. It is in T while T has fewer than k members,
+# and then says that no object outside has a positive total.
+NOTHING: Final = "\0"
+
+# |value| of one object at one site. With at most SITES_MAX sites no factor leaves int64.
+VALUE_MAX: Final = 1 << 50
+SITES_MAX: Final = 1024
+K_MAX: Final = 10_000
+
+# The line of a site that pushes every object whose value is not 0.
+LINE_ALL: Final = -(1 << 62)
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """A site that has no factors asks to be taken in."""
+
+    epoch: int
+    unit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """T and the site's violators with their values; nothing else exceeds `border` (adjusted).
+
+    `busy` is how many values changed in the last 16 slides: what pushing would cost.
+    """
+
+    epoch: int
+    version: int
+    unit: int
+    border: int
+    busy: int
+    entries: Entries
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Values asked for by `Request`; nothing that is not listed exceeds `border` (adjusted).
+
+    `least` is the smallest value at the site, at most 0: what an object not listed has at least.
+    """
+
+    epoch: int
+    version: int
+    round: int
+    unit: int
+    border: int
+    least: int
+    entries: Entries
+
+
+@dataclass(frozen=True, slots=True)
+class Calm:
+    """Acknowledges factors, and says for which units they held."""
+
+    epoch: int
+    version: int
+    since: int
+    unit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """Values of the watched objects, and of the others that exceed the line.
+
+    With a barrier those that changed, and those that no longer exceed it; else all of them.
+    Nothing else exceeds the line.
+    """
+
+    epoch: int
+    version: int
+    unit: int
+    entries: Entries
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Ask a site for `objects`, its `more` largest others, and all others from `at_least` up.
+
+    `more` and `at_least` go by adjusted value. The first request of an epoch makes the site drop
+    the factors that it holds.
+    """
+
+    epoch: int
+    version: int
+    round: int
+    objects: tuple[Object, ...]
+    more: int = 0
+    at_least: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """Factors that replace those of the same objects, on top of any version from `base` on.
+
+    `top` is the new T, or None where it did not change.
+    """
+
+    epoch: int
+    base: int
+    version: int
+    top: tuple[Object, ...] | None
+    entries: Entries
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Watch these objects too, and all whose adjusted value exceeds `line` (`LINE_ALL`: all).
+
+    A line that is higher than before, or new factors, begin anew: what was watched is forgotten.
+    On top of any version from `base` on; `entries` are factors, as in `Factors`.
+    """
+
+    epoch: int
+    base: int
+    version: int
+    line: int
+    objects: tuple[Object, ...]
+    entries: Entries
+
+
+Message = Hello | Alert | Reply | Calm | Push | Request | Factors | Watch
+
+
+def order(item: Object) -> tuple[bool, int, str]:
+    """Sort key of objects: integers first, by value; then strings, by code point."""
+    return (False, item, "") if isinstance(item, int) else (True, 0, item)

@@ -1,0 +1,332 @@
+"""A site's half of the protocol: a state machine over its window's values. No clock, no socket.
+
+The site is quiet while ``value[a] + factor[a] >= value[b] + factor[b]`` for every a in T and
+every b outside; the coordinator keeps the factors of all sites summing to zero, so that all quiet
+sites together make T the top k of the sums (see `resolution`).
+
+Phase     Means
+--------  ------------------------------------------------------------------------------------
+joining   no factors of the coordinator's epoch: says Hello until it is asked and given some
+calm      the constraint holds
+alerted   it broke; waits for factors (and says so again at each retry)
+watching  pushes the watched values at every slide instead of checking
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from muntin.errors import BadArgument
+from muntin.topk.messages import (
+    LINE_ALL,
+    NOTHING,
+    Alert,
+    Calm,
+    Factors,
+    Hello,
+    Message,
+    Object,
+    Push,
+    Reply,
+    Request,
+    Watch,
+    order,
+)
+from muntin.topk.objects import Objects, check_object
+
+PUSHED_MAX = 65_536  # objects; a site that would have to push more leaves the epoch
+ENTRIES_MAX = 16_384  # of one message; what does not fit is covered by the border
+
+_LOWEST = -(1 << 63)  # stands in for objects that are left out of a maximum
+
+JOINING, CALM, ALERTED, WATCHING = "joining", "calm", "alerted", "watching"
+
+# The whole life of a monitor: (phase, what happens) -> phase.
+NEXT: dict[tuple[str, str], str] = {
+    **{(phase, "new epoch"): JOINING for phase in (JOINING, CALM, ALERTED, WATCHING)},
+    **{(phase, "factors"): CALM for phase in (JOINING, CALM, ALERTED, WATCHING)},
+    **{(phase, "watch"): WATCHING for phase in (JOINING, CALM, ALERTED, WATCHING)},
+    (CALM, "broken"): ALERTED,
+    (WATCHING, "too much"): JOINING,
+}
+
+
+class Monitor:
+    """Watches one site's window and answers the coordinator.
+
+    Parameters
+    ----------
+    barrier : bool
+        True where every message of a slide arrives before the next slide (simulation, one
+        process): silence then means that the constraint holds, and nothing is acknowledged.
+    heartbeat : int
+        Without barrier: a calm site says so after this many units of silence.
+    retry : float
+        Without barrier: units of time after which what got no answer is said again.
+    """
+
+    def __init__(self, *, barrier: bool = False, heartbeat: int = 6, retry: float = 2.0) -> None:
+        if heartbeat < 1 or not retry > 0:
+            raise BadArgument(f"heartbeat {heartbeat} and retry {retry} must be above 0")
+        self.barrier = barrier
+        self.heartbeat = heartbeat
+        self.retry = retry
+        self.objects = Objects()
+        self.phase = JOINING
+        self.epoch = self.version = 0
+        self.unit = 0
+        self.since = 0
+        self._top = np.zeros(0, np.int64)
+        self._watched: list[int] = []  # rows that the coordinator named
+        self._above: list[int] = []  # rows above the line
+        self._pushed: dict[int, int] = {}
+        self._line = 0
+        self._busy: deque[int] = deque([0], maxlen=16)
+        self._said_unit = 0
+        self._said_at: float | None = None
+
+    @property
+    def top(self) -> tuple[Object, ...]:
+        """T, as far as this site knows."""
+        return tuple(self.objects.names[row] for row in self._top.tolist())
+
+    def rows(self, items: list[Object]) -> np.ndarray:
+        """Row numbers to give to `slide`, valid until `compact` says otherwise."""
+        rows = self.objects.rows(items)
+        if len(rows) and not rows.min():
+            check_object(NOTHING)
+        return rows
+
+    def slide(self, unit: int, rows: np.ndarray, changes: np.ndarray) -> list[Message]:
+        """Move the window to `unit`, whose values differ by `changes`, and check.
+
+        Parameters
+        ----------
+        unit : int
+            Number of the newest unit in the window; never goes back. The same unit again
+            corrects it (a late event).
+        rows : int64[n]
+            From `rows`; repeats are allowed.
+        changes : int64[n]
+            What came in less what left.
+
+        Raises
+        ------
+        BadArgument
+            `unit` went back; a row that does not exist; changes that are not integers; a value
+            beyond +-2**50.
+        """
+        rows, changes = np.asarray(rows), np.asarray(changes)
+        if unit < self.unit:
+            raise BadArgument(f"unit {unit} is before {self.unit}: units only go forward")
+        if rows.shape != changes.shape or rows.ndim != 1:
+            raise BadArgument(f"{rows.shape} rows and {changes.shape} changes: give one each")
+        if len(rows) and (rows.dtype.kind not in "iu" or changes.dtype.kind not in "iu"):
+            raise BadArgument(
+                f"rows and changes must be integers, not {rows.dtype} and {changes.dtype}: "
+                "scale a float sum to a whole unit (cents, microseconds)"
+            )
+        if len(rows):
+            if rows.min() < 1 or rows.max() >= len(self.objects):
+                raise BadArgument(
+                    f"row {int(rows.max())}: rows go from 1 to {len(self.objects) - 1}"
+                )
+            self.objects.change(rows, changes)
+        if unit > self.unit:
+            self._busy.append(0)
+        self._busy[-1] += len(rows)
+        self.unit = unit
+        if self.phase == CALM:
+            return self._check(acknowledge=False)
+        if self.phase == WATCHING:
+            return self._push()
+        return []
+
+    def receive(self, message: Message) -> list[Message]:
+        """Answer the coordinator. What is void (old, repeated, out of order) is ignored."""
+        if isinstance(message, Request):
+            return self._answer(message)
+        if isinstance(message, Factors):
+            return self._install(message)
+        if isinstance(message, Watch):
+            return self._watch(message)
+        return []
+
+    def tick(self, now: float) -> list[Message]:
+        """Let time pass: `now` in window units, from any origin, never going back."""
+        if self.barrier or self.phase in (CALM, WATCHING):
+            self._said_at = None
+            return []
+        if self._said_at is not None and now - self._said_at < self.retry:
+            return []
+        first = self._said_at is None and self.phase == ALERTED
+        self._said_at = now
+        if self.phase == JOINING:
+            return [Hello(self.epoch, self.unit)]
+        return [] if first else [self._alert()]
+
+    def compact(self) -> np.ndarray | None:
+        """Forget objects that have gone. Returns the new row of each old one, or None."""
+        moved = self.objects.compact([*self._top.tolist(), *self._watched, *self._above])
+        if moved is not None:
+            self._top = moved[self._top]
+            self._pushed = {int(moved[row]): value for row, value in self._pushed.items()}
+            self._watched = moved[self._watched].tolist()
+            self._above = moved[self._above].tolist()
+        return moved
+
+    # -- the constraint
+
+    def _check(self, *, acknowledge: bool) -> list[Message]:
+        least, most = self._extremes()
+        if most > least:
+            self._move("broken")
+            self._said_at = None
+            return [self._alert()]
+        due = self.unit - self._said_unit >= self.heartbeat
+        if self.barrier or not (acknowledge or due):
+            return []
+        self._said_unit = self.unit
+        return [Calm(self.epoch, self.version, self.since, self.unit)]
+
+    def _extremes(self) -> tuple[int, int]:
+        """Least adjusted value in T, largest outside (0 for the objects that are not here)."""
+        adjusted = self.objects.adjusted
+        mine = adjusted[self._top]
+        adjusted[self._top] = _LOWEST
+        most = int(adjusted.max())
+        adjusted[self._top] = mine
+        return int(mine.min()), max(0, most)
+
+    def _alert(self) -> Alert:
+        adjusted = self.objects.adjusted
+        least = adjusted[self._top].min()
+        above = adjusted > least
+        above[self._top] = False
+        listed = self._largest(np.flatnonzero(above), ENTRIES_MAX - len(self._top))
+        listed = np.concatenate((self._top, listed))
+        self._said_unit = self.unit
+        return Alert(
+            self.epoch,
+            self.version,
+            self.unit,
+            self._border_without(listed),
+            sum(self._busy),
+            self._entries(listed),
+        )
+
+    def _largest(self, rows: np.ndarray, most: int) -> np.ndarray:
+        """At most `most` of the rows, those of the largest adjusted values."""
+        if len(rows) <= most:
+            return rows
+        by = self.objects.adjusted[rows]
+        return rows[np.argpartition(-by, most - 1)[:most]] if most > 0 else rows[:0]
+
+    def _border_without(self, listed: np.ndarray) -> int:
+        adjusted = self.objects.adjusted
+        kept = adjusted[listed]
+        adjusted[listed] = _LOWEST
+        most = int(adjusted.max())
+        adjusted[listed] = kept
+        return max(0, most)
+
+    def _entries(self, rows: np.ndarray) -> tuple[tuple[Object, int], ...]:
+        names = self.objects.names
+        values = self.objects.values[rows].tolist()
+        pairs = [(names[row], value) for row, value in zip(rows.tolist(), values, strict=True)]
+        return tuple(sorted(pairs, key=lambda pair: order(pair[0])))
+
+    # -- what the coordinator says
+
+    def _answer(self, request: Request) -> list[Message]:
+        if request.epoch > self.epoch and request.version == 0:
+            self._move("new epoch")
+            self.epoch, self.version = request.epoch, 0
+            self.objects.drop_factors()
+            self._top = self._top[:0]
+            self._said_at = None
+        if request.epoch != self.epoch or request.version != self.version:
+            return []
+        objects = self.objects
+        rows = {item: objects.row(item) for item in request.objects}
+        listed = np.unique(np.array([r for r in rows.values() if r is not None], np.int64))
+        if request.more or request.at_least is not None:
+            free = np.ones(len(objects), bool)
+            free[listed] = False
+            free[0] = False
+            others = np.flatnonzero(free)
+            adjusted = objects.adjusted[others]
+            asked = self._largest(others, request.more)
+            if request.at_least is not None:
+                asked = np.union1d(asked, others[adjusted >= request.at_least])
+            listed = np.concatenate((listed, self._largest(asked, ENTRIES_MAX - len(rows))))
+        absent = [(item, 0) for item, row in rows.items() if row is None]
+        entries = sorted([*self._entries(listed), *absent], key=lambda pair: order(pair[0]))
+        least = min(0, int(objects.values.min()))
+        border = self._border_without(listed)
+        reply = Reply(
+            self.epoch, self.version, request.round, self.unit, border, least, tuple(entries)
+        )
+        return [reply]
+
+    def _install(self, factors: Factors) -> list[Message]:
+        if factors.epoch != self.epoch or not factors.base <= self.version:
+            return []
+        if factors.version <= self.version:  # repeated: our acknowledgement was lost
+            return self._check(acknowledge=True) if self.phase == CALM else []
+        if factors.top is None and not len(self._top):
+            return []
+        for item, factor in factors.entries:
+            self.objects.set_factor(item, factor)
+        if factors.top is not None:
+            self._top = self.objects.rows(factors.top)
+        self.version, self.since = factors.version, self.unit
+        self._move("factors")
+        return self._check(acknowledge=True)
+
+    def _watch(self, watch: Watch) -> list[Message]:
+        if watch.epoch != self.epoch or watch.base > self.version:
+            return []
+        if watch.version <= self.version:  # repeated: our push was lost
+            return self._push() if self.phase == WATCHING and not self.barrier else []
+        if self.phase != WATCHING or watch.line > self._line or watch.entries:
+            self._watched, self._above, self._pushed = [], [], {}
+        self._move("watch")
+        for item, factor in watch.entries:
+            self.objects.set_factor(item, factor)
+        self.version, self._line = watch.version, watch.line
+        rows = self.objects.rows(watch.objects).tolist()
+        self._watched = [*dict.fromkeys((*self._watched, *rows))]
+        return self._push(always=True)
+
+    def _push(self, *, always: bool = False) -> list[Message]:
+        """Values of the watched objects, and of those above the line or that were till now."""
+        adjusted, names = self.objects.adjusted, self.objects.names
+        all_of_them = self._line == LINE_ALL
+        above = self.objects.values != 0 if all_of_them else adjusted > self._line
+        above[0] = False
+        above[self._watched] = False
+        found = np.flatnonzero(above).tolist()
+        if len(found) > PUSHED_MAX and not self.barrier:
+            self._move("too much")
+            return [Hello(self.epoch, self.unit)]
+        watched = set(self._watched)
+        left = [row for row in self._above if row not in watched and not above[row]]
+        self._above = found
+        rows = self._watched + found + (left if self.barrier else [])
+        pairs = list(zip(rows, self.objects.values[rows].tolist(), strict=True))
+        if self.barrier:
+            pairs = [pair for pair in pairs if self._pushed.get(pair[0]) != pair[1]]
+            self._pushed.update(pairs)
+            for row in left:
+                self._pushed.pop(row, None)
+            if not pairs and not always:
+                return []
+        entries = sorted(((names[row], value) for row, value in pairs), key=lambda e: order(e[0]))
+        self._said_unit = self.unit
+        return [Push(self.epoch, self.version, self.unit, tuple(entries))]
+
+    def _move(self, cause: str) -> None:
+        self.phase = NEXT[self.phase, cause]

@@ -1,0 +1,120 @@
+"""A monitor's objects: names to rows, values and revision factors in arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from muntin.errors import BadArgument
+from muntin.topk.messages import NOTHING, VALUE_MAX, Object
+
+OBJECT_BYTES_MAX = 256
+
+
+class Objects:
+    """Row 0 is `NOTHING`, whose value stays 0; the others come in the order they were first seen.
+
+    Attributes
+    ----------
+    values : int64[rows]
+        The object's sum in the window at this site.
+    adjusted : int64[rows]
+        Value plus revision factor.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[Object] = [NOTHING]
+        self._rows: dict[Object, int] = {NOTHING: 0}
+        self._values = np.zeros(64, np.int64)
+        self._adjusted = np.zeros(64, np.int64)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def values(self) -> np.ndarray:
+        return self._values[: len(self.names)]
+
+    @property
+    def adjusted(self) -> np.ndarray:
+        return self._adjusted[: len(self.names)]
+
+    def row(self, item: Object) -> int | None:
+        """The object's row; None where the site never saw it."""
+        return self._rows.get(item)
+
+    def rows(self, items: Sequence[Object]) -> np.ndarray:
+        """Rows of `items`, int64; objects that are new get one."""
+        known = self._rows
+        try:
+            return np.fromiter((known[item] for item in items), np.int64, len(items))
+        except KeyError:
+            return np.array([self._add(item) for item in items], np.int64)
+
+    def _add(self, item: Object) -> int:
+        row = self._rows.get(item)
+        if row is not None:
+            return row
+        check_object(item)
+        row = len(self.names)
+        if row == len(self._values):
+            self._values = np.concatenate((self._values, np.zeros(row, np.int64)))
+            self._adjusted = np.concatenate((self._adjusted, np.zeros(row, np.int64)))
+        self._values[row] = self._adjusted[row] = 0
+        self.names.append(item)
+        self._rows[item] = row
+        return row
+
+    def change(self, rows: np.ndarray, changes: np.ndarray) -> None:
+        """Add `changes` to the values in `rows` (a row may come more than once)."""
+        np.add.at(self._values, rows, changes)
+        np.add.at(self._adjusted, rows, changes)
+        reached = self._values[rows]
+        if len(reached) and max(int(reached.max()), -int(reached.min())) > VALUE_MAX:
+            np.subtract.at(self._values, rows, changes)
+            np.subtract.at(self._adjusted, rows, changes)
+            raise BadArgument(f"a value left +-{VALUE_MAX}: use a coarser unit of measure")
+
+    def set_factor(self, item: Object, factor: int) -> None:
+        """Give an object the factor; an unknown object comes into being unless it is 0."""
+        row = self._rows.get(item) if factor == 0 else self._add(item)
+        if row is not None:
+            self._adjusted[row] = self._values[row] + factor
+
+    def drop_factors(self) -> None:
+        self._adjusted[:] = self._values
+
+    def compact(self, keep: Iterable[int]) -> np.ndarray | None:
+        """Forget objects without value and factor, where that halves the rows.
+
+        Returns the new row of each old one (-1: forgotten), or None if nothing was done.
+        """
+        live = (self.values != 0) | (self.adjusted != 0)
+        live[0] = True
+        live[list(keep)] = True
+        count = int(live.sum())
+        if len(self.names) < 2 * count + 1024:
+            return None
+        moved = np.where(live, np.cumsum(live) - 1, -1)
+        old = np.flatnonzero(live)
+        self._values, self._adjusted = self._values[old].copy(), self._adjusted[old].copy()
+        self.names = [self.names[row] for row in old.tolist()]
+        self._rows = {name: row for row, name in enumerate(self.names)}
+        return moved
+
+
+def check_object(item: Object) -> None:
+    """Refuse what is not an object: an int64, or a short string other than `NOTHING`."""
+    if isinstance(item, int) and not isinstance(item, bool):
+        if -(1 << 63) <= item < 1 << 63:
+            return
+    elif isinstance(item, str) and item != NOTHING:
+        try:
+            if len(item.encode()) <= OBJECT_BYTES_MAX:
+                return
+        except UnicodeEncodeError:
+            pass
+    raise BadArgument(
+        f"object {item!r}: give an int64 or a string of at most {OBJECT_BYTES_MAX} bytes"
+    )

@@ -1,0 +1,265 @@
+"""The mathematics of a resolution: who gets how much of the slack. Exact, in integers.
+
+Every site j keeps for T (the answer) and all others the local constraint
+``C[a,j] + d[a,j] >= C[b,j] + d[b,j]``; the coordinator (no counts) keeps ``d[a,0] + epsilon >=
+d[b,0]``; and the factors d of one object sum to zero. Added up, these make T valid.
+
+A resolution takes the reports of some sites and gives new factors to them and the coordinator.
+With border P[j] = the largest adjusted value that site j did not report, the slack of object i is
+``S[i] = sum (C[i,j] + d[i,j] - P[j])`` over the participants that reported it, plus epsilon for a
+member. Each participant draws a line ``P[j] + y[j]`` with sum y = the least slack of a member;
+members go on or above the line and all others on or below it.
+
+Source: Babcock & Olston, SIGMOD 2003, section 3; Chen, Lv, Yu & Liu, Data Science and Engineering
+2 (2017), section 4. Its resolution set (T and each local top-k) is not enough: T and *all* that
+exceed a member locally must be reported, or the least slack is negative, which is checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from muntin.topk.messages import NOTHING, Object, order
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one site said: values by object, and the border that nothing unlisted exceeds."""
+
+    values: Mapping[Object, int]
+    border: int
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """New factors: for the coordinator, and for each site in the order of the reports.
+
+    `room` is the slack between the least member and the largest object outside, over all
+    participants; `slack` the slack of the least member. `lines` is the adjusted value that divides
+    members from all others at each participant, the coordinator first.
+    """
+
+    coordinator: dict[Object, int]
+    sites: list[dict[Object, int]]
+    room: int
+    slack: int
+    lines: list[int]
+
+
+Spread = Callable[[Object, list[int], int, int], list[int]]
+
+
+class Shares:
+    """Splits integers by integer weights: exact, each share monotone, summing to the whole.
+
+    Share l of p is ``(S + l) // p`` (Hermite's identity); a participant of weight w owns w
+    consecutive l. Because each share is monotone in S, S[a] >= S[b] gives a at least as much as b
+    at every participant, which a split by floor and remainder does not.
+    """
+
+    def __init__(self, weights: Sequence[int]) -> None:
+        if any(w < 0 for w in weights) or not any(weights):
+            raise ValueError(f"weights must be >= 0 and not all 0, got {list(weights)}")
+        self.ends = list(accumulate(weights))
+        self.starts = [0, *self.ends[:-1]]
+        self.parts = self.ends[-1]
+
+    def __call__(self, whole: int) -> list[int]:
+        quotient, rest = divmod(whole, self.parts)
+        first = self.parts - rest  # shares from here on hold one more
+        return [
+            quotient * (end - start) + max(0, end - max(start, first))
+            for start, end in zip(self.starts, self.ends, strict=True)
+        ]
+
+
+def slacks(
+    objects: Iterable[Object],
+    reports: Sequence[Report],
+    factors: Sequence[Mapping[Object, int]],
+    own: Mapping[Object, int],
+    own_border: int,
+) -> dict[Object, int]:
+    """S[i] over the coordinator and the sites that reported i (without epsilon)."""
+    found: dict[Object, int] = {}
+    for item in objects:
+        slack = own.get(item, 0) - own_border
+        for report, held in zip(reports, factors, strict=True):
+            value = report.values.get(item)
+            if value is not None:
+                slack += value + held.get(item, 0) - report.border
+        found[item] = slack
+    return found
+
+
+def border_of_coordinator(own: Mapping[Object, int], reported: Iterable[Object]) -> int:
+    """Largest factor of the coordinator outside the reported objects; those unheard of have 0."""
+    inside = set(reported)
+    return max(0, *(d for item, d in own.items() if item not in inside), 0)
+
+
+def total_slack(
+    items: Iterable[Object],
+    reports: Sequence[Report],
+    factors: Sequence[Mapping[Object, int]],
+    own: Mapping[Object, int],
+) -> tuple[dict[Object, int], int]:
+    """Slack of `items`, and of an object that nobody has: what the choice of a new T goes by.
+
+    Over all sites, and for objects that all of them reported, slack is the total less a constant.
+    """
+    reported: dict[Object, None] = {}
+    for report in reports:
+        reported.update(dict.fromkeys(report.values))
+    own_border = border_of_coordinator(own, reported)
+    borders = own_border + sum(report.border for report in reports)
+    return slacks(items, reports, factors, own, own_border), -borders
+
+
+def choose_top(
+    k: int,
+    old: Sequence[Object],
+    slack: Mapping[Object, int],
+    nothing: int,
+    epsilon: int,
+) -> tuple[Object, ...]:
+    """T: the old one if it is still right within epsilon, else the k largest.
+
+    `slack` is that of the candidates, `nothing` that of an object that nobody has. With fewer
+    than k candidates above it, `NOTHING` is a member. Ties go to old members, then by order.
+    """
+    before = [item for item in old if item != NOTHING]
+    whole = len(before) == k or (len(before) < k and len(before) < len(old))
+    if whole and all(item in slack for item in before):
+        least = min([slack[item] for item in before] + [nothing] * (len(before) < k))
+        inside = set(before)
+        most = max((s for item, s in slack.items() if item not in inside), default=nothing)
+        if least + epsilon >= max(most, nothing):
+            return tuple(old)
+    inside = set(before)
+    above = [item for item, s in slack.items() if s > nothing and item != NOTHING]
+    above.sort(key=lambda item: (-slack[item], item not in inside, order(item)))
+    return (*above[:k], NOTHING) if len(above) < k else tuple(above[:k])
+
+
+def allocate(
+    top: Iterable[Object],
+    reports: Sequence[Report],
+    factors: Sequence[Mapping[Object, int]],
+    own: Mapping[Object, int],
+    weights: Sequence[int],
+    epsilon: int = 0,
+    spread: Spread | None = None,
+) -> Allocation | None:
+    """New factors that make every constraint of the participants hold; None where none exist.
+
+    Parameters
+    ----------
+    top : objects
+        The members of T, each in every report.
+    reports : one Report a participating site
+    factors : one mapping a report
+        Revision factors that the site holds; absent means 0.
+    own : mapping
+        The coordinator's factors.
+    weights : int[1 + len(reports)]
+        How slack is shared, the coordinator first.
+    epsilon : int
+        Tolerance of the answer, in units of the values.
+    spread : Spread, optional
+        Who gets an object's distance from the line: called with the object, the participants
+        (0 is the coordinator), the distance (>= 0) and the side (1 above, -1 below), returns
+        their parts (>= 0). By default by weight, and the line goes through the least member;
+        with it, half way between that and the largest outside.
+
+    Notes
+    -----
+    An answer exists exactly if 0 <= the least slack of a member, and no other object has more.
+    An object that a site did not report keeps its factor there: it stays below the border.
+    Cost O(objects x sites).
+    """
+    members = list(top)
+    inside = set(members)
+    reported: dict[Object, None] = dict.fromkeys(members)
+    for report in reports:
+        reported.update(dict.fromkeys(report.values))
+    own_border = border_of_coordinator(own, reported)
+    slack = slacks(reported, reports, factors, own, own_border)
+    for item in members:
+        slack[item] += epsilon
+    least = min(slack[item] for item in members)
+    outside = [item for item in reported if item not in inside]
+    most = max((slack[item] for item in outside), default=-1)
+    if least < 0 or most > least:
+        return None
+
+    takers = {
+        item: [0, *(n for n, report in enumerate(reports, 1) if item in report.values)]
+        for item in reported
+    }
+    everyone = list(range(len(reports) + 1))
+    height = least if spread is None or not outside else least - (least - max(most, 0)) // 2
+    line = _line(height, weights, [(takers[b], slack[b]) for b in outside])
+    borders = [own_border, *(report.border for report in reports)]
+    lines = [border + y for border, y in zip(borders, line, strict=True)]
+    held = [own, *factors]
+    result: list[dict[Object, int]] = [{} for _ in everyone]
+    spread = spread or by_weight(weights)
+    for item in reported:
+        who = takers[item]
+        if item in inside:
+            sign = 1
+            parts = spread(item, who, slack[item] - height, sign)
+        else:
+            sign = -1
+            parts = spread(item, who, sum(line[n] for n in who) - slack[item], sign)
+        for n, part in zip(who, parts, strict=True):
+            value = reports[n - 1].values[item] if n else 0
+            new = borders[n] - value + line[n] + sign * part
+            if n == 0 and item in inside:
+                new -= epsilon
+            if new != held[n].get(item, 0):
+                result[n][item] = new
+    return Allocation(result[0], result[1:], least - max(most, 0), least, lines)
+
+
+def by_weight(weights: Sequence[int]) -> Spread:
+    """Every object's distance is shared by the same weights."""
+    splitters: dict[tuple[int, ...], Shares] = {}
+
+    def spread(_item: Object, who: list[int], amount: int, _side: int) -> list[int]:
+        split = splitters.get(tuple(who))
+        if split is None:
+            taken = [weights[n] for n in who]
+            split = splitters[tuple(who)] = Shares(taken if any(taken) else [1] * len(who))
+        return split(amount)
+
+    return spread
+
+
+def _line(least: int, weights: Sequence[int], needs: Sequence[tuple[list[int], int]]) -> list[int]:
+    """y: sums to `least`, and for each (takers, slack) the takers' y sum to at least the slack.
+
+    By weight where that does; else the coordinator, which is among all takers, gets as much as
+    is needed. Raising y[0] by one lowers the others together by one, so bisection finds it.
+    """
+    line = Shares(weights)(least)
+    partly = [(who, slack) for who, slack in needs if len(who) < len(weights)]
+
+    def contents(now: list[int]) -> bool:
+        return all(sum(now[n] for n in who) >= slack for who, slack in partly)
+
+    if contents(line):
+        return line
+    others = list(weights[1:])
+    split = Shares(others if any(others) else [1] * len(others))
+    low, high = 0, least  # at `least` the coordinator alone has enough for every need
+    while low < high:
+        middle = (low + high) // 2
+        if contents([middle, *split(least - middle)]):
+            high = middle
+        else:
+            low = middle + 1
+    return [high, *split(least - high)]

@@ -1,0 +1,156 @@
+"""Streams to try the protocol on: counts per window unit, int64[units, sites, objects].
+
+`zipf` and `traffic` are the two that the project's figures are measured on. Run r of a
+measurement uses ``numpy.random.default_rng(100 * r + 7)``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import PathLike
+
+import numpy as np
+import pyarrow as pa
+from pyarrow.csv import read_csv
+from pyarrow.parquet import read_table as read_parquet
+
+from muntin.errors import BadArgument
+
+CELLS_MAX = 1 << 28  # 2 GiB of counts
+_COLUMNS = ("time", "object", "site", "value")
+
+
+def zipf(
+    rng: np.random.Generator,
+    objects: int,
+    sites: int,
+    units: int,
+    records_per_unit: int,
+    exponent: float = 2.0,
+    affinity: float | None = None,
+) -> np.ndarray:
+    """Objects by Zipf's law, int64[units, sites, objects].
+
+    Every record goes to a site at random; with `affinity`, by shares that each object draws from
+    a symmetric Dirichlet distribution with that parameter (small: most at few sites).
+    """
+    popularity = np.arange(1, objects + 1, dtype=float) ** -exponent
+    popularity /= popularity.sum()
+    if affinity is None:
+        share = np.full((sites, objects), 1 / sites)
+    else:
+        share = rng.dirichlet(np.full(sites, affinity), objects).T
+    cells = (share * popularity).ravel()
+    return rng.multinomial(records_per_unit, cells, size=units).reshape(units, sites, objects)
+
+
+def traffic(
+    rng: np.random.Generator, objects: int, sites: int, units: int, records_per_unit: int
+) -> np.ndarray:
+    """Like road traffic, int64[units, sites, objects].
+
+    Lognormal rates with near ties, drifting slowly (AR(1) in the logarithm), each object seen
+    mostly at a few sites.
+    """
+    base = rng.lognormal(0, 0.5, objects)
+    share = rng.dirichlet(np.full(sites, 0.5), objects).T
+    drift = np.zeros(objects)
+    counts = np.empty((units, sites, objects), np.int64)
+    for unit in range(units):
+        drift = 0.98 * drift + 0.04 * rng.normal(size=objects)
+        rate = base * np.exp(drift)
+        counts[unit] = rng.poisson(rate / rate.sum() * records_per_unit * share)
+    return counts
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A stream from a file: int64[units, sites, objects], and what the rows stand for."""
+
+    counts: np.ndarray
+    sites: list[str]
+    objects: list[str]
+
+
+def from_file(
+    path: str | PathLike[str], unit_seconds: int, *, sites: int = 10, seed: int = 0
+) -> Recorded:
+    """Read a stream.
+
+    Parameters
+    ----------
+    path : .npy (int64[units, sites, objects]), .csv or .parquet
+        A table has columns `time` (timestamp, or seconds) and `object`, and may have `site` and
+        `value` (integers; 1 if there is none).
+    sites : int
+        Where there is no column `site`, each record goes to one of so many at random.
+
+    Raises
+    ------
+    BadArgument
+        The file cannot be read, lacks a column, has null or non-integer values, or its counts
+        would take more than 2 GiB.
+    """
+    name = str(path)
+    try:
+        if name.endswith(".npy"):
+            counts = np.load(name, allow_pickle=False)
+            if counts.ndim != 3 or counts.dtype.kind not in "iu":
+                raise BadArgument(f"{name}: int64[units, sites, objects] is wanted")
+            return Recorded(
+                counts.astype(np.int64),
+                [f"s{n}" for n in range(counts.shape[1])],
+                [str(n) for n in range(counts.shape[2])],
+            )
+        table = read_parquet(name) if name.endswith(".parquet") else read_csv(name)
+    except (OSError, ValueError, pa.ArrowException) as problem:
+        raise BadArgument(f"{name} cannot be read as a stream: {problem}") from None
+    return from_table(table, unit_seconds, sites=sites, seed=seed)
+
+
+def from_table(table: pa.Table, unit_seconds: int, *, sites: int = 10, seed: int = 0) -> Recorded:
+    """The same from an Arrow table."""
+    for column in ("time", "object"):
+        if column not in table.column_names:
+            raise BadArgument(f"no column {column!r}: the columns are {table.column_names}")
+    if table.num_rows == 0:
+        raise BadArgument("the table has no rows")
+    if any(table.column(name).null_count for name in _COLUMNS if name in table.column_names):
+        raise BadArgument("null times, objects, sites or values: drop those rows first")
+    units = _units(table.column("time"), unit_seconds)
+    objects, names = _codes(table.column("object"))
+    if "site" in table.column_names:
+        places, where = _codes(table.column("site"))
+    else:
+        rng = np.random.default_rng(seed)
+        places, where = rng.integers(0, sites, table.num_rows), [f"s{n}" for n in range(sites)]
+    values = np.ones(table.num_rows, np.int64)
+    if "value" in table.column_names:
+        column = table.column("value")
+        if not pa.types.is_integer(column.type):
+            raise BadArgument(f"values are {column.type}: scale them to integers")
+        values = column.to_numpy().astype(np.int64)
+    shape = (int(units.max()) + 1, len(where), len(names))
+    if np.prod(shape, dtype=float) > CELLS_MAX:
+        raise BadArgument(f"{shape} units, sites and objects are too many for memory")
+    counts = np.zeros(shape, np.int64)
+    np.add.at(counts, (units, places, objects), values)
+    return Recorded(counts, where, names)
+
+
+def _units(column: pa.ChunkedArray, unit_seconds: int) -> np.ndarray:
+    if pa.types.is_timestamp(column.type):
+        micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_numpy()
+        units = micros // (unit_seconds * 1_000_000)
+    elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        units = np.floor_divide(column.to_numpy(), unit_seconds).astype(np.int64)
+    else:
+        raise BadArgument(f"times are {column.type}: timestamps or seconds are wanted")
+    return units - units.min()
+
+
+def _codes(column: pa.ChunkedArray) -> tuple[np.ndarray, list[str]]:
+    encoded = column.cast(pa.string()).combine_chunks().dictionary_encode()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.unify_dictionaries().combine_chunks()
+    return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_pylist()

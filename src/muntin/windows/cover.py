@@ -1,0 +1,82 @@
+"""Rollups: which stored slices cover a window with the fewest merges.
+
+Lengths form a ladder, each a multiple of the one before, e.g. 10 s, 1 min, 10 min, 1 h, 1 d: a
+window of any length is then a few slices of each rung.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+
+from muntin.errors import BadArgument
+from muntin.times import duration_text
+
+SECOND = 1_000_000
+_RUNGS = tuple(
+    seconds * SECOND
+    for seconds in (1, 10, 60, 600, 3600, 6 * 3600, 86_400, 7 * 86_400, 28 * 86_400)
+)
+
+
+def ladder(pane: int) -> tuple[int, ...]:
+    """Default lengths of rollups above a pane: steps of 4 to 10, ending at 28 days."""
+    rungs: list[int] = []
+    below = pane
+    for rung in _RUNGS:
+        if rung % below == 0 and rung // below >= 4:
+            rungs.append(rung)
+            below = rung
+    return tuple(rungs)
+
+
+def checked_ladder(pane: int, rungs: Sequence[int]) -> tuple[int, ...]:
+    """Rungs in order, each a proper multiple of the one below, the pane first."""
+    for below, above in pairwise((pane, *rungs)):
+        if above <= below or above % below:
+            raise BadArgument(
+                f"rollup {duration_text(above)} is not a multiple of {duration_text(below)}"
+            )
+    return tuple(rungs)
+
+
+def cover(
+    start: int, end: int, lengths: Sequence[int], usable: Callable[[int, int], bool]
+) -> Iterator[tuple[int, int, int]]:
+    """Runs (length, first start, end) of slices that tile [start, end), longest slices first.
+
+    Parameters
+    ----------
+    start, end : int
+        Multiples of lengths[0].
+    lengths : sequence of int
+        Pane, then the rungs of the ladder.
+    usable : callable
+        usable(length, slice start) tells whether that rollup may be used; never asked for panes.
+    """
+
+    def tile(start: int, end: int, level: int) -> Iterator[tuple[int, int, int]]:
+        if start >= end:
+            return
+        if level == 0:
+            yield lengths[0], start, end
+            return
+        length = lengths[level]
+        at = -(-start // length) * length
+        loose = start  # from here on nothing is covered yet
+        run = None
+        while at + length <= end:
+            if usable(length, at):
+                if run is None:
+                    yield from tile(loose, at, level - 1)
+                    run = at
+                loose = at + length
+            elif run is not None:
+                yield length, run, at
+                run = None
+            at += length
+        if run is not None:
+            yield length, run, loose
+        yield from tile(loose, end, level - 1)
+
+    yield from tile(start, end, len(lengths) - 1)

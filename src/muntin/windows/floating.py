@@ -1,0 +1,112 @@
+"""Floating windows: they close when they are full in time, or before they would overflow.
+
+The boundaries are a pure function of the sealed panes, in event-time order, and of what clients
+asked for (`slow_down`, `resume`):
+
+- a window starts at T, the start of its first pane that holds events;
+- it closes at T + W with reason "full";
+- it closes before a pane that would take any key past `capacity` rows, with reason "capacity";
+- a single pane with more rows than that is a window that says `overflowed`: nothing is lost;
+- then T is the start of the next pane that holds events.
+
+`slow_down` doubles W, up to a limit, and the capacity with it; it holds until `resume`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from muntin.errors import BadArgument
+
+Reason = str  # "full" or "capacity"
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """A window that has just closed."""
+
+    start: int
+    end: int
+    reason: Reason
+    overflowed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FloatingWindow:
+    """State between panes; immutable, so that a step that fails leaves it as it was.
+
+    Attributes
+    ----------
+    length : int
+        W0, microseconds, a multiple of the pane.
+    limit : int
+        What `slow_down` may lengthen W to.
+    capacity : int or None
+        Rows per key that a window may hold.
+    start : int or None
+        T; None while no window is open.
+    factor : int
+        W = length * factor: 1, or a power of two after `slow_down`.
+    """
+
+    length: int
+    limit: int
+    capacity: int | None
+    start: int | None = None
+    overflowed: bool = False
+    factor: int = 1
+
+    def __post_init__(self) -> None:
+        if self.limit < self.length:
+            raise BadArgument(f"limit {self.limit} us is below the length {self.length} us")
+
+    @property
+    def end(self) -> int | None:
+        """Where the open window closes if it does not overflow before."""
+        return (
+            None if self.start is None else self.start + min(self.length * self.factor, self.limit)
+        )
+
+    @property
+    def rows_max(self) -> int | None:
+        """Rows per key that the open window may hold."""
+        return None if self.capacity is None else self.capacity * self.factor
+
+    def close_by(self, sealed_until: int) -> tuple[FloatingWindow, Boundary | None]:
+        """Close the open window if time up to `sealed_until` is sealed and that is past its end."""
+        if self.start is None or self.end is None or self.end > sealed_until:
+            return self, None
+        boundary = Boundary(self.start, self.end, "full", self.overflowed)
+        return replace(self, start=None, overflowed=False), boundary
+
+    def close_before(
+        self, pane: int, rows_after: Mapping[Any, int]
+    ) -> tuple[FloatingWindow, Boundary | None]:
+        """Close the open window if the pane would take it past its capacity.
+
+        `rows_after` holds the rows per key that the window would have with the pane.
+        """
+        if self.start is None or not self._too_many(rows_after):
+            return self, None
+        boundary = Boundary(self.start, pane, "capacity", self.overflowed)
+        return replace(self, start=None, overflowed=False), boundary
+
+    def take(self, pane: int, rows: Mapping[Any, int]) -> FloatingWindow:
+        """Take a pane that holds events; `rows` per key are those of the window with the pane."""
+        start = pane if self.start is None else self.start
+        return replace(self, start=start, overflowed=self.overflowed or self._too_many(rows))
+
+    def slow_down(self) -> FloatingWindow:
+        """Double W and the capacity, up to the limit."""
+        longer = self.length * self.factor * 2
+        return replace(self, factor=self.factor * 2) if longer <= self.limit else self
+
+    def resume(self) -> FloatingWindow:
+        """Back to W0. An open window that is longer already closes with the next sealed pane."""
+        return replace(self, factor=1)
+
+    def _too_many(self, rows: Mapping[Any, int]) -> bool:
+        most = self.rows_max
+        return most is not None and any(number > most for number in rows.values())

@@ -1,0 +1,139 @@
+"""The commands that need no Spark, as a user types them."""
+
+import json
+import sys
+
+import pyarrow as pa
+import pyarrow.csv as pcsv
+import pyarrow.parquet as pq
+import pytest
+
+from muntin import cli
+from muntin.ledger.open import open_ledger
+from muntin.spec import Pipeline
+from tests.pipeline.support import events, pipeline, run
+
+ROWS = [(s, "abc"[s % 3], s % 2, 1, s) for s in range(300)]
+
+
+@pytest.fixture
+def muntin(monkeypatch, capsys):
+    """Run a command; (exit code, standard output, standard error)."""
+
+    def command(*words):
+        monkeypatch.setattr(sys, "argv", ["muntin", *map(str, words)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code or 0
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return command
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory):
+    url = f"sqlite:///{tmp_path_factory.mktemp('ledger')}/orders.db"
+    bad = events(ROWS).set_column(0, "time", pa.array([None] * 300, pa.timestamp("us", "UTC")))
+    with run(pipeline(), [[events(ROWS)], [bad.slice(0, 3)]], open_ledger(url)):
+        pass
+    return url
+
+
+SELECT = "SELECT driver, count, fare FROM orders(driver) FOR ALL ORDER BY driver"
+
+
+def test_query_json(muntin, ledger):
+    code, out, _ = muntin("query", "--ledger", ledger, SELECT, "--format", "json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["columns"] == ["driver", "count", "fare"]
+    assert found["rows"] == [["a", 100, 14850], ["b", 100, 14950], ["c", 100, 15050]]
+    assert found["exact"] is True
+    assert found["late"] == 0
+    assert found["window"]["covered"]["start"] == "2023-11-14T22:13:20Z"
+    assert {"watermark", "stale"} <= set(found)
+
+
+def test_query_table_and_csv(muntin, ledger):
+    _, out, _ = muntin("query", "-l", ledger, SELECT)
+    assert "14,850" in out
+    assert "exact" in out
+    _, out, _ = muntin("query", "-l", ledger, SELECT, "-f", "csv")
+    assert out.splitlines()[:2] == ["driver,count,fare", "a,100,14850"]
+
+
+def test_a_wrong_statement_points_at_the_place(muntin, ledger):
+    code, out, err = muntin("query", "-l", ledger, "SELECT drivr FROM orders(driver)")
+    assert (code, out) == (1, "")
+    assert "drivr" in err
+    assert "^^^^^" in err
+    assert "did you mean 'driver'?" in err
+
+
+def test_a_ledger_that_is_not_there_is_not_made(muntin, tmp_path):
+    code, _, err = muntin("query", "-l", f"sqlite:///{tmp_path}/none.db", SELECT)
+    assert code == 1
+    assert "none.db" in err
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_rejected_shows_records_and_reasons(muntin, ledger):
+    code, out, _ = muntin("rejected", "-l", ledger)
+    assert code == 0
+    assert "3 of 303 events rejected" in out
+    assert "no_time" in out
+
+
+def test_init_check_and_its_errors(muntin, tmp_path):
+    data, out_file = tmp_path / "orders.parquet", tmp_path / "p.yaml"
+    pq.write_table(events(ROWS), data)
+    code, _, err = muntin("init", data, "-o", out_file)
+    assert (code, err) == (0, "")
+    made = Pipeline.of(out_file)
+    assert made.time.column == "time"
+    assert ("driver",) in made.summaries["orders"].keys
+    assert "fare" in made.summaries["orders"].indicators
+    assert muntin("check", out_file)[0] == 0
+    code, _, err = muntin("init", data, "-o", out_file)
+    assert code == 1
+    assert "--force" in err
+    wrong = out_file.read_text().replace("fare", "fair")
+    out_file.write_text(wrong)
+    code, _, err = muntin("check", out_file)
+    assert code == 1
+    assert "did you mean 'fare'" in err
+
+
+@pytest.mark.parametrize("content", ["", "a,b\n", "time\nx\n"])
+def test_init_on_data_without_anything_to_see(muntin, tmp_path, content):
+    data = tmp_path / "d.csv"
+    data.write_text(content)
+    code, _, err = muntin("init", data, "-o", tmp_path / "p.yaml")
+    assert code == 1
+    assert str(data) in err or "no column" in err
+    assert not (tmp_path / "p.yaml").exists()
+
+
+def test_init_reads_csv(muntin, tmp_path):
+    pcsv.write_csv(events(ROWS), tmp_path / "o.csv")
+    assert muntin("init", tmp_path / "o.csv", "-o", tmp_path / "p.yaml")[0] == 0
+    assert Pipeline.of(tmp_path / "p.yaml").source.format == "csv"
+
+
+def test_doctor_names_what_is_wrong(muntin, monkeypatch, tmp_path):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    code, out, _ = muntin("doctor")
+    assert code == 1
+    assert "WRONG" in out
+    assert "remedy:" in out
+    assert str(tmp_path) in out
+
+
+def test_help_names_every_command(muntin):
+    code, out, _ = muntin("--help")
+    assert code == 0
+    for command in ("run", "query", "check", "init", "demo", "doctor", "rejected"):
+        assert command in out

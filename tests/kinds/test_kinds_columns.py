@@ -1,0 +1,120 @@
+"""Each type of column that a kind accepts is counted, nulls and all."""
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from muntin.kinds import KINDS
+
+NUMBERS = [
+    pa.array([1, None, 2, 2], pa.int8()),
+    pa.array([1, None, 2, 2], pa.int64()),
+    pa.array([1, None, 2, 2], pa.uint32()),
+    pa.array([True, None, False, True]),
+    pa.nulls(4),
+]
+REALS = [
+    pa.array([1.5, None, float("nan"), 2], pa.float64()),
+    pa.array([1.5, None, float("inf"), 2], pa.float32()),
+    pa.array([Decimal("1.50"), None, Decimal(2), Decimal(2)], pa.decimal128(10, 2)),
+]
+ITEMS = [
+    pa.array(["a", None, "", "a"]),
+    pa.array(["a", None, "", "a"], pa.large_string()),
+    pa.array(["a", None, "", "a"], pa.string_view()),
+    pa.array(["a", None, "", "a"]).dictionary_encode(),
+    pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 0]), pa.array(["a", None])),
+    pa.array([b"a", None, b"\xff", b"a"]),
+    pa.array([1, None, -2, 1], pa.int16()),
+    pa.array([1, None, 2**63 + 1, 1], pa.uint64()),
+    pa.nulls(4),
+]
+HASHED = [
+    pa.array([True, None, False, True]),
+    pa.array([date(2026, 1, 1), None, date(1960, 1, 1), date(2026, 1, 1)]),
+    pa.array([datetime(2026, 1, 1, tzinfo=UTC), None, None, datetime(1960, 1, 1, tzinfo=UTC)]),
+]
+KEYS = pa.array(["x", None, "y", "x"])
+
+
+def column_name(column):
+    return str(column.type)
+
+
+def counted(entry, **columns):
+    """Entry's summary of one batch, read again from its bytes."""
+    spec = KINDS[entry["kind"]].model_validate(entry)
+    batch = pa.record_batch(columns)
+    spec.check_types({name: batch.schema.field(name).type for name in spec.columns()})
+    summary = spec.new()
+    for _ in range(2):
+        spec.update(summary, batch)
+    assert summary.count == 2 * batch.num_rows
+    again = spec.read(summary.to_bytes())
+    assert again.to_bytes() == summary.to_bytes()
+    assert spec.bounds(again)["nulls"] == summary.nulls
+    return summary
+
+
+@pytest.mark.parametrize("by", [(), ("k",)])
+@pytest.mark.parametrize("column", NUMBERS + REALS, ids=column_name)
+def test_values(column, by):
+    for kind in ("float64", "float32"):
+        summary = counted({"kind": "quantiles", "value": "v", "type": kind, "by": by}, v=column,
+                          k=KEYS)  # fmt: skip
+        assert summary.nulls == 2 * sum(v is None or v != v for v in column.to_pylist())
+
+
+@pytest.mark.parametrize("column", NUMBERS, ids=column_name)
+def test_whole_values_and_weights(column):
+    counted({"kind": "quantiles", "value": "v", "type": "int64"}, v=column)
+    nulls = column.null_count
+    for kind in ("frequency", "top_k"):
+        summary = counted({"kind": kind, "item": "i", "weight": "w"}, i=KEYS, w=column)
+        assert summary.nulls == 2 * nulls if nulls == 4 else 2  # the key is null where they are
+        total = sum(int(v) for v in column.to_pylist() if v is not None)
+        assert summary.inner.total == 2 * total
+
+
+@pytest.mark.parametrize("by", [(), ("k",)])
+@pytest.mark.parametrize("column", ITEMS + HASHED, ids=column_name)
+def test_items(column, by):
+    nulls = 2 * sum(v is None for v in column.to_pylist())
+    entries = [{"kind": "distinct", "item": "i"}]
+    if not any(column is c for c in HASHED):
+        entries += [{"kind": "frequency", "item": "i"}, {"kind": "top_k", "item": "i"}]
+    for entry in entries:
+        summary = counted(entry | {"by": by}, i=column, k=KEYS)
+        assert summary.nulls == nulls
+
+
+@pytest.mark.parametrize("column", ITEMS, ids=column_name)
+def test_keys_of_fingerprints(column):
+    summary = counted({"kind": "fingerprint", "key": "i"}, i=column)
+    there = [v for v in column.to_pylist() if v is not None]
+    if there:
+        plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        assert summary.inner.contains(pa.array(there, plain.type)).all()
+    else:
+        assert not summary.inner.keys
+    for kind, ranks in (("float64", NUMBERS + REALS), ("int64", NUMBERS)):
+        for rank in ranks:
+            entry = {"kind": "fingerprint", "key": "i", "rank": "r", "type": kind}
+            summary = counted(entry, i=column, r=rank)
+            assert summary.nulls == 2 * sum(v is None for v in column.to_pylist())
+            assert summary.inner.count == 2 * len(there)
+
+
+def test_an_empty_batch_changes_nothing():
+    for entry in (
+        {"kind": "quantiles", "value": "v", "by": "k"},
+        {"kind": "frequency", "item": "k", "weight": "v"},
+        {"kind": "fingerprint", "key": "k", "rank": "v"},
+    ):
+        spec = KINDS[entry["kind"]].model_validate(entry)
+        summary = spec.new()
+        before = summary.to_bytes()
+        spec.update(summary, pa.record_batch({"k": KEYS[:0], "v": pa.array([], pa.int64())}))
+        assert summary.to_bytes() == before

@@ -1,0 +1,184 @@
+"""Entries of the pipeline file: what is refused, with which words, and what goes through."""
+
+import math
+
+import pyarrow as pa
+import pytest
+
+from muntin.errors import BadArgument, SpecError
+from muntin.kinds import KINDS
+from muntin.spark.warm import warm
+from muntin.spec import Pipeline
+from muntin.summaries import KLL, CountMin, Distinct, Fingerprint, SketchedMatrix, SpaceSaving
+
+SUMMARIES = {
+    "quantiles": {"kind": "quantiles", "value": "delay"},
+    "quantiles by": {"kind": "quantiles", "value": "delay", "by": "origin", "limit": 5},
+    "quantiles int64": {"kind": "quantiles", "value": "delay", "type": "int64", "k": 50},
+    "frequency": {"kind": "frequency", "item": "dest"},
+    "frequency weight": {"kind": "frequency", "item": "dest", "weight": "seats", "by": ["origin"]},
+    "frequency error": {"kind": "frequency", "item": "dest", "epsilon": 0.01, "delta": 0.01},
+    "top_k": {"kind": "top_k", "item": "dest", "weight": "seats", "capacity": 50},
+    "top_k by": {"kind": "top_k", "item": "dest", "by": ["origin", "day"]},
+    "distinct": {"kind": "distinct", "item": "tail", "precision": 10, "by": "origin"},
+    "fingerprint": {"kind": "fingerprint", "key": "tail"},
+    "fingerprint rank": {"kind": "fingerprint", "key": "tail", "rank": "delay", "error": 0.1},
+    "fingerprint bits": {
+        "kind": "fingerprint", "key": "tail", "rank": "delay", "type": "int64", "bits": 20, "k": 500
+    },
+    "sketch": {
+        "keys": ["origin", ["origin", "dest"]], "indicators": ["seats"],
+        "sketch": {"width": 64, "depth": 3, "track": 10},
+    },
+}  # fmt: skip
+
+
+def pipeline(summary):
+    return Pipeline.of(
+        {"name": "p", "time": "time", "pane": "10 seconds", "summaries": {"s": summary}}
+    )
+
+
+def spec(summary):
+    return pipeline(summary).summaries["s"]
+
+
+@pytest.mark.parametrize("summary", SUMMARIES.values(), ids=SUMMARIES)
+def test_as_json_and_back_and_warm(summary):
+    made = pipeline(summary)
+    assert Pipeline.from_json(made.as_json()) == made
+    warm(made)
+    kind = made.summaries["s"]
+    empty = kind.new()
+    assert kind.read(empty.to_bytes()).to_bytes() == empty.to_bytes()
+    assert empty.count == 0
+    assert set(kind.text_columns()) <= set(kind.columns())
+
+
+@pytest.mark.parametrize(
+    ("summary", "message"),
+    [
+        ({"kind": "quantile", "value": "x"}, "unknown kind 'quantile'"),
+        ({"kind": "quantiles"}, "value: is missing"),
+        ({"kind": "quantiles", "value": "x", "valeu": 1}, "did you mean .value."),
+        ({"kind": "quantiles", "value": "x", "k": 7}, "greater than or equal to 8"),
+        ({"kind": "quantiles", "value": "x", "k": 65536}, "65535"),
+        ({"kind": "quantiles", "value": "x", "type": "text"}, "float64"),
+        ({"kind": "quantiles", "value": "x", "limit": 3}, "goes with `by`"),
+        ({"kind": "quantiles", "value": "x", "by": ["a", "a"]}, "'a' stands twice"),
+        ({"kind": "quantiles", "value": "x", "by": ["value"]}, "column of the answers"),
+        ({"kind": "quantiles", "value": "x", "by": "a", "limit": 0}, "limit"),
+        ({"kind": "frequency", "item": "x", "epsilon": 0.1}, "go together"),
+        ({"kind": "frequency", "item": "x", "epsilon": 0.1, "delta": 0.1, "width": 9}, "not both"),
+        ({"kind": "frequency", "item": "x", "epsilon": 0.1, "delta": 1e-20}, "depth of 47"),
+        ({"kind": "frequency", "item": "x", "width": 2**28, "depth": 2}, "too many"),
+        ({"kind": "frequency", "item": "x", "weight": "x"}, "both item and weight"),
+        ({"kind": "frequency", "item": "x", "weight": "y", "by": "y"}, "both weight and by"),
+        ({"kind": "top_k", "item": "x", "capacity": 0}, "capacity"),
+        ({"kind": "distinct", "item": "x", "precision": 3}, "precision"),
+        ({"kind": "distinct", "item": "x", "precision": 22}, "precision"),
+        ({"kind": "fingerprint", "key": "x", "fpp": 1}, "fpp"),
+        ({"kind": "fingerprint", "key": "x", "fpp": 1e-12, "capacity": 2**30}, "higher fpp"),
+        ({"kind": "fingerprint", "key": "x", "bits": 20}, "`bits` goes with `rank`"),
+        ({"kind": "fingerprint", "key": "x", "rank": "x"}, "both key and rank"),
+        ({"kind": "fingerprint", "key": "x", "rank": "y", "k": 9, "error": 0.1}, "not both"),
+        ({"kind": "fingerprint", "key": "x", "rank": "y", "k": 31}, "more than 31"),
+        ({"kind": "fingerprint", "key": "x", "rank": "y", "error": 1e-9}, "too small"),
+        ({"kind": "fingerprint", "key": "x", "by": "y"}, "unknown entry"),
+        ({"keys": ["x"], "sketch": {"width": 1}}, "width"),
+        ({"keys": ["x"], "sketch": {"hight": 1}}, "unknown entry"),
+        ({"keys": ["x"], "sketch": {}, "capacity": 5}, "a sketch never grows"),
+        ({"keys": ["x"], "sketch": {"width": 2**28, "depth": 2}}, "too large"),
+        ({"keys": ["x"], "indicators": ["a", "a_lower"], "sketch": {}}, "rename it"),
+    ],
+)
+def test_named_refusals(summary, message):
+    with pytest.raises(SpecError, match=message):
+        spec(summary)
+
+
+TYPES = {
+    "delay": pa.float64(), "origin": pa.string(), "dest": pa.string(), "seats": pa.int32(),
+    "tail": pa.string(), "day": pa.date32(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "kind", "message"),
+    [
+        ("quantiles", "delay", pa.string(), "value 'delay' is string.*AS DOUBLE"),
+        ("quantiles", "delay", pa.timestamp("us"), "AS DOUBLE"),
+        ("quantiles int64", "delay", pa.float64(), "must be whole numbers.*AS BIGINT"),
+        ("quantiles by", "origin", pa.float64(), "by 'origin' is double.*AS STRING"),
+        ("quantiles by", "origin", pa.binary(), "by 'origin' is binary"),
+        ("quantiles by", "origin", pa.list_(pa.int64()), "by 'origin' is list"),
+        ("frequency", "dest", pa.float64(), "item 'dest' is double"),
+        ("frequency", "dest", pa.timestamp("us", "UTC"), "item 'dest' is timestamp.*AS STRING"),
+        ("frequency weight", "seats", pa.float32(), "weight 'seats' is float.*AS BIGINT"),
+        ("top_k", "dest", pa.struct([]), "item 'dest'"),
+        ("top_k", "seats", pa.string(), "weight 'seats'"),
+        ("distinct", "tail", pa.float64(), "boolean, a date"),
+        ("fingerprint", "tail", pa.bool_(), "key 'tail' is bool"),
+        ("fingerprint rank", "delay", pa.string(), "rank 'delay'"),
+        ("sketch", "seats", pa.string(), "sums need numbers"),
+        ("sketch", "origin", pa.decimal128(5, 2), "key 'origin' is decimal"),
+    ],
+)
+def test_types_of_columns(name, column, kind, message):
+    made = spec(SUMMARIES[name])
+    types = {key: TYPES[key] for key in made.columns()}
+    if name == "quantiles int64" or name == "fingerprint bits":
+        types["delay"] = pa.int64()
+    made.check_types(types)
+    with pytest.raises(BadArgument, match=message):
+        made.check_types(types | {column: kind})
+
+
+def test_limits_are_those_of_the_classes():
+    """The file refuses what the classes would refuse, before anything is built."""
+    for k in (8, 65_535):
+        assert spec({"kind": "quantiles", "value": "x", "k": k}).new().inner.k == k
+    for precision in (4, 21):
+        made = spec({"kind": "distinct", "item": "x", "precision": precision})
+        assert made.new().inner.lg_k == precision
+    for wrong in (
+        lambda: KLL(k=7), lambda: KLL(k=65_536), lambda: Distinct(3), lambda: Distinct(22),
+        lambda: SpaceSaving((1 << 24) + 1), lambda: CountMin(2**28, 2),
+        lambda: CountMin(2, 33), lambda: CountMin(track=(1 << 20) + 1),
+        lambda: Fingerprint(2**30, 1e-12), lambda: SketchedMatrix(["x"], depth=33),
+        lambda: SketchedMatrix(["x"], track=(1 << 20) + 1),
+    ):  # fmt: skip
+        with pytest.raises(BadArgument):
+            wrong()
+    made = spec({"kind": "fingerprint", "key": "x", "fpp": 1e-6, "capacity": 2**40})
+    assert made.new().inner.bloom.capacity == 2**40
+
+
+def test_epsilon_and_delta_are_those_of_count_min():
+    for epsilon, delta in ((0.01, 0.01), (0.3, 0.5), (0.0007, 1e-9)):
+        made = spec({"kind": "frequency", "item": "x", "epsilon": epsilon, "delta": delta})
+        wanted = CountMin.for_error(epsilon, delta, track=100)
+        assert made.new().inner.parameters == wanted.parameters
+
+
+def test_k_of_a_fingerprint_is_that_of_its_digest():
+    made = spec(SUMMARIES["fingerprint bits"])
+    assert made.new().inner.digest.k == 500
+    assert made.new().inner.digest.bits == 20
+    error = spec(SUMMARIES["fingerprint rank"]).new().inner.digest
+    assert error.k == math.ceil(62 / 0.2)
+
+
+def test_all_kinds_are_registered():
+    assert set(KINDS) >= {
+        "vector_matrix", "quantiles", "frequency", "top_k", "distinct", "fingerprint"
+    }  # fmt: skip
+    for name, kind in KINDS.items():
+        assert kind.model_fields["kind"].default == name
+
+
+def test_unknown_entries_name_those_of_the_kind():
+    with pytest.raises(SpecError, match="known are kind, window, by, limit, value, k, type"):
+        spec({"kind": "quantiles", "value": "x", "zzz": 1})
+    with pytest.raises(SpecError, match="known are width, depth, track"):
+        spec({"keys": ["x"], "sketch": {"zzz": 1}})

@@ -1,0 +1,224 @@
+"""Files that are not, or no longer, a ledger of this version: refused, named, left as they are."""
+
+from __future__ import annotations
+
+# ruff: noqa: S608  table names are the test's own
+import os
+import random
+import sqlite3
+import subprocess
+
+import pytest
+from ledger_helpers import PANE, SPEC, batch, ids_of, partial
+
+from muntin.errors import LedgerError
+from muntin.ledger import Batch, ClosedWindow, Rejected, State, TrendPoint, open_ledger
+from muntin.ledger.schema import TABLES
+from muntin.ledger.sqlite import SqliteLedger
+
+
+@pytest.fixture
+def filled(tmp_path):
+    """A ledger file with a row in every table."""
+    path = tmp_path / "x.db"
+    ledger = SqliteLedger(path)
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    writer.commit(
+        Batch(
+            "A",
+            0,
+            [partial("s", 0, list(range(200))), partial("s", 50, [7])],
+            [State("t", 0, b"state" * 100)],
+            [Rejected("malformed", "detail", "place", b"{}")],
+            read=202,
+            counted=201,
+            rejected_count=1,
+        )
+    )
+    (piece, *_) = ledger.pieces("s", PANE, 0, 10)
+    writer.roll_up("s", 40, 0, (200, 0, piece.payload), [piece.id])
+    writer.commit(batch(1, partial("s", 10, [8])))
+    writer.drop_before("t", PANE, 10)
+    closed = ClosedWindow("s", 0, 40, "full", 0, False, 2, 0, {"k": 1}, 1)
+    writer.close_windows([closed], [TrendPoint("q", 0, 40, 0, b"trend" * 100)], {"T": 1})
+    ledger.ask("p", "slow_down", {})
+    ledger.close()
+    return path
+
+
+READS = {
+    "pieces": lambda ledger: ledger.pieces("s", PANE, 0, 100),
+    "states": lambda ledger: ledger.open_writer("p", SPEC, query_id="A").states("t"),
+    "trends": lambda ledger: ledger.trend("q"),
+    "windows": lambda ledger: ledger.windows(),
+    "rejected": lambda ledger: list(ledger.rejected("p")),
+    "documents": lambda ledger: ledger.assembler("p"),
+    "commands": lambda ledger: ledger.commands("p", waiting=False),
+    "pipelines": lambda ledger: ledger.pipelines(),
+    "coverage": lambda ledger: ledger.coverage("s"),
+    "dirty": lambda ledger: ledger.coverage("s"),
+    "batches": lambda ledger: ledger.open_writer("p", SPEC, query_id="A").commit(batch(2)),
+    "names": lambda ledger: ledger.open_writer("p", SPEC, query_id="A"),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_changed_value_is_refused_and_its_row_named(filled, name):
+    table = next(one for one in TABLES if one.name == name)
+    column = "payload" if table.payload else table.columns[-1]
+    connection = sqlite3.connect(filled)
+    value = connection.execute(f"SELECT {column} FROM {name} ORDER BY 1 LIMIT 1").fetchone()[0]
+    if isinstance(value, bytes):
+        wrong = bytes([value[0] ^ 1]) + value[1:]
+    elif isinstance(value, int):
+        wrong = value + 1
+    else:
+        wrong = '{"changed":1}'
+    connection.execute(f"UPDATE {name} SET {column} = ? WHERE {column} IS ?", (wrong, value))
+    connection.commit()
+    connection.close()
+    ledger = SqliteLedger(filled)
+    with pytest.raises(LedgerError, match=f"x.db: the row of table {name} with .* is damaged"):
+        READS[name](ledger)
+    assert any(f"table {name}" in found for found in ledger.verify())
+    ledger.close()
+
+
+def test_every_flipped_payload_bit_is_refused(filled):
+    connection = sqlite3.connect(filled, isolation_level=None)
+    rows = connection.execute("SELECT id, payload FROM pieces WHERE length = 10").fetchall()
+    ledger = SqliteLedger(filled)
+    chance = random.Random(5)
+    for identifier, payload in rows:
+        for bit in chance.sample(range(8 * len(payload)), min(40, 8 * len(payload))):
+            damaged = bytearray(payload)
+            damaged[bit // 8] ^= 1 << bit % 8
+            statement = "UPDATE pieces SET payload = ? WHERE id = ?"
+            connection.execute(statement, (bytes(damaged), identifier))
+            with pytest.raises(LedgerError, match=f"id {identifier}"):
+                ledger.pieces("s", PANE, 0, 100)
+            connection.execute(statement, (payload, identifier))
+    assert ledger.verify() == []
+    ledger.close()
+    connection.close()
+
+
+def test_flipped_bits_anywhere_raise_nothing_but_ledger_errors(filled):
+    """What a read returns is right, or verify() tells."""
+    whole = filled.read_bytes()
+    ledger = SqliteLedger(filled)
+    truth = _everything(ledger)
+    ledger.close()
+    chance = random.Random(6)
+    for _ in range(150):
+        damaged = bytearray(whole)
+        bit = chance.randrange(8 * len(whole))
+        damaged[bit // 8] ^= 1 << bit % 8
+        filled.write_bytes(damaged)
+        try:
+            ledger = SqliteLedger(filled)
+        except LedgerError:
+            continue
+        try:
+            assert _everything(ledger) == truth or ledger.verify()
+        except LedgerError:
+            pass
+        finally:
+            ledger.close()
+
+
+def _everything(ledger):
+    return [
+        ledger.pieces("s", PANE, 0, 100), ledger.spans("s", PANE), ledger.pieces("s", 40, 0, 100),
+        ledger.coverage("s"), ledger.windows(), ledger.trend("q"), ledger.pipelines(),
+        list(ledger.rejected("p")), ledger.commands("p"), ledger.assembler("p"),
+    ]  # fmt: skip
+
+
+def test_a_newer_version_asks_to_upgrade(filled):
+    with sqlite3.connect(filled) as connection:
+        connection.execute("PRAGMA user_version = 2")
+    connection.close()
+    before = filled.read_bytes()
+    with pytest.raises(LedgerError, match=r"x.db is a ledger of format 2, .* up to 1: upgrade"):
+        SqliteLedger(filled)
+    assert filled.read_bytes() == before
+
+
+def test_foreign_files_are_left_alone(tmp_path):
+    text = tmp_path / "text.db"
+    text.write_bytes(b"not a database, but longer than a header " * 100)
+    other = tmp_path / "other.db"
+    with sqlite3.connect(other) as connection:
+        connection.execute("CREATE TABLE mine (x)")
+    connection.close()
+    for path, match in ((text, "not a ledger"), (other, "of another application")):
+        before = path.read_bytes()
+        with pytest.raises(LedgerError, match=match):
+            SqliteLedger(path)
+        assert path.read_bytes() == before
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["other.db", "text.db"]
+
+
+def test_missing_folders_and_files_are_named_and_not_made(tmp_path):
+    for url, create, match in (
+        (f"sqlite:///{tmp_path}/none/x.db", True, "folder .*none of ledger x.db does not exist"),
+        (f"sqlite:///{tmp_path}/x.db", False, "there is no ledger at .*x.db"),
+        (f"sqlite:///{tmp_path}", True, "is a folder"),
+    ):
+        with pytest.raises(LedgerError, match=match):
+            open_ledger(url, create=create)
+    (tmp_path / "empty.db").touch()
+    with pytest.raises(LedgerError, match="is empty"):
+        open_ledger(tmp_path / "empty.db", create=False)
+    open_ledger(tmp_path / "empty.db").close()  # an empty file becomes a ledger
+
+
+def test_a_ledger_that_is_deleted_while_open_is_not_made_again(tmp_path):
+    path = tmp_path / "x.db"
+    ledger = SqliteLedger(path)
+    path.unlink()
+    with pytest.raises(LedgerError, match="is gone"):
+        ledger.open_writer("p", SPEC, query_id="A")
+    assert not path.exists()
+    ledger.close()
+
+
+def test_a_held_lock_is_named_in_time(tmp_path):
+    ledger = SqliteLedger(tmp_path / "x.db", busy_seconds=0.05)
+    other = sqlite3.connect(tmp_path / "x.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(LedgerError, match=r"held the ledger for more than 0.05 seconds"):
+        ledger.open_writer("p", SPEC, query_id="A")
+    assert ledger.pipelines() == []  # readers do not wait
+    other.close()
+    ledger.close()
+
+
+def test_a_read_only_disk_is_named(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("needs root to mount a small disk")
+    try:
+        SqliteLedger(disk / "x.db").close()
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        for name in ("x.db", "new.db"):
+            with pytest.raises(LedgerError, match=f"{name}: .*(read-only|cannot be opened)"):
+                SqliteLedger(disk / name)
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=False)
+
+
+def test_a_backup_is_a_ledger(filled, tmp_path):
+    ledger = SqliteLedger(filled)
+    ledger.backup(tmp_path / "copy.db")
+    with pytest.raises(LedgerError, match="exists already"):
+        ledger.backup(tmp_path / "copy.db")
+    copy = open_ledger(tmp_path / "copy.db", create=False)
+    assert _everything(copy) == _everything(ledger)
+    assert copy.verify() == []
+    assert ids_of(copy.pieces("s", PANE, 0, 100))
+    copy.close()
+    ledger.close()

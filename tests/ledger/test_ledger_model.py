@@ -1,0 +1,343 @@
+"""Any interleaving of what writers do leaves exactly the events that were committed.
+
+The model is a list of (pane, event). The ledger is read as the windows read it: longest clean
+rollups first, panes below. Retention may only take what no longer rollup holds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from ledger_helpers import PANE, SPEC, batch, gather, ids_of, merged, partial, roll
+
+from muntin.errors import BadArgument, LedgerConflict
+from muntin.ledger import Batch, ClosedWindow, Rejected, open_ledger
+from muntin.ledger.memory import MemoryLedger
+
+LENGTHS = (20, 40, 80)
+PANES = st.integers(0, 15).map(lambda number: number * PANE)
+END = 160
+_names = itertools.count()
+
+
+@dataclass
+class Expected:
+    """What the pipeline's row must say."""
+
+    batches: int = 0
+    read: int = 0
+    counted: int = 0
+    late: int = 0
+    rejected: int = 0
+    watermark: int | None = None
+    epoch: int = 0
+    held: list[tuple[int, int]] = field(default_factory=list)
+    """(pane, event) of what retention has not taken."""
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    scheme = "memory"
+
+    @initialize()
+    def start(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.name = f"model{next(_names)}"
+        path = Path(self.folder.name) / "x.db"
+        self.url = f"memory://{self.name}" if self.scheme == "memory" else f"sqlite:///{path}"
+        self.ledger = open_ledger(self.url)
+        self.expected = Expected()
+        self.events = itertools.count()
+        self.committed: list[Batch] = []
+        self.windows: dict[int, ClosedWindow] = {}
+        self.zombies = []
+        self.writer = None
+        self.stale: list = []
+        self.version = 0
+        self.open_writer()
+
+    def open_writer(self) -> None:
+        if self.writer is not None:
+            self.zombies = [*self.zombies[-2:], self.writer]
+        self.writer = self.ledger.open_writer("p", SPEC, query_id="A")
+        self.expected.epoch += 1
+
+    # What writers do
+
+    @rule(
+        panes=st.lists(PANES, max_size=6),
+        ahead=st.none() | st.integers(-40, 60),
+        rejected=st.integers(0, 3),
+    )
+    def commit(self, panes: list[int], ahead: int | None, rejected: int) -> None:
+        expected = self.expected
+        numbered = [(pane, next(self.events)) for pane in panes]
+        watermark = None if ahead is None else (expected.watermark or 0) + ahead
+        one = batch(
+            len(self.committed),
+            *[partial("s", pane, [event]) for pane, event in numbered],
+            rejected_count=rejected,
+            rejected=[Rejected("malformed", "", "", b"")] * min(rejected, 1),
+            watermark=watermark,
+        )
+        assert self.writer.commit(one)
+        self.committed.append(one)
+        expected.batches += 1
+        expected.read += len(panes) + rejected
+        expected.counted += len(panes)
+        expected.rejected += rejected
+        before = expected.watermark
+        if before is not None:
+            expected.late += sum(pane + PANE <= before for pane in panes)
+        if watermark is not None:
+            expected.watermark = watermark if before is None else max(before, watermark)
+        expected.held += numbered
+
+    @precondition(lambda self: self.committed)
+    @rule(data=st.data())
+    def replay(self, data: st.DataObject) -> None:
+        assert self.writer.commit(data.draw(st.sampled_from(self.committed))) is False
+
+    @rule()
+    def skip_a_batch(self) -> None:
+        with pytest.raises(LedgerConflict):
+            self.writer.commit(batch(len(self.committed) + 1))
+
+    @rule()
+    def another_query(self) -> None:
+        if self.committed:
+            with pytest.raises(LedgerConflict):
+                self.ledger.open_writer("p", SPEC, query_id="B")
+
+    @precondition(lambda self: self.zombies)
+    @rule(data=st.data(), pane=PANES)
+    def zombie(self, data: st.DataObject, pane: int) -> None:
+        old = data.draw(st.sampled_from(range(len(self.zombies))))
+        for write in (
+            lambda writer: writer.commit(batch(len(self.committed), partial("s", pane, [-1]))),
+            lambda writer: writer.drop_before("s", PANE, END),
+            lambda writer: writer.roll_up("s", 40, 0, None),
+            lambda writer: writer.close_windows([], [], {"zombie": True}),
+        ):
+            with pytest.raises(LedgerConflict):
+                write(self.zombies[old])
+
+    @rule()
+    def take_over(self) -> None:
+        self.open_writer()
+
+    @rule()
+    def reopen(self) -> None:
+        self.ledger.close()
+        self.ledger = open_ledger(self.url)
+        self.writer, self.zombies = None, []
+        self.open_writer()
+
+    @rule(length=st.sampled_from((PANE, *LENGTHS)))
+    def compact(self, length: int) -> None:
+        for start in self.ledger.crowded("s", length, END)[:2]:
+            pieces = self.ledger.pieces("s", length, start, start + length)
+            assert len(pieces) > 1
+            self.stale = pieces
+            self.writer.compact(pieces, merged(pieces)[2])
+            assert len(self.ledger.pieces("s", length, start, start + length)) == 1
+
+    @precondition(lambda self: self.stale)
+    @rule()
+    def compact_what_is_gone(self) -> None:
+        self.writer.compact(self.stale, b"[-7]")
+
+    @rule(length=st.sampled_from(LENGTHS), backwards=st.booleans())
+    def roll_up(self, length: int, backwards: bool) -> None:
+        cover = {one.length: one for one in self.ledger.coverage("s")}.get(length)
+        start = 80 if cover is None else cover.start - length if backwards else cover.until
+        if 0 <= start < END:
+            self.roll(length, start)
+
+    @rule(length=st.sampled_from(LENGTHS), slices=st.integers(1, 4))
+    def extend(self, length: int, slices: int) -> None:
+        for cover in self.ledger.coverage("s"):
+            until = cover.until + slices * length
+            if cover.length == length and until <= END:
+                empty = not any(
+                    self.ledger.spans("s", level, cover.until, until)
+                    for level in (PANE, *LENGTHS)
+                    if level <= length
+                )
+                assert self.writer.extend_coverage("s", length, until) is empty
+
+    def roll(self, length: int, start: int) -> None:
+        """Roll up; refused only where panes were dropped and longer rollups alone hold them."""
+        refusal = ""
+        try:
+            assert roll(self.ledger, self.writer, "s", length, start)
+        except BadArgument as problem:
+            refusal = str(problem)
+        if refusal:
+            horizon = self.ledger.horizon("s", PANE)
+            assert "retention has dropped" in refusal
+            assert horizon is not None
+            assert start < horizon
+
+    @rule(length=st.sampled_from(LENGTHS))
+    def clean(self, length: int) -> None:
+        for cover in self.ledger.coverage("s"):
+            if cover.length == length:
+                for start in sorted(cover.dirty):
+                    assert roll(self.ledger, self.writer, "s", length, start)
+
+    @rule(length=st.sampled_from(LENGTHS), panes=st.lists(PANES, min_size=1, max_size=2))
+    def roll_up_too_late(self, length: int, panes: list[int]) -> None:
+        """The slice changes between reading and storing."""
+        cover = {one.length: one for one in self.ledger.coverage("s")}.get(length)
+        start = min(cover.dirty, default=cover.until) if cover else 80
+        horizon = self.ledger.horizon("s", PANE)
+        if start >= END or (horizon is not None and start < horizon):
+            return
+        seen = gather(self.ledger, "s", start, start + length, below=length)
+        self.commit(panes, None, 0)
+        touched = any(start <= pane < start + length for pane in panes)
+        stored = self.writer.roll_up("s", length, start, merged(seen), [p.id for p in seen])
+        assert stored is not touched
+
+    @rule(length=st.sampled_from((PANE, *LENGTHS)), before=st.integers(0, END))
+    def drop(self, length: int, before: int) -> None:
+        longer = [one for one in self.ledger.coverage("s") if one.length > length]
+        must_stay = {
+            (pane, event)
+            for pane, event in self.expected.held
+            if pane >= before
+            or any(one.start <= pane - pane % one.length < one.until for one in longer)
+        }
+        self.writer.drop_before("s", length, before)
+        kept = ids_of(gather(self.ledger, "s", 0, END))
+        self.expected.held = [one for one in self.expected.held if one[1] in kept]
+        assert must_stay <= set(self.expected.held)
+
+    @rule(start=st.integers(0, 3).map(lambda n: n * 100), revised=st.booleans())
+    def close_window(self, start: int, revised: bool) -> None:
+        old = self.windows.get(start)
+        revision = 0 if old is None else old.revision + revised
+        new = ClosedWindow(
+            "s", start, start + 100, "full", revision, False, len(self.committed), 0, {}, 5
+        )
+        self.writer.close_windows([new], [], {"windows": len(self.windows)})
+        self.windows[start] = new
+
+    # What holds after each step
+
+    @invariant()
+    def nothing_is_lost_or_invented(self) -> None:
+        expected = Counter(event for _, event in self.expected.held)
+        with self.ledger.snapshot() as view:
+            for length in LENGTHS:  # in slices of each length, and in one piece
+                for start in range(0, END, length):
+                    truth = Counter(
+                        event
+                        for pane, event in self.expected.held
+                        if start <= pane < start + length
+                    )
+                    if _readable(view, start, length):
+                        assert ids_of(gather(view, "s", start, start + length)) == truth
+            assert ids_of(gather(view, "s", 0, END)) == expected
+
+    @invariant()
+    def the_row_counts_everything(self) -> None:
+        (info,) = self.ledger.pipelines()
+        expected = self.expected
+        assert (info.epoch, info.batches, info.read) == (
+            expected.epoch, expected.batches, expected.read,
+        )  # fmt: skip
+        assert (info.counted, info.late, info.rejected) == (
+            expected.counted, expected.late, expected.rejected,
+        )  # fmt: skip
+        assert info.read == info.counted + info.rejected
+        assert info.watermark == expected.watermark
+        assert self.writer.last_batch("A") == (len(self.committed) - 1 if self.committed else None)
+
+    @invariant()
+    def lists_agree_with_pieces(self) -> None:
+        for length in (PANE, *LENGTHS):
+            pieces = self.ledger.pieces("s", length, 0, END)
+            events, number = Counter(), Counter()
+            for piece in pieces:
+                assert piece.events == sum(ids_of([piece]).values())
+                events[piece.start] += piece.events
+                number[piece.start] += 1
+            spans = [(start, events[start], number[start]) for start in sorted(number)]
+            assert self.ledger.spans("s", length) == spans
+            crowded = [start for start in sorted(number) if number[start] > 1]
+            assert self.ledger.crowded("s", length, END) == crowded
+            reach = (min(number), max(number) + length) if number else None
+            assert self.ledger.bounds("s", length) == reach
+
+    @invariant()
+    def windows_are_the_newest(self) -> None:
+        assert self.ledger.windows() == [self.windows[start] for start in sorted(self.windows)]
+
+    @invariant()
+    def the_version_grows(self) -> None:
+        version = self.ledger.version()
+        assert version >= self.version
+        self.version = version
+
+    def teardown(self) -> None:
+        if hasattr(self, "ledger"):
+            assert self.ledger.verify() == []
+            self.ledger.close()
+            MemoryLedger.forget(self.name)
+            self.folder.cleanup()
+
+
+def _readable(view, start: int, length: int) -> bool:
+    """Retention keeps whole slices of the next longer rollup; shorter ranges may be gone."""
+    horizon = view.horizon("s", PANE)
+    shorter = [one for one in view.coverage("s") if one.length <= length]
+    return (
+        horizon is None
+        or start >= horizon
+        or any(one.start <= start and start + length <= one.until for one in shorter)
+    )
+
+
+class SqliteMachine(LedgerMachine):
+    scheme = "sqlite"
+
+
+TestMemory = LedgerMachine.TestCase
+TestMemory.settings = settings(max_examples=settings().max_examples // 2, stateful_step_count=30)
+TestSqlite = SqliteMachine.TestCase
+TestSqlite.settings = settings(max_examples=settings().max_examples // 8, stateful_step_count=30)
+
+
+@pytest.mark.parametrize("start", range(0, 400, 100))
+def test_random_histories_of_rollups_and_retention(start):
+    """Plain random steps, many and fast: coverage that begins, ends and is given up anywhere."""
+    for seed in range(start, start + 100):
+        chance = random.Random(seed)
+        machine = LedgerMachine()
+        machine.start()
+        for _ in range(16):
+            step = chance.choice(["commit", "roll", "roll", "extend", "clean", "drop", "drop"])
+            length = chance.choice(LENGTHS)
+            if step == "commit":
+                panes = [PANE * chance.randrange(16) for _ in range(chance.randint(1, 3))]
+                machine.commit(panes, None, 0)
+            elif step == "roll":
+                machine.roll_up(length, chance.random() < 0.4)
+            elif step == "clean":
+                machine.clean(length)
+            elif step == "extend":
+                machine.extend(length, chance.randint(1, 4))
+            else:
+                machine.drop(chance.choice((PANE, length)), chance.randrange(END + 1))
+            machine.nothing_is_lost_or_invented()
+        machine.teardown()

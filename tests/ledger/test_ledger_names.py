@@ -1,0 +1,106 @@
+"""Names and URLs: what is refused, and that no file appears for it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from ledger_helpers import SPEC
+
+from muntin.errors import BadArgument, LedgerError
+from muntin.ledger import check_name, open_ledger
+
+WORDS = [
+    "", " ", ".", "..", "../x", "a/b", "a\\b", "/etc/passwd", "~", "~root", "a..b", "A", "Aa", "aB",
+    "1a", "_a", "-a", "a b", " a", "a ", "a\n", "\na", "a\t", "a\0", "a\0b", "a%2e", "%2e%2e",
+    "a:b",
+    "a;b", "a'b", 'a"b', "a`b", "a$b", "$(x)", "a|b", "a&b", "a<b", "a>b", "a*b", "a?b", "a[b",
+    "a]b",
+    "a{b", "a}b", "a(b", "a)b", "a#b", "a!b", "a@b", "a=b", "a+b", "a,b", "a^b", "a.b", "a~b", "é",
+    "aé", "ä", "а", "aа", "α", "名", "a\u200b", "a\u202e", "\ufeffa", "a\u0301", "ａ", "ⓐ", "ﬁ",
+    "İ", "ı",
+    "ſ", "\ud800", "a\ud800", "😀", "a😀", "con.", "a.db", "a" * 65, "a" * 5000, "nul\0",
+    "a\r", "a\x7f",
+    "a\x1b[31m", "a\x85", "a\u2028", "'; DROP TABLE pieces; --", "a' OR '1'='1", "{{a}}", "${a}",
+    "a\\n", "\\\\server\\share", "file:a", "a//b", "./a", "a/.", "a/..", "..\\a", "....//", "..%2f",
+    "%00", "a%00", "&#97;", "<b>", "a\x08", "\x00", "\x01", "a\xa0", "\xa0", "a\u3000", "０", "a０",
+    "a１", "a\u00ad", "a‐b", "a–b", "a—b", "a−b", "a＿b", "٣", "a٣",
+]  # fmt: skip
+OTHERS = [None, 1, 1.5, True, b"abc", ["a"], ("a",), {"a"}, {"a": 1}, object(), Path("a")]
+
+
+@pytest.mark.parametrize("name", [*WORDS, *OTHERS], ids=lambda name: ascii(name)[:20])
+def test_odd_names_are_refused(name):
+    with pytest.raises(BadArgument, match="cannot name a summary") as refusal:
+        check_name(name, "summary")
+    assert len(str(refusal.value)) < 300
+    assert str(refusal.value).isascii()
+
+
+@pytest.mark.parametrize("name", ["a", "a1", "a_b-c", "z" * 64, "con", "null", "select"])
+def test_good_names_are_taken(name):
+    assert check_name(name, "summary") == name
+
+
+def _files(folder: Path) -> list[str]:
+    return sorted(str(path) for path in folder.rglob("*"))
+
+
+def test_odd_names_touch_no_file(tmp_path, monkeypatch):
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    monkeypatch.chdir(inside)
+    ledger = open_ledger("sqlite:///x.db")
+    before = _files(tmp_path)
+    for word in WORDS:
+        for spec, pipeline in (
+            (SPEC, word),
+            ({"pane_us": 1, "summaries": {word: {}}}, "p"),
+            ({"pane_us": 1, "queries": [word]}, "p"),
+        ):
+            with pytest.raises(BadArgument):
+                ledger.open_writer(pipeline, spec, query_id="A")
+        assert ledger.pieces(word, 1, 0, 1) == []
+        with pytest.raises((BadArgument, LedgerError)):
+            open_ledger(f"memory://{word}")
+    assert ledger.pipelines() == []
+    assert [name for name in _files(tmp_path) if not name.endswith(("-wal", "-shm"))] == [
+        name for name in before if not name.endswith(("-wal", "-shm"))
+    ]
+    ledger.close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "", "x", "x.txt", "redis://localhost", "postgres://x/y", "http://x/y.db", "sqlite://x.db",
+        "sqlite://", "sqlite:///", "sqlite:///x.db?mode=ro", "sqlite:///x.db?synchronous=off",
+        "sqlite:///x.db?busy=-1", "sqlite:///a%00b.db", "a\0.db", "memory://", "memory://A b",
+        "sqlite:///none/x.db", "://", "x" * 5000, 5, None, b"x.db",
+    ],
+)  # fmt: skip
+def test_odd_urls_are_refused_and_touch_nothing(url, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((LedgerError, BadArgument)):
+        open_ledger(url)
+    assert os.listdir(tmp_path) == []
+
+
+def test_every_form_of_url_opens_the_same_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    open_ledger("sqlite:///x%20y.db").open_writer("p", SPEC, query_id="A").close()
+    for url in (
+        "x y.db", Path("x y.db"), f"sqlite:///{tmp_path}/x y.db", "./x y.db",
+        "sqlite:///x%20y.db?synchronous=full&busy=3",
+    ):  # fmt: skip
+        ledger = open_ledger(url, create=False)
+        assert [one.name for one in ledger.pipelines()] == ["p"]
+        ledger.close()
+
+
+def test_memory_ledgers_are_shared_by_name():
+    first = open_ledger("memory://shared-one")
+    first.open_writer("p", SPEC, query_id="A")
+    assert len(open_ledger("memory://shared-one").pipelines()) == 1
+    assert open_ledger("memory://shared-two").pipelines() == []

@@ -1,0 +1,88 @@
+"""However rows are spread over partitions and micro-batches, the ledger holds the same bytes."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.pipeline.support import SECOND, START, content, events, pipeline, run
+
+LATENESS = 30
+
+rows = st.lists(
+    st.tuples(
+        st.integers(0, 600),
+        st.one_of(st.none(), st.sampled_from("abcdefghijklm")),
+        st.integers(0, 3),
+        st.integers(-5, 5),
+        st.one_of(st.none(), st.integers(-(2**40), 2**40)),
+    ),
+    min_size=1,
+    max_size=60,
+)
+cuts = st.lists(st.integers(0, 60), max_size=8)
+
+
+def in_pieces(table, cuts):
+    edges = sorted({0, table.num_rows, *(cut for cut in cuts if cut < table.num_rows)})
+    return [table.slice(a, b - a) for a, b in pairwise(edges)]
+
+
+def within_lateness(rows, jitter):
+    """Arrival order in which no event comes later than the lateness allows."""
+    delays = [jitter[i % len(jitter)] for i in range(len(rows))]
+    keyed = sorted(zip(rows, delays, strict=True), key=lambda pair: pair[0][0] + pair[1])
+    return [row for row, _ in keyed]
+
+
+@given(rows, cuts, cuts, st.lists(st.integers(0, LATENESS), min_size=1, max_size=10))
+@settings(max_examples=60)
+def test_same_bytes_within_lateness(rows, micro, parts, jitter):
+    arrived = events(within_lateness(rows, jitter))
+    spec = pipeline()
+    batches = [in_pieces(batch, parts) for batch in in_pieces(arrived, micro)]
+    with run(spec, [[arrived]]) as whole, run(spec, batches) as streamed:
+        assert content(whole) == content(streamed)
+        assert streamed.progress.late == 0
+
+
+@given(rows, cuts, st.randoms(use_true_random=False))
+@settings(max_examples=40)
+def test_panes_are_the_same_however_late(rows, micro, random):
+    shuffled = list(rows)
+    random.shuffle(shuffled)
+    spec = pipeline()
+    batches = [[batch] for batch in in_pieces(events(shuffled), micro)]
+    with run(spec, [[events(rows)]]) as whole, run(spec, batches) as streamed:
+        # rollups begin where the first seal found the stream, so only panes are compared
+        pane = ("orders", spec.pane)
+        assert content(whole)[0][pane] == content(streamed)[0][pane]
+        # each closed window holds what its panes hold now, late events and all
+        ledger = streamed.ledger
+        for window in ledger.windows("orders"):
+            spans = ledger.spans("orders", spec.pane, window.start, window.end)
+            assert window.events == sum(events for _, events, _ in spans)
+            assert window.revision == 0 or window.late > 0
+
+
+@pytest.mark.parametrize("window", [
+    {"kind": "tumbling", "length": "1 minute"},
+    {"kind": "sliding", "length": "1 minute", "every": "20 seconds"},
+])  # fmt: skip
+@given(rows, cuts)
+@settings(max_examples=30)
+def test_windows_on_a_grid(window, rows, micro):
+    summary = {"keys": ["driver"], "indicators": ["served"], "window": window}
+    spec = pipeline(summaries={"orders": summary})
+    arrived = events(sorted(rows, key=lambda row: row[0]))
+    batches = [[batch] for batch in in_pieces(arrived, micro)]
+    every = 20 if "every" in window else 60
+    newest = max(row[0] for row in rows)
+    with run(spec, [[arrived]]) as whole, run(spec, batches) as streamed:
+        assert content(whole) == content(streamed)
+        for found in whole.ledger.windows("orders"):
+            start = (found.start - START) // SECOND
+            assert (found.start // SECOND) % every == 0
+            assert found.events == sum(start <= row[0] < start + 60 for row in rows)
+            assert start + 60 <= newest - LATENESS

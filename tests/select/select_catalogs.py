@@ -1,0 +1,158 @@
+"""A catalog over Arrow tables, for tests of the engine alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from muntin.errors import SelectError
+from muntin.select.catalog import Loaded, LoadedTable, QueryInfo, SummaryInfo, WindowAsked
+
+HOUR = 3_600_000_000
+
+
+class Tables:
+    """What the engine asks of a vector matrix: a table for each key."""
+
+    def __init__(self, tables: Mapping[tuple[str, ...], pa.Table]) -> None:
+        self._tables = dict(tables)
+
+    @property
+    def keys(self) -> list[tuple[str, ...]]:
+        return list(self._tables)
+
+    def table(self, key: str | Sequence[str]) -> pa.Table:
+        return self._tables[(key,) if isinstance(key, str) else tuple(key)]
+
+    def covered(self, key: str | Sequence[str]) -> int:
+        return sum(self.table(key)["count"].to_pylist())
+
+
+@dataclass
+class MemoryCatalog:
+    """Windows by (summary, kind); counts how often each was loaded."""
+
+    infos: dict[str, SummaryInfo]
+    held: dict[tuple[str, str], Any]
+    standing: dict[str, QueryInfo] = field(default_factory=dict)
+    trends: dict[str, pa.Table] = field(default_factory=dict)
+    closed: dict[str, pa.Table] = field(default_factory=dict)
+    loads: list[tuple[str, WindowAsked]] = field(default_factory=list)
+    cached: bool = True
+
+    def summaries(self) -> Mapping[str, SummaryInfo]:
+        return self.infos
+
+    def queries(self) -> Mapping[str, QueryInfo]:
+        return self.standing
+
+    def load(self, summary: str, window: WindowAsked) -> Loaded:
+        self.loads.append((summary, window))
+        if window.kind == "newest_window":
+            raise SelectError("no window has closed yet", code="no_window")
+        held = self.held.get((summary, window.kind))
+        token = (summary, window) if self.cached else None
+        return Loaded(
+            held,
+            covered=(0, HOUR) if held is not None else None,
+            watermark=HOUR,
+            revision=1 if window.kind == "window" else 0,
+            late=2,
+            token=token,
+        )
+
+    def trend(self, query: str, window: WindowAsked | None) -> LoadedTable:
+        table = self.trends[query]
+        return LoadedTable(table if window is None else table.slice(0, 1), (0, HOUR), HOUR)
+
+    def windows(self, summary: str, window: WindowAsked | None) -> LoadedTable:
+        return LoadedTable(self.closed[summary], (0, HOUR), HOUR)
+
+
+def orders() -> Tables:
+    """Taxi orders: keys driver, area, (driver, area); indicators served, time, paid, tip, debt."""
+    rows = [
+        ("d1", 1, 3, 4, 40, 100, 1.5, 0),
+        ("d1", 2, 1, 0, 10, 50, 0.0, 1),
+        ("d2", 1, 2, 2, 30, 70, 2.25, 0),
+        ("d3", 2, 5, 8, 90, 10, 0.5, 3),
+        (None, 3, 1, 1, 7, 9, 0.25, 0),
+    ]
+    names = ("driver", "area", "count", "served", "time", "paid", "tip", "debt")
+    both = pa.table(
+        {n: list(column) for n, column in zip(names, zip(*rows, strict=True), strict=True)}
+    )
+    both = both.cast(
+        pa.schema(
+            [("driver", pa.string()), ("area", pa.int64()), ("count", pa.int64())]
+            + [(n, pa.float64() if n == "tip" else pa.int64()) for n in names[3:]]
+        )
+    )
+    return Tables(
+        {
+            ("driver",): _grouped(both, "driver", names[2:]),
+            ("area",): _grouped(both, "area", names[2:]),
+            ("driver", "area"): both,
+        }
+    )
+
+
+def _grouped(table: pa.Table, key: str, numbers: Sequence[str]) -> pa.Table:
+    grouped = table.group_by(key).aggregate([(n, "sum") for n in numbers])
+    return (
+        grouped.rename_columns([key, *numbers])
+        if grouped.column_names[0] == key
+        else (grouped.select([key, *(f"{n}_sum" for n in numbers)]).rename_columns([key, *numbers]))
+    )
+
+
+ORDERS = SummaryInfo(
+    "orders",
+    "vector_matrix",
+    keys=(("driver",), ("area",), ("driver", "area")),
+    indicators=("served", "time", "paid", "tip", "debt"),
+)
+
+
+def catalog(**changes: Any) -> MemoryCatalog:
+    """One vector matrix, open and over all windows."""
+    moment = pa.timestamp("us", "UTC")
+    trend = pa.table(
+        {
+            "window_start": pa.array([0, HOUR], moment),
+            "window_end": pa.array([HOUR, 2 * HOUR], moment),
+            "revision": [0, 1],
+            "driver": ["d1", "d3"],
+            "orders": [4, 5],
+        }
+    )
+    closed = pa.table(
+        {
+            "window_start": pa.array([0], moment),
+            "window_end": pa.array([HOUR], moment),
+            "reason": ["full"],
+            "revision": [0],
+            "overflowed": [False],
+            "events": [12],
+            "late": [2],
+        }
+    )
+    kinds = ("open", "all", "last", "range", "window")
+    made = MemoryCatalog(
+        {"orders": ORDERS},
+        {("orders", kind): orders() for kind in kinds},
+        {
+            "busiest": QueryInfo(
+                "busiest",
+                "SELECT driver, count AS orders FROM orders(driver) ORDER BY orders DESC LIMIT 1",
+            )
+        },
+        {"busiest": trend},
+        {"orders": closed},
+    )
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made

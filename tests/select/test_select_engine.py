@@ -1,0 +1,323 @@
+# ruff: noqa: S608 - statements are what this file is made of
+"""The engine: what is loaded, kept and told; threads, time, clocks, tables that lack columns."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta, timezone
+
+import pyarrow as pa
+import pytest
+from select_catalogs import HOUR, MemoryCatalog, Tables, catalog
+
+from muntin.errors import BadArgument, SelectError
+from muntin.select import Engine, Limits, QueryInfo, SummaryInfo, WindowAsked
+from muntin.select.catalog import Loaded
+from muntin.select.parser import parse
+from muntin.select.window_clause import duration_us, show_duration, show_time, show_window, time_us
+
+
+@pytest.fixture
+def fresh() -> tuple[Engine, MemoryCatalog]:
+    made = catalog()
+    return Engine(made), made
+
+
+WINDOWS = {
+    "": WindowAsked("open"),
+    "FOR OPEN": WindowAsked("open"),
+    "FOR ALL": WindowAsked("all"),
+    "FOR LAST '15 minutes'": WindowAsked("last", length_us=900_000_000),
+    "for last 15 Minutes": WindowAsked("last", length_us=900_000_000),
+    "FOR LAST '1 h 30 min'": WindowAsked("last", length_us=5_400_000_000),
+    "FOR WINDOW '1970-01-01 01:00'": WindowAsked("window", start_us=HOUR),
+    "FOR WINDOW '1970-01-01T02:00+01:00'": WindowAsked("window", start_us=HOUR),
+    "FOR '1970-01-01' TO '1970-01-01T01:00:00Z'": WindowAsked("range", start_us=0, end_us=HOUR),
+}
+
+
+@pytest.mark.parametrize("clause", WINDOWS)
+def test_the_window_that_is_asked_for(fresh: tuple[Engine, MemoryCatalog], clause: str) -> None:
+    engine, made = fresh
+    result = engine.sql(f"SELECT count FROM orders {clause}")
+    assert made.loads == [("orders", WINDOWS[clause])]
+    assert result.window is not None
+    assert result.window.asked == WINDOWS[clause]
+    assert result.window.covered == (0, HOUR)
+    if clause:
+        again = parse(f"SELECT 1 FROM orders FOR {show_window(WINDOWS[clause])}")
+        assert again.items[0].window == WINDOWS[clause]
+
+
+def test_a_caller_gives_the_window_that_the_text_leaves_open(
+    fresh: tuple[Engine, MemoryCatalog],
+) -> None:
+    engine, made = fresh
+    closed = WindowAsked("window", start_us=HOUR)
+    text = "SELECT a.count FROM orders a, orders FOR ALL b, trend(busiest) t"
+    result = engine.sql(text, window=closed)
+    assert made.loads == [("orders", closed), ("orders", WindowAsked("all"))]
+    assert [w.asked for w in result.windows] == [closed, WindowAsked("all"), WindowAsked("all")]
+    assert result.revision == 1
+    assert engine.check(text).windows == (None, WindowAsked("all"), None)
+
+
+def test_one_statement_sees_one_state(fresh: tuple[Engine, MemoryCatalog]) -> None:
+    engine, made = fresh
+    engine.sql("SELECT a.count FROM orders a, orders(driver) b, vector 2.1")
+    assert made.loads == [("orders", WindowAsked("open"))]
+
+
+def test_tables_are_made_once_for_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = catalog()
+    engine = Engine(made)
+    asked: list[object] = []
+    original = Tables.table
+
+    def table(self: Tables, key: object) -> pa.Table:
+        asked.append(key)
+        return original(self, key)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Tables, "table", table)
+    for _ in range(3):
+        engine.sql("SELECT count FROM orders(driver)")
+    assert asked == ["driver"]
+    made.cached = False  # no token: nothing may be kept
+    for _ in range(3):
+        engine.sql("SELECT count FROM orders(driver)")
+    assert asked == ["driver"] * 4
+
+
+def test_the_cache_is_bounded_and_right() -> None:
+    engine = Engine(catalog(), Limits(cache_bytes=400))
+    for _ in range(3):
+        for key in ("driver", "area", "driver, area"):
+            assert engine.sql(f"SELECT sum(count) FROM orders({key})").rows == [[12]]
+    assert engine._tables._bytes <= 400
+    assert sum(t.nbytes for _, t in engine._tables._tables.values()) == engine._tables._bytes
+
+
+def test_plans_follow_the_catalog(fresh: tuple[Engine, MemoryCatalog]) -> None:
+    engine, made = fresh
+    text = "SELECT Y1, driver FROM orders(driver)"
+    assert engine.sql(text).columns == ["served", "driver"]
+    info = made.infos["orders"]
+    made.infos = {"orders": SummaryInfo("orders", info.kind, info.keys, ("paid",))}
+    assert engine.sql(text).columns == ["paid", "driver"]
+    made.infos = {}
+    with pytest.raises(SelectError, match="no summary 'orders'"):
+        engine.sql(text)
+
+
+def test_threads_at_once(engine: Engine) -> None:
+    texts = {
+        "SELECT sum(count) FROM orders(driver)": [[12]],
+        "SELECT sum X1.Y2 / sum X1.Y1 FROM vector (1.2), vector (1.1)": [[11.8]],
+        "SELECT * FROM orders": [[12, 15, 177, 239, 4.5, 4]],
+        "SELECT count(*) FROM orders(driver, area) FOR ALL": [[5]],
+    }
+    barrier = threading.Barrier(8)
+
+    def work(number: int) -> None:
+        barrier.wait()
+        for turn in range(20):
+            text = list(texts)[(number + turn) % len(texts)]
+            assert engine.sql(text).rows == texts[text]
+
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(work, i) for i in range(8)]:
+            done.result()
+
+
+def test_a_statement_in_time_is_not_hit_by_the_limit_of_another() -> None:
+    engine = Engine(catalog())
+    slow = (
+        "SELECT count(*) FROM " + ", ".join(f"orders(driver, area) a{i}" for i in range(14))
+        + " WHERE " + " + ".join(f"a{i}.count" for i in range(14)) + " < 0"
+    )  # fmt: skip
+
+    def stopped() -> str:
+        with pytest.raises(SelectError) as caught:
+            engine.sql(slow, timeout_s=0.3)
+        return caught.value.code
+
+    with ThreadPoolExecutor(3) as pool:
+        waiting = [pool.submit(stopped) for _ in range(3)]
+        while not all(w.done() for w in waiting):
+            assert engine.sql("SELECT sum(count) FROM orders(driver)").rows == [[12]]
+        assert [w.result() for w in waiting] == ["timeout"] * 3
+    assert engine.sql("SELECT sum(count) FROM orders(driver)").rows == [[12]]
+    engine.close()
+
+
+def test_too_many_at_once_are_told_so() -> None:
+    engine = Engine(catalog(), Limits(concurrent=1))
+    with engine._database._connection(1), pytest.raises(SelectError, match="no turn") as caught:
+        engine.sql("SELECT 1", timeout_s=0.05)
+    assert caught.value.code == "limit"
+    assert engine.sql("SELECT 1").rows == [[1]]
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        datetime(2026, 1, 2, 3, 4, 5),
+        datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        datetime(2026, 1, 2, 5, 4, 5, tzinfo=timezone(timedelta(hours=2))),
+        1767323045_000000,
+    ],
+)
+def test_now_is_the_callers(engine: Engine, now: datetime | int) -> None:
+    text = "SELECT now(), current_timestamp, current_date, now() - INTERVAL '1 hour' < now()"
+    moment = "2026-01-02T03:04:05Z"
+    assert engine.sql(text, now=now).rows == [[moment, moment, "2026-01-02", True]]
+
+
+def test_now_is_the_clock_where_nothing_is_given(engine: Engine) -> None:
+    before = datetime.now(UTC)
+    (now,) = engine.sql("SELECT now() AS now").table["now"].to_pylist()
+    assert before <= now <= datetime.now(UTC)
+
+
+def test_a_window_that_holds_nothing(fresh: tuple[Engine, MemoryCatalog]) -> None:
+    engine, made = fresh
+    made.held = {}
+    assert (
+        engine.sql("SELECT driver, time / served FROM orders(driver) WHERE driver = 'd'").rows == []
+    )
+    assert engine.sql("SELECT area FROM orders(area) WHERE area = 5").rows == []
+    result = engine.sql("SELECT * FROM orders")
+    assert result.rows == [[0, None, None, None, None, None]]
+    assert result.window is not None
+    assert result.window.covered is None
+
+
+def test_what_a_window_did_not_have_is_null(fresh: tuple[Engine, MemoryCatalog]) -> None:
+    engine, made = fresh
+    short = pa.table({"driver": ["d1"], "count": [3], "time": [7]})
+    made.held = {("orders", "open"): Tables({("driver",): short})}
+    made.cached = False
+    assert engine.sql("SELECT * FROM orders(driver)").rows == [["d1", 3, None, 7, None, None, None]]
+    assert engine.sql("SELECT count, time, paid FROM orders").rows == [[3, 7, None]]
+    with pytest.raises(SelectError) as caught:
+        engine.sql("SELECT * FROM orders(area)")
+    assert caught.value.code == "unknown_name"
+
+
+def test_the_total_counts_every_event(fresh: tuple[Engine, MemoryCatalog]) -> None:
+    """A key that was added later has not seen all; sums past int64 are exact; floats keep."""
+    engine, made = fresh
+    big = 2**62
+    tables = {
+        ("driver",): pa.table({"driver": ["a"], "count": [1], "served": [1], "tip": [1.0]}),
+        ("area",): pa.table(
+            {"area": [1, 2, 3], "count": [2, 2, 2], "served": [big] * 3, "tip": [1e16, 1.0, -1e16]}
+        ),
+    }
+    made.held = {("orders", "open"): Tables(tables)}
+    made.cached = False
+    result = engine.sql("SELECT count, served, tip FROM orders")
+    assert result.rows == [[6, 3 * big, 1.0]]
+    assert result.table["served"].type == pa.decimal128(38, 0)
+    assert result.table["count"].type == pa.int64()
+
+
+def test_key_types_compare_as_they_are(fresh: tuple[Engine, MemoryCatalog]) -> None:
+    engine, made = fresh
+    columns = {
+        "text": pa.array(["a", None]).dictionary_encode(),
+        "large": pa.array(["a", None], pa.large_string()),
+        "flag": pa.array([True, None]),
+        "day": pa.array([0, None], pa.date32()),
+        "moment": pa.array([HOUR, None], pa.timestamp("us", "Europe/Berlin")),
+        "second": pa.array([3600, None], pa.timestamp("s")),
+        "small": pa.array([1, None], pa.int8()),
+        "big": pa.array([2**64 - 1, None], pa.uint64()),
+    }
+    keys = tuple((name,) for name in columns)
+    made.infos = {"k": SummaryInfo("k", "vector_matrix", keys)}
+    tables = {(n,): pa.table({n: c, "count": [1, 2]}) for n, c in columns.items()}
+    made.held = {("k", "open"): Tables(tables)}
+    tests = {
+        "text = 'a'": "a",
+        "large = 'a'": "a",
+        "flag": True,
+        "day = DATE '1970-01-01'": "1970-01-01",
+        "moment = TIMESTAMP '1970-01-01 01:00'": "1970-01-01T01:00:00Z",
+        "second < now()": "1970-01-01T01:00:00Z",
+        "small = 1": 1,
+        "big = 18446744073709551615": 2**64 - 1,
+    }
+    for condition, value in tests.items():
+        name = condition.split()[0]
+        assert engine.sql(f"SELECT * FROM k({name}) WHERE {condition}").rows == [[value, 1]]
+        assert engine.sql(f"SELECT count FROM k({name}) WHERE {name} IS NULL").rows == [[2]]
+
+
+def test_particulars_add_up(fresh: tuple[Engine, MemoryCatalog]) -> None:
+    engine, made = fresh
+
+    def load(summary: str, window: WindowAsked) -> Loaded:
+        late = {"open": 3, "all": 5}[window.kind]
+        held = made.held[summary, window.kind]
+        return Loaded(held, (0, HOUR), late * HOUR, late, late, stale=late > 3, token=None)
+
+    made.load = load  # type: ignore[method-assign]
+    result = engine.sql("SELECT 1 FROM orders a, orders(driver) b, orders FOR ALL c")
+    assert (result.late, result.revision, result.watermark) == (8, 5, 3 * HOUR)
+    assert result.stale
+    assert result.exact
+
+
+def test_errors_of_loading_are_placed(fresh: tuple[Engine, MemoryCatalog]) -> None:
+    engine, made = fresh
+    for error, code in ((BadArgument("broken"), "load"), (KeyError("orders"), "unknown_name")):
+
+        def load(summary: str, window: WindowAsked, error: Exception = error) -> Loaded:
+            raise error
+
+        made.load = load  # type: ignore[method-assign]
+        with pytest.raises(SelectError) as caught:
+            engine.sql("SELECT 1 FROM orders(driver)")
+        assert (caught.value.code, caught.value.position, caught.value.length) == (code, 14, 14)
+
+
+def test_a_trend_of_itself_is_refused(fresh: tuple[Engine, MemoryCatalog]) -> None:
+    engine, made = fresh
+    made.standing = {
+        "a": QueryInfo("a", "SELECT * FROM trend(b)"),
+        "b": QueryInfo("b", "SELECT * FROM trend(a)"),
+    }
+    with pytest.raises(SelectError, match="reads its own trend"):
+        engine.sql("SELECT * FROM trend(a)")
+
+
+def test_check_says_what_a_statement_reads(engine: Engine) -> None:
+    checked = engine.check("SELECT X1, Y1 AS n FROM vector 1.1 FOR ALL")
+    assert checked.columns == ("driver", "n")
+    assert checked.sources == ("orders",)
+    assert checked.windows == (WindowAsked("all"),)
+    assert checked.show() == "SELECT X1, Y1 AS n FROM vector 1.1 FOR ALL"
+
+
+def test_durations_and_times() -> None:
+    for us in (1, 999, 1_000, 90_000_000, 3_600_000_000, 86_400_000_000 * 7, 86_400_000_001):
+        assert duration_us(show_duration(us)) == us
+    for bad in (
+        "",
+        "5",
+        "minutes",
+        "-5 minutes",
+        "1 month",
+        "1e3 s",
+        "5 minutes x",
+        "9" * 20 + "d",
+    ):
+        assert duration_us(bad) is None
+    assert duration_us("1.5 hours") == 5_400_000_000
+    for us in (0, 1, -1, 1_767_323_045_123_456, -(10**15)):
+        assert time_us(show_time(us)) == us
+    assert time_us("2026-01-01 10:00") == time_us("2026-01-01T11:00:00+01:00")
+    for bad in ("", "yesterday", "2026-13-01", "0001-01-01T00:00+99:00"):
+        assert time_us(bad) is None

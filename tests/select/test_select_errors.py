@@ -1,0 +1,104 @@
+"""What is wrong is said with its code, its place in the text as written, and a remedy."""
+
+from __future__ import annotations
+
+import pytest
+
+from muntin.errors import SelectError
+from muntin.select import Engine
+
+# text with the refused place between » «, code, part of the message, part of the remedy
+WRONG = [
+    ("SELECT »dely« FROM trend(busiest)", "unknown_column", "trend(busiest)", "columns: window_st"),
+    ("SELECT »tme« FROM orders(driver)", "unknown_column", "no column 'tme'", "'time'"),
+    ("SELECT X1.»tipp« FROM vector 1.4", "unknown_column", "in vector 1.4", "'tip'"),
+    ("SELECT driver FROM »oders«(driver)", "unknown_name", "no summary 'oders'", "'orders'"),
+    ("SELECT driver FROM orders(»drver«)", "from_item", "no key 'drver'", "'driver'"),
+    ("SELECT 1 FROM orders(»driver, driver«)", "from_item", "not kept by", "orders(driver, area)"),
+    ("SELECT 1 FROM orders(»3«)", "from_item", "a key is a name", "orders(area)"),
+    ("SELECT »X2« FROM vector 1.1", "unknown_name", "X2 is not in FROM", "add key 2"),
+    ("SELECT »X2«.Y1 FROM vector 1.1", "unknown_name", "'X2' is not in FROM", "add key 2"),
+    ("SELECT »X1.Y2« FROM vector 1.1", "unknown_column", "vector 1.2 is not", "vector 1.2"),
+    ("SELECT X1.»Y9« FROM vector 1.*", "unknown_column", "no indicator 9", "Y5 = debt"),
+    ("SELECT X1 FROM »vector 9.1«", "from_item", "no key 9", "X3 = (driver, area)"),
+    ("SELECT X1 FROM vector 1.1, »vector 1.8«", "from_item", "no indicator 8", "Y1 = served"),
+    ("SELECT X1 FROM vector »1.0«", "syntax", "not a vector", "both from 1"),
+    ("SELECT X1 FROM vector 1.1, »vector 2.1«", "from_item", "share no key", "one key"),
+    ("SELECT X1 FROM vector 1.1 OF »oders«", "unknown_name", "'oders'", "'orders'"),
+    ("SELECT X1 FROM »sketch 1.1«", "from_item", "is exact", "vector 1.1"),
+    ("SELECT X1 FROM vector 1.1 AS »v«", "syntax", "are called X1", "AS v"),
+    ("SELECT X1 FROM vector 1.1 »v«", "syntax", "are called X1", "AS v"),
+    ("SELECT X1 FROM vector 1.1 FOR ALL, »vector 1.2« FOR OPEN", "window", "different", "JOIN"),
+    ("SELECT »foo«.time FROM orders(driver)", "unknown_name", "'foo' is not in FROM", "orders"),
+    ("SELECT »cuont«(*) FROM orders", "unknown_function", "no function 'cuont'", "'count'"),
+    ("SELECT »count« FROM orders(driver) a, orders(area) b", "ambiguous", "in more", "a.count"),
+    ("SELECT »Y1« FROM orders(driver) a, orders(area) b", "ambiguous", "Y1", "a.Y1 or b.Y1"),
+    ("SELECT 1 FROM orders(driver), »orders(area)«", "ambiguous", "two FROM items", "AS"),
+    ("SELECT 1 FROM orders FOR LAST »'2 moons'«", "window", "length of time", "minutes"),
+    ("SELECT 1 FROM orders FOR LAST »0« minutes", "window", "length", ""),
+    ("SELECT 1 FROM orders FOR »'today'« TO '2026-01-01'", "window", "not a time", "(UTC)"),
+    ("SELECT 1 FROM orders FOR '2026-01-02' TO »'2026-01-01'«", "window", "ends before", "earlier"),
+    ("SELECT 1 FROM orders FOR '2026-01-02' »UNTIL« '2026-01-03'", "window", "TO is missing", ""),
+    ("SELECT 1 FROM orders FOR »UPDATE«", "window", "not a window", "FOR LAST"),
+    ("SELECT 1 FROM orders FOR ALL a »FOR« OPEN", "syntax", "second window", ""),
+    ("SELECT x FROM (SELECT 1 AS x) a »FOR« ALL", "syntax", "does not follow", "after a summary"),
+    ("SELECT 1 FROM »orders(driver)« FOR WINDOW LAST", "no_window", "no window has closed", ""),
+    ("SELECT 1 FROM trend(»buziest«)", "unknown_name", "no standing query", "'busiest'"),
+    ("SELECT 1 FROM windows(»orderz«)", "unknown_name", "no summary", "'orders'"),
+    ("SELECT 1 FROM »quantiles(orders, 0.5)«", "from_item", "vector_matrix", "orders(driver)"),
+    ("SELECT 1 FROM quantiles(»delays«, 0.5)", "unknown_name", "no summary 'delays'", ""),
+    ("WITH a AS (SELECT 1) SELECT 1 FROM »aa«", "unknown_name", "'aa'", "'a'"),
+    ("WITH a AS (SELECT 1) SELECT 1 FROM »a« FOR ALL", "from_item", "WITH query", "summary"),
+    ("SELECT 1 UNION ALL SELECT »1, 2«", "from_item", "2 columns, the first 1", "same columns"),
+    # syntax
+    ("SELECT driver FROM orders»(«driver", "syntax", "not closed", ")"),
+    ("SELECT driver»)« FROM orders(driver)", "syntax", "closes nothing", ""),
+    ("SELECT »CASE« WHEN 1 THEN 2 FROM orders", "syntax", "CASE is not closed", "END"),
+    ("»UPDATE« orders SET time = 1", "statement", "starts with SELECT", "only reads"),
+    ("SELECT 1; »SELECT« 2", "statement", "one statement", "end the text"),
+    ("SELECT »'«abc", "unterminated", "string that starts here has no end", "'"),
+    ('SELECT »"«abc FROM t', "unterminated", "name that starts here", '"'),
+    ("SELECT 1 »/*« abc", "unterminated", "comment", "*/"),
+    ("SELECT x »[«1]", "character", "'['", "lists"),
+    ("SELECT »?«", "character", "U+003F", "write the value"),
+    ("SELECT »`«a` FROM t", "character", "U+0060", '"name"'),
+    ("SELECT a b »c« FROM orders(driver)", "syntax", "'c' was not expected", ""),
+    ("SELECT FROM orders(driver)", "syntax", "no columns", "*"),
+    ("»*«", "statement", "starts with SELECT", ""),
+    ("   ", "syntax", "empty", "SELECT"),
+    # types and values
+    ("SELECT »round«(driver) FROM orders(driver)", "type", "round(VARCHAR)", "cast"),
+    ("SELECT »driver«, sum(count) FROM orders(driver)", "group_by", "GROUP BY", "GROUP BY"),
+    ("SELECT cast(»driver« AS INT) FROM orders(driver)", "value", "'d1'", ""),
+    ("SELECT time * 9223372036854775807 FROM orders(driver)", "overflow", "INT64", "DOUBLE"),
+]
+
+
+@pytest.mark.parametrize(("marked", "code", "message", "remedy"), WRONG)
+def test_refused(engine: Engine, marked: str, code: str, message: str, remedy: str) -> None:
+    text = marked.replace("»", "").replace("«", "")
+    with pytest.raises(SelectError) as caught:
+        engine.sql(text)
+    error = caught.value
+    assert error.code == code, str(error)
+    assert message in error.message
+    assert remedy in error.remedy
+    assert 0 <= error.position <= len(text)
+    assert error.position + error.length <= len(text)
+    if "»" in marked:
+        expected = marked.split("»")[1].split("«")[0]
+        assert text[error.position : error.position + error.length] == expected
+        assert error.position == marked.index("»")
+        assert "^" * len(expected) in str(error)
+
+
+def test_a_place_in_several_lines_is_shown_under_its_line(engine: Engine) -> None:
+    with pytest.raises(SelectError) as caught:
+        engine.sql("SELECT driver,\n  tme / served\nFROM orders(driver)")
+    assert "    tme / served\n    ^^^\n" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", [None, 3, b"SELECT 1"])
+def test_not_a_text(engine: Engine, text: object) -> None:
+    with pytest.raises(SelectError, match="a statement is text"):
+        engine.sql(text)  # type: ignore[arg-type]

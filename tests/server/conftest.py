@@ -1,0 +1,71 @@
+"""A ledger that a real pipeline feeds, without Spark, and a server over it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from muntin.ledger.memory import MemoryLedger
+from muntin.server.serving import Server
+from muntin.spark.ingest import Ingest
+from tests.pipeline.support import events, gather, pipeline
+
+DRIVERS = "abcdef"
+
+
+class Feeder:
+    """A pipeline at work: each call of `minute` is one batch of a minute's events."""
+
+    def __init__(self, ledger, spec=None):
+        self.ingest = Ingest(spec or pipeline(), ledger, query_id="q")
+        self.batches = 0
+        self.at = 0
+
+    def rows(self, rows):
+        self.ingest.take(self.batches, gather([events(rows)]))
+        self.batches += 1
+
+    def minute(self, events_a_pane=5):
+        seconds = range(self.at, self.at + 60, 10)
+        self.at += 60
+        self.rows(
+            [(s, DRIVERS[i % 6], i % 3, i, 2 * i) for s in seconds for i in range(events_a_pane)]
+        )
+
+    def late(self, second):
+        self.rows([(second, "a", 0, 1, 1)])
+
+    def close(self):
+        self.ingest.close()
+
+
+def until(condition, seconds=10.0):
+    """Wait for a condition to hold; what it returned."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = condition()
+        if found:
+            return found
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def ledger():
+    return MemoryLedger()
+
+
+@pytest.fixture
+def feeder(ledger):
+    made = Feeder(ledger)
+    for _ in range(3):
+        made.minute()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def server(feeder, ledger):
+    with Server(ledger, port=0) as running:
+        yield running

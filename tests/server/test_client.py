@@ -1,0 +1,78 @@
+"""`muntin.connect`."""
+
+from __future__ import annotations
+
+import pytest
+
+import muntin
+from muntin.client import ServerError
+from muntin.errors import BadArgument, SelectError
+from muntin.server.serving import Server
+from muntin.times import instant_us
+
+SELECT = "SELECT driver, count FROM orders(driver) FOR ALL ORDER BY driver"
+
+
+@pytest.fixture
+def remote(server):
+    with muntin.connect(server.url) as client:
+        yield client
+
+
+def test_answers_are_those_of_a_session(remote, ledger):
+    there, here = remote.sql(SELECT), muntin.open(ledger).sql(SELECT)
+    assert there.table == here.table
+    assert there.particulars() == here.particulars()
+    assert "orders" in str(there)
+
+
+def test_errors_point_at_the_place(remote):
+    with pytest.raises(SelectError) as wrong:
+        remote.sql("SELECT drivr FROM orders(driver)")
+    assert (wrong.value.code, wrong.value.position, wrong.value.length) == ("unknown_column", 7, 5)
+    with pytest.raises(SelectError):
+        remote.subscribe("SELECT drivr FROM orders(driver)")
+
+
+def test_names_windows_state_commands(remote):
+    assert remote.summaries()["summaries"][0]["name"] == "orders"
+    assert remote.windows("orders")[0]["reason"] == "full"
+    assert remote.state()["pipelines"][0]["read"] == 90
+    assert remote.slow_down("orders")["orders"]["done"] is True
+    assert remote.resume("orders")["orders"]["done"] is True
+
+
+def test_subscribe(remote, feeder):
+    updates = remote.subscribe(SELECT)
+    first = next(updates)
+    assert first.result.rows[0] == ["a", 18]
+    feeder.minute()
+    while next(updates).result.rows[0] != ["a", 24]:
+        pass
+    updates.close()
+
+
+def test_a_subscription_survives_the_server(feeder, ledger):
+    with Server(ledger, port=0) as server:
+        port = int(server.url.rsplit(":", 1)[1])
+        updates = muntin.connect(server.url).subscribe(query="busiest", on="window")
+        feeder.minute()
+        starts = [next(updates).window["start"]]
+    feeder.minute()  # closes while there is no server
+    with Server(ledger, port=port):
+        starts.append(next(updates).window["start"])
+        updates.close()
+    kept = [w.start for w in ledger.windows("orders")]
+    first, second = (kept.index(instant_us(s)) for s in starts)
+    assert second == first + 1
+
+
+def test_refusals(server):
+    with pytest.raises(BadArgument, match="https"):
+        muntin.connect("http://muntin.example", token="reader-0123456789")  # noqa: S106
+    with pytest.raises(BadArgument, match="no server"):
+        muntin.connect("ftp://x")
+    with pytest.raises(ServerError, match="is it running"):
+        muntin.connect("http://127.0.0.1:9").sql("SELECT 1")
+    with pytest.raises(BadArgument, match="query=NAME"):
+        muntin.connect(server.url).subscribe()

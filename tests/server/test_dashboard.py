@@ -1,0 +1,124 @@
+"""The dashboard in a real browser: Chromium, driven by Playwright, where both are there."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from muntin.server.serving import Server
+
+sync_api = pytest.importorskip("playwright.sync_api")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium"),
+]
+
+
+@pytest.fixture
+def page(tmp_path):
+    options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch_persistent_context(
+            tmp_path, executable_path=CHROMIUM, args=options, headless=True
+        )
+        opened = browser.pages[0]
+        opened.problems = []
+        opened.on("pageerror", lambda error: opened.problems.append(str(error)))
+        opened.set_default_timeout(15_000)
+        yield opened
+        browser.close()
+        assert opened.problems == []
+
+
+def wait(page, expression, argument=None):
+    """Until it holds; asked from outside, since the page lets nobody evaluate text in it."""
+    for _ in range(300):
+        if page.evaluate(expression, argument):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(expression)
+
+
+def state(page, expected):
+    page.wait_for_selector(f'#connection[data-state="{expected}"]')
+
+
+def test_a_stream_is_watched(page, server, feeder):
+    page.goto(server.url)
+    state(page, "live")
+    rects = "document.querySelectorAll('#closings rect').length"
+    wait(page, f"{rects} > 0")
+    before = page.evaluate(rects)
+    drawn = page.evaluate("document.querySelector('#load svg').outerHTML")
+    feeder.minute()
+    wait(page, f"{rects} > {before}")  # a window has closed
+    moved = "html => document.querySelector('#load svg').outerHTML !== html"
+    wait(page, moved, drawn)
+    page.wait_for_selector("#panels .bars tr")
+    page.wait_for_selector("#trends svg polyline, #trends svg circle", state="attached")
+
+
+def test_an_error_is_shown_at_its_place(page, server):
+    page.goto(server.url)
+    page.fill("#statement", "SELECT drivr FROM orders(driver)")
+    page.keyboard.press("Control+Enter")
+    assert page.text_content("#select mark") == "drivr"
+    assert "driver" in page.text_content("#select [aria-live]")
+    page.fill("#statement", "SELECT driver, count FROM orders(driver) FOR ALL")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector("#select tbody tr:nth-child(5)")
+
+
+def test_names_are_completed_with_the_keyboard(page, server):
+    page.goto(server.url)
+    page.wait_for_selector("#statement")
+    page.fill("#statement", "")
+    page.type("#statement", "SELECT serv")
+    page.wait_for_selector("#completions li")
+    page.keyboard.press("Tab")
+    assert page.input_value("#statement") == "SELECT served"
+
+
+def test_slow_down_lengthens_the_window(page, server):
+    page.goto(server.url)
+    page.click("#open button:text('slow down')")
+    page.wait_for_selector("#open span.warn:text('2× the usual')")
+    page.click("#open button:text('resume')")
+    page.wait_for_selector("#open span.warn", state="detached")
+
+
+def test_the_page_says_that_the_server_is_gone_and_recovers(page, feeder, ledger):
+    with Server(ledger, port=0) as server:
+        port = int(server.url.rsplit(":", 1)[1])
+        page.goto(server.url)
+        state(page, "live")
+    state(page, "lost")
+    assert page.evaluate("document.documentElement.classList.contains('stale')")
+    with Server(ledger, port=port):
+        state(page, "live")
+        assert not page.evaluate("document.documentElement.classList.contains('stale')")
+        page.goto("about:blank")
+
+
+def test_a_token_is_asked_for(page, feeder, ledger):
+    token = "reader-0123456789"  # noqa: S105
+    with Server(ledger, port=0, reader_token=token) as server:
+        page.goto(server.url)
+        page.fill("#token input", "wrong-0123456789")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#token [role=alert]:text('that is not it')")
+        page.fill("#token input", token)
+        page.keyboard.press("Enter")
+        state(page, "live")
+        assert page.locator("#open button:visible").count() == 0  # it may only read
+        page.goto("about:blank")
+
+
+def test_it_fits_a_phone(page, server):
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.goto(server.url)
+    state(page, "live")
+    page.wait_for_selector("#closings rect", state="attached")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360

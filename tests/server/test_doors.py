@@ -1,0 +1,141 @@
+"""Who comes in."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from muntin.errors import BadArgument
+from muntin.server.doors import Doors, is_loopback
+from muntin.server.limits import ServerLimits
+from muntin.server.serving import Server
+
+READER, OPERATOR = "reader-0123456789", "operator-0123456789"
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def doors(clock):
+    return Doors(reader_token=READER, operator_token=OPERATOR, now=clock)
+
+
+def bearer(token):
+    return {"authorization": f"Bearer {token}"}
+
+
+def test_tokens(doors):
+    assert doors.grant({}) is None
+    assert doors.grant(bearer("wrong-0123456789")) is None
+    assert doors.grant(bearer("")) is None
+    assert doors.grant({"authorization": f"Basic {READER}"}) is None
+    assert not doors.grant(bearer(READER)).may_command
+    assert doors.grant(bearer(OPERATOR)).may_command
+
+
+def test_a_token_that_can_be_guessed_is_refused(clock):
+    with pytest.raises(BadArgument, match="can be guessed"):
+        Doors(reader_token="secret", now=clock)  # noqa: S106
+
+
+def test_tickets_serve_once_and_not_for_long(doors, clock):
+    grant = doors.grant(bearer(READER))
+    ticket = doors.issue(grant)
+    assert doors.redeem("x" + ticket) is None
+    assert doors.redeem(ticket) == grant
+    assert doors.redeem(ticket) is None
+    old = doors.issue(grant)
+    clock.now += ServerLimits().ticket_seconds
+    assert doors.redeem(old) is None
+
+
+def test_tickets_are_bounded(clock):
+    doors = Doors(now=clock, limits=ServerLimits(tickets_max=3))
+    grant = doors.grant({})
+    tickets = [doors.issue(grant) for _ in range(5)]
+    assert [doors.redeem(t) is not None for t in tickets] == [False, False, True, True, True]
+
+
+@pytest.mark.parametrize(("origin", "allowed"), [
+    ("http://127.0.0.1:8787", True),
+    ("HTTP://127.0.0.1:8787", True),
+    ("https://ops.example", True),
+    ("https://ops.example:443", True),
+    ("http://ops.example", False),
+    ("https://ops.example.evil", False),
+    ("https://evil.example", False),
+    ("http://127.0.0.1:8788", False),
+    ("http://127.0.0.1:8787@evil.example", False),
+    ("null", False),
+    ("", False),
+    ("http://127.0.0.1:99999", False),
+    ("http://[", False),
+])  # fmt: skip
+def test_origins(clock, origin, allowed):
+    doors = Doors(origins=["https://ops.example"], now=clock)
+    headers = {"origin": origin, "host": "127.0.0.1:8787"}
+    assert doors.origin_allowed(headers, secure=False) is allowed
+
+
+def test_a_foreign_name_for_loopback_is_refused(clock):
+    doors = Doors(hosts=["muntin.lan"], now=clock)
+    for host, allowed in (
+        ("127.0.0.1:8787", True),
+        ("localhost:8787", True),
+        ("[::1]:8787", True),
+        ("muntin.lan", True),
+        ("evil.example:8787", False),
+        ("", False),
+    ):
+        assert doors.host_allowed({"host": host}) is allowed
+
+
+def test_loopback_names():
+    for name in ("localhost", "127.0.0.1", "127.9.9.9", "::1", "[::1]"):
+        assert is_loopback(name)
+    for name in ("0.0.0.0", "::", "192.168.0.1", "x", ""):  # noqa: S104
+        assert not is_loopback(name)
+
+
+def test_beyond_loopback_only_with_a_token(ledger):
+    with pytest.raises(BadArgument, match="MUNTIN_TOKEN"):
+        Server(ledger, host="0.0.0.0", port=0)  # noqa: S104
+
+
+def test_http_with_tokens(feeder, ledger):
+    with (
+        Server(ledger, port=0, reader_token=READER, operator_token=OPERATOR) as server,
+        httpx.Client(base_url=server.url) as http,
+    ):
+        assert http.get("/healthz").status_code == 200
+        assert http.get("/").status_code == 200
+        for path in ("/summaries", "/windows", "/state", "/metrics", "/events?state=true"):
+            assert http.get(path).status_code == 401, path
+            assert http.get(path, headers=bearer("wrong-0123456789")).status_code == 401
+        assert http.get("/summaries", headers=bearer(READER)).status_code == 200
+        command = {"action": "slow_down", "summary": "orders"}
+        refused = http.post("/commands", json=command, headers=bearer(READER))
+        assert refused.status_code == 403
+        done = http.post("/commands", json=command, headers=bearer(OPERATOR), timeout=15)
+        assert done.json()["answer"]["orders"]["done"] is True
+        ticket = http.post("/ticket", headers=bearer(READER)).json()
+        assert len(ticket["ticket"]) > 30
+
+
+def test_a_foreign_page_may_not_ask(server):
+    with httpx.Client(base_url=server.url) as http:
+        foreign = {"origin": "https://evil.example"}
+        body = {"select": "SELECT 1"}
+        assert http.post("/query", json=body, headers=foreign).status_code == 403
+        rebound = {"host": "evil.example"}
+        assert http.post("/query", json=body, headers=rebound).status_code == 403

@@ -1,0 +1,182 @@
+"""HTTP: what is answered, how errors read, and that the OpenAPI document says so."""
+
+from __future__ import annotations
+
+import json
+
+import httpx
+import pyarrow as pa
+import pytest
+
+from muntin.ledger.memory import MemoryLedger
+from muntin.server.openapi import document
+from muntin.server.serving import Server
+from tests.pipeline.support import START
+from tests.server.conftest import Feeder
+
+SELECT = "SELECT driver, count FROM orders(driver) FOR ALL ORDER BY driver"
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+@pytest.fixture(scope="module")
+def fed():
+    """A ledger that does not change while it is asked."""
+    ledger = MemoryLedger()
+    feeder = Feeder(ledger)
+    for _ in range(3):
+        feeder.minute()
+    with Server(ledger, port=0) as server:
+        yield server
+    feeder.close()
+
+
+@pytest.fixture
+def http(fed):
+    with httpx.Client(base_url=fed.url, timeout=10) as client:
+        yield client
+
+
+def ask(http, statement, **headers):
+    return http.post("/query", json={"select": statement}, headers=headers)
+
+
+def test_query_json(http):
+    answer = ask(http, SELECT)
+    assert answer.status_code == 200
+    found = answer.json()
+    assert found["columns"] == ["driver", "count"]
+    assert found["rows"] == [["a", 18], ["b", 18], ["c", 18], ["d", 18], ["e", 18]]
+    assert found["exact"] is True
+    assert found["stale"] is False
+    assert found["window"]["covered"]["start"] <= found["watermark"]
+
+
+def test_query_as_text(http):
+    answer = http.post("/query", content=SELECT, headers={"content-type": "text/plain"})
+    assert answer.json()["rows"][0] == ["a", 18]
+
+
+def test_query_arrow_has_the_particulars(http):
+    answer = ask(http, SELECT, accept=ARROW)
+    assert answer.headers["content-type"] == ARROW
+    table = pa.ipc.open_stream(answer.content).read_all()
+    assert table.to_pydict() == {"driver": list("abcde"), "count": [18] * 5}
+    about = json.loads(table.schema.metadata[b"muntin"])
+    assert about["exact"] is True
+    assert about["watermark"] == ask(http, SELECT).json()["watermark"]
+
+
+def test_a_wrong_statement_shows_its_place(http):
+    text = "SELECT drivr FROM orders(driver)"
+    answer = ask(http, text)
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert error["code"] == "unknown_column"
+    assert text[error["position"] : error["position"] + error["length"]] == "drivr"
+    assert "driver" in error["remedy"]
+
+
+@pytest.mark.parametrize(("body", "kind", "status"), [
+    (b"{", "application/json", 400),
+    (b"[" * 60_000, "application/json", 400),
+    (b"[]", "application/json", 400),
+    (b'{"select": 1}', "application/json", 400),
+    (b'{"select": "SELECT 1", "more": 1}', "application/json", 400),
+    (b"\xff\xfe", "application/json", 400),
+    (b"\xff\xfe", "text/plain", 400),
+    (b"SELECT 1", "application/x-www-form-urlencoded", 415),
+    (b"x" * 5000, "text/plain", 413),
+    (b"x" * 70_000, "text/plain", 413),
+    (b"COPY (SELECT 1) TO '/tmp/x'", "text/plain", 400),
+    (b"SELECT * FROM read_csv('/etc/passwd')", "text/plain", 400),
+])  # fmt: skip
+def test_bad_bodies(http, body, kind, status):
+    answer = http.post("/query", content=body, headers={"content-type": kind})
+    assert answer.status_code == status
+    error = answer.json()["error"]
+    assert error["code"]
+    assert error["message"]
+
+
+def test_windows(http):
+    found = http.get("/windows", params={"summary": "orders"}).json()["windows"]
+    assert found
+    assert {w["reason"] for w in found} == {"full"}
+    assert all(w["fill"]["driver"] == 5 for w in found)
+    newest = http.get("/windows", params={"limit": 1, "newest_first": "true"}).json()["windows"]
+    assert newest == [found[-1]]
+    later = http.get("/windows", params={"start": found[-1]["start"]}).json()["windows"]
+    assert later == newest
+
+
+@pytest.mark.parametrize("parameters", [
+    {"limit": "0"}, {"limit": "x"}, {"start": "yesterday"}, {"summary": "none"}, {"other": "1"},
+    {"newest_first": "yes"}, {"limit": "9" * 40}, {"limit": "²"},
+])  # fmt: skip
+def test_bad_parameters(http, parameters):
+    answer = http.get("/windows", params=parameters)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"]
+
+
+def test_summaries(http):
+    found = http.get("/summaries").json()
+    assert found["summaries"][0]["keys"] == [["driver"], ["driver", "area"]]
+    assert found["summaries"][0]["windows"] == "floating"
+    assert found["queries"][0]["name"] == "busiest"
+
+
+def test_state(http):
+    state = http.get("/state").json()["pipelines"][0]
+    assert state["read"] == state["counted"] == 90
+    assert state["open"]["orders"]["length_us"] == 60_000_000
+    assert state["watermark"] >= START
+
+
+def test_rejected(server, feeder):
+    feeder.rows([(60 * 60 * 24 * 365 * 20, "a", 0, 1, 1)])  # far in the future
+    records = httpx.get(server.url + "/rejected?pipeline=orders").json()["rejected"]
+    assert [r["reason"] for r in records] == ["future"]
+    assert httpx.get(server.url + "/rejected?pipeline=other").status_code == 400
+
+
+def test_health_and_metrics(http):
+    ask(http, SELECT)
+    assert http.get("/healthz").json() == {"status": "ok"}
+    text = http.get("/metrics").text
+    assert 'muntin_read_total{pipeline="orders"} 90.0' in text
+    assert "muntin_query_seconds_bucket" in text
+    assert 'muntin_queries_total{outcome="answered"}' in text
+
+
+def test_every_documented_route_answers(http):
+    served = http.get("/openapi.json").json()
+    assert served == document()
+    for path, route in served["paths"].items():
+        for method, about in route.items():
+            bare = http.request(method, path)
+            documented = about["responses"]
+            assert str(bare.status_code) in documented or "default" in documented
+            if bare.status_code != 200:
+                assert set(bare.json()) == {"error"}, path
+        other = http.request("DELETE", path)
+        assert other.status_code == 405
+
+
+@pytest.mark.parametrize("path", [
+    "/static/../app.py", "/static/..%2fapp.py", "/static/%2e%2e/app.py", "/static/..\\app.py",
+    "/static/panels/../../app.py", "/static//etc/passwd", "/static/%00", "/static/" + "a" * 5000,
+    "/app.py", "/static/%2e%2e%2f%2e%2e%2fserver%2fapp.py",
+])  # fmt: skip
+def test_no_path_out_of_the_static_files(http, path):
+    answer = http.send(
+        httpx.Request("GET", http.base_url.join(path).copy_with(raw_path=path.encode()))
+    )
+    assert answer.status_code in (400, 404, 405)
+    assert b"Starlette" not in answer.content
+
+
+def test_pages_are_kept_to_themselves(http):
+    headers = http.get("/").headers
+    assert "script-src 'self'" in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff"

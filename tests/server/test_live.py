@@ -1,0 +1,316 @@
+"""/live over a real socket: subscribe, windows, resume, commands, closing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket as sockets
+import threading
+
+import httpx
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+
+from muntin.server.limits import ServerLimits
+from muntin.server.serving import Server
+from muntin.times import instant_text
+from tests.server.conftest import until
+
+SELECT = "SELECT driver, count FROM orders(driver) ORDER BY driver"
+
+
+class Live:
+    """A client that speaks the protocol by hand."""
+
+    def __init__(self, server, **options):
+        opening = connect("ws" + server.url[4:] + "/live", compression=None, **options)
+        self.socket = opening.__enter__()
+
+    def say(self, **message):
+        self.socket.send(json.dumps(message))
+
+    def hear(self, *kinds, seconds=10.0):
+        while True:
+            message = json.loads(self.socket.recv(timeout=seconds))
+            if not kinds or message["type"] in kinds:
+                return message
+
+    def subscribe(self, **about):
+        self.say(type="subscribe", id=about.pop("id", "s"), **about)
+        return self.hear("subscribed", "error")
+
+    def closing(self, seconds=20.0):
+        """The code and reason that the server closes with."""
+        try:
+            while True:
+                self.socket.recv(timeout=seconds)
+        except ConnectionClosed as closed:
+            return closed.rcvd.code, closed.rcvd.reason
+
+
+@pytest.fixture
+def live(server):
+    client = Live(server)
+    yield client
+    client.socket.close()
+
+
+def test_welcome(live):
+    welcome = live.hear()
+    assert welcome["type"] == "welcome"
+    assert welcome["rights"] == ["command", "read"]
+
+
+def test_a_select_moves_with_the_stream(live, feeder):
+    channel = live.subscribe(select=SELECT, on="update")["channel"]
+    first = live.hear("result")
+    assert first["channel"] == channel
+    assert first["seq"] == 1
+    feeder.minute()
+
+    def moved():
+        found = live.hear("result")
+        return found if found["result"]["watermark"] > first["result"]["watermark"] else None
+
+    assert until(moved)["seq"] > 1
+
+
+def test_windows_are_pushed_as_they_close(live, feeder):
+    live.subscribe(select=SELECT, on="window")
+    feeder.minute()
+    pushed = live.hear("window")
+    window = pushed["window"]
+    assert window["summary"] == "orders"
+    assert window["reason"] == "full"
+    assert [row[1] for row in pushed["result"]["rows"]] == [6] * 5
+    assert pushed["result"]["window"]["covered"] == {"start": window["start"], "end": window["end"]}
+
+
+def test_a_standing_query_is_the_trend_that_the_pipeline_stored(live, feeder, server):
+    live.subscribe(query="busiest")
+    feeder.minute()
+    pushed = live.hear("window")
+    trend = httpx.post(
+        server.url + "/query",
+        json={"select": "SELECT driver, count FROM trend(busiest) FOR LAST '2 minutes'"},
+    ).json()["rows"]
+    assert pushed["result"]["rows"] == trend[-5:]
+
+
+def test_a_late_event_is_pushed_as_a_revision(live, feeder):
+    live.subscribe(windows="orders")
+    feeder.late(5)
+    window = live.hear("window")["window"]
+    assert (window["revision"], window["late"]) == (1, 1)
+
+
+def test_equal_statements_share_one_feed(live, server):
+    one = live.subscribe(id="1", select=SELECT)
+    two = live.subscribe(id="2", select=SELECT)
+    other = Live(server)
+    three = other.subscribe(select=SELECT)
+    assert one["channel"] == two["channel"] == three["channel"]
+    metrics = httpx.get(server.url + "/metrics").text
+    assert "muntin_feeds 1.0" in metrics
+    other.socket.close()
+    live.socket.close()
+    until(lambda: "muntin_feeds 0.0" in httpx.get(server.url + "/metrics").text)
+
+
+def test_who_comes_back_gets_what_it_missed(live, server, feeder):
+    live.subscribe(select=SELECT, on="window")
+    feeder.minute()
+    seen = live.hear("window")
+    live.socket.close()
+    for _ in range(12):  # more than one piece of replay
+        feeder.minute()
+    again = Live(server)
+    again.subscribe(select=SELECT, on="window", after=seen["after"])
+    missed = [again.hear("window")["window"]["start"] for _ in range(12)]
+    expected = [w["start"] for w in httpx.get(server.url + "/windows").json()["windows"]]
+    assert missed == expected[expected.index(seen["window"]["start"]) + 1 :]
+    feeder.minute()  # and then goes on live
+    assert again.hear("window")["seq"] is not None
+    again.socket.close()
+
+
+def test_who_comes_back_to_another_server_too(server, feeder, ledger):
+    first = Live(server)
+    first.subscribe(windows=True)
+    feeder.minute()
+    seen = first.hear("window")
+    server.stop()
+    assert first.closing()[0] in (1001, 1012)
+    feeder.minute()
+    with Server(ledger, port=0) as other:
+        again = Live(other)
+        again.subscribe(windows=True, after=seen["after"])
+        assert again.hear("window")["window"]["start"] > seen["window"]["start"]
+        again.socket.close()
+
+
+def test_slow_down_and_resume(live, ledger):
+    live.say(type="slow_down", id="c", summary="orders")
+    done = live.hear("done", "error")
+    assert done["answer"]["orders"] == {"done": True, "length_us": 120_000_000}
+    live.say(type="resume", id="d")
+    assert live.hear("done")["answer"]["orders"]["length_us"] == 60_000_000
+    assert [c.client for c in ledger.commands("orders", waiting=False)] == ["local", "local"]
+
+
+def test_who_may_only_read_may_not_command(feeder, ledger):
+    with Server(ledger, port=0, read_only=True) as server:
+        live = Live(server)
+        live.say(type="slow_down", id="c")
+        assert live.hear("done", "error")["code"] == "forbidden"
+        live.socket.close()
+
+
+def test_nobody_answers_a_command(live, feeder, ledger):
+    feeder.close()
+    with Server(ledger, port=0, limits=ServerLimits(command_seconds=0.2)) as server:
+        live = Live(server)
+        live.say(type="slow_down", id="c")
+        assert live.hear("done", "error")["code"] == "no_answer"
+        live.socket.close()
+
+
+@pytest.mark.parametrize(("message", "code"), [
+    ({"type": "subscribe", "id": "x", "select": "SELECT x FROM orders"}, "unknown_column"),
+    ({"type": "subscribe", "id": "x", "query": "none"}, "refused"),
+    ({"type": "subscribe", "id": "x", "select": SELECT, "after": "nonsense"}, "message"),
+    ({"type": "subscribe", "id": "x"}, "message"),
+    ({"type": "subscribe", "id": "x", "windows": True, "on": "update"}, "message"),
+    ({"type": "subscribe", "id": "x", "select": "\ud800"}, "message"),
+    ({"type": "unsubscribe", "id": "x"}, "message"),
+    ({"type": "slow_down", "id": "x", "summary": "none"}, "refused"),
+    ({"type": "slow_down", "id": "x", "pipeline": "none"}, "refused"),
+    ({"type": "nonsense", "id": "x"}, "message"),
+    ({"type": "unsubscribe", "id": "x", "more": 1}, "message"),
+    ({"type": "hello", "ticket": "x"}, "message"),
+])  # fmt: skip
+def test_wrong_messages_are_answered(live, message, code):
+    live.say(**message)
+    error = live.hear("error")
+    assert error["code"] == code
+    assert error["message"]
+
+
+@pytest.mark.parametrize(("message", "code"), [
+    ("{", 4000), ("[]", 4000), (b"bytes", 4000), ("[" * 50_000, 4000), ('{"type": NaN}', 4000),
+    ("x" * 65_537, 1009),
+])  # fmt: skip
+def test_what_is_no_message_ends_the_connection(live, message, code):
+    live.socket.send(message)
+    assert live.closing()[0] == code
+
+
+def test_fragments_are_limited_together(live):
+    live.socket.send(["x" * 1000] * 70)
+    assert live.closing()[0] == 1009
+
+
+def test_too_many_messages(live):
+    for _ in range(60):
+        try:
+            live.say(type="unsubscribe", id="x")
+        except ConnectionClosed:
+            break
+    assert live.closing()[0] == 4029
+
+
+def test_too_many_subscriptions(feeder, ledger):
+    with Server(ledger, port=0, limits=ServerLimits(subscriptions_max=2)) as server:
+        client = Live(server)
+        answers = [client.subscribe(id=str(n), select=SELECT)["type"] for n in range(3)]
+        assert answers == ["subscribed", "subscribed", "error"]
+        client.socket.close()
+
+
+def test_a_client_that_never_reads_is_closed_and_costs_little(feeder, ledger):
+    limits = ServerLimits(write_stall_seconds=0.5)
+    wide = "SELECT *, '" + "x" * 900 + "' AS pad FROM orders(driver, area)"
+    with Server(ledger, port=0, limits=limits) as server:
+        raw = sockets.socket()
+        raw.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 4096)
+        raw.connect(("127.0.0.1", int(server.url.rsplit(":", 1)[1])))
+        stuck = Live(server, sock=raw, max_queue=1)
+        for number in range(20):
+            stuck.say(type="subscribe", id=str(number), select=wide + " -- " + str(number))
+        good = Live(server)
+        good.subscribe(windows=True)
+        heard = []
+
+        def read():
+            with contextlib.suppress(ConnectionClosed):
+                pushed = (json.loads(text) for text in good.socket)
+                heard.extend(m["window"]["start"] for m in pushed if m["type"] == "window")
+
+        threading.Thread(target=read, daemon=True).start()
+        hub = server.app.state.hub
+
+        def closed():
+            feeder.minute(15)
+            return hub.closings[4008]
+
+        before = len(ledger.windows())
+        until(closed, 30)
+        assert hub.closings[4008] == 1
+        raw.close()
+        closed_windows = [instant_text(w.start) for w in ledger.windows()][before:]
+        until(lambda: heard == closed_windows)  # the good one has missed none
+
+
+def test_foreign_pages_are_refused(server):
+    for origin in ("https://evil.example", "null"):
+        with pytest.raises(InvalidStatus) as refused:
+            Live(server, origin=origin)
+        assert refused.value.response.status_code == 403
+    Live(server, origin=server.url).socket.close()
+
+
+def test_tickets(feeder, ledger):
+    token = "reader-0123456789"  # noqa: S105
+    bearer = {"authorization": f"Bearer {token}"}
+    with Server(ledger, port=0, reader_token=token) as server:
+        with pytest.raises(InvalidStatus) as refused:
+            Live(server)
+        assert refused.value.response.status_code == 401
+        with pytest.raises(InvalidStatus) as refused:
+            Live(server, additional_headers={"authorization": "Bearer wrong-0123456789"})
+        assert refused.value.response.status_code == 401
+        Live(server, additional_headers=bearer).socket.close()
+        ticket = httpx.post(server.url + "/ticket", headers=bearer).json()["ticket"]
+        page = Live(server, origin=server.url)
+        page.say(type="hello", ticket=ticket)
+        assert page.hear()["rights"] == ["read"]
+        page.socket.close()
+        replayed = Live(server, origin=server.url)
+        replayed.say(type="hello", ticket=ticket)
+        assert replayed.closing()[0] == 4001
+        without = Live(server, origin=server.url)
+        without.say(type="subscribe", id="x", select=SELECT)
+        assert without.closing()[0] == 4001
+
+
+def test_who_never_says_hello_is_closed(feeder, ledger):
+    limits = ServerLimits(handshake_seconds=0.2)
+    with Server(ledger, port=0, reader_token="reader-0123456789", limits=limits) as server:  # noqa: S106
+        assert Live(server, origin=server.url).closing()[0] == 4001
+
+
+def test_too_many_clients(feeder, ledger):
+    with Server(ledger, port=0, limits=ServerLimits(clients_max=1)) as server:
+        first = Live(server)
+        with pytest.raises(InvalidStatus) as refused:
+            Live(server)
+        assert refused.value.response.status_code == 503
+        first.socket.close()
+
+
+def test_state_is_pushed_also_when_nothing_happens(live):
+    live.subscribe(state=True)
+    one, two = live.hear("state"), live.hear("state")
+    assert two["seq"] == one["seq"] + 1
+    assert one["state"]["pipelines"][0]["read"] == 90

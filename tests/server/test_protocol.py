@@ -1,0 +1,263 @@
+"""The protocol without I/O: a model of clients that stall and come back, and fuzz."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from muntin.errors import BadArgument
+from muntin.server import protocol
+from muntin.server.channel import BEGINNING, Channel, Place, Pushed
+from muntin.server.doors import OPERATE, READ, Grant
+from muntin.server.frames import Frame, frame
+from muntin.server.limits import ServerLimits
+from muntin.server.messages import BadMessage, parse
+from muntin.server.protocol import Connection
+
+LIMITS = ServerLimits(ring_messages_max=4, replay_messages_max=3, subscriptions_max=3)
+SUBSCRIBE = {"type": "subscribe", "id": "w", "windows": True}
+OPERATOR = Grant(OPERATE, "test")
+
+
+class World(RuleBasedStateMachine):
+    """A ledger, two feeds and one client, which reads when it likes."""
+
+    def __init__(self):
+        super().__init__()
+        self.now = 0.0
+        self.closed = []  # what the ledger holds, in order
+        self.windows = Channel(1, "window", BEGINNING, LIMITS)
+        self.moves = Channel(2, "update", BEGINNING, LIMITS)
+        self.after = None
+        self.received = []  # windows that the client has, over all of its connections
+        self.updates = []
+        self.connect()
+
+    def connect(self):
+        self.connection = Connection(OPERATOR, "run", self.now, LIMITS)
+        self.replays = []
+        self.subscribed = self.moving = False
+        self.answers = []
+
+    def say(self, **message):
+        effects = self.connection.receive(json.dumps(message), self.now)
+        for effect in effects:
+            if isinstance(effect, protocol.Open):
+                channel = self.windows if effect.request.topic.on == "window" else self.moves
+                assert not self.connection.opened(effect.request, channel)
+            if isinstance(effect, protocol.Ask):
+                assert not self.connection.answered(effect.command, {"done": True})
+        return effects
+
+    @rule()
+    def a_window_closes(self):
+        place = Place(len(self.closed) + 1, "s", len(self.closed), 0)
+        pushed = Pushed(place, frame({"type": "window", "after": str(place)}))
+        self.closed.append(pushed)
+        self.windows.close_window(place, pushed.frame)
+
+    @rule(many=st.integers(1, 9))
+    def windows_close_that_only_the_ledger_has(self, many):
+        for _ in range(many):
+            place = Place(len(self.closed) + 1, "s", len(self.closed), 0)
+            self.closed.append(Pushed(place, frame({"type": "window", "after": str(place)})))
+        self.windows.skip_to(place)
+
+    @rule()
+    def it_moves(self):
+        self.moves.update(frame({"type": "result", "seq": self.moves.seq + 1}))
+
+    @precondition(lambda self: not self.subscribed and not self.connection.closed)
+    @rule()
+    def subscribe(self):
+        if self.after is None:
+            self.start = len(self.closed)
+        self.say(**SUBSCRIBE, **({"after": self.after} if self.after else {}))
+        self.subscribed = not self.connection.closed
+
+    @precondition(lambda self: not self.moving and not self.connection.closed)
+    @rule()
+    def follow(self):
+        self.say(type="subscribe", id="u", select="SELECT 1", on="update")
+        self.moving = not self.connection.closed
+
+    @precondition(lambda self: not self.connection.closed)
+    @rule(action=st.sampled_from(["slow_down", "resume"]))
+    def command(self, action):
+        self.say(type=action, id="c")
+
+    @rule(many=st.integers(1, 12))
+    def read(self, many):
+        for _ in range(many):
+            item = self.connection.next_frame()
+            if item is None:
+                return
+            if isinstance(item, protocol.Replay):
+                self.replays.append(item)
+            else:
+                self.hear(json.loads(item.text))
+
+    def hear(self, message):
+        if message["type"] == "window":
+            self.received.append(message["after"])
+            self.after = message["after"]
+        elif message["type"] == "result":
+            self.updates.append(message["seq"])
+        elif message["type"] == "subscribed" and message["on"] == "window":
+            self.after = message.get("after", self.after)
+        else:
+            self.answers.append(message)
+
+    @precondition(lambda self: self.replays)
+    @rule()
+    def the_ledger_answers(self):
+        request = self.replays.pop(0)
+        missed = [p for p in self.closed if request.after < p.place <= request.channel.floor]
+        self.connection.replayed(request, missed[: LIMITS.replay_messages_max], None)
+
+    @precondition(lambda self: self.replays)
+    @rule()
+    def the_ledger_cannot_be_read(self):
+        self.connection.replay_failed(self.replays.pop(0))
+
+    @rule()
+    def the_client_is_lost(self):
+        self.connection.lost()
+        assert self.connection.channels() == []
+        self.connect()
+
+    @precondition(lambda self: not self.connection.closed)
+    @rule(seconds=st.floats(0.1, 20))
+    def it_stalls(self, seconds):
+        news = self.connection.has_news()
+        if news:
+            self.connection.stalled(self.now)
+        self.now += seconds
+        effects = self.connection.tick(self.now)
+        if news and seconds > LIMITS.write_stall_seconds + 0.001:
+            assert effects
+        if effects:
+            assert effects[0].code == protocol.SLOW
+            assert len(effects[0].reason.encode()) <= 120
+            assert self.connection.next_frame() is None
+            self.connect()
+
+    @rule()
+    def everything_is_read(self):
+        """Whoever reads on has, in the end, every window that closed since it came."""
+        while self.connection.has_news() or self.replays:
+            self.read(1)
+            while self.replays:
+                self.the_ledger_answers()
+        if self.subscribed:
+            assert len(self.received) == len(self.closed) - self.start
+        if self.moving and self.moves.seq:
+            assert self.updates[-1] == self.moves.seq
+
+    @invariant()
+    def no_window_is_passed_over(self):
+        start = getattr(self, "start", 0)
+        expected = [str(p.place) for p in self.closed[start:]]
+        assert self.received == expected[: len(self.received)]
+
+    @invariant()
+    def what_is_held_is_bounded(self):
+        assert len(self.connection._answers) <= LIMITS.answers_waiting_max
+        assert len(self.windows._ring) <= LIMITS.ring_messages_max
+        for subscription in self.connection._subscriptions.values():
+            assert len(subscription.backlog) <= LIMITS.replay_messages_max + 2
+
+
+TestWorld = World.TestCase
+TestWorld.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+
+
+# An operator's message may hold any JSON; only messages are messages.
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=80),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=8,
+)
+entries = st.dictionaries(
+    st.sampled_from(["type", "id", "select", "query", "windows", "state", "on", "after",
+                     "ticket", "pipeline", "summary", "x"]),
+    json_values
+    | st.sampled_from(["hello", "subscribe", "unsubscribe", "slow_down", "resume", "window",
+                       "update", True, "1.s.2.3", "9" * 400]),
+)  # fmt: skip
+
+
+@given(entries)
+@settings(max_examples=600)
+def test_any_json_is_a_message_or_refused(given_entries):
+    with contextlib.suppress(BadMessage):
+        parse(json.dumps(given_entries))
+
+
+@given(st.text() | st.binary().map(lambda b: b.decode("latin-1")))
+@settings(max_examples=400)
+def test_any_text_is_a_message_or_refused(text):
+    with pytest.raises(BadMessage):
+        parse(text)
+
+
+@given(st.lists(entries, max_size=60), st.lists(st.floats(0, 3), min_size=60, max_size=60))
+@settings(max_examples=150)
+def test_no_conversation_breaks_the_machine(conversation, pauses):
+    connection, now = Connection(Grant(READ, "x"), "run", 0.0, LIMITS), 0.0
+    for said, pause in zip(conversation, pauses, strict=False):
+        now += pause
+        for effect in connection.receive(json.dumps(said), now):
+            if isinstance(effect, protocol.Open):
+                connection.opened(effect.request, Channel(1, effect.request.topic.on))
+            assert not isinstance(effect, protocol.Ask)  # a reader may not command
+        connection.tick(now)
+        connection.next_frame()
+
+
+def test_the_rate_is_limited():
+    connection = Connection(OPERATOR, "run", 0.0, LIMITS)
+    effects = [connection.receive('{"type":"unsubscribe","id":"x"}', 0.0) for _ in range(41)]
+    assert effects[-1][0].code == protocol.TOO_FAST
+    assert not any(effects[:-1])
+
+
+def test_answers_that_nobody_reads_are_bounded():
+    limits = ServerLimits(answers_waiting_max=3)
+    connection = Connection(OPERATOR, "run", 0.0, limits)
+    for _ in range(3):
+        effects = connection.receive("{}", 0.0)
+    assert effects[0].code == protocol.SLOW
+
+
+def test_commands_that_nobody_answers_are_bounded():
+    connection = Connection(OPERATOR, "run", 0.0, LIMITS)
+    asked = [connection.receive('{"type":"resume"}', 0.0) for _ in range(9)]
+    assert [bool(effects) for effects in asked] == [True] * 8 + [False]
+
+
+@given(st.text(max_size=70_000))
+@settings(max_examples=60)
+def test_frames_are_websocket_frames(text):
+    from websockets.frames import Frame as TheirFrame
+    from websockets.frames import Opcode
+
+    assert Frame(text).wire == TheirFrame(Opcode.TEXT, text.encode()).serialize(mask=False)
+    assert Frame(text).text == text
+
+
+def test_places_only_grow_and_read_back():
+    channel = Channel(1, "window")
+    place = Place(5, "orders", -3, 2)
+    channel.close_window(place, frame({}))
+    with pytest.raises(BadArgument, match="only grow"):
+        channel.close_window(place, frame({}))
+    assert Place.parse(str(place)) == place
+    for text in ("", "1.x", "1.S.2.3", "x.s.2.3", "1.s.2.3 ", "1.s.2.3\n", "١.s.2.3"):
+        with pytest.raises(BadArgument):
+            Place.parse(text)

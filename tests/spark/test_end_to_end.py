@@ -1,0 +1,273 @@
+"""Real Spark: from a DataFrame, files or a stream to an answer."""
+
+import json
+import os
+import random
+import threading
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+
+import muntin
+from muntin.errors import LedgerConflict, SourceError, SpecError, SummaryOverflow
+from muntin.ledger.memory import MemoryLedger
+from muntin.spark.session import session
+from tests.pipeline.support import SECOND, START, content, events, pipeline
+
+pytestmark = pytest.mark.spark
+SETTINGS = {"spark.master": "local[2,4]", "spark.sql.shuffle.partitions": "2"}
+
+
+@pytest.fixture(scope="module")
+def spark():
+    found = session("muntin-tests", SETTINGS)
+    yield found
+    found.stop()
+
+
+def some_rows(number, seed=1):
+    rng = random.Random(seed)
+    return [
+        (
+            rng.uniform(0, 900),
+            rng.choice([None, *"abcdefgh"]),
+            rng.randrange(4),
+            rng.randrange(-5, 6),
+            rng.choice([None, rng.randrange(10**6)]),
+        )
+        for _ in range(number)
+    ]
+
+
+@pytest.fixture(scope="module")
+def table():
+    return events(sorted(some_rows(3000)))
+
+
+def state(found):
+    """The ledger's content, as the tests of the pipeline compare it."""
+    holder = type("Holder", (), {"ledger": found.ledger, "pipeline": pipeline()})
+    return content(holder)
+
+
+@pytest.fixture(scope="module")
+def summarised(spark, table):
+    return muntin.summarize(spark.createDataFrame(table), pipeline(), ledger=MemoryLedger())
+
+
+def test_answers_are_those_of_duckdb(summarised, table):
+    orders = table  # noqa: F841 (DuckDB finds it by its name)
+    expected = duckdb.sql(
+        "SELECT driver, area, count(*), coalesce(sum(served), 0), coalesce(sum(fare), 0) "
+        "FROM orders GROUP BY ALL ORDER BY ALL"
+    ).fetchall()
+    found = summarised.sql(
+        "SELECT driver, area, count, served, fare FROM orders(driver, area) FOR ALL "
+        "ORDER BY driver NULLS LAST, area"
+    )
+    assert [tuple(row) for row in found.rows] == expected
+    assert found.exact
+    assert summarised.progress.read == table.num_rows
+
+
+def test_files_read_in_the_workers_give_the_same_ledger(spark, table, summarised, tmp_path):
+    pq.write_table(table, tmp_path / "orders.parquet", row_group_size=400)
+    direct = muntin.summarize(str(tmp_path), pipeline(), ledger=MemoryLedger())
+    assert state(direct) == state(summarised)
+
+
+def test_partitions_in_any_order_give_the_same_ledger(spark, table, summarised):
+    df = spark.createDataFrame(table).repartition(5, "fare")
+    assert state(muntin.summarize(df, pipeline(), ledger=MemoryLedger())) == state(summarised)
+
+
+def test_a_stream_of_files_gives_the_same_ledger(spark, table, summarised, tmp_path):
+    folder = tmp_path / "events"
+    folder.mkdir()
+    for number in range(6):
+        path = folder / f"part-{number}.parquet"
+        pq.write_table(table.slice(number * 500, 500), path)
+        os.utime(path, (START // SECOND + number,) * 2)  # Spark takes the oldest first
+    df = (
+        spark.readStream.schema(spark.createDataFrame(table.slice(0, 1)).schema)
+        .option("maxFilesPerTrigger", 2)
+        .parquet(str(folder))
+    )
+    url = f"sqlite:///{tmp_path}/stream.db"
+    stream = muntin.stream(df, pipeline(), ledger=url, once=True)
+    assert stream.await_termination(120)
+    assert stream.progress.batches == 3
+    assert state(stream) == state(summarised)
+    # once more: nothing new, nothing counted twice
+    again = muntin.stream(df, pipeline(), ledger=url, once=True)
+    assert again.await_termination(120)
+    assert again.progress.read == 0
+    assert state(again) == state(summarised)
+    # with its checkpoint gone it would read all again: refused
+    lost = muntin.stream(df, pipeline(), ledger=url, checkpoint=str(tmp_path / "new"), once=True)
+    with pytest.raises(LedgerConflict, match="append"):
+        lost.await_termination(120)
+    assert state(again) == state(summarised)
+
+
+def test_malformed_records_are_kept_with_their_reason(spark, tmp_path):
+    good = {"time": "2023-11-14T22:13:20Z", "driver": "a", "area": 1, "served": 1, "fare": 5}
+    lines = [
+        json.dumps(good),
+        json.dumps(good | {"time": None}),
+        json.dumps(good | {"time": "yesterday"}),
+        json.dumps(good | {"time": "1969-12-31T23:59:59Z"}),
+        json.dumps(good | {"time": "2999-01-01"}),
+        '{"time": "2023-11-14T22:13:20Z", "driver": ',
+    ]
+    (tmp_path / "events.json").write_text("\n".join(lines))
+    spec = pipeline(
+        source={
+            "format": "json",
+            "path": str(tmp_path / "events.json"),
+            "schema": "time string, driver string, area bigint, served bigint, fare bigint",
+        }
+    )
+    found = muntin.summarize(None, spec, ledger=MemoryLedger())
+    assert (found.progress.read, found.progress.counted, found.progress.rejected) == (6, 1, 5)
+    kept = {record.reason: record for _, record in found.ledger.rejected("orders")}
+    assert set(kept) == {"no_time", "bad_time", "before_1970", "future", "malformed"}
+    assert b'"driver": ' in kept["malformed"].raw
+    assert "yesterday" in kept["bad_time"].detail
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"time": "tiem"}, "no column 'tiem'; did you mean 'time'"),
+        ({"time": "area"}, "say what it counts"),
+        ({"fields": {"late": "fare >"}}, "fields.late"),
+        ({"fields": {"late": "fair > 5"}}, "fields.late"),
+    ],
+)
+def test_what_the_source_lacks_is_named(spark, table, changes, message):
+    with pytest.raises(SourceError, match=message):
+        muntin.summarize(spark.createDataFrame(table), pipeline(**changes), ledger=MemoryLedger())
+
+
+def test_text_cannot_be_an_indicator(spark, table):
+    summary = {"keys": ["area"], "indicators": ["driver"]}
+    with pytest.raises(SourceError, match="CAST"):
+        muntin.summarize(
+            spark.createDataFrame(table), pipeline(summaries={"orders": summary}, queries={}),
+            ledger=MemoryLedger(),
+        )  # fmt: skip
+
+
+def test_a_wrong_standing_query_is_named(spark, table):
+    with pytest.raises(SpecError, match=r"queries\.bad"):
+        muntin.summarize(
+            spark.createDataFrame(table),
+            pipeline(queries={"bad": "SELECT x FROM orders(driver)"}),
+            ledger=MemoryLedger(),
+        )
+
+
+def test_fields_are_evaluated_by_spark(spark, table):
+    spec = pipeline(
+        fields={"dear": "CAST(fare > 500000 AS BIGINT)"},
+        summaries={"orders": {"keys": ["area"], "indicators": ["dear"]}},
+        queries={},
+    )
+    found = muntin.summarize(spark.createDataFrame(table), spec, ledger=MemoryLedger())
+    dear = sum((fare or 0) > 500000 for fare in table["fare"].to_pylist())
+    assert found.sql("SELECT sum(dear) FROM orders(area) FOR ALL").rows == [[dear]]
+
+
+def test_overflow_names_key_and_indicator_and_commits_nothing(spark):
+    rows = [(0, "a", 1, 1, 2**62)] * 4
+    ledger = MemoryLedger()
+    with pytest.raises(SummaryOverflow, match="fare"):
+        muntin.summarize(spark.createDataFrame(events(rows)), pipeline(), ledger=ledger)
+    assert ledger.bounds("orders", 10_000_000) is None
+
+
+def test_batch_modes_are_those_of_spark(spark, table):
+    ledger = MemoryLedger()
+    df = spark.createDataFrame(table.slice(0, 100))
+    muntin.summarize(df, pipeline(), ledger=ledger)
+    with pytest.raises(LedgerConflict):
+        muntin.summarize(df, pipeline(), ledger=ledger)
+    twice = muntin.summarize(df, pipeline(), ledger=ledger, mode="append")
+    assert twice.sql("SELECT count FROM orders FOR ALL").rows == [[200]]
+    once = muntin.summarize(df, pipeline(), ledger=ledger, mode="overwrite")
+    assert once.sql("SELECT count FROM orders FOR ALL").rows == [[100]]
+
+
+def test_slow_down_lengthens_the_window(spark, tmp_path):
+    folder = tmp_path / "events"
+    folder.mkdir()
+    first = events([(s, "a", 1, 1, 1) for s in range(0, 45, 5)])
+    pq.write_table(first, folder / "a.parquet")
+    df = spark.readStream.schema(spark.createDataFrame(first).schema).parquet(str(folder))
+    spec = pipeline(trigger="100 ms")
+    stream = muntin.stream(df, spec, ledger=f"sqlite:///{tmp_path}/slow.db")
+    stream.query.processAllAvailable()
+    assert stream.slow_down("orders")["orders"] == {"done": True, "length_us": 120_000_000}
+    pq.write_table(events([(s, "a", 1, 1, 1) for s in range(45, 400, 5)]), folder / "b.parquet")
+    stream.query.processAllAvailable()
+    lengths = [w.end - w.start for w in stream.ledger.windows("orders")]
+    assert set(lengths) == {120_000_000}
+    assert stream.resume()["orders"]["length_us"] == 60_000_000
+    pq.write_table(events([(s, "a", 1, 1, 1) for s in range(400, 700, 5)]), folder / "c.parquet")
+    stream.query.processAllAvailable()
+    assert stream.ledger.windows("orders")[-1].end - stream.ledger.windows("orders")[-1].start == (
+        60_000_000
+    )
+    stream.stop()
+
+
+def test_keys_change_without_a_restart(spark, tmp_path):
+    folder = tmp_path / "events"
+    folder.mkdir()
+    first = events([(s, "a", 1, 1, 1) for s in range(0, 40, 5)])
+    pq.write_table(first, folder / "a.parquet")
+    df = spark.readStream.schema(spark.createDataFrame(first).schema).parquet(str(folder))
+    spec = pipeline(trigger="100 ms")
+    stream = muntin.stream(df, spec, ledger=f"sqlite:///{tmp_path}/keys.db")
+    stream.query.processAllAvailable()
+    summary = dict(spec.as_json()["summaries"]["orders"])
+    summary["keys"] = [*summary["keys"], ["area"]]
+    stream.reconfigure(pipeline(trigger="100 ms", summaries={"orders": summary}))
+    pq.write_table(events([(s, "b", 2, 1, 1) for s in range(40, 80, 5)]), folder / "b.parquet")
+    stream.query.processAllAvailable()
+    found = stream.sql("SELECT area, count FROM orders(area) FOR ALL")
+    assert found.rows == [[2, 8]]
+    assert stream.sql("SELECT driver, count FROM orders(driver) FOR ALL ORDER BY driver").rows == [
+        ["a", 8],
+        ["b", 8],
+    ]
+    stream.stop()
+
+
+@pytest.mark.timeout(240)
+def test_a_stream_stops_while_batches_keep_coming(spark, tmp_path):
+    """Stopping waits for the batch at hand, and a batch that begins meanwhile does not wait."""
+    folder = tmp_path / "events"
+    folder.mkdir()
+    for number in range(40):
+        rows = events([(number * 10 + s, "a", 1, 1, 1) for s in range(10)])
+        pq.write_table(rows, folder / f"part-{number:02d}.parquet")
+    df = (
+        spark.readStream.schema(spark.createDataFrame(rows).schema)
+        .option("maxFilesPerTrigger", 1)
+        .parquet(str(folder))
+    )
+    url = f"sqlite:///{tmp_path}/stop.db"
+    for _ in range(3):
+        begun = threading.Event()
+        spec = pipeline(trigger="0 seconds")
+        stream = muntin.stream(df, spec, ledger=url, on_batch=lambda ingest, b=begun: b.set())
+        assert begun.wait(60)
+        stopping = threading.Thread(target=stream.stop, daemon=True)
+        stopping.start()
+        stopping.join(60)
+        assert not stopping.is_alive()
+    (info,) = stream.ledger.pipelines()
+    assert info.read == info.counted == info.batches * 10

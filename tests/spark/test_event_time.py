@@ -1,0 +1,80 @@
+"""Event times against Python's datetime."""
+
+import datetime as dt
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muntin.errors import BadArgument
+from muntin.spark.event_time import ABSENT, check_type, event_times
+from muntin.spec import TimeSpec
+from muntin.times import instant_us
+
+moments = st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2200, 1, 1))
+zones = st.sampled_from(["", "Z", "+00:00", "+05:30", "-0800", "+02"])
+
+
+@given(
+    st.lists(st.one_of(st.none(), st.tuples(moments, zones, st.sampled_from(" T"))), max_size=20)
+)
+def test_iso_text(rows):
+    texts = [None if row is None else row[0].isoformat(row[2]) + row[1] for row in rows]
+    expected = [ABSENT if text is None else instant_us(text) for text in texts]
+    assert event_times(pa.array(texts, pa.string()), None).tolist() == expected
+
+
+@given(st.lists(st.text(max_size=30), min_size=1, max_size=10))
+def test_any_text_is_a_time_or_absent(texts):
+    assert len(event_times(pa.array(texts), None)) == len(texts)
+
+
+@pytest.mark.parametrize(
+    "text", ["2013-13-01", "2013-02-30 10:00", "yesterday", "", "2013-01-01 25:00", "12", "2013-01"]
+)
+def test_no_time(text):
+    good = "2013-01-01 10:00:00"
+    found = event_times(pa.array([good, text, good + "Z"]), None)
+    assert found.tolist() == [instant_us(good), ABSENT, instant_us(good)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2013-01-01", "2013-01-01 10:00", "2013-01-01T10:00:00.123456789", " 2013-01-01 10:00Z "],
+)
+def test_short_and_long_spellings(text):
+    found = event_times(pa.array([text, "x"]), None)
+    expected = instant_us(text.strip().replace("Z", "+00:00")[:26])
+    assert found.tolist() == [expected, ABSENT]
+
+
+@given(st.lists(st.one_of(st.none(), moments), max_size=20))
+def test_arrow_types(rows):
+    for kind, floor in (
+        (pa.timestamp("us"), 1),
+        (pa.timestamp("ms", "UTC"), 1000),
+        (pa.timestamp("s"), 10**6),
+    ):
+        expected = [ABSENT if r is None else instant_us(r) // floor * floor for r in rows]
+        exact = [None if r is None else instant_us(r) // floor for r in rows]
+        assert event_times(pa.array(exact, pa.int64()).cast(kind), None).tolist() == expected
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("us", 1), ("ms", 1000), ("s", 10**6)])
+def test_numbers(unit, factor):
+    values = [0, 1, -1, 1_700_000_000, None, 2**63 - 1]
+    expected = [0, factor, -factor, 1_700_000_000 * factor, ABSENT, ABSENT]
+    assert event_times(pa.array(values, pa.int64()), unit).tolist() == expected
+    floats = event_times(pa.array([1.5, float("nan"), float("inf"), None]), unit)
+    assert floats.tolist() == [int(np.floor(1.5 * factor)), ABSENT, ABSENT, ABSENT]
+
+
+@pytest.mark.parametrize(
+    ("kind", "unit"),
+    [(pa.int64(), None), (pa.bool_(), None), (pa.string(), "ms"), (pa.list_(pa.int8()), None)],
+)
+def test_types_that_are_no_time(kind, unit):
+    with pytest.raises(BadArgument, match="column 't'"):
+        check_type(TimeSpec(column="t", unit=unit), kind)

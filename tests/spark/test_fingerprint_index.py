@@ -1,0 +1,371 @@
+"""The fingerprint index on Spark: right answers, the same after faults, errors that name things."""
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from muntin.errors import BadArgument, CorruptSummary, SourceError
+from muntin.spark.fingerprint_index import FingerprintIndex
+from muntin.spark.index.build import Plan, gather, scatter
+from muntin.spark.index.files import forget
+from muntin.spark.session import session
+from muntin.summaries.items import hash_items
+from muntin.summaries.order_maps import IntegerRange
+from muntin.summaries.static_filter import to_partitions
+
+pytestmark = pytest.mark.spark
+ROWS = 20_000
+PARTITIONS = 8
+
+
+@pytest.fixture(scope="module")
+def spark():
+    return session("tests", {"spark.master": "local[2,4]", "spark.sql.shuffle.partitions": "4"})
+
+
+def table(start=0, rows=ROWS):
+    rng = np.random.default_rng(start)
+    return pa.table(
+        {
+            "url": [f"https://example.org/{i % 15_000 + start}" for i in range(rows)],
+            "bytes": rng.lognormal(8, 2, rows).astype(np.int64),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def records():
+    return table()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, records):
+    path = tmp_path_factory.mktemp("records")
+    pq.write_table(records.slice(0, 9_000), path / "a.parquet", row_group_size=3_000)
+    pq.write_table(records.slice(9_000), path / "b.parquet")
+    return path
+
+
+@pytest.fixture(scope="module")
+def frame(spark, folder):
+    return spark.read.parquet(str(folder)).repartition(3)
+
+
+@pytest.fixture(scope="module")
+def index(frame):
+    return FingerprintIndex.build(frame, "url", "bytes", PARTITIONS, progress=False)
+
+
+def strangers(count):
+    return [f"https://elsewhere.example/{i}" for i in range(count)]
+
+
+@pytest.mark.parametrize("via", ["driver", "job", "auto"])
+def test_contains(index, records, via):
+    keys = [*records["url"].to_pylist()[:1500], *strangers(1500)]
+    answer = index.contains(keys, via=via)
+    assert answer.column_names == ["key", "present", "false_positive_rate"]
+    assert answer["key"].to_pylist() == keys
+    present = np.asarray(answer["present"])
+    assert present[:1500].all()
+    assert present[1500:].sum() <= 8
+    many = np.asarray(index.contains(strangers(100_000), via="driver")["present"])
+    assert many.mean() <= 1.1 * index.false_positive_rate() + 0.0004  # four standard deviations
+    assert 0 < np.asarray(answer["false_positive_rate"]).max() <= 0.001
+    assert index.contains([]).num_rows == 0
+
+
+def test_every_key_is_in_the_one_partition_of_its_hash(index, records):
+    keys = records["url"].to_pylist()[:500]
+    located = index.locate(keys)
+    expected = to_partitions(hash_items(keys), PARTITIONS)
+    assert located["partitions"].to_pylist() == [[p] for p in expected.tolist()]
+    hashes = hash_items(records["url"])
+    for file in index.manifest.files:
+        mine = hashes[to_partitions(hashes, PARTITIONS) == file.partition]
+        assert (file.least, file.most) == (int(mine.min()), int(mine.max()))
+        assert file.records == len(mine)
+    assert index.records == ROWS
+    assert 15_000 * 0.998 <= index.keys <= 15_000  # a few are taken for others
+
+
+def test_ranks_hold_their_bounds(index, records):
+    values = np.sort(records["bytes"].to_numpy())
+    qs = np.arange(1, 10) / 10
+    found = index.quantile(qs)
+    exact = np.quantile(values, qs, method="inverted_cdf")
+    assert (np.asarray(found["lower"]) <= exact).all()
+    assert (exact <= np.asarray(found["upper"])).all()
+    asked = [100, 812, 5_000, 10**9, -3]
+    ranks = index.rank(asked)
+    truth = np.searchsorted(values, asked, side="right")
+    assert (np.asarray(ranks["lower"]) <= truth).all()
+    assert (truth <= np.asarray(ranks["upper"])).all()
+    assert (np.abs(np.asarray(ranks["value"]) - truth) <= 0.001 * ROWS).all()
+    between = index.count_between(100, 5_000).to_pylist()[0]
+    count = int(((values >= 100) & (values <= 5_000)).sum())
+    assert between["lower"] <= count <= between["upper"]
+    assert between["confidence"] == 1.0
+
+
+def test_parquet_read_by_arrow_makes_the_same_index(spark, index, folder, records):
+    other = FingerprintIndex.build_from_parquet(
+        folder, "url", "bytes", partitions=PARTITIONS, spark=spark, progress=False
+    )
+    assert [file.file for file in other.manifest.files] == [
+        file.file for file in index.manifest.files
+    ]
+    assert other.contains(records["url"].to_pylist()[:10])["present"].to_pylist() == [True] * 10
+
+
+def test_save_load_append(spark, index, frame, tmp_path):
+    index.save(tmp_path / "saved")
+    loaded = FingerprintIndex.load(spark, tmp_path / "saved")
+    assert loaded.manifest == index.manifest
+    assert loaded.digest.to_bytes() == index.digest.to_bytes()
+    more = spark.createDataFrame(table(50_000, 3_000).to_pandas())
+    new = [f"https://example.org/{50_000 + i}" for i in range(3_000)]
+    assert np.asarray(loaded.contains(new)["present"]).mean() < 0.01
+    assert loaded.append(more, stream="q", batch_id=0, progress=False)
+    assert not loaded.append(more, stream="q", batch_id=0)  # a replayed micro-batch
+    assert loaded.records == ROWS + 3_000
+    assert loaded.digest.count == ROWS + 3_000
+    again = FingerprintIndex.load(spark, tmp_path / "saved")
+    assert not again.append(more, stream="q", batch_id=0)
+    for one in (loaded, again):
+        assert np.asarray(one.contains(new)["present"]).all()
+        assert one.contains("https://example.org/7")["present"].to_pylist() == [True]
+        assert one.false_positive_rate() <= 0.001
+    names = {file.name for file in (tmp_path / "saved").iterdir()}
+    assert names == {"manifest.json", *again.manifest.names()}  # nothing is left behind
+    assert np.asarray(index.contains(new)["present"]).mean() < 0.01
+
+
+def test_filter_prunes_a_frame(spark, index):
+    keys = ["https://example.org/1", *strangers(50), "https://example.org/2", None]
+    rows = pd.DataFrame({"n": np.arange(len(keys)), "link": keys})
+    df = spark.createDataFrame(rows, "n long, link string").repartition(2)
+    kept = {row.link for row in index.filter(df, "link").collect()}
+    assert {"https://example.org/1", "https://example.org/2"} <= kept
+    assert len(kept) <= 4
+    dropped = index.filter(df, "link", keep=False)
+    assert dropped.count() + index.filter(df, "link").count() == len(keys)
+
+
+def test_a_lost_partition_is_rebuilt_from_its_records(spark, frame, records, tmp_path):
+    index = FingerprintIndex.build(
+        frame, "url", partitions=4, path=tmp_path / "index", progress=False
+    )
+    index.append(spark.createDataFrame(table(90_000, 500).to_pandas()), progress=False)
+    for file in index.manifest.files[:2]:
+        (tmp_path / "index" / file.file).unlink()
+    forget(tmp_path / "index")
+    keys = [
+        *records["url"].to_pylist()[:2000],
+        *(f"https://example.org/{90_000 + i}" for i in range(9)),
+    ]
+    assert np.asarray(index.contains(keys)["present"]).all()
+    assert index.records == ROWS + 500
+
+
+def test_a_worker_that_dies_in_a_query_changes_nothing(index, records, tmp_path):
+    """The first attempt of a task kills its own process: Spark runs it again."""
+    import os
+    import signal
+
+    from muntin.spark.index import query
+
+    mark = tmp_path / "died"
+    real = query.probe
+
+    def dying(folder, names, parts):
+        if not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(folder, names, parts)
+
+    keys = [*records["url"].to_pylist()[:100], *strangers(100)]
+    expected = index.contains(keys, via="driver")
+    query.probe = dying
+    try:
+        answer = index.contains(keys, via="job")
+    finally:
+        query.probe = real
+    assert mark.exists()
+    assert answer.equals(expected)
+
+
+def plan_for(folder, **others):
+    options = {
+        "folder": str(folder),
+        "partitions": 3,
+        "tasks": 2,
+        "fpp": 0.01,
+        "seed": 0,
+        "item_type": "text",
+        "domain": IntegerRange(20),
+        "error": 0.01,
+        "base": {},
+    }
+    return Plan(**{**options, **others})
+
+
+def test_a_task_that_runs_twice_makes_the_same_files(tmp_path):
+    keys, numbers = pa.array([f"k{i}" for i in range(999)]), pa.array(range(999))
+    plan = plan_for(tmp_path)
+    pieces = list(scatter(plan, [(keys, numbers)]))
+    first = [batch.to_pydict() for batch in gather(plan, iter(pieces))]
+    seen = sorted(path.name for path in tmp_path.iterdir())
+    again = [batch.to_pydict() for batch in gather(plan, iter(reversed(pieces)))]
+    assert sorted(map(str, again)) == sorted(map(str, first))
+    assert sorted(path.name for path in tmp_path.iterdir()) == seen
+    assert len(seen) == 3
+
+
+def test_an_empty_table(spark, tmp_path):
+    empty = spark.createDataFrame([], "url string, bytes long")
+    index = FingerprintIndex.build(empty, "url", "bytes", path=tmp_path, progress=False)
+    assert index.records == index.keys == 0
+    with pytest.raises(BadArgument, match="overwrite=True"):
+        FingerprintIndex.build(empty, "url", path=tmp_path)
+    assert index.contains(["a"])["present"].to_pylist() == [False]
+    assert index.locate(["a"])["partitions"].to_pylist() == [[]]
+    assert index.quantile([0.5]).num_rows == 0
+    assert index.rank([5])["upper"].to_pylist() == [0]
+    loaded = FingerprintIndex.load(spark, tmp_path)
+    assert loaded.contains(["a"], via="job")["present"].to_pylist() == [False]
+    loaded.append(spark.createDataFrame([("a", 5)], "url string, bytes long"), progress=False)
+    assert loaded.contains(["a"])["present"].to_pylist() == [True]
+    assert loaded.quantile(0.5)["value"].to_pylist() == [5]
+    again = FingerprintIndex.build(
+        empty, "url", path=tmp_path, overwrite=True, partitions=2, progress=False
+    )
+    assert again.contains(["a"])["present"].to_pylist() == [False]
+    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
+
+
+def test_other_types_of_keys_and_numbers(spark, tmp_path):
+    rows = pd.DataFrame(
+        {
+            "n": np.arange(1000),
+            "x": np.linspace(-1, 1, 1000),
+            "t": pd.date_range("2026-01-01", periods=1000, freq="min"),
+        }
+    )
+    df = spark.createDataFrame(rows)
+    index = FingerprintIndex.build(df, "n", "x", 2, progress=False)
+    assert index.contains(np.arange(1000))["present"].to_pylist() == [True] * 1000
+    assert abs(index.quantile(0.25)["value"][0].as_py() + 0.5) < 0.01
+    with pytest.raises(BadArgument, match="integers"):
+        index.contains(["1"])
+    times = FingerprintIndex.build(df, "n", "t", 2, progress=False)
+    lower, upper = (times.quantile(0.5)[name][0].as_py() for name in ("lower", "upper"))
+    assert lower <= rows["t"][499] <= upper
+    with pytest.raises(BadArgument, match="built without"):
+        FingerprintIndex.build(df, "n", partitions=2, progress=False).quantile(0.5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"key": "nothing"}, "no column 'nothing': url, bytes"),
+        ({"rank": "url"}, "no rank"),
+        ({"partitions": 0}, "partitions=0"),
+        ({"fpp": 1.0}, "fpp=1.0"),
+        ({"fpp": 0.0}, "fpp=0.0"),
+        ({"error": 0.0}, "error=0.0"),
+        ({"error": float("nan")}, "error=nan"),
+        ({"seed": -1}, "seed=-1"),
+    ],
+)
+def test_bad_parameters(frame, options, message):
+    with pytest.raises(BadArgument, match=message):
+        FingerprintIndex.build(frame, **{"key": "url", "rank": "bytes", **options})
+
+
+@pytest.mark.parametrize(
+    ("rows", "schema", "options", "message"),
+    [
+        ([("a", float("nan"))], "url string, bytes double", {}, "NaN"),
+        (
+            [("a", 1), ("b", 1 << 20)],
+            "url string, bytes long",
+            {"domain": IntegerRange(20)},
+            "outside",
+        ),
+        ([(None, 1)], "url string, bytes long", {}, "null"),
+        ([("a", None)], "url string, bytes long", {}, "null"),
+        ([(1.5, 1)], "url double, bytes long", {}, "a key is"),
+    ],
+)
+def test_bad_values(spark, rows, schema, options, message):
+    df = spark.createDataFrame(rows, schema)
+    with pytest.raises(BadArgument, match=message):
+        FingerprintIndex.build(df, "url", "bytes", 2, progress=False, **options)
+
+
+def test_bad_questions(spark, index, frame):
+    for call, message in (
+        (lambda: index.contains([1]), "keys of this index are text"),
+        (lambda: index.contains(["a", 1]), "items must be"),
+        (lambda: index.contains(["a"], via="air"), "via='air'"),
+        (lambda: index.quantile([1.5]), r"\[0, 1\]"),
+        (lambda: index.rank([float("nan")]), "NaN"),
+        (lambda: index.count_between(5, 1), "low <= high"),
+        (lambda: index.filter(frame, "bytes"), "keys of this index are text"),
+        (lambda: index.append(frame.selectExpr("bytes as url", "bytes")), "text"),
+        (lambda: FingerprintIndex.build("/nowhere/at/all", "url", spark=spark), "no Parquet"),
+    ):
+        with pytest.raises((BadArgument, SourceError), match=message):
+            call()
+
+
+def test_a_folder_that_is_no_whole_index(spark, index, tmp_path):
+    with pytest.raises(SourceError, match=r"manifest\.json is missing"):
+        FingerprintIndex.load(spark, tmp_path)
+
+    def saved(name):
+        index.save(tmp_path / name)
+        return tmp_path / name
+
+    lacking = saved("lacking")
+    name = index.manifest.files[3].file
+    (lacking / name).unlink()
+    with pytest.raises(SourceError, match=name):
+        FingerprintIndex.load(spark, lacking)
+
+    late = saved("late")
+    loaded = FingerprintIndex.load(spark, late)
+    shutil.rmtree(late)
+    for via in ("auto", "driver", "job"):
+        with pytest.raises(SourceError, match="lacks its file"):
+            loaded.contains(["a", *strangers(50)], via=via)
+
+    cut = saved("cut")
+    (cut / name).write_bytes((cut / name).read_bytes()[:-1])
+    with pytest.raises(CorruptSummary, match=name):
+        FingerprintIndex.load(spark, cut)
+
+    flipped = saved("flipped")
+    data = bytearray((flipped / name).read_bytes())
+    data[len(data) // 2] ^= 4
+    (flipped / name).write_bytes(bytes(data))
+    with pytest.raises(CorruptSummary, match="checksum"):
+        FingerprintIndex.load(spark, flipped).warm()
+
+    other = saved("other")
+    manifest = json.loads((other / "manifest.json").read_text())
+    (other / "manifest.json").write_text(json.dumps({**manifest, "muntin_index": 2}))
+    with pytest.raises(SourceError, match="format 2"):
+        FingerprintIndex.load(spark, other)
+    (other / "manifest.json").write_text(json.dumps({**manifest, "fpp": 0.5}))
+    with pytest.raises(CorruptSummary, match="checksum"):
+        FingerprintIndex.load(spark, other)
+    (other / "manifest.json").write_text("{")
+    with pytest.raises(CorruptSummary, match="damaged"):
+        FingerprintIndex.load(spark, other)

@@ -1,0 +1,126 @@
+"""The pipeline file: what is right is kept, what is wrong is named with its line."""
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muntin.errors import SpecError
+from muntin.spec import Pipeline
+
+GOOD = """\
+name: flights
+source: {format: parquet, path: data/flights/, mergeSchema: true}
+time: date
+pane: 1 hour
+lateness: 1 day
+summaries:
+  flights:
+    kind: vector_matrix
+    keys: [origin, destination, [origin, destination]]
+    indicators: [delay, distance]
+    capacity: 100000
+    window: {kind: floating, length: 1 day}
+queries:
+  busiest: {select: "SELECT origin, count FROM flights(origin)", on: window}
+"""
+
+
+def read(tmp_path, text):
+    path = tmp_path / "p.yaml"
+    path.write_text(text)
+    return Pipeline.of(path)
+
+
+def test_file_and_python_give_the_same_object(tmp_path):
+    found = read(tmp_path, GOOD)
+    assert found == Pipeline.of(
+        {
+            "name": "flights",
+            "source": {"format": "parquet", "path": "data/flights/", "mergeSchema": True},
+            "time": "date",
+            "pane": "1 hour",
+            "lateness": "1 day",
+            "summaries": {
+                "flights": {
+                    "keys": ["origin", "destination", ("origin", "destination")],
+                    "indicators": ["delay", "distance"],
+                    "capacity": 100000,
+                    "window": {"kind": "floating", "length": "1 day"},
+                }
+            },
+            "queries": {"busiest": "SELECT origin, count FROM flights(origin)"},
+        }
+    )
+    assert Pipeline.from_json(found.as_json()) == found
+    assert found.ledger_url == "sqlite:///flights.db"
+    assert found.source.options == {"mergeSchema": "true"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message"),
+    [
+        ("lateness", "latness", 5, "did you mean 'lateness'"),
+        ("capacity", "capacty", 11, "did you mean 'capacity'"),
+        ("length: 1 day", "lenght: 1 day", 12, "length"),
+        ("pane: 1 hour", "pane: 1 huor", 4, "not a duration"),
+        ("pane: 1 hour", "pane: 0", 4, "duration"),
+        ("length: 1 day", "length: 90 minutes", 1, "whole number of panes"),
+        ("kind: vector_matrix", "kind: matrix", 7, "unknown kind 'matrix'"),
+        ("capacity: 100000", "capacity: -1", 11, "greater than or equal to 1"),
+        ("[origin, destination, [", "[origin, origin, [", 9, "stands twice"),
+        ("name: flights", "name: Flights!", 1, "is not a name"),
+        ("kind: floating", "kind: hopping", 12, "floating"),
+        ("on: window", "on: monday", 14, "window"),
+        ("time: date", "time: {column: date, unit: week}", 3, "us"),
+        ("summaries:", "summarys:", 6, "did you mean 'summaries'"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line(tmp_path, old, new, line, message):
+    with pytest.raises(SpecError) as problem:
+        read(tmp_path, GOOD.replace(old, new, 1))
+    text = str(problem.value)
+    assert message in text
+    assert f"p.yaml:{line}:" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "mapping"),
+        ("- a\n- b", "mapping"),
+        ("a: [", "not YAML"),
+        ("a: &x [1]\nb: *x", "aliases"),
+        ("[" * 100, "nested"),
+        ("a: !!python/object/apply:os.system ['true']", "not YAML"),
+        ("\x00", "not YAML"),
+    ],
+)
+def test_files_that_are_no_pipeline(tmp_path, text, message):
+    with pytest.raises(SpecError, match=message):
+        read(tmp_path, text)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(SpecError, match="no such file"):
+        Pipeline.of(tmp_path / "none.yaml")
+
+
+@given(st.data())
+def test_damaged_files_give_a_pipeline_or_a_spec_error(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("fuzz") / "p.yaml"
+    at = data.draw(st.integers(0, len(GOOD)))
+    cut = data.draw(st.integers(0, 30))
+    put = data.draw(st.text(max_size=10))
+    path.write_text(GOOD[:at] + put + GOOD[at + cut :], encoding="utf-8", errors="replace")
+    with contextlib.suppress(SpecError):
+        assert Pipeline.of(path).summaries
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("fuzz") / "p.yaml"
+    path.write_bytes(content)
+    with pytest.raises(SpecError):
+        Pipeline.of(path)

@@ -1,0 +1,263 @@
+"""The q-digest's bounds hold always, against exact ranks and quantiles."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from damage import damaged, golden
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.summaries.dyadic_qdigest import DyadicQDigest
+from muntin.summaries.envelope import seal, unseal
+from muntin.summaries.order_maps import FloatOrder, FloatRange, IntegerRange, TimestampRange
+
+QS = [0.0, 0.001, 0.1, 0.5, 0.7, 0.9, 0.999, 1.0]
+small = st.lists(st.integers(0, 255), max_size=200)
+
+
+def exact_quantile(values, q):
+    ordered = np.sort(values)
+    return ordered[max(1, math.ceil(Fraction(str(q)) * len(ordered))) - 1]
+
+
+def check_bounds(digest, values, questions):
+    values = np.asarray(values)
+    assert digest.count == len(values)
+    truth = (values[None, :] <= np.asarray(questions)[:, None]).sum(axis=1)
+    answer = digest.rank(questions)
+    assert answer.confidence == 1.0
+    assert (answer.lower <= truth).all()
+    assert (truth <= answer.upper).all()
+    less = (values[None, :] < np.asarray(questions)[:, None]).sum(axis=1)
+    before = digest.rank(questions, inclusive=False)
+    assert (before.lower <= less).all()
+    assert (less <= before.upper).all()
+    if digest.domain.exact:
+        assert (answer.upper - answer.lower <= digest.error_bound).all()
+    assert (np.abs(answer.value - (answer.lower + answer.upper) / 2) == 0).all()
+    if len(values):
+        found = digest.quantile(QS)
+        for i, q in enumerate(QS):
+            assert found.lower[i] <= exact_quantile(values, q) <= found.upper[i]
+            assert found.lower[i] <= found.value[i] <= found.upper[i]
+
+
+@given(st.lists(small, max_size=5), st.integers(1, 60), st.integers(8, 62))
+def test_bounds_hold_after_any_merges(parts, k, bits):
+    whole = DyadicQDigest(bits, k)
+    for part in parts:
+        piece = DyadicQDigest(bits, k)
+        piece.update(part)
+        piece.compress()
+        before = piece.to_bytes()
+        whole.merge(piece)
+        assert piece.to_bytes() == before
+    values = [value for part in parts for value in part]
+    check_bounds(whole, values, [-1, 0, 3, 100, 255, 256, 2.5, 1 << bits])
+    whole.compress()
+    assert whole.size <= 3 * k + 256
+    check_bounds(whole, values, list(range(0, 256, 7)))
+
+
+@given(small, st.integers(1, 40))
+def test_bytes_round_trip(values, k):
+    digest = DyadicQDigest(8, k)
+    digest.update(values)
+    data = digest.to_bytes()
+    again = DyadicQDigest.from_bytes(data)
+    assert again.to_bytes() == data
+    assert again.count == digest.count
+    questions = list(range(256))
+    assert again.rank(questions).lower.tolist() == digest.rank(questions).lower.tolist()
+    twin = digest.copy()
+    twin.update([1, 2, 3])
+    assert digest.to_bytes() == data
+
+
+@given(st.lists(st.tuples(st.integers(0, 255), st.integers(0, 50)), max_size=100))
+def test_weights_are_repeats(pairs):
+    weighted, repeated = DyadicQDigest(8, 20), DyadicQDigest(8, 20)
+    values = np.array([value for value, _ in pairs], np.int64)
+    weights = np.array([weight for _, weight in pairs], np.int64)
+    weighted.update(values, weights)
+    repeated.update(np.repeat(values, weights))
+    assert weighted.to_bytes() == repeated.to_bytes()
+
+
+@pytest.mark.parametrize("bits", [20, 40, 62])
+@pytest.mark.parametrize("kind", ["uniform", "lognormal", "few", "sorted"])
+def test_large_streams(bits, kind):
+    rng = np.random.default_rng(bits)
+    values = {
+        "uniform": lambda: rng.integers(0, 1 << 20, 300_000),
+        "lognormal": lambda: rng.lognormal(8, 1.5, 300_000).astype(np.int64) % (1 << 20),
+        "few": lambda: rng.integers(0, 50, 300_000) ** 3,
+        "sorted": lambda: np.arange(300_000),
+    }[kind]()
+    digest = DyadicQDigest(bits, k=2000)
+    for part in np.array_split(values, 7):
+        digest.update(part)
+        digest.compress()
+    assert digest.size <= 3 * 2000 + np.unique(values).size
+    if bits > 22:  # only leaves that count more than their share stay beside 3k nodes
+        assert digest.size <= 4 * 2000
+    questions = np.sort(rng.integers(0, 1 << 20, 200))
+    truth = np.searchsorted(np.sort(values), questions, side="right")
+    answer = digest.rank(questions)
+    assert (answer.lower <= truth).all()
+    assert (truth <= answer.upper).all()
+    assert np.abs(answer.value - truth).max() <= digest.error_bound / 2
+    assert np.abs(answer.value - truth).max() / len(values) < 0.005
+    found = digest.quantile(QS)
+    for i, q in enumerate(QS):
+        assert found.lower[i] <= exact_quantile(values, q) <= found.upper[i]
+
+
+def test_an_empty_digest():
+    digest = DyadicQDigest(8)
+    assert len(digest.quantile([0.1, 0.5]).value) == 0
+    assert digest.rank([1, 2]).upper.tolist() == [0, 0]
+    assert DyadicQDigest.from_bytes(digest.to_bytes()).count == 0
+
+
+def test_same_calls_same_bytes():
+    made = []
+    for _ in range(2):
+        digest = DyadicQDigest(16, 50)
+        for part in np.array_split(np.arange(60_000) % 40_000, 9):
+            digest.update(part)
+        made.append(digest.to_bytes())
+    assert made[0] == made[1]
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=200))
+def test_float_domains(values):
+    for domain in (FloatRange(-1e6, 1e6, 30), FloatOrder(40), FloatOrder(62)):
+        digest = DyadicQDigest(k=30, domain=domain)
+        digest.update(values)
+        check_bounds(digest, values, [-2e6, -1e6, -1.5, 0.0, 1e-9, 3.25, *values[:10], 1e6, 2e6])
+        assert DyadicQDigest.from_bytes(digest.to_bytes()).to_bytes() == digest.to_bytes()
+
+
+def test_float_order_takes_infinities_and_both_zeros():
+    digest = DyadicQDigest(k=100, domain=FloatOrder(16))
+    digest.update([-np.inf, -0.0, 0.0, 5e-324, 1.7e308, np.inf])
+    check_bounds(digest, [-np.inf, -0.0, 0.0, 5e-324, 1.7e308, np.inf], [-np.inf, 0.0, np.inf])
+
+
+@given(st.lists(st.integers(0, 10**9), min_size=1, max_size=100), st.integers(1, 5000))
+def test_timestamps(seconds, step):
+    times = np.array(seconds, np.int64).view("datetime64[s]").astype("datetime64[us]")
+    digest = DyadicQDigest(k=50, domain=TimestampRange(start=0, step=step, bits=50))
+    digest.update(times)
+    truth = exact_quantile(times, 0.5)
+    median = digest.quantile(0.5)
+    assert median.lower[0] <= truth <= median.upper[0]
+    rank = digest.rank(times)
+    exact = (times[None, :] <= times[:, None]).sum(axis=1)
+    assert ((rank.lower <= exact) & (exact <= rank.upper)).all()
+
+
+def test_for_error_keeps_its_word():
+    rng = np.random.default_rng(3)
+    values = rng.lognormal(10, 2, 200_000).astype(np.int64) % (1 << 20)
+    digest = DyadicQDigest.for_error(0.001, bits=20)
+    digest.update(values)
+    digest.compress()
+    questions = np.arange(0, 1 << 20, 1009)
+    truth = np.searchsorted(np.sort(values), questions, side="right")
+    assert np.abs(digest.rank(questions).value - truth).max() <= 0.001 * len(values)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: DyadicQDigest(bits=0), "bits=0"),
+        (lambda: DyadicQDigest(bits=63), "bits=63"),
+        (lambda: DyadicQDigest(k=0), "k=0"),
+        (lambda: DyadicQDigest(k=1.5), "k=1.5"),
+        (lambda: DyadicQDigest.for_error(0.0), "error=0.0"),
+        (lambda: DyadicQDigest.for_error(1.0), "error=1.0"),
+        (lambda: DyadicQDigest.for_error(math.nan), "error=nan"),
+        (lambda: DyadicQDigest(8).update([256]), "256 is outside the domain 0 ... 255"),
+        (lambda: DyadicQDigest(8).update([-1]), "-1 is outside"),
+        (lambda: DyadicQDigest(8).update([1.5]), "not an integer"),
+        (lambda: DyadicQDigest(8).update([math.nan]), "NaN"),
+        (lambda: DyadicQDigest(8).update(["a"]), "not numbers"),
+        (lambda: DyadicQDigest(8).update([[1]]), "one-dimensional"),
+        (lambda: DyadicQDigest(8).update([1, None]), "not numbers"),
+        (lambda: DyadicQDigest(8).update([1], [-1]), "negative"),
+        (lambda: DyadicQDigest(8).update([1], [1, 2]), "1 values and 2 weights"),
+        (lambda: DyadicQDigest(8).update([1], [1.5]), "not integers"),
+        (lambda: DyadicQDigest(8).update([1], [1 << 62]), "add up"),
+        (lambda: DyadicQDigest(8).quantile(1.5), "q=1.5"),
+        (lambda: DyadicQDigest(8).quantile(math.nan), "q=nan"),
+        (lambda: DyadicQDigest(domain=FloatRange(0, 1)).update([2.0]), "outside the domain"),
+        (lambda: DyadicQDigest(domain=FloatOrder()).update([math.nan]), "NaN"),
+        (lambda: FloatRange(1, 0), "low < high"),
+        (lambda: TimestampRange(step=0), "step=0"),
+        (lambda: IntegerRange(62, (1 << 62) + 1), "int64"),
+        (
+            lambda: DyadicQDigest(domain=TimestampRange(bits=10)).update(
+                np.array(["NaT"], "datetime64[us]")
+            ),
+            "NaT",
+        ),
+    ],
+)
+def test_bad_arguments(call, message):
+    with pytest.raises(BadArgument, match=message.replace("[", r"\[")):
+        call()
+
+
+def test_a_refused_update_counts_nothing():
+    digest = DyadicQDigest(8, 10)
+    with pytest.raises(BadArgument):
+        digest.update([1, 2, 300])
+    assert digest.count == 0
+    assert digest.rank(255).upper[0] == 0
+
+
+def test_other_parameters_do_not_merge():
+    for other in (DyadicQDigest(8, 11), DyadicQDigest(9, 10)):
+        with pytest.raises(IncompatibleSummary):
+            DyadicQDigest(8, 10).merge(other)
+
+
+def made_digest():
+    digest = DyadicQDigest(12, 15)
+    digest.update(np.random.default_rng(5).zipf(1.3, 3000) % 4096)
+    return digest
+
+
+def test_golden_bytes():
+    data = golden("dyadic_qdigest-v1", lambda: made_digest().to_bytes())
+    again = DyadicQDigest.from_bytes(data)
+    assert again.to_bytes() == data
+    made = made_digest()
+    made.compress()
+    assert again.rank([10, 100]).lower.tolist() == made.rank([10, 100]).lower.tolist()
+
+
+def test_damaged_bytes_are_refused_or_sound():
+    data = made_digest().to_bytes()
+    refused = 0
+    for case in damaged(data, 5000):
+        try:
+            digest = DyadicQDigest.from_bytes(case)
+        except CorruptSummary:
+            refused += 1
+        else:
+            assert digest.to_bytes() == case
+            digest.quantile([0.1, 0.9]) if digest.count else None
+    assert refused > 4000
+
+
+def test_a_forged_size_is_refused_before_it_is_allocated():
+    parameters, body = unseal(made_digest().to_bytes(), "dyadic_qdigest")
+    forged = (1 << 60).to_bytes(8, "little") + bytes(body[8:])
+    with pytest.raises(CorruptSummary):
+        DyadicQDigest.from_bytes(seal("dyadic_qdigest", parameters, forged))

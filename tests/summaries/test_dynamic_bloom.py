@@ -1,0 +1,237 @@
+"""The dynamic Bloom filter: never a wrong no, and wrong yeses as often as it says."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from damage import damaged, golden
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.summaries.dynamic_bloom import DynamicBloom
+from muntin.summaries.split_block_bloom import bits_per_key, split_block_rate
+
+LAYOUTS = ("compact", "split", "paper")
+layouts = st.sampled_from(LAYOUTS)
+batches = st.lists(st.lists(st.text(max_size=5), max_size=60), max_size=6)
+
+
+def strangers(count, seed=99):
+    return np.random.default_rng(seed).integers(0, 2**64 - 1, count, dtype=np.uint64)
+
+
+@given(batches, layouts, st.integers(1, 40), st.integers(1, 4))
+def test_never_a_wrong_no(parts, layout, capacity, headroom):
+    seen = DynamicBloom(capacity, 0.05, 3, layout, headroom)
+    for part in parts:
+        seen.update(part)
+        assert seen.contains(part).all()
+    for part in parts:
+        assert seen.contains(part).all()
+    assert seen.count == sum(map(len, parts))
+    data = seen.to_bytes()
+    again = DynamicBloom.from_bytes(data)
+    assert again.to_bytes() == data
+    assert DynamicBloom.mapped(memoryview(data)).to_bytes() == data
+    for part in parts:
+        assert again.contains(part).all()
+    if layout != "paper":
+        assert seen.false_positive_rate() <= 0.05
+
+
+@given(batches, batches, layouts, st.integers(1, 40))
+def test_merging_forgets_nothing(left, right, layout, capacity):
+    one, other = (DynamicBloom(capacity, 0.05, layout=layout) for _ in range(2))
+    for part in left:
+        one.update(part)
+    for part in right:
+        other.update(part)
+    before = other.to_bytes()
+    twin = one.copy()
+    one.merge(other)
+    assert other.to_bytes() == before
+    for part in [*left, *right]:
+        assert one.contains(part).all()
+    assert one.count == twin.count + other.count
+    assert DynamicBloom.from_bytes(one.to_bytes()).to_bytes() == one.to_bytes()
+    one.update(["later"])
+    assert one.contains("later").all()
+
+
+@given(batches)
+def test_compact_merge_is_the_whole(parts):
+    whole, merged = DynamicBloom(1000, 0.01), DynamicBloom(1000, 0.01)
+    for part in parts:
+        whole.update(part)
+        piece = DynamicBloom(1000, 0.01)
+        piece.update(part)
+        merged.merge(piece)
+    assert whole.to_bytes() == merged.to_bytes()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("fpp", [0.05, 0.01, 0.001])
+def test_false_positives_at_the_plan_and_far_beyond(layout, fpp):
+    planned = 20_000
+    seen = DynamicBloom(planned, fpp, layout=layout)
+    keys = np.arange(50 * planned)
+    asked = strangers(400_000)
+    for times in (1, 10, 50):
+        seen.update(keys[seen.count : times * planned])
+        reported = seen.false_positive_rate()
+        expected = reported * len(asked)
+        wrong = int(seen.contains_hashes(asked).sum())
+        assert wrong <= 1.1 * expected + 4 * np.sqrt(expected)  # sampling noise of the test
+        if layout != "paper":
+            assert reported <= fpp
+            assert abs(seen.keys - seen.count) <= 1 + seen.count * 2 * fpp
+        if layout == "compact" and reported < 0.02:  # above, two bits a key weigh more
+            best = 1.125 * np.log2(1 / reported)  # a binary fuse filter of this rate
+            assert seen.bits_per_key <= 1.25 * best
+    assert seen.contains(keys).all()
+
+
+@pytest.mark.parametrize("layout", ["compact", "split"])
+def test_the_rate_holds_past_all_generations(layout):
+    seen = DynamicBloom(50, 0.02, layout=layout, headroom=1)
+    keys = np.arange(60_000)
+    for part in np.array_split(keys, 50):
+        seen.update(part)
+    assert seen.filters > 2
+    assert seen.contains(keys).all()
+    assert seen.false_positive_rate() <= 0.02
+    asked = strangers(200_000)
+    assert seen.contains_hashes(asked).mean() <= 1.1 * seen.false_positive_rate() + 2e-4
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_keys_of_one_hash_range_are_told_apart_as_well(layout):
+    hashes = strangers(60_000) >> np.uint64(6)  # as of one of 64 partitions by hash range
+    seen = DynamicBloom(10_000, 0.01, layout=layout, headroom=1)
+    seen.update_hashes(hashes[:10_000])
+    expected = 50_000 * seen.false_positive_rate()
+    assert seen.contains_hashes(hashes[10_000:]).sum() <= 1.1 * expected + 4 * np.sqrt(expected)
+
+
+def test_repeats_cost_nothing():
+    seen = DynamicBloom(1000, 0.01, layout="split")
+    for _ in range(30):
+        seen.update(np.arange(900))
+    assert seen.filters == 1
+    assert seen.count == 27_000
+
+
+def test_equation_2_of_the_paper():
+    seen = DynamicBloom(1000, 0.01, layout="paper")
+    seen.update(np.arange(5500))
+    full = DynamicBloom(1000, 0.01, layout="paper")
+    full.update(np.arange(1000))
+    half = DynamicBloom(1000, 0.01, layout="paper")
+    half.update(np.arange(500))
+    f, g = full.false_positive_rate(), half.false_positive_rate()
+    assert seen.filters == 6
+    assert seen.false_positive_rate() == pytest.approx(1 - (1 - f) ** 5 * (1 - g), rel=1e-9)
+
+
+def test_split_blocks_are_sized_by_the_poisson_formula():
+    assert bits_per_key(0.01) == pytest.approx(10.53, abs=0.01)
+    assert bits_per_key(0.001) == pytest.approx(16.89, abs=0.01)
+    for bits, rate in ((8, 0.0332), (10, 0.01265), (12, 0.00542), (16, 0.001316)):
+        assert split_block_rate(256 / bits) == pytest.approx(rate, rel=0.01)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_all_kinds_of_keys(layout):
+    for items in (["a", "ü"], [b"\x00", b""], [1, -5], pa.array(["x", "y"]).dictionary_encode()):
+        seen = DynamicBloom(10, 0.01, layout=layout)
+        seen.update(items)
+        assert seen.contains(items).all()
+        assert not seen.contains_hashes(strangers(3)).any()
+        twin = DynamicBloom.from_bytes(seen.to_bytes())
+        assert twin.contains(items).all()
+
+
+def test_same_seed_same_bytes_and_other_seed_other_hashes():
+    one, two, other = (DynamicBloom(100, 0.01, seed) for seed in (1, 1, 2))
+    for seen in (one, two, other):
+        seen.update(["a", "b"])
+    assert one.to_bytes() == two.to_bytes() != other.to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: DynamicBloom(capacity=0), "capacity=0"),
+        (lambda: DynamicBloom(capacity=1.5), "capacity=1.5"),
+        (lambda: DynamicBloom(fpp=0.0), "fpp=0.0"),
+        (lambda: DynamicBloom(fpp=1.0), "fpp=1.0"),
+        (lambda: DynamicBloom(fpp=float("nan")), "fpp=nan"),
+        (lambda: DynamicBloom(fpp=1e-14), "beyond"),
+        (lambda: DynamicBloom(fpp=1e-60, layout="split"), "cannot reach"),
+        (lambda: DynamicBloom(seed=-1), "seed=-1"),
+        (lambda: DynamicBloom(layout="other"), "layout='other'"),
+        (lambda: DynamicBloom(headroom=0), "headroom=0"),
+        (lambda: DynamicBloom().update([1.5]), "hashed"),
+        (lambda: DynamicBloom().update(["a", None]), "null"),
+        (lambda: DynamicBloom().update(["a", 1]), "items must be"),
+        (lambda: DynamicBloom().update_hashes(np.arange(3)), "uint64"),
+    ],
+)
+def test_bad_arguments(call, message):
+    with pytest.raises(BadArgument, match=message):
+        call()
+
+
+def test_mixed_key_types_are_refused():
+    seen = DynamicBloom()
+    seen.update(["a"])
+    for call in (seen.update, seen.contains):
+        with pytest.raises(BadArgument, match="integers"):
+            call([1])
+    numbers = DynamicBloom()
+    numbers.update([1])
+    with pytest.raises(IncompatibleSummary, match="text"):
+        numbers.merge(seen)
+
+
+def test_other_parameters_do_not_merge():
+    for other in (
+        DynamicBloom(10),
+        DynamicBloom(fpp=0.02),
+        DynamicBloom(seed=1),
+        DynamicBloom(layout="split"),
+    ):
+        with pytest.raises(IncompatibleSummary):
+            DynamicBloom().merge(other)
+
+
+def made_filter(layout):
+    seen = DynamicBloom(50, 0.02, 7, layout, 1)
+    for start in range(0, 400, 100):
+        seen.update([f"key {i}" for i in range(start, start + 100)])
+        seen.keys  # noqa: B018  (settles, so that there is more than one generation)
+    return seen
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_golden_bytes(layout):
+    data = golden(f"dynamic_bloom-{layout}-v1", lambda: made_filter(layout).to_bytes())
+    again = DynamicBloom.from_bytes(data)
+    assert again.to_bytes() == data == made_filter(layout).to_bytes()
+    assert again.contains([f"key {i}" for i in range(400)]).all()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_damaged_bytes_are_refused_or_sound(layout):
+    asked = strangers(50)
+    refused = 0
+    for case in damaged(made_filter(layout).to_bytes(), 2500):
+        try:
+            seen = DynamicBloom.from_bytes(case)
+        except CorruptSummary:
+            refused += 1
+        else:
+            assert seen.to_bytes() == case
+            seen.contains_hashes(asked)
+            seen.update_hashes(asked)
+    assert refused > 1000

@@ -1,0 +1,48 @@
+"""Our XXH64 against the `xxhash` package."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muntin.errors import BadArgument
+from muntin.summaries.items import hash_items
+from muntin.summaries.kernels.hashing import hash_integers, hash_strings
+
+seeds = st.integers(0, 2**64 - 1)
+
+
+@given(st.lists(st.binary(max_size=200), max_size=20), seeds)
+def test_byte_strings(items, seed):
+    array = pa.array(items, pa.binary())
+    offsets = np.frombuffer(array.buffers()[1], np.int32)[: len(items) + 1]
+    data = np.frombuffer(array.buffers()[2] or b"", np.uint8)
+    out = np.empty(len(items), np.uint64)
+    hash_strings(data, offsets, np.uint64(seed), out)
+    assert [xxhash.xxh64_intdigest(item, seed) for item in items] == out.tolist()
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20), seeds)
+def test_integers(items, seed):
+    out = np.empty(len(items), np.uint64)
+    hash_integers(np.array(items, np.int64), np.uint64(seed), out)
+    expected = [xxhash.xxh64_intdigest(i.to_bytes(8, "little", signed=True), seed) for i in items]
+    assert expected == out.tolist()
+
+
+def test_all_spellings_of_an_item_hash_alike():
+    texts = ["a", "", "ü" * 40, "xyz"]
+    expected = [xxhash.xxh64_intdigest(text.encode(), 7) for text in texts]
+    for kind in (pa.string(), pa.large_string(), pa.string_view(), pa.binary()):
+        assert hash_items(pa.array(texts).cast(kind), 7).tolist() == expected
+    assert hash_items(pa.array(["skip", *texts]).slice(1), 7).tolist() == expected
+    assert hash_items(pa.array(texts).dictionary_encode(), 7).tolist() == expected
+    assert hash_items(np.array([1, 2], np.int32)).tolist() == hash_items([1, 2]).tolist()
+
+
+@pytest.mark.parametrize("items", [[1.5], ["a", None], [{}], ["a", 1]])
+def test_refused_items(items):
+    with pytest.raises(BadArgument):
+        hash_items(items)

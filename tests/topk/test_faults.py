@@ -1,0 +1,75 @@
+"""Simulated runs in which everything goes wrong: no answer that claims to be valid is not."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+from muntin.errors import BadArgument
+from muntin.topk import Faults, simulate
+
+RUNS = int(os.environ.get("MUNTIN_TOPK_FAULT_RUNS", "1000"))
+
+
+def test_no_invalid_answer_claims_to_be_valid() -> None:
+    valid = slides = 0
+    for run in range(RUNS):
+        rng = np.random.default_rng(run)
+        sites, objects = int(rng.integers(1, 5)), int(rng.integers(3, 10))
+        rate = rng.gamma(1, 4, size=(1, sites, objects)) + np.arange(objects) ** 2 % 7
+        found = simulate(
+            rng.poisson(rate, size=(36, sites, objects)),
+            k=int(rng.integers(1, 4)),
+            epsilon=int(rng.choice([0, 0, 10])),
+            window=12,
+            unit=1,
+            windows=24,
+            policy=str(rng.choice(["resolution", "hybrid", "even", "lsa"])),
+            objective=str(rng.choice(["bytes", "messages"])),
+            heartbeat=int(rng.integers(1, 5)),
+            seed=run,
+            faults=Faults(
+                lose=float(rng.choice([0, 0.05, 0.3])),
+                repeat=float(rng.choice([0, 0.2])),
+                delay=float(rng.choice([0.1, 0.3, 2])),
+                crash=float(rng.choice([0, 0.02])),
+                freeze=float(rng.choice([0, 0.02])),
+                outage=float(rng.choice([3, 30])),
+                restart=float(rng.choice([0, 0.03])),
+            ),
+        )
+        assert found.invalid == 0, run
+        valid += 24 - found.unsure
+        slides += 24
+    assert valid > slides / 10  # an answer that never claims anything would pass as well
+
+
+@pytest.mark.parametrize("delay", [0.2, 1.0, 3.0])
+@pytest.mark.parametrize("policy", ["resolution", "hybrid"])
+def test_valid_again_after_healing(delay: float, policy: str) -> None:
+    # Docs: a heartbeat, a missing site's wait, two retries and eight round trips.
+    bound = 6 + 2 * 2 + 8 * (2 * delay + 0.5)
+    for seed in range(4):
+        counts = np.random.default_rng(seed).poisson(np.arange(12, 0, -1) * 20.0, (130, 4, 12))
+        faults = Faults(delay=delay, crash=0.02, freeze=0.02, restart=0.02, lose=0.2, quiet=75)
+        found = simulate(
+            counts, k=4, window=10, unit=1, windows=120, policy=policy, seed=seed, faults=faults
+        )
+        assert found.invalid == 0
+        assert found.healed is not None
+        assert found.healed <= bound
+
+
+def test_same_seed_same_run() -> None:
+    options = {"objects": 20, "sites": 3, "k": 3, "windows": 20, "faults": {"lose": 0.2}}
+    first, second = (simulate("zipf", seed=4, **options) for _ in range(2))
+    assert first.bytes == second.bytes
+    assert first.series["messages"].tolist() == second.series["messages"].tolist()
+
+
+@pytest.mark.parametrize("wrong", [{"lose": 1.5}, {"delay": -1}, {"save_every": 0}])
+def test_impossible_faults(wrong: dict) -> None:
+    with pytest.raises(BadArgument):
+        Faults(**wrong)
