@@ -154,6 +154,10 @@ def test_choose_top_fills_up_with_nothing() -> None:
     assert choose_top(2, ("a", NOTHING), {"a": 5, "b": 1}, 0, 1) == ("a", NOTHING)
 
 
+def test_choose_top_has_no_room_for_nothing_when_k_shrinks() -> None:
+    assert choose_top(1, ("e", NOTHING), {"a": 1, "e": 1}, 0, 0) == ("e",)
+
+
 def test_expected_values_shrink_by_chance_only() -> None:
     # One object scattered as counts do, one that lives at the first site.
     reports = [Report({"even": 105, "own": 200}, 0), Report({"even": 95, "own": 0}, 0)]

@@ -137,7 +137,7 @@ def choose_top(
         inside = set(before)
         most = max((s for item, s in slack.items() if item not in inside), default=nothing)
         if least + epsilon >= max(most, nothing):
-            return tuple(old)
+            return (*before, *([NOTHING] if len(before) < k else []))  # k may have changed
     inside = set(before)
     above = [item for item, s in slack.items() if s > nothing and item != NOTHING]
     above.sort(key=lambda item: (-slack[item], item not in inside, order(item)))
