@@ -1,162 +1,127 @@
-"""The pair under a network that loses, repeats and reorders, sites that restart: Hypothesis.
+"""The pair under a network that loses, repeats and reorders, sites and a coordinator that restart.
 
-After every step the answer's claims are held against the values that all sites had at the unit
-that it names.
+Hypothesis thinks up the interleavings; `test_wandering` walks through many more at random. After
+every step the answer's claims are held against the values that all sites had at the unit that it
+names (see `world`).
 """
 
 from __future__ import annotations
 
-import numpy as np
+import os
+
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from world import ITEMS, KEPT_STATES, OBJECTIVES, POLICIES, SITES, World, wander
 
-from muntin.topk import Coordinator, CostModel, Message, Monitor, decode, encode
-from muntin.topk.messages import NOTHING
+WANDERINGS = int(os.environ.get("MUNTIN_TOPK_WANDERINGS", "20000"))
 
-SITES = ["north", "south", "west"]
-ITEMS = ["a", "b", "c", "d", "e"]
-EAGER = {"stay": 3, "patience": 0.1}  # so that short runs push and resolve
+names = st.integers(0, len(SITES) - 1)
+changes = st.dictionaries(st.sampled_from(ITEMS), st.integers(-5, 9))
 
 
 class Protocol(RuleBasedStateMachine):
     """Every interleaving that Hypothesis can think of."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.coordinator = Coordinator(SITES, 2, hybrid=CostModel("messages", **EAGER))
-        self.monitors = {name: Monitor(heartbeat=2) for name in SITES}
-        self.values = {name: dict.fromkeys(ITEMS, 0) for name in SITES}
-        self.history: dict[str, dict[int, dict[str, int]]] = {name: {} for name in SITES}
-        self.units = dict.fromkeys(SITES, 0)
-        self.saved = self.coordinator.to_bytes()
-        self.flying: list[tuple[str, bool, bytes]] = []
-        self.now = 0.0
-        for name in SITES:
-            self.slide(name, {})
+    world: World | None = None
 
-    def put(self, name: str, up: bool, messages: list[Message]) -> None:
-        self.flying += [(name, up, encode(message)) for message in messages]
-
-    def put_down(self, addressed: list[tuple[str, Message]]) -> None:
-        for name, message in addressed:
-            self.put(name, False, [message])
-
-    @rule(
-        name=st.sampled_from(SITES),
-        change=st.dictionaries(st.sampled_from(ITEMS), st.integers(-5, 9)),
+    @initialize(
+        sites=st.integers(1, len(SITES)),
+        k=st.integers(1, 4),
+        epsilon=st.sampled_from([0, 0, 3]),
+        policy=st.sampled_from(POLICIES),
+        objective=st.sampled_from(OBJECTIVES),
+        heartbeat=st.integers(1, 4),
     )
-    def slide(self, name: str, change: dict[str, int]) -> None:
-        self.units[name] += 1
-        for item, by in change.items():
-            self.values[name][item] += by
-        self.history[name][self.units[name]] = dict(self.values[name])
-        rows = self.monitors[name].rows(list(change))
-        found = self.monitors[name].slide(
-            self.units[name], rows, np.array(list(change.values()), np.int64)
-        )
-        self.put(name, True, found)
+    def begin(self, **options) -> None:
+        self.world = World(**options)
 
-    @rule(change=st.lists(st.integers(-3, 6), min_size=len(ITEMS) * 3, max_size=len(ITEMS) * 3))
-    def slide_all(self, change: list[int]) -> None:
-        for n, name in enumerate(SITES):
-            self.slide(name, dict(zip(ITEMS, change[n * len(ITEMS) :], strict=False)))
+    def site(self, n: int) -> str:
+        assert self.world
+        return self.world.names[n % len(self.world.names)]
 
-    @precondition(lambda self: self.flying)
-    @rule(data=st.data(), keep=st.booleans())
-    def deliver(self, data: st.DataObject, keep: bool) -> None:
-        at = data.draw(st.integers(0, len(self.flying) - 1))
-        name, up, message = self.flying[at]
-        if not keep:
-            del self.flying[at]
-        self.arrive(name, up, message)
+    @rule(n=names, change=changes)
+    def slide(self, n: int, change: dict) -> None:
+        self.world.slide(self.site(n), change)
 
-    def arrive(self, name: str, up: bool, message: bytes) -> None:
-        if up:
-            self.put_down(self.coordinator.receive(name, decode(message), self.now))
-        else:
-            self.put(name, True, self.monitors[name].receive(decode(message)))
+    @rule(change=st.lists(changes, min_size=len(SITES), max_size=len(SITES)))
+    def slide_all(self, change: list[dict]) -> None:
+        for name, one in zip(self.world.names, change, strict=False):
+            self.world.slide(name, one)
 
-    @precondition(lambda self: self.flying)
-    @rule(data=st.data())
-    def lose(self, data: st.DataObject) -> None:
-        del self.flying[data.draw(st.integers(0, len(self.flying) - 1))]
+    @rule(n=names)
+    def vanish(self, n: int) -> None:
+        self.world.vanish(self.site(n))
+
+    @rule(n=names)
+    def flood(self, n: int) -> None:
+        self.world.flood(self.site(n))
+
+    @precondition(lambda self: self.world and self.world.flying)
+    @rule(at=st.integers(0, 1000), keep=st.booleans())
+    def arrive(self, at: int, keep: bool) -> None:
+        self.world.arrive(at % len(self.world.flying), keep=keep)
+
+    @precondition(lambda self: self.world and self.world.flying)
+    @rule(at=st.integers(0, 1000))
+    def lose(self, at: int) -> None:
+        self.world.lose(at % len(self.world.flying))
 
     @rule(by=st.sampled_from([0.1, 1.0, 2.5, 20.0]))
     def tick(self, by: float) -> None:
-        self.now += by
-        for name, monitor in self.monitors.items():
-            self.put(name, True, monitor.tick(self.now))
-        self.put_down(self.coordinator.tick(self.now))
+        self.world.tick(by)
 
-    @rule(steps=st.integers(5, 60))
-    def calm_down(self, steps: int) -> None:
-        """A good network for a while."""
-        for _ in range(steps):
-            if not self.flying:
-                self.tick(0.5)
-            for name, up, message in [*self.flying]:
-                self.flying.remove((name, up, message))
-                self.arrive(name, up, message)
-                self.claims_hold()
+    @rule(units=st.integers(1, 12), moves=st.lists(st.integers(-5, 9), max_size=6))
+    def good_network(self, units: int, moves: list[int]) -> None:
+        self.world.good_network(units, moves)
 
-    @rule(name=st.sampled_from(SITES))
-    def restart_site(self, name: str) -> None:
-        self.monitors[name] = Monitor(heartbeat=2)
-        rows = self.monitors[name].rows(ITEMS)
-        values = np.array([self.values[name][item] for item in ITEMS], np.int64)
-        self.put(name, True, self.monitors[name].slide(self.units[name], rows, values))
+    @rule(n=names)
+    def restart_site(self, n: int) -> None:
+        self.world.restart_site(self.site(n))
+
+    @rule(n=names)
+    def freeze(self, n: int) -> None:
+        self.world.freeze(self.site(n))
 
     @rule()
     def save(self) -> None:
-        self.saved = self.coordinator.to_bytes()
+        self.world.save()
 
-    @rule()
-    def restart_coordinator(self) -> None:
-        model = CostModel("messages", **EAGER)
-        self.coordinator = Coordinator.from_bytes(self.saved, hybrid=model)
+    @rule(state=st.integers(0, KEPT_STATES - 1))
+    def restart_coordinator(self, state: int) -> None:
+        self.world.restart_coordinator(state)
 
-    @rule(k=st.integers(1, 4), epsilon=st.integers(0, 4))
+    @rule(k=st.integers(1, 5), epsilon=st.integers(0, 4))
     def change_k(self, k: int, epsilon: int) -> None:
-        self.coordinator.set_k(k, epsilon)
+        self.world.change_k(k, epsilon)
 
     @invariant()
     def claims_hold(self) -> None:
-        answer = self.coordinator.answer()
-        if answer.as_of is None or answer.bound is None:
-            assert not answer.valid
-            return
-        assert not (answer.valid and answer.missing_sites)
-        there = [name for name in SITES if name not in answer.missing_sites]
-        totals = dict.fromkeys(ITEMS, 0)
-        for name in there:
-            for item, value in self.history[name][answer.as_of].items():
-                totals[item] += value
-        top = [item.object for item in answer.items]
-        assert NOTHING not in top
-        least = min([totals[item] for item in top] + [0] * (len(top) < self.coordinator.k))
-        outside = [value for item, value in totals.items() if item not in top]
-        assert least + answer.bound >= max([0, *outside])
+        if self.world:
+            self.world.claims_hold()
 
     def teardown(self) -> None:
-        """With a good network and calm values, the answer becomes valid again."""
-        self.flying.clear()
-        for _ in range(80):
-            self.tick(0.5)
-            for name in SITES:
-                self.slide(name, {})
-            for _ in range(6):
-                flying, self.flying = self.flying, []
-                for name, up, message in flying:
-                    self.arrive(name, up, message)
-            self.claims_hold()
-        assert self.coordinator.answer().valid
+        if self.world:
+            self.world.heals()
 
 
 Protocol.TestCase.settings = settings(
-    max_examples=40,
+    max_examples=int(os.environ.get("MUNTIN_TOPK_EXAMPLES", "120")),
     stateful_step_count=40,
     deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 TestProtocol = Protocol.TestCase
+
+
+def test_wandering_a_little() -> None:
+    for seed in range(150):
+        wander(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+def test_wandering() -> None:
+    for seed in range(1000, 1000 + WANDERINGS):
+        wander(seed, 60 + seed % 200)

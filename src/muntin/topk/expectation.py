@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from math import erfc, isqrt, sqrt
 
 from muntin.topk.messages import Object
-from muntin.topk.resolution import Report, Spread
+from muntin.topk.resolution import Report, Spread, common
 
 RESERVE_MAX = 2.0  # sites' worth; measured: more only causes alerts
 
@@ -25,8 +25,7 @@ RESERVE_MAX = 2.0  # sites' worth; measured: more only causes alerts
 def expected_values(reports: Sequence[Report]) -> list[dict[Object, int]]:
     """Expected value of each object that all sites reported, one mapping a report."""
     m = len(reports)
-    common = set(reports[0].values).intersection(*(report.values for report in reports))
-    values = {item: [report.values[item] for report in reports] for item in common}
+    values = {item: [report.values[item] for report in reports] for item in common(reports)}
     sums = [sum(max(0, v[j]) for v in values.values()) for j in range(m)]
     whole = sum(sums)
     expected: list[dict[Object, int]] = [{} for _ in reports]

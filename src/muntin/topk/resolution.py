@@ -75,6 +75,12 @@ class Shares:
         ]
 
 
+def common(reports: Sequence[Report]) -> list[Object]:
+    """Objects that all reports tell, in the order of the first: never that of a hash."""
+    first, *others = reports
+    return [item for item in first.values if all(item in report.values for report in others)]
+
+
 def slacks(
     objects: Iterable[Object],
     reports: Sequence[Report],

@@ -8,7 +8,14 @@ from dataclasses import dataclass, replace
 from muntin.topk.expectation import by_expectation, expected_values, reserve_needed
 from muntin.topk.messages import NOTHING, Object, order
 from muntin.topk.policy import Policy, share_weights
-from muntin.topk.resolution import Allocation, Report, allocate, choose_top, total_slack
+from muntin.topk.resolution import (
+    Allocation,
+    Report,
+    allocate,
+    choose_top,
+    common,
+    total_slack,
+)
 from muntin.topk.roster import Site
 
 
@@ -67,8 +74,7 @@ class Round:
         top = self.top
         keep = self.policy.partial
         if everyone:
-            common = set(reports[0].values).intersection(*(r.values for r in reports))
-            slack, nothing = total_slack(common, reports, factors, own)
+            slack, nothing = total_slack(common(reports), reports, factors, own)
             top = choose_top(self.k, self.top, slack, nothing, self.epsilon)
             if NOTHING in top:  # every site's value of it is known without asking
                 reports = [
@@ -146,8 +152,7 @@ class Round:
         names = list(sites)
         reports = [self.reports[name] for name in names]
         factors = [sites[name].factors for name in names]
-        common = set(reports[0].values).intersection(*(r.values for r in reports))
-        slack, nothing = total_slack(common, reports, factors, own)
+        slack, nothing = total_slack(common(reports), reports, factors, own)
         if NOTHING in top or not all(item in slack for item in top):
             return None
         others = [i for i in slack if i not in top and i != NOTHING and slack[i] > max(nothing, 0)]

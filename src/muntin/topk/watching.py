@@ -57,7 +57,7 @@ class Watching:
         epsilon: int,
     ) -> Verdict:
         """What the values, of one unit at all sites, prove."""
-        seen = set().union(*values.values())
+        seen = dict.fromkeys(item for known in values.values() for item in known)
         if self.everything:
             totals = {item: sum(known.get(item, 0) for known in values.values()) for item in seen}
             return Verdict(choose_top(k, top, totals, 0, epsilon), {}, False, True, 0)
@@ -70,7 +70,7 @@ class Watching:
         enough = min(exact.get(item, 0) for item in top) + epsilon
         ask: dict[str, set[Object]] = {}
         bounds: dict[Object, tuple[int, list[str]]] = {}
-        for item in seen - exact.keys():
+        for item in (item for item in seen if item not in exact):
             bound = own.get(item, 0)
             lacking = []
             for name, known in values.items():
