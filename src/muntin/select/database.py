@@ -31,7 +31,7 @@ class DatabaseError(Exception):
     Attributes
     ----------
     kind : str
-        "timeout", "memory", "busy", "too_large", or DuckDB's own ("Binder", "Conversion", ...).
+        "timeout", "memory", "busy", "too_large", "closed", or DuckDB's own ("Binder", ...).
     position : int or None
         Where in the rendered SQL.
     """
@@ -47,24 +47,8 @@ class Database:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._root: Any = duckdb.connect(
-            ":memory:",
-            config={
-                "enable_external_access": "false",
-                "autoinstall_known_extensions": "false",
-                "autoload_known_extensions": "false",
-                "allow_community_extensions": "false",
-                "allow_unsigned_extensions": "false",
-                "allow_persistent_secrets": "false",
-                "python_enable_replacements": "false",
-                "python_scan_all_frames": "false",
-                "temp_directory": "",
-                "memory_limit": f"{limits.memory_bytes}B",
-                "threads": "1",
-                "errors_as_json": "true",
-            },
-        )
-        self._root.execute("SET lock_configuration = true")
+        self._root: Any = None  # until the first statement: many a session asks none
+        self._closed = False
         self._slots = threading.BoundedSemaphore(limits.concurrent)
         self._idle: list[_Connection] = []
         self._lock = threading.Lock()
@@ -130,6 +114,10 @@ class Database:
             )
         try:
             with self._lock:
+                if self._closed:
+                    raise DatabaseError("closed", "the session was closed: open the ledger again")
+                if self._root is None:
+                    self._root = _connected(self._limits)
                 connection = self._idle.pop() if self._idle else None
             if connection is None:
                 connection = _Connection(self._root.cursor())
@@ -145,11 +133,35 @@ class Database:
         self._watchdog.close()
         with self._lock:
             idle, self._idle = self._idle, []
+            self._closed = True
         for connection in idle:
             connection.cursor.close()
-        self._root.close()
+        if self._root is not None:
+            self._root.close()
         # a closed connection that some thread's frame still holds at exit would be told as a leak
         self._root = None
+
+
+def _connected(limits: Limits) -> Any:
+    root = duckdb.connect(
+        ":memory:",
+        config={
+            "enable_external_access": "false",
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "allow_community_extensions": "false",
+            "allow_unsigned_extensions": "false",
+            "allow_persistent_secrets": "false",
+            "python_enable_replacements": "false",
+            "python_scan_all_frames": "false",
+            "temp_directory": "",
+            "memory_limit": f"{limits.memory_bytes}B",
+            "threads": "1",
+            "errors_as_json": "true",
+        },
+    )
+    root.execute("SET lock_configuration = true")
+    return root
 
 
 class _Connection:

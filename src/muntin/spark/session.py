@@ -52,12 +52,13 @@ def session(name: str = "muntin", settings: Mapping[str, str] | None = None) -> 
     SourceError
         Java is missing or too old; names the command that installs it.
     """
-    check_java()
+    from pyspark.sql import SparkSession
+
+    if SparkSession.getActiveSession() is None:  # asking Java for its version takes 0.1 s
+        check_java()
     # workers must be this very Python, with this very Muntin
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    from pyspark.sql import SparkSession
-
     builder = SparkSession.builder.appName(name)
     for key, value in {**SETTINGS, **(settings or {})}.items():
         builder = builder.config(key, value)

@@ -201,13 +201,20 @@ def absent(columns: Iterable[pa.Array]) -> np.ndarray | None:
     missing: np.ndarray | None = None
     for column in columns:
         is_float = pa.types.is_floating(column.type)
-        if not is_float and not column.null_count and not _hides_nulls(column):
+        if not column.null_count and not (_has_nan(column) if is_float else _hides_nulls(column)):
             continue
         nulls = pc.call_function("is_null", [column], pc.NullOptions(nan_is_null=is_float))
         found = nulls.to_numpy(zero_copy_only=False)
         if found.any():
             missing = found if missing is None else missing | found
     return missing
+
+
+def _has_nan(column: pa.Array) -> bool:
+    """Whether a column of floats without nulls has a NaN: the minimum is one then."""
+    values = column.to_numpy()
+    with np.errstate(invalid="ignore"):
+        return len(values) > 0 and bool(np.isnan(np.minimum.reduce(values)))
 
 
 def _hides_nulls(column: pa.Array) -> bool:
