@@ -1,106 +1,97 @@
-"""What the coordinator knows of one site."""
+"""All sites, T, and the coordinator's own factors: what every part of the coordinator works on."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 
-from muntin.topk.messages import Entries, Factors, Object, Watch, order
-from muntin.topk.resolution import Report
+from muntin.errors import BadArgument
+from muntin.topk.messages import K_MAX, SITES_MAX, VALUE_MAX, Message, Object
+from muntin.topk.site import Site
+
+Addressed = list[tuple[str, Message]]
 
 
-@dataclass(slots=True)
-class Site:
-    """One site as the coordinator sees it.
+class Roster:
+    """The sites as the coordinator sees them.
 
-    `present`: heard of lately; `member`: takes part in this epoch, which the answer is about.
-
-    `version` is what was last sent, `acked` what the site is known to hold. What was sent since
-    `acked` is kept and sent again as one message, so that neither loss nor order matters.
+    Attributes
+    ----------
+    sites : dict of Site
+        By name, in the order given.
+    top : tuple of objects
+        T.
+    own : dict
+        The coordinator's factors that are not 0.
+    epoch : int
+        The number of the survey that all said now belongs to.
     """
 
-    name: str
-    present: bool = False
-    member: bool = False
-    heard: float = 0.0
-    version: int = 0
-    acked: int = 0
-    factors: dict[Object, int] = field(default_factory=dict)
-    expected: dict[Object, int] = field(default_factory=dict)
-    changed: set[Object] = field(default_factory=set)
-    top: tuple[Object, ...] | None = None
-    watched: set[Object] = field(default_factory=set)
-    added: set[Object] = field(default_factory=set)
-    line: int = 0
-    watching: bool = False
-    since: int | None = None
-    until: int | None = None
-    unit: int = -(1 << 62)
-    hellos: int = 0
-    alert: Report | None = None
-    told: dict[Object, int] = field(default_factory=dict)
-    values: dict[Object, int] = field(default_factory=dict)
-    pushed: dict[int, dict[Object, int]] = field(default_factory=dict)
-    sent_at: float = 0.0
-    resolved: int = 0
+    def __init__(self, names: Iterable[str], *, barrier: bool, epoch: int) -> None:
+        self.sites = {name: Site(name) for name in check_sites(list(names))}
+        self.barrier = barrier
+        self.epoch = epoch
+        self.top: tuple[Object, ...] = ()
+        self.own: dict[Object, int] = {}
 
-    def reset(self) -> None:
-        """Begin an epoch: no factors, nothing sent, nothing known."""
-        self.version = self.acked = 0
-        self.factors, self.expected = {}, {}
-        self.changed, self.added, self.watched = set(), set(), set()
-        self.top = self.alert = self.since = self.until = None
-        self.watching = False
-        self.pushed, self.values = {}, {}
+    def members(self) -> list[Site]:
+        """The sites that take part in the epoch."""
+        return [site for site in self.sites.values() if site.member]
 
-    def install(self, new: dict[Object, int], top: tuple[Object, ...] | None) -> None:
-        """Give the site these factors (and T, where it changed), as a new version."""
-        self._change(new)
-        self.top = self.top if top is None else top
-        self._renew()
-        self.watching = False
+    def taking_part(self) -> dict[str, Site]:
+        """The same by name."""
+        return {site.name: site for site in self.members()}
 
-    def watch(self, items: set[Object], line: int, new: dict[Object, int] | None = None) -> None:
-        """Let the site watch these objects and the line, as a new version."""
-        self._change(new or {})
-        fresh = not self.watching or line > self.line or bool(new)  # the site begins anew then, too
-        values = {} if fresh else self.values
-        if fresh:
-            self.watched, self.added = set(), set()
-        self.added |= items - self.watched
-        self.watched |= items
-        self.line = line
-        self._renew()
-        self.watching, self.values = True, values
+    def names(self) -> list[str]:
+        """Their names."""
+        return [site.name for site in self.members()]
 
-    def _change(self, new: dict[Object, int]) -> None:
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Sites that take no part: not heard of, or not taken in yet."""
+        return tuple(site.name for site in self.sites.values() if not site.member)
+
+    def begin_epoch(self) -> None:
+        """Nobody holds factors; all who are present are members."""
+        self.epoch += 1
+        self.own = {}
+        for site in self.sites.values():
+            site.member = site.present
+            site.reset()
+
+    def set_top(self, top: tuple[Object, ...]) -> bool:
+        """Take this T; whether it has other members than before."""
+        fresh = set(top) != set(self.top)
+        self.top = top
+        return fresh
+
+    def set_own(self, new: dict[Object, int]) -> None:
+        """Change the coordinator's factors."""
         for item, factor in new.items():
             if factor:
-                self.factors[item] = factor
+                self.own[item] = factor
             else:
-                self.factors.pop(item, None)
-        self.changed.update(new)
+                self.own.pop(item, None)
 
-    def _renew(self) -> None:
-        self.version += 1
-        self.alert = self.since = self.until = None
-        self.pushed, self.values = {}, {}
+    def send(self, site: Site, now: float) -> tuple[str, Message]:
+        """What brings the site up to date."""
+        message = site.outstanding(self.epoch)
+        site.sent_at = now
+        if self.barrier:
+            site.acknowledge(site.version)
+        return site.name, message
 
-    def outstanding(self, epoch: int) -> Factors | Watch:
-        """The message that brings the site from `acked` to `version`."""
-        entries: Entries = tuple(
-            (item, self.factors.get(item, 0)) for item in sorted(self.changed, key=order)
-        )
-        if self.watching:
-            added = tuple(sorted(self.added, key=order))
-            return Watch(epoch, self.acked, self.version, self.line, added, entries)
-        top = None if self.top is None else tuple(sorted(self.top, key=order))
-        return Factors(epoch, self.acked, self.version, top, entries)
 
-    def acknowledge(self, version: int) -> bool:
-        """The site is known to hold `version`; False where that is not the last one sent."""
-        if version == self.version:
-            self.acked = version
-            self.changed, self.added = set(), set()
-            if not self.watching:
-                self.top = None
-        return version == self.version
+def check_sites(names: list[str]) -> list[str]:
+    """The names, if they are some, not too many, and different."""
+    if not 1 <= len(set(names)) == len(names) <= SITES_MAX:
+        raise BadArgument(f"{len(names)} sites: give 1 to {SITES_MAX} different names")
+    return names
+
+
+def check_k(k: int, epsilon: int) -> tuple[int, int]:
+    """Both, if they are within bounds."""
+    if not 1 <= k <= K_MAX:
+        raise BadArgument(f"k is {k}: give 1 to {K_MAX}")
+    if not 0 <= epsilon <= VALUE_MAX:
+        raise BadArgument(f"epsilon is {epsilon}: give 0 to 2**50, in units of the values")
+    return k, epsilon

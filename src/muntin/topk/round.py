@@ -16,7 +16,7 @@ from muntin.topk.resolution import (
     common,
     total_slack,
 )
-from muntin.topk.roster import Site
+from muntin.topk.site import Site
 
 
 def _gap(top: tuple[Object, ...], report: Report) -> int:

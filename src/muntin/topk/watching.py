@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from muntin.topk.hybrid import CostModel
 from muntin.topk.messages import LINE_ALL, Object
 from muntin.topk.resolution import Report, Shares, choose_top
-from muntin.topk.roster import Site
+from muntin.topk.site import Site
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,106 @@
+"""What the coordinator knows of one site."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from muntin.topk.messages import Entries, Factors, Object, Watch, order
+from muntin.topk.resolution import Report
+
+
+@dataclass(slots=True)
+class Site:
+    """One site as the coordinator sees it.
+
+    `present`: heard of lately; `member`: takes part in this epoch, which the answer is about.
+
+    `version` is what was last sent, `acked` what the site is known to hold. What was sent since
+    `acked` is kept and sent again as one message, so that neither loss nor order matters.
+    """
+
+    name: str
+    present: bool = False
+    member: bool = False
+    heard: float = 0.0
+    version: int = 0
+    acked: int = 0
+    factors: dict[Object, int] = field(default_factory=dict)
+    expected: dict[Object, int] = field(default_factory=dict)
+    changed: set[Object] = field(default_factory=set)
+    top: tuple[Object, ...] | None = None
+    watched: set[Object] = field(default_factory=set)
+    added: set[Object] = field(default_factory=set)
+    line: int = 0
+    watching: bool = False
+    since: int | None = None
+    until: int | None = None
+    unit: int = -(1 << 62)
+    hellos: int = 0
+    alert: Report | None = None
+    told: dict[Object, int] = field(default_factory=dict)
+    values: dict[Object, int] = field(default_factory=dict)
+    pushed: dict[int, dict[Object, int]] = field(default_factory=dict)
+    sent_at: float = 0.0
+    resolved: int = 0
+
+    def reset(self) -> None:
+        """Begin an epoch: no factors, nothing sent, nothing known."""
+        self.version = self.acked = 0
+        self.factors, self.expected = {}, {}
+        self.changed, self.added, self.watched = set(), set(), set()
+        self.top = self.alert = self.since = self.until = None
+        self.watching = False
+        self.pushed, self.values = {}, {}
+
+    def install(self, new: dict[Object, int], top: tuple[Object, ...] | None) -> None:
+        """Give the site these factors (and T, where it changed), as a new version."""
+        self._change(new)
+        self.top = self.top if top is None else top
+        self._renew()
+        self.watching = False
+
+    def watch(self, items: set[Object], line: int, new: dict[Object, int] | None = None) -> None:
+        """Let the site watch these objects and the line, as a new version."""
+        self._change(new or {})
+        fresh = not self.watching or line > self.line or bool(new)  # the site begins anew then, too
+        values = {} if fresh else self.values
+        if fresh:
+            self.watched, self.added = set(), set()
+        self.added |= items - self.watched
+        self.watched |= items
+        self.line = line
+        self._renew()
+        self.watching, self.values = True, values
+
+    def _change(self, new: dict[Object, int]) -> None:
+        for item, factor in new.items():
+            if factor:
+                self.factors[item] = factor
+            else:
+                self.factors.pop(item, None)
+        self.changed.update(new)
+
+    def _renew(self) -> None:
+        self.version += 1
+        self.alert = self.since = self.until = None
+        self.pushed, self.values = {}, {}
+
+    def outstanding(self, epoch: int) -> Factors | Watch:
+        """The message that brings the site from `acked` to `version`."""
+        entries: Entries = tuple(
+            (item, self.factors.get(item, 0)) for item in sorted(self.changed, key=order)
+        )
+        if self.watching:
+            added = tuple(sorted(self.added, key=order))
+            return Watch(epoch, self.acked, self.version, self.line, added, entries)
+        top = None if self.top is None else tuple(sorted(self.top, key=order))
+        return Factors(epoch, self.acked, self.version, top, entries)
+
+    def acknowledge(self, version: int) -> bool:
+        """The site is known to hold `version`; False where that is not the last one sent."""
+        if version == self.version:
+            self.acked = version
+            self.changed, self.added = set(), set()
+            if not self.watching:
+                self.top = None
+        return version == self.version

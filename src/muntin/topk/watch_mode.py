@@ -1,0 +1,143 @@
+"""The coordinator while it watches: sites push values at every slide, T follows from them.
+
+`watching` says what the values prove; here is who is told to push what, and for how long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from muntin.errors import CorruptMessage
+from muntin.topk.hybrid import CostModel
+from muntin.topk.messages import LINE_ALL, Object, Push
+from muntin.topk.resolution import Allocation, Report
+from muntin.topk.roster import Addressed, Roster
+from muntin.topk.site import Site
+from muntin.topk.watching import Watching
+
+KEPT_UNITS = 32  # pushes of so many units wait for those of the other sites
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the newest values made of it.
+
+    `unit`: T was proven there, or None; `say`: messages; `reports`: those of a resolution, where
+    it is time to try resolving again; `lost`: the values cannot prove any T, survey anew.
+    """
+
+    unit: int | None = None
+    say: Addressed | None = None
+    reports: dict[str, Report] | None = None
+    lost: bool = False
+
+
+class WatchMode:
+    """From the moment that sites are told to push until they get factors again."""
+
+    def __init__(self, roster: Roster, model: CostModel) -> None:
+        self.roster, self.model = roster, model
+        self.watching = Watching(dict.fromkeys(roster.names(), 0), 0, model)
+        self.sure = False  # the last verdict
+        model.pushed()
+
+    def contenders(
+        self, objects: tuple[Object, ...], allocation: Allocation, epsilon: int, now: float
+    ) -> Addressed:
+        """Watch these objects, and all that exceed the lines of the allocation."""
+        roster = self.roster
+        roster.set_own(allocation.coordinator)
+        names = roster.names()
+        lines = dict(zip(names, allocation.lines[1:], strict=True))
+        self.watching = Watching(lines, allocation.lines[0], self.model)
+        least = min(sum(roster.sites[name].told[a] for name in names) for a in roster.top)
+        self.watching.raise_below(least + epsilon)
+        out: Addressed = []
+        for name, new in zip(names, allocation.sites, strict=True):
+            site = roster.sites[name]
+            site.watch(set(objects), self.watching.lines[name], new)
+            out.append(roster.send(site, now))
+        return out
+
+    def everything(self, now: float) -> Addressed:
+        """Watch every value that is not 0."""
+        self.watching.push_everything()
+        self.sure = False
+        out: Addressed = []
+        for site in self.roster.members():
+            site.watch(set(), LINE_ALL)
+            out.append(self.roster.send(site, now))
+        return out
+
+    def take(self, site: Site, push: Push) -> None:
+        """Note what a site pushes."""
+        if not site.watching or push.version != site.version:
+            return
+        site.acknowledge(push.version)
+        values = dict(push.entries)
+        if self.roster.barrier:
+            line = self.watching.lines[site.name]
+            for item, value in values.items():
+                kept = value if line == LINE_ALL else value + site.factors.get(item, 0) > line
+                if kept or item in site.watched:
+                    site.values[item] = value
+                else:
+                    site.values.pop(item, None)
+        elif not site.watched <= values.keys():
+            raise CorruptMessage(f"site {site.name!r} pushes less than it watches")
+        else:
+            site.pushed[push.unit] = values
+            for unit in sorted(site.pushed)[:-KEPT_UNITS]:
+                del site.pushed[unit]
+
+    def judge(self, k: int, epsilon: int, as_of: int | None, now: float) -> Judged:
+        """Judge the newest unit that all sites have pushed; T changes where it must."""
+        roster, sites = self.roster, self.roster.taking_part()
+        newest = self._newest(sites, as_of, now)
+        if newest is None:
+            return Judged()
+        unit, values = newest
+        verdict = self.watching.judge(values, sites, roster.own, k, roster.top, epsilon)
+        self.sure = verdict.valid
+        if not verdict.valid:
+            say = self._look_closer(verdict.ask, verdict.height if verdict.lower else None, now)
+            # Lines at 0 prove nothing about objects that the coordinator's own factors favour.
+            return Judged(say=say, lost=not say)
+        roster.set_top(verdict.top)
+        for name, site in sites.items():
+            site.told = {a: values[name].get(a, 0) for a in verdict.top}
+        if self.model.should_resolve():
+            return Judged(unit, reports=self.watching.reports(values, sites, roster.top))
+        # Without a barrier a push holds all values, not those that changed: too much.
+        if roster.barrier and self.model.should_push_everything(len(sites)):
+            self.model.push_everything()
+            return Judged(unit, say=self.everything(now))
+        return Judged(unit)
+
+    def _newest(
+        self, sites: dict[str, Site], as_of: int | None, now: float
+    ) -> tuple[int, dict[str, dict[Object, int]]] | None:
+        if self.roster.barrier:
+            if any(site.acked < site.version for site in sites.values()):
+                return None
+            return int(now), {name: site.values for name, site in sites.items()}
+        units = set.intersection(*(set(site.pushed) for site in sites.values()))
+        unit = max(units, default=-1)
+        if unit < 0 or (self.sure and unit <= (as_of or 0)):
+            return None
+        return unit, {name: site.pushed[unit] for name, site in sites.items()}
+
+    def _look_closer(
+        self, ask: dict[str, set[Object]], height: int | None, now: float
+    ) -> Addressed:
+        """Lower the lines, and let sites watch what they have not told."""
+        before = dict(self.watching.lines)
+        if height is not None:
+            self.watching.set_height(height)
+        out: Addressed = []
+        for name, site in self.roster.taking_part().items():
+            more = ask.get(name, set())
+            if more - site.watched or self.watching.lines[name] != before[name]:
+                site.watch(more, self.watching.lines[name])
+                out.append(self.roster.send(site, now))
+        return out
