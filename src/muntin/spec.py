@@ -22,6 +22,7 @@ from muntin import spec_file
 from muntin.errors import BadArgument, SpecError
 from muntin.kinds import KINDS, SummarySpec
 from muntin.kinds.base import Microseconds, Strict
+from muntin.spec_sites import SiteSpec
 from muntin.times import duration_text, duration_us
 from muntin.windows.cover import checked_ladder, ladder
 
@@ -126,6 +127,7 @@ class Pipeline(Strict):
     retention: RetentionSpec = RetentionSpec()
     trigger: DurationOrZero = Field(default=1_000_000, description="Time between micro-batches")
     spark: dict[str, str] = Field(default_factory=dict, description="Spark settings")
+    sites: SiteSpec | None = Field(default=None, description="Part in a top k over several sites")
 
     @field_validator("time", mode="before")
     @classmethod
@@ -167,6 +169,9 @@ class Pipeline(Strict):
                     )
         if self.rollups is not None:
             checked_ladder(self.pane, self.rollups)
+        if self.sites is not None:
+            _name(self.sites.site)
+            self.sites.check_fits(self.summaries, self.pane, self.retention.panes)
         return self
 
     @property
@@ -183,8 +188,13 @@ class Pipeline(Strict):
         return list(dict.fromkeys(c for s in self.summaries.values() for c in s.columns()))
 
     def as_json(self) -> dict[str, Any]:
-        """The pipeline as plain data, with what readers of the ledger need to know."""
-        plain = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        """The pipeline as plain data, with what readers of the ledger need to know.
+
+        `sites` is left out: it holds a secret, and readers do not need it.
+        """
+        plain = self.model_dump(
+            mode="json", by_alias=True, exclude_defaults=True, exclude={"sites"}
+        )
         plain["summaries"] = {
             name: summary.model_dump(mode="json", exclude_defaults=True) | {"kind": summary.kind}
             for name, summary in self.summaries.items()

@@ -8,7 +8,7 @@ front.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,8 @@ class TableFunction:
         Checks the arguments after the summary; raises ArgumentError.
     table : callable
         (summary, arguments) -> pyarrow.Table with `columns`.
+    columns_by_kind : mapping
+        Kinds whose result has other columns.
     """
 
     name: str
@@ -60,12 +62,14 @@ class TableFunction:
     columns: tuple[str, ...]
     parse: Callable[[Sequence[Argument]], tuple[Argument, ...]]
     table: Callable[[Any, tuple[Argument, ...]], pa.Table]
+    columns_by_kind: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def all_columns(self, info: SummaryInfo) -> tuple[str, ...]:
         """Of the result for one summary."""
+        columns = self.columns_by_kind.get(info.kind, self.columns)
         if info.by:
-            return (*info.by, *self.columns, *KEYED_COLUMNS)
-        return (*self.columns, *info.parts)
+            return (*info.by, *columns, *KEYED_COLUMNS)
+        return (*columns, *info.parts)
 
     def rows(self, summary: Any, info: SummaryInfo, arguments: tuple[Argument, ...]) -> pa.Table:
         """The function's rows; for a split summary, those of each of its parts."""
@@ -272,6 +276,8 @@ def _periodic(summary: Any, arguments: tuple[Argument, ...]) -> pa.Table:
     return pa.table(columns)
 
 
+GLOBAL_TOP_K = "global_top_k"
+"""Kind of what a coordinator keeps over several sites: no summary of a pipeline."""
 _ORDERED = frozenset(("quantiles", "kll", "dyadic_qdigest", "fingerprint", "window_quantiles"))
 _COUNTED = frozenset(("frequency", "count_min", "top_k", "space_saving"))
 _BOUNDS = ("value", "lower", "upper", "confidence")
@@ -313,11 +319,12 @@ TABLE_FUNCTIONS: dict[str, TableFunction] = {
         ),
         TableFunction(
             "top_k",
-            _COUNTED,
+            _COUNTED | {GLOBAL_TOP_K},
             "top_k(<summary>, 10)",
             ("item", "value", "lower", "upper", "guaranteed"),
             _number_of_rows(10),
             _top_k,
+            {GLOBAL_TOP_K: ("item", "value", "valid", "as_of")},
         ),
         TableFunction(
             "distinct",

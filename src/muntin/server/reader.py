@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -14,7 +15,7 @@ from muntin.errors import UnknownName
 from muntin.kinds import SummarySpec
 from muntin.ledger.base import ClosedWindow, Ledger
 from muntin.reading.catalog import LedgerCatalog
-from muntin.select.catalog import QueryInfo, SummaryInfo, WindowAsked
+from muntin.select.catalog import Catalog, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.engine import Engine
 from muntin.select.result import Result, WindowRead
 from muntin.spec import Pipeline
@@ -25,11 +26,11 @@ SHARED_ROWS_MAX = 20_000
 
 
 class Reader:
-    """Thread-safe."""
+    """Thread-safe. `catalog`: what SELECT reads, where that is not the ledger itself."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, catalog: Catalog | None = None) -> None:
         self.ledger = ledger
-        self.catalog = LedgerCatalog(ledger)
+        self.catalog = catalog or LedgerCatalog(ledger)
         self._engine = Engine(self.catalog)
         self._lock = threading.Lock()
         self._answers: OrderedDict[tuple[str, int], tuple[float, Future[Result]]] = OrderedDict()
@@ -141,6 +142,10 @@ class Reader:
                 return name
         known = ", ".join(sorted(self.specs())) or "none"
         raise UnknownName(f"there is no summary '{summary[:80]}'; there are: {known}")
+
+    def more_state(self) -> Mapping[str, Any]:
+        """Further entries of the state, for readers that know more than a ledger."""
+        return {}
 
     def close(self) -> None:
         """Give back what the engine holds; the ledger is its owner's."""

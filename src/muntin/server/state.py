@@ -33,6 +33,7 @@ class StateReader:
                 for info in self._reader.ledger.pipelines()
                 if info.name in specs
             ],
+            **self._reader.more_state(),
         }
 
     def _pipeline(self, info: PipelineInfo, spec: Pipeline, now_us: int) -> dict[str, Any]:
