@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from muntin.cli import check, demo, doctor, init, query, rejected, run, serve
+from muntin.cli import check, coordinator, demo, doctor, init, query, rejected, run, serve
 
 app = typer.Typer(
     name="muntin",
@@ -15,7 +15,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (run, serve, query, check, init, demo, doctor, rejected):
+for command in (run, serve, coordinator, query, check, init, demo, doctor, rejected):
     command.register(app)
 
 

@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from muntin.progress import Progress
+    from muntin.sites.site import Site
     from muntin.spark.stream import Stream
     from muntin.spec import Pipeline
 
@@ -44,6 +45,10 @@ def register(app: typer.Typer) -> None:
             raise SpecError("--append keeps the data and --reset deletes them: choose one")
         if reset:
             _delete(Path(spec.checkpoint or checkpoint_beside(spec.ledger_url, spec.name)))
+        if spec.sites is not None:
+            from muntin.sites.site import token_for
+
+            token_for(spec)  # a missing one is an error now, not after Spark has started
         began = time.monotonic()
         stream = muntin.stream(
             None,
@@ -54,6 +59,7 @@ def register(app: typer.Typer) -> None:
         from muntin.cli.serve import beside
 
         server = beside(stream.ledger, port) if serve else None
+        site = _site(spec, stream)
         try:
             if live and not once:
                 follow(stream, spec, lambda: _reread(pipeline, stream))
@@ -63,11 +69,24 @@ def register(app: typer.Typer) -> None:
         except KeyboardInterrupt:
             typer.echo("\nstopping after the batch at hand; what was committed stays", err=True)
         finally:
+            if site:
+                site.stop()
             if server:
                 server.stop()
             stream.stop()
             stop_spark()
         print_progress(spec, stream.progress, time.monotonic() - began)
+
+
+def _site(spec: Pipeline, stream: Stream) -> Site | None:
+    """This pipeline's part in a top k over several sites, where it has one."""
+    if spec.sites is None:
+        return None
+    from muntin.sites.site import Site
+
+    site = Site(stream.ledger, spec)
+    site.start()
+    return site
 
 
 def stop_spark() -> None:

@@ -1,0 +1,123 @@
+"""The global top k as SELECT and the server see it: one summary, no panes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from muntin.errors import SelectError, UnknownName
+from muntin.ledger.memory import MemoryLedger
+from muntin.select.catalog import Loaded, LoadedTable, QueryInfo, SummaryInfo, WindowAsked
+from muntin.select.functions import GLOBAL_TOP_K
+from muntin.server.reader import Reader
+from muntin.sites.snapshot import Snapshot
+
+_MOMENT = pa.timestamp("us")
+
+
+class Board(MemoryLedger):
+    """An empty ledger whose version grows with the answer, for whoever waits for news."""
+
+    def touch(self) -> None:
+        """There is news."""
+        with self._store.writing():
+            pass
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalTopK:
+    """What `top_k` asks: items and values of one answer."""
+
+    snapshot: Snapshot
+    kind: ClassVar[str] = GLOBAL_TOP_K
+
+    def top(self, k: int) -> pa.Table:
+        """At most `k` rows, and not more than the coordinator keeps: item, value, valid, as_of."""
+        shown = self.snapshot
+        items = shown.items[:k]
+        plain = all(isinstance(item, int) for item, _ in items) and bool(items)
+        names = [item if plain else str(item) for item, _ in items]
+        values = [value for _, value in items]
+        whole = pa.int64() if shown.scale is None else pa.float64()
+        covered = shown.covered
+        return pa.table(
+            {
+                "item": pa.array(names, pa.int64() if plain else pa.string()),
+                "value": pa.array(values, whole),
+                "valid": pa.array([shown.valid] * len(items), pa.bool_()),
+                "as_of": pa.array([covered[1] if covered else None] * len(items), _MOMENT),
+            }
+        )
+
+
+class GlobalCatalog:
+    """What there is to ask a coordinator: its one answer, as it is now."""
+
+    def __init__(self, name: str, snapshot: Callable[[], Snapshot]) -> None:
+        self._name = name
+        self._snapshot = snapshot
+        self._infos = {name: SummaryInfo(name, GLOBAL_TOP_K)}
+
+    def summaries(self) -> Mapping[str, SummaryInfo]:
+        return self._infos
+
+    def queries(self) -> Mapping[str, QueryInfo]:
+        return {}
+
+    def load(self, summary: str, window: WindowAsked) -> Loaded:
+        if summary != self._name:
+            raise KeyError(summary)
+        if window.kind != "open":
+            raise SelectError(
+                "a coordinator keeps the newest window only",
+                code="window",
+                remedy="leave the FOR clause out",
+            )
+        shown = self._snapshot()
+        return Loaded(
+            summary=GlobalTopK(shown),
+            covered=shown.covered,
+            watermark=shown.covered[1] if shown.covered else None,
+            stale=not shown.valid,
+            bounds=shown.promises(),
+            token=None,
+        )
+
+    def trend(self, query: str, window: WindowAsked | None) -> LoadedTable:  # noqa: ARG002
+        raise KeyError(query)
+
+    def windows(self, summary: str, window: WindowAsked | None) -> LoadedTable:  # noqa: ARG002
+        raise SelectError(f"{summary} has no windows that close", code="window")
+
+
+class GlobalReader(Reader):
+    """What the server reads of a coordinator."""
+
+    def __init__(
+        self,
+        name: str,
+        board: Board,
+        snapshot: Callable[[], Snapshot],
+        state: Callable[[], Mapping[str, Any]],
+    ) -> None:
+        super().__init__(board, GlobalCatalog(name, snapshot))
+        self._name = name
+        self._state_now = state
+
+    def followed(self, text: str) -> str:
+        """Raises UnknownName: no windows close here."""
+        self.check(text)
+        raise UnknownName("a coordinator's windows do not close: ask on: update")
+
+    def pipeline_of(self, summary: str) -> str:
+        """Raises UnknownName."""
+        if summary == self._name:
+            return self._name
+        raise UnknownName(f"there is no summary '{summary[:80]}'; there is {self._name}")
+
+    def more_state(self) -> Mapping[str, Any]:
+        """The sites and what they cost."""
+        return {"coordinator": self._state_now()}

@@ -1,0 +1,140 @@
+"""A coordinator that listens: sites on /site, everybody else by HTTP, WebSocket and SELECT."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+
+from muntin.errors import BadArgument, MuntinError, SpecError
+from muntin.server.addition import Addition
+from muntin.server.doors import Doors, is_loopback
+from muntin.server.http import Http
+from muntin.server.problems import problem, status_of
+from muntin.server.serving import Server
+from muntin.sites import protocol
+from muntin.sites.board import Board, GlobalReader
+from muntin.sites.endpoint import Endpoint
+from muntin.sites.keeper import Keeper
+from muntin.sites.metrics import Collector
+from muntin.sites.spec import CoordinatorSpec
+from muntin.spec_sites import TOKEN_VARIABLE
+
+
+class CoordinatorServer:
+    """Keeps a global top k and serves it; `run()` it here, or `start()` it in a thread.
+
+    Parameters
+    ----------
+    spec : CoordinatorSpec, mapping or path
+        What is ranked and by which sites.
+    reader_token, operator_token : str
+        For everybody but sites; by default MUNTIN_TOKEN and MUNTIN_OPERATOR_TOKEN.
+
+    Raises
+    ------
+    SpecError, BadArgument
+        The spec is wrong; a host beyond loopback without tokens; the port is taken.
+    LedgerError
+        Another coordinator has the state file open.
+    """
+
+    def __init__(
+        self,
+        spec: CoordinatorSpec | Mapping[str, Any] | str | Path,
+        *,
+        reader_token: str | None = None,
+        operator_token: str | None = None,
+    ) -> None:
+        self.spec = CoordinatorSpec.of(spec)
+        tokens = self.spec.tokens()
+        if not tokens and not is_loopback(self.spec.host):
+            raise SpecError(
+                f"host: {self.spec.host} can be reached from other machines, and sites have no "
+                f"token: give each a token_env, or set {TOKEN_VARIABLE}"
+            )
+        self.board = Board()
+        self.keeper = Keeper(self.spec, self.board)
+        doors = Doors(hosts=self.spec.hosts, now=time.monotonic)  # sites' tokens are not its own
+        endpoint = Endpoint(self.keeper, tokens, doors)
+        reader = GlobalReader(self.spec.name, self.board, self.keeper.snapshot, self.keeper.state)
+
+        def routes(http: Http) -> Sequence[BaseRoute]:
+            answers = _Answers(http, self.keeper)
+            return [
+                Route("/top_k", answers.top_k),
+                Route("/sites", answers.sites),
+                WebSocketRoute(protocol.PATH, endpoint.serve),
+            ]
+
+        try:
+            self._server = Server(
+                self.board,
+                host=self.spec.host,
+                port=self.spec.port,
+                reader_token=_given(reader_token, "MUNTIN_TOKEN"),
+                operator_token=_given(operator_token, "MUNTIN_OPERATOR_TOKEN"),
+                origins=self.spec.origins,
+                hosts=self.spec.hosts,
+                addition=Addition(reader, routes, self.keeper.alongside, Collector(self.keeper)),
+            )
+        except BadArgument:
+            self.keeper.close()
+            raise
+        self.url = self._server.url
+
+    @property
+    def address(self) -> str:
+        """What sites name as their coordinator."""
+        return "ws" + self.url.removeprefix("http")
+
+    def run(self) -> None:
+        """Serve until a signal comes."""
+        self._server.run()
+
+    def start(self) -> None:
+        """Serve in a thread; returns when it answers."""
+        self._server.start()
+
+    def stop(self) -> None:
+        """Say goodbye to all and end the thread."""
+        self._server.stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+class _Answers:
+    """The routes that a coordinator adds."""
+
+    def __init__(self, http: Http, keeper: Keeper) -> None:
+        self._http = http
+        self._keeper = keeper
+
+    async def top_k(self, request: Request) -> Response:
+        return self._answered(request, lambda: self._keeper.snapshot().to_dict())
+
+    async def sites(self, request: Request) -> Response:
+        return self._answered(request, self._keeper.state)
+
+    def _answered(self, request: Request, answer: Any) -> Response:
+        try:
+            self._http.admitted(request)
+        except MuntinError as error:
+            headers = {"www-authenticate": "Bearer"} if status_of(error) == 401 else {}
+            return JSONResponse({"error": problem(error)}, status_of(error), headers)
+        return JSONResponse(answer())
+
+
+def _given(token: str | None, variable: str) -> str:
+    return os.environ.get(variable, "") if token is None else token

@@ -1,0 +1,73 @@
+"""What was sent between sites and coordinator, against what pushing every change would cost."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from muntin.topk import Message
+
+_SMALL, _MEDIUM = 126, 1 << 16
+
+
+@dataclass(slots=True)
+class Traffic:
+    """One direction of one site. Bytes are those of whole WebSocket frames, without TCP/IP."""
+
+    messages: int = 0
+    entries: int = 0
+    bytes: int = 0
+
+    def count(self, message: Message, size: int, *, masked: bool) -> None:
+        """A message of `size` bytes."""
+        self.messages += 1
+        names = len(getattr(message, "objects", ())) + len(getattr(message, "top", None) or ())
+        self.entries += names + len(getattr(message, "entries", ()))
+        self.bytes += size + frame_bytes(size, masked=masked)
+
+
+def frame_bytes(size: int, *, masked: bool) -> int:
+    """The header of a WebSocket frame (RFC 6455, 5.2)."""
+    length = 0 if size < _SMALL else 2 if size < _MEDIUM else 8
+    return 2 + length + 4 * masked
+
+
+@dataclass(slots=True)
+class SiteCounts:
+    """What one site has cost since the coordinator started.
+
+    `naive` is what its changes would have cost if it had pushed each: as its reports say, which
+    begin anew where the site's process does.
+    """
+
+    up: Traffic = field(default_factory=Traffic)
+    down: Traffic = field(default_factory=Traffic)
+    reports: Traffic = field(default_factory=Traffic)
+    naive: Traffic = field(default_factory=Traffic)
+    told: dict[str, Any] = field(default_factory=dict)
+    """Its last report."""
+
+    def report(self, told: dict[str, Any], size: int) -> None:
+        """A report of the site."""
+        self.reports.messages += 1
+        self.reports.bytes += size + frame_bytes(size, masked=True)
+        for name in ("messages", "entries", "bytes"):
+            now, before = told[f"naive_{name}"], self.told.get(f"naive_{name}")
+            # what it had before the first report, it had before this coordinator was there
+            grown = 0 if before is None else now - before if now >= before else now
+            setattr(self.naive, name, getattr(self.naive, name) + grown)
+        self.told = told
+
+
+def totals(counts: list[SiteCounts]) -> dict[str, dict[str, int]]:
+    """Sums over sites, by what is counted."""
+    found = {}
+    for name in ("up", "down", "reports", "naive"):
+        parts = [asdict(getattr(each, name)) for each in counts]
+        found[name] = {
+            what: sum(part[what] for part in parts) for what in ("messages", "entries", "bytes")
+        }
+    found["sent"] = {
+        what: found["up"][what] + found["down"][what] for what in ("messages", "entries", "bytes")
+    }
+    return found

@@ -1,0 +1,132 @@
+"""/site: where sites connect. Who they are, what they rank, then the protocol of `muntin.topk`."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+from collections.abc import Mapping
+
+from starlette.responses import JSONResponse
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from muntin.errors import CorruptMessage
+from muntin.server.doors import Doors
+from muntin.server.problems import RefusalError, problem
+from muntin.server.sockets import UvicornSocket, socket_of
+from muntin.sites import protocol
+from muntin.sites.keeper import Keeper
+from muntin.sites.protocol import Refused
+from muntin.sites.session import Session, closed
+from muntin.topk import MESSAGE_BYTES_MAX
+
+HELLO_SECONDS = 10.0
+SPARE_CONNECTIONS = 64  # beyond one for each site: newcomers, and those that are being replaced
+_LOG = logging.getLogger("muntin.sites")
+
+
+class Endpoint:
+    """The route. `doors` look at Host and Origin; sites have tokens of their own."""
+
+    def __init__(self, keeper: Keeper, tokens: Mapping[str, str], doors: Doors) -> None:
+        self._keeper = keeper
+        self._digests = {name: _digest(token) for name, token in tokens.items()}
+        self._doors = doors
+        self._open = 0
+
+    async def serve(self, websocket: WebSocket) -> None:
+        """One connection, from the handshake to its end."""
+        try:
+            self._check_door(websocket)
+        except RefusalError as refused:
+            body = {"error": problem(refused)}
+            await websocket.send_denial_response(JSONResponse(body, refused.status))
+            return
+        await websocket.accept()
+        self._open += 1
+        try:
+            await self._talk(websocket)
+        except Refused as refused:
+            self._keeper.count_refusal(refused.code)
+            _LOG.warning("a connection was refused with %s: %s", refused.code, refused)
+            await closed(websocket, refused.code, refused.reason)
+        except WebSocketDisconnect as gone:
+            if gone.code == protocol.TOO_LARGE:
+                self._keeper.count_refusal(gone.code)
+        finally:
+            self._open -= 1
+
+    def _check_door(self, websocket: WebSocket) -> None:
+        if not self._digests and not self._doors.host_allowed(websocket.headers):
+            raise RefusalError(403, "host", "the coordinator is not called so", "add it to hosts")
+        if "origin" in websocket.headers:
+            raise RefusalError(403, "origin", "pages do not connect here", "follow /live")
+        if self._open >= len(self._keeper.spec.sites) + SPARE_CONNECTIONS:
+            raise RefusalError(503, "busy", "too many connections", "come again later")
+
+    async def _talk(self, websocket: WebSocket) -> None:
+        allowed = self._sites_of(websocket.headers)
+        try:
+            async with asyncio.timeout(HELLO_SECONDS):
+                text, data = await _frame(websocket)
+        except TimeoutError:
+            raise Refused(protocol.BAD_MESSAGE, "no hello came") from None
+        if text is None or data:
+            raise Refused(protocol.BAD_MESSAGE, "say hello first")
+        hello = protocol.parse_hello(text)
+        if hello.site not in self._keeper.spec.sites:
+            shown = ascii(hello.site)[:40]
+            raise Refused(protocol.UNKNOWN_SITE, f"there is no site {shown} in this ranking")
+        if hello.site not in allowed:
+            raise Refused(protocol.UNAUTHORISED, f"the token is not that of site {hello.site}")
+        protocol.check_agreement(hello.said, self._keeper.spec)
+        direct = socket_of(websocket)
+        if isinstance(direct, UvicornSocket):
+            direct.allow(MESSAGE_BYTES_MAX)
+        session = Session(hello.site, websocket)
+        coordinator = self._keeper.coordinator
+        session.outbox.put([protocol.welcome(self._keeper.run, coordinator.k, coordinator.epsilon)])
+        self._keeper.join(session)
+        try:
+            await self._listen(websocket, session)
+        finally:
+            self._keeper.leave(session)
+            await session.end()
+
+    async def _listen(self, websocket: WebSocket, session: Session) -> None:
+        while True:
+            text, data = await _frame(websocket)
+            if not session.spend():
+                raise Refused(protocol.TOO_FAST, "too many messages a second")
+            try:
+                if text is not None:
+                    self._keeper.report(session, text)
+                else:
+                    self._keeper.hear(session, data)
+            except CorruptMessage as corrupt:
+                raise Refused(protocol.BAD_MESSAGE, str(corrupt)) from None
+
+    def _sites_of(self, headers: Mapping[str, str]) -> set[str]:
+        """The sites whose token was sent; all where none is needed."""
+        if not self._digests:
+            return set(self._keeper.spec.sites)
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        given = _digest(token.strip() if scheme.lower() == "bearer" else "")
+        # all of them, so that time tells nothing
+        found = {n for n, known in self._digests.items() if hmac.compare_digest(given, known)}
+        if not found:
+            raise Refused(protocol.UNAUTHORISED, "the token is missing or wrong")
+        return found
+
+
+async def _frame(websocket: WebSocket) -> tuple[str | None, bytes]:
+    """The next frame: a text, or bytes. Raises WebSocketDisconnect."""
+    message = await websocket.receive()
+    if message["type"] == "websocket.disconnect":
+        raise WebSocketDisconnect(message.get("code", 1005), message.get("reason") or "")
+    return message.get("text"), message.get("bytes") or b""
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()

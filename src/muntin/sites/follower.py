@@ -1,0 +1,142 @@
+"""What has been sealed in a site's own ledger since one last looked, as units. Never Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from muntin.ledger.base import Ledger, PipelineInfo
+from muntin.reading.panes import Layout, Panes
+from muntin.sites.objects import ranked
+from muntin.spec import Pipeline
+from muntin.spec_sites import SiteSpec
+from muntin.topk import Object
+
+CACHE_BYTES = 32 << 20  # units are read once, so little is gained by keeping them
+Read = tuple[list[Object], np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """Up to which unit the window may move, and the units that are new or have changed.
+
+    `anew`: they are all of the window, and what was known before is void.
+    """
+
+    to: int
+    units: dict[int, Read] = field(default_factory=dict)
+    anew: bool = False
+
+
+class Follower:
+    """Reads sealed panes of one summary. Used by one thread at a time.
+
+    A unit is sealed when the watermark has passed its end. What comes late for a sealed unit
+    counts when it is committed, as a correction.
+
+    Parameters
+    ----------
+    clock : callable
+        Seconds, never going back; only asked where the spec has `idle`.
+    """
+
+    def __init__(
+        self, ledger: Ledger, pipeline: Pipeline, spec: SiteSpec, clock: Callable[[], float]
+    ) -> None:
+        self._ledger = ledger
+        self._pipeline = pipeline.name
+        self._spec = spec
+        summary = pipeline.summaries[spec.summary]
+        self._layout = Layout(spec.summary, summary, pipeline.pane, pipeline.rungs)
+        stored = next(k for k in summary.asked()["keys"] if sorted(k) == sorted(spec.key))
+        self._key = stored[0] if len(stored) == 1 else stored
+        self._panes = Panes(ledger, CACHE_BYTES)
+        self._clock = clock
+        self._generation: int | None = None
+        self._newest: int | None = None
+        self._late = 0
+        self._events: dict[int, int] = {}  # of each unit in the window that holds any
+        self._watermark: int | None = None
+        self._moved_at = 0.0
+
+    def look(self, stopped: Callable[[], bool] = lambda: False) -> News | None:
+        """What is new; None where nothing is, or nothing was ever sealed.
+
+        Raises
+        ------
+        LedgerError
+            The ledger cannot be read; the next look goes on where this one began.
+        BadArgument
+            Sums that cannot be ranked.
+        """
+        infos = {info.name: info for info in self._ledger.pipelines()}
+        info = infos.get(self._pipeline)
+        if info is None or info.watermark is None:
+            return None
+        sealed = self._sealed(info)
+        to, ahead = self._with_the_clock(info, sealed)
+        anew = self._generation != info.epoch or self._newest is None
+        if not anew and self._newest is not None:
+            to = max(to, self._newest)
+            if to == self._newest and info.late == self._late and not ahead:
+                return None
+        units = self._changed(info, to, anew, ahead, stopped)
+        if units is None or not (units or anew or to != self._newest):
+            return None
+        if anew:
+            self._generation = info.epoch
+        self._newest, self._late = to, info.late
+        return News(to, units, anew)
+
+    def _changed(
+        self, info: PipelineInfo, to: int, anew: bool, ahead: bool, stopped: Callable[[], bool]
+    ) -> dict[int, Read] | None:
+        """Units to read, read; None if it was stopped in between."""
+        spec = self._spec
+        known = {} if anew else self._events
+        oldest = to - spec.units + 1
+        first = oldest
+        if not anew and self._newest is not None and info.late == self._late and not ahead:
+            first = max(first, self._newest + 1)  # no unit that was read has changed
+        # spans before content, so that content is never older than what it is taken for
+        events: dict[int, int] = {}
+        start, end = first * spec.unit, (to + 1) * spec.unit
+        for pane, count, _ in self._ledger.spans(spec.summary, self._layout.pane, start, end):
+            events[pane // spec.unit] = events.get(pane // spec.unit, 0) + count
+        units: dict[int, Read] = {}
+        for unit, count in events.items():
+            if known.get(unit) == count:
+                continue
+            if stopped():
+                return None
+            units[unit] = self._read(unit, info.epoch)
+        kept = {unit: count for unit, count in known.items() if oldest <= unit < first}
+        self._events = kept | events
+        return units
+
+    def _read(self, unit: int, generation: int) -> Read:
+        spec = self._spec
+        start = unit * spec.unit
+        merged = self._panes.merged(self._layout, start, start + spec.unit, generation)
+        return ranked(merged.summary.table(self._key), spec.key, spec.value, spec.scale)
+
+    def _sealed(self, info: PipelineInfo) -> int:
+        """Newest unit whose panes are all sealed."""
+        pane = self._layout.pane
+        until = (info.watermark or 0) // pane * pane
+        return until // self._spec.unit - 1
+
+    def _with_the_clock(self, info: PipelineInfo, sealed: int) -> tuple[int, bool]:
+        """The unit that the window moves to, and whether the clock has moved it further."""
+        spec = self._spec
+        if spec.idle is None:
+            return sealed, False
+        now = self._clock()
+        if info.watermark != self._watermark:
+            self._watermark, self._moved_at = info.watermark, now
+        quiet = now - self._moved_at - spec.idle / 1e6
+        further = int(quiet / spec.clock_unit_seconds) + 1 if quiet > 0 else 0
+        ahead = further > 0 or (self._newest is not None and self._newest > sealed)
+        return sealed + further, ahead

@@ -1,0 +1,175 @@
+"""A site's connection to the coordinator: made again when it is lost, bounded in all it holds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
+
+from muntin.errors import CorruptMessage
+from muntin.sites import protocol
+from muntin.sites.machine import SiteMachine
+from muntin.sites.outbox import Outbox
+from muntin.sites.protocol import Refused
+from muntin.spec_sites import SiteSpec
+from muntin.topk import MESSAGE_BYTES_MAX
+
+OPEN_SECONDS = 10.0
+STALL_SECONDS = 10.0  # the coordinator takes no byte for so long: connect again
+PING_SECONDS = 20.0
+CLOSE_SECONDS = 2.0
+PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.1, 30.0
+REFUSED_SECONDS = 30.0  # what a person must put right is tried again so often
+REPORT_UNITS = 6
+_LOG = logging.getLogger("muntin.sites")
+
+
+class Link:
+    """Keeps one connection. All of it runs on the site's event loop.
+
+    Attributes
+    ----------
+    ready : asyncio.Event
+        Set when there is something to take part with.
+    """
+
+    def __init__(
+        self,
+        spec: SiteSpec,
+        token: str,
+        machine: SiteMachine,
+        now: Callable[[], float],
+        say: Callable[..., None],
+    ) -> None:
+        self._spec = spec
+        self._machine = machine
+        self._now = now
+        self._say = say
+        self._headers = {"authorization": f"Bearer {token}"} if token else {}
+        self._outbox: Outbox | None = None
+        self._reported_at = 0.0
+        self._reported: dict[str, Any] = {}
+        self._random = random.Random()  # noqa: S311 (jitter)
+        self._said = ""
+        self.ready = asyncio.Event()
+
+    @property
+    def connected(self) -> bool:
+        return self._outbox is not None
+
+    def send(self, messages: Iterable[bytes]) -> None:
+        """Put messages on their way; without a connection they are lost, which does no harm."""
+        if self._outbox is not None:
+            self._outbox.put(messages)
+
+    def report(self, now: float) -> None:
+        """Tell the dashboard, now and then, where there is something new."""
+        if self._outbox is None or now - self._reported_at < REPORT_UNITS:
+            return
+        about = self._machine.report()
+        if about != self._reported:
+            self._outbox.put([protocol.report(about)])
+            self._reported = about
+        self._reported_at = now
+
+    async def run(self) -> None:
+        """Connect, and connect again, until cancelled."""
+        pause = PAUSE_SECONDS_MIN
+        await self.ready.wait()
+        while True:
+            welcomed = False
+            try:
+                async with connect(
+                    self._spec.coordinator + protocol.PATH,
+                    additional_headers=self._headers,
+                    compression=None,
+                    max_size=MESSAGE_BYTES_MAX,
+                    max_queue=4,
+                    open_timeout=OPEN_SECONDS,
+                    ping_interval=PING_SECONDS,
+                    ping_timeout=PING_SECONDS,
+                    close_timeout=CLOSE_SECONDS,
+                ) as socket:
+                    await self._greet(socket)
+                    welcomed = True
+                    await self._talk(socket)
+                why, wait = "the connection was closed", pause
+            except ConnectionClosed as closed:
+                why, wait = _closing(closed, pause)
+            except Refused as refused:
+                why, wait = refused.reason, REFUSED_SECONDS
+            except CorruptMessage as corrupt:
+                why, wait = f"the coordinator said what is no message: {corrupt}", REFUSED_SECONDS
+            except (OSError, TimeoutError, InvalidHandshake, InvalidURI, EOFError) as problem:
+                why, wait = str(problem) or type(problem).__name__, pause
+            finally:
+                self._outbox = None
+            pause = PAUSE_SECONDS_MIN if welcomed else min(2 * pause, PAUSE_SECONDS_MAX)
+            self._away(why)
+            await asyncio.sleep(wait * self._random.uniform(0.5, 1.0))
+
+    async def _greet(self, socket: ClientConnection) -> None:
+        await socket.send(protocol.hello(self._spec))
+        async with asyncio.timeout(OPEN_SECONDS):
+            ours = protocol.parse_welcome(await socket.recv())
+        for name, theirs in ours.items():
+            wanted = getattr(self._spec, name)
+            if wanted is not None and wanted != theirs:
+                _LOG.warning(
+                    "site %s asks for %s: %s, the coordinator keeps %s",
+                    *(self._spec.site, name, wanted, theirs),
+                )
+
+    async def _talk(self, socket: ClientConnection) -> None:
+        self._outbox = Outbox()
+        self._outbox.put(self._machine.greet(self._now()))
+        self._reported = {}
+        self._say(state="connected", problem="")
+        _LOG.info("site %s is connected to %s", self._spec.site, self._spec.coordinator)
+        sending = asyncio.create_task(self._send(socket, self._outbox))
+        try:
+            async for data in socket:
+                if isinstance(data, str):
+                    raise CorruptMessage("a text frame")
+                self.send(self._machine.receive(data, self._now()))
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+
+    async def _send(self, socket: ClientConnection, outbox: Outbox) -> None:
+        try:
+            while (message := await outbox.take()) is not None:
+                async with asyncio.timeout(STALL_SECONDS):
+                    await socket.send(message)
+        except TimeoutError:
+            pass
+        except ConnectionClosed:
+            return
+        socket.transport.abort()  # it takes nothing: a close frame would not get through either
+
+    def _away(self, why: str) -> None:
+        """Say once what keeps the site away."""
+        known = self._machine.report()
+        if why != self._said:
+            _LOG.warning(
+                "site %s is away from %s: %s; its pipeline goes on",
+                *(self._spec.site, self._spec.coordinator, why),
+            )
+            self._said = why
+        self._say(state="away", problem=why, **known)
+
+
+def _closing(closed: ConnectionClosed, pause: float) -> tuple[str, float]:
+    """What a close code means, and how long to wait."""
+    if closed.rcvd is None:
+        return "the connection was lost", pause
+    code, reason = closed.rcvd.code, closed.rcvd.reason
+    if code == protocol.REPLACED:
+        reason = "another process takes part under the same name"
+    why = f"refused with {code}: {reason}" if code >= 4000 else f"closed with {code} {reason}"
+    return why.strip(), REFUSED_SECONDS if code in protocol.LASTING else pause

@@ -1,0 +1,134 @@
+"""A site without sockets: its window, its monitor, what there is to send. No I/O, no clock."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+
+from muntin.sites.costs import NaiveCost
+from muntin.sites.follower import News, Read
+from muntin.sites.units import NO_CELLS, Cells, Units
+from muntin.spec_sites import SiteSpec
+from muntin.topk import Calm, Message, Monitor, decode, encode
+from muntin.topk.monitor import CALM, JOINING, WATCHING
+
+_LOG = logging.getLogger("muntin.sites")
+
+
+class SiteMachine:
+    """Used by one thread. What it returns are bytes to send, in order; losing them does no harm.
+
+    Attributes
+    ----------
+    unit : int or None
+        The newest unit of the window; None before the first.
+    """
+
+    def __init__(self, spec: SiteSpec) -> None:
+        self._spec = spec
+        self._units = Units(spec.units)
+        self.monitor = self._new_monitor()
+        self.naive = NaiveCost()
+        self.slides = 0
+        self._said_at = 0.0
+
+    @property
+    def unit(self) -> int | None:
+        return self._units.newest
+
+    def move(self, news: News, now: float) -> list[bytes]:
+        """Take what was sealed or corrected; `now` in window units."""
+        self.slides += 1
+        if news.anew:
+            known = self._units.newest
+            if known is not None and news.to < known:  # the ledger began again
+                self._units = Units(self._spec.units)
+                self.monitor = self._new_monitor()
+                self.naive.renumber()
+        cells = {unit: self._cells(read) for unit, read in news.units.items()}
+        if news.anew and self._units.newest is not None:
+            first = news.to - self._spec.units + 1
+            cells = {u: cells.get(u, NO_CELLS) for u in range(first, news.to + 1)}
+        starts = self._units.newest is None
+        rows, changes = self._units.advance(news.to, cells)
+        if not starts:
+            self.naive.slide(self.monitor.objects, rows, changes)
+        said = self.monitor.slide(news.to, rows, changes)
+        self._compact()
+        return self._encoded(said, now)
+
+    def receive(self, data: bytes, now: float) -> list[bytes]:
+        """A message of the coordinator; raises CorruptMessage."""
+        return self._encoded(self.monitor.receive(decode(data)), now)
+
+    def tick(self, now: float) -> list[bytes]:
+        """Called several times a unit: says again what got no answer, or that it is still here."""
+        said = self.monitor.tick(now)
+        if not said and now - self._said_at >= self._spec.heartbeat:
+            said = self._alive()
+        return self._encoded(said, now)
+
+    def greet(self, now: float) -> list[bytes]:
+        """A new connection: whatever was on its way is lost."""
+        return self._encoded(self._alive() or self.monitor.tick(now), now)
+
+    def slack(self) -> int | None:
+        """How far the local constraint is from breaking; None where there is none."""
+        monitor = self.monitor
+        rows = [monitor.objects.row(item) for item in monitor.top]
+        mine = [row for row in rows if row is not None]
+        if monitor.phase == JOINING or not mine:
+            return None
+        adjusted = monitor.objects.adjusted
+        outside = np.ones(len(adjusted), bool)
+        outside[mine] = False
+        most = int(adjusted[outside].max()) if outside.any() else 0
+        return int(adjusted[mine].min()) - max(0, most)
+
+    def report(self) -> dict[str, Any]:
+        """For the dashboard."""
+        return {
+            "phase": self.monitor.phase,
+            "unit": self.unit,
+            "slack": self.slack(),
+            "objects": len(self.monitor.objects) - 1,
+            "slides": self.slides,
+            "naive_messages": self.naive.messages,
+            "naive_entries": self.naive.entries,
+            "naive_bytes": self.naive.bytes,
+        }
+
+    def _new_monitor(self) -> Monitor:
+        return Monitor(heartbeat=self._spec.heartbeat)
+
+    def _cells(self, read: Read) -> Cells:
+        names, values = read
+        return self.monitor.rows(names), values
+
+    def _alive(self) -> list[Message]:
+        """What a monitor in its phase may say at any time."""
+        monitor = self.monitor
+        if monitor.phase == CALM:
+            return [Calm(monitor.epoch, monitor.version, monitor.since, monitor.unit)]
+        if monitor.phase == WATCHING:
+            return monitor.slide(monitor.unit, *NO_CELLS)
+        return []
+
+    def _compact(self) -> None:
+        """Forget objects that have gone, but not those that some unit still names."""
+        names = self.monitor.objects.names
+        moved = self.monitor.compact()
+        if moved is None:
+            return
+        referred = self._units.referred()
+        gone = referred[moved[referred] < 0]
+        moved[gone] = self.monitor.rows([names[row] for row in gone.tolist()])
+        self._units.renumber(moved)
+        self.naive.renumber()
+
+    def _encoded(self, messages: list[Message], now: float) -> list[bytes]:
+        if messages:
+            self._said_at = now
+        return [encode(message) for message in messages]

@@ -1,0 +1,116 @@
+"""Rows of a vector matrix as (object, integer) pairs: what all sites must do alike."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.errors import BadArgument
+from muntin.topk import Object
+from muntin.topk.messages import VALUE_MAX
+from muntin.topk.objects import OBJECT_BYTES_MAX
+
+_DIGEST_BYTES = 8
+_KEPT_BYTES = OBJECT_BYTES_MAX - 2 * _DIGEST_BYTES - len("…".encode())
+
+
+def ranked(
+    table: pa.Table, key: tuple[str, ...], value: str, scale: float | None
+) -> tuple[list[Object], np.ndarray]:
+    """The objects of a table of sums and their values.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        The key's columns and the column `value`, one row for each value of the key.
+    scale : float or None
+        Values are multiplied by it and rounded; None: they are integers.
+
+    Returns
+    -------
+    objects : list of str or int
+        A key of one column of text or integers is the object; any other is written as JSON, a
+        combination as an array. A name of more than 256 bytes is cut, and its digest appended.
+        A key that is null is left out, and so is a value of 0.
+    values : int64[n]
+
+    Raises
+    ------
+    BadArgument
+        Values that are not integers without `scale`, or beyond +-2**50.
+    """
+    values = _integers(table.column(value), value, scale)
+    kept = values != 0
+    if len(key) == 1:
+        kept &= np.asarray(table.column(key[0]).is_valid())
+    if not kept.all():
+        table, values = table.filter(pa.array(kept)), values[kept]
+    columns = [table.column(name) for name in key]
+    if len(columns) == 1:
+        return _single(columns[0]), values
+    rows = zip(*(column.to_pylist() for column in columns), strict=True)
+    return [_short(_json([_plain(part) for part in row])) for row in rows], values
+
+
+def _integers(column: pa.ChunkedArray, name: str, scale: float | None) -> np.ndarray:
+    if pa.types.is_null(column.type):
+        return np.zeros(len(column), np.int64)
+    filled = column.fill_null(0).to_numpy()
+    if scale is None:
+        if filled.dtype.kind not in "iu":
+            raise BadArgument(
+                f"sites.scale: is missing, and '{name}' is {column.type}: sums are ranked as "
+                "integers, so say how many of them make 1, for example scale: 100 for cents"
+            )
+        whole = filled.astype(np.int64)
+    else:
+        scaled = np.rint(filled.astype(np.float64) * scale)
+        if not np.isfinite(scaled).all() or (len(scaled) and np.abs(scaled).max() > VALUE_MAX):
+            raise BadArgument(
+                f"'{name}' has a sum that is not finite, or beyond 2**50 when multiplied by "
+                f"scale: {scale:g}; make the scale smaller"
+            )
+        whole = scaled.astype(np.int64)
+    if len(whole) and max(int(whole.max()), -int(whole.min())) > VALUE_MAX:
+        raise BadArgument(
+            f"'{name}' has a sum beyond 2**50: rank it in a coarser unit, with a scale below 1"
+        )
+    return whole
+
+
+def _single(column: pa.ChunkedArray) -> list[Object]:
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.cast(kind.value_type)
+        kind = column.type
+    if pa.types.is_integer(kind) and kind != pa.uint64():
+        return column.to_pylist()
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return [_short(text) for text in column.to_pylist()]
+    return [_short(str(_plain(part))) for part in column.to_pylist()]
+
+
+def _short(text: str) -> str:
+    """At most 256 bytes, different for different texts; "\\0" alone means something else."""
+    if len(text) * 4 <= OBJECT_BYTES_MAX:
+        return text if text != "\0" else "␀"
+    data = text.encode()
+    if len(data) <= OBJECT_BYTES_MAX:
+        return text
+    digest = hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()
+    return data[:_KEPT_BYTES].decode(errors="ignore") + "…" + digest
+
+
+def _plain(part: Any) -> Any:
+    """What JSON has; times and dates in ISO 8601."""
+    if part is None or isinstance(part, str | int | float):
+        return part
+    return part.isoformat() if hasattr(part, "isoformat") else str(part)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,153 @@
+"""What site and coordinator say around the protocol of `muntin.topk`: greetings, reports, codes.
+
+A site connects to /site with its token as bearer token, says hello as JSON text, and is welcomed.
+From then on binary frames are messages of `muntin.topk`, both ways; text frames from the site
+are reports for the dashboard. No I/O.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from muntin.errors import BadArgument
+from muntin.spec_sites import Ranking, SiteSpec
+
+PROTOCOL = 1
+PATH = "/site"
+GREETING_CHARACTERS_MAX = 16_384
+NAME_CHARACTERS_MAX = 256
+
+GOING_AWAY = 1001
+TOO_LARGE = 1009
+BAD_MESSAGE = 4000
+UNAUTHORISED = 4001
+OTHER_PROTOCOL = 4002
+DISAGREES = 4003
+UNKNOWN_SITE = 4004
+SLOW = 4008
+REPLACED = 4009
+TOO_FAST = 4029
+
+# A person has to change something before these go away: come back seldom.
+LASTING = frozenset((UNAUTHORISED, OTHER_PROTOCOL, DISAGREES, UNKNOWN_SITE, REPLACED))
+
+_PHASES = ("joining", "calm", "alerted", "watching")
+_REPORTED = (
+    "phase",
+    "unit",
+    "slack",
+    "objects",
+    "slides",
+    "naive_messages",
+    "naive_entries",
+    "naive_bytes",
+)
+
+
+class Refused(BadArgument):
+    """The other side may not go on; close with `code`."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason.encode()[:120].decode(errors="ignore")  # RFC 6455: 123 bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """A site's first words."""
+
+    site: str
+    said: dict[str, Any]
+    """What it ranks, as `Ranking.said`."""
+
+
+def hello(spec: SiteSpec) -> str:
+    """A site's first words."""
+    about = {"type": "hello", "protocol": PROTOCOL, "site": spec.site, **spec.said()}
+    return json.dumps(about)
+
+
+def parse_hello(text: str) -> Hello:
+    """A site's first words; Refused where they are none, or of another protocol."""
+    given = _object(text)
+    if given.get("type") != "hello":
+        raise Refused(BAD_MESSAGE, "say hello first")
+    protocol = given.get("protocol")
+    if isinstance(protocol, bool) or protocol != PROTOCOL:
+        shown = ascii(protocol)[:20]
+        raise Refused(OTHER_PROTOCOL, f"protocol {shown} is not {PROTOCOL}: update the older side")
+    site = given.get("site")
+    if not isinstance(site, str) or not 1 <= len(site) <= NAME_CHARACTERS_MAX:
+        raise Refused(BAD_MESSAGE, "site: its name is missing")
+    said = {name: value for name, value in given.items() if name not in _HELLO}
+    return Hello(site, said)
+
+
+_HELLO = ("type", "protocol", "site")
+
+
+def check_agreement(said: dict[str, Any], ranking: Ranking) -> None:
+    """Refused, naming the entry and both values, unless the site ranks what we rank."""
+    ours = ranking.said()
+    for name, value in ours.items():
+        if name not in said or said[name] != value or isinstance(said[name], bool):
+            theirs = ascii(said.get(name))[:40]
+            raise Refused(DISAGREES, f"{name}: the site says {theirs}, the coordinator {value!r}")
+    if said.keys() - ours.keys():
+        unknown = ascii(min(said.keys() - ours.keys()))[:40]
+        raise Refused(BAD_MESSAGE, f"hello has an entry {unknown} that is not known")
+
+
+def welcome(run: str, k: int, epsilon: int) -> str:
+    """The answer to a hello that is right."""
+    about = {"type": "welcome", "protocol": PROTOCOL, "run": run, "k": k, "epsilon": epsilon}
+    return json.dumps(about)
+
+
+def parse_welcome(text: str | bytes) -> dict[str, Any]:
+    """k and epsilon of the coordinator; Refused where it is none."""
+    given = _object(text) if isinstance(text, str) else {}
+    whole = all(type(given.get(name)) is int for name in ("k", "epsilon"))
+    if given.get("type") != "welcome" or given.get("protocol") != PROTOCOL or not whole:
+        raise Refused(BAD_MESSAGE, "this is no coordinator, or one of another version")
+    return {"k": given["k"], "epsilon": given["epsilon"]}
+
+
+def report(about: dict[str, Any]) -> str:
+    """A site's report."""
+    return json.dumps({"type": "report", **{name: about[name] for name in _REPORTED}})
+
+
+def parse_report(text: str) -> dict[str, Any]:
+    """What a site says of itself; Refused where it is no report."""
+    given = _object(text)
+    if given.pop("type", None) != "report" or set(given) != set(_REPORTED):
+        raise Refused(BAD_MESSAGE, "text frames are reports")
+    for name, value in given.items():
+        if name == "phase":
+            fits = value in _PHASES
+        else:
+            low = -(1 << 62) if name in ("slack", "unit") else 0
+            fits = type(value) is int and low <= value < 1 << 62
+        if not fits and not (name in ("slack", "unit") and value is None):
+            raise Refused(BAD_MESSAGE, f"report: {name} is not what it can be")
+    return given
+
+
+def _object(text: str) -> dict[str, Any]:
+    if len(text) > GREETING_CHARACTERS_MAX:
+        raise Refused(BAD_MESSAGE, f"a text has at most {GREETING_CHARACTERS_MAX:,} characters")
+    try:
+        given = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise Refused(BAD_MESSAGE, "text frames are JSON objects") from None
+    if not isinstance(given, dict):
+        raise Refused(BAD_MESSAGE, "text frames are JSON objects")
+    return given
+
+
+def _no_constant(_: str) -> Any:
+    raise ValueError

@@ -1,0 +1,88 @@
+"""One answer of a coordinator as values that threads may share, and as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from muntin.sites.spec import CoordinatorSpec
+from muntin.times import instant_text
+from muntin.topk import Answer, Object
+
+Value = int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The top k, and how far it can be trusted.
+
+    Attributes
+    ----------
+    items : tuple of (object, value)
+        Values in the units of the source (divided by `scale`), as their sites told them last.
+    valid : bool
+        See `muntin.topk.Answer`.
+    unit : int or None
+        The newest at which the items are known to hold.
+    covered : (int, int) or None
+        The window that ends with this unit; microseconds since 1970 UTC.
+    bound : int, float or None
+        No object outside exceeded a member by more than this.
+    """
+
+    k: int
+    epsilon: int
+    scale: float | None
+    items: tuple[tuple[Object, Value], ...]
+    valid: bool
+    unit: int | None
+    covered: tuple[int, int] | None
+    missing_sites: tuple[str, ...]
+    bound: Value
+
+    @classmethod
+    def of(cls, answer: Answer, k: int, epsilon: int, spec: CoordinatorSpec) -> Snapshot:
+        """An answer in the words of the spec."""
+        covered = None
+        if answer.as_of is not None:
+            end = (answer.as_of + 1) * spec.unit
+            covered = (end - spec.window, end)
+        return cls(
+            k=k,
+            epsilon=epsilon,
+            scale=spec.scale,
+            items=tuple((item.object, _unscaled(item.value, spec.scale)) for item in answer.items),
+            valid=answer.valid,
+            unit=answer.as_of,
+            covered=covered,
+            missing_sites=answer.missing_sites,
+            bound=_unscaled(answer.bound, spec.scale),
+        )
+
+    def promises(self) -> dict[str, Any]:
+        """What may be relied on, as JSON values."""
+        return {
+            "k": self.k,
+            "valid": self.valid,
+            "as_of": instant_text(self.covered[1]) if self.covered else None,
+            "missing_sites": list(self.missing_sites),
+            "bound": self.bound,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """The body of GET /top_k."""
+        window = None
+        if self.covered:
+            start, end = (instant_text(moment) for moment in self.covered)
+            window = {"start": start, "end": end}
+        return {
+            "epsilon": _unscaled(self.epsilon, self.scale),
+            **self.promises(),
+            "unit": self.unit,
+            "window": window,
+            "items": [{"item": item, "value": value} for item, value in self.items],
+        }
+
+
+def _unscaled(value: int | None, scale: float | None) -> Value:
+    return value if value is None or scale is None else value / scale

@@ -1,0 +1,147 @@
+"""What a coordinator is: a YAML file and Python keywords give the same object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+
+from muntin import spec_file
+from muntin.errors import BadArgument, SpecError
+from muntin.kinds.base import Strict
+from muntin.spec import NAME, Name
+from muntin.spec_sites import (
+    K_MAX,
+    SPEED_MAX,
+    TOKEN_VARIABLE,
+    VALUE_MAX,
+    Ranking,
+    Token,
+    token_of,
+)
+from muntin.topk.messages import SITES_MAX
+
+PORT = 8790
+
+
+class SiteEntry(Strict):
+    """One site: its token, or the environment variable that holds it."""
+
+    token: Token = ""
+    token_env: str = ""
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if self.token and self.token_env:
+            raise ValueError("token and token_env are both given: give one of them")
+        return self
+
+
+def _as_entries(value: Any) -> Any:
+    if isinstance(value, list | tuple) and all(isinstance(name, str) for name in value):
+        if len(set(value)) < len(value):
+            raise ValueError("a site stands twice: each needs a name of its own")
+        return {name: {} for name in value}
+    if isinstance(value, Mapping):
+        return {name: {} if entry is None else entry for name, entry in value.items()}
+    return value
+
+
+def _none_word(value: Any) -> Any:
+    return None if value in ("none", False) else value
+
+
+def _fitting_name(value: str) -> str:
+    if not NAME.fullmatch(value):
+        raise ValueError(f"'{value}' is not a name: a to z first, then a to z, 0 to 9, _ or -")
+    return value
+
+
+class CoordinatorSpec(Ranking):
+    """A coordinator: its sites, what they rank, and where it listens."""
+
+    name: Annotated[str, AfterValidator(_fitting_name)] = Field(
+        default="global", description="In SELECT: FROM top_k(global, 10)"
+    )
+    sites: Annotated[dict[Name, SiteEntry], BeforeValidator(_as_entries), Field(min_length=1)] = (
+        Field(description="Names, or name: {token_env: VARIABLE}")
+    )
+    k: int = Field(ge=1, le=K_MAX)
+    epsilon: int = Field(default=0, ge=0, le=VALUE_MAX)
+    policy: Literal["resolution", "even", "lsa", "gsa"] = "resolution"
+    hybrid: Annotated[Literal["bytes", "messages"] | None, BeforeValidator(_none_word)] = Field(
+        default="bytes", description="What pushing is to save; none: always resolve"
+    )
+    retry: float = Field(default=2.0, gt=0, le=10_000, description="Units")
+    missing_after: float = Field(default=18.0, gt=0, le=1_000_000, description="Units")
+    lease: float = Field(default=18.0, gt=0, le=1_000_000, description="Units")
+    speed: float = Field(default=1.0, gt=0, le=SPEED_MAX)
+    state: str = Field(default="", description="File that a restart goes on from")
+    host: str = "127.0.0.1"
+    port: int = Field(default=PORT, ge=0, le=65535)
+    origins: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _few_enough(self) -> Self:
+        if len(self.sites) > SITES_MAX:
+            raise ValueError(f"sites: {len(self.sites):,} are too many: at most {SITES_MAX:,}")
+        return self
+
+    @property
+    def state_path(self) -> Path:
+        return Path(self.state or f"{self.name}.coordinator")
+
+    @property
+    def clock_unit_seconds(self) -> float:
+        """How long a unit takes on the clock."""
+        return self.unit / 1e6 / self.speed
+
+    def tokens(self) -> dict[str, str]:
+        """The token of each site; empty where none needs one.
+
+        Raises
+        ------
+        SpecError
+            A variable is not set, or some sites have a token and others have none.
+        """
+        found = {}
+        for name, entry in self.sites.items():
+            try:
+                found[name] = token_of(entry.token, entry.token_env)
+            except ValueError as problem:
+                raise SpecError(f"sites.{name}.{problem}") from None
+        bare = [name for name, token in found.items() if not token]
+        if len(bare) == len(found):
+            return {}
+        if bare:
+            raise SpecError(
+                f"sites.{bare[0]}: has no token and others have: give token_env, or set "
+                f"{TOKEN_VARIABLE} for all that name none"
+            )
+        return found
+
+    @classmethod
+    def of(cls, given: CoordinatorSpec | Mapping[str, Any] | str | Path) -> CoordinatorSpec:
+        """From itself, from keywords in a mapping, or from the path of a YAML file.
+
+        Raises
+        ------
+        SpecError
+            Names the entry, the line of the file, and what would be right.
+        """
+        if isinstance(given, CoordinatorSpec):
+            return given
+        document = None
+        data: Any = given
+        if isinstance(given, str | Path):
+            document = spec_file.read(Path(given))
+            data = document.data
+        try:
+            return cls.model_validate(data)
+        except ValidationError as problem:
+            raise SpecError(spec_file.explain(problem, cls, document, data)) from None
+        except BadArgument as problem:
+            raise SpecError(str(problem)) from None
