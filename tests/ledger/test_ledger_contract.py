@@ -398,6 +398,17 @@ def test_pieces_are_ordered_and_cut(ledger):
     assert ledger.crowded("s", PANE, 40, limit=1) == [-20]
 
 
+def test_a_provisional_piece_is_compacted_even_if_it_stays_alone(ledger):
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    quick = replace(partial("s", 0, [1]), provisional=True)
+    writer.commit(batch(0, quick, partial("s", 10, [2])))
+    assert ledger.crowded("s", PANE, 20) == [0]
+    found = ledger.pieces("s", PANE, 0, 10)
+    writer.compact(found, found[0].payload)
+    assert ledger.crowded("s", PANE, 20) == []
+    assert ledger.spans("s", PANE) == [(0, 1, 1), (10, 1, 1)]
+
+
 def test_names_that_are_not_there_have_nothing(ledger):
     assert ledger.pieces("x", PANE, 0, 10) == ledger.spans("x", PANE) == ledger.coverage("x") == []
     assert ledger.bounds("x", PANE) is ledger.horizon("x", PANE) is ledger.command(1) is None

@@ -86,7 +86,7 @@ class Maintenance:
 
     def _compact_slice(self, layout: Layout, length: int, start: int) -> None:
         pieces = self._ledger.pieces(layout.name, length, start, start + length)
-        if len(pieces) > 1:
+        if pieces:
             merged = layout.spec.merged([layout.spec.read(piece.payload) for piece in pieces])
             self._writer.compact(pieces, merged.to_bytes())
 

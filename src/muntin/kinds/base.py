@@ -81,6 +81,13 @@ class SummarySpec(Strict, ABC):
     def update(self, summary: Any, batch: pa.RecordBatch) -> None:
         """Count a batch, which has at least columns()."""
 
+    def provisional(self, summary: Any) -> bytes | None:  # noqa: ARG002
+        """Bytes that are much faster to make than `to_bytes`, not canonical; None: there are none.
+
+        `read` reads them too; compaction replaces them.
+        """
+        return None
+
     @abstractmethod
     def read(self, payload: bytes) -> Any:
         """A summary from its bytes; CorruptSummary."""

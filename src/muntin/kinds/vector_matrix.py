@@ -145,6 +145,9 @@ class VectorMatrixSpec(SummarySpec):
             "confidence": -math.expm1(-self.sketch.depth),
         }
 
+    def provisional(self, summary: Any) -> bytes | None:
+        return summary.to_numbered_bytes() if self.sketch is None else None
+
     def read(self, payload: bytes) -> Matrix:
         return self._class().from_bytes(payload)
 

@@ -49,6 +49,8 @@ class Partial:
     """Start of the pane."""
     events: int
     payload: bytes
+    provisional: bool = False
+    """The payload is right, but not canonical: it is to be compacted even if it stays alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +344,10 @@ class View(Protocol):
         ...
 
     def crowded(self, summary: str, length: int, before: int, *, limit: int = 1000) -> list[int]:
-        """Starts of slices that end at or before a time and have more than one piece."""
+        """Starts of slices that end at or before a time and are to be compacted.
+
+        They have more than one piece, or a provisional one.
+        """
         ...
 
     def states(self, summary: str) -> dict[int, bytes]:

@@ -29,12 +29,17 @@ class Shelf:
 
     starts: list[int] = field(default_factory=list)
     slots: Slots = field(default_factory=dict)
+    provisional: set[int] = field(default_factory=set)
+    """Ids of provisional pieces."""
 
     def copy(self) -> Shelf:
-        return Shelf(list(self.starts), dict(self.slots))
+        return Shelf(list(self.starts), dict(self.slots), set(self.provisional))
 
     def put(self, start: int, pieces: tuple[Piece, ...]) -> None:
         """Replace a slice's pieces; it disappears where there are none."""
+        if self.provisional:
+            gone = {piece.id for piece in self.slots.get(start, ())} - {p.id for p in pieces}
+            self.provisional -= gone
         if pieces and start not in self.slots:
             insort(self.starts, start)
         elif not pieces and start in self.slots:
@@ -52,9 +57,15 @@ class Shelf:
     def drop(self, before: int) -> int:
         """Remove the slices that start before a time; how many pieces went."""
         count = bisect_left(self.starts, before)
-        gone = sum(len(self.slots.pop(start)) for start in self.starts[:count])
+        gone = [piece.id for start in self.starts[:count] for piece in self.slots.pop(start)]
         del self.starts[:count]
-        return gone
+        self.provisional.difference_update(gone)
+        return len(gone)
+
+    def is_crowded(self, start: int) -> bool:
+        """Has the slice more than one piece, or a provisional one?"""
+        pieces = self.slots[start]
+        return len(pieces) > 1 or any(piece.id in self.provisional for piece in pieces)
 
 
 @dataclass(slots=True)
@@ -170,7 +181,7 @@ class TablesView:
     def crowded(self, summary: str, length: int, before: int, *, limit: int = 1000) -> list[int]:
         shelf = self._tables.shelf(summary, length)
         sealed = shelf.between(None, before - length + 1)
-        return [at for at in sealed if len(shelf.slots[at]) > 1][: check_limit(limit)]
+        return [at for at in sealed if shelf.is_crowded(at)][: check_limit(limit)]
 
     def states(self, summary: str) -> dict[int, bytes]:
         return dict(sorted(self._tables.states.get(summary, {}).items()))

@@ -253,8 +253,9 @@ class MemoryWriter:
             rollups.dirty.setdefault(longer, set()).add(slice_)
         for length, start in added:
             self._insert(
-                tables, partial.summary, length, start, partial.events, late, partial.payload
-            )
+                tables, partial.summary, length, start, partial.events, late, partial.payload,
+                partial.provisional,
+            )  # fmt: skip
 
     def _insert(
         self,
@@ -265,8 +266,11 @@ class MemoryWriter:
         events: int,
         late: int,
         payload: bytes,
+        provisional: bool = False,
     ) -> None:
         shelf = tables.shelves.setdefault((summary, length), Shelf())
+        if provisional:
+            shelf.provisional.add(tables.next_piece)
         piece = Piece(tables.next_piece, summary, length, start, events, late, payload)
         tables.next_piece += 1
         shelf.put(start, (*shelf.slots.get(start, ()), piece))

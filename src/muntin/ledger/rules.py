@@ -225,7 +225,8 @@ def _check_partial(partial: Partial, owned: Owned, pipeline: str) -> Partial:
             f"length, {owned.pane_us} us"
         )
     events = whole(partial.events, "events", least=0)
-    return Partial(partial.summary, pane, events, blob(partial.payload, "a partial"))
+    payload = blob(partial.payload, "a partial")
+    return Partial(partial.summary, pane, events, payload, bool(partial.provisional))
 
 
 def check_summary(name: str, owned: Owned, pipeline: str) -> None:

@@ -62,7 +62,7 @@ CREATE TABLE batches (
 ) STRICT, WITHOUT ROWID;
 
 -- Ids are never used again (AUTOINCREMENT): a rollup's `seen` would be fooled by one that is.
--- extra: the slice had a piece already when this one came.
+-- extra: the slice had a piece already when this one came, or this one is provisional.
 CREATE TABLE pieces (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     summary INTEGER NOT NULL,

@@ -155,7 +155,8 @@ def _store_partials(
             key = (summary, *slice_)
             if key not in occupied:
                 occupied[key] = is_occupied(connection, *key)
-            values = (identifier, *key, partial.events, late_events, int(occupied[key]))
+            extra = int(occupied[key] or partial.provisional)
+            values = (identifier, *key, partial.events, late_events, extra)
             rows.append(schema.PIECES.seal_row(*values, packed=packed))
             occupied[key] = True
             identifier += 1

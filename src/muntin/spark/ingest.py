@@ -18,7 +18,7 @@ from muntin.assembly.changes import check_changes
 from muntin.assembly.maintenance import Maintenance
 from muntin.assembly.standing import StandingQueries
 from muntin.errors import LedgerError, MuntinError
-from muntin.ledger.base import Batch, ClosedWindow, Ledger, Mode, Partial, Rejected, Writer
+from muntin.ledger.base import Batch, ClosedWindow, Ledger, Mode, Rejected, Writer
 from muntin.progress import Progress
 from muntin.reading.panes import Panes
 from muntin.spark.failures import plainly
@@ -169,8 +169,7 @@ class Ingest:
             self._set_up()
 
     def _commit(self, batch_id: int, result: pa.Table) -> dict[str, list[int]]:
-        rows, rejected, tally = gathered(result)
-        partials = [Partial(name, pane, events, payload) for name, pane, events, payload in rows]
+        partials, rejected, tally = gathered(result)
         before = self._watermark
         watermark = self._advanced(tally)
         sequenced = self._sequences.advanced(result, self._sealed(before), self._sealed(watermark))

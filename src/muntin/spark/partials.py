@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from muntin.arrow import pc
 from muntin.kinds import SummarySpec
-from muntin.ledger.base import RAW_BYTES_MAX, Rejected
+from muntin.ledger.base import RAW_BYTES_MAX, Partial, Rejected
 from muntin.spark.event_time import ABSENT, event_times
 from muntin.spark.sequencing import SEQUENCED, Sequencer
 from muntin.spark.transport import packed, unpacked
@@ -30,8 +30,9 @@ ROWS_FOLDED_AT_ONCE = 1 << 19  # gathered before rows are sorted by pane
 HELD_BYTES_MAX = 512 << 20  # summaries of one task; then they are emitted and begun anew
 REJECTED_KEPT_MAX = 1_000  # records a task; all are counted
 EMITTED_BYTES = 32 << 20  # of one output batch
+PROVISIONAL_FROM_BYTES = 1 << 20  # smaller summaries are canonical at once
 
-PARTIAL, REJECTED, TALLY = 0, 1, 2
+PARTIAL, REJECTED, TALLY, PROVISIONAL = 0, 1, 2, 4  # 3 is SEQUENCED
 RESULT_SCHEMA = pa.schema(
     [
         ("what", pa.int8()),
@@ -140,8 +141,11 @@ class Folder:
         rows: list[tuple[int, str, int, int, bytes]] = []
         size = 0
         for (name, pane), summary in sorted(self._open.items()):
-            payload = packed(summary.to_bytes())
-            rows.append((PARTIAL, name, pane * self._plan.pane, self._events[name, pane], payload))
+            large = summary.nbytes >= PROVISIONAL_FROM_BYTES
+            quick = self._in_panes[name].provisional(summary) if large else None
+            what = PARTIAL if quick is None else PROVISIONAL
+            payload = packed(summary.to_bytes() if quick is None else quick)
+            rows.append((what, name, pane * self._plan.pane, self._events[name, pane], payload))
             size += len(payload)
             if size >= EMITTED_BYTES:
                 yield _rows(rows)
@@ -236,15 +240,16 @@ def fold(
     yield from folder.emit(all_of_it=True)
 
 
-def gathered(result: pa.Table) -> tuple[list[tuple[str, int, int, bytes]], list[Rejected], Tally]:
-    """On the driver: partials (name, pane, events, payload), rejected records and the tally."""
+def gathered(result: pa.Table) -> tuple[list[Partial], list[Rejected], Tally]:
+    """On the driver: partials, rejected records and the tally."""
     tally, partials, rejected = Tally(), [], []
     result = result.filter(pc.not_equal(result["what"], SEQUENCED))
     for batch in result.to_batches():
         columns = (batch.column(i).to_pylist() for i in range(5))
         for what, name, pane, events, payload in zip(*columns, strict=True):
-            if what == PARTIAL:
-                partials.append((name, pane, events, unpacked(payload)))
+            if what in (PARTIAL, PROVISIONAL):
+                quick = what == PROVISIONAL
+                partials.append(Partial(name, pane, events, unpacked(payload), quick))
             elif what == REJECTED:
                 reason, _, rest = name.partition(" ")
                 detail, place = json.loads(rest)

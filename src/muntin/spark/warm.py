@@ -12,7 +12,7 @@ _TEXT = ("a", "b", "b")
 
 
 def warm(pipeline: Pipeline) -> None:
-    """Run each summary once on three made-up rows: update, merge, bytes."""
+    """Run each summary once on three made-up rows: update, merge, bytes of both kinds."""
     for spec in pipeline.summaries.values():
         if isinstance(spec, SequentialSpec):
             _warm_sequence(spec)
@@ -24,7 +24,9 @@ def warm(pipeline: Pipeline) -> None:
         for encoded in (batch, _dictionary(batch)):
             summary = spec.new()
             spec.update(summary, encoded)
-            spec.merged([spec.read(summary.to_bytes()), summary])
+            whole = spec.merged([spec.read(summary.to_bytes()), summary])
+            if (quick := spec.provisional(whole)) is not None:
+                spec.merged([spec.read(quick), whole])
 
 
 def _warm_sequence(spec: SequentialSpec) -> None:

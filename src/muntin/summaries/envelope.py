@@ -61,6 +61,7 @@ FAMILIES: dict[str, Family] = {
     "sketched_matrix": Family(15, 1),
     "with_nulls": Family(16, 1),
     "periodic_shard": Family(17, 1),
+    "vector_matrix_numbered": Family(18, 1),
 }
 _KIND_OF_CODE = {family.code: kind for kind, family in FAMILIES.items()}
 
@@ -89,6 +90,13 @@ def kind_of(data: bytes) -> str:
     if kind is None:
         raise CorruptSummary(f"summary of unknown kind {data[5]}: written by a newer Muntin?")
     return kind
+
+
+def is_of(data: bytes, kind: str) -> bool:
+    """Whether bytes claim to be of a kind; nothing else of them is looked at."""
+    return isinstance(data, bytes | bytearray | memoryview) and (
+        bytes(data[4:6]) == bytes((ENVELOPE_VERSION, FAMILIES[kind].code))
+    )
 
 
 def unseal(data: bytes, kind: str) -> tuple[dict[str, Any], memoryview]:

@@ -63,7 +63,9 @@ _PROBLEMS = {
 
 def from_bytes(data: bytes) -> State:
     parameters, body = unseal(data, KIND)
-    state, kinds = _described(parameters)
+    if parameters.keys() != PARAMETERS:
+        raise CorruptSummary("vector_matrix: parameters are missing, or unknown")
+    state, kinds = described(parameters)
     keys, layout = state.keys, state.layout
     large = _large(keys, parameters["large"])
     plan = plan_for(keys, tuple(kinds.items()), layout.names, layout.types, large)
@@ -88,7 +90,7 @@ def from_bytes(data: bytes) -> State:
     if foreign:
         found.check_utf8()
     covered = [(high << 32) + low for high, low in counts.tolist()]
-    _check_covered(parameters["covered"], covered, state.count)
+    raise_unless_covered(parameters["covered"], covered, state.count)
     masks, bounds = bits.tolist(), largest.tolist()
     for at, indicator in enumerate(state.indicators):
         indicator.largest = bounds[at] if indicator.type == "float64" else masks[at] + 1
@@ -101,10 +103,8 @@ def _raise_for(problem: int) -> None:
         raise CorruptSummary(f"vector_matrix: {_PROBLEMS[problem]}")
 
 
-def _described(parameters: dict[str, Any]) -> tuple[State, dict[str, KeyKind | None]]:
+def described(parameters: dict[str, Any]) -> tuple[State, dict[str, KeyKind | None]]:
     """An empty state of the parameters, and the types of its columns."""
-    if parameters.keys() != PARAMETERS:
-        raise CorruptSummary("vector_matrix: parameters are missing, or unknown")
     keys, columns, indicators = (parameters[n] for n in ("keys", "columns", "indicators"))
     lists = isinstance(keys, list) and isinstance(indicators, list)
     if not lists or not all(isinstance(entry, list) for entry in (*keys, *indicators)):
@@ -170,7 +170,7 @@ def _presence(seen: int, count: int) -> int:
     return NONE if seen == 0 else SOME
 
 
-def _check_covered(claimed: Any, covered: list[int], count: int) -> None:
+def raise_unless_covered(claimed: Any, covered: list[int], count: int) -> None:
     """The parameters say what the rows' counts add up to."""
     same = isinstance(claimed, list) and [_number(events) for events in claimed] == covered
     if not same or max(covered) > count:

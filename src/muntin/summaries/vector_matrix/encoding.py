@@ -9,6 +9,7 @@ summaries have equal bytes.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -35,16 +36,21 @@ def to_bytes(state: State) -> bytes:
         for j, part in enumerate(rows.parts)
         if len(part.data) > TEXT_BYTES_MAX
     }
-    parameters = {
+    parameters = parameters_of(state) | {"large": sorted(large)}
+    return seal(KIND, parameters, body_of(state, found, large))
+
+
+def parameters_of(state: State) -> dict[str, Any]:
+    """What describes a state, without its rows."""
+    return {
         "capacity": state.capacity,
         "columns": state.kinds,
         "count": state.count,
         "covered": list(state.covered().values()),
         "indicators": [[i.name, i.type, i.seen, i.nulls] for i in state.indicators],
         "keys": [list(key) for key in state.keys],
-        "large": sorted(large),
+        "large": [],
     }
-    return seal(KIND, parameters, body_of(state, found, large))
 
 
 @lru_cache(maxsize=256)

@@ -81,6 +81,10 @@ class State:
         self.held, self._kinds = held, dict(kinds)
         self._numbering, self._tables = None, {}
 
+    def become(self, numbering: Numbering, tables: dict[Key, KeyTable]) -> None:
+        """Have these indexes and rows, in the layout that is set."""
+        self._numbering, self._tables, self.held = numbering, tables, None
+
     def _index(self) -> Numbering:
         """Make the indexes and tables of the rows that are held."""
         held = self.held
