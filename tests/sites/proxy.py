@@ -1,0 +1,73 @@
+"""A TCP proxy that delays what goes through it, holds it, and cuts connections."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+
+
+class Proxy:
+    """Listens on a free port of loopback; its own thread and loop.
+
+    Attributes
+    ----------
+    delay : float
+        Seconds that each piece waits, both ways, from now on.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self.delay = 0.0
+        self._refuse = False
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        listening = asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = self._wait(listening)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def cut(self) -> None:
+        """Cut all connections, and refuse new ones until `heal`."""
+        self._wait(self._cut())
+
+    def heal(self) -> None:
+        self._refuse = False
+
+    def close(self) -> None:
+        self._wait(self._cut())
+        self._loop.call_soon_threadsafe(self._server.close)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5)
+
+    def _wait(self, work):
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+
+    async def _cut(self) -> None:
+        self._refuse = True
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._refuse:
+            writer.transport.abort()
+            return
+        try:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._to)
+        except OSError:
+            writer.transport.abort()
+            return
+        both = {writer, far_writer}
+        self._writers |= both
+        await asyncio.gather(self._pass(reader, far_writer), self._pass(far_reader, writer))
+        self._writers -= both
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                await asyncio.sleep(self.delay)
+                writer.write(data)
+                await writer.drain()
+        with contextlib.suppress(OSError):
+            writer.close()
