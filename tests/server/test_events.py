@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 
 import httpx
 import pytest
 
+from muntin.server import protocol
+from muntin.server.limits import ServerLimits
+from muntin.server.serving import Server
 from tests.server.conftest import until
 
 
@@ -44,6 +49,55 @@ def test_a_statement(server):
     with httpx.stream("GET", server.url + "/events", params=about, timeout=10) as answer:
         data = json.loads(next(lines(answer))["data"])
     assert data["result"]["rows"] == [[90]]
+
+
+def test_who_reads_nothing_is_cut(feeder, ledger):
+    wide = "SELECT *, '" + "x" * 900 + "' AS pad FROM orders(driver, area) FOR ALL"
+    with Server(ledger, port=0, limits=ServerLimits(write_stall_seconds=0.3)) as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        stuck = socket.socket()
+        stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        stuck.connect((host, int(port)))
+        about = httpx.QueryParams({"select": wide})
+        stuck.sendall(f"GET /events?{about} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
+        hub = server.app.state.hub
+
+        def cut():
+            feeder.minute(15)
+            return not hub.streams and hub.closings[protocol.SLOW]
+
+        until(lambda: hub.streams)
+        until(cut, 30)
+        stuck.close()
+
+
+def test_the_server_ends_its_streams(feeder, ledger):
+    with Server(ledger, port=0) as server:
+        heard, ended = [], threading.Event()
+
+        def listen():
+            with httpx.stream("GET", server.url + "/events?state=true", timeout=30) as answer:
+                heard.extend(lines(answer))  # a cut answer would raise
+            ended.set()
+
+        listening = threading.Thread(target=listen, daemon=True)
+        listening.start()
+        until(lambda: heard)
+        hub = server.app.state.hub
+    assert ended.wait(10)
+    assert hub.closings[protocol.GOING_AWAY] == 1
+
+
+def test_streams_count_as_clients(feeder, ledger):
+    with Server(ledger, port=0, limits=ServerLimits(clients_max=1)) as server:
+        with httpx.stream("GET", server.url + "/events?state=true", timeout=10) as answer:
+            heard = answer.iter_lines()  # kept: without it the connection is closed
+            next(heard)
+            assert httpx.get(server.url + "/events?state=true").status_code == 503
+        hub = server.app.state.hub
+        until(lambda: not hub.streams)
+        with httpx.stream("GET", server.url + "/events?state=true", timeout=10) as answer:
+            assert answer.status_code == 200
 
 
 @pytest.mark.parametrize("parameters", [

@@ -11,7 +11,8 @@ import time
 import httpx
 import pytest
 
-from muntin.server import sockets
+from muntin.server.limits import ServerLimits
+from muntin.server.serving import Server
 
 KEY = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
 UPGRADE = "Upgrade: websocket\r\nConnection: Upgrade\r\n" + KEY
@@ -93,12 +94,8 @@ def test_a_byte_at_a_time(server):
     made.close()
 
 
-def test_half_a_handshake_is_cut(feeder, ledger, monkeypatch):
-    from muntin.server.limits import ServerLimits
-    from muntin.server.serving import Server
-
-    monkeypatch.setattr(sockets, "_LIMITS", ServerLimits(handshake_seconds=0.3))
-    with Server(ledger, port=0) as server:
+def test_half_a_handshake_is_cut(feeder, ledger):
+    with Server(ledger, port=0, limits=ServerLimits(handshake_seconds=0.3)) as server:
         waiting = [raw(server)[0] for _ in range(50)]
         for number, made in enumerate(waiting):
             made.sendall(b"" if number % 2 else b"GET /live HTTP/1.1\r\nHost: x")
@@ -108,6 +105,21 @@ def test_half_a_handshake_is_cut(feeder, ledger, monkeypatch):
                 assert made.recv(100) == b""
         assert time.monotonic() - began < 10
         assert httpx.get(server.url + "/healthz").status_code == 200
+
+
+def test_half_a_second_request_is_cut(feeder, ledger):
+    with Server(ledger, port=0, limits=ServerLimits(handshake_seconds=0.3)) as server:
+        made, host = raw(server)
+        whole = f"GET /healthz HTTP/1.1\r\n{host}\r\n".encode()
+        for _ in range(2):  # whole ones are answered, however many
+            made.sendall(whole)
+            answer = b""
+            while b'"ok"}' not in answer:
+                answer += made.recv(4096)
+        made.sendall(whole[:-2])
+        with contextlib.suppress(ConnectionResetError):
+            assert made.recv(4096) == b""
+        made.close()
 
 
 @pytest.mark.parametrize("head", [

@@ -46,8 +46,10 @@ def register(app: typer.Typer) -> None:
             opened,
             host=host,
             port=port,
-            reader_token=_secret(token_file, "MUNTIN_TOKEN"),
-            operator_token=_secret(operator_token_file, "MUNTIN_OPERATOR_TOKEN"),
+            tokens=lambda: (
+                _secret(token_file, "MUNTIN_TOKEN"),
+                _secret(operator_token_file, "MUNTIN_OPERATOR_TOKEN"),
+            ),
             read_only=read_only,
             origins=origin,
             hosts=host_name,

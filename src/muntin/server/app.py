@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
@@ -13,12 +13,13 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from muntin.ledger.base import Ledger
+from muntin.server.addition import Addition
 from muntin.server.commands import Commands
 from muntin.server.doors import Doors
 from muntin.server.feeds import Feeds
 from muntin.server.http import Http
 from muntin.server.limits import ServerLimits
-from muntin.server.live import Hub
+from muntin.server.live import Hub, Tokens
 from muntin.server.reader import Reader
 from muntin.server.sse import Events
 from muntin.server.static import static_routes
@@ -36,14 +37,23 @@ _HEADERS = {
 }
 
 
-def make_app(ledger: Ledger, doors: Doors, limits: ServerLimits | None = None) -> Starlette:
-    """An ASGI application that answers from a ledger, which stays the caller's to close."""
+def make_app(
+    ledger: Ledger,
+    doors: Doors,
+    limits: ServerLimits | None = None,
+    tokens: Tokens | None = None,
+    addition: Addition | None = None,
+) -> Starlette:
+    """An ASGI application that answers from a ledger, which stays the caller's to close.
+
+    `tokens` are read again while it runs, so that an exchanged token ends what came in with it.
+    """
     limits = limits or ServerLimits()
-    reader = Reader(ledger)
+    reader = addition.reader if addition else Reader(ledger)
     feeds = Feeds(reader, limits)
     feeds.on_trouble = lambda why: _LOG.warning("the ledger cannot be followed: %s", why)
     commands = Commands(reader, limits)
-    hub = Hub(doors, feeds, commands, limits)
+    hub = Hub(doors, feeds, commands, limits, tokens)
     http = Http(reader, hub, commands, limits)
 
     @asynccontextmanager
@@ -51,7 +61,8 @@ def make_app(ledger: Ledger, doors: Doors, limits: ServerLimits | None = None) -
         await feeds.start()
         ticking = asyncio.create_task(hub.tick())
         try:
-            yield
+            async with addition.alongside() if addition else nullcontext():
+                yield
         finally:
             ticking.cancel()
             hub.leave()
@@ -62,6 +73,7 @@ def make_app(ledger: Ledger, doors: Doors, limits: ServerLimits | None = None) -
     app = Starlette(
         routes=[
             *http.routes(),
+            *(addition.routes(http) if addition else ()),
             Route("/events", Events(http, hub)),
             WebSocketRoute("/live", hub.serve),
             *static_routes(),
@@ -69,6 +81,8 @@ def make_app(ledger: Ledger, doors: Doors, limits: ServerLimits | None = None) -
         lifespan=lifespan,
     )
     app.state.hub = hub
+    if addition and addition.collector is not None:
+        http.metrics.registry.register(addition.collector)
     app.add_middleware(_SafeHeaders)
     return app
 

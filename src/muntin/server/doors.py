@@ -10,7 +10,7 @@ import hmac
 import ipaddress
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from muntin.errors import BadArgument
@@ -29,6 +29,12 @@ class Grant:
     rights: Rights
     who: str
     """For the control table: never a secret."""
+    key: bytes = field(default=b"", repr=False)
+    """Digest of the token that it was given for; a ticket's is that of its token."""
+
+    @property
+    def may_read(self) -> bool:
+        return "read" in self.rights
 
     @property
     def may_command(self) -> bool:
@@ -64,19 +70,9 @@ class Doors:
         limits: ServerLimits | None = None,
         now: Callable[[], float],
     ) -> None:
-        for token in (reader_token, operator_token):
-            if token and (len(token) < TOKEN_CHARACTERS_MIN or not token.isascii()):
-                raise BadArgument(
-                    f"a token of {len(token)} characters can be guessed: "
-                    f"use at least {TOKEN_CHARACTERS_MIN} of ASCII, as `openssl rand -hex 16` gives"
-                )
-        operate = READ if read_only else OPERATE
-        self._tokens: list[tuple[bytes, Grant]] = []
-        if reader_token:
-            self._tokens.append((_digest(reader_token), Grant(READ, "reader")))
-        if operator_token:
-            self._tokens.append((_digest(operator_token), Grant(operate, "operator")))
-        self._open = None if self._tokens else Grant(operate, "local")
+        self._operate = READ if read_only else OPERATE
+        self._grants = self._known(reader_token, operator_token)
+        self._open = None if self._grants else Grant(self._operate, "local")
         self._origins = frozenset(_normal(origin) for origin in origins)
         self._hosts = frozenset(host.lower() for host in hosts)
         self._limits = limits or ServerLimits()
@@ -94,12 +90,24 @@ class Doors:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             return None
-        given = _digest(token.strip())
-        found = None
-        for known, grant in self._tokens:  # all of them, so that time tells nothing
-            if hmac.compare_digest(given, known):
-                found = grant
-        return found
+        return self._grant_of(_digest(token.strip()))
+
+    def still(self, grant: Grant) -> Grant | None:
+        """What someone who came in earlier may do now; None where the token is no longer valid."""
+        return self._open or self._grant_of(grant.key)
+
+    def renew(self, reader_token: str, operator_token: str) -> None:
+        """Other tokens from now on; who came in with an old one is found by `still`.
+
+        Raises
+        ------
+        BadArgument
+            There would be none, or one can be guessed; the old ones stay.
+        """
+        grants = self._known(reader_token, operator_token)
+        if bool(grants) != self.needs_token:
+            raise BadArgument("a server that runs cannot begin or cease to ask for a token")
+        self._grants = grants
 
     def host_allowed(self, headers: Mapping[str, str]) -> bool:
         """Whether the name under which the server was called is one of its own."""
@@ -133,7 +141,28 @@ class Doors:
     def redeem(self, ticket: str) -> Grant | None:
         """What a ticket gives, once; None if it is unknown, used or old."""
         until, grant = self._tickets.pop(_digest(ticket), (0.0, None))
-        return grant if until > self._now() else None
+        return self.still(grant) if grant and until > self._now() else None
+
+    def _known(self, reader_token: str, operator_token: str) -> list[Grant]:
+        named = ((reader_token, READ, "reader"), (operator_token, self._operate, "operator"))
+        grants = []
+        for token, rights, who in named:
+            if not token:
+                continue
+            if len(token) < TOKEN_CHARACTERS_MIN or not token.isascii():
+                raise BadArgument(
+                    f"a token of {len(token)} characters can be guessed: "
+                    f"use at least {TOKEN_CHARACTERS_MIN} of ASCII, as `openssl rand -hex 16` gives"
+                )
+            grants.append(Grant(rights, who, _digest(token)))
+        return grants
+
+    def _grant_of(self, key: bytes) -> Grant | None:
+        found = None
+        for grant in self._grants:  # all of them, so that time tells nothing
+            if hmac.compare_digest(key, grant.key):
+                found = grant
+        return found
 
 
 def is_loopback(host: str) -> bool:

@@ -13,9 +13,11 @@ class Frame:
     same bytes go to every client.
     """
 
-    __slots__ = ("_head", "wire")
+    __slots__ = ("_head", "after", "wire")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, after: str = "") -> None:
+        self.after = after
+        """The place that it takes a client to; "" where it takes it nowhere."""
         payload = text.encode()
         size = len(payload)
         if size < 126:
@@ -37,4 +39,14 @@ class Frame:
 
 def frame(message: dict[str, Any]) -> Frame:
     """A message from plain values."""
-    return Frame(json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
+    return Frame(compact(message), message.get("after", ""))
+
+
+def joined(about: dict[str, Any], name: str, text: str) -> Frame:
+    """A message whose last entry is JSON text already."""
+    return Frame(f'{compact(about)[:-1]},"{name}":{text}}}', about.get("after", ""))
+
+
+def compact(value: Any) -> str:
+    """JSON without blanks."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

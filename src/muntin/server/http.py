@@ -23,16 +23,15 @@ from muntin.server.commands import Commands
 from muntin.server.doors import Grant
 from muntin.server.limits import ServerLimits
 from muntin.server.live import Hub
-from muntin.server.messages import STATEMENT_CHARACTERS_MAX, Command
+from muntin.server.messages import STATEMENT_CHARACTERS_MAX, command
 from muntin.server.metrics import CONTENT_TYPE_LATEST, Metrics
-from muntin.server.openapi import document
+from muntin.server.openapi import ARROW, document
 from muntin.server.problems import RefusalError, problem, status_of
 from muntin.server.pushes import window_json
 from muntin.server.reader import Reader
 from muntin.server.state import StateReader
 from muntin.times import instant_us
 
-ARROW = "application/vnd.apache.arrow.stream"
 ARROW_ROWS = 65_536  # of one record batch
 WINDOWS_MAX = 10_000
 REJECTED_MAX = 1_000
@@ -112,15 +111,13 @@ class Http:
 
     async def _command(self, request: Request, grant: Grant) -> Response:
         given = await self._json(request)
-        action, texts = given.get("action"), (given.get("pipeline", ""), given.get("summary", ""))
-        unknown = set(given) - {"action", "pipeline", "summary"}
-        named = all(isinstance(text, str) and len(text) <= 64 for text in texts)
-        if action not in ("slow_down", "resume") or unknown or not named:
+        action = given.get("action")
+        if not isinstance(action, str) or set(given) - {"action", "pipeline", "summary"}:
             raise BadArgument('send {"action": "slow_down" or "resume", "summary": "…"}')
+        asked = command(action, given)
         if not grant.may_command:
-            raise RefusalError(403, "forbidden", f"you may read, not {action}", "")
-        command = Command("", str(action), *texts)
-        return JSONResponse({"answer": await self._commands.obey(command, grant.who)})
+            raise RefusalError(403, "forbidden", f"you may read, not {action}")
+        return JSONResponse({"answer": await self._commands.obey(asked, grant.who)})
 
     async def _ticket(self, _: Request, grant: Grant) -> Response:
         ticket = self._hub.doors.issue(grant)

@@ -58,6 +58,8 @@ class ServerLimits:
     """Of one client; an error answers the next."""
     command_seconds: float = 10.0
     """How long a command's answer is waited for."""
+    recheck_seconds: float = 60.0
+    """How often the rights of long connections are looked at again; close 4001."""
     tickets_max: int = 10_000
     ticket_seconds: float = 30.0
     state_seconds: float = 0.5

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import Coroutine, Iterable
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
 
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Address
 from starlette.responses import JSONResponse
 from starlette.websockets import WebSocket
 
@@ -22,10 +26,23 @@ from muntin.server.problems import RefusalError, problem
 from muntin.server.sockets import Socket, socket_of
 
 TICK_SECONDS = 1.0
+Tokens = Callable[[], tuple[str, str]]
+"""Gives the reader's and the operator's token as they are now."""
+_LOG = logging.getLogger("muntin.server")
+
+
+class Follower(Protocol):
+    """Whoever is connected: a WebSocket's client or a stream of events."""
+
+    connection: protocol.Connection
+
+    def carry_out(self, effects: Iterable[protocol.Effect]) -> None:
+        """What the protocol asks for, then what there is to write."""
+        ...
 
 
 class Client:
-    """One connection; the loop's thread only."""
+    """One WebSocket; the loop's thread only."""
 
     def __init__(self, connection: protocol.Connection, socket: Socket, hub: Hub) -> None:
         self.connection = connection
@@ -51,7 +68,6 @@ class Client:
             connection.stalled(time.monotonic())
 
     def carry_out(self, effects: Iterable[protocol.Effect]) -> None:
-        """What the protocol asks for, then what there is to write."""
         for effect in effects:
             match effect:
                 case protocol.Close(code, reason):
@@ -121,15 +137,21 @@ class Hub:
     """All clients of one server."""
 
     def __init__(
-        self, doors: Doors, feeds: Feeds, commands: Commands, limits: ServerLimits
+        self,
+        doors: Doors,
+        feeds: Feeds,
+        commands: Commands,
+        limits: ServerLimits,
+        tokens: Tokens | None = None,
     ) -> None:
+        self._tokens = tokens
         self.doors = doors
         self.feeds = feeds
         self.commands = commands
         self.limits = limits
         self.run = secrets.token_hex(8)
-        self.clients: set[Client] = set()
-        self.streams = 0
+        self.clients: set[Follower] = set()
+        self.streams: set[Follower] = set()
         """SSE clients."""
         self.sent = 0
         self.sent_bytes = 0
@@ -140,19 +162,19 @@ class Hub:
         """The endpoint."""
         headers = websocket.headers
         secure = websocket.url.scheme == "wss"
-        address = websocket.client.host if websocket.client else ""
         try:
             grant = self.admit(headers, secure=secure)
-            self.make_room(address)
+            connection = protocol.Connection(grant, self.run, time.monotonic(), self.limits)
+            client = Client(connection, socket_of(websocket), self)
+            with self.room(client, self.clients, websocket.client):
+                await websocket.accept()
+                await self._converse(websocket, client)
         except RefusalError as refused:
             body = {"error": problem(refused)}
             await websocket.send_denial_response(JSONResponse(body, refused.status))
-            return
-        await websocket.accept()
-        self._addresses[address] += 1
-        connection = protocol.Connection(grant, self.run, time.monotonic(), self.limits)
-        client = Client(connection, socket_of(websocket), self)
-        self.clients.add(client)
+
+    async def _converse(self, websocket: WebSocket, client: Client) -> None:
+        connection = client.connection
         try:
             client.pump()
             while True:
@@ -166,8 +188,6 @@ class Hub:
                 )
         finally:
             client.gone()
-            self.clients.discard(client)
-            self._addresses -= Counter((address,))
 
     def admit(self, headers: Any, *, secure: bool) -> Grant | None:
         """Who it is; None for a browser that will show a ticket. Raises RefusalError."""
@@ -185,25 +205,55 @@ class Hub:
             )
         return grant
 
-    def make_room(self, address: str) -> None:
-        """Raises RefusalError where there are too many."""
-        if len(self.clients) + self.streams >= self.limits.clients_max:
+    @contextmanager
+    def room(self, who: Follower, among: set[Follower], address: Address | None) -> Iterator[None]:
+        """A place for a client while it stays. Raises RefusalError where there are too many."""
+        if len(self.clients) + len(self.streams) >= self.limits.clients_max:
             raise RefusalError(503, "busy", "too many clients", "come again later")
-        many = self._addresses[address] >= self.limits.clients_per_address_max
-        if many and not is_loopback(address):
+        host = address.host if address else ""
+        many = self._addresses[host] >= self.limits.clients_per_address_max
+        if many and not is_loopback(host):
             raise RefusalError(
                 503, "busy", "too many clients from your address", "come again later"
             )
+        self._addresses[host] += 1
+        among.add(who)
+        try:
+            yield
+        finally:
+            among.discard(who)
+            self._addresses[host] -= 1
+            if not self._addresses[host]:
+                del self._addresses[host]
 
     async def tick(self) -> None:
-        """Look after stalls and time limits until cancelled."""
+        """Look after stalls, time limits and rights until cancelled."""
+        checked = time.monotonic()
         while True:
             await asyncio.sleep(TICK_SECONDS)
             now = time.monotonic()
-            for client in tuple(self.clients):
+            for client in self._everybody():
                 client.carry_out(client.connection.tick(now))
+            if now - checked >= self.limits.recheck_seconds:
+                checked = now
+                await self._recheck()
+
+    async def _recheck(self) -> None:
+        """Read the tokens again; whose token is no longer one of them is closed."""
+        if self._tokens is not None:
+            try:
+                self.doors.renew(*await run_in_threadpool(self._tokens))
+            except (MuntinError, OSError) as error:
+                _LOG.warning("the tokens stay as they are: %s", error)
+        for client in self._everybody():
+            grant = client.connection.grant
+            if grant is not None:
+                client.carry_out(client.connection.rechecked(self.doors.still(grant)))
 
     def leave(self) -> None:
         """Say goodbye to all."""
-        for client in tuple(self.clients):
+        for client in self._everybody():
             client.carry_out(client.connection.leave())
+
+    def _everybody(self) -> tuple[Follower, ...]:
+        return (*self.clients, *self.streams)

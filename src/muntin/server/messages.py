@@ -11,6 +11,7 @@ from muntin.server.channel import On, Place
 
 PROTOCOL = 1
 STATEMENT_CHARACTERS_MAX = 4096
+ACTIONS = ("slow_down", "resume")
 _ID_MAX = 64
 _NAME_MAX = 64
 _TICKET_MAX = 256
@@ -92,14 +93,9 @@ def parse(text: str) -> Message:
     if kind == "unsubscribe":
         _only(given, identifier, "type", "id")
         return Unsubscribe(identifier)
-    if kind in ("slow_down", "resume"):
+    if kind in ACTIONS:
         _only(given, identifier, "type", "id", "pipeline", "summary")
-        return Command(
-            identifier,
-            kind,
-            _text(given, "pipeline", _NAME_MAX, identifier),
-            _text(given, "summary", _NAME_MAX, identifier),
-        )
+        return command(kind, given, identifier)
     if kind == "subscribe":
         _only(given, identifier, "type", "id", "select", "query", "windows", "state", "on", "after")
         after = _text(given, "after", 256, identifier)
@@ -109,6 +105,19 @@ def parse(text: str) -> Message:
             raise BadMessage(str(problem), identifier) from None
         return Subscribe(identifier, topic(given, identifier), place)
     raise BadMessage("type: one of hello, subscribe, unsubscribe, slow_down, resume", identifier)
+
+
+def command(action: str, given: dict[str, Any], identifier: str = "") -> Command:
+    """A command, named by `action`, with the pipeline or summary that it is for.
+
+    Raises
+    ------
+    BadMessage
+    """
+    if action not in ACTIONS:
+        raise BadMessage(f"action: one of {', '.join(ACTIONS)}", identifier)
+    pipeline, summary = (_text(given, n, _NAME_MAX, identifier) for n in ("pipeline", "summary"))
+    return Command(identifier, action, pipeline, summary)
 
 
 def topic(given: dict[str, Any], identifier: str = "") -> Topic:

@@ -95,7 +95,7 @@ class Metrics:
     def _server(self) -> Iterator[Metric]:
         hub = self._hub
         yield GaugeMetricFamily("muntin_clients", "WebSocket clients", len(hub.clients))
-        yield GaugeMetricFamily("muntin_streams", "Server-Sent Events clients", hub.streams)
+        yield GaugeMetricFamily("muntin_streams", "Server-Sent Events clients", len(hub.streams))
         yield GaugeMetricFamily("muntin_feeds", "Topics that are followed", hub.feeds.count)
         yield CounterMetricFamily("muntin_pushes", "Messages made", hub.feeds.pushed)
         yield CounterMetricFamily("muntin_frames", "Frames written to clients", hub.sent)

@@ -18,6 +18,11 @@ class RefusalError(MuntinError):
         self.remedy = remedy
 
 
+def plain(code: str, message: str, remedy: str = "") -> dict[str, Any]:
+    """An error that has no place in a statement."""
+    return {"code": code, "message": message, "position": 0, "length": 0, "remedy": remedy}
+
+
 def problem(error: BaseException) -> dict[str, Any]:
     """The same object everywhere: HTTP bodies, WebSocket errors, SSE."""
     if isinstance(error, SelectError):
@@ -29,12 +34,12 @@ def problem(error: BaseException) -> dict[str, Any]:
             "remedy": error.remedy,
         }
     if isinstance(error, RefusalError):
-        return _plain(error.code, error.message, error.remedy)
+        return plain(error.code, error.message, error.remedy)
     if isinstance(error, LedgerError):
-        return _plain("ledger", str(error), "")
+        return plain("ledger", str(error))
     if isinstance(error, MuntinError):
-        return _plain("refused", str(error), "")
-    return _plain("internal", "the server failed on this; its log says more", "")
+        return plain("refused", str(error))
+    return plain("internal", "the server failed on this; its log says more")
 
 
 def status_of(error: BaseException) -> int:
@@ -44,7 +49,3 @@ def status_of(error: BaseException) -> int:
     if isinstance(error, LedgerError):
         return 503
     return 400 if isinstance(error, MuntinError) else 500
-
-
-def _plain(code: str, message: str, remedy: str) -> dict[str, Any]:
-    return {"code": code, "message": message, "position": 0, "length": 0, "remedy": remedy}

@@ -27,6 +27,7 @@ from muntin.server.messages import (
     Unsubscribe,
     parse,
 )
+from muntin.server.problems import plain
 
 GOING_AWAY = 1001
 BAD_MESSAGE = 4000
@@ -149,6 +150,8 @@ class Connection:
         if self.grant is None:
             return self._close(UNAUTHORISED, "say hello with a ticket first")
         if isinstance(message, Subscribe):
+            if not self.grant.may_read:
+                return self._fail(message.id, "forbidden", "you may not read")
             return self._subscribe(message)
         if isinstance(message, Unsubscribe):
             return self._unsubscribe(message.id)
@@ -172,6 +175,14 @@ class Connection:
     def refused(self) -> list[Effect]:
         """The ticket was not."""
         return self._close(UNAUTHORISED, "the ticket is unknown, used or too old")
+
+    def rechecked(self, grant: Grant | None) -> list[Effect]:
+        """What the doors say now of who came in: long connections outlive tokens."""
+        if self.closed or self.grant is None or grant == self.grant:
+            return []
+        if grant is None:
+            return self._close(UNAUTHORISED, "the token is no longer valid")
+        return self._close(UNAUTHORISED, "your rights have changed: come in again")
 
     # what the shell found
 
@@ -352,8 +363,7 @@ class Connection:
         return []
 
     def _fail(self, identifier: str, code: str, message: str) -> list[Effect]:
-        problem = {"code": code, "message": message, "position": 0, "length": 0, "remedy": ""}
-        return self._answer({"type": "error", "id": identifier, **problem})
+        return self._answer({"type": "error", "id": identifier, **plain(code, message)})
 
     def _close(self, code: int, reason: str) -> list[Effect]:
         if self.closed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Sequence
@@ -14,10 +13,10 @@ from muntin.ledger.base import ClosedWindow
 from muntin.select.result import Result
 from muntin.server.channel import Place, Pushed
 from muntin.server.closings import CLOSED_AT_ONCE_MAX, Closing
-from muntin.server.frames import Frame
+from muntin.server.frames import Frame, compact, frame, joined
 from muntin.server.limits import ServerLimits
 from muntin.server.messages import Topic
-from muntin.server.problems import problem
+from muntin.server.problems import plain, problem
 from muntin.server.reader import Reader
 from muntin.server.state import StateReader
 from muntin.times import instant_text
@@ -59,19 +58,19 @@ class Pushes:
         try:
             if topic.kind == "state":
                 state = self._state.read(time.time_ns() // 1000)
-                return "", Frame(_joined(about | {"type": "state"}, "state", _dumps(state)))
+                return "", joined(about | {"type": "state"}, "state", compact(state))
             said = self._reader.sql(self._statement(topic)).to_json()
         except MuntinError as error:
-            said = _dumps(problem(error))
-            return said, Frame(_joined(about, "error", said))
+            said = compact(problem(error))
+            return said, joined(about, "error", said)
         except Exception as error:  # a bug of ours must not end the feed of others
             _LOG.exception("cannot answer %s", topic)
-            said = _dumps(problem(error))
-            return said, Frame(_joined(about, "error", said))
+            said = compact(problem(error))
+            return said, joined(about, "error", said)
         if len(said) > self._limits.push_bytes_max:
-            said = _dumps(self._too_large(len(said)))
-            return said, Frame(_joined(about, "error", said))
-        return said, Frame(_joined(about, "result", said))
+            said = compact(self._too_large(len(said)))
+            return said, joined(about, "error", said)
+        return said, joined(about, "result", said)
 
     def closed(
         self, topic: Topic, channel: int, seq: int, closings: Sequence[Closing]
@@ -110,7 +109,7 @@ class Pushes:
 
     def _gap(self, channel: int, windows: int | None, start: int, end: int | None) -> Frame:
         message = {"type": "gap", "channel": channel, "windows": windows}
-        return Frame(_dumps(message | {"start": instant_text(start), "end": instant_text(end)}))
+        return frame(message | {"start": instant_text(start), "end": instant_text(end)})
 
     def _window(
         self, topic: Topic, channel: int, seq: int | None, place: Place, window: ClosedWindow
@@ -118,17 +117,17 @@ class Pushes:
         about: dict[str, Any] = {"type": "window", "channel": channel, "seq": seq}
         about |= {"after": str(place), "window": window_json(window)}
         if topic.kind == "windows":
-            return Frame(_dumps(about))
+            return frame(about)
         try:
             said = self._result(topic, window).to_json()
         except MuntinError as error:
-            return Frame(_joined(about, "error", _dumps(problem(error))))
+            return joined(about, "error", compact(problem(error)))
         except Exception as error:
             _LOG.exception("cannot answer %s", topic)
-            return Frame(_joined(about, "error", _dumps(problem(error))))
+            return joined(about, "error", compact(problem(error)))
         if len(said) > self._limits.push_bytes_max:
-            return Frame(_joined(about, "error", _dumps(self._too_large(len(said)))))
-        return Frame(_joined(about, "result", said))
+            return joined(about, "error", compact(self._too_large(len(said))))
+        return joined(about, "result", said)
 
     def _result(self, topic: Topic, window: ClosedWindow) -> Result:
         if topic.kind == "query":
@@ -148,13 +147,8 @@ class Pushes:
 
     def _too_large(self, size: int) -> dict[str, Any]:
         most = self._limits.push_bytes_max
-        return {
-            "code": "too_large",
-            "message": f"the result has {size:,} characters; at most {most:,} are pushed",
-            "position": 0,
-            "length": 0,
-            "remedy": "add LIMIT, or ask POST /query",
-        }
+        message = f"the result has {size:,} characters; at most {most:,} are pushed"
+        return plain("too_large", message, "add LIMIT, or ask POST /query")
 
 
 def window_json(window: ClosedWindow) -> dict[str, Any]:
@@ -164,12 +158,3 @@ def window_json(window: ClosedWindow) -> dict[str, Any]:
     for name in ("start", "end", "closed_at"):
         plain[name] = instant_text(plain[name])
     return plain
-
-
-def _joined(about: dict[str, Any], name: str, text: str) -> str:
-    """A message whose last entry is JSON text already."""
-    return f'{_dumps(about)[:-1]},"{name}":{text}}}'
-
-
-def _dumps(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import uvicorn
@@ -13,10 +13,12 @@ from starlette.applications import Starlette
 
 from muntin.errors import BadArgument, LedgerError
 from muntin.ledger.base import Ledger
+from muntin.server.addition import Addition
 from muntin.server.app import make_app
 from muntin.server.doors import Doors, is_loopback
 from muntin.server.limits import ServerLimits
-from muntin.server.sockets import GuardedHttp, UvicornSocket
+from muntin.server.live import Tokens
+from muntin.server.sockets import protocols
 
 PORT = 8787
 BACKLOG = 2048  # asyncio's 100 is lost at once in a storm of reconnects
@@ -37,6 +39,11 @@ class Server:
         Without one, only loopback is listened on.
     read_only, origins, hosts
         See `Doors`.
+    addition : Addition, optional
+        What the server does beside.
+    tokens : callable, optional
+        Gives both tokens, and is asked again every `limits.recheck_seconds`: who came in with one
+        that is no longer given is closed.
 
     Raises
     ------
@@ -56,7 +63,11 @@ class Server:
         origins: Sequence[str] = (),
         hosts: Sequence[str] = (),
         limits: ServerLimits | None = None,
+        tokens: Tokens | None = None,
+        addition: Addition | None = None,
     ) -> None:
+        if tokens is not None:
+            reader_token, operator_token = tokens()
         limits = limits or ServerLimits()
         doors = Doors(
             reader_token=reader_token,
@@ -72,11 +83,12 @@ class Server:
                 f"host {host} can be reached from other machines: set MUNTIN_TOKEN (to read) or "
                 "MUNTIN_OPERATOR_TOKEN (to read and command) first, or listen on 127.0.0.1"
             )
-        self.app: Starlette = make_app(ledger, doors, limits)
+        self.app: Starlette = make_app(ledger, doors, limits, tokens, addition)
         self._socket = _listening(host, port)
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self._socket.getsockname()[1]}"
-        self._server = uvicorn.Server(_config(self.app, limits))
+        self._server = _Uvicorn(_config(self.app, limits))
+        self._server.goodbye = self.app.state.hub.leave
         self._thread: threading.Thread | None = None
 
     def run(self) -> None:
@@ -108,10 +120,21 @@ class Server:
         self.stop()
 
 
+class _Uvicorn(uvicorn.Server):
+    """Says goodbye before it waits for connections to end: a stream of events never does."""
+
+    goodbye: Callable[[], None]
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.goodbye()
+        await super().shutdown(sockets)
+
+
 def _config(app: Starlette, limits: ServerLimits) -> uvicorn.Config:
+    http, websocket = protocols(limits)
     settings: dict[str, Any] = {
-        "http": GuardedHttp,
-        "ws": UvicornSocket,
+        "http": http,
+        "ws": websocket,
         "ws_max_size": limits.message_bytes_max,
         "ws_ping_interval": limits.ping_seconds,
         "ws_ping_timeout": limits.ping_seconds,

@@ -6,9 +6,9 @@ The same protocol machine stands behind it, so that limits, order and resuming a
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
+import random
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from starlette.requests import Request
@@ -16,15 +16,18 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from muntin.errors import MuntinError
+from muntin.server import protocol
 from muntin.server.channel import Place
 from muntin.server.frames import Frame
 from muntin.server.http import Http
-from muntin.server.live import Hub
+from muntin.server.live import TICK_SECONDS, Hub
 from muntin.server.messages import Subscribe, topic
 from muntin.server.problems import RefusalError, problem, status_of
-from muntin.server.protocol import Connection, Replay
+from muntin.server.sockets import Stream, stream_of
 
 COMMENT_SECONDS = 15.0  # proxies close what is silent
+RETRY_MS = (500, 5_000)  # a browser comes back after so long; not all at once
+_NO_EVENTS = ('{"type":"welcome"', '{"type":"subscribed"')
 _ENTRIES = ("select", "query", "windows", "state", "on", "after")
 
 
@@ -36,78 +39,120 @@ class Events:
         self._hub = hub
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
+        request, hub = Request(scope, receive), self._hub
         try:
             if request.method != "GET":
                 raise RefusalError(405, "method", "only GET")
             grant = self._http.admitted(request)
-            self._hub.make_room(request.client.host if request.client else "")
             wanted = _wanted(request)
-            stream = _Stream(self._hub, Connection(grant, self._hub.run, time.monotonic()))
-            await stream.open(wanted)
+            connection = protocol.Connection(grant, hub.run, time.monotonic(), hub.limits)
+            client = _EventClient(hub, connection, stream_of(scope), receive, send)
+            with hub.room(client, hub.streams, request.client):
+                await client.open(wanted)
+                await client.run()
         except MuntinError as error:
             body = {"error": problem(error)}
             await JSONResponse(body, status_of(error))(scope, receive, send)
-            return
-        self._hub.streams += 1
-        try:
-            await stream.run(receive, send)
-        finally:
-            self._hub.streams -= 1
 
 
-class _Stream:
+class _EventClient:
     """One client: pulls from the protocol machine, a message at a time."""
 
-    def __init__(self, hub: Hub, connection: Connection) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        connection: protocol.Connection,
+        stream: Stream,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        self.connection = connection
         self._hub = hub
-        self._connection = connection
+        self._stream = stream
+        self._receive = receive
+        self._send = send
+        self._gone = False
         self._news = asyncio.Event()
 
     def pump(self) -> None:
         self._news.set()
 
+    def carry_out(self, effects: Iterable[protocol.Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case protocol.Close(code):
+                    self._hub.closings[code] += 1
+                case protocol.Leave(channel):
+                    self._hub.feeds.leave(channel, self)
+        self.pump()
+
     async def open(self, wanted: Subscribe) -> None:
+        """Raises MuntinError where there is no such thing to follow."""
         channel = await self._hub.feeds.open(wanted.topic, self)
-        self._connection.opened(wanted, channel)
+        self.carry_out(self.connection.opened(wanted, channel))
 
-    async def run(self, receive: Receive, send: Send) -> None:
-        gone = asyncio.create_task(_disconnected(receive))
+    async def run(self) -> None:
+        """Write what comes until the client goes, stalls, or the server ends it."""
+        listening = asyncio.create_task(self._listen())
+        stall = self._hub.limits.write_stall_seconds
+        self._stream.narrow()
         try:
-            async with asyncio.timeout(self._hub.limits.write_stall_seconds):
-                await send(_START)
-            while not gone.done():
-                chunk = await self._next(gone)
-                async with asyncio.timeout(self._hub.limits.write_stall_seconds):
-                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        except (TimeoutError, OSError):
-            pass  # it reads nothing; it may come back with its last id
+            async with asyncio.timeout(stall):
+                await self._send(_START)
+            chunk: bytes | None = f"retry: {random.randint(*RETRY_MS)}\n\n".encode()  # noqa: S311
+            while chunk is not None:
+                async with asyncio.timeout(stall):
+                    await self._write(chunk, more=True)
+                chunk = await self._next()
+            if not self._gone:  # a whole answer, so that the client sees an end and no failure
+                async with asyncio.timeout(stall):
+                    await self._write(b"", more=False)
+        except TimeoutError:  # it reads nothing; it may come back with its last id
+            self._hub.closings[protocol.SLOW] += 1
+            self._stream.abort()
+        except OSError:
+            pass
         finally:
-            gone.cancel()
-            for channel in self._connection.channels():
-                self._hub.feeds.leave(channel, self)
-            self._connection.lost()
+            listening.cancel()
+            self.carry_out(self.connection.lost())
 
-    async def _next(self, gone: asyncio.Task[None]) -> bytes:
-        while True:
+    async def _write(self, chunk: bytes, *, more: bool) -> None:
+        self._hub.sent_bytes += len(chunk)
+        await self._send({"type": "http.response.body", "body": chunk, "more_body": more})
+
+    async def _listen(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._gone = True
+        self.pump()
+
+    async def _next(self) -> bytes | None:
+        while not self._gone:
             self._news.clear()
-            item = self._connection.next_frame()
-            if isinstance(item, Replay):
-                found, gap = await self._hub.feeds.replay(item.channel, item.after)
-                self._connection.replayed(item, found, gap)
+            item = self.connection.next_frame()
+            if isinstance(item, protocol.Replay):
+                await self._replay(item)
             elif item is not None:
+                self._hub.sent += 1
                 return _event(item)
+            elif self.connection.closed:
+                return None
             else:
-                waiting = asyncio.create_task(self._news.wait())
-                await asyncio.wait(
-                    (waiting, gone), timeout=COMMENT_SECONDS, return_when=asyncio.FIRST_COMPLETED
-                )
-                quiet = not waiting.done()
-                waiting.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await waiting
-                if quiet or gone.done():
+                try:
+                    async with asyncio.timeout(COMMENT_SECONDS):
+                        await self._news.wait()
+                except TimeoutError:
                     return b":\n\n"
+        return None
+
+    async def _replay(self, asked: protocol.Replay) -> None:
+        try:
+            found, gap = await self._hub.feeds.replay(asked.channel, asked.after)
+        except MuntinError:
+            await asyncio.sleep(TICK_SECONDS)  # the ledger cannot be read now: try again
+            self.connection.replay_failed(asked)
+        else:
+            self.connection.replayed(asked, found, gap)
 
 
 _START: dict[str, Any] = {
@@ -136,20 +181,7 @@ def _wanted(request: Request) -> Subscribe:
 
 
 def _event(frame: Frame) -> bytes:
-    text = frame.text
-    if text.startswith('{"type":"welcome"'):
-        return b":\n\n"
-    if text.startswith('{"type":"subscribed"'):  # an id alone: where to go on, and no event
-        place = json.loads(text).get("after", "")
-        return f"id: {place}\n\n".encode() if place else b":\n\n"
-    # the place stands before the result, which may hold any text
-    mark = '"after":"'
-    head = text[: text.find('"window":') if '"window":' in text else 0]
-    place = head.partition(mark)[2].partition('"')[0]
-    identity = f"id: {place}\n" if place else ""
-    return f"{identity}data: {text}\n\n".encode()
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    identity = f"id: {frame.after}\n" if frame.after else ""
+    if frame.text.startswith(_NO_EVENTS):  # an id alone: where to go on
+        return f"{identity or ':'}\n\n".encode()
+    return f"{identity}data: {frame.text}\n\n".encode()

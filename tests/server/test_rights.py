@@ -1,0 +1,128 @@
+"""Rights of connections that outlive their token."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+import httpx
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from muntin.errors import BadArgument
+from muntin.server import protocol
+from muntin.server.doors import OPERATE, READ, Doors, Grant
+from muntin.server.limits import ServerLimits
+from muntin.server.protocol import Connection
+from muntin.server.serving import Server
+from tests.server.conftest import until
+
+READER, OPERATOR, OTHER = "reader-0123456789", "operator-0123456789", "other-0123456789"
+STATE = '{"type": "subscribe", "id": "s", "state": true}'
+
+
+def bearer(token):
+    return {"authorization": f"Bearer {token}"}
+
+
+def closing(socket):
+    """The code that the server closes with."""
+    with contextlib.suppress(ConnectionClosed):
+        while True:
+            socket.recv(timeout=20)
+    return socket.close_code
+
+
+@pytest.fixture
+def doors():
+    return Doors(reader_token=READER, operator_token=OPERATOR, now=lambda: 0.0)
+
+
+def test_who_came_in_is_known_while_the_token_is(doors):
+    reader, operator = doors.grant(bearer(READER)), doors.grant(bearer(OPERATOR))
+    ticket = doors.issue(reader)
+    assert doors.still(reader) == reader
+    doors.renew(OTHER, OPERATOR)
+    assert doors.still(reader) is None
+    assert doors.still(operator) == operator
+    assert doors.grant(bearer(READER)) is None
+    assert doors.grant(bearer(OTHER)).who == "reader"
+    assert doors.redeem(ticket) is None  # it stood for the old token
+
+
+def test_tokens_that_will_not_do_are_not_taken_over(doors):
+    for tokens in (("", ""), ("short", OPERATOR)):
+        with pytest.raises(BadArgument):
+            doors.renew(*tokens)
+    assert doors.grant(bearer(READER)) is not None
+    with pytest.raises(BadArgument):  # nor does an open server begin to ask
+        Doors(now=lambda: 0.0).renew(READER, "")
+
+
+def test_everybody_stays_where_no_token_is_needed():
+    doors = Doors(now=lambda: 0.0)
+    assert doors.still(doors.grant({})) == doors.grant({})
+
+
+def test_a_grant_does_not_show_its_key(doors):
+    assert doors.grant(bearer(READER)).key.hex() not in repr(doors.grant(bearer(READER)))
+
+
+def test_other_rights_end_the_connection():
+    grant = Grant(OPERATE, "operator", b"k")
+    for now in (None, Grant(READ, "reader", b"k")):
+        connection = Connection(grant, "run", 0.0)
+        assert connection.rechecked(grant) == []
+        effects = connection.rechecked(now)
+        assert effects[0].code == protocol.UNAUTHORISED
+        assert connection.next_frame() is None
+    waiting = Connection(None, "run", 0.0)  # it has no rights yet that could be lost
+    assert waiting.rechecked(None) == []
+
+
+def test_every_subscription_needs_the_right():
+    connection = Connection(Grant(frozenset(), "nobody"), "run", 0.0)
+    connection.next_frame()
+    assert connection.receive(STATE, 0.0) == []
+    assert '"forbidden"' in connection.next_frame().text
+
+
+def test_an_exchanged_token_ends_what_came_in_with_it(feeder, ledger):
+    tokens = [(READER, OPERATOR)]
+    limits = ServerLimits(recheck_seconds=0.1)
+    with Server(ledger, port=0, tokens=lambda: tokens[0], limits=limits) as server:
+        address, hub = "ws" + server.url[4:] + "/live", server.app.state.hub
+        ticket = httpx.post(server.url + "/ticket", headers=bearer(READER)).json()["ticket"]
+        with (
+            connect(address, additional_headers=bearer(READER)) as reader,
+            connect(address, origin=server.url) as page,
+            connect(address, additional_headers=bearer(OPERATOR)) as operator,
+            httpx.stream(
+                "GET", server.url + "/events?state=true", headers=bearer(READER), timeout=20
+            ) as stream,
+        ):
+            page.send(json.dumps({"type": "hello", "ticket": ticket}))
+            until(lambda: len(hub.clients) == 3 and hub.streams)
+            page.recv(timeout=10)
+            tokens[0] = ("", "")  # will not do, and changes nothing
+            operator.send(STATE)
+            for _ in range(3):  # welcome, subscribed, state
+                operator.recv(timeout=10)
+            tokens[0] = (OTHER, OPERATOR)
+            for gone in (reader, page):
+                assert closing(gone) == protocol.UNAUTHORISED
+            for _ in stream.iter_lines():
+                pass  # it ends
+            operator.recv(timeout=10)  # and the other goes on
+            assert len(hub.clients) == 1
+
+
+def test_tokens_come_from_files_that_may_change(tmp_path):
+    from muntin.cli.serve import _secret
+
+    path = tmp_path / "token"
+    path.write_text(READER + "\n")
+    assert _secret(path, "") == READER
+    path.write_text(OTHER)
+    assert _secret(path, "") == OTHER
