@@ -15,8 +15,8 @@ from typing import Self
 import numpy as np
 
 from muntin.errors import BadArgument
-from muntin.summaries.kernels.compaction import LEVELS_MAX, absorb, gather_levels
-from muntin.summaries.kernels.sampling import sample_blocks
+from muntin.summaries.kernels.compaction import LEVELS_MAX, absorb
+from muntin.summaries.kernels.many_stacks import gather_levels
 from muntin.summaries.kernels.sorting import sort_keys, sort_pairs
 
 K_MIN, K_MAX = 8, 65535  # as DataSketches, whose header holds k in 16 bits
@@ -183,38 +183,37 @@ class LevelStack:
         self.absorb(other.keys, other.stamps, other.offsets)
 
     def merge_all(self, others: Sequence[Self], weight: int) -> None:
-        """Add what many stacks without stamps hold (level 0 ordered), with one sort a level.
+        """Add what many stacks without stamps hold (level 0 ordered), compacting once.
 
         `weight` is that of all they hold.
         """
-        starts = np.cumsum([0] + [len(other.keys) for other in others[:-1]])
-        heights = np.array([len(other.offsets) - 1 for other in others])
+        heights = np.array([len(other.offsets) for other in others]) - 1
         edges = np.concatenate([other.offsets for other in others])
-        flat = np.concatenate([other.keys for other in others])
-        out, offsets = np.empty(len(flat), np.int64), np.empty(LEVELS_MAX + 2, np.int64)
-        gather_levels(flat, starts, edges, heights, out, offsets)
+        ends = np.cumsum(heights + 1)
+        items = np.cumsum(edges[ends - 1] - edges[ends - 1 - heights])
         shift = 0
-        if offsets[-1] > MERGE_ITEMS_SORTED * self.k:
+        if items[-1] > MERGE_ITEMS_SORTED * self.k:
             shift = self._merge_shift(weight, int(heights.sum()))
-        height = max(int(heights.max()), shift + 1)
-        runs: list[list[np.ndarray]] = [[] for _ in range(height)]
-        for level in range(height):
-            run = out[offsets[level] : offsets[level + 1]]
-            blocks = shift - level
-            if blocks > 0 and len(run) >> blocks:
-                sampled = np.empty((len(run) >> blocks) + blocks, np.int64)
-                marks = np.empty(blocks + 2, np.int64)
-                run.flags.writeable = False
-                sample_blocks(run, False, blocks, self.coins, sampled, marks)
-                for above, (start, end) in enumerate(pairwise(marks.tolist())):
-                    runs[level + above].append(sampled[start:end])
-            else:
-                runs[level].append(run)
-        united = [np.concatenate(level_runs) for level_runs in runs]
-        for run in united:
-            sort_keys(run)
-        sizes = np.cumsum([0] + [len(run) for run in united])
-        self.absorb(np.concatenate(united), None, sizes)
+        levels = max(int(heights.max()), shift + 1)
+        runs: list[list[np.ndarray]] = [[] for _ in range(levels)]
+        # a few stacks at a time: memory that is fresh costs more than what is done with it
+        starts = np.flatnonzero(np.diff(items // RUN_ITEMS_MAX, prepend=-1)).tolist()
+        for start, end in pairwise([*starts, len(others)]):
+            flat = np.concatenate([other.keys[other.offsets[0] :] for other in others[start:end]])
+            out, offsets = np.empty(len(flat), np.int64), np.empty(levels + 1, np.int64)
+            first = ends[start] - heights[start] - 1
+            gather_levels(
+                flat, edges[first : ends[end - 1]], heights[start:end], shift, self.coins,
+                out, offsets,
+            )  # fmt: skip
+            for level, (low, high) in enumerate(pairwise(offsets.tolist())):
+                if high > low:
+                    runs[level].append(out[low:high])
+        sizes = np.cumsum([0] + [sum(map(len, level)) for level in runs])
+        united = np.concatenate([run for level in runs for run in level])
+        for low, high in pairwise(sizes.tolist()):
+            sort_keys(united[low:high])
+        self.absorb(united, None, sizes)
 
     def _merge_shift(self, weight: int, runs: int) -> int:
         """Level below which a merge of so many sorted runs samples items in blocks.

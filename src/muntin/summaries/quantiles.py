@@ -196,17 +196,21 @@ class KLL:
         if not sketches:
             raise BadArgument("no sketches to merge: give at least one")
         result = sketches[0].copy()
+        kind, k, dtype = type(result), result.k, result.dtype
         rest = []
         for sketch in sketches[1:]:
-            result._check_like(sketch)
+            if type(sketch) is not kind or sketch.k != k or sketch.dtype != dtype:
+                result._check_like(sketch)
             if sketch._count:
-                sketch._stack.order()
+                if not sketch._stack.ordered:
+                    sketch._stack.order()
                 rest.append(sketch)
         if rest:
-            count = sum(s._count for s in rest)
-            result._grow(count, min(s._low for s in rest), max(s._high for s in rest))
-            result._min_k = min(result._min_k, *(s._min_k for s in rest))
-            result._stack.merge_all([s._stack for s in rest], count)
+            known = [(s._count, s._low, s._high, s._min_k, s._stack) for s in rest]
+            counts, lows, highs, ks, stacks = zip(*known, strict=True)
+            result._grow(sum(counts), min(lows), max(highs))
+            result._min_k = min(result._min_k, *ks)
+            result._stack.merge_all(stacks, sum(counts))
         return result
 
     def copy(self) -> Self:

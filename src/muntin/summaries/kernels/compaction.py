@@ -196,29 +196,3 @@ def absorb(
         level += 1
         out_offsets[level] = filled
     return height
-
-
-@kernel()
-def gather_levels(flat, starts, edges, heights, out, offsets):
-    """Items of many stacks, level by level.
-
-    Parameters
-    ----------
-    flat : int64[n]
-        The stacks' whole arrays, one after the other; stack i begins at `starts[i]`.
-    edges, heights : int64[sum(heights + 1)], int64[stacks]
-        The offsets of all stacks, and how many levels each has.
-    out, offsets : int64[n], int64[levels + 1]
-        Items by level, and where each level begins.
-    """
-    filled = 0
-    for level in range(offsets.shape[0] - 1):
-        offsets[level] = filled
-        at = 0
-        for i in range(heights.shape[0]):
-            if level < heights[i]:
-                for j in range(starts[i] + edges[at + level], starts[i] + edges[at + level + 1]):
-                    out[filled] = flat[j]
-                    filled += 1
-            at += heights[i] + 1
-    offsets[offsets.shape[0] - 1] = filled

@@ -1,0 +1,76 @@
+"""The levels of many stacks as one: what a merge of hundreds of panes begins with."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from muntin.summaries.kernels import kernel
+from muntin.summaries.kernels.compaction import draw
+
+
+@kernel()
+def gather_levels(flat, edges, heights, shift, coins, out, offsets):
+    """Items of many stacks, level by level, not sorted.
+
+    Parameters
+    ----------
+    flat : int64[n]
+        The items of all stacks, one stack after the other, each from its level 0 on.
+    edges, heights : int64[sum(heights + 1)], int64[stacks]
+        Where the levels of each stack begin and end, up to a constant of the stack; how many
+        levels it has.
+    shift : int
+        A level below it gives one item of each 2^(shift - level) neighbours to level `shift`.
+        What is left over is cut into blocks of powers of two, so that weights add up exactly.
+    out : int64[n]
+    offsets : int64[levels + 1]
+        Filled with the levels' offsets in `out`; at least heights.max() and shift + 1 levels.
+    """
+    stacks = heights.shape[0]
+    levels = offsets.shape[0] - 1
+    sizes = np.zeros(levels, np.int64)  # of each level, before
+    counts = np.zeros(levels, np.int64)  # after
+    at = 0
+    for i in range(stacks):
+        for level in range(heights[i]):
+            sizes[level] += edges[at + level + 1] - edges[at + level]
+        at += heights[i] + 1
+    for level in range(levels):
+        blocks = shift - level
+        if blocks <= 0 or sizes[level] >> blocks == 0:
+            counts[level] += sizes[level]
+        else:
+            counts[shift] += sizes[level] >> blocks
+            for bit in range(blocks):
+                counts[level + bit] += (sizes[level] >> bit) & 1
+    offsets[0] = 0
+    for level in range(levels):
+        offsets[level + 1] = offsets[level] + counts[level]
+    filled = offsets[:levels].copy()
+    for level in range(levels):
+        target = level
+        if shift > level and sizes[level] >> (shift - level):
+            target = shift
+        size = 1 << (target - level)
+        stack = -1
+        at = start = 0  # of the next stack, in edges and in flat
+        first = before = until = 0  # this stack's items of the level: in flat, and all in a row
+        block = 0
+        while block < sizes[level]:
+            while block + size > sizes[level]:
+                size >>= 1
+                target -= 1
+            picked = block
+            if size > 1:
+                picked += np.int64(draw(coins) & np.uint64(size - 1))
+            while picked >= until:
+                stack += 1
+                before = until
+                if level < heights[stack]:
+                    first = start + edges[at + level] - edges[at]
+                    until += edges[at + level + 1] - edges[at + level]
+                start += edges[at + heights[stack]] - edges[at]
+                at += heights[stack] + 1
+            out[filled[target]] = flat[first + picked - before]
+            filled[target] += 1
+            block += size
