@@ -97,6 +97,23 @@ def test_two_to_the_31_slices_and_more():
     assert bloom.update(["a"] * 8, times).tolist() == [True, False] * 2 + [True, True, False, True]
 
 
+@pytest.mark.parametrize("slices", [1 << 28, 1 << 29, 3 << 29, 1 << 31, 1 << 32, 1 << 61])
+@pytest.mark.parametrize("gap", [1, 2, 7, 10])
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_jump_of_the_stamps_whole_range_is_seen(slices, gap, steps):
+    """Stamps tell 2^29 slices apart: what is older must not look young again."""
+    start = -(1 << 63)
+    jump = min(slices * gap, (1 << 63) - 1)
+    for shift in (-gap, 0, 1, gap):
+        bloom = HyperBloom(136, gap)
+        assert bloom.update(["a", "b"], [start, start + gap]).tolist() == [True, True]
+        times = start + jump * np.arange(1, steps + 1, dtype=object) // steps
+        times = [max(int(at) + shift, start + gap) for at in times]
+        found = bloom.update(["a"] * steps, times)
+        assert found.all()
+        assert bloom.update(["b"], [times[-1]])[0]
+
+
 @pytest.mark.parametrize("gap", [1, 2, 3, 4])
 @pytest.mark.parametrize("stamped", [True, False])
 def test_no_seam_at_time_zero(gap, stamped):

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +62,9 @@ def exact(items, times, gap, unit, *, bins="floor", consecutive=False, batch_siz
 def listed(calm, unit):
     """What a top with bins="floor" says, as a Counter like `exact`."""
     rows = calm.top().to_pylist()
-    return Counter({(r["item"], r["interval_low"] // unit): r["periodicity"] for r in rows})
+    middle = [(row["interval_low"] + row["interval_high"]) // 2 for row in rows]
+    pairs = zip(rows, middle, strict=True)
+    return Counter({(r["item"], far // unit): r["periodicity"] for r, far in pairs})
 
 
 @st.composite
@@ -80,11 +82,20 @@ def streams(draw, far=False):
     return items, times[1:]
 
 
+def within(row, seen, consecutive=False):
+    """How many of an item's intervals lie in a row's range; or the longest run of such."""
+    held = [row["interval_low"] <= far < row["interval_high"]
+            for item, far, _ in seen if item == row["item"]]  # fmt: skip
+    if not consecutive:
+        return sum(held)
+    return max((len(list(run)) for inside, run in groupby(held) if inside), default=0)
+
+
 def arrays(items, times):
     return np.array(items, np.int64), np.array(times, np.int64)
 
 
-@given(streams(), st.sampled_from([1, 7, 20, 100]), st.booleans())
+@given(streams(far=True), st.sampled_from([1, 7, 20, 100]), st.booleans())
 def test_with_room_for_all_it_is_exact(stream, unit, consecutive):
     items, times = stream
     calm = HyperCalm(60_000, 10, unit, 200, bins="floor", consecutive=consecutive)
@@ -120,9 +131,7 @@ def test_joined_bins_follow_their_rule(stream, unit):
     assert {(r["item"], r["interval_low"]): r["periodicity"] for r in rows} == known
     seen = intervals(items, times, 10)
     for row in rows:
-        inside = sum(row["item"] == item and row["interval_low"] <= far < row["interval_high"]
-                     for item, far, _ in seen)  # fmt: skip
-        assert row["lower"] <= inside <= row["upper"]
+        assert row["lower"] <= within(row, seen) <= row["upper"]
 
 
 def noisy_stream(n=40_000, keys=4_000, planted=20, gap=50, period=3_000, seed=3):
@@ -148,9 +157,7 @@ def test_bounds_hold_when_memory_is_short(memory, options):
     rows = calm.top().to_pylist()
     assert len(rows) == 30
     for row in rows:
-        inside = sum(row["item"] == item and row["interval_low"] <= far < row["interval_high"]
-                     for item, far, _ in seen)  # fmt: skip
-        assert row["lower"] <= inside <= row["upper"]
+        assert row["lower"] <= within(row, seen) <= row["upper"]
         assert row["lower"] <= row["periodicity"] <= row["upper"]
     assert calm.nbytes <= memory
 
@@ -292,6 +299,71 @@ def test_parameters_are_guessed_from_a_sample():
         HyperCalm.for_stream(["a", "b"], [1, 2])
     with pytest.raises(BadArgument, match="backwards"):
         HyperCalm.for_stream(["a", "a"], [2, 1])
+
+
+@given(
+    streams(),
+    st.tuples(st.integers(1, 16), st.integers(1, 40)).filter(lambda pair: pair[0] <= pair[1]),
+    st.sampled_from([10, 16, 23]),
+    st.sampled_from([{}, {"bins": "floor"}, {"consecutive": True}, {"batch_size": 2}]),
+)
+def test_bounds_hold_with_ticks_coarser_than_the_streams(stream, ticks, gap, options):
+    items, times = stream
+    resolution, unit = min(ticks[0], gap), max(ticks)
+    calm = HyperCalm(60_000, gap, unit, 200, resolution=resolution, **options)
+    calm.update(*arrays(items, times))
+    seen = intervals(items, times, gap, options.get("batch_size", 1))
+    for row in calm.top().to_pylist():
+        truth = within(row, seen, options.get("consecutive", False))
+        assert row["lower"] == row["periodicity"] <= truth <= row["upper"], (row, truth)
+
+
+@given(streams(), st.integers(1, 12), st.integers(0, 11), st.integers(0, 11), st.booleans())
+def test_ticks_as_coarse_as_the_streams_are_exact(stream, tick, phase, more, consecutive):
+    items, times = stream
+    times = [(time - times[0] - 500) * tick + phase for time in times]
+    gap, unit = 10 * tick + more % tick, 7 * tick
+    calm = HyperCalm(60_000, gap, unit, 200, 0, consecutive, bins="floor", resolution=tick)
+    calm.update(*arrays(items, times))
+    assert listed(calm, unit) == exact(items, times, gap, unit, consecutive=consecutive)
+    for row in calm.top().to_pylist():
+        assert row["interval_low"] % unit == 0
+        assert row["interval_high"] - row["interval_low"] == unit
+
+
+@pytest.mark.parametrize("before", range(1, 12))
+def test_a_small_batch_grows_across_a_turn_of_the_clock(before):
+    times = [(1 << 28) - before + at for at in (0, 5, 10, 15)]
+    calm = HyperCalm(60_000, 10, 20, 5, batch_size=4)
+    calm.update(["a"] * 4, times)
+    assert calm.top().num_rows == 0
+    calm.update(["a"] * 4, [time + 100 for time in times])
+    row = calm.top().to_pylist()[0]
+    assert row["interval_low"] <= 100 < row["interval_high"]
+
+
+SPANS = {"of stamps": 10 << 29, "2^31 slices": 10 << 31, "of ticks": 1 << 32, "of epochs": 1 << 63}
+
+
+@pytest.mark.parametrize("span", SPANS.values(), ids=SPANS)
+@pytest.mark.parametrize("options", [{}, {"batch_size": 2}, {"consecutive": True}])
+def test_a_jump_of_a_clocks_whole_range_is_seen(span, options):
+    """What came before such a jump would look as young as what comes after it."""
+    size = options.get("batch_size", 1)
+    beats = [beat + event for beat in (0, 40, 80) for event in range(size)]
+    start = -(1 << 63) + 1
+    for shift in (0, 3, 40):
+        times = [start + at for at in beats] + [start + span - shift + at for at in beats]
+        calm = HyperCalm(60_000, 10, 7, 200, bins="floor", **options)
+        calm.update(["a"] * len(times), times)
+        row = calm.top(1).to_pylist()[0]
+        assert calm.top().num_rows == 1
+        assert row["interval_low"] == 35
+        assert row["periodicity"] == (2 if options.get("consecutive") else 4)
+        assert row["last_batch"] == times[-size]
+        fresh = HyperCalm(60_000, 10, 7, 200, bins="floor", **options)
+        fresh.update(["b", *["a"] * len(beats)], [start, *times[len(beats) :]])
+        assert fresh.top(1).to_pylist()[0]["periodicity"] == 2
 
 
 def test_coarse_ticks_miss_late_starts_but_invent_none():

@@ -21,44 +21,32 @@ A bucket that has a free way takes a new item at once.
 
 from __future__ import annotations
 
-import copy
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 
-from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.errors import BadArgument, CorruptSummary
 from muntin.summaries.calm_tables import (
     CalmShape,
-    check_count,
     check_store,
-    copy_of,
     decode,
     encode,
-    item_bytes_of,
-    items_of,
-    kind_of_items,
-    named_slots,
     nbytes_of,
 )
-from muntin.summaries.checks import integer_in, parameters_of
-from muntin.summaries.envelope import seal, unseal
-from muntin.summaries.items import as_items, hash_items
+from muntin.summaries.checks import integer_in
 from muntin.summaries.kernels.calm_space_saving import (
     COUNTED,
     ERROR_PLACE,
     INTERVAL,
-    UNNAMED,
     WAYS,
     update_calm,
 )
+from muntin.summaries.named_pairs import LOW, MEMORY_BYTES_MAX, NamedPairs
 from muntin.summaries.times import read_only
 
-MEMORY_BYTES_MAX = 1 << 38
-CHUNK = 1 << 16  # hashes at once: 512 KiB, which the second-level cache holds
 _COLUMNS = 4
-_LOW = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +80,7 @@ class CalmParameters:
         return CalmShape(buckets, self.queue_ways, self.k, _COLUMNS, self.item_bytes, True)
 
 
-class CalmSpaceSaving:
+class CalmSpaceSaving(NamedPairs[CalmParameters]):
     """The k most frequent items, or pairs of item and interval, in a fixed memory.
 
     Parameters
@@ -119,6 +107,10 @@ class CalmSpaceSaving:
     """
 
     kind: ClassVar[str] = "calm_space_saving"
+    instead_of_merging: ClassVar[str] = (
+        "what is promoted depends on the order. Give each shard of the items its own, and take "
+        "the highest of their tops"
+    )
 
     def __init__(
         self,
@@ -130,11 +122,8 @@ class CalmSpaceSaving:
         queue_ways: int = 8,
         item_bytes: int = 16,
     ) -> None:
-        self._parameters = CalmParameters(memory, k, seed, promote, queue_ways, item_bytes)
-        self._tables = self._parameters.shape.make()
-        self._items: str | None = None
+        super().__init__(CalmParameters(memory, k, seed, promote, queue_ways, item_bytes))
         self._paired: bool | None = None
-        self._count = 0
 
     def update(self, items: Any, intervals: Any = None) -> None:
         """Count each item once, or each pair of item and interval.
@@ -151,8 +140,7 @@ class CalmSpaceSaving:
         BadArgument
             Nulls, another type than before, another length. The state is then unchanged.
         """
-        array = as_items(items)
-        kind = kind_of_items(array, self._items)
+        array, kind = self._checked(items)
         spans = np.empty(0, np.int64)
         if intervals is not None:
             spans = np.ascontiguousarray(intervals)
@@ -166,17 +154,9 @@ class CalmSpaceSaving:
             raise BadArgument("give intervals in all updates of a summary, or in none")
         if len(array) == 0:
             return
-        for begin in range(0, len(array), CHUNK):
-            chunk = array[begin : begin + CHUNK]
-            data, offsets = item_bytes_of(chunk)
-            update_calm(
-                self._tables,
-                self._parameters.promote,
-                hash_items(chunk, self._parameters.seed),
-                read_only(spans[begin : begin + CHUNK]),
-                data,
-                offsets,
-            )
+        promote = self._parameters.promote
+        for where, hashes, data, offsets in self._chunks(array):
+            update_calm(self._tables, promote, hashes, read_only(spans[where]), data, offsets)
         self._items, self._paired = kind, paired
         self._count += len(array)
 
@@ -195,11 +175,10 @@ class CalmSpaceSaving:
             (int64), highest value first, then by item and interval.
         """
         limit = self.k if k is None else integer_in("k", k, 1, self.k)
-        slots = named_slots(self._tables)
-        named = self._tables.slots[slots]
-        error, place = named[:, ERROR_PLACE] >> 32, named[:, ERROR_PLACE] & _LOW
+        named, items = self._named()
+        error, place = named[:, ERROR_PLACE] >> 32, named[:, ERROR_PLACE] & LOW
         lost = self._tables.losses[place // WAYS].astype(np.int64)
-        columns: dict[str, Any] = {"item": items_of(self._tables, slots, self._items)}
+        columns: dict[str, Any] = {"item": items}
         order = [("value", "descending"), ("item", "ascending")]
         if self._paired:
             columns["interval"] = named[:, INTERVAL]
@@ -213,61 +192,21 @@ class CalmSpaceSaving:
         return pa.table(columns).sort_by(order).slice(0, limit)
 
     @property
-    def k(self) -> int:
-        """How many pairs are kept with their items."""
-        return self._parameters.k
-
-    def merge(self, other: Self) -> None:
-        """Always refused: `IncompatibleSummary`."""
-        raise IncompatibleSummary(
-            f"a CalmSpaceSaving depends on its stream's order and cannot take in a {other.kind}: "
-            "give each shard of the items its own, and take the highest of their tops"
-        )
-
-    def copy(self) -> Self:
-        """An independent equal."""
-        twin = copy.copy(self)
-        twin._tables = copy_of(self._tables)
-        return twin
-
-    @property
     def nbytes(self) -> int:
         """Bytes of all tables, at most `memory`; without their padding to cache lines."""
         return nbytes_of(self._tables)
 
-    @property
-    def count(self) -> int:
-        """Occurrences taken."""
-        return self._count
-
-    @property
-    def unnamed(self) -> int:
-        """How often a pair was high enough to be named, but its item did not fit."""
-        return int(self._tables.marks[UNNAMED])
-
     def to_bytes(self) -> bytes:
         """The whole state, sealed; the same stream gives the same bytes however it was cut."""
-        parameters = asdict(self._parameters)
-        parameters |= {"count": self._count, "items": self._items, "paired": self._paired}
-        return seal(self.kind, parameters, encode(self._tables))
+        return self._sealed({"paired": self._paired}, encode(self._tables))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """What `to_bytes` wrote, with its own memory; `CorruptSummary` for anything else."""
-        found, body = unseal(data, cls.kind)
-        names = [field.name for field in fields(CalmParameters)]
-        none = type(None)
-        expected: dict[str, Any] = dict.fromkeys([*names, "count"], int)
-        parameters_of(cls.kind, found, expected | {"items": (str, none), "paired": (bool, none)})
-        made = cls.__new__(cls)
-        try:
-            made._parameters = CalmParameters(**{name: found[name] for name in names})
-        except BadArgument as problem:
-            raise CorruptSummary(f"{cls.kind}: {problem}") from None
-        made._items, made._paired, made._count = found["items"], found["paired"], found["count"]
-        check_count(cls.kind, made._count, made._items)
+        made, found, body = cls._unsealed(data, CalmParameters, {"paired": (bool, type(None))})
+        made._paired = found["paired"]
         if (made._paired is None) != (made._count == 0):
             raise CorruptSummary(f"{cls.kind}: {made._count} occurrences, paired {made._paired}")
-        shape = made._parameters.shape
-        made._tables = decode(cls.kind, body, shape, made._items, found["promote"])
+        parameters = made._parameters
+        made._tables = decode(cls.kind, body, parameters.shape, made._items, parameters.promote)
         return made

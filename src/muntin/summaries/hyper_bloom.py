@@ -112,13 +112,16 @@ class HyperBloom:
         at = as_times(times, len(array))
         check_order(at, self._last)
         starts = np.empty(len(array), np.bool_)
+        last = self._last
         for begin in range(0, len(array), CHUNK):
             chunk = slice(begin, min(begin + CHUNK, len(array)))
             hashes = hash_items(array[chunk], self.seed)
             if self.stamped:
+                before = int(at[begin]) if last is None else last
                 update_stamped(
-                    self._words, self._stamps, hashes, at[chunk], self.gap, starts[chunk]
+                    self._words, self._stamps, hashes, at[chunk], before, self.gap, starts[chunk]
                 )
+                last = int(at[chunk][-1])
             else:
                 update_paper(
                     self._words, hashes, at[chunk], self.gap, self.synchronous, starts[chunk]

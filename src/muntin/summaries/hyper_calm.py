@@ -20,9 +20,7 @@ periodicity of a pair is how often that interval came, or how often in a row (`c
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
-from dataclasses import asdict, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -30,39 +28,21 @@ import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.beat_guess import guess_beat
-from muntin.summaries.calm_tables import (
-    check_count,
-    copy_of,
-    decode,
-    encode,
-    item_bytes_of,
-    items_of,
-    kind_of_items,
-    named_slots,
-    nbytes_of,
-)
-from muntin.summaries.checks import INT64_MAX, INT64_MIN, integer_in, parameters_of
-from muntin.summaries.envelope import seal, unseal
+from muntin.summaries.calm_tables import nbytes_of
+from muntin.summaries.checks import INT64_MAX, INT64_MIN, integer_in
+from muntin.summaries.hyper_calm_bytes import decode_state, encode_state
 from muntin.summaries.hyper_calm_plan import GAP_TICKS, HyperCalmParameters
 from muntin.summaries.items import as_items, hash_items
-from muntin.summaries.kernels.calm_space_saving import (
-    COUNTED,
-    ERROR_PLACE,
-    FIRST,
-    INTERVAL,
-    LAST,
-    UNNAMED,
-)
-from muntin.summaries.kernels.hyper_calm import Recorder, update_hyper_calm
+from muntin.summaries.kernels.calm_space_saving import COUNTED, ERROR_PLACE, FIRST, INTERVAL, LAST
+from muntin.summaries.kernels.hyper_calm import Clock, update_hyper_calm
 from muntin.summaries.kernels.lanes import aligned_zeros
+from muntin.summaries.named_pairs import LOW, NamedPairs
 from muntin.summaries.times import as_times, check_order
 
-CHUNK = 1 << 16  # hashes at once: 512 KiB, which the second-level cache holds
-_LOW = 0xFFFFFFFF
 _ORDER = [("periodicity", "descending"), ("item", "ascending"), ("interval_low", "ascending")]
 
 
-class HyperCalm:
+class HyperCalm(NamedPairs[HyperCalmParameters]):
     """Finds periodic batches in one pass over a stream in time order.
 
     Parameters
@@ -104,6 +84,10 @@ class HyperCalm:
     """
 
     kind: ClassVar[str] = "hyper_calm"
+    instead_of_merging: ClassVar[str] = (
+        "an item's batches may have been cut between the two. Shard the stream by item and use "
+        "HyperCalm.merged_top"
+    )
 
     def __init__(
         self,
@@ -123,7 +107,7 @@ class HyperCalm:
         item_bytes: int = 16,
     ) -> None:
         integer_in("gap", gap, 1, INT64_MAX)
-        self._parameters = HyperCalmParameters(
+        parameters = HyperCalmParameters(
             memory=memory,
             gap=gap,
             interval_unit=interval_unit,
@@ -138,14 +122,12 @@ class HyperCalm:
             recorder_percent=recorder_percent,
             item_bytes=item_bytes,
         )
-        blocks = self._parameters.bloom_blocks
+        super().__init__(parameters)
+        blocks = parameters.bloom_blocks
         self._words = aligned_zeros(blocks * 8, np.uint64)
         self._stamps = np.zeros(blocks, np.uint32)
-        self._recorder = self._parameters.make_recorder()
-        self._tables = self._parameters.shape.make()
-        self._settings = self._parameters.settings()
-        self._items: str | None = None
-        self._count = 0
+        self._recorder = parameters.make_recorder()
+        self._aligned = True
         self._first: int | None = None
         self._last: int | None = None
 
@@ -201,30 +183,36 @@ class HyperCalm:
             Time goes backwards (the message says where), nulls, another type than before, other
             lengths. The state is then unchanged.
         """
-        array = as_items(items)
+        array, kind = self._checked(items)
         at = as_times(times, len(array))
         check_order(at, self._last)
-        kind = kind_of_items(array, self._items)
         if len(array) == 0:
             return
-        for begin in range(0, len(array), CHUNK):
-            chunk = array[begin : begin + CHUNK]
-            data, offsets = item_bytes_of(chunk)
-            update_hyper_calm(
-                self._words,
-                self._stamps,
-                self._recorder,
-                self._tables,
-                self._settings,
-                hash_items(chunk, self._parameters.seed),
-                at[begin : begin + CHUNK],
-                data,
-                offsets,
+        parameters = self._parameters
+        settings = parameters.settings()
+        first = int(at[0]) if self._first is None else self._first
+        last = first if self._last is None else self._last
+        phase = (first - INT64_MIN) % parameters.resolution
+        for where, hashes, data, offsets in self._chunks(array):
+            clock = Clock(last, phase, int(self._aligned))
+            self._aligned = bool(
+                update_hyper_calm(
+                    self._words,
+                    self._stamps,
+                    self._recorder,
+                    self._tables,
+                    settings,
+                    clock,
+                    hashes,
+                    at[where],
+                    data,
+                    offsets,
+                )
             )
+            last = int(at[where][-1])
         self._items = kind
         self._count += len(array)
-        self._first = int(at[0]) if self._first is None else self._first
-        self._last = int(at[-1])
+        self._first, self._last = first, last
 
     def top(self, k: int | None = None) -> pa.Table:
         """The pairs of highest periodicity.
@@ -250,17 +238,16 @@ class HyperCalm:
             Times and intervals are int64, in the unit of the times.
         """
         limit = self.k if k is None else integer_in("k", k, 1, self.k)
-        slots = named_slots(self._tables)
-        named = self._tables.slots[slots]
-        low, high = self._edges(named[:, INTERVAL] & _LOW)
+        named, items = self._named()
+        low, high = self._parameters.edges(named[:, INTERVAL] & LOW, self._aligned)
         usual = (named[:, INTERVAL] >> 32) * self._parameters.resolution
         periodicity = named[:, COUNTED]
-        elapsed = (self._last or 0) - (self._first or 0)
+        elapsed = min((self._last or 0) - (self._first or 0), INT64_MAX)
         shortest = np.maximum(low, self._parameters.gap + 1)
         last = named[:, LAST]
         table = pa.table(
             {
-                "item": items_of(self._tables, slots, self._items),
+                "item": items,
                 "interval_low": low,
                 "interval_high": high,
                 "periodicity": periodicity,
@@ -309,35 +296,16 @@ class HyperCalm:
         tables = [shard.top() for shard in shards if shard._items in kinds or not kinds]
         return pa.concat_tables(tables).sort_by(_ORDER).slice(0, k)
 
-    def merge(self, other: Self) -> None:
-        """Always refused: `IncompatibleSummary`; see `merged_top`."""
-        raise IncompatibleSummary(
-            f"a HyperCalm follows one stream in time order and cannot take in a {other.kind}: an "
-            "item's batches may have been cut between the two. Shard the stream by item and use "
-            "HyperCalm.merged_top"
-        )
-
     def copy(self) -> Self:
         """An independent equal."""
-        twin = copy.copy(self)
+        twin = super().copy()
         twin._words = aligned_zeros(self._words.size, np.uint64)
         twin._words[:] = self._words
         twin._stamps = self._stamps.copy()
         twin._recorder = self._parameters.make_recorder()
         for to, of in zip(twin._recorder, self._recorder, strict=True):
             to[:] = of
-        twin._tables = copy_of(self._tables)
         return twin
-
-    @property
-    def k(self) -> int:
-        """How many pairs are kept with their items."""
-        return self._parameters.k
-
-    @property
-    def parameters(self) -> HyperCalmParameters:
-        """What it was made from, guessed or given."""
-        return self._parameters
 
     @property
     def nbytes(self) -> int:
@@ -346,132 +314,41 @@ class HyperCalm:
         return self._words.nbytes + self._stamps.nbytes + recorder + nbytes_of(self._tables)
 
     @property
-    def count(self) -> int:
-        """Events taken."""
-        return self._count
-
-    @property
     def first_time(self) -> int | None:
         """Time of the first event; None before it."""
         return self._first
-
-    @property
-    def item_type(self) -> str | None:
-        """What the items are: "string", "binary", "int64" or "uint64"; None before the first."""
-        return self._items
 
     @property
     def last_time(self) -> int | None:
         """Time of the last event; the next must not be earlier. None before the first."""
         return self._last
 
-    @property
-    def unnamed(self) -> int:
-        """How often a pair was high enough to be named, but its item did not fit."""
-        return int(self._tables.marks[UNNAMED])
-
     def to_bytes(self) -> bytes:
         """The whole state, sealed; the same stream gives the same bytes however it was cut."""
-        parameters = asdict(self._parameters)
-        parameters |= {
-            "count": self._count,
-            "first": self._first,
-            "items": self._items,
-            "last": self._last,
-        }
-        parts = [self._words.astype("<u8"), self._stamps.astype("<u4")]
-        parts += [part.astype("<u4") for part in self._recorder]
-        body = b"".join([*(part.tobytes() for part in parts), encode(self._tables)])
-        return seal(self.kind, parameters, body)
+        clock = {"aligned": self._aligned, "first": self._first, "last": self._last}
+        body = encode_state(self._words, self._stamps, self._recorder, self._tables)
+        return self._sealed(clock, body)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """What `to_bytes` wrote, with its own memory; `CorruptSummary` for anything else."""
-        found, body = unseal(data, cls.kind)
-        named = {field.name: field.type for field in fields(HyperCalmParameters)}
-        types = {"int": int, "bool": bool, "str": str}
-        none = type(None)
-        expected = {name: types[str(kind)] for name, kind in named.items()}
-        expected |= {"count": int, "items": (str, none), "first": (int, none), "last": (int, none)}
-        parameters_of(cls.kind, found, expected)
-        made = cls.__new__(cls)
-        try:
-            made._parameters = HyperCalmParameters(**{name: found[name] for name in named})
-        except BadArgument as problem:
-            raise CorruptSummary(f"{cls.kind}: {problem}") from None
-        made._settings = made._parameters.settings()
-        made._items, made._count = found["items"], found["count"]
-        made._first, made._last = found["first"], found["last"]
-        check_count(cls.kind, made._count, made._items)
-        made._check_times()
-        made._read(body)
+        moment = (int, type(None))
+        clock = {"aligned": bool, "first": moment, "last": moment}
+        made, found, body = cls._unsealed(data, HyperCalmParameters, clock)
+        made._aligned, made._first, made._last = found["aligned"], found["first"], found["last"]
+        made._check_clock()
+        last = made._last
+        state = decode_state(cls.kind, body, made._parameters, made._items, last)
+        made._words, made._stamps, made._recorder, made._tables = state
         return made
 
-    def _edges(self, bins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """First interval of each bin, and the first after it, int64 as far as it goes."""
-        unit = self._parameters.interval_unit
-        wide = bins.astype(object)
-        if self._parameters.bins == "floor":
-            low, high = wide * unit, (wide + 1) * unit
-        else:
-            low, high = -(-(2 * wide - 1) * unit // 4), -(-(2 * wide + 3) * unit // 4)
-        return (
-            np.array([max(0, edge) for edge in low], np.int64),
-            np.array([min(INT64_MAX, edge) for edge in high], np.int64),
-        )
-
-    def _check_times(self) -> None:
+    def _check_clock(self) -> None:
         first, last = self._first, self._last
         if (first is None) != (self._count == 0) or (last is None) != (self._count == 0):
             raise CorruptSummary(f"{self.kind}: {self._count} events from {first} to {last}")
         if first is not None and last is not None and not INT64_MIN <= first <= last <= INT64_MAX:
             raise CorruptSummary(f"{self.kind}: events from {first} to {last}")
-
-    def _read(self, body: memoryview) -> None:
-        """Fill the tables; sizes are compared before anything is allocated."""
-        parameters = self._parameters
-        blocks = parameters.bloom_blocks
-        sizes = parameters.recorder_sizes()
-        fixed = blocks * 68 + 4 * sum(sizes)
-        if len(body) < fixed:
-            raise CorruptSummary(f"{self.kind}: {len(body)} bytes of state, expected {fixed} more")
-        self._tables = decode(
-            self.kind, body[fixed:], parameters.shape, self._items, parameters.promote
-        )
-        self._words = aligned_zeros(blocks * 8, np.uint64)
-        self._words[:] = np.frombuffer(body[: blocks * 64], "<u8")
-        self._stamps = np.frombuffer(body[blocks * 64 : blocks * 68], "<u4").astype(np.uint32)
-        parts, at = [], blocks * 68
-        for size in sizes:
-            part = aligned_zeros(size, np.uint32)
-            part[:] = np.frombuffer(body[at : at + 4 * size], "<u4")
-            parts.append(part)
-            at += 4 * size
-        self._recorder = Recorder(*parts)
-        self._check_recorder()
-        self._check_named()
-
-    def _check_recorder(self) -> None:
-        recorder, kind = self._recorder, self.kind
-        lines = recorder.lines.reshape(-1, 16)
-        free = lines[:, :8].ravel() == 0
-        for part in (lines[:, 8:].ravel(), recorder.batches, *recorder[3:]):
-            if len(part) and part[free].any():
-                raise CorruptSummary(f"{kind}: a free place of the recorder is not empty")
-        if len(recorder.sizes) and (
-            (recorder.sizes > self._parameters.batch_size).any()
-            or (recorder.sizes[~free] == 0).any()
-        ):
-            raise CorruptSummary(f"{kind}: a batch of the recorder has an impossible size")
-        if self._count == 0 and (self._words.any() or not free.all() or self._stamps.any()):
-            raise CorruptSummary(f"{kind}: items are followed, but no event was taken")
-
-    def _check_named(self) -> None:
-        named = self._tables.slots[named_slots(self._tables)]
-        longest = (1 << 31) * self._parameters.resolution
-        low, _ = self._edges(named[:, INTERVAL] & _LOW) if len(named) else (named[:, 0], None)
-        usual = named[:, INTERVAL] >> 32
-        good = (named[:, INTERVAL] >= 0) & (usual >= 1) & (low < longest)
-        good &= named[:, LAST] <= (self._last or 0)
-        if not good.all():
-            raise CorruptSummary(f"{self.kind}: a named pair with impossible times")
+        tick = self._parameters.resolution
+        apart = 0 if first is None or last is None else (last - first) % tick
+        if (self._aligned and apart) or (not self._aligned and (tick == 1 or self._count < 2)):
+            raise CorruptSummary(f"{self.kind}: aligned is {self._aligned}, which cannot be")

@@ -13,12 +13,12 @@ import numpy as np
 
 from muntin.errors import BadArgument
 from muntin.summaries.calm_tables import CalmShape, check_store
-from muntin.summaries.checks import integer_in
-from muntin.summaries.kernels.calm_space_saving import WAYS
-from muntin.summaries.kernels.hyper_calm import Recorder, Settings
+from muntin.summaries.checks import INT64_MAX, integer_in
+from muntin.summaries.kernels.hyper_calm import Settings
 from muntin.summaries.kernels.lanes import aligned_zeros
+from muntin.summaries.kernels.recorder import WAYS, Recorder
+from muntin.summaries.named_pairs import MEMORY_BYTES_MAX
 
-MEMORY_BYTES_MAX = 1 << 38
 GAP_MAX = 1 << 44  # 203 days in microseconds; interval arithmetic then stays inside 64 bits
 UNIT_MAX = 1 << 60
 GAP_TICKS = 1 << 13  # of the default resolution: 2^31 ticks are then 262,144 gaps
@@ -66,11 +66,6 @@ class HyperCalmParameters:
             )
 
     @property
-    def gap_ticks(self) -> int:
-        """The gap in ticks, rounded up: a batch is never seen to start where it does not."""
-        return -(-self.gap // self.resolution)
-
-    @property
     def bloom_blocks(self) -> int:
         """Blocks of the HyperBloom."""
         return self._split(self.memory)[0]
@@ -90,7 +85,6 @@ class HyperCalmParameters:
         """The numbers that the kernel needs."""
         return Settings(
             gap=self.gap,
-            gap_ticks=self.gap_ticks,
             resolution=self.resolution,
             unit=self.interval_unit,
             joined=int(self.bins == "joined"),
@@ -99,19 +93,38 @@ class HyperCalmParameters:
             promote=self.promote,
         )
 
+    def edges(self, bins: np.ndarray, aligned: bool) -> tuple[np.ndarray, np.ndarray]:
+        """First interval of each bin, and the first after it, int64 as far as it goes.
+
+        A bin is a run of distances in ticks. Where times are not all a whole number of ticks
+        apart, an interval may be almost a tick longer or shorter than its distance.
+        """
+        unit, tick = self.interval_unit, self.resolution
+        wide = bins.astype(object)
+        if self.bins == "floor":
+            low, high = wide * unit, (wide + 1) * unit
+        else:
+            low, high = -(-(2 * wide - 1) * unit // 4), -(-(2 * wide + 3) * unit // 4)
+        if not aligned:
+            low, high = (-(-low // tick) - 1) * tick + 1, -(-high // tick) * tick
+        return (
+            np.array([max(0, edge) for edge in low], np.int64),
+            np.array([min(INT64_MAX, edge) for edge in high], np.int64),
+        )
+
     def recorder_sizes(self) -> list[int]:
         """Lengths of the recorder's arrays, in its order."""
         buckets = self.recorder_buckets
         sized = buckets * WAYS if self.batch_size > 1 else 0
         runs = buckets * WAYS if self.consecutive else 0
-        return [buckets * 16, buckets * WAYS, buckets, sized, sized, runs, runs]
+        return [buckets * 16, buckets * WAYS, sized, sized, runs, runs]
 
     def make_recorder(self) -> Recorder:
         """An empty recorder."""
         return Recorder(*(aligned_zeros(size, np.uint32) for size in self.recorder_sizes()))
 
     def _recorder_bucket_bytes(self) -> int:
-        return 100 + (64 if self.batch_size > 1 else 0) + (64 if self.consecutive else 0)
+        return 96 + (64 if self.batch_size > 1 else 0) + (64 if self.consecutive else 0)
 
     def _split(self, memory: int) -> tuple[int, int, int]:
         blocks = memory // BLOOM_SHARE // BLOOM_BLOCK_BYTES

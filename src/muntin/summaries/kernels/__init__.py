@@ -38,4 +38,6 @@ if "NUMBA_CACHE_DIR" in os.environ:
     numba.config.CACHE_DIR = os.environ["NUMBA_CACHE_DIR"]  # pyright: ignore
 
 kernel = partial(numba.njit, cache=True, nogil=True, error_model="numpy")
+# Kernels that allocate nothing: without it Numba counts references to every array at every call.
+bare = partial(kernel, _nrt=False)
 inlined = partial(numba.njit, inline="always", error_model="numpy")

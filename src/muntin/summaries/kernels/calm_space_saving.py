@@ -9,12 +9,11 @@ there, and its count word the slot: no second index is needed.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from muntin.summaries.kernels import inlined, kernel
+from muntin.summaries.kernels import bare, inlined
 from muntin.summaries.kernels.hashing import hash_u64
 from muntin.summaries.kernels.lanes import find_lane, multiply_high, push_lane
 from muntin.summaries.kernels.memory import load_u32, prefetch
@@ -38,9 +37,6 @@ _TAG = np.uint32(0xFFFFFF00)
 _ONE = np.uint32(1)
 _LOW = 0xFFFFFFFF
 _U32_MAX = 0xFFFFFFFF
-
-# Kernels that allocate nothing: without it Numba counts references to every array at every call.
-bare = partial(kernel, _nrt=False)
 
 
 class CalmTables(NamedTuple):

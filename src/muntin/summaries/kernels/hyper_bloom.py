@@ -3,13 +3,16 @@
 Two forms. The stamped one keeps a present and a previous half in each word and shifts a whole
 word on when its slice has passed (see `lanes.visit_block`). The paper's keeps 2-bit states
 (slice mod 3 + 1) and, on each visit, clears the one state that must be out of date.
+
+A stamp has 32 bits, and would look young again after 2^29 slices. So the first event of each turn
+of 2^28 slices empties all blocks that are out of date: an empty block is empty at any age.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from muntin.summaries.kernels import inlined, kernel
+from muntin.summaries.kernels import bare, inlined, kernel
 from muntin.summaries.kernels.lanes import multiply_high, visit_block
 from muntin.summaries.kernels.memory import prefetch
 
@@ -19,6 +22,8 @@ _3 = np.uint64(3)
 _7 = np.uint64(7)
 _8 = np.uint64(8)
 _FAR = np.uint64(1 << 40)
+_TURN = np.uint64(28)  # slices, as a power of two: half of what stamps can tell apart
+_OLD = np.uint64(16)  # eighths: from here on every array is two slices further
 _PAIRS = np.uint64(0x5555555555555555)
 
 
@@ -42,28 +47,60 @@ def next_eighth(time, gap):
 
 
 @inlined()
+def turn_of(time, gap):
+    """The turn of the stamps in which a time lies."""
+    return ((np.uint64(time) ^ _SIGN) // np.uint64(gap)) >> _TURN
+
+
+@bare()
+def forget_stale(words, stamps, before, time, gap):
+    """Empty the blocks that are out of date at `time`; `before` is the time of the last event.
+
+    At `before` the age of each block that is not empty must be below 2^32 eighths: call this at
+    least once in a turn.
+    """
+    slices = (np.uint64(time) ^ _SIGN) // np.uint64(gap) - (np.uint64(before) ^ _SIGN) // np.uint64(
+        gap
+    )
+    then = eighths(before, gap)
+    elapsed = eighths(time, gap) - then if slices < _8 else _FAR
+    for block in range(stamps.shape[0]):
+        age = np.uint64(np.uint32(np.uint32(then) - stamps[block])) + elapsed
+        if age >= _OLD:
+            for lane in range(8):
+                words[block * 8 + lane] = 0
+
+
+@inlined()
 def visit_stamped(words, stamps, block, item_hash, now):
     """One item at one block: true where it was not there; `now` in eighths."""
     late = np.uint64(np.uint32(np.uint32(now) - stamps[block]))  # Numba widens differences
     stamps[block] = np.uint32(now)
-    # Only the eighth inside the slice and the distance matter: so no wrap-around can.
+    # Only the eighth inside the slice and the distance matter, which any base leaves the same.
     present = (now & _7) | _FAR
     return visit_block(words, block * 8, item_hash, present - late, present)
 
 
 @kernel()
-def update_stamped(words, stamps, hashes, times, gap, starts):
-    """`starts[i]`: item i begins a batch. Times never go backwards; gap * 8 fits in 63 bits."""
+def update_stamped(words, stamps, hashes, times, last, gap, starts):
+    """`starts[i]`: item i begins a batch. Times never go backwards, nor below `last`.
+
+    gap * 8 fits in 63 bits; `last` is the time of the event before, or that of the first.
+    """
     blocks = np.uint64(stamps.shape[0])
     n = hashes.shape[0]
     now = np.uint64(0)
     until = np.uint64(0)
+    turn = turn_of(last, gap)
     for i in range(n):
         if i + AHEAD < n:
             prefetch(words, np.intp(multiply_high(hashes[i + AHEAD], blocks)) * 8)
         if np.uint64(times[i]) ^ _SIGN >= until:
             now = eighths(times[i], gap)
             until = next_eighth(times[i], gap)
+            if turn_of(times[i], gap) != turn:
+                turn = turn_of(times[i], gap)
+                forget_stale(words, stamps, times[i - 1] if i else last, times[i], gap)
         block = np.intp(multiply_high(hashes[i], blocks))
         starts[i] = visit_stamped(words, stamps, block, hashes[i], now)
 

@@ -1,14 +1,13 @@
 """HyperCalm's loop: a recorder of items, the HyperBloom before it, Calm Space-Saving behind it.
 
-The recorder is a table of eight-way buckets: fingerprint, last time and last batch of an item,
-as 32-bit ticks. What it holds has exact batch detection; what it does not hold is admitted only
-where the HyperBloom is sure that a batch starts. So each interval that is counted is a true one
-(but for equal fingerprints), and errors are only omissions. The item that was silent longest
+An item that the recorder holds has exact batch detection; one that it does not hold is admitted
+only where the HyperBloom is sure that a batch starts. So each interval that is counted is a true
+one (but for equal fingerprints), and errors are only omissions. The item that was silent longest
 gives way, but one that has repeated an interval is kept eight times as long: otherwise the many
 items that come once would push out those whose beat is longer than the table is deep.
 
-Ticks wrap around. Each bucket knows the epoch (2^31 ticks) of its last visit, and on the first
-visit in a later one forgets what is more than an epoch old, so that a distance is never mistaken.
+The recorder's clock has ticks of `resolution`. As long as all times are a whole number of ticks
+apart ("aligned"), distances in ticks are exact; else they are right to less than a tick.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from muntin.summaries.kernels import inlined
+from muntin.summaries.kernels import bare, inlined
 from muntin.summaries.kernels.calm_space_saving import (
     FIRST,
     INTERVAL,
@@ -26,7 +25,6 @@ from muntin.summaries.kernels.calm_space_saving import (
     add_known,
     add_new,
     add_queued,
-    bare,
     bucket_of,
     count_of,
     find_queued,
@@ -36,40 +34,37 @@ from muntin.summaries.kernels.calm_space_saving import (
     raise_known,
     raise_new,
 )
-from muntin.summaries.kernels.hyper_bloom import eighths, next_eighth, visit_stamped
+from muntin.summaries.kernels.hyper_bloom import (
+    eighths,
+    forget_stale,
+    next_eighth,
+    visit_stamped,
+)
 from muntin.summaries.kernels.lanes import find_lane, multiply_high, pick_lane
 from muntin.summaries.kernels.memory import prefetch
+from muntin.summaries.kernels.recorder import (
+    HALF_TICKS,
+    PRINT,
+    PROVEN,
+    TURN,
+    batch_begins,
+    follow,
+    forget_far,
+)
 
 AHEAD = 8
-HALF_TICKS = np.uint32(1 << 31)  # intervals from here on are not counted
+PATIENCE = np.uint32(3)  # a proven item is kept eight times as long
 _SIGN = np.uint64(1 << 63)
-_31 = np.uint64(31)
 _2 = np.uint64(2)
 _ONE = np.uint64(1)
 _ALL = np.uint32(0xFFFFFFFF)
-PROVEN = np.uint32(1 << 31)  # of a fingerprint: the item has repeated an interval
-PATIENCE = np.uint32(3)  # a proven item is kept eight times as long
-_PRINT = np.uint32(0x7FFFFFFF)
 _LOW = np.int64(0xFFFFFFFF)
-
-
-class Recorder(NamedTuple):
-    """Items that are followed."""
-
-    lines: np.ndarray  # uint32[buckets * 16]: eight fingerprints (0: free), eight last times
-    batches: np.ndarray  # uint32[buckets * 8]: begin of the last batch, or 2^31 ticks before
-    epochs: np.ndarray  # uint32[buckets]: epoch of the last visit
-    opened: np.ndarray  # uint32[buckets * 8] or empty: begin of the batch that still is small
-    sizes: np.ndarray  # uint32[buckets * 8] or empty: its items so far
-    bins: np.ndarray  # uint32[buckets * 8] or empty: bin of the last interval
-    runs: np.ndarray  # uint32[buckets * 8] or empty: how often it came in a row
 
 
 class Settings(NamedTuple):
     """Numbers that do not change, int64."""
 
     gap: int
-    gap_ticks: int
     resolution: int
     unit: int
     joined: int
@@ -78,51 +73,12 @@ class Settings(NamedTuple):
     promote: int
 
 
-@bare()
-def _forget_old(recorder, bucket, epoch):
-    """First visit of a bucket in an epoch: ticks of both this and the last one are unique."""
-    before = recorder.epochs[bucket]
-    recorder.epochs[bucket] = epoch
-    one_later = np.uint32(before + np.uint32(1)) == epoch
-    parity = np.uint32(before & np.uint32(1))
-    limit = np.uint32(before << np.uint32(31))
-    for way in range(WAYS):
-        at = bucket * 16 + way
-        if recorder.lines[at] == 0:
-            continue
-        if not one_later or np.uint32(recorder.lines[at + WAYS] >> np.uint32(31)) != parity:
-            _clear(recorder, bucket, way)
-        elif np.uint32(recorder.batches[bucket * WAYS + way] >> np.uint32(31)) != parity:
-            recorder.batches[bucket * WAYS + way] = limit  # too far back to count, and stays so
+class Clock(NamedTuple):
+    """Where the stream stands, int64."""
 
-
-@inlined()
-def _clear(recorder, bucket, way):
-    """Nothing is left of an item, so that equal streams give equal bytes."""
-    recorder.lines[bucket * 16 + way] = 0
-    recorder.lines[bucket * 16 + WAYS + way] = 0
-    recorder.batches[bucket * WAYS + way] = 0
-    if recorder.sizes.shape[0] > 0:
-        recorder.opened[bucket * WAYS + way] = 0
-        recorder.sizes[bucket * WAYS + way] = 0
-    if recorder.runs.shape[0] > 0:
-        recorder.bins[bucket * WAYS + way] = 0
-        recorder.runs[bucket * WAYS + way] = 0
-
-
-@inlined()
-def _follow(recorder, bucket, way, item_print, tick, batch_size):
-    """A new item, at the start of a batch; before it there is none."""
-    recorder.lines[bucket * 16 + way] = item_print
-    recorder.lines[bucket * 16 + WAYS + way] = tick
-    before = np.uint32(tick - HALF_TICKS)
-    recorder.batches[bucket * WAYS + way] = tick if batch_size == 1 else before
-    if batch_size > 1:
-        recorder.opened[bucket * WAYS + way] = tick
-        recorder.sizes[bucket * WAYS + way] = 1
-    if recorder.runs.shape[0] > 0:
-        recorder.bins[bucket * WAYS + way] = 0
-        recorder.runs[bucket * WAYS + way] = 0
+    last: int  # time of the event before, or of the first
+    phase: int  # of the first event: its time from the beginning of int64 time, modulo a tick
+    aligned: int  # 1 as long as all events had that phase
 
 
 @inlined()
@@ -252,16 +208,34 @@ def _beat(tables, recorder, at, settings, item_hash, tick, data, start, length, 
     return known
 
 
+@inlined()
+def _limits(settings, aligned):
+    """Ticks of silence up to which a batch surely goes on, and above which one surely begins."""
+    within = settings.gap // settings.resolution
+    apart = within
+    if aligned == 0:
+        within = (settings.gap + 1) // settings.resolution - 1
+        apart = (settings.gap + settings.resolution - 1) // settings.resolution
+    return within, apart
+
+
 @bare()
-def update_hyper_calm(words, stamps, recorder, tables, settings, hashes, times, data, offsets):
-    """Take events in time order; `offsets` is empty for items that are 8-byte integers."""
+def update_hyper_calm(
+    words, stamps, recorder, tables, settings, clock, hashes, times, data, offsets
+):
+    """Take events in time order; `offsets` is empty for items that are 8-byte integers.
+
+    Returns what `clock.aligned` is after them.
+    """
     n = hashes.shape[0]
     text = offsets.shape[0] > 0
     blocks = np.uint64(stamps.shape[0])
-    buckets = np.uint64(recorder.epochs.shape[0])
-    gap_ticks = settings.gap_ticks
+    buckets = np.uint64(recorder.batches.shape[0] // WAYS)
     batch_size = settings.batch_size
     resolution = np.uint64(settings.resolution)
+    aligned = clock.aligned
+    within, apart = _limits(settings, aligned)
+    before = (np.uint64(clock.last) ^ _SIGN) // resolution
     now = np.uint64(0)
     until = np.uint64(0)
     for i in range(n):
@@ -270,34 +244,29 @@ def update_hyper_calm(words, stamps, recorder, tables, settings, hashes, times, 
             prefetch(recorder.lines, np.intp(multiply_high(ahead, buckets)) * 16)
             prefetch(words, np.intp(multiply_high(ahead, blocks)) * 8)
         since = np.uint64(times[i]) ^ _SIGN
-        wide = since if resolution == _ONE else since // resolution
+        wide = since
+        if resolution != _ONE:
+            wide = since // resolution
+            if aligned and np.int64(since - wide * resolution) != clock.phase:
+                aligned = 0
+                within, apart = _limits(settings, aligned)
+        if wide >> TURN != before >> TURN:
+            forget_far(recorder, before, wide)
+            earlier = times[i - 1] if i else clock.last
+            forget_stale(words, stamps, earlier, times[i], settings.gap)
+        before = wide
         tick = np.uint32(wide)
-        epoch = np.uint32(wide >> _31)
         item_hash = hashes[i]
-        item_print = fingerprint(item_hash & np.uint64(0x7FFFFFFF))
+        item_print = fingerprint(item_hash & np.uint64(PRINT))
         bucket = np.intp(multiply_high(item_hash, buckets))
-        if recorder.epochs[bucket] != epoch:
-            _forget_old(recorder, bucket, epoch)
-        way = find_lane(recorder.lines, bucket * 16, item_print, _PRINT)
+        way = find_lane(recorder.lines, bucket * 16, item_print, PRINT)
         if way < WAYS:
             at = bucket * WAYS + way
-            silent = np.uint32(tick - recorder.lines[bucket * 16 + WAYS + way])
+            silent = np.int64(np.uint32(tick - recorder.lines[bucket * 16 + WAYS + way]))
             recorder.lines[bucket * 16 + WAYS + way] = tick
-            begin = tick
-            if batch_size == 1:
-                if np.int64(silent) <= gap_ticks:
-                    continue
-            else:
-                if np.int64(silent) > gap_ticks:
-                    recorder.sizes[at] = 1
-                    recorder.opened[at] = tick
-                    continue
-                if recorder.sizes[at] == np.uint32(batch_size):
-                    continue
-                recorder.sizes[at] += np.uint32(1)
-                if recorder.sizes[at] != np.uint32(batch_size):
-                    continue
-                begin = recorder.opened[at]
+            if not batch_begins(recorder, at, tick, silent, within, apart, batch_size):
+                continue
+            begin = tick if batch_size == 1 else recorder.opened[at]
             start = offsets[i] if text else np.int64(i) * 8
             length = offsets[i + 1] - start if text else np.int64(8)
             time = times[i] - np.int64(np.uint32(tick - begin)) * settings.resolution
@@ -312,6 +281,7 @@ def update_hyper_calm(words, stamps, recorder, tables, settings, hashes, times, 
                 continue
             # An item inside a batch stays: the HyperBloom has not seen it for as long as it was
             # followed, and would call its next occurrence a start.
-            way = pick_lane(recorder.lines, bucket * 16, tick, np.uint32(gap_ticks), PATIENCE)
+            way = pick_lane(recorder.lines, bucket * 16, tick, np.uint32(apart), PATIENCE)
             if way < WAYS:
-                _follow(recorder, bucket, way, item_print, tick, batch_size)
+                follow(recorder, bucket, way, item_print, tick, batch_size)
+    return aligned
