@@ -16,16 +16,17 @@ import numpy as np
 from muntin.errors import CorruptSummary, IncompatibleSummary
 from muntin.summaries.level_stack import LevelStack
 from muntin.summaries.panes import (
+    NONE_CLOSED,
     NOTHING,
+    Closed,
     Cut,
-    Run,
     WindowView,
-    merged_run,
     model_error,
+    rank_variance,
     restore_stacks,
-    sorted_run,
     stack_body,
     stack_sizes,
+    with_newest,
 )
 from muntin.summaries.reading import INT64_MAX, Body, Fields
 
@@ -89,7 +90,7 @@ class PaneRing:
 
     @property
     def nbytes(self) -> int:
-        cached = 0 if self._closed is None else sum(part.nbytes for part in self._closed[1])
+        cached = 0 if self._closed is None else self._closed[1].nbytes
         return cached + sum(pane.stack.nbytes for pane in self.ring)
 
     def add(self, keys: np.ndarray) -> None:
@@ -126,14 +127,12 @@ class PaneRing:
             inside = oldest.end - self.edge
             cut = (oldest.stack, inside, oldest.count)
             run = self._cut_of(oldest, fresh=not whole).run(self.edge, inside)
+        variance = 0.0
         if whole:
-            run = merged_run(run, merged_run(self._closed_run(whole[:-1]), sorted_run(
-                [whole[-1].stack]
-            )))  # fmt: skip
-        error, confidence = model_error(
-            ((pane.stack, pane.count) for pane in whole), cut, self.count
-        )
-        return WindowView(*run, error, confidence)
+            closed, newest = self._closed_panes(whole[:-1]), whole[-1]
+            run = with_newest(run, closed.run, newest.stack)
+            variance = closed.variance + rank_variance(newest.stack, newest.count)
+        return WindowView(*run, *model_error(variance, cut, self.count))
 
     def merge(self, other: Self) -> None:
         """Two nodes' windows into one of both lengths, which slides on.
@@ -209,16 +208,16 @@ class PaneRing:
                 raise CorruptSummary(f"{kind}: an item is not of its pane")
 
     def _forget(self) -> None:
-        self._closed: tuple[tuple[int, int], Run] | None = None
+        self._closed: tuple[tuple[int, int], Closed] | None = None
         self._cut: tuple[int, Cut] | None = None
 
-    def _closed_run(self, closed: list[Pane]) -> Run:
-        """Sorted items of the panes that no longer change, kept until one more is closed."""
+    def _closed_panes(self, closed: list[Pane]) -> Closed:
+        """The panes that no longer change, kept until one more is closed."""
         if not closed:
-            return NOTHING
+            return NONE_CLOSED
         which = (closed[0].start, closed[-1].start)
         if self._closed is None or self._closed[0] != which:
-            self._closed = (which, sorted_run(pane.stack for pane in closed))
+            self._closed = (which, Closed.of([(pane.stack, pane.count) for pane in closed]))
         return self._closed[1]
 
     def _cut_of(self, pane: Pane, *, fresh: bool) -> Cut:

@@ -12,7 +12,7 @@ import numpy as np
 from muntin.errors import CorruptSummary
 from muntin.summaries.kernels.compaction import LEVELS_MAX, merge_runs
 from muntin.summaries.kernels.sorting import sort_pairs
-from muntin.summaries.kernels.straddling import surviving
+from muntin.summaries.kernels.straddling import join_runs, surviving
 from muntin.summaries.level_stack import LevelStack, level_capacities, levels_sorted
 from muntin.summaries.reading import Body
 
@@ -78,6 +78,35 @@ def merged_run(one: Run, two: Run) -> Run:
     return keys, weights
 
 
+def with_newest(one: Run, two: Run, stack: LevelStack) -> Run:
+    """Two sorted runs and the items of the pane that still grows, as one run."""
+    size = len(one[0]) + len(two[0]) + stack.retained
+    keys, weights = np.empty(size, np.int64), np.empty(size, np.int64)
+    join_runs(*one, *two, stack.keys, stack.offsets, keys, weights)
+    return keys, weights
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Panes that no longer change: their items as one run, and the variance of a rank in them."""
+
+    run: Run
+    variance: float
+
+    @classmethod
+    def of(cls, panes: Sequence[tuple[LevelStack, int]]) -> Closed:
+        """Of (stack, count) of each pane."""
+        variance = sum(rank_variance(stack, count) for stack, count in panes)
+        return cls(sorted_run(stack for stack, _ in panes), variance)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self.run)
+
+
+NONE_CLOSED = Closed(NOTHING, 0.0)
+
+
 class Cut:
     """A stack's items sorted by value, to be asked again and again as the edge moves on."""
 
@@ -99,37 +128,38 @@ class Cut:
         return self.keys, out
 
 
+def rank_variance(stack: LevelStack, count: int) -> float:
+    """Variance of a rank in a pane of `count` items, (0.5 / k)^2 of it; 0 where it is exact."""
+    return (KLL_DEVIATION / stack.k * count) ** 2 if stack.height > 1 else 0.0
+
+
 def model_error(
-    stacks: Iterable[tuple[LevelStack, int]], cut: tuple[LevelStack, int, int] | None, count: int
+    whole: float, cut: tuple[LevelStack, int, int] | None, count: int
 ) -> tuple[float, float]:
     """Half-width of a 99 % interval around a normalised rank, and its confidence.
 
     Parameters
     ----------
-    stacks : (stack, count) of each whole pane
+    whole : float
+        Variance of a rank in the whole panes, which err independently: `rank_variance` of all.
     cut : (stack, survivors, count) of the pane that the edge cuts
     count : int
         Of the window, > 0.
 
     Notes
     -----
-    Panes err independently: variance (0.5 / k)^2 each, of their count. The cut adds
-    (0.11 pane / sqrt(k))^2 4 f (1 - f) for a share f inside, and never more than f or 1 - f of
-    the pane. Panes that were never compacted are exact.
+    The cut adds (0.11 pane / sqrt(k))^2 4 f (1 - f) for a share f inside, and never more than f or
+    1 - f of the pane. Panes that were never compacted are exact.
     """
-    variance = 0.0
-    for stack, size in stacks:
-        if stack.height > 1:
-            variance += (KLL_DEVIATION / stack.k * size / count) ** 2
-    spread = DEVIATIONS * math.sqrt(variance)
+    spread = DEVIATIONS * math.sqrt(whole) / count
     if cut is not None and cut[0].height > 1:
         stack, inside, size = cut
         share = inside / size
-        variance += (KLL_DEVIATION / stack.k * inside / count) ** 2
-        deviation = CUT_DEVIATION * size / count * math.sqrt(4 * share * (1 - share) / stack.k)
-        with_cut = DEVIATIONS * math.sqrt(variance + deviation**2)
-        spread = min(with_cut, spread + min(inside, size - inside) / count)
-        spread = max(spread, DEVIATIONS * math.sqrt(variance))
+        variance = whole + rank_variance(stack, inside)
+        least = DEVIATIONS * math.sqrt(variance) / count
+        deviation = CUT_DEVIATION * size * math.sqrt(4 * share * (1 - share) / stack.k)
+        with_cut = DEVIATIONS * math.sqrt(variance + deviation**2) / count
+        spread = max(min(with_cut, spread + min(inside, size - inside) / count), least)
     return min(spread, 1.0), CONFIDENCE if spread else 1.0
 
 

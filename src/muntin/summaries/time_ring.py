@@ -17,16 +17,17 @@ import numpy as np
 from muntin.errors import CorruptSummary, IncompatibleSummary
 from muntin.summaries.level_stack import COUNT_MAX, LevelStack
 from muntin.summaries.panes import (
+    NONE_CLOSED,
     NOTHING,
+    Closed,
     Cut,
-    Run,
     WindowView,
-    merged_run,
     model_error,
+    rank_variance,
     restore_stacks,
-    sorted_run,
     stack_body,
     stack_sizes,
+    with_newest,
 )
 from muntin.summaries.reading import Body, Fields, exact_sum
 
@@ -72,7 +73,7 @@ class TimeRing:
         self.coins = coins
         self.ring: dict[int, TimePane] = {}  # by number on the grid
         self.end: int | None = None
-        self._closed: tuple[list[int], Run] | None = None
+        self._closed: tuple[list[int], Closed] | None = None
 
     @property
     def pane_us(self) -> int:
@@ -99,7 +100,7 @@ class TimeRing:
 
     @property
     def nbytes(self) -> int:
-        cached = 0 if self._closed is None else sum(part.nbytes for part in self._closed[1])
+        cached = 0 if self._closed is None else self._closed[1].nbytes
         return cached + sum(pane.stack.nbytes + pane.slots.nbytes for pane in self.ring.values())
 
     def add(self, keys: np.ndarray, times: np.ndarray, end: int) -> None:
@@ -137,14 +138,13 @@ class TimeRing:
             pane = self.ring[cut_number]
             cut = (pane.stack, inside, pane.count)
             run = Cut(pane.stack).run(edge, inside)
+        variance = 0.0
         if numbers:
-            closed = self._closed_run(numbers[:-1])
-            newest = sorted_run([self.ring[numbers[-1]].stack])
-            run = merged_run(run, merged_run(closed, newest))
-        sizes = [(self.ring[number].stack, self.ring[number].count) for number in numbers]
-        count += sum(size for _, size in sizes)
-        error, confidence = model_error(sizes, cut, count)
-        return WindowView(*run, error, confidence)
+            closed, newest = self._closed_panes(numbers[:-1]), self.ring[numbers[-1]]
+            run = with_newest(run, closed.run, newest.stack)
+            variance = closed.variance + rank_variance(newest.stack, newest.count)
+            count += sum(self.ring[number].count for number in numbers)
+        return WindowView(*run, *model_error(variance, cut, count))
 
     def merge(self, other: Self) -> None:
         """Another node's window over the same time: pane by pane."""
@@ -244,8 +244,10 @@ class TimeRing:
         pane.slots = pane.slots + np.bincount(slots, minlength=SLOTS)
         pane.stack.add(keys, times)
 
-    def _closed_run(self, numbers: list[int]) -> Run:
+    def _closed_panes(self, numbers: list[int]) -> Closed:
+        if not numbers:
+            return NONE_CLOSED
         if self._closed is None or self._closed[0] != numbers:
-            run = sorted_run(self.ring[number].stack for number in numbers)
-            self._closed = (numbers, run)
+            panes = [self.ring[number] for number in numbers]
+            self._closed = (numbers, Closed.of([(pane.stack, pane.count) for pane in panes]))
         return self._closed[1]

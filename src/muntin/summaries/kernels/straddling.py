@@ -1,10 +1,12 @@
-"""The pane that a sliding window's edge cuts: which share of its items is still inside."""
+"""A sliding window's items: the share of a cut pane that is still inside, and all in one run."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from muntin.summaries.kernels import kernel
+from muntin.summaries.kernels.compaction import merge_runs
+from muntin.summaries.kernels.sorting import sort_pairs
 
 
 @kernel()
@@ -47,3 +49,26 @@ def surviving(weights, stamps, edge, survivors, total, out):
         running = min(running, min(whole, survivors))
         out[i] = running - before
         before = running
+
+
+@kernel()
+def join_runs(a, a_weights, b, b_weights, newest, offsets, keys, weights):
+    """Two sorted runs and the items of a stack as one sorted run.
+
+    Parameters
+    ----------
+    newest, offsets : int64[m], int64[levels + 1]
+        A stack's array, which is not changed, and where its levels begin.
+    keys, weights : int64[len(a) + len(b) + items of the stack]
+        Filled.
+    """
+    own = newest[offsets[0] :].copy()
+    own_weights = np.empty(own.shape[0], np.int64)
+    for level in range(offsets.shape[0] - 1):
+        for i in range(offsets[level] - offsets[0], offsets[level + 1] - offsets[0]):
+            own_weights[i] = np.int64(1) << level
+    sort_pairs(own, own_weights)
+    n = a.shape[0] + b.shape[0]
+    both, both_weights = np.empty(n, np.int64), np.empty(n, np.int64)
+    merge_runs(a, a_weights, 0, a.shape[0], b, b_weights, 0, b.shape[0], both, both_weights)
+    merge_runs(both, both_weights, 0, n, own, own_weights, 0, own.shape[0], keys, weights)
