@@ -11,8 +11,11 @@ import pytest
 
 from muntin.errors import BadArgument, CorruptSummary, SourceError
 from muntin.spark.fingerprint_index import FingerprintIndex
-from muntin.spark.index.build import Plan, gather, scatter
 from muntin.spark.index.files import forget
+from muntin.spark.index.gather import FILE, Left, gather
+from muntin.spark.index.plan import Plan
+from muntin.spark.index.runs import RunReader
+from muntin.spark.index.scatter import DIGEST, RUN, scatter
 from muntin.spark.session import session
 from muntin.summaries.items import hash_items
 from muntin.summaries.order_maps import IntegerRange
@@ -203,6 +206,7 @@ def test_a_worker_that_dies_in_a_query_changes_nothing(index, records, tmp_path)
 def plan_for(folder, **others):
     options = {
         "folder": str(folder),
+        "runs": str(folder / "runs"),
         "partitions": 3,
         "tasks": 2,
         "fpp": 0.01,
@@ -218,13 +222,45 @@ def plan_for(folder, **others):
 def test_a_task_that_runs_twice_makes_the_same_files(tmp_path):
     keys, numbers = pa.array([f"k{i}" for i in range(999)]), pa.array(range(999))
     plan = plan_for(tmp_path)
-    pieces = list(scatter(plan, [(keys, numbers)]))
-    first = [batch.to_pydict() for batch in gather(plan, iter(pieces))]
+    (tmp_path / "runs").mkdir()
+
+    def left_by(attempt):
+        rows = [row for batch in attempt for row in batch.to_pylist()]
+        names = [[r["payload"].decode() for r in rows if r["kind"] == k] for k in (RUN, DIGEST)]
+        return Left(*names)
+
+    def half(part):
+        return scatter(plan, [(keys[part], numbers[part])])
+
+    lost = left_by(half(slice(0, 500)))  # an attempt whose result never came
+    left = [left_by(half(part)) for part in (slice(0, 500), slice(500, 999))]
+    assert left[0].digests == lost.digests
+    assert left[0].runs != lost.runs
+    both = [Left([*a.runs, *b.runs], [*a.digests, *b.digests]) for a, b in (left, left[::-1])]
+
+    def made(order):
+        return [str(b.to_pydict()) for task in range(2) for b in gather(plan, order, task)]
+
+    first = made(both[0])
     seen = sorted(path.name for path in tmp_path.iterdir())
-    again = [batch.to_pydict() for batch in gather(plan, iter(reversed(pieces)))]
-    assert sorted(map(str, again)) == sorted(map(str, first))
+    assert made(both[0]) == first
+    files = [row for row in first if f"[{FILE}]" in row]
+    assert [row for row in made(both[1]) if f"[{FILE}]" in row] == files
     assert sorted(path.name for path in tmp_path.iterdir()) == seen
-    assert len(seen) == 3
+    assert len(seen) == 3 + 1
+    assert sum(int(row.split("\\t")[3]) for row in files) == 999
+
+
+def test_a_run_that_was_cut_or_lost_is_named(tmp_path):
+    plan = plan_for(tmp_path, runs=str(tmp_path))
+    (row, *_) = next(scatter(plan, [(pa.array(["a", "b"]), pa.array([1, 2]))])).to_pylist()
+    path = tmp_path / row["payload"].decode()
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(SourceError, match="cut at 40 bytes"):
+        RunReader(tmp_path, [path.name], 3)
+    path.unlink()
+    with pytest.raises(SourceError, match="same one for all workers"):
+        RunReader(tmp_path, [path.name], 3)
 
 
 def test_an_empty_table(spark, tmp_path):

@@ -1,1 +1,19 @@
 """Spark: sources, partial summaries in the workers, batch and stream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from muntin.spark.fingerprint_index import FingerprintIndex as FingerprintIndex
+
+__all__ = ["FingerprintIndex"]
+
+
+def __getattr__(name: str) -> Any:
+    # only when asked for: it imports the kernels, which `import muntin` must not
+    if name == "FingerprintIndex":
+        from muntin.spark.fingerprint_index import FingerprintIndex
+
+        return FingerprintIndex
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -23,6 +24,8 @@ SETTINGS: dict[str, str] = {
     # nothing listens beyond this machine
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    # over TCP each task waits 40 ms (Nagle's algorithm and delayed acknowledgement) for Python
+    "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # naive timestamps are UTC, on every machine

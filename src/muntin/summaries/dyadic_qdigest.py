@@ -72,6 +72,7 @@ class DyadicQDigest:
         self._last = 0
         self._pending: list[np.ndarray] = []
         self._waiting = 0
+        self._table: np.ndarray | None = None  # counts of all cells, while many values come
         self._is_compressed = True
         self._index: _Index | None = None
 
@@ -111,7 +112,8 @@ class DyadicQDigest:
 
     @property
     def nbytes(self) -> int:
-        return self._ids.nbytes + self._counts.nbytes + 8 * self._waiting
+        table = 0 if self._table is None else self._table.nbytes
+        return self._ids.nbytes + self._counts.nbytes + 8 * self._waiting + table
 
     @property
     def error_bound(self) -> int:
@@ -142,7 +144,7 @@ class DyadicQDigest:
         self._pending.append(leaves)
         self._waiting += len(leaves)
         if self._waiting >= _PENDING_MAX:
-            self._collect()
+            self._count_waiting()
 
     def _update_weighted(self, leaves: np.ndarray, weights: Any) -> None:
         given = np.atleast_1d(np.asarray(weights))
@@ -163,8 +165,7 @@ class DyadicQDigest:
         self._grow(leaves, int(given.sum()))
         order = np.argsort(leaves, kind="stable")
         ids, counts = np.empty_like(leaves), np.empty(len(leaves), np.int64)
-        runs = kernels.weigh_sorted(leaves[order], order, given, ids, counts)
-        self._add(ids[:runs], counts[:runs])
+        self._add(ids, counts, kernels.weigh_sorted(leaves[order], order, given, ids, counts))
 
     def merge(self, other: Self) -> None:
         """Count what `other` counted; its k and domain must be the same."""
@@ -182,7 +183,7 @@ class DyadicQDigest:
         other._collect()
         self._span(other._first, other._last)
         self._total += other._total
-        self._add(other._ids, other._counts)
+        self._add(other._ids, other._counts, len(other._ids))
 
     def compress(self) -> None:
         """Move small counts up, in one pass; at most 3k nodes and exact leaves remain."""
@@ -354,27 +355,35 @@ class DyadicQDigest:
         self._last = last if self._total == 0 else max(self._last, last)
 
     def _collect(self) -> None:
-        """Count the values that wait."""
-        if not self._pending:
-            return
-        waiting = self._pending
-        self._pending = []
-        values = waiting[0] if len(waiting) == 1 else np.concatenate(waiting)
-        self._waiting = 0
-        if self.bits <= _DENSE_BITS_MAX and len(values) >= (1 << self.bits) // 4:
-            table = np.zeros(1 << self.bits, np.int64)
-            kernels.count_dense(values, table)
+        """Bring all that was counted into the nodes."""
+        self._count_waiting()
+        if self._table is not None:
+            table, self._table = self._table, None
             distinct = int(np.count_nonzero(table))
             ids, counts = np.empty(distinct, np.uint64), np.empty(distinct, np.int64)
-            runs = kernels.drain_dense(table, ids, counts)
-        else:
-            values = np.sort(values)
-            ids, counts = np.empty(len(values), np.uint64), np.empty(len(values), np.int64)
-            runs = kernels.count_sorted(values, ids, counts)
-        self._add(ids[:runs], counts[:runs])
+            self._add(ids, counts, kernels.drain_dense(table, ids, counts))
 
-    def _add(self, ids: np.ndarray, counts: np.ndarray) -> None:
-        size = len(self._ids) + len(ids)
+    def _count_waiting(self) -> None:
+        """Count the values that wait: in a table of all cells where the domain is small."""
+        waiting, self._pending = self._pending, []
+        is_dense = self._waiting >= (1 << self.bits) // 4 or self._table is not None
+        self._waiting = 0
+        if not waiting:
+            return
+        if self.bits <= _DENSE_BITS_MAX and is_dense:
+            if self._table is None:
+                self._table = np.zeros(1 << self.bits, np.int64)
+            for values in waiting:
+                kernels.count_dense(values, self._table)
+            return
+        values = np.sort(waiting[0] if len(waiting) == 1 else np.concatenate(waiting))
+        ids, counts = np.empty(len(values), np.uint64), np.empty(len(values), np.int64)
+        self._add(ids, counts, kernels.count_sorted(values, ids, counts))
+
+    def _add(self, ids: np.ndarray, counts: np.ndarray, length: int) -> None:
+        """Add the first `length` nodes of an ascending list."""
+        ids, counts = ids[:length], counts[:length]
+        size = len(self._ids) + length
         both_ids, both_counts = np.empty(size, np.uint64), np.empty(size, np.int64)
         size = kernels.add_nodes(self._ids, self._counts, ids, counts, both_ids, both_counts)
         self._ids, self._counts = both_ids[:size].copy(), both_counts[:size].copy()

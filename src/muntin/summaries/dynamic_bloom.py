@@ -29,6 +29,7 @@ from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.growing_runs import GrowingRuns, RunPlan
 from muntin.summaries.items import as_items, hash_items
 from muntin.summaries.kernels.placement import spread
+from muntin.summaries.static_filter import sorted_hashes
 
 Layout = Literal["compact", "split", "paper"]
 ItemType = Literal["text", "integers"]
@@ -96,6 +97,39 @@ class DynamicBloom:
             self._filters: GrowingRuns | BloomSlices = GrowingRuns(RunPlan(capacity, fpp, headroom))
         else:
             self._filters = BloomSlices(SlicePlan(capacity, fpp, layout == "paper"))
+
+    @classmethod
+    def of_hashes(
+        cls,
+        hashes: np.ndarray,
+        fpp: float = 0.01,
+        seed: int = 0,
+        *,
+        item_type: ItemType | None = None,
+        capacity_min: int = 1,
+        headroom: int = 1,
+    ) -> Self:
+        """The compact filter of these keys, planned for as many as there are.
+
+        The same as a filter of that capacity that is updated with `hashes`, in one sort of them.
+
+        Parameters
+        ----------
+        hashes : uint64[n]
+            XXH64 of the keys with `seed`, in any order; repeats are harmless.
+        item_type : {"text", "integers"}, optional
+            What the keys are, where it is known.
+        capacity_min : int
+            Planned keys where there are fewer.
+        """
+        ordered = sorted_hashes(_spread(_as_hashes(hashes)))
+        distinct = int((ordered[1:] != ordered[:-1]).sum()) + 1 if len(ordered) else 0
+        made = cls(max(capacity_min, distinct), fpp, seed, "compact", headroom)
+        made._type = item_type if len(hashes) else None
+        made._count = len(hashes)
+        assert isinstance(made._filters, GrowingRuns)  # noqa: S101 (what "compact" is made of)
+        made._filters.fill(ordered)
+        return made
 
     @property
     def capacity(self) -> int:

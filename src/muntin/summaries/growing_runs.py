@@ -100,6 +100,10 @@ class GrowingRuns:
             return
         hashes = sorted_hashes(np.concatenate(self._waiting))
         self._waiting, self._waiting_count = [], 0
+        self.fill(hashes)
+
+    def fill(self, hashes: np.ndarray) -> None:
+        """Take ascending hashes into the runs at once."""
         for run in self._runs[:-1]:
             known = np.zeros(len(hashes), np.bool_)
             run.find(hashes, known)

@@ -129,10 +129,7 @@ class FingerprintRun:
 def to_fingerprints(hashes: np.ndarray, universe: int) -> np.ndarray:
     """Ascending distinct fingerprints of ascending hashes."""
     out = np.empty(len(hashes), np.uint64)
-    kernels.to_fingerprints(hashes, universe, out)
-    if len(out) > 1 and (out[1:] == out[:-1]).any():
-        out = out[np.concatenate([[True], out[1:] != out[:-1]])]
-    return out
+    return out[: kernels.to_distinct_fingerprints(hashes, universe, out)]
 
 
 def sorted_hashes(hashes: np.ndarray) -> np.ndarray:

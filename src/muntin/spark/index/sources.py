@@ -11,11 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from muntin.errors import BadArgument, SourceError
-from muntin.spark.index.build import PIECE_DDL, Plan, pieces_of, scatter
+from muntin.spark.index.plan import Plan
+from muntin.spark.index.scatter import PIECE_DDL, scatter
 from muntin.spark.parquet import ROWS_AT_ONCE, Split, parquet_files, splits_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+SPLITS_A_TASK_MAX = 16  # about a gigabyte, so that a task which is lost is soon repeated
 
 
 class Source(Protocol):
@@ -50,7 +53,14 @@ class Frame:
         columns = [self.df[self.key]]
         if plan.domain is not None and self.rank is not None:
             columns.append(self.df[self.rank])
-        return pieces_of(self.df.select(*columns), plan)
+        has_rank = len(columns) == 2
+
+        def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return scatter(
+                plan, ((b.column(0), b.column(1) if has_rank else None) for b in batches)
+            )
+
+        return self.df.select(*columns).mapInArrow(task, PIECE_DDL)
 
 
 @dataclass
@@ -65,23 +75,31 @@ class Files:
     rank_type: pa.DataType | None
 
     def pieces(self, plan: Plan) -> DataFrame:
-        splits, key, rank = self.splits, self.key, self.rank if plan.domain is not None else None
+        key, rank = self.key, self.rank if plan.domain is not None else None
+        tasks = max(1, self._cores(), -(-len(self.splits) // SPLITS_A_TASK_MAX))
+        shares = [self.splits[task::tasks] for task in range(tasks) if self.splits[task::tasks]]
 
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    yield from scatter(plan, _read(splits[number], key, rank))
+                    yield from scatter(plan, _read(shares[number], key, rank))
 
-        numbers = self.spark.range(0, len(splits), 1, max(1, len(splits)))
+        numbers = self.spark.range(0, len(shares), 1, max(1, len(shares)))
         return numbers.mapInArrow(task, PIECE_DDL)
 
+    def _cores(self) -> int:
+        return self.spark.sparkContext.defaultParallelism
 
-def _read(split: Split, key: str, rank: str | None) -> Iterator[tuple[pa.Array, pa.Array | None]]:
+
+def _read(
+    splits: list[Split], key: str, rank: str | None
+) -> Iterator[tuple[pa.Array, pa.Array | None]]:
     columns = [key] if rank is None else list(dict.fromkeys([key, rank]))
-    with pq.ParquetFile(split.path) as file:
-        groups = list(split.row_groups)
-        for batch in file.iter_batches(ROWS_AT_ONCE, groups, columns, use_threads=False):
-            yield batch.column(key), batch.column(rank) if rank is not None else None
+    for split in splits:
+        with pq.ParquetFile(split.path) as file:
+            groups = list(split.row_groups)
+            for batch in file.iter_batches(ROWS_AT_ONCE, groups, columns, use_threads=False):
+                yield batch.column(key), batch.column(rank) if rank is not None else None
 
 
 def source_of(given: Any, key: str, rank: str | None, spark: SparkSession | None) -> Source:

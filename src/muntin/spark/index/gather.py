@@ -1,0 +1,90 @@
+"""Second stage of a build: one file for each partition, and one digest for each task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.errors import MuntinError
+from muntin.spark.index.files import write_partition
+from muntin.spark.index.manifest import PartitionFile
+from muntin.spark.index.plan import CAPACITY_MIN, HEADROOM, Plan
+from muntin.spark.index.runs import RunReader
+from muntin.spark.index.scatter import DIGEST, ERROR, piece
+from muntin.spark.index.told import told
+from muntin.summaries.dyadic_qdigest import DyadicQDigest
+from muntin.summaries.fingerprint_index import Fingerprint
+
+FILE = 3  # beside the kinds of the first stage
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What the first stage left: names of files in `plan.runs`."""
+
+    runs: Sequence[str]
+    digests: Sequence[str]
+
+
+def gather(plan: Plan, left: Left, task: int) -> Iterator[pa.RecordBatch]:
+    """The files of the task's partitions, described, and the sum of its share of the digests."""
+    try:
+        yield from _gathered(plan, left, task)
+    except MuntinError as problem:
+        yield piece(ERROR, told(problem))
+
+
+def _gathered(plan: Plan, left: Left, task: int) -> Iterator[pa.RecordBatch]:
+    runs = RunReader(Path(plan.runs), left.runs, plan.partitions)
+    for partition in plan.partitions_of(task):
+        hashes = runs.hashes(partition)
+        if len(hashes):
+            summary = _partition(plan, partition, hashes)
+            file = write_partition(Path(plan.folder), partition, summary)
+            yield piece(FILE, _described(file))
+    digest: DyadicQDigest | None = None
+    for name in left.digests[task :: plan.tasks]:
+        other = DyadicQDigest.from_bytes((Path(plan.runs) / name).read_bytes())
+        if digest is None:
+            digest = other
+        else:
+            digest.merge(other)
+    if digest is not None:
+        yield piece(DIGEST, digest.to_bytes())
+
+
+def _partition(plan: Plan, partition: int, hashes: np.ndarray) -> Fingerprint:
+    """A filter that is the same in whatever order the hashes come."""
+    base = plan.base.get(partition)
+    if base is None:
+        return Fingerprint.of_hashes(
+            hashes,
+            plan.fpp,
+            plan.seed,
+            item_type=plan.item_type,
+            capacity_min=CAPACITY_MIN,
+            headroom=HEADROOM,
+        )
+    summary = Fingerprint.from_bytes((Path(plan.folder) / base).read_bytes())
+    summary.update_hashes(hashes, plan.item_type)
+    return summary
+
+
+def _described(file: PartitionFile) -> bytes:
+    return "\t".join(str(getattr(file, one.name)) for one in fields(PartitionFile)).encode()
+
+
+def read_described(data: bytes) -> PartitionFile:
+    """The description that a task sent."""
+    kinds = {"file": str, "false_positive_rate": float}
+    values = data.decode().split("\t")
+    return PartitionFile(
+        **{
+            one.name: kinds.get(one.name, int)(value)
+            for one, value in zip(fields(PartitionFile), values, strict=True)
+        }
+    )

@@ -1,0 +1,48 @@
+"""What the workers of a build need to know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from muntin.summaries.dyadic_qdigest import DyadicQDigest
+from muntin.summaries.dynamic_bloom import ItemType
+from muntin.summaries.order_maps import OrderMap
+
+HEADROOM = 2  # an index may double by `append` before a second run is begun
+CAPACITY_MIN = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One build, append or rebuild."""
+
+    folder: str
+    """Of the index."""
+    runs: str
+    """Folder of what the first stage leaves for the second; removed when both are done."""
+    partitions: int
+    tasks: int
+    """Of the second stage."""
+    fpp: float
+    seed: int
+    item_type: ItemType
+    domain: OrderMap | None
+    error: float
+    base: dict[int, str]
+    """Files of partitions that are extended."""
+    only: frozenset[int] | None = None
+    """Partitions to build; None: all."""
+
+    def partitions_of(self, task: int) -> range:
+        """The hash ranges that a task of the second stage makes files of."""
+        return range(
+            task * self.partitions // self.tasks, (task + 1) * self.partitions // self.tasks
+        )
+
+    def new_digest(self) -> DyadicQDigest | None:
+        return new_digest(self.error, self.domain) if self.domain else None
+
+
+def new_digest(error: float, domain: OrderMap) -> DyadicQDigest:
+    """For half the error that was asked: twice the size, some hundred KB, and tighter bounds."""
+    return DyadicQDigest.for_error(error / 2, domain=domain)

@@ -1,0 +1,258 @@
+"""An index's answers: where its files can be read, this needs no Spark.
+
+`IndexReader.open` is what the command line uses; `FingerprintIndex` adds what a Spark session can
+do: build, append, ask where the files are, prune a DataFrame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.errors import BadArgument, CorruptSummary
+from muntin.spark.index.files import by_partition, opened
+from muntin.spark.index.manifest import Manifest
+from muntin.spark.index.query import ask_here
+from muntin.summaries.base import Estimate
+from muntin.summaries.dyadic_qdigest import DyadicQDigest
+from muntin.summaries.dynamic_bloom import item_type
+from muntin.summaries.items import as_items, hash_items
+from muntin.summaries.static_filter import to_partitions
+
+Groups = list[tuple[int, np.ndarray]]
+
+
+class IndexReader:
+    """The answers of an index whose files this process can read.
+
+    Examples
+    --------
+    >>> index = IndexReader.open("/data/urls.index")
+    >>> index.contains(["a", "b"])
+    >>> index.quantile([0.5, 0.95])
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest, digest: DyadicQDigest | None) -> None:
+        self._folder = folder
+        self._digest = digest
+        self._use(manifest)
+
+    @classmethod
+    def open(cls, path: str | Path) -> Self:
+        """Open a saved index.
+
+        Raises
+        ------
+        SourceError
+            There is none, it is of another version, or files are missing (they are named).
+        CorruptSummary
+            A file is damaged. Filters are checked when they are first asked.
+        """
+        folder = Path(path).resolve()
+        manifest = Manifest.read(folder)
+        return cls(folder, manifest, read_digest(folder, manifest))
+
+    def _use(self, manifest: Manifest) -> None:
+        """Answer from this manifest from now on."""
+        files = manifest.by_partition()
+        self._manifest = manifest
+        self._names = {partition: file.file for partition, file in files.items()}
+        self._zones = {partition: (file.least, file.most) for partition, file in files.items()}
+        self._rates = {partition: file.false_positive_rate for partition, file in files.items()}
+
+    @property
+    def folder(self) -> Path:
+        """Where the files are."""
+        return self._folder
+
+    @property
+    def manifest(self) -> Manifest:
+        """Parameters and partition map."""
+        return self._manifest
+
+    @property
+    def digest(self) -> DyadicQDigest | None:
+        """The global digest of the ranked column."""
+        return self._digest
+
+    @property
+    def records(self) -> int:
+        return self._manifest.records
+
+    @property
+    def keys(self) -> int:
+        """Different keys (but those that were taken for others)."""
+        return sum(file.keys for file in self._manifest.files)
+
+    @property
+    def bits_per_key(self) -> float:
+        """Size of the filters for each key; 0 while there are none."""
+        keys = self.keys
+        return 8 * sum(f.filter_bytes for f in self._manifest.files) / keys if keys else 0.0
+
+    def false_positive_rate(self) -> float:
+        """Largest rate of a partition; `contains` reports that of the partition asked."""
+        return max((f.false_positive_rate for f in self._manifest.files), default=0.0)
+
+    def info(self) -> dict[str, Any]:
+        """What the index is, for people and monitoring."""
+        files = self._manifest.files
+        return {
+            "folder": str(self._folder),
+            "revision": self._manifest.revision,
+            "key": self._manifest.key,
+            "key_type": self._manifest.item_type,
+            "rank": self._manifest.rank,
+            "records": self.records,
+            "keys": self.keys,
+            "partitions": self._manifest.partitions,
+            "fpp": self._manifest.fpp,
+            "false_positive_rate": self.false_positive_rate(),
+            "bits_per_key": self.bits_per_key,
+            "error": self._manifest.error,
+            "rank_error_bound": self._digest.error_bound if self._digest else None,
+            "digest_nodes": self._digest.size if self._digest else None,
+            "file_bytes": sum(file.size for file in files),
+        }
+
+    def contains(self, keys: Any) -> pa.Table:
+        """Which keys may be in the table.
+
+        Parameters
+        ----------
+        keys : n keys of the index's type: list, NumPy or Arrow array
+
+        Returns
+        -------
+        pyarrow.Table
+            key; present: False is always right; false_positive_rate: probability that present is
+            wrong for a key that is not there (0 where the range of hashes already rules it out).
+        """
+        return self._contained(keys, self._ask)
+
+    def _contained(self, keys: Any, ask: Callable[[Groups], np.ndarray]) -> pa.Table:
+        array, hashes = self._hashed(keys)
+        present, rates = self._found(hashes, ask)
+        columns = {"present": pa.array(present), "false_positive_rate": pa.array(rates)}
+        return pa.table({"key": array, **columns})
+
+    def _found(
+        self, hashes: np.ndarray, ask: Callable[[Groups], np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Whether each hash may be there (bool[n]), and how often that is wrong (float64[n])."""
+        where, groups = by_partition(hashes, self._manifest.partitions, self._zones)
+        present = np.zeros(len(hashes), np.bool_)
+        rates = np.zeros(len(hashes))
+        if groups:
+            present[where] = ask(groups)
+            rates[where] = np.repeat(
+                [self._rates[partition] for partition, _ in groups],
+                [len(part) for _, part in groups],
+            )
+        return present, rates
+
+    def _ask(self, groups: Groups) -> np.ndarray:
+        return ask_here(str(self._folder), self._names, groups)
+
+    def locate(self, keys: Any) -> pa.Table:
+        """The partitions that may hold each key: none or one. Columns key, partitions."""
+        array, hashes = self._hashed(keys)
+        found, _ = self._found(hashes, self._ask)
+        placed = to_partitions(hashes, self._manifest.partitions)
+        ends = np.concatenate([[0], np.cumsum(found)]).astype(np.int32)
+        lists = pa.ListArray.from_arrays(ends, pa.array(placed[found].astype(np.int32)))
+        return pa.table({"key": array, "partitions": lists})
+
+    def quantile(self, q: Any) -> pa.Table:
+        """Quantiles of the ranked column: q, value, lower, upper, confidence (always 1).
+
+        No rows while the index is empty.
+        """
+        asked = np.atleast_1d(np.asarray(q, np.float64))
+        answer = self._ranked().quantile(asked)
+        return _table({"q": asked[: len(answer.value)]}, answer)
+
+    def rank(self, values: Any) -> pa.Table:
+        """How many records are at most each value: x, value, lower, upper, confidence."""
+        return _table({"x": _questions(values)}, self._ranked().rank(values))
+
+    def count_between(self, low: Any, high: Any) -> pa.Table:
+        """How many records lie between two values, both included: low, high, value, lower, ..."""
+        digest = self._ranked()
+        lows, highs = _questions(low), _questions(high)
+        if len(lows) != len(highs) or (np.asarray(highs) < np.asarray(lows)).any():
+            raise BadArgument(f"low={low!r}, high={high!r}: as many of each, and low <= high")
+        until, before = digest.rank(high), digest.rank(low, inclusive=False)
+        lower = np.maximum(until.lower - before.upper, 0)
+        upper = until.upper - before.lower
+        value = np.clip(until.value - before.value, lower, upper)
+        return _table({"low": lows, "high": highs}, Estimate(value, lower, upper, 1.0))
+
+    def warm(self) -> None:
+        """Map and check all files now, not when they are first asked."""
+        for name in self._names.values():
+            opened(str(self._folder / name))
+
+    def _ranked(self) -> DyadicQDigest:
+        if self._digest is None:
+            raise BadArgument("this index was built without `rank`: it knows no quantiles")
+        return self._digest
+
+    def _hashed(self, keys: Any) -> tuple[pa.Array, np.ndarray]:
+        array = keys if isinstance(keys, pa.DictionaryArray) else as_items(keys)
+        if len(array):
+            self._check_type(array.type, "keys")
+        return array, hash_items(array, self._manifest.seed)
+
+    def _check_type(self, kind: pa.DataType, name: str) -> None:
+        check_key(kind, name)
+        if item_type(kind) != self._manifest.item_type:
+            raise BadArgument(
+                f"{name!r} is {kind}, but the keys of this index are {self._manifest.item_type}"
+            )
+
+
+def check_key(kind: pa.DataType, name: str) -> None:
+    """BadArgument where a column of that type cannot be a key."""
+    try:
+        hash_items(pa.array([], kind))
+    except BadArgument:
+        raise BadArgument(f"column {name!r} is {kind}: a key is text, binary or integer") from None
+
+
+def read_digest(folder: Path, manifest: Manifest) -> DyadicQDigest | None:
+    """The global digest that a manifest names.
+
+    Raises
+    ------
+    CorruptSummary
+        It is damaged, or counted another number of records than the manifest says.
+    """
+    if not manifest.digest:
+        return None
+    digest = DyadicQDigest.from_bytes((folder / manifest.digest).read_bytes())
+    if digest.count != manifest.records:
+        raise CorruptSummary(
+            f"{folder / manifest.digest} counted {digest.count} of {manifest.records} records"
+        )
+    return digest
+
+
+def _questions(values: Any) -> np.ndarray:
+    if isinstance(values, pa.Array):
+        values = values.to_numpy(zero_copy_only=False)
+    elif isinstance(values, pa.ChunkedArray):
+        values = values.to_numpy()
+    return np.atleast_1d(np.asarray(values))
+
+
+def _table(asked: dict[str, Any], answer: Estimate) -> pa.Table:
+    columns: dict[str, Any] = {name: pa.array(values) for name, values in asked.items()}
+    for name in ("value", "lower", "upper"):
+        columns[name] = pa.array(getattr(answer, name))
+    columns["confidence"] = pa.array(np.full(len(answer.value), answer.confidence))
+    return pa.table(columns)
