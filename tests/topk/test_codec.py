@@ -18,7 +18,7 @@ GOLDEN = Path(__file__).parent.parent / "golden" / "topk-messages-v1.bin"
 
 EXAMPLES: list[m.Message] = [
     m.Hello(0, 7),
-    m.Alert(3, 2, 1_700_000_000, 12, 40, ((-4, 9), (5, 0), ("ATL", 1 << 50), ("Zürich", -3))),
+    m.Alert(3, 2, 1_700_000_000, 12, 40, 7, ((-4, 9), (5, 0), ("ATL", 1 << 50), ("Zürich", -3))),
     m.Reply(3, 2, 9, -1, 0, -5, (("\0", 0), ("a", 1))),
     m.Calm(1, 1, -2, 300),
     m.Push(65_537, 4, 12, ()),
@@ -43,7 +43,7 @@ entries = st.dictionaries(objects, signed, max_size=6).map(
 )
 any_message = st.one_of(
     st.builds(m.Hello, unsigned, signed),
-    st.builds(m.Alert, unsigned, unsigned, signed, signed, unsigned, entries),
+    st.builds(m.Alert, unsigned, unsigned, signed, signed, unsigned, unsigned, entries),
     st.builds(m.Reply, unsigned, unsigned, unsigned, signed, signed, signed, entries),
     st.builds(m.Calm, unsigned, unsigned, signed, signed),
     st.builds(m.Push, unsigned, unsigned, signed, entries),

@@ -34,7 +34,7 @@ def test_refuses_what_cannot_be_meant() -> None:
     with pytest.raises(CorruptMessage, match="claims epoch"):
         coordinator.receive("n", Hello(1 << 60, 0))
     with pytest.raises(CorruptMessage, match="without the members"):
-        coordinator.receive("n", Alert(1, 1, 1, 0, 0, (("b", 3),)))
+        coordinator.receive("n", Alert(1, 1, 1, 0, 0, 0, (("b", 3),)))
     with pytest.raises(CorruptMessage, match="beyond"):
         coordinator.receive("n", Push(1, 1, 1, (("b", 1 << 51),)))
     assert coordinator.answer().valid

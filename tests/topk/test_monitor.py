@@ -26,11 +26,11 @@ def change(monitor: Monitor, unit: int, **by: int) -> list:
 
 def test_alert_holds_t_and_all_that_exceed_it() -> None:
     monitor = joined(a=5, b=3, c=1)
-    assert change(monitor, 2, b=3, c=1) == [Alert(1, 1, 2, 2, 5, (("a", 5), ("b", 6)))]
+    assert change(monitor, 2, b=3, c=1) == [Alert(1, 1, 2, 2, 2, 1, (("a", 5), ("b", 6)))]
     assert change(monitor, 3, c=9) == []  # once is enough; a retry tells more
     assert monitor.tick(10.0) == []
     (again,) = monitor.tick(13.0)
-    assert again == Alert(1, 1, 3, 0, 6, (("a", 5), ("b", 6), ("c", 11)))
+    assert again == Alert(1, 1, 3, 0, 3, 2, (("a", 5), ("b", 6), ("c", 11)))
 
 
 def test_heartbeat() -> None:

@@ -51,7 +51,7 @@ def test_pushing_is_valid_too(objective: str) -> None:
     kinds: Counter[type] = Counter()
     for run in range(12):
         rng = np.random.default_rng(run)
-        model = CostModel(objective, stay=5, patience=0.2)
+        model = CostModel(objective, stay=5, patience=0.2, share=1)
         pair = Pair(int(rng.integers(2, 6)), 3, hybrid=model, epsilon=int(rng.choice([0, 5])))
         base = {n: {f"o{i}": 60 + int(rng.integers(0, 30)) for i in range(25)} for n in pair.names}
         pair.slide(base)

@@ -12,6 +12,7 @@ from muntin.topk.hybrid import CostModel
 from muntin.topk.messages import (
     NOTHING,
     Alert,
+    Busy,
     Calm,
     Factors,
     Hello,
@@ -33,6 +34,7 @@ __all__ = [
     "NOTHING",
     "Alert",
     "Answer",
+    "Busy",
     "Calm",
     "Coordinator",
     "CostModel",

@@ -183,6 +183,7 @@ _TABLE: tuple[tuple[int, type[m.Message], dict[str, _Field]], ...] = (
             "unit": _S,
             "border": _S,
             "busy": _U,
+            "slides": _U,
             "entries": _ENTRIES,
         },
     ),
@@ -235,6 +236,7 @@ _TABLE: tuple[tuple[int, type[m.Message], dict[str, _Field]], ...] = (
             "entries": _ENTRIES,
         },
     ),
+    (9, m.Busy, {"epoch": _U, "version": _U, "unit": _S, "busy": _U, "slides": _U}),
 )
 KINDS: dict[int, type[m.Message]] = {code: kind for code, kind, _ in _TABLE}
 _CODES = {kind: code for code, kind, _ in _TABLE}

@@ -26,6 +26,7 @@ from muntin.topk.messages import (
     NOTHING,
     VALUE_MAX,
     Alert,
+    Busy,
     Calm,
     Factors,
     Hello,
@@ -165,7 +166,7 @@ class Coordinator:
             raise CorruptMessage(f"a {type(message).__name__} does not come from a site")
         _check_values(name, message)
         if self.hybrid:
-            self.hybrid.charge(message)
+            self.hybrid.charge(name, message)
         site.heard = now
         if message.epoch > self.epoch:  # this coordinator was restored from an older state
             self.roster.epoch = message.epoch
@@ -184,6 +185,8 @@ class Coordinator:
             return []
         site.unit = max(site.unit, message.unit)
         site.hellos = 0
+        if self.barrier and isinstance(message, Alert | Reply):
+            site.remember(message.entries)
         return self._charged(handle(self, site, message, now))
 
     def tick(self, now: float) -> Addressed:
@@ -255,8 +258,8 @@ class Coordinator:
 
     def _charged(self, out: Addressed) -> Addressed:
         if self.hybrid:
-            for _, message in out:
-                self.hybrid.charge(message)
+            for name, message in out:
+                self.hybrid.charge(name, message)
         return out
 
     def _slides_passed(self, now: float) -> None:
@@ -307,8 +310,8 @@ class Coordinator:
         self._survey_due = False
         self.surveys += 1
         self.roster.begin_epoch()
-        if self._watch and self.hybrid:
-            self.hybrid.resolved()
+        if self.hybrid:
+            self.hybrid.survey_begins()
         self._watch = None
         self._proof.forget()
         self._survey = Survey(self.k)
@@ -340,11 +343,17 @@ class Coordinator:
         for site in self.roster.members():
             if site.alert:
                 self._round.reports[site.name] = site.alert
+        if self.hybrid and not self._affords([]):
+            return self._begin_watch(self.hybrid).everything(now)
         pays = self._pushing_pays()
         if pays and self.hybrid and self.hybrid.everything:
             return self._begin_watch(self.hybrid).everything(now)
         self._round.everyone = pays
         return self._advance(now)
+
+    def _affords(self, requests: Addressed) -> bool:
+        """Whether asking and being answered can be paid; else everything is pushed."""
+        return not self.barrier or self.hybrid is None or self.hybrid.affords(requests)
 
     def _pushing_pays(self) -> bool:
         sites = len(self.roster.members())
@@ -360,7 +369,11 @@ class Coordinator:
         assert self._round is not None  # noqa: S101  (phase polling, or the end of a survey)
         step = self._round.step(self.roster.taking_part(), self.own)
         if isinstance(step, Ask):
-            return self._request(step.sites, step.objects, step.more, None, now)
+            out = self._request(step.sites, step.objects, step.more, None, now)
+            if self.hybrid and self.phase == POLLING and not self._affords(out):
+                self._asking.drop()
+                return self._begin_watch(self.hybrid).everything(now)
+            return out
         return self._conclude(step, now)
 
     def _conclude(self, done: Resolved, now: float) -> Addressed:
@@ -450,7 +463,7 @@ class Coordinator:
             raise CorruptMessage(f"site {site.name!r} alerts without the members of T")
         site.acknowledge(alert.version)
         if self.hybrid:
-            self.hybrid.told(site.name, alert.busy)
+            self.hybrid.told(site.name, alert)
         site.alert = Report(values, alert.border)
         if self._round is not None and site.name not in self._round.reports:
             self._round.reports[site.name] = site.alert
@@ -466,6 +479,8 @@ class Coordinator:
                 at_least = None if ask.at_least is None else dict(ask.at_least)
                 return self._request(list(replies), ask.objects, ask.more, at_least, now)
             self._survey = None
+            if self.hybrid:
+                self.hybrid.survey_ends()
             self._round = Round(self.k, self.epsilon, self.policy, self.top)
         assert self._round is not None  # noqa: S101
         for name, told in replies.items():
@@ -485,6 +500,11 @@ class Coordinator:
             self._watch.take(site, push)
         return []
 
+    def _busied(self, site: Site, busy: Busy, _now: float) -> Addressed:
+        if self.hybrid:
+            self.hybrid.told(site.name, busy)
+        return []
+
     def _move(self, cause: str) -> None:
         self.phase = NEXT[self.phase, cause]
 
@@ -494,6 +514,7 @@ _HANDLERS = {
     Reply: Coordinator._replied,
     Calm: Coordinator._calmed,
     Push: Coordinator._pushed,
+    Busy: Coordinator._busied,
 }
 
 

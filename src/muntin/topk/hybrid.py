@@ -1,16 +1,19 @@
 """When resolving costs more than pushing: the cost model of the hybrid protocol.
 
 Cost is counted in messages, or in bytes on the wire: the encoded message and `overhead` for its
-frame. Resolving is charged as it happens, and averaged over some slides. What pushing would cost
-is what it did cost when last tried; before, the lesser of a guess for the contenders' values
-and of what pushing everything would cost, which sites tell by how many values change.
+frame. Two rules decide, a quick one and a strict one.
 
-Where even that costs more than pushing everything would (much changes near the top, or little
-changes at all), everything is pushed, and the model remembers.
+**The quick rule** looks at the last slides. Resolving is charged as it happens. What pushing
+would cost is what it did cost when last tried; before, the lesser of a guess for the contenders'
+values and of what pushing everything would cost, which sites tell by how many values change.
+Where even pushing the contenders costs more than pushing everything would, everything is pushed,
+and the model remembers it until a period of resolving has lasted. Hysteresis: pushing lasts at
+least `stay` slides; then resolving is tried again. If that has to be given up within as many
+slides, the next trial waits twice as long; a trial is given up as soon as it has cost `patience`
+slides of pushing more than pushing would have.
 
-Hysteresis: pushing lasts at least `stay` slides; then resolving is tried again. If that has to
-be given up within as many slides, the next trial waits twice as long; a trial is given up as soon
-as it has cost `patience` slides of pushing more than pushing would have.
+**The purse** looks at all that was ever said (see `purse`): while it is empty everything is
+pushed, whatever the quick rule says.
 """
 
 from __future__ import annotations
@@ -19,15 +22,19 @@ from collections.abc import Mapping
 
 from muntin.errors import BadArgument
 from muntin.topk.codec import encode
-from muntin.topk.messages import Message
+from muntin.topk.messages import Alert, Busy, Message, Push, Reply
+from muntin.topk.purse import Purse
 
 # What is watched beyond T; how close below the least member the lines are drawn (0: at the last
 # contender); and how far below the least member an object's bound may come until its sites are
 # asked along with others. Bytes grow with what is watched, messages with what has to be asked.
-OBJECTIVES = {"bytes": (8, 0.75, 0.0), "messages": (24, 0.0, 0.3)}
-ENTRY_BYTES = 3  # a guess, used until pushing was tried: an object and its value
+# At last, by what part of naive's cost its own may be exceeded: pushing everything would be the
+# fewest messages on many streams, and many times the bytes.
+OBJECTIVES = {"bytes": (8, 0.75, 0.0, 0.05), "messages": (24, 0.0, 0.3, 0.2)}
+ENTRY_BYTES = 2  # of an object and by how much it changed: the least there is
 HEADER_BYTES = 7
 STAY_MAX = 1280
+CREDIT = 10.0  # slides' cost of pushing, at most, that a quiet time gives to a dear resolution
 
 
 class CostModel:
@@ -43,6 +50,9 @@ class CostModel:
         Slides that pushing lasts at first.
     patience : float
         How many slides' cost of pushing a period of resolving may cost in vain.
+    share : float, optional
+        By what part of the cost of pushing every change its own cost may be exceeded, in the
+        long run and with a barrier; 0.05 of the bytes or 0.2 of the messages.
     """
 
     def __init__(
@@ -52,42 +62,141 @@ class CostModel:
         overhead: int = 8,
         stay: int = 40,
         patience: float = 2.0,
+        share: float | None = None,
     ) -> None:
         if objective not in OBJECTIVES:
             raise BadArgument(f"objective {objective!r}: 'bytes' or 'messages'")
         self.objective, self.overhead, self.patience = objective, overhead, patience
-        self.runners_up, self.closeness, self.eagerness = OBJECTIVES[objective]
+        self.runners_up, self.closeness, self.eagerness, usual = OBJECTIVES[objective]
+        share = usual if share is None else share
+        if not share > 0:
+            raise BadArgument(f"share {share}: give a part above 0, such as 0.05")
         self.stay_min = self._stay = stay
+        self.purse = Purse(share)
         self._pushing = False
         self._slides = 0
         self._spent = 0.0
         self._lost = 0.0
         self._push_cost: float | None = None
-        self._busy: dict[str, float] = {}
+        self._told: dict[str, tuple[int, int]] = {}
+        self._rates: dict[str, float] = {}
+        self._entry_bytes = float("inf")
+        self._all = False
+        self._tried = False  # pushing, ever
+        self._surveyed = False  # what this slide cost is the survey's
         self.everything = False  # pushing means every change, not the contenders' only
 
-    def charge(self, message: Message) -> None:
-        """A message went either way."""
-        if self.objective == "messages":
-            self._spent += 1
-        else:
-            self._spent += len(encode(message)) + self.overhead
+    # -- what happens
 
-    def told(self, site: str, busy: int) -> None:
-        """A site says how many values changed there in 16 slides."""
-        self._busy[site] = busy / 16
+    def price(self, message: Message) -> int:
+        """What the message costs."""
+        return 1 if self.objective == "messages" else len(encode(message)) + self.overhead
+
+    def charge(self, site: str, message: Message) -> None:
+        """A message went to or came from a site."""
+        size = len(encode(message))
+        cost = self.price(message)
+        self._spent += cost
+        if isinstance(message, Push):
+            self.purse.push(site, cost)
+        else:
+            self.purse.pay(cost)
+        if isinstance(message, Alert | Reply) and message.entries:
+            each = (size - HEADER_BYTES) / len(message.entries) - 1  # changes are shorter
+            self._entry_bytes = min(self._entry_bytes, each)
+
+    def told(self, site: str, alert: Alert | Busy) -> None:
+        """A site says how many values have changed there, which prices pushing them."""
+        busy, unit = self._told.get(site, (0, alert.unit - alert.slides))
+        if alert.busy < busy:
+            return
+        self._rates[site] = (alert.busy - busy) / max(1, alert.unit - unit)
+        self._told[site] = alert.busy, alert.unit
+        if self.objective == "messages":
+            self.purse.naive(site, alert.slides)
+        else:
+            entry = max(ENTRY_BYTES, min(self._entry_bytes, 256))
+            header = self.overhead + HEADER_BYTES
+            self.purse.naive(site, alert.slides * header + alert.busy * entry)
+
+    def survey_begins(self) -> None:
+        """A new epoch: sites count their changes anew."""
+        if self._pushing:
+            self._begin(pushing=False)
+        self._told = {}
+        self.purse.survey_begins()
+
+    def survey_ends(self) -> None:
+        """The first factors are about to be sent."""
+        self._spent = 0.0
+        self._surveyed = True
+        self.purse.survey_ends()
 
     def slide(self, sites: int, k: int) -> None:
         """A slide is over."""
         self._slides += 1
-        spent, self._spent = self._spent, 0.0
+        spent, self._spent = 0.0 if self._surveyed else self._spent, 0.0
+        self._surveyed = False
         if self._pushing:
-            if self._slides > 1:  # the first slide pays for the change of mode
+            # The first slide pays for the change of mode.
+            if self._slides > 1 and self._all == self.everything:
                 old = self._push_cost
                 self._push_cost = spent if old is None else old + (spent - old) / 8
                 self._lost = max(0.0, self._lost + spent - self._naive_cost(sites))
             return
-        self._lost = max(0.0, self._lost + spent - self._pushing_would_cost(sites, k))
+        would = self._pushing_would_cost(sites, k)
+        self._lost = max(-CREDIT * would, self._lost + spent - would)
+
+    def pushed(self) -> None:
+        """Pushing has begun."""
+        in_vain = self._tried and self._slides < self._stay  # the last trial did not last
+        self._stay = min(STAY_MAX, 2 * self._stay) if in_vain else self.stay_min
+        self._tried = True
+        self._begin(pushing=True)
+
+    def push_everything(self) -> None:
+        """From now on pushing means everything."""
+        self.everything = True
+        self._push_cost = None
+        self._slides = 0
+        self._lost = 0.0
+
+    def pushing_everything(self) -> None:
+        """Everything is pushed, learned to be cheaper or not."""
+        self._all = True
+
+    def cannot_push(self) -> None:
+        """No lines could be drawn: go on resolving for a while."""
+        self._lost = 0.0
+
+    def resolved(self) -> None:
+        """Resolving has begun (again)."""
+        self._begin(pushing=False)
+
+    def _begin(self, *, pushing: bool) -> None:
+        self._pushing, self._all = pushing, False
+        self._slides = 0
+        self._lost = 0.0
+
+    # -- what follows
+
+    def affords(self, requests: list[tuple[str, Message]]) -> bool:
+        """Whether the purse holds what these and their answers may cost."""
+        return not self.purse.empty(2 * sum(self.price(message) for _, message in requests))
+
+    def should_push(self, sites: int, k: int) -> bool:
+        """Whether resolving has become too dear."""
+        worth = self.patience * self._pushing_would_cost(sites, k)
+        return not self._pushing and self._lost + self._spent > worth
+
+    def should_push_everything(self, sites: int) -> bool:
+        """Whether pushing the contenders has become dearer than pushing everything."""
+        worth = 4 * self.patience * self._naive_cost(sites)
+        return self._pushing and not self.everything and self._lost > worth
+
+    def should_resolve(self) -> bool:
+        """Whether it is time to try resolving again."""
+        return self._pushing and self._slides >= self._stay and not self.purse.saving
 
     def _pushing_would_cost(self, sites: int, k: int) -> float:
         if self._push_cost is not None:
@@ -108,51 +217,7 @@ class CostModel:
 
     def _changes(self) -> float:
         """Values that change at a site in a slide."""
-        return sum(self._busy.values()) / len(self._busy) if self._busy else float("inf")
-
-    def should_push(self, sites: int, k: int) -> bool:
-        """Whether resolving has become too dear."""
-        worth = self.patience * self._pushing_would_cost(sites, k)
-        return not self._pushing and self._lost + self._spent > worth
-
-    def should_push_everything(self, sites: int) -> bool:
-        """Whether pushing the contenders has become dearer than pushing everything."""
-        worth = 4 * self.patience * self._naive_cost(sites)
-        return self._pushing and not self.everything and self._lost > worth
-
-    def push_everything(self) -> None:
-        """From now on pushing means everything."""
-        self.everything = True
-        self._push_cost = None
-        self._slides = 0
-        self._lost = 0.0
-
-    def cannot_push(self) -> None:
-        """No lines could be drawn: go on resolving for a while."""
-        self._lost = 0.0
-
-    def should_resolve(self) -> bool:
-        """Whether it is time to try resolving again."""
-        return self._pushing and self._slides >= self._stay
-
-    def pushed(self) -> None:
-        """Pushing has begun."""
-        self._stay = min(STAY_MAX, 2 * self._stay) if self._tried else self.stay_min
-        self._begin(pushing=True)
-
-    def resolved(self) -> None:
-        """Resolving has begun (again)."""
-        self._begin(pushing=False)
-
-    @property
-    def _tried(self) -> bool:
-        """The period of resolving that ends was a trial that did not last."""
-        return self._push_cost is not None and self._slides < self._stay
-
-    def _begin(self, *, pushing: bool) -> None:
-        self._pushing = pushing
-        self._slides = 0
-        self._lost = 0.0
+        return sum(self._rates.values()) / len(self._rates) if self._rates else float("inf")
 
     def state(self) -> Mapping[str, float | str | None]:
         """For dashboards."""
@@ -162,4 +227,5 @@ class CostModel:
             "slides": self._slides,
             "push_cost": self._push_cost,
             "lost": self._lost,
+            "purse": self.purse.left,
         }

@@ -10,7 +10,8 @@ site up     Hello      I am here and hold no factors (of this epoch)
             Alert      my local constraint broke: values of T and of all that exceed it
             Reply      what a Request asked for
             Calm       with these factors no constraint broke from `since` to `unit`
-            Push       (watching) the watched values that changed
+            Push       (watching) the watched values, or by how much they changed
+           Busy       (watching) how much has changed at all
 site down   Request    send these values, your n largest others, and all others from x up
             Factors    your revision factors, and T when it changed
             Watch      push the values of these objects whenever they change
@@ -49,7 +50,7 @@ class Hello:
 class Alert:
     """T and the site's violators with their values; nothing else exceeds `border` (adjusted).
 
-    `busy` is how many values changed in the last 16 slides: what pushing would cost.
+    `busy` values have changed in `slides` slides since the epoch began: what pushing would cost.
     """
 
     epoch: int
@@ -57,6 +58,7 @@ class Alert:
     unit: int
     border: int
     busy: int
+    slides: int
     entries: Entries
 
 
@@ -88,16 +90,28 @@ class Calm:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """Values of the watched objects, and of the others that exceed the line.
+    """Values of the watched objects, and of the others that exceed the line, which no other does.
 
-    With a barrier those that changed, and those that no longer exceed it; else all of them.
-    Nothing else exceeds the line.
+    With a barrier these are differences from what the site told last in this epoch (0 where it
+    told nothing), of those that differ; what was above the line by that and is not any more is
+    among them. Otherwise they are the values themselves, all of them.
     """
 
     epoch: int
     version: int
     unit: int
     entries: Entries
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """As in `Alert`, from a site that is watched and has no cause for alerts (with a barrier)."""
+
+    epoch: int
+    version: int
+    unit: int
+    busy: int
+    slides: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +148,8 @@ class Factors:
 class Watch:
     """Watch these objects too, and all whose adjusted value exceeds `line` (`LINE_ALL`: all).
 
-    A line that is higher than before, or new factors, begin anew: what was watched is forgotten.
+    A line that is higher than before, or new factors, begin anew: what was watched so far is not
+    any more.
     On top of any version from `base` on; `entries` are factors, as in `Factors`.
     """
 
@@ -146,7 +161,7 @@ class Watch:
     entries: Entries
 
 
-Message = Hello | Alert | Reply | Calm | Push | Request | Factors | Watch
+Message = Hello | Alert | Reply | Calm | Push | Busy | Request | Factors | Watch
 
 
 def order(item: Object) -> tuple[bool, int, str]:

@@ -14,8 +14,6 @@ watching  pushes the watched values at every slide instead of checking
 
 from __future__ import annotations
 
-from collections import deque
-
 import numpy as np
 
 from muntin.errors import BadArgument
@@ -23,6 +21,7 @@ from muntin.topk.messages import (
     LINE_ALL,
     NOTHING,
     Alert,
+    Busy,
     Calm,
     Factors,
     Hello,
@@ -37,6 +36,7 @@ from muntin.topk.messages import (
 from muntin.topk.objects import Objects, check_object
 
 PUSHED_MAX = 65_536  # objects; a site that would have to push more leaves the epoch
+BUSY_EVERY = 16  # units between two accounts of how much changed, at least
 ENTRIES_MAX = 16_384  # of one message; what does not fit is covered by the border
 
 _LOWEST = -(1 << 63)  # stands in for objects that are left out of a maximum
@@ -80,10 +80,9 @@ class Monitor:
         self.since = 0
         self._top = np.zeros(0, np.int64)
         self._watched: list[int] = []  # rows that the coordinator named
-        self._above: list[int] = []  # rows above the line
-        self._pushed: dict[int, int] = {}
         self._line = 0
-        self._busy: deque[int] = deque([0], maxlen=16)
+        self._busy = self._slides = 0  # values that changed in this epoch, slides with such
+        self._busy_told = 0  # the unit at which that was said last
         self._said_unit = 0
         self._said_at: float | None = None
 
@@ -134,9 +133,8 @@ class Monitor:
                     f"row {int(rows.max())}: rows go from 1 to {len(self.objects) - 1}"
                 )
             self.objects.change(rows, changes)
-        if unit > self.unit:
-            self._busy.append(0)
-        self._busy[-1] += len(rows)
+        self._busy += len(rows)
+        self._slides += len(rows) > 0
         self.unit = unit
         if self.phase == CALM:
             return self._check(acknowledge=False)
@@ -169,12 +167,10 @@ class Monitor:
 
     def compact(self) -> np.ndarray | None:
         """Forget objects that have gone. Returns the new row of each old one, or None."""
-        moved = self.objects.compact([*self._top.tolist(), *self._watched, *self._above])
+        moved = self.objects.compact([*self._top.tolist(), *self._watched])
         if moved is not None:
             self._top = moved[self._top]
-            self._pushed = {int(moved[row]): value for row, value in self._pushed.items()}
             self._watched = moved[self._watched].tolist()
-            self._above = moved[self._above].tolist()
         return moved
 
     # -- the constraint
@@ -207,13 +203,14 @@ class Monitor:
         above[self._top] = False
         listed = self._largest(np.flatnonzero(above), ENTRIES_MAX - len(self._top))
         listed = np.concatenate((self._top, listed))
-        self._said_unit = self.unit
+        self._said_unit = self._busy_told = self.unit
         return Alert(
             self.epoch,
             self.version,
             self.unit,
             self._border_without(listed),
-            sum(self._busy),
+            self._busy,
+            self._slides,
             self._entries(listed),
         )
 
@@ -233,9 +230,15 @@ class Monitor:
         return max(0, most)
 
     def _entries(self, rows: np.ndarray) -> tuple[tuple[Object, int], ...]:
+        """Values told: with a barrier the coordinator is sure to get them."""
+        values = self.objects.values[rows]
+        if self.barrier:
+            self.objects.told[rows] = values
+        return self._named(rows, values)
+
+    def _named(self, rows: np.ndarray, values: np.ndarray) -> tuple[tuple[Object, int], ...]:
         names = self.objects.names
-        values = self.objects.values[rows].tolist()
-        pairs = [(names[row], value) for row, value in zip(rows.tolist(), values, strict=True)]
+        pairs = zip([names[row] for row in rows.tolist()], values.tolist(), strict=True)
         return tuple(sorted(pairs, key=lambda pair: order(pair[0])))
 
     # -- what the coordinator says
@@ -244,7 +247,9 @@ class Monitor:
         if request.epoch > self.epoch and request.version == 0:
             self._move("new epoch")
             self.epoch, self.version = request.epoch, 0
-            self.objects.drop_factors()
+            self.objects.begin_epoch()
+            self._busy = self._slides = 0
+            self._busy_told = self.unit
             self._top = self._top[:0]
             self._said_at = None
         if request.epoch != self.epoch or request.version != self.version:
@@ -292,41 +297,53 @@ class Monitor:
         if watch.version <= self.version:  # repeated: our push was lost
             return self._push() if self.phase == WATCHING and not self.barrier else []
         if self.phase != WATCHING or watch.line > self._line or watch.entries:
-            self._watched, self._above, self._pushed = [], [], {}
+            self._watched = []
         self._move("watch")
         for item, factor in watch.entries:
             self.objects.set_factor(item, factor)
         self.version, self._line = watch.version, watch.line
         rows = self.objects.rows(watch.objects).tolist()
         self._watched = [*dict.fromkeys((*self._watched, *rows))]
-        return self._push(always=True)
+        return [*self._say_busy(), *self._push()]
 
-    def _push(self, *, always: bool = False) -> list[Message]:
-        """Values of the watched objects, and of those above the line or that were till now."""
-        adjusted, names = self.objects.adjusted, self.objects.names
-        all_of_them = self._line == LINE_ALL
-        above = self.objects.values != 0 if all_of_them else adjusted > self._line
+    def _say_busy(self) -> list[Message]:
+        if not self.barrier or self.unit - self._busy_told < BUSY_EVERY:
+            return []
+        self._busy_told = self.unit
+        return [Busy(self.epoch, self.version, self.unit, self._busy, self._slides)]
+
+    def _push(self) -> list[Message]:
+        self._said_unit = self.unit
+        return self._push_changes() if self.barrier else self._push_values()
+
+    def _push_values(self) -> list[Message]:
+        """Values of the watched objects, and of those above the line."""
+        above = self.objects.adjusted > self._line
         above[0] = False
         above[self._watched] = False
-        found = np.flatnonzero(above).tolist()
-        if len(found) > PUSHED_MAX and not self.barrier:
+        rows = np.concatenate((np.array(self._watched, np.int64), np.flatnonzero(above)))
+        if len(rows) > PUSHED_MAX:
             self._move("too much")
             return [Hello(self.epoch, self.unit)]
-        watched = set(self._watched)
-        left = [row for row in self._above if row not in watched and not above[row]]
-        self._above = found
-        rows = self._watched + found + (left if self.barrier else [])
-        pairs = list(zip(rows, self.objects.values[rows].tolist(), strict=True))
-        if self.barrier:
-            pairs = [pair for pair in pairs if self._pushed.get(pair[0]) != pair[1]]
-            self._pushed.update(pairs)
-            for row in left:
-                self._pushed.pop(row, None)
-            if not pairs and not always:
-                return []
-        entries = sorted(((names[row], value) for row, value in pairs), key=lambda e: order(e[0]))
-        self._said_unit = self.unit
-        return [Push(self.epoch, self.version, self.unit, tuple(entries))]
+        entries = self._named(rows, self.objects.values[rows])
+        return [Push(self.epoch, self.version, self.unit, entries)]
+
+    def _push_changes(self) -> list[Message]:
+        """What differs from what was told, where it was or is watched or above the line."""
+        values, told = self.objects.values, self.objects.told
+        differs = values != told
+        if self._line != LINE_ALL:
+            adjusted = self.objects.adjusted
+            wanted = (adjusted > self._line) | (adjusted - values + told > self._line)
+            wanted[self._watched] = True
+            differs &= wanted
+        rows = np.flatnonzero(differs)
+        changes = values[rows] - told[rows]
+        told[rows] = values[rows]
+        return [
+            Push(self.epoch, self.version, self.unit, self._named(rows[n:end], changes[n:end]))
+            for n, end in ((n, n + ENTRIES_MAX) for n in range(0, len(rows), ENTRIES_MAX))
+        ]
 
     def _move(self, cause: str) -> None:
         self.phase = NEXT[self.phase, cause]

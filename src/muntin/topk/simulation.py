@@ -210,10 +210,13 @@ def _counts(
 
 
 def _naive(counts: np.ndarray, length: int, windows: int, overhead: int) -> Simulation:
-    """Every site sends every value that changed, at every slide that changes one."""
+    """Every site sends every value that changed, at every slide that changes one.
+
+    The values of the first window are its bootstrap.
+    """
     found = _Counter("naive", windows)
-    for slide in range(windows):
-        change = counts[length + slide] - counts[slide]
+    for slide in range(-1, windows):
+        change = counts[:length].sum(0) if slide < 0 else counts[length + slide] - counts[slide]
         for row in change:
             rows = np.flatnonzero(row)
             if len(rows):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from muntin.topk.messages import Entries, Factors, Object, Watch, order
+from muntin.topk.messages import LINE_ALL, Entries, Factors, Object, Watch, order
 from muntin.topk.resolution import Report
 
 
@@ -13,6 +14,9 @@ class Site:
     """One site as the coordinator sees it.
 
     `present`: heard of lately; `member`: takes part in this epoch, which the answer is about.
+
+    With a barrier, `memory` is what the site told last of each object (those told as 0 are left
+    out), and `values`, while it is watched, those of them that are sure to be so still.
 
     `version` is what was last sent, `acked` what the site is known to hold. What was sent since
     `acked` is kept and sent again as one message, so that neither loss nor order matters.
@@ -38,6 +42,7 @@ class Site:
     hellos: int = 0
     alert: Report | None = None
     told: dict[Object, int] = field(default_factory=dict)
+    memory: dict[Object, int] = field(default_factory=dict)
     values: dict[Object, int] = field(default_factory=dict)
     pushed: dict[int, dict[Object, int]] = field(default_factory=dict)
     sent_at: float = 0.0
@@ -50,7 +55,7 @@ class Site:
         self.changed, self.added, self.watched = set(), set(), set()
         self.top = self.alert = self.since = self.until = None
         self.watching = False
-        self.pushed, self.values = {}, {}
+        self.pushed, self.values, self.memory = {}, {}, {}
 
     def install(self, new: dict[Object, int], top: tuple[Object, ...] | None) -> None:
         """Give the site these factors (and T, where it changed), as a new version."""
@@ -63,14 +68,41 @@ class Site:
         """Let the site watch these objects and the line, as a new version."""
         self._change(new or {})
         fresh = not self.watching or line > self.line or bool(new)  # the site begins anew then, too
-        values = {} if fresh else self.values
         if fresh:
             self.watched, self.added = set(), set()
         self.added |= items - self.watched
         self.watched |= items
         self.line = line
         self._renew()
-        self.watching, self.values = True, values
+        self.watching = True
+
+    def remember(self, entries: Iterable[tuple[Object, int]]) -> None:
+        """The site told these values."""
+        for item, value in entries:
+            if value:
+                self.memory[item] = value
+            else:
+                self.memory.pop(item, None)
+
+    def learn(self, changes: Entries) -> None:
+        """The site told by how much values have changed."""
+        self.remember([(item, self.memory.get(item, 0) + by) for item, by in changes])
+        for item, _ in changes:
+            if self.knows(item):
+                self.values[item] = self.memory.get(item, 0)
+            else:
+                self.values.pop(item, None)
+
+    def knows(self, item: Object) -> bool:
+        """Whether a change of the object would have been pushed."""
+        if self.line == LINE_ALL or item in self.watched:
+            return True
+        return self.memory.get(item, 0) + self.factors.get(item, 0) > self.line
+
+    def recall(self) -> None:
+        """Take from memory what the site will push from now on only if it changes."""
+        known = dict.fromkeys((*sorted(self.watched, key=order), *self.memory, *self.factors))
+        self.values = {item: self.memory.get(item, 0) for item in known if self.knows(item)}
 
     def _change(self, new: dict[Object, int]) -> None:
         for item, factor in new.items():

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from muntin.errors import CorruptMessage
 from muntin.topk.hybrid import CostModel
-from muntin.topk.messages import LINE_ALL, Object, Push
+from muntin.topk.messages import LINE_ALL, Message, Object, Push
 from muntin.topk.resolution import Allocation, Report
 from muntin.topk.roster import Addressed, Roster
 from muntin.topk.site import Site
@@ -39,6 +39,7 @@ class WatchMode:
         self.roster, self.model = roster, model
         self.watching = Watching(dict.fromkeys(roster.names(), 0), 0, model)
         self.sure = False  # the last verdict
+        self._overdrawn = False  # looked closer although the purse was empty
         model.pushed()
 
     def contenders(
@@ -55,19 +56,31 @@ class WatchMode:
         out: Addressed = []
         for name, new in zip(names, allocation.sites, strict=True):
             site = roster.sites[name]
-            site.watch(set(objects), self.watching.lines[name], new)
-            out.append(roster.send(site, now))
+            out.append(self._order(site, set(objects), self.watching.lines[name], now, new))
         return out
 
     def everything(self, now: float) -> Addressed:
         """Watch every value that is not 0."""
+        self.model.pushing_everything()
         self.watching.push_everything()
         self.sure = False
         out: Addressed = []
         for site in self.roster.members():
-            site.watch(set(), LINE_ALL)
-            out.append(self.roster.send(site, now))
+            out.append(self._order(site, set(), LINE_ALL, now))
         return out
+
+    def _order(
+        self,
+        site: Site,
+        objects: set[Object],
+        line: int,
+        now: float,
+        factors: dict[Object, int] | None = None,
+    ) -> tuple[str, Message]:
+        site.watch(objects, line, factors)
+        if self.roster.barrier:
+            site.recall()
+        return self.roster.send(site, now)
 
     def take(self, site: Site, push: Push) -> None:
         """Note what a site pushes."""
@@ -76,13 +89,7 @@ class WatchMode:
         site.acknowledge(push.version)
         values = dict(push.entries)
         if self.roster.barrier:
-            line = self.watching.lines[site.name]
-            for item, value in values.items():
-                kept = value if line == LINE_ALL else value + site.factors.get(item, 0) > line
-                if kept or item in site.watched:
-                    site.values[item] = value
-                else:
-                    site.values.pop(item, None)
+            site.learn(push.entries)
         elif not site.watched <= values.keys():
             raise CorruptMessage(f"site {site.name!r} pushes less than it watches")
         else:
@@ -100,7 +107,14 @@ class WatchMode:
         verdict = self.watching.judge(values, sites, roster.own, k, roster.top, epsilon)
         self.sure = verdict.valid
         if not verdict.valid:
+            # Once, even if the purse is empty: the sites then say what was saved, too.
+            empty = roster.barrier and self.model.purse.empty()
+            if empty and self._overdrawn:
+                return Judged(say=self.everything(now))
+            self._overdrawn = empty
             say = self._look_closer(verdict.ask, verdict.height if verdict.lower else None, now)
+            if roster.barrier and not say:
+                return Judged(say=self.everything(now))
             # Lines at 0 prove nothing about objects that the coordinator's own factors favour.
             return Judged(say=say, lost=not say)
         roster.set_top(verdict.top)
@@ -117,9 +131,7 @@ class WatchMode:
     def _newest(
         self, sites: dict[str, Site], as_of: int | None, now: float
     ) -> tuple[int, dict[str, dict[Object, int]]] | None:
-        if self.roster.barrier:
-            if any(site.acked < site.version for site in sites.values()):
-                return None
+        if self.roster.barrier:  # what was not pushed has not changed
             return int(now), {name: site.values for name, site in sites.items()}
         units = set.intersection(*(set(site.pushed) for site in sites.values()))
         unit = max(units, default=-1)
@@ -138,6 +150,5 @@ class WatchMode:
         for name, site in self.roster.taking_part().items():
             more = ask.get(name, set())
             if more - site.watched or self.watching.lines[name] != before[name]:
-                site.watch(more, self.watching.lines[name])
-                out.append(self.roster.send(site, now))
+                out.append(self._order(site, more, self.watching.lines[name], now))
         return out

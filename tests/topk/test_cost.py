@@ -1,0 +1,31 @@
+"""What the hybrid protocol costs at most, on streams made to make it dear."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hostile_streams import STREAMS
+
+from muntin.topk import simulate
+
+SURVEYS = 3  # the docs: 1.05 naive (1.2 messages) and three surveys, after every slide
+
+
+@pytest.mark.parametrize("objective", ["bytes", "messages"])
+@pytest.mark.parametrize("stream", STREAMS)
+def test_never_much_more_than_naive(stream: str, objective: str) -> None:
+    for seed, (sites, k, length, windows) in enumerate(
+        [(8, 10, 20, 80), (3, 4, 40, 120), (1, 1, 5, 60), (5, 30, 10, 50)]
+    ):
+        rng = np.random.default_rng(seed)
+        counts = STREAMS[stream](rng, length + windows, sites, 120)
+        options = {"k": k, "window": length, "unit": 1, "windows": windows}
+        naive = simulate(counts, policy="naive", **options)
+        ours = simulate(counts, policy="hybrid", objective=objective, **options)
+        assert ours.invalid == ours.unsure == 0
+        what = objective
+        spent = ours.bootstrap[what] + np.cumsum(ours.series[what])
+        pushed = naive.bootstrap[what] + np.cumsum(naive.series[what])
+        share = 1.05 if objective == "bytes" else 1.2
+        over = (spent - share * pushed) / ours.bootstrap[what]
+        assert over.max() <= SURVEYS

@@ -1,0 +1,103 @@
+"""The purse that resolving is paid from, and what sites remember of what they told."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pair import Pair
+
+from muntin.errors import BadArgument
+from muntin.topk import CostModel
+from muntin.topk.messages import LINE_ALL, Busy, Push, Watch
+from muntin.topk.purse import Purse
+
+
+def opened(survey: float = 100.0) -> Purse:
+    purse = Purse(0.1)
+    purse.survey_begins()
+    purse.pay(survey)
+    assert not purse.empty()  # a survey is not refused
+    purse.survey_ends()
+    return purse
+
+
+def test_what_goes_in_and_out() -> None:
+    purse = opened()
+    assert purse.left == 100
+    purse.pay(60)
+    assert not purse.empty(40)
+    assert purse.empty(41)
+    purse.naive("a", 50)  # it need not have pushed that
+    assert purse.left == pytest.approx(95)
+    assert purse.empty()  # until it holds what it started with
+    purse.push("a", 80)
+    assert purse.left == pytest.approx(103)
+    assert not purse.empty()
+    purse.naive("a", 130)  # all of which was pushed
+    assert purse.left == pytest.approx(103)
+    purse.naive("a", 20)  # an old account
+    assert purse.left == pytest.approx(103)
+
+
+def test_a_second_survey_adds_its_own_start() -> None:
+    purse = opened()
+    purse.pay(30)
+    purse.survey_begins()
+    purse.pay(50)
+    purse.survey_begins()  # the sites changed meanwhile
+    purse.pay(10)
+    purse.survey_ends()
+    assert purse.left == 80
+
+
+def test_a_share_must_be_above_0() -> None:
+    with pytest.raises(BadArgument, match="share"):
+        CostModel(share=0)
+
+
+def test_an_empty_purse_pushes_changes_and_nothing_but_changes() -> None:
+    pair = Pair(3, 2, hybrid=CostModel(stay=5))
+    pair.slide({n: {f"o{i}": 9 for i in range(30)} for n in pair.names})
+    pair.coordinator.hybrid.purse.pay(1e9)
+    rng = np.random.default_rng(0)
+    pushes = 0
+    for _ in range(40):
+        changes = {n: {f"o{rng.integers(30)}": int(rng.integers(-2, 3))} for n in pair.names}
+        for message in (message for _, message in pair.slide(changes)):
+            if isinstance(message, Watch):
+                assert message.line == LINE_ALL
+            elif isinstance(message, Push):
+                pushes += len(message.entries) == 1
+        pair.check()
+    assert pushes > 30
+
+
+def test_objects_that_came_and_went_are_forgotten_where_they_were_told_too() -> None:
+    pair = Pair(2, 2, hybrid=CostModel(stay=5))
+    pair.slide({n: {"a": 9, "b": 8, "c": 7} for n in pair.names})
+    pair.coordinator.hybrid.purse.pay(1e9)
+    pair.slide({"s0": {"c": 3}})  # from now on everything is pushed
+    many = {f"x{i}": 1 for i in range(3000)}
+    pair.slide({"s0": many})
+    monitor = pair.monitors["s0"]
+    assert monitor.compact() is None  # they are there
+    pair.slide({"s0": dict.fromkeys(many, -1)})
+    assert monitor.compact() is not None
+    pair.values["s0"] = {item: value for item, value in pair.values["s0"].items() if value}
+    pair.check()
+    pair.slide({"s0": {"b": 9}, "s1": {"c": 20}})
+    pair.check()
+    assert set(pair.coordinator.top) == {"b", "c"}
+
+
+def test_sites_account_for_what_watching_saved() -> None:
+    rng = np.random.default_rng(1)
+    pair = Pair(4, 3, hybrid=CostModel(stay=200, patience=0.1))
+    pair.slide({n: {f"o{i}": 200 - 2 * i for i in range(60)} for n in pair.names})
+    accounts = 0
+    for _ in range(150):
+        moves = {n: rng.integers(-3, 4, 60).tolist() for n in pair.names}
+        log = pair.slide({n: {f"o{i}": by for i, by in enumerate(m)} for n, m in moves.items()})
+        accounts += sum(isinstance(message, Busy) for _, message in log)
+        pair.check()
+    assert accounts
