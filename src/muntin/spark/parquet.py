@@ -1,7 +1,8 @@
 """Parquet read in the workers by Arrow: no copy from the JVM to Python.
 
-One task a group of row groups. Strings are read plainly: dictionaries were slower to look up where
-each row group has many distinct values.
+Each worker has one share of the row groups, so that it makes one summary of as many rows as it
+can; more where there is very much to read. Strings are read plainly: dictionaries were slower to
+look up where each row group has many distinct values.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
     from muntin.spark.ingest import GatherRows
 
-ROWS_AT_ONCE = 1 << 17
+ROWS_AT_ONCE = 1 << 18
+SHARE_BYTES = 512 << 20  # uncompressed, of one task
 SPLIT_BYTES = 64 << 20  # uncompressed; a task has at least one row group
 
 
@@ -34,6 +36,8 @@ class Split:
 
     path: str
     row_groups: tuple[int, ...]
+    first_row: int = 0
+    """Where the first of them begins in the file."""
 
 
 def parquet_files(path: str) -> list[str]:
@@ -64,28 +68,31 @@ def gather_parquet(spark: SparkSession, files: Sequence[str], pipeline: Pipeline
     """
     columns = list(dict.fromkeys([pipeline.time.column, *pipeline.columns()]))
     check_files(files, pipeline, columns)
-    splits = splits_of(files, max(1, spark.sparkContext.defaultParallelism))
+    shares = shares_of(files, max(1, spark.sparkContext.defaultParallelism))
 
     def gather(plan: Plan) -> pa.Table:
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    yield from _fold_split(plan, splits[number], columns)
+                    yield from fold(plan, _read(shares[number], columns))
 
-        if not splits:
+        if not shares:
             return RESULT_SCHEMA.empty_table()
-        numbers = spark.range(0, len(splits), 1, len(splits))
+        numbers = spark.range(0, len(shares), 1, len(shares))
         return numbers.mapInArrow(task, RESULT_DDL).toArrow()
 
     return gather
 
 
-def _fold_split(plan: Plan, split: Split, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    with pq.ParquetFile(split.path) as file:
-        batches = file.iter_batches(
-            ROWS_AT_ONCE, row_groups=list(split.row_groups), columns=columns, use_threads=False
-        )
-        yield from fold(plan, batches, place=f"{split.path}, ")
+def _read(share: list[Split], columns: list[str]) -> Iterator[tuple[pa.RecordBatch, str, int]]:
+    for split in share:
+        row = split.first_row
+        with pq.ParquetFile(split.path) as file:
+            for batch in file.iter_batches(
+                ROWS_AT_ONCE, row_groups=list(split.row_groups), columns=columns, use_threads=False
+            ):
+                yield batch, f"{split.path}, ", row
+                row += batch.num_rows
 
 
 def check_files(files: Sequence[str], pipeline: Pipeline, columns: list[str]) -> None:
@@ -102,6 +109,31 @@ def check_files(files: Sequence[str], pipeline: Pipeline, columns: list[str]) ->
             check_types(pipeline, schema)
         except BadArgument as problem:
             raise SourceError(f"{path}: {problem}") from None
+
+
+def shares_of(files: Sequence[str], parallelism: int) -> list[list[Split]]:
+    """Row groups in order, in one share a worker, all of about the same size."""
+    groups: list[tuple[str, int, int, int]] = []
+    for path in files:
+        metadata = pq.read_metadata(path)
+        row = 0
+        for number in range(metadata.num_row_groups):
+            group = metadata.row_group(number)
+            groups.append((path, number, row, max(1, group.total_byte_size)))
+            row += group.num_rows
+    total = sum(size for *_, size in groups)
+    tasks = max(parallelism, -(-total // SHARE_BYTES))
+    shares: list[list[Split]] = [[] for _ in range(tasks)]
+    begin = 0
+    for path, number, row, size in groups:
+        share = shares[(2 * begin + size) * tasks // (2 * total)]  # by where its middle lies
+        begin += size
+        last = share[-1] if share else None
+        if last is not None and last.path == path:
+            share[-1] = Split(path, (*last.row_groups, number), last.first_row)
+        else:
+            share.append(Split(path, (number,), row))
+    return [share for share in shares if share]
 
 
 def splits_of(files: Sequence[str], parallelism: int) -> list[Split]:

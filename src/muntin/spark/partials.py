@@ -96,8 +96,12 @@ class Folder:
         self.tally = Tally()
         self.rejected: list[Rejected] = []
 
-    def fold(self, batch: pa.RecordBatch, place: str = "") -> None:
-        """Count a batch's rows, or keep them until there are enough to sort."""
+    def fold(self, batch: pa.RecordBatch, place: str = "", row: int | None = None) -> None:
+        """Count a batch's rows, or keep them until there are enough to sort.
+
+        `row`: number of its first row at the place; by default of those that were read so far.
+        """
+        row = self.tally.read if row is None else row
         times = event_times(batch.column(self._plan.time), self._plan.unit)
         bad = (times < self._plan.earliest) | (times > self._plan.latest)
         malformed = _valid(batch, CORRUPT_COLUMN)
@@ -105,7 +109,7 @@ class Folder:
             bad |= malformed
         self.tally.read += batch.num_rows
         if bad.any():
-            self._reject(batch, times, np.flatnonzero(bad), malformed, place)
+            self._reject(batch, times, np.flatnonzero(bad), malformed, place, row)
             keep = np.flatnonzero(~bad)
             batch = batch.take(pa.array(keep))
             times = times[keep]
@@ -198,9 +202,9 @@ class Folder:
         rows: np.ndarray,
         malformed: np.ndarray | None,
         place: str,
+        first: int,
     ) -> None:
         self.tally.rejected += len(rows)
-        first = self.tally.read - batch.num_rows
         for row in rows[: max(0, REJECTED_KEPT_MAX - len(self.rejected))].tolist():
             record = batch.slice(row, 1).to_pylist()[0]
             is_malformed = malformed is not None and bool(malformed[row])
@@ -230,12 +234,12 @@ class Folder:
 
 
 def fold(
-    plan: Plan, batches: Iterable[pa.RecordBatch], place: str = ""
+    plan: Plan, batches: Iterable[pa.RecordBatch | tuple[pa.RecordBatch, str, int]]
 ) -> Iterator[pa.RecordBatch]:
-    """All of a task: batches in, rows of RESULT_SCHEMA out."""
+    """All of a task: batches in (or with their place and first row), rows of RESULT_SCHEMA out."""
     folder = Folder(plan)
     for batch in batches:
-        folder.fold(batch, place)
+        folder.fold(*batch if isinstance(batch, tuple) else (batch,))
         yield from folder.emit(all_of_it=False)
     yield from folder.emit(all_of_it=True)
 

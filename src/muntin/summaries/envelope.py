@@ -30,6 +30,7 @@ from muntin.errors import CorruptSummary
 MAGIC = b"MNTN"
 ENVELOPE_VERSION = 1
 PARAMETERS_BYTES_MAX = 1 << 20
+_CRC_BYTES = 1 << 18
 _HEADER = struct.Struct("<4sBBBBIQ")
 _CHECKSUM = struct.Struct("<I")
 
@@ -66,20 +67,18 @@ FAMILIES: dict[str, Family] = {
 _KIND_OF_CODE = {family.code: kind for kind, family in FAMILIES.items()}
 
 
-def seal(kind: str, parameters: Mapping[str, Any], body: bytes) -> bytes:
-    """Put a body of `kind` into the envelope."""
+def seal(kind: str, parameters: Mapping[str, Any], *body: bytes) -> bytes:
+    """Put a body of `kind`, in one part or several, into the envelope."""
     family = FAMILIES[kind]
     described = _canonical(parameters)
-    sealed = b"".join(
-        (
-            _HEADER.pack(
-                MAGIC, ENVELOPE_VERSION, family.code, family.version, 0, len(described), len(body)
-            ),
-            described,
-            body,
-        )
+    size = sum(map(len, body))
+    header = _HEADER.pack(
+        MAGIC, ENVELOPE_VERSION, family.code, family.version, 0, len(described), size
     )
-    return sealed + _CHECKSUM.pack(google_crc32c.value(sealed))
+    crc = google_crc32c.value(header + described)
+    for part in body:
+        crc = google_crc32c.extend(crc, part)
+    return b"".join((header, described, *body, _CHECKSUM.pack(crc)))
 
 
 def kind_of(data: bytes) -> str:
@@ -131,7 +130,7 @@ def unseal(data: bytes, kind: str) -> tuple[dict[str, Any], memoryview]:
     if size != expected:
         raise CorruptSummary(f"{kind}: {size} bytes, its header says {expected}")
     (checksum,) = _CHECKSUM.unpack_from(view, size - _CHECKSUM.size)
-    if google_crc32c.value(bytes(view[: size - _CHECKSUM.size])) != checksum:
+    if _crc_of(view[: size - _CHECKSUM.size]) != checksum:
         raise CorruptSummary(f"{kind}: checksum does not match, the bytes are damaged")
     described = bytes(view[_HEADER.size : _HEADER.size + described_size])
     try:
@@ -142,6 +141,14 @@ def unseal(data: bytes, kind: str) -> tuple[dict[str, Any], memoryview]:
     if not canonical:
         raise CorruptSummary(f"{kind}: parameters are not in canonical form")
     return parameters, view[_HEADER.size + described_size : size - _CHECKSUM.size]
+
+
+def _crc_of(view: memoryview) -> int:
+    """Piece by piece: it takes only `bytes`, and a copy of all of it would be dear."""
+    crc = 0
+    for at in range(0, len(view), _CRC_BYTES):
+        crc = google_crc32c.extend(crc, bytes(view[at : at + _CRC_BYTES]))
+    return crc
 
 
 def _canonical(parameters: Mapping[str, Any]) -> bytes:

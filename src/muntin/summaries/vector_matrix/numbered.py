@@ -72,7 +72,7 @@ def to_bytes(state: State) -> bytes:
         "values": [len(column) for column in numbering.columns.values()],
         "widths": out.widths,
     }
-    return seal(KIND, parameters, b"".join(out.parts))
+    return seal(KIND, parameters, *out.parts)
 
 
 def _null_of(column: KeyColumn) -> int:
