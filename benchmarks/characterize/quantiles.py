@@ -4,7 +4,8 @@ python benchmarks/characterize/quantiles.py [--scale 1.0] [--out FOLDER] [--only
 
 One CSV and one PNG each; the command that made it stands in the CSV's first line. Errors are
 normalised rank errors of 99 quantiles. Beside the paper's window stand the ring and, as reference,
-a fresh KLL over exactly the window's items, which no one can maintain.
+a fresh KLL over exactly the window's items, which no one can maintain. At full scale each takes
+less than four minutes on one core.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from matplotlib import pyplot as plt
 from muntin.summaries import KLL, FixedWindowQuantiles
 
 FRACTIONS = np.arange(1, 100) / 100
+WINDOWS = 31  # that go by: one to fill, 30 to slide
+METHODS = ("paper", "ring")
+FRESH = "fresh KLL"
 Row = dict[str, Any]
 
 
@@ -68,13 +72,14 @@ def slide(
 
 
 def cdfs(scale: float) -> list[Row]:
-    """5.1: the CDF of the last 500 items, k = 32."""
+    """5.1: the CDF of the last 500 items after 31 windows, k = 32."""
     del scale
-    stream = np.random.default_rng(0).normal(size=5_000)
-    windows = {method: window_of(method, 500, 32) for method in ("paper", "ring")}
+    stream = np.random.default_rng(0).normal(size=WINDOWS * 500)
+    windows: dict[str, Any] = {method: window_of(method, 500, 32) for method in METHODS}
     for window in windows.values():
         window.update(stream)
     inside = np.sort(stream[-500:])
+    windows[FRESH] = fresh(stream[-500:], 32, 0)
     rows = []
     for x in np.linspace(-3, 3, 61):
         row: Row = {"x": x, "exact": np.searchsorted(inside, x, "right") / 500}
@@ -89,73 +94,84 @@ def _timed(run: Callable[[], object]) -> float:
 
 
 def insert_time(scale: float) -> list[Row]:
-    """5.2: nanoseconds an insert, batches of 1,000."""
-    n = int(1_000_000 * scale)
-    stream, rows = np.random.default_rng(0).normal(size=n), []
+    """5.2: nanoseconds an insert, batches of 1,000, while 31 windows go by."""
+    rows = []
     for length in (10_000, 100_000):
+        stream = np.random.default_rng(0).normal(size=int(WINDOWS * length * scale))
         for k in (32, 64, 128, 256, 512):
             row: Row = {"window": length, "k": k}
-            for method in ("paper", "ring"):
-                window = window_of(method, length, k)
-                window.update(stream[:10])
+            made = {method: window_of(method, length, k) for method in METHODS}
+            for name, sketch in (made | {FRESH: KLL(k)}).items():
+                sketch.update(stream[:10])
 
-                def run(window: FixedWindowQuantiles = window) -> None:
-                    for start in range(0, n, 1_000):
-                        window.update(stream[start : start + 1_000])
+                def run(sketch: Any = sketch, stream: np.ndarray = stream) -> None:
+                    for start in range(0, len(stream), 1_000):
+                        sketch.update(stream[start : start + 1_000])
 
-                row[method] = _timed(run) / n * 1e9
+                row[name] = _timed(run) / len(stream) * 1e9
             rows.append(row)
     return rows
 
 
 def query_time(scale: float) -> list[Row]:
-    """5.3: microseconds a query of one quantile, one after every 10 items."""
+    """5.3: microseconds a query of one quantile, one after every 10 items, after 31 windows."""
     steps, rows = int(2_000 * scale) + 20, []
-    stream = np.random.default_rng(0).normal(size=250_000)
+    stream = np.random.default_rng(0).normal(size=WINDOWS * 100_000)
     for length in (10_000, 100_000):
         for k in (32, 64, 128, 256, 512):
             row: Row = {"window": length, "k": k}
-            for method in ("paper", "ring"):
-                window = window_of(method, length, k)
-                window.update(stream)
-                window.quantile(0.5)
+            made = {method: window_of(method, length, k) for method in METHODS}
+            for name, sketch in (made | {FRESH: KLL(k)}).items():
+                sketch.update(stream[: length if name == FRESH else WINDOWS * length])
+                sketch.quantile(0.5)
                 taken = 0.0
                 for step in range(steps):
-                    window.update(stream[10 * step : 10 * step + 10])
-                    taken += _timed(lambda window=window: window.quantile(0.5))
-                row[method] = taken / steps * 1e6
+                    sketch.update(stream[10 * step : 10 * step + 10])
+                    taken += _timed(lambda sketch=sketch: sketch.quantile(0.5))
+                row[name] = taken / steps * 1e6
             rows.append(row)
     return rows
 
 
 def size(scale: float) -> list[Row]:
-    """5.4: items held, by window and k."""
+    """5.4: the most items held while 31 windows go by, by window and k."""
     rows = []
     for length in (1_000, 10_000, 100_000, int(400_000 * max(scale, 0.25))):
-        stream = np.random.default_rng(0).normal(size=2 * length)
+        stream = np.random.default_rng(0).normal(size=int(WINDOWS * length * scale))
         for k in (32, 128, 1024):
             row: Row = {"window": length, "k": k}
-            for method in ("paper", "ring"):
+            for method in METHODS:
                 window, most = window_of(method, length, k), 0
                 for start in range(0, len(stream), 1_000):
                     window.update(stream[start : start + 1_000])
                     most = max(most, len(window))
                 row[method] = most
+            row[FRESH] = len(fresh(stream[-length:], k, 0))
             rows.append(row)
     return rows
 
 
-def correctness(scale: float) -> list[Row]:
-    """5.5: error while a window of 100,000 slides over 30 windows, k = 128, three streams."""
-    length, windows, rows = int(100_000 * scale), 31, []
+def streams(length: int, windows: int = WINDOWS) -> dict[str, np.ndarray]:
+    """Nine kinds of stream, among them one that changes in the middle of a ring's panes."""
     t = np.arange(length * windows)
     noise = np.random.default_rng(0).normal(size=len(t))
-    streams = {
+    return {
         "iid": noise,
         "shift": noise + 3.0 * (t // (3 * length // 2) % 2),
         "sine": 0.3 * noise + 2 * np.sin(2 * np.pi * t / (0.7 * length)),
+        "drift": noise + t / length,
+        "sawtooth": t % (0.37 * length) / length + 0.01 * noise,
+        "sorted": t.astype(float),
+        "reverse": -t.astype(float),
+        "lognormal": np.exp(2 * noise),
+        "pane-adversarial": noise + 5.0 * (t // (length // 16) % 2),
     }
-    for name, stream in streams.items():
+
+
+def correctness(scale: float) -> list[Row]:
+    """5.5: error while a window of 100,000 slides over 31 windows, k = 128, three streams."""
+    length, rows = int(100_000 * scale), []
+    for name, stream in list(streams(length).items())[:3]:
         paper = window_of("paper", length, 128)
         ring = FixedWindowQuantiles(length, 4, 24)  # as many items as the paper's at k = 128
         large = FixedWindowQuantiles(length)
@@ -163,7 +179,7 @@ def correctness(scale: float) -> list[Row]:
             row: Row = {"stream": name, "windows": end / length}
             for label, found in (
                 ("paper", paper), ("ring, 420 items", ring), ("ring, 1,707 items", large),
-                ("fresh KLL", fresh(inside, 128, end)),
+                (FRESH, fresh(inside, 128, end)),
             ):  # fmt: skip
                 row[label] = 100 * rms(errors_of(found.quantile(FRACTIONS).value, inside))
             rows.append(row)
@@ -174,9 +190,10 @@ def aggregation(scale: float) -> list[Row]:
     """5.6: two windows of 500 merged, against one of 1,000; greatest gap between the CDFs."""
     rows = []
     for seed in range(max(int(20 * scale), 3)):
-        stream = np.random.default_rng(seed).normal(size=6_000)
+        stream = np.random.default_rng(seed).normal(size=WINDOWS * 1_000)
+        inside = stream[-1_000:]
         row: Row = {"seed": seed}
-        for method in ("paper", "ring"):
+        for method in METHODS:
             parts = []
             for node in range(2):
                 part = window_of(method, 500, 32, seed + node)
@@ -184,47 +201,78 @@ def aggregation(scale: float) -> list[Row]:
                 parts.append(part)
             one = window_of(method, 1_000, 32, seed)
             one.update(stream)
-            inside = stream[-1_000:]
-            for label, window in ((f"{method}, merged", FixedWindowQuantiles.merged(parts)),
-                                  (f"{method}, one", one)):  # fmt: skip
-                found = window.quantile(FRACTIONS).value
-                row[label] = 100 * float(np.abs(errors_of(found, inside)).max())
+            row[f"{method}, merged"] = _gap(FixedWindowQuantiles.merged(parts), inside)
+            row[f"{method}, one"] = _gap(one, inside)
+        row[FRESH] = _gap(fresh(inside, 32, seed), inside)
         rows.append(row)
     return rows
 
 
+def _gap(found: Any, inside: np.ndarray) -> float:
+    return 100 * float(np.abs(errors_of(found.quantile(FRACTIONS).value, inside)).max())
+
+
+def _pooled(methods: dict[str, Any], stream: np.ndarray, length: int, k: int) -> Row:
+    """Error of windows, and of a fresh KLL of `k`, over all stops while a stream slides by."""
+    found: dict[str, list[np.ndarray]] = {name: [] for name in (*methods, FRESH)}
+    for end, inside in slide(list(methods.values()), stream, length):
+        for name, window in (methods | {FRESH: fresh(inside, k, end)}).items():
+            found[name].append(errors_of(window.quantile(FRACTIONS).value, inside))
+    return {name: 100 * rms(errors) for name, errors in found.items()}
+
+
 def by_k(scale: float) -> list[Row]:
-    """Error against k: the slope tells k^-1 from k^-0.6."""
+    """Error against k over 31 windows: the slope tells k^-1 from k^-0.6."""
     length, rows = int(100_000 * scale), []
-    stream = np.random.default_rng(0).normal(size=6 * length)
+    stream = np.random.default_rng(0).normal(size=WINDOWS * length)
     for k in (32, 64, 128, 256, 512, 1024):
-        row: Row = {"k": k}
-        for method in ("paper", "ring"):
-            window, found = window_of(method, length, k), []
-            for _, inside in slide([window], stream, length):
-                found.append(errors_of(window.quantile(FRACTIONS).value, inside))
-            row[method], row[f"items, {method}"] = 100 * rms(found), len(window)
-        last = stream[-length:]
-        row["fresh KLL"] = 100 * rms(
-            [errors_of(fresh(last, k, s).quantile(FRACTIONS).value, last) for s in range(4)]
-        )
-        rows.append(row)
+        windows = {method: window_of(method, length, k) for method in METHODS}
+        row: Row = {"k": k} | _pooled(windows, stream, length, k)
+        rows.append(row | {f"items, {method}": len(windows[method]) for method in METHODS})
     return rows
 
 
 def by_window(scale: float) -> list[Row]:
-    """Error against the window's length, k = 128: the paper's levels freeze where W left them."""
+    """Error against W over 31 windows, k = 128: the paper's levels freeze where W left them."""
     rows = []
     for thousands in range(60, 201, 10):
         length = int(thousands * 1_000 * scale)
-        stream = np.random.default_rng(thousands).normal(size=4 * length)
-        row: Row = {"window": length}
-        for method in ("paper", "ring"):
-            window, found = window_of(method, length, 128), []
-            for _, inside in slide([window], stream, length):
-                found.append(errors_of(window.quantile(FRACTIONS).value, inside))
-            row[method] = 100 * rms(found)
-        rows.append(row)
+        stream = np.random.default_rng(thousands).normal(size=WINDOWS * length)
+        windows = {method: window_of(method, length, 128) for method in METHODS}
+        rows.append({"window": length} | _pooled(windows, stream, length, 128))
+    return rows
+
+
+def by_age(scale: float) -> list[Row]:
+    """Error against the number of windows slid, up to 310: W = 20,000, in groups of 10."""
+    length, rows = 20_000, []
+    for name, stream in list(streams(length, 10 * max(int(31 * scale), 2)).items())[:2]:
+        windows = {method: window_of(method, length, 128) for method in METHODS}
+        found: dict[str, list[np.ndarray]] = {}
+        following = 10
+        for end, inside in slide(list(windows.values()), stream, length):
+            for label, sketch in (windows | {FRESH: fresh(inside, 128, end)}).items():
+                errors = errors_of(sketch.quantile(FRACTIONS).value, inside)
+                found.setdefault(label, []).append(errors)
+            if end >= following * length:
+                pooled = {label: 100 * rms(errors) for label, errors in found.items()}
+                rows.append({"stream": name, "windows": following} | pooled)
+                found, following = {}, following + 10
+    return rows
+
+
+def by_stream(scale: float) -> list[Row]:
+    """Error over 31 windows of nine kinds of stream, paper and ring at about equal space."""
+    length, rows = int(100_000 * scale), []
+    sizes = {"962 items": (4, 64), "1,707 items": (8, 64), "3,257 items": (8, 128)}
+    for name, stream in streams(length).items():
+        windows = {
+            f"ring, {items}": FixedWindowQuantiles(length, *shape, seed=1)
+            for items, shape in sizes.items()
+        }
+        windows |= {f"paper, k = {k}": window_of("paper", length, k, 1) for k in (256, 512, 1024)}
+        pooled = _pooled(windows, stream, length, 128)
+        rows.append({"kind": name} | pooled)
     return rows
 
 
@@ -238,6 +286,8 @@ EXPERIMENTS: dict[str, tuple[Callable[[float], list[Row]], str, str, str, bool]]
     "aggregation": (aggregation, "seed", "greatest gap, %", "", False),
     "by_k": (by_k, "k", "rms rank error, %", "", True),
     "by_window": (by_window, "window", "rms rank error, %", "", False),
+    "by_age": (by_age, "windows", "rms rank error, %", "stream", False),
+    "by_stream": (by_stream, "kind", "rms rank error, %", "", False),
 }
 
 
@@ -262,6 +312,8 @@ def write(name: str, scale: float, out: Path) -> None:
             axis.loglog()
         axis.set(xlabel=x, ylabel=y, title=f"{group} {which}" if group else name)
         axis.grid(alpha=0.3)
+        if isinstance(own[0][x], str):
+            axis.tick_params("x", rotation=60)
     axes[0][0].legend()
     figure.savefig(out / f"quantiles-{name}.png", dpi=110)
     plt.close(figure)
