@@ -6,6 +6,7 @@ measurement uses ``numpy.random.default_rng(100 * r + 7)``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 
@@ -73,7 +74,12 @@ class Recorded:
 
 
 def from_file(
-    path: str | PathLike[str], unit_seconds: int, *, sites: int = 10, seed: int = 0
+    path: str | PathLike[str],
+    unit_seconds: int,
+    *,
+    sites: int = 10,
+    seed: int = 0,
+    columns: Mapping[str, str] | None = None,
 ) -> Recorded:
     """Read a stream.
 
@@ -84,6 +90,8 @@ def from_file(
         `value` (integers; 1 if there is none).
     sites : int
         Where there is no column `site`, each record goes to one of so many at random.
+    columns : mapping, optional
+        What these columns are called in the file: {"time": "time_hour", "object": "origin"}.
 
     Raises
     ------
@@ -105,14 +113,23 @@ def from_file(
         table = read_parquet(name) if name.endswith(".parquet") else read_csv(name)
     except (OSError, ValueError, pa.ArrowException) as problem:
         raise BadArgument(f"{name} cannot be read as a stream: {problem}") from None
-    return from_table(table, unit_seconds, sites=sites, seed=seed)
+    return from_table(table, unit_seconds, sites=sites, seed=seed, columns=columns)
 
 
-def from_table(table: pa.Table, unit_seconds: int, *, sites: int = 10, seed: int = 0) -> Recorded:
+def from_table(
+    table: pa.Table,
+    unit_seconds: int,
+    *,
+    sites: int = 10,
+    seed: int = 0,
+    columns: Mapping[str, str] | None = None,
+) -> Recorded:
     """The same from an Arrow table."""
+    there = ", ".join(table.column_names)
+    table = _renamed(table, columns or {})
     for column in ("time", "object"):
         if column not in table.column_names:
-            raise BadArgument(f"no column {column!r}: the columns are {table.column_names}")
+            raise BadArgument(f"no column {column!r}: say which one it is, of {there}")
     if table.num_rows == 0:
         raise BadArgument("the table has no rows")
     if any(table.column(name).null_count for name in _COLUMNS if name in table.column_names):
@@ -136,6 +153,17 @@ def from_table(table: pa.Table, unit_seconds: int, *, sites: int = 10, seed: int
     counts = np.zeros(shape, np.int64)
     np.add.at(counts, (units, places, objects), values)
     return Recorded(counts, where, names)
+
+
+def _renamed(table: pa.Table, columns: Mapping[str, str]) -> pa.Table:
+    """The table with the columns that are asked for under our names, and those alone."""
+    for ours, theirs in columns.items():
+        if ours not in _COLUMNS:
+            raise BadArgument(f"columns are {', '.join(_COLUMNS)}, there is no {ours!r}")
+        if theirs not in table.column_names:
+            raise BadArgument(f"no column {theirs!r}: the columns are {table.column_names}")
+    taken = {name: columns.get(name, name) for name in _COLUMNS}
+    return pa.table({n: table.column(c) for n, c in taken.items() if c in table.column_names})
 
 
 def _units(column: pa.ChunkedArray, unit_seconds: int) -> np.ndarray:
