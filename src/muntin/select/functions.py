@@ -253,17 +253,20 @@ def _distinct(summary: Any, arguments: tuple[Argument, ...]) -> pa.Table:  # noq
 
 
 def _periodic(summary: Any, arguments: tuple[Argument, ...]) -> pa.Table:
-    """Times are microseconds here, and become what SQL can compare with `now()`."""
+    """Times are microseconds here, and become what SQL can compare with `now()`.
+
+    `interval` is the recent mean, which lies in the range of the pair.
+    """
     k = int(arguments[0] or 0)
     if isinstance(summary, list | tuple):  # one for each shard of the items
         table = type(summary[0]).merged_top(summary, k)
     else:
         table = summary.top(min(k, summary.k))
-    low, high = table["interval_low"].to_numpy(), table["interval_high"].to_numpy()
+    recent = table["next_expected"].to_numpy() - table["last_batch"].to_numpy()
     moment, span = pa.timestamp("us"), pa.duration("us")
     columns = {
         "item": table["item"],
-        "interval": pa.array(low + (high - low) // 2).cast(span),
+        "interval": pa.array(recent).cast(span),
         "periodicity": table["periodicity"],
         "lower": table["lower"],
         "upper": table["upper"],

@@ -15,7 +15,7 @@ from muntin.errors import UnknownName
 from muntin.kinds import SummarySpec
 from muntin.ledger.base import ClosedWindow, Ledger
 from muntin.reading.catalog import LedgerCatalog
-from muntin.select.catalog import Catalog, QueryInfo, SummaryInfo, WindowAsked
+from muntin.select.catalog import OPEN, Catalog, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.engine import Engine
 from muntin.select.result import Result, WindowRead
 from muntin.spec import Pipeline
@@ -58,8 +58,8 @@ class Reader:
         """Load what merging the newest panes needs, before somebody waits for it."""
         for pipeline in self.pipelines().values():
             newest = WindowAsked("last", length_us=2 * pipeline.pane)
-            for name in pipeline.summaries:
-                self.catalog.load(name, newest)
+            for name, spec in pipeline.summaries.items():
+                self.catalog.load(name, OPEN if spec.sequential else newest)
 
     def on_window(self, text: str, window: ClosedWindow) -> Result:
         """A statement whose FROM items without a clause read a closed window."""

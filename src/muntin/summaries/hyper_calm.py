@@ -34,10 +34,10 @@ from muntin.summaries.hyper_calm_bytes import decode_state, encode_state
 from muntin.summaries.hyper_calm_plan import GAP_TICKS, HyperCalmParameters
 from muntin.summaries.items import as_items, hash_items
 from muntin.summaries.kernels.calm_space_saving import COUNTED, ERROR_PLACE, FIRST, INTERVAL, LAST
-from muntin.summaries.kernels.hyper_calm import Clock, update_hyper_calm
+from muntin.summaries.kernels.hyper_calm import Clock, batch_ages, update_hyper_calm
 from muntin.summaries.kernels.lanes import aligned_zeros
 from muntin.summaries.named_pairs import LOW, NamedPairs
-from muntin.summaries.times import as_times, check_order
+from muntin.summaries.times import as_times, check_order, read_only
 
 _ORDER = [("periodicity", "descending"), ("item", "ascending"), ("interval_low", "ascending")]
 
@@ -232,8 +232,9 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
               the upper end excluded;
             - `periodicity`: how often the interval came, with `lower` and `upper`;
             - `first_seen`: begin of the first batch since the pair was among the k highest;
-            - `last_batch`: begin of the latest batch that came at this interval;
-            - `next_expected`: when the next is due, by the recent intervals.
+            - `last_batch`: begin of the item's latest batch, as long as the recorder holds the
+              item, else of the latest that came at this interval;
+            - `next_expected`: when the next is due, by the recent intervals of the pair.
 
             Times and intervals are int64, in the unit of the times.
         """
@@ -244,7 +245,7 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
         periodicity = named[:, COUNTED]
         elapsed = min((self._last or 0) - (self._first or 0), INT64_MAX)
         shortest = np.maximum(low, self._parameters.gap + 1)
-        last = named[:, LAST]
+        last = np.maximum(named[:, LAST], self._last_batches(items))
         table = pa.table(
             {
                 "item": items,
@@ -259,6 +260,22 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
             }
         )
         return table.sort_by(_ORDER).slice(0, limit)
+
+    def _last_batches(self, items: pa.Array) -> np.ndarray:
+        """When the recorder saw each item's latest batch begin, to a tick; the first time: never.
+
+        A beat that was missed or late is no batch of the pair, but the item came.
+        """
+        if self._first is None or self._last is None:
+            return np.empty(0, np.int64)
+        tick = self._parameters.resolution
+        now = (self._last - INT64_MIN) // tick
+        ages = np.empty(len(items), np.int64)
+        hashes = hash_items(items, self._parameters.seed)
+        batch_ages(self._recorder, read_only(hashes), np.uint64(now), ages)
+        phase = (self._first - INT64_MIN) % tick if self._aligned else 0
+        here = now * tick + phase + INT64_MIN  # at most the last time
+        return np.where(ages < 0, self._first, here - np.maximum(ages, 0) * tick)
 
     @staticmethod
     def merged_top(shards: Sequence[HyperCalm], k: int) -> pa.Table:

@@ -285,3 +285,18 @@ def update_hyper_calm(
             if way < WAYS:
                 follow(recorder, bucket, way, item_print, tick, batch_size)
     return aligned
+
+
+@bare()
+def batch_ages(recorder, hashes, now, ages):
+    """How many ticks before `now` (uint64) each item's last batch began; -1: not known."""
+    buckets = np.uint64(recorder.batches.shape[0] // WAYS)
+    for i in range(hashes.shape[0]):
+        ages[i] = -1
+        item_print = fingerprint(hashes[i] & np.uint64(PRINT))
+        bucket = np.intp(multiply_high(hashes[i], buckets))
+        way = find_lane(recorder.lines, bucket * 16, item_print, PRINT)
+        if way < WAYS:
+            age = np.uint32(np.uint32(now) - recorder.batches[bucket * WAYS + way])
+            if age < HALF_TICKS:
+                ages[i] = np.int64(age)

@@ -1,0 +1,72 @@
+"""The dashboard's strips of periodic items, in a real browser."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from muntin.server.serving import Server
+from tests.pipeline.support import SECOND
+from tests.server.beating import Beating, now_us
+from tests.server.test_dashboard import page, pytestmark, state, wait  # noqa: F401
+
+ROWS = "document.querySelectorAll('.strips tbody tr').length"
+
+
+@pytest.fixture
+def beating(ledger):
+    made = Beating(ledger)
+    yield made
+    made.close()
+
+
+def test_strips_show_beats_and_who_is_overdue(page, beating, ledger, tmp_path):  # noqa: F811
+    now = now_us()
+    beating.beats(
+        [
+            ("cab <b>", 7, 60, 20, now - 20 * SECOND),
+            ("bus", 1, 3600, 12, now - 1800 * SECOND),
+            ("tram", 2, 30, 15, now - 100 * SECOND),  # two beats are missing
+        ]
+    )
+    with Server(ledger, port=0) as server:
+        page.goto(server.url)
+        state(page, "live")
+        wait(page, f"{ROWS} === 3")
+        text = page.text_content(".strips tbody tr:nth-child(1)")
+        assert text.startswith("cab <b>, 71 min")
+        assert "×19" in text
+        assert page.locator(".strips tr.overdue").count() == 1
+        overdue = page.text_content(".strips tr.overdue")
+        assert overdue.startswith("tram, 230 s")
+        assert "overdue 1 min" in overdue
+        assert page.locator(".strips tr.overdue .late").bounding_box()["width"] > 20
+        beats = page.locator(".strips tbody tr:nth-child(1) .beat")
+        assert beats.count() == 7
+        places = [beats.nth(i).bounding_box()["x"] for i in range(7)]
+        steps = [b - a for a, b in pairwise(places)]
+        assert min(steps) > 5
+        assert max(steps) - min(steps) < 1.5  # evenly spaced
+        due = page.locator(".strips tbody tr:nth-child(1) .next").bounding_box()["x"]
+        assert due - places[-1] == pytest.approx(steps[0], rel=0.1)
+        page.screenshot(path=tmp_path / "strips.png", full_page=True)
+        # the tram comes: it is no longer overdue
+        beating.beats([("tram", 2, 30, 1, now_us())])
+        page.wait_for_selector(".strips tr.overdue", state="detached")
+        page.set_viewport_size({"width": 360, "height": 740})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        page.goto("about:blank")
+
+
+def test_an_old_stream_is_seen_as_of_its_newest_event(page, beating, ledger):  # noqa: F811
+    then = now_us() - 300 * 86_400 * SECOND
+    beating.beats([("bus", 1, 3600, 30, then), ("tram", 2, 600, 20, then - 86_400 * SECOND)])
+    with Server(ledger, port=0) as server:
+        page.goto(server.url)
+        wait(page, f"{ROWS} === 2")
+        assert page.locator(".strips tr.overdue").count() == 1
+        assert page.text_content(".strips tr.overdue").startswith("tram, 2")
+        page.select_option("select[aria-label='as of']", "clock")
+        wait(page, "document.querySelectorAll('.strips tr.overdue').length === 2")
+        page.goto("about:blank")
