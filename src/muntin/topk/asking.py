@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from muntin.errors import CorruptMessage
 from muntin.topk.messages import Object, Reply, Request
+from muntin.topk.roster import Addressed, Roster
 from muntin.topk.site import Site
 
 ROUNDS_MAX = 40  # requests of one resolution before it is begun again as a survey
@@ -64,6 +65,18 @@ class Asking:
         replies, self.requests = self._replies, {}
         return replies
 
-    def awaited(self, site: Site) -> Request | None:
-        """The request that this site has not answered."""
-        return None if site.name in self._replies else self.requests.get(site.name)
+    def again(self, roster: Roster, retry: float, now: float) -> Addressed:
+        """What has had no answer for `retry`, factors and requests."""
+        out: Addressed = []
+        for site in roster.members():
+            if now - site.sent_at < retry:
+                continue
+            request = None if site.name in self._replies else self.requests.get(site.name)
+            if request is not None:
+                site.sent_at = now
+                if site.acked < site.version:
+                    out.append((site.name, site.outstanding(roster.epoch)))
+                out.append((site.name, request))
+            elif site.acked < site.version:
+                out.append(roster.send(site, now))
+        return out

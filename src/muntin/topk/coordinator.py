@@ -21,6 +21,7 @@ from muntin.errors import CorruptMessage, UnknownName
 from muntin.topk.answer import Answer
 from muntin.topk.asking import Asking
 from muntin.topk.bootstrap import Survey
+from muntin.topk.costs import Costs
 from muntin.topk.hybrid import CostModel
 from muntin.topk.messages import (
     NOTHING,
@@ -117,6 +118,7 @@ class Coordinator:
         self._asking = Asking()
         self._watch: WatchMode | None = None
         self._proof = Proof()
+        self._costs = Costs(hybrid, self.roster)
         self._now = 0.0
 
     @property
@@ -165,8 +167,7 @@ class Coordinator:
         if isinstance(message, Request | Factors | Watch):
             raise CorruptMessage(f"a {type(message).__name__} does not come from a site")
         _check_values(name, message)
-        if self.hybrid:
-            self.hybrid.charge(name, message)
+        self._costs.charge(name, message)
         site.heard = now
         if message.epoch > self.epoch:  # this coordinator was restored from an older state
             self.roster.epoch = message.epoch
@@ -175,7 +176,7 @@ class Coordinator:
             site.present = True
             self._survey_due = True
         if isinstance(message, Hello):
-            return self._charged(self._hello(site, message, now))
+            return self._costs.charged(self._hello(site, message, now))
         assert handle is not None  # noqa: S101
         if message.epoch != self.epoch or not site.member:
             return []
@@ -187,7 +188,7 @@ class Coordinator:
         site.hellos = 0
         if self.barrier and isinstance(message, Alert | Reply):
             site.remember(message.entries)
-        return self._charged(handle(self, site, message, now))
+        return self._costs.charged(handle(self, site, message, now))
 
     def tick(self, now: float) -> Addressed:
         """Let time pass: `now` in window units, from any origin, never going back."""
@@ -196,9 +197,12 @@ class Coordinator:
             for site in self.sites.values():
                 site.heard = now
                 site.present = self.barrier
-        self._slides_passed(now)
-        self._look_for_missing(now)
-        return self._charged(self._act(now))
+        self._costs.slides(int(now) - int(self._now), self.k)
+        self._now = now
+        if not self.barrier and self.roster.lose_the_silent(now, self.missing_after):
+            self._proof.forget()  # what was proven, was so with that site
+            self._survey_due = True
+        return self._costs.charged(self._act(now))
 
     def set_k(self, k: int, epsilon: int | None = None) -> None:
         """Change k (and epsilon) from the next tick on."""
@@ -254,43 +258,7 @@ class Coordinator:
             return self._begin_round(now)
         if self.phase == WATCHING and (out := self._watch_on(now)):
             return out
-        return [] if self.barrier else self._repeat(now)
-
-    def _charged(self, out: Addressed) -> Addressed:
-        if self.hybrid:
-            for name, message in out:
-                self.hybrid.charge(name, message)
-        return out
-
-    def _slides_passed(self, now: float) -> None:
-        if self.hybrid:
-            for _ in range(min(1000, int(now) - int(self._now))):
-                self.hybrid.slide(len(self.roster.members()), self.k)
-        self._now = now
-
-    def _look_for_missing(self, now: float) -> None:
-        if self.barrier:
-            return
-        for site in self.sites.values():
-            if site.present and now - site.heard > self.missing_after:
-                site.present = site.member = False
-                self._proof.forget()  # what was proven, was so with this site
-                self._survey_due = True
-
-    def _repeat(self, now: float) -> Addressed:
-        out: Addressed = []
-        for site in self.roster.members():
-            if now - site.sent_at < self.retry:
-                continue
-            request = self._asking.awaited(site)
-            if request is not None:
-                site.sent_at = now
-                if site.acked < site.version:
-                    out.append((site.name, site.outstanding(self.epoch)))
-                out.append((site.name, request))
-            elif site.acked < site.version:
-                out.append(self.roster.send(site, now))
-        return out
+        return [] if self.barrier else self._asking.again(self.roster, self.retry, now)
 
     # -- survey
 
@@ -310,8 +278,7 @@ class Coordinator:
         self._survey_due = False
         self.surveys += 1
         self.roster.begin_epoch()
-        if self.hybrid:
-            self.hybrid.survey_begins()
+        self._costs.survey_begins()
         self._watch = None
         self._proof.forget()
         self._survey = Survey(self.k)
@@ -343,36 +310,21 @@ class Coordinator:
         for site in self.roster.members():
             if site.alert:
                 self._round.reports[site.name] = site.alert
-        if self.hybrid and not self._affords([]):
-            return self._begin_watch(self.hybrid).everything(now)
-        pays = self._pushing_pays()
-        if pays and self.hybrid and self.hybrid.everything:
-            return self._begin_watch(self.hybrid).everything(now)
+        afforded = self._costs.affords([])
+        pays = afforded and self._costs.pushing_pays(self.k)
+        if not afforded or (pays and self._costs.everything()):
+            return self._begin_watch().everything(now)
         self._round.everyone = pays
         return self._advance(now)
-
-    def _affords(self, requests: Addressed) -> bool:
-        """Whether asking and being answered can be paid; else everything is pushed."""
-        return not self.barrier or self.hybrid is None or self.hybrid.affords(requests)
-
-    def _pushing_pays(self) -> bool:
-        sites = len(self.roster.members())
-        if self.hybrid is None or not self.hybrid.should_push(sites, self.k):
-            return False
-        if NOTHING in self.top and not self.hybrid.everything:  # no lines can be drawn below it
-            if not self.barrier:
-                return False
-            self.hybrid.push_everything()
-        return True
 
     def _advance(self, now: float) -> Addressed:
         assert self._round is not None  # noqa: S101  (phase polling, or the end of a survey)
         step = self._round.step(self.roster.taking_part(), self.own)
         if isinstance(step, Ask):
             out = self._request(step.sites, step.objects, step.more, None, now)
-            if self.hybrid and self.phase == POLLING and not self._affords(out):
+            if self.phase == POLLING and not self._costs.affords(out):
                 self._asking.drop()
-                return self._begin_watch(self.hybrid).everything(now)
+                return self._begin_watch().everything(now)
             return out
         return self._conclude(step, now)
 
@@ -388,11 +340,12 @@ class Coordinator:
         for name in done.sites:
             values = round_.reports[name].values
             self.sites[name].told = {a: values.get(a, 0) for a in done.top}
-        if self.phase == POLLING and done.everyone and self.hybrid and self._pushing_pays():
+        if self.phase == POLLING and done.everyone and self._costs.pushing_pays(self.k):
+            assert self.hybrid is not None  # noqa: S101
             sites = self.roster.taking_part()
             chosen = round_.contenders(done.top, sites, self.own, self.hybrid.runners_up)
             if chosen is not None:
-                return self._begin_watch(self.hybrid).contenders(*chosen, self.epsilon, now)
+                return self._begin_watch().contenders(*chosen, self.epsilon, now)
             self.hybrid.cannot_push()
         self._move("resolved")
         self.roster.set_own(done.allocation.coordinator)
@@ -416,10 +369,11 @@ class Coordinator:
 
     # -- watching
 
-    def _begin_watch(self, model: CostModel) -> WatchMode:
+    def _begin_watch(self) -> WatchMode:
+        assert self.hybrid is not None  # noqa: S101
         self._move("pushing pays")
         self._round = None
-        self._watch = WatchMode(self.roster, model)
+        self._watch = WatchMode(self.roster, self.hybrid)
         return self._watch
 
     def _watch_on(self, now: float) -> Addressed:
@@ -462,8 +416,7 @@ class Coordinator:
         if not all(item in values for item in self.top):
             raise CorruptMessage(f"site {site.name!r} alerts without the members of T")
         site.acknowledge(alert.version)
-        if self.hybrid:
-            self.hybrid.told(site.name, alert)
+        self._costs.told(site.name, alert)
         site.alert = Report(values, alert.border)
         if self._round is not None and site.name not in self._round.reports:
             self._round.reports[site.name] = site.alert
@@ -479,8 +432,7 @@ class Coordinator:
                 at_least = None if ask.at_least is None else dict(ask.at_least)
                 return self._request(list(replies), ask.objects, ask.more, at_least, now)
             self._survey = None
-            if self.hybrid:
-                self.hybrid.survey_ends()
+            self._costs.survey_ends()
             self._round = Round(self.k, self.epsilon, self.policy, self.top)
         assert self._round is not None  # noqa: S101
         for name, told in replies.items():
@@ -501,8 +453,7 @@ class Coordinator:
         return []
 
     def _busied(self, site: Site, busy: Busy, _now: float) -> Addressed:
-        if self.hybrid:
-            self.hybrid.told(site.name, busy)
+        self._costs.told(site.name, busy)
         return []
 
     def _move(self, cause: str) -> None:

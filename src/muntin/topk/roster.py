@@ -50,6 +50,13 @@ class Roster:
         """Sites that take no part: not heard of, or not taken in yet."""
         return tuple(site.name for site in self.sites.values() if not site.member)
 
+    def lose_the_silent(self, now: float, after: float) -> bool:
+        """Sites not heard of for longer than `after` are missing; whether there is a new one."""
+        lost = [s for s in self.sites.values() if s.present and now - s.heard > after]
+        for site in lost:
+            site.present = site.member = False
+        return bool(lost)
+
     def begin_epoch(self) -> None:
         """Nobody holds factors; all who are present are members."""
         self.epoch += 1
