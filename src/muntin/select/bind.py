@@ -46,6 +46,8 @@ class Bound:
     arguments: tuple[Argument, ...] = ()
     vector: bool = False
     """In the paper's spelling."""
+    summed: bool = False
+    """One row will do: the sum of each column."""
 
 
 class Binder:

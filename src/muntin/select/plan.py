@@ -15,6 +15,7 @@ from muntin.select.limits import Limits
 from muntin.select.names import resolve
 from muntin.select.parser import parse
 from muntin.select.render import render
+from muntin.select.sums import summed
 from muntin.select.syntax import Statement, show
 
 _PLANS_MAX = 512
@@ -111,7 +112,7 @@ class Planner:
             tuple(dict.fromkeys(read)),
             tuple(b.window for b in resolved.items if b is not None),
             statement,
-            resolved.items,
+            summed(resolved.tree, resolved.items),
             sql,
             clock,
         )

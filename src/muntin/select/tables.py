@@ -35,12 +35,15 @@ def table_of(bound: Bound, loaded: Loaded, info: SummaryInfo) -> pa.Table:
             return conformed(pa.table({n: [v] for n, v in known.items()}), bound.columns)
         table = summary.table(_as_asked(fullest_key(summary, info)))
         return conformed(totals(table), bound.columns)
-    return conformed(summary.table(_as_asked(bound.key)), bound.columns)
+    table = summary.table(_as_asked(bound.key))
+    if bound.summed and table.num_rows:  # the sum of no rows is null, not 0
+        table = totals(table)
+    return conformed(table, bound.columns)
 
 
 def shape_of(bound: Bound) -> Hashable:
     """What of a summary `table_of` gives: with the token, the name of its content."""
-    return bound.kind, bound.key, bound.columns, bound.function, bound.arguments
+    return bound.kind, bound.key, bound.columns, bound.function, bound.arguments, bound.summed
 
 
 def fullest_key(summary: Any, info: SummaryInfo) -> tuple[str, ...]:

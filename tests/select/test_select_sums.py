@@ -1,0 +1,83 @@
+# ruff: noqa: S608 - statements are what this file is made of
+"""Statements that only add up: answered from one row of sums, with the same answer."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from select_catalogs import MemoryCatalog, Tables, catalog
+
+from muntin.errors import SelectError
+from muntin.select import Engine, SummaryInfo
+
+INFO = SummaryInfo("orders", "vector_matrix", (("driver",),), ("a", "b", "f"))
+INTEGERS = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1), st.integers(-9, 9))
+# eighths of small numbers add up exactly in any order
+EIGHTHS = st.one_of(st.none(), st.integers(-(2**20), 2**20).map(lambda n: n / 8))
+ROWS = st.lists(st.tuples(st.integers(0, 2**40), INTEGERS, INTEGERS, EIGHTHS), max_size=8)
+SUMMING = (
+    "sum(a)", "sum(b) AS x, sum(count)", "sum(a) / sum(b)", "sum X1.Y1 / sum X1.Y2 AS avg",
+    "2 * sum(f) - -sum(a) / 3", "sum(f), sum(f)", "sum(a) LIMIT 1", "1 + sum(orders.count) LIMIT 0",
+)  # fmt: skip
+
+
+def items(engine, text):
+    return engine.check(text).items
+
+
+@given(ROWS, st.sampled_from(SUMMING))
+@settings(max_examples=150, deadline=None)
+def test_sums_are_those_of_all_rows(rows, asked):
+    counts, a, b, f = ([row[i] for row in rows] for i in range(4))
+    table = pa.table(
+        {
+            "driver": pa.array([f"d{i}" for i in range(len(rows))], pa.string()),
+            "count": pa.array(counts, pa.int64()),
+            "a": pa.array(a, pa.int64()),
+            "b": pa.array(b, pa.int64()),
+            "f": pa.array(f, pa.float64()),
+        }
+    )
+    held = {("orders", kind): Tables({("driver",): table}) for kind in ("open", "all")}
+    engine = Engine(MemoryCatalog({"orders": INFO}, held))
+    what, _, limit = asked.partition(" LIMIT")
+    source = "vector 1.* " if "X1" in what else "orders(driver)"
+    text = f"SELECT {what} FROM {source}" + (f" LIMIT{limit}" if limit else "")
+    plain = f"SELECT {what} FROM {source} WHERE true" + (f" LIMIT{limit}" if limit else "")
+    assert items(engine, text)[0].summed
+    assert not items(engine, plain)[0].summed
+    expected = engine.sql(plain)
+    found = engine.sql(text)
+    assert found.columns == expected.columns
+    assert found.rows == expected.rows
+    assert found.particulars() == expected.particulars()
+    engine.close()
+
+
+@pytest.mark.parametrize("text", [
+    "SELECT served FROM orders(driver)",
+    "SELECT sum(served), count(*) FROM orders(driver)",
+    "SELECT sum(served), max(time) FROM orders(driver)",
+    "SELECT sum(served + time) FROM orders(driver)",
+    "SELECT sum(DISTINCT served) FROM orders(driver)",
+    "SELECT sum(served) FILTER (WHERE time > 1) FROM orders(driver)",
+    "SELECT sum(served) OVER () FROM orders(driver)",
+    "SELECT sum(served) + served FROM orders(driver) GROUP BY served",
+    "SELECT sum(served) FROM orders(driver) WHERE time > 1",
+    "SELECT sum(served) FROM orders(driver) GROUP BY driver",
+    "SELECT sum(served) FROM orders(driver) HAVING sum(time) > 1",
+    "SELECT DISTINCT sum(served) FROM orders(driver)",
+    "SELECT sum(a.served) FROM orders(driver) a, orders(driver) b",
+    "SELECT (SELECT sum(served) FROM orders(driver))",
+    "SELECT sum(served) FROM (SELECT served FROM orders(driver))",
+    "SELECT sum(served) FROM orders(driver) UNION SELECT 1",
+    "SELECT 1 FROM orders(driver)",
+])  # fmt: skip
+def test_what_reads_more_than_sums_reads_the_rows(text):
+    try:
+        found = items(Engine(catalog()), text)
+    except SelectError:
+        return  # not allowed at all
+    assert not any(item.summed for item in found if item is not None)
