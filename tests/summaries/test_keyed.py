@@ -97,6 +97,36 @@ def test_merging(left, right, limit, kind):
     assert one.count == 2 * len(left)
 
 
+@settings(max_examples=60)
+@given(st.lists(rows, min_size=1, max_size=5), st.integers(1, 7), st.sampled_from(sorted(KINDS)))
+def test_merging_many_at_once(parts, limit, kind):
+    given = []
+    for events in parts:
+        given.append(keyed(kind, limit=limit))
+        given[-1].update(*split(events))
+    before = [part.to_bytes() for part in given]
+    at_once, in_turn = Keyed.merged(given), given[0].copy()
+    for part in given[1:]:
+        in_turn.merge(part)
+    assert [part.to_bytes() for part in given] == before
+    assert at_once.table().equals(in_turn.table())
+    if kind in ("count_min", "distinct"):  # exact, whatever the order
+        assert at_once.to_bytes() == in_turn.to_bytes()
+    assert Keyed.from_bytes(at_once.to_bytes()).to_bytes() == at_once.to_bytes()
+    at_once.update(["x"], [1])
+    assert [part.to_bytes() for part in given] == before
+
+
+def test_merging_many_that_differ():
+    with pytest.raises(BadArgument, match="nothing"):
+        Keyed.merged([])
+    for other in (keyed("distinct"), keyed(by="dest"), keyed(limit=9), Keyed("count_min", by="x")):
+        with pytest.raises(IncompatibleSummary):
+            Keyed.merged([keyed(), other])
+    with pytest.raises(IncompatibleSummary, match="KLL"):
+        Keyed.merged([keyed(), KLL()])
+
+
 def test_a_key_that_hides_in_the_other_is_not_complete():
     one, other = keyed(limit=1), keyed(limit=1)
     one.update(["a"], [1])

@@ -134,7 +134,7 @@ def unseal(data: bytes, kind: str) -> tuple[dict[str, Any], memoryview]:
         raise CorruptSummary(f"{kind}: checksum does not match, the bytes are damaged")
     described = bytes(view[_HEADER.size : _HEADER.size + described_size])
     try:
-        parameters = json.loads(described, parse_constant=_refuse_constant)
+        parameters = _DECODER.decode(described.decode("utf-8"))
         canonical = isinstance(parameters, dict) and _canonical(parameters) == described
     except (ValueError, RecursionError) as problem:
         raise CorruptSummary(f"{kind}: parameters are not JSON ({problem})") from None
@@ -152,10 +152,15 @@ def _crc_of(view: memoryview) -> int:
 
 
 def _canonical(parameters: Mapping[str, Any]) -> bytes:
-    return json.dumps(
-        parameters, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    ).encode("utf-8")
+    return _ENCODER.encode(parameters).encode("utf-8")
 
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not allowed")
+
+
+# made once: to make them takes longer than to use them
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_ENCODER = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+)

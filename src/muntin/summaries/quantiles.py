@@ -101,6 +101,11 @@ class KLL:
         return self._seed
 
     @property
+    def parameters(self) -> dict[str, Any]:
+        """What two sketches must share to be merged."""
+        return {"k": self.k, "dtype": self.dtype}
+
+    @property
     def nbytes(self) -> int:
         """Bytes held now, the cached view included."""
         return self._stack.nbytes + (0 if self._view is None else self._view.nbytes)

@@ -23,10 +23,10 @@ import pyarrow.compute as pc
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.checks import integer_in
 from muntin.summaries.envelope import kind_of, seal, unseal
+from muntin.summaries.merging import merged
 from muntin.summaries.reading import INT64_MAX, Fields
 from muntin.summaries.weights import added
 
-FAN_IN = 16  # merged one after the other, so that few copies are held at a time
 _CLASSES = {
     "count_min": ("muntin.summaries.count_min", "CountMin"),
     "distinct": ("muntin.summaries.distinct", "Distinct"),
@@ -145,9 +145,7 @@ class WithNulls:
         for part in parts:
             parts[0]._check_alike(part)
             nulls = added(nulls, part.nulls, cls.kind, "events")
-        inners = [part.inner for part in parts]
-        at_once = getattr(type(inners[0]), "merged", None)
-        return cls(at_once(inners) if at_once is not None else _merged(inners), nulls)
+        return cls(merged([part.inner for part in parts]), nulls)
 
     def copy(self) -> Self:
         """An independent copy."""
@@ -181,19 +179,6 @@ class WithNulls:
 
     def __repr__(self) -> str:
         return f"WithNulls({self.inner!r}, nulls={self.nulls})"
-
-
-def _merged(parts: list[Any]) -> Any:
-    """One of all, in their order; by groups: what grows costs more to merge into."""
-    step = -(-len(parts) // FAN_IN)
-    if step > 1:
-        groups = [_merged(parts[at : at + step]) for at in range(0, len(parts), step)]
-        whole, rest = groups[0], groups[1:]
-    else:
-        whole, rest = parts[0].copy(), parts[1:]
-    for other in rest:
-        whole.merge(other)
-    return whole
 
 
 def absent(columns: Iterable[pa.Array]) -> np.ndarray | None:
