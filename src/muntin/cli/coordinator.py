@@ -28,14 +28,10 @@ def register(app: typer.Typer) -> None:
         import logging
 
         from muntin.sites.coordinating import CoordinatorServer
-        from muntin.sites.spec import CoordinatorSpec
 
         logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-        spec = CoordinatorSpec.of(file)
-        if port is not None:
-            spec = spec.model_copy(update={"port": port})
         token = token_file.read_text("utf-8").strip() if token_file else None
-        server = CoordinatorServer(spec, reader_token=token)
+        server = CoordinatorServer(file, reader_token=token, port=port)
         _say(server)
         server.run()
 

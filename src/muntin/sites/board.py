@@ -81,7 +81,7 @@ class GlobalCatalog:
             summary=GlobalTopK(shown),
             covered=shown.covered,
             watermark=shown.covered[1] if shown.covered else None,
-            stale=not shown.valid,
+            stale=shown.stale or not shown.valid,
             bounds=shown.promises(),
             token=None,
         )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,7 +20,7 @@ from muntin.server.doors import Doors, is_loopback
 from muntin.server.http import Http
 from muntin.server.problems import problem, status_of
 from muntin.server.serving import Server
-from muntin.sites import protocol
+from muntin.sites import protocol, reload
 from muntin.sites.board import Board, GlobalReader
 from muntin.sites.endpoint import Endpoint
 from muntin.sites.keeper import Keeper
@@ -33,9 +35,11 @@ class CoordinatorServer:
     Parameters
     ----------
     spec : CoordinatorSpec, mapping or path
-        What is ranked and by which sites.
+        What is ranked and by which sites. Of a file that changes, k and epsilon are taken over.
     reader_token, operator_token : str
         For everybody but sites; by default MUNTIN_TOKEN and MUNTIN_OPERATOR_TOKEN.
+    port : int, optional
+        Instead of the spec's.
 
     Raises
     ------
@@ -51,8 +55,10 @@ class CoordinatorServer:
         *,
         reader_token: str | None = None,
         operator_token: str | None = None,
+        port: int | None = None,
     ) -> None:
         self.spec = CoordinatorSpec.of(spec)
+        self._path = Path(spec) if isinstance(spec, str | Path) else None
         tokens = self.spec.tokens()
         if not tokens and not is_loopback(self.spec.host):
             raise SpecError(
@@ -77,12 +83,12 @@ class CoordinatorServer:
             self._server = Server(
                 self.board,
                 host=self.spec.host,
-                port=self.spec.port,
+                port=self.spec.port if port is None else port,
                 reader_token=_given(reader_token, "MUNTIN_TOKEN"),
                 operator_token=_given(operator_token, "MUNTIN_OPERATOR_TOKEN"),
                 origins=self.spec.origins,
                 hosts=self.spec.hosts,
-                addition=Addition(reader, routes, self.keeper.alongside, Collector(self.keeper)),
+                addition=Addition(reader, routes, self._alongside, Collector(self.keeper)),
             )
         except BadArgument:
             self.keeper.close()
@@ -105,6 +111,19 @@ class CoordinatorServer:
     def stop(self) -> None:
         """Say goodbye to all and end the thread."""
         self._server.stop()
+
+    @asynccontextmanager
+    async def _alongside(self) -> AsyncIterator[None]:
+        async with self.keeper.alongside():
+            following = None
+            if self._path is not None:
+                work = reload.follow(self._path, self.spec, self.keeper.set_k)
+                following = asyncio.create_task(work)
+            try:
+                yield
+            finally:
+                if following is not None:
+                    following.cancel()
 
     def __enter__(self) -> Self:
         self.start()

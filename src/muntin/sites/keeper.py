@@ -63,6 +63,7 @@ class Keeper:
         self._pace_at = 0.0
         self._top = self._members()
         self._said: tuple[Any, ...] = ()
+        self._as_of: tuple[int | None, float] = (None, 0.0)
         self._started = time.time()
         self._snapshot = self._seen()
         self._state = self._shown()
@@ -224,8 +225,13 @@ class Keeper:
             self._board.touch()
 
     def _seen(self) -> Snapshot:
-        coordinator = self.coordinator
-        return Snapshot.of(coordinator.answer(), coordinator.k, coordinator.epsilon, self.spec)
+        coordinator, now = self.coordinator, self._now()
+        answer = coordinator.answer()
+        if answer.as_of != self._as_of[0]:
+            self._as_of = (answer.as_of, now)
+        stale = answer.as_of is not None and now - self._as_of[1] > self.spec.lease
+        k, epsilon = coordinator.k, coordinator.epsilon
+        return Snapshot.of(answer, k, epsilon, self.spec, stale=stale)
 
     def _members(self) -> tuple[Any, ...]:
         return tuple(item for item in self.coordinator.top if item != NOTHING)

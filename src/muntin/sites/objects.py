@@ -68,7 +68,8 @@ def _integers(column: pa.ChunkedArray, name: str, scale: float | None) -> np.nda
             )
         whole = filled.astype(np.int64)
     else:
-        scaled = np.rint(filled.astype(np.float64) * scale)
+        with np.errstate(over="ignore"):
+            scaled = np.rint(filled.astype(np.float64) * scale)
         if not np.isfinite(scaled).all() or (len(scaled) and np.abs(scaled).max() > VALUE_MAX):
             raise BadArgument(
                 f"'{name}' has a sum that is not finite, or beyond 2**50 when multiplied by "

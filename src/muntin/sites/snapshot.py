@@ -28,6 +28,8 @@ class Snapshot:
         The window that ends with this unit; microseconds since 1970 UTC.
     bound : int, float or None
         No object outside exceeded a member by more than this.
+    stale : bool
+        `unit` has not moved for longer than the lease: no site seals panes any more.
     """
 
     k: int
@@ -39,9 +41,12 @@ class Snapshot:
     covered: tuple[int, int] | None
     missing_sites: tuple[str, ...]
     bound: Value
+    stale: bool
 
     @classmethod
-    def of(cls, answer: Answer, k: int, epsilon: int, spec: CoordinatorSpec) -> Snapshot:
+    def of(
+        cls, answer: Answer, k: int, epsilon: int, spec: CoordinatorSpec, *, stale: bool
+    ) -> Snapshot:
         """An answer in the words of the spec."""
         covered = None
         if answer.as_of is not None:
@@ -57,6 +62,7 @@ class Snapshot:
             covered=covered,
             missing_sites=answer.missing_sites,
             bound=_unscaled(answer.bound, spec.scale),
+            stale=stale,
         )
 
     def promises(self) -> dict[str, Any]:
@@ -67,6 +73,7 @@ class Snapshot:
             "as_of": instant_text(self.covered[1]) if self.covered else None,
             "missing_sites": list(self.missing_sites),
             "bound": self.bound,
+            "stale": self.stale,
         }
 
     def to_dict(self) -> dict[str, Any]:

@@ -102,4 +102,4 @@ class StateFile:
 
 def clock_epoch() -> int:
     """An epoch above all that a coordinator whose state is lost may have used."""
-    return int(time.time()) * _EPOCHS_A_SECOND
+    return int(time.time() * _EPOCHS_A_SECOND)

@@ -1,0 +1,262 @@
+"""What a coordinator tells: HTTP, SELECT, pushes, metrics, and what it says of its sites."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+
+import httpx
+import pytest
+
+import muntin
+from muntin.errors import LedgerError, SelectError
+from muntin.ledger.memory import MemoryLedger
+from muntin.sites import CoordinatorServer, Site
+from muntin.spark.ingest import Ingest
+from muntin.times import instant_text
+from tests.pipeline.support import gather
+from tests.sites.conftest import until
+from tests.sites.stream import (
+    PANE_US,
+    SITES,
+    WINDOW_UNITS,
+    check_top,
+    coordinator,
+    events,
+    pipeline,
+    totals,
+)
+
+START = 6_800_000_000  # a pane
+
+
+class Fed:
+    """A site in this process, fed a pane at a time."""
+
+    def __init__(self, name, address, **sites):
+        self.name = name
+        spec = pipeline(name, address, sites=sites)
+        self.ledger = MemoryLedger()
+        self.ingest = Ingest(spec, self.ledger, query_id="q")
+        self.panes = self.more_batches = 0
+        self.site = Site(self.ledger, spec)
+
+    def feed(self, panes):
+        """The newest pane stays open: the one before it is sealed."""
+        for _ in range(panes):
+            table = events(self.name, START + self.panes)
+            self.ingest.take(self.panes + self.more_batches, gather([table]))
+            self.panes += 1
+
+    def close(self):
+        self.site.stop()
+        self.ingest.close()
+
+
+@pytest.fixture(scope="module")
+def fed(tmp_path_factory):
+    """A coordinator and two sites that have sealed 20 panes."""
+    with ExitStack() as stack:
+        spec = coordinator(tmp_path_factory.mktemp("fed"), missing_after=40, lease=1000)
+        server = CoordinatorServer(spec, reader_token="", operator_token="")
+        stack.enter_context(server)
+        server.fed = [Fed(name, server.address) for name in SITES]
+        for each in server.fed:
+            stack.callback(each.close)
+            each.feed(21)
+            each.site.start()
+        until(lambda: top(server)["valid"])
+        yield server
+
+
+def top(server):
+    return httpx.get(server.url + "/top_k").json()
+
+
+def sites(server):
+    return httpx.get(server.url + "/sites").json()["sites"]
+
+
+def test_top_k(fed):
+    found = top(fed)
+    unit = found["unit"]
+    check_top([item["item"] for item in found["items"]], unit, START)
+    end = (unit + 1) * PANE_US
+    window = {"start": instant_text(end - WINDOW_UNITS * PANE_US), "end": instant_text(end)}
+    assert found | {"items": []} == {
+        "k": 4,
+        "epsilon": 0,
+        "valid": True,
+        "as_of": instant_text(end),
+        "unit": unit,
+        "window": window,
+        "missing_sites": [],
+        "bound": 0,
+        "stale": False,
+        "items": [],
+    }
+    values = [item["value"] for item in found["items"]]
+    assert values == sorted(values, reverse=True)
+
+
+def test_select(fed):
+    client = muntin.connect(fed.url)
+    found = client.sql("SELECT * FROM top_k(global, 10)")
+    expected = top(fed)
+    assert found.columns == ["item", "value", "valid", "as_of"]
+    assert [row[:2] for row in found.rows] == [list(i.values()) for i in expected["items"]]
+    assert found.bounds["global"] == {
+        name: expected[name] for name in ("k", "valid", "as_of", "missing_sites", "bound", "stale")
+    }
+    assert not found.stale
+    assert found.to_arrow().schema.field("value").type == "int64"
+    two = client.sql("SELECT item FROM top_k(global, 2) WHERE valid ORDER BY value DESC")
+    assert two.rows == [[i["item"]] for i in expected["items"][:2]]
+    assert client.summaries()["summaries"][0]["name"] == "global"
+
+
+@pytest.mark.parametrize(("statement", "message"), [
+    ("SELECT * FROM top_k(other, 3)", "no summary 'other'"),
+    ("SELECT * FROM top_k(global, 0)", "is not a number of rows"),
+    ("SELECT * FROM top_k(global, 3) FOR LAST 1 HOUR", "keeps the newest window only"),
+    ("SELECT * FROM quantiles(global, 0.5)", "cannot be asked of global"),
+    ("SELECT * FROM global", "top_k(global, 10)"),
+    ("SELECT * FROM windows(global)", "no windows that close"),
+])  # fmt: skip
+def test_statements_that_are_none(fed, statement, message):
+    with pytest.raises(SelectError) as wrong:
+        muntin.connect(fed.url).sql(statement)
+    assert message in str(wrong.value)
+
+
+def test_news_is_pushed(fed):
+    before = top(fed)["unit"]
+    with muntin.connect(fed.url).subscribe("SELECT * FROM top_k(global, 4)") as following:
+        assert next(following).result.rows
+        for each in fed.fed:
+            each.feed(50)  # ranks have moved by one
+        for update in following:
+            about = update.result.bounds["global"]
+            if about["valid"] and top(fed)["unit"] >= before + 50:
+                break
+    found = top(fed)
+    check_top([item["item"] for item in found["items"]], found["unit"], START)
+
+
+def test_late_events_correct_the_answer(fed):
+    """A sealed pane grows: its unit does, and T with it."""
+    site = fed.fed[0]
+    table = events("north", START + site.panes - 3)
+    late = table.set_column(1, "origin", [["late"] * len(table)])
+    many = -(-5000 // len(table))
+    site.ingest.take(site.panes + site.more_batches, gather([late] * many))
+    site.more_batches += 1
+
+    for each in fed.fed:
+        each.feed(2)
+    found = until(lambda: next((i for i in top(fed)["items"] if i["item"] == "late"), None))
+    assert found["value"] == many * len(table)
+
+
+def test_the_state_of_the_sites(fed):
+    state = httpx.get(fed.url + "/sites").json()
+    assert state["ranking"]["key"] == ["origin"]
+    assert [(s["name"], s["connected"], s["missing"]) for s in state["sites"]] == [
+        (name, True, False) for name in SITES
+    ]
+    for site in state["sites"]:
+        assert site["phase"] in ("calm", "alerted", "watching")
+        assert site["unit"] >= state["answer"]["unit"]
+        assert site["up"]["messages"] > 0
+        assert site["up"]["bytes"] > site["up"]["messages"]
+    sums = state["traffic"]
+    for what in ("messages", "entries", "bytes"):
+        assert sums["up"][what] == sum(site["up"][what] for site in state["sites"])
+        assert sums["sent"][what] == sums["up"][what] + sums["down"][what]
+    assert state["history"][0]["left"] == []
+    assert len(state["history"][0]["entered"]) == 4
+    same = httpx.get(fed.url + "/state").json()["coordinator"]
+    assert same.keys() == state.keys()
+    metrics = httpx.get(fed.url + "/metrics").text
+    assert "muntin_topk_valid 1.0" in metrics
+    assert 'muntin_topk_connected{site="north"} 1.0' in metrics
+    assert 'muntin_topk_bytes_total{direction="up",site="south"}' in metrics
+
+
+def test_what_naive_push_would_have_cost_is_told(fed):
+    def told():
+        for each in fed.fed:
+            each.feed(1)
+        return all(site["naive"]["messages"] for site in sites(fed))
+
+    until(told)
+    assert all(site["naive"]["bytes"] > 20 * site["naive"]["messages"] for site in sites(fed))
+
+
+def test_a_second_coordinator_on_the_same_state_is_refused(fed):
+    with pytest.raises(LedgerError, match="another coordinator's, which runs"):
+        CoordinatorServer(fed.spec, reader_token="")
+
+
+def test_scaled_sums_come_back_in_their_own_unit(tmp_path):
+    ranking = {"scale": 0.5}
+    with ExitStack() as stack:
+        spec = coordinator(tmp_path, **ranking)
+        server = stack.enter_context(CoordinatorServer(spec, reader_token="", operator_token=""))
+        for name in SITES:
+            each = Fed(name, server.address, **ranking)
+            stack.callback(each.close)
+            each.feed(14)
+            each.site.start()
+        found = until(lambda: top(server) if top(server)["valid"] else None)
+        exact = totals(found["unit"], START)
+        for item in found["items"]:  # each unit of each site was rounded to whole twos
+            assert abs(item["value"] - exact[item["item"]]) <= 2 * WINDOW_UNITS
+            assert item["value"] % 2 == 0
+        column = muntin.connect(server.url).sql("SELECT value FROM top_k(global, 4)").table
+        assert column.schema.field("value").type == "double"
+
+
+def test_a_site_goes_on_without_a_coordinator(tmp_path):
+    """The pipeline commits, the window moves, and the site says why it is away."""
+    with ExitStack() as stack:
+        first = Fed("north", "ws://127.0.0.1:9")
+        stack.callback(first.close)
+        first.site.start()
+        first.feed(14)
+        until(lambda: first.site.status["state"] == "away")
+        assert "9" in first.site.status["problem"]
+        until(lambda: first.site.status["unit"] == START + 12)
+        first.feed(3)
+        assert first.ledger.pipelines()[0].batches == 17
+
+
+def test_a_refused_site_says_why(fed):
+    other = Fed("north", fed.address, key="origin", window=f"{2 * WINDOW_UNITS * PANE_US} us")
+    try:
+        other.feed(3)
+        other.site.start()
+        status = until(lambda: other.site.status if other.site.status["problem"] else None)
+        assert status["state"] == "away"
+        assert status["problem"].startswith("refused with 4003: window_us: the site says")
+    finally:
+        other.close()
+
+
+def test_k_may_change_while_it_runs(tmp_path):
+    file = tmp_path / "coordinator.yaml"
+    entries = coordinator(tmp_path).model_dump(mode="json", exclude_defaults=True)
+    file.write_text(json.dumps(entries))
+    with ExitStack() as stack:
+        server = stack.enter_context(CoordinatorServer(file, reader_token="", operator_token=""))
+        for name in SITES:
+            each = Fed(name, server.address)
+            stack.callback(each.close)
+            each.feed(14)
+            each.site.start()
+        until(lambda: top(server)["valid"])
+        file.write_text("k: no")  # is reported
+        file.write_text(json.dumps(entries | {"k": 2, "epsilon": 3}))
+        found = until(lambda: top(server) if top(server)["valid"] and top(server)["k"] == 2 else 0)
+        assert found["epsilon"] == 3
+        check_top([item["item"] for item in found["items"]], found["unit"], START, k=2)

@@ -1,0 +1,63 @@
+"""What a restart goes on from: whole or not at all, and never two coordinators at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from muntin.errors import LedgerError
+from muntin.sites.board import Board
+from muntin.sites.keeper import Keeper
+from muntin.sites.state_file import StateFile
+from tests.sites.stream import coordinator
+
+
+def test_every_damage_is_seen(tmp_path):
+    path = tmp_path / "state"
+    file = StateFile(path)
+    assert file.load() is None
+    file.save(b"some state")
+    whole = path.read_bytes()
+    assert file.load() == b"some state"
+    for at in range(len(whole)):
+        path.write_bytes(whole[:at] + bytes((whole[at] ^ 1,)) + whole[at + 1 :])
+        assert file.load() is None
+        assert (tmp_path / "state.damaged").exists()
+        path.write_bytes(whole[:at])
+        assert file.load() is None
+    file.save(b"another")
+    assert file.load() == b"another"
+    file.close()
+
+
+def test_one_at_a_time(tmp_path):
+    first = StateFile(tmp_path / "state")
+    with pytest.raises(LedgerError, match="another coordinator's, which runs"):
+        StateFile(tmp_path / "state")
+    first.close()
+    StateFile(tmp_path / "state").close()
+    with pytest.raises(LedgerError, match="name another state file"):
+        StateFile(tmp_path / "missing" / "state")
+
+
+def begun(tmp_path, **changes):
+    keeper = Keeper(coordinator(tmp_path, **changes), Board())
+    found = keeper.coordinator
+    keeper.close()
+    return keeper, found
+
+
+def test_epochs_only_grow(tmp_path):
+    """From the state, without it, and with one that is damaged or of other sites."""
+    keeper, first = begun(tmp_path)
+    keeper._file.save(first.to_bytes())
+    _, again = begun(tmp_path)
+    assert again.epoch > first.epoch
+    _, other = begun(tmp_path, k=3)
+    assert (other.k, other.epoch > first.epoch) == (3, True)
+    _, fewer = begun(tmp_path, sites=["north"])
+    assert (list(fewer.sites), fewer.epoch > first.epoch) == (["north"], True)
+    path = tmp_path / "coordinator.state"
+    path.write_bytes(b"nonsense")
+    _, anew = begun(tmp_path)
+    assert anew.epoch >= first.epoch
+    assert (tmp_path / "coordinator.state.damaged").read_bytes() == b"nonsense"

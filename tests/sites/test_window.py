@@ -1,0 +1,291 @@
+"""A site's window, from a real ledger: what is late, what is empty, what began again."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muntin.errors import BadArgument
+from muntin.ledger.memory import MemoryLedger
+from muntin.sites.costs import FRAME_BYTES, NaiveCost
+from muntin.sites.follower import Follower
+from muntin.sites.machine import SiteMachine
+from muntin.sites.objects import ranked
+from muntin.sites.units import Units
+from muntin.spark.ingest import Ingest
+from muntin.spec import Pipeline
+from muntin.topk import Push, encode
+from muntin.topk.objects import OBJECT_BYTES_MAX, Objects, check_object
+from tests.pipeline.support import gather
+
+SECOND = 1_000_000
+UNIT, UNITS = 2 * SECOND, 3
+START = 1_700_000_000 * SECOND
+
+
+def pipeline(**sites):
+    return Pipeline.of(
+        {
+            "name": "p",
+            "time": "time",
+            "pane": "1 second",
+            "lateness": "1 second",
+            "summaries": {
+                "orders": {
+                    "keys": ["item", ["item", "area"]],
+                    "indicators": {"fare": "float64", "trips": "int64"},
+                }
+            },
+            "sites": {
+                "coordinator": "ws://127.0.0.1:1",
+                "site": "north",
+                "summary": "orders",
+                "key": "item",
+                "unit": "2 seconds",
+                "window": "6 seconds",
+            }
+            | sites,
+        }
+    )
+
+
+def table(rows):
+    times, items, areas, fares, trips = zip(*rows, strict=True)
+    return pa.table(
+        {
+            "time": pa.array([START + t * SECOND // 4 for t in times], pa.timestamp("us", "UTC")),
+            "item": pa.array(items, pa.string()),
+            "area": pa.array(areas, pa.int64()),
+            "fare": pa.array(fares, pa.float64()),
+            "trips": pa.array(trips, pa.int64()),
+        }
+    )
+
+
+class Fed:
+    """A ledger that a real pipeline feeds, and the site's half over it."""
+
+    def __init__(self, spec, clock=lambda: 0.0):
+        self.spec = spec
+        self.ledger = MemoryLedger()
+        self.events = []
+        self.batches = 0
+        self.ingest = None
+        self.follower = Follower(self.ledger, spec, spec.sites, clock)
+        self.machine = SiteMachine(spec.sites)
+        self.begin("continue")
+
+    def begin(self, mode):
+        if self.ingest is not None:
+            self.ingest.close()
+        if mode == "overwrite":
+            self.events, self.batches = [], 0
+        self.ingest = Ingest(self.spec, self.ledger, query_id="q", mode=mode)
+
+    def take(self, rows):
+        self.ingest.take(self.batches, gather([table(rows)]))
+        self.batches += 1
+        self.events += rows
+
+    def look(self):
+        news = self.follower.look()
+        if news is not None:
+            self.machine.move(news, 0.0)
+        return news
+
+    def values(self):
+        objects = self.machine.monitor.objects
+        return {
+            name: value
+            for name, value in zip(objects.names, objects.values.tolist(), strict=True)
+            if value
+        }
+
+    def expected(self, key, value):
+        """Exact sums of the events in the units of the window."""
+        if self.machine.unit is None:
+            return {}
+        end = (self.machine.unit + 1) * UNIT
+        found = Counter()
+        for row in self.events:
+            if end - UNITS * UNIT <= START + row[0] * SECOND // 4 < end:
+                found[key(row)] += value(row)
+        return {name: total for name, total in found.items() if total}
+
+
+# time in quarters of a second, item, area, fare in quarters, trips
+EVENT = st.tuples(
+    st.integers(0, 200),
+    st.sampled_from("abcd"),
+    st.integers(0, 1),
+    st.integers(0, 40).map(lambda n: n / 4),
+    st.integers(-3, 3),
+)
+STEPS = st.lists(
+    st.one_of(
+        st.lists(EVENT, min_size=1, max_size=12),
+        st.sampled_from(["continue", "overwrite", "look"]),
+    ),
+    max_size=14,
+)
+
+
+@pytest.mark.parametrize(
+    ("entries", "key", "value"),
+    [
+        ({}, lambda r: r[1], lambda r: 1),
+        ({"value": "trips"}, lambda r: r[1], lambda r: r[4]),
+        ({"value": "fare", "scale": 4}, lambda r: r[1], lambda r: round(4 * r[3])),
+        ({"key": ["area", "item"]}, lambda r: f'[{r[2]},"{r[1]}"]', lambda r: 1),
+    ],
+    ids=["count", "sums", "scaled", "combination"],
+)
+@settings(max_examples=40)
+@given(steps=STEPS)
+def test_the_window_is_what_the_ledger_holds(entries, key, value, steps):
+    fed = Fed(pipeline(**entries))
+    try:
+        for step in steps:
+            if step in ("continue", "overwrite"):
+                fed.begin(step)
+            elif step != "look":
+                fed.take(step)
+                if len(step) % 3 == 0:
+                    continue  # the site looks seldom
+            fed.look()
+            if fed.batches:
+                assert fed.values() == fed.expected(key, value)
+                assert fed.look() is None
+    finally:
+        fed.ingest.close()
+
+
+def test_nothing_is_sealed_at_first_and_units_without_events_pass():
+    fed = Fed(pipeline())
+    assert fed.look() is None
+    fed.take([(0, "a", 0, 1.0, 1)])
+    fed.look()
+    assert fed.values() == {}
+    fed.take([(40, "b", 0, 1.0, 1)])  # second 10, sealed until second 9
+    news = fed.look()
+    assert news.to == (START + 8 * SECOND) // UNIT - 1
+    assert fed.values() == {}
+    fed.ingest.close()
+
+
+def test_idle_moves_the_window_with_the_clock():
+    now = [0.0]
+    fed = Fed(pipeline(idle="5 seconds"), clock=lambda: now[0])
+    fed.take([(0, "a", 0, 1.0, 1), (12, "b", 0, 1.0, 1), (13, "b", 0, 1.0, 1)])
+    fed.look()
+    first = fed.machine.unit
+    assert fed.values() == {"a": 1}
+    now[0] = 5.0
+    assert fed.look() is None
+    now[0] = 7.5
+    fed.look()
+    assert fed.machine.unit == first + 2  # the 5 seconds are over since 2.5
+    assert fed.values() == {"a": 1, "b": 2}
+    fed.take([(14, "b", 0, 1.0, 1)])  # not late for the ledger: its pane was not sealed
+    fed.look()
+    assert fed.values() == {"a": 1, "b": 3}
+    fed.ingest.close()
+
+
+CELLS = st.dictionaries(st.integers(0, 5), st.integers(-4, 4)).map(
+    lambda cells: (np.array(list(cells), np.int64), np.array(list(cells.values()), np.int64))
+)
+
+
+@given(
+    st.integers(1, 5),
+    st.lists(st.tuples(st.integers(0, 7), st.dictionaries(st.integers(-6, 7), CELLS))),
+)
+def test_units(length, moves):
+    """Corrections, jumps and gaps, against a dict that keeps everything."""
+    units, held, sums = Units(length), {}, np.zeros(6, np.int64)
+    to = 100
+    for step, given_cells in moves:
+        cells = {to + at: new for at, new in given_cells.items()}
+        oldest = (to if units.newest is None else units.newest) - length + 1
+        to += step
+        held |= {u: new for u, new in cells.items() if u <= to and u >= oldest}
+        held = {u: new for u, new in held.items() if to - length < u}
+        rows, changes = units.advance(to, cells)
+        assert len(rows) == len(set(rows.tolist()))
+        assert changes.all()
+        sums[rows] += changes
+        expected = np.zeros(6, np.int64)
+        for rows, values in held.values():
+            np.add.at(expected, rows, values)
+        assert sums.tolist() == expected.tolist()
+        assert units.newest == to
+    if moves:
+        with pytest.raises(ValueError, match="is before"):
+            units.advance(to - 1, {})
+
+
+@given(st.lists(st.text(max_size=300), unique=True, max_size=8))
+def test_names_are_objects_and_stay_different(texts):
+    rows = pa.table({"k": pa.array(texts, pa.string()), "count": [1] * len(texts)})
+    names, values = ranked(rows, ("k",), "count", None)
+    assert len(set(names)) == len(texts)
+    for name in names:
+        check_object(name)
+    assert values.tolist() == [1] * len(texts)
+
+
+def test_names_of_other_types():
+    day = pa.array([1], pa.date32())
+    both = pa.table({"a": ["x"], "b": [None], "d": day, "t": [True], "count": [2]})
+    assert ranked(both, ("a", "b", "d", "t"), "count", None)[0] == ['["x",null,"1970-01-02",true]']
+    assert ranked(both, ("t",), "count", None)[0] == ["True"]
+    assert ranked(both, ("b",), "count", None)[0] == []  # no key, no rank
+    coded = pa.table({"a": pa.array(["x", "y"]).dictionary_encode(), "count": [2, 0]})
+    assert ranked(coded, ("a",), "count", None)[0] == ["x"]
+    long = pa.table({"a": ["é" * 200, "é" * 201], "count": [1, 1]})
+    names, _ = ranked(long, ("a",), "count", None)
+    assert [len(name.encode()) <= OBJECT_BYTES_MAX for name in names] == [True, True]
+
+
+@pytest.mark.parametrize(("values", "scale", "match"), [
+    ([0.5], None, "scale: is missing"), ([2**51], None, "beyond 2"), ([1e300], 1e10, "not finite"),
+    ([float("nan")], 1.0, "not finite"), ([2**50], 2.0, "scale smaller"),
+])  # fmt: skip
+def test_sums_that_cannot_be_ranked(values, scale, match):
+    with pytest.raises(BadArgument, match=match):
+        ranked(pa.table({"k": ["a"], "v": values}), ("k",), "v", scale)
+
+
+@given(st.dictionaries(st.text("ab\u00e9", min_size=1, max_size=200), st.integers(-(2**40), 2**40)))
+def test_the_cost_of_naive_push_is_that_of_its_message(changes):
+    changed = {name: value for name, value in changes.items() if value}
+    objects, cost = Objects(), NaiveCost()
+    rows = objects.rows(list(changed))
+    cost.slide(objects, rows, np.array(list(changed.values()), np.int64))
+    if not changed:
+        assert cost.messages == 0
+        return
+    unit = 7_000_000_000
+    message = Push(1, 1, unit, tuple(sorted(changed.items())))
+    assert cost.entries == len(changed)
+    assert abs(cost.bytes - len(encode(message)) - FRAME_BYTES) <= 2
+
+
+def test_objects_that_have_gone_are_forgotten_but_not_those_of_a_unit():
+    """A unit may still hold +1 and another -1 of what counts as nothing in the window."""
+    spec = pipeline(value="trips")
+    fed = Fed(spec)
+    fed.take([(0, "zero", 0, 0.0, 1), (9, "zero", 0, 0.0, -1)])
+    fed.take([(9, f"once{n}", 0, 0.0, 1) for n in range(3000)])
+    for second in range(4, 40):
+        fed.take([(4 * second, "on", 0, 0.0, 1), (4 * second, "off", 0, 0.0, -1)])
+        fed.look()
+        assert fed.values() == fed.expected(lambda r: r[1], lambda r: r[4])
+    assert len(fed.machine.monitor.objects) < 1100
+    fed.ingest.close()
