@@ -2,13 +2,15 @@
 
 The server, the pipeline that feeds it and the clients are three processes. Run
 `python benchmarks/server_load.py --quick` for seconds, or with a part's name for that part:
-push (in turn with a plain `websockets` broadcast), stuck, commit, query.
+push (in turn with a plain `websockets` broadcast), stuck, commit, storm, query.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import http.client
+import itertools
 import json
 import multiprocessing
 import os
@@ -16,21 +18,11 @@ import socket
 import statistics
 import tempfile
 import time
-import urllib.request
 from pathlib import Path
 
+from _live_clients import listener, masked, percentile, show, storm_clients, upgrade
 
-def percentile(values, part):
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
-
-
-def show(name, seconds):
-    ms = [1000 * s for s in seconds]
-    print(
-        f"{name:34} n {len(ms):7,}  p50 {percentile(ms, 0.5):7.1f}  p95 {percentile(ms, 0.95):7.1f}"
-        f"  p99 {percentile(ms, 0.99):7.1f}  max {max(ms):7.1f} ms"
-    )
+SUBSCRIBE = '{"type":"subscribe","id":"a","select":"SELECT 1","on":"update"}'
 
 
 def rss_mb(pid):
@@ -116,47 +108,6 @@ def broadcasting(pipe, size, hertz):
     asyncio.run(run())
 
 
-async def listen(url, clients, seconds, warm):
-    """Latencies of all messages that `clients` subscribers get, and how long connecting took."""
-    from websockets.asyncio.client import connect
-
-    latencies, gaps, ready = [], 0, 0
-    everybody = asyncio.Event()
-    begun = time.monotonic()
-    took = 0.0
-
-    async def one():
-        nonlocal gaps, ready, took
-        address = url.replace("http", "ws") + "/live"
-        async with connect(address, compression=None, ping_interval=None) as ws:
-            await ws.send('{"type":"subscribe","id":"a","select":"SELECT 1","on":"update"}')
-            last = None
-            while True:
-                message = await ws.recv(decode=False)
-                if b'"type":"result"' not in message[:20]:
-                    if b'"subscribed"' in message[:25]:
-                        ready += 1
-                        if ready == clients:
-                            took = time.monotonic() - begun
-                            everybody.set()
-                    continue
-                now = time.monotonic()
-                told = json.loads(message[: message.index(b',"pad"')] + b"}")
-                if everybody.is_set() and now > begun + took + warm:
-                    latencies.append(now - told["at"])
-                    gaps += last is not None and told["seq"] != last + 1
-                last = told["seq"]
-                if everybody.is_set() and now > begun + took + warm + seconds:
-                    return
-
-    await asyncio.gather(*(one() for _ in range(clients)))
-    return latencies, gaps, took
-
-
-def listener(pipe, *arguments):
-    pipe.send(asyncio.run(listen(*arguments)))
-
-
 def started(work, *arguments):
     here, there = multiprocessing.get_context("spawn").Pipe()
     process = multiprocessing.get_context("spawn").Process(
@@ -171,7 +122,7 @@ def push(name, work, clients, size, hertz, seconds):
     url = told.recv()
     time.sleep(1)
     idle = rss_mb(server.pid)
-    _, heard = started(listener, url, clients, seconds, 2.0)
+    _, heard = started(listener, url, clients, seconds, 2.0, SUBSCRIBE)
     most = idle
     while not heard.poll(0.5):
         most = max(most, rss_mb(server.pid))
@@ -188,7 +139,7 @@ def stuck(good, bad, size, hertz, seconds):
     server, told = started(pushing_server, size, hertz)
     url = told.recv()
     time.sleep(1)
-    _, heard = started(listener, url, good, seconds / 2, 1.0)
+    _, heard = started(listener, url, good, min(20, seconds / 2), 1.0, SUBSCRIBE)
     alone, _, _ = heard.recv()
     show(f"{good} good ones alone, {size} B", alone)
     idle = rss_mb(server.pid)
@@ -199,20 +150,12 @@ def stuck(good, bad, size, hertz, seconds):
         raw = socket.socket()
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         raw.connect((address, int(port)))
-        raw.sendall(
-            f"GET /live HTTP/1.1\r\nHost: {host}\r\n"
-            "Upgrade: websocket\r\nConnection: Upgrade\r\n"
-            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
-            "Sec-WebSocket-Version: 13\r\n\r\n".encode()
-        )
+        raw.sendall(upgrade(host))
         raw.recv(512)  # the answer; nothing is read after it
-        text = b'{"type":"subscribe","id":"a","select":"SELECT 1","on":"update"}'
-        mask = os.urandom(4)
-        masked = bytes(b ^ mask[i % 4] for i, b in enumerate(text))
-        raw.sendall(bytes((0x81, 0x80 | len(text))) + mask + masked)
+        raw.sendall(masked(SUBSCRIBE))
         sockets.append(raw)
     began = time.monotonic()
-    _, heard = started(listener, url, good, seconds, 1.0)
+    _, heard = started(listener, url, good, seconds, 1.0, SUBSCRIBE)
     most, closed_after = idle, None
     while not heard.poll(0.25):
         most = max(most, rss_mb(server.pid))
@@ -235,11 +178,11 @@ def stuck(good, bad, size, hertz, seconds):
 # A real ledger: from commit to push, and POST /query.
 
 
-def serving(pipe, url):
+def serving(pipe, url, port=0):
     from muntin.ledger.open import open_ledger
     from muntin.server.serving import Server
 
-    with Server(open_ledger(url), port=0) as server:
+    with Server(open_ledger(url), port=port) as server:
         pipe.send(server.url)
         time.sleep(3600)
 
@@ -320,6 +263,66 @@ def commit(count, drivers):
     ingest.close()
 
 
+def cpu_seconds(pid):
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def storm(clients, away):
+    """The server is killed and started anew; windows close before, meanwhile and after."""
+    import muntin
+    from muntin.ledger.open import open_ledger
+    from muntin.spark.ingest import Ingest
+
+    folder = tempfile.mkdtemp()
+    url = f"sqlite:///{folder}/ledger.db"
+    ingest = Ingest(pipeline(url, 0), open_ledger(url), query_id="q")
+    batches = itertools.count()
+
+    def closes(windows):
+        for _ in range(windows):  # of 10 s each
+            number = next(batches)
+            ingest.take(number, gathered(rows(10 * number, 20, 5)))
+            time.sleep(0.1)
+
+    closes(3)
+    first, told = started(serving, url)
+    host, port = told.recv().removeprefix("http://").split(":")
+    _, heard = started(storm_clients, host, int(port), clients)
+    heard.recv()
+    before = {w["start"] for w in muntin.connect(f"http://{host}:{port}").windows()}
+    closes(10)
+    first.kill()
+    first.join()
+    closes(5)
+    time.sleep(away)
+    began = time.monotonic()
+    second, told = started(serving, url, int(port))
+    told.recv()
+    listening = time.monotonic()
+    burned = []
+    for _ in range(6):  # CPU of each second
+        at = cpu_seconds(second.pid)
+        time.sleep(1)
+        burned.append(cpu_seconds(second.pid) - at)
+    closes(10)
+    time.sleep(3)
+    heard.send("end")
+    lists, back, gaps = heard.recv()
+    server = muntin.connect(f"http://{host}:{port}")
+    expected = [w["start"] for w in server.windows(limit=10_000) if w["start"] not in before]
+    wrong = sum(got != expected for got in lists)
+    twice = sum(len(got) - len(set(got)) for got in lists)
+    show(f"storm: {clients} back after it listens", [b - listening for b in back])
+    print(
+        f"   started in {listening - began:.1f} s; {len(expected)} windows closed, {wrong} clients "
+        f"have not just these in order; {gaps} gaps, {twice} came twice; CPU of the first seconds "
+        + " ".join(f"{100 * b:.0f} %" for b in burned)
+    )
+    second.terminate()
+    ingest.close()
+
+
 def query(keys, clients, repeats):
     """POST /query, the paper's (12), from many threads at once."""
     import threading
@@ -336,23 +339,33 @@ def query(keys, clients, repeats):
     server = told.recv()
     text = "SELECT sum X1.Y1 / sum X1.Y2 AS mean FROM vector (1.1), vector (1.2) FOR ALL"
 
-    def ask(statement):
-        body = json.dumps({"select": statement}).encode()
-        request = urllib.request.Request(
-            server + "/query", body, {"content-type": "application/json"}
-        )
+    host = server.removeprefix("http://")
+
+    def ask(connection, statement):
+        body = json.dumps({"select": statement})
         begun = time.perf_counter()
-        with urllib.request.urlopen(request) as answer:
-            answer.read()
+        connection.request("POST", "/query", body, {"content-type": "application/json"})
+        answer = connection.getresponse()
+        said = answer.read()
+        assert answer.status == 200, said
         return time.perf_counter() - begun
 
-    print(f"   first, from the ledger: {1000 * ask(text):.0f} ms")
-    for name, spelled in (("same text", lambda n: text), ("own texts", lambda n: f"{text} -- {n}")):
+    took = ask(http.client.HTTPConnection(host), text)
+    print(f"   first, from the ledger: {1000 * took:.0f} ms")
+    for name, spelled in (
+        ("same statement", lambda n: text),
+        ("own statements", lambda n: text.replace(" AS mean", f" + {n} AS mean")),
+        (
+            "own, every row read",
+            lambda n: f"{text} WHERE X1.Y1 >= -{n}",
+        ),
+    ):
         seconds = []
 
         def one(client, spelled=spelled, seconds=seconds):
+            connection = http.client.HTTPConnection(host)
             for number in range(repeats):
-                seconds.append(ask(spelled(client * repeats + number)))
+                seconds.append(ask(connection, spelled(client * repeats + number)))
 
         threads = [threading.Thread(target=one, args=(n,)) for n in range(clients)]
         for thread in threads:
@@ -366,8 +379,9 @@ def query(keys, clients, repeats):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", nargs="*", default=["push", "stuck", "commit", "query"])
+    parser.add_argument("part", nargs="*", default=["push", "stuck", "commit", "storm", "query"])
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--seconds", type=float, default=60, help="of stuck")
     given = parser.parse_args()
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     quick = given.quick
@@ -377,9 +391,11 @@ def main():
             push("muntin", pushing_server, *size)
             push("broadcast", broadcasting, *size)
     if "stuck" in given.part:
-        stuck(20, 20, 65_536, 10, 14 if quick else 40)
+        stuck(20, 20, 65_536, 10, 14 if quick else given.seconds)
     if "commit" in given.part:
         commit(20 if quick else 100, 1000)
+    if "storm" in given.part:
+        storm(100 if quick else 1000, 1)
     if "query" in given.part:
         query(20_000 if quick else 640_000, 20, 5 if quick else 20)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import muntin
-from muntin.client import ServerError
+from muntin.client import Backoff, ServerError
 from muntin.errors import BadArgument, SelectError
 from muntin.server.serving import Server
 from muntin.times import instant_us
@@ -65,6 +65,22 @@ def test_a_subscription_survives_the_server(feeder, ledger):
     kept = [w.start for w in ledger.windows("orders")]
     first, second = (kept.index(instant_us(s)) for s in starts)
     assert second == first + 1
+
+
+def test_clients_do_not_come_back_at_once():
+    def pauses():
+        backoff = Backoff()
+        return [backoff.pause() for _ in range(6)]
+
+    many = [pauses() for _ in range(200)]
+    for limit, at_once in zip((1.0, 2.0, 4.0, 5.0, 5.0, 5.0), zip(*many, strict=True), strict=True):
+        assert 0 <= min(at_once) < 0.1 * limit
+        assert 0.9 * limit < max(at_once) <= limit
+    backoff = Backoff()
+    for _ in range(9):
+        backoff.pause()
+    backoff.reset()
+    assert max(backoff.pause() for _ in range(1)) <= 1.0
 
 
 def test_refusals(server):

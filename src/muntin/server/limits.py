@@ -42,7 +42,8 @@ class ServerLimits:
     messages_per_second: float = 20.0
     messages_burst: int = 40
     """From one client; close 4029."""
-    statements_at_once: int = 8
+    statements_at_once: int = 4
+    """Of POST /query. More would only take turns: what Python does of each is done one at a time."""
     statements_waiting_max: int = 64
     """More than these: HTTP 503 with Retry-After."""
     json_rows_max: int = 100_000

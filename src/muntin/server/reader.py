@@ -15,6 +15,7 @@ from muntin.errors import UnknownName
 from muntin.kinds import SummarySpec
 from muntin.ledger.base import ClosedWindow, Ledger
 from muntin.reading.catalog import LedgerCatalog
+from muntin.reading.warm import warm
 from muntin.select.catalog import OPEN, Catalog, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.engine import Engine
 from muntin.select.result import Result, WindowRead
@@ -55,8 +56,9 @@ class Reader:
         return shared.result()
 
     def warm(self) -> None:
-        """Load what merging the newest panes needs, before somebody waits for it."""
+        """Compile and load what merging the newest panes needs, before somebody waits for it."""
         for pipeline in self.pipelines().values():
+            warm(pipeline)
             newest = WindowAsked("last", length_us=2 * pipeline.pane)
             for name, spec in pipeline.summaries.items():
                 self.catalog.load(name, OPEN if spec.sequential else newest)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from muntin.ledger.base import Ledger, Mode
 from muntin.ledger.open import open_ledger
+from muntin.reading.warm import warm
 from muntin.session import Session
 from muntin.spark.ingest import GatherRows, Ingest, gather_from
 from muntin.spark.parquet import gather_parquet, parquet_files
 from muntin.spark.progress import job_progress
 from muntin.spark.session import session as spark_session
 from muntin.spark.source import batch_source
-from muntin.spark.warm import warm
 from muntin.spec import Pipeline
 
 if TYPE_CHECKING:

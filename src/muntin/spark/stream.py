@@ -11,13 +11,13 @@ from muntin.errors import MuntinError, SourceError, SpecError
 from muntin.ledger.base import Ledger, Mode
 from muntin.ledger.open import open_ledger
 from muntin.progress import Progress
+from muntin.reading.warm import warm
 from muntin.select.result import Result
 from muntin.session import Session
 from muntin.spark.failures import worker_error
 from muntin.spark.ingest import Ingest, gather_from
 from muntin.spark.session import session as spark_session
 from muntin.spark.source import needed, stream_source
-from muntin.spark.warm import warm
 from muntin.spec import Pipeline
 
 if TYPE_CHECKING:

@@ -94,17 +94,25 @@ export function columns(holder, items, { height = 150, label = "" } = {}) {
   holder.replaceChildren(root);
 }
 
-// items: [{label, value, lower?, upper?}]
+// items: [{label, value, lower?, upper?, unsure?}]; the bounds are drawn over the end of the bar.
 export function bars(holder, items, { format = (v) => number(v, 2) } = {}) {
   if (!items.length) return void holder.replaceChildren(make("p", { class: "note" }, "nothing yet"));
-  const most = Math.max(...items.map((i) => Math.abs(i.value ?? 0)), 1e-12);
+  const most = Math.max(...items.map((i) => Math.max(Math.abs(i.value ?? 0), i.upper ?? 0)), 1e-12);
+  const share = (value) => `${(100 * Math.abs(value ?? 0)) / most}%`;
   const rows = items.map((item) => {
     const bar = make("div", { class: "bar" });
-    bar.style.width = `${(100 * Math.abs(item.value ?? 0)) / most}%`;
-    const bounds = item.lower == null || item.lower === item.upper ? "" :
-      ` (${format(item.lower)} – ${format(item.upper)})`;
-    return make("tr", {}, make("td", { title: item.label }, item.label), make("td", {}, bar),
-      make("td", { class: "number" }, format(item.value) + bounds));
+    bar.style.width = share(item.value);
+    const bounded = item.lower != null && item.lower !== item.upper;
+    const range = bounded && item.lower >= 0 ? make("i", { class: "range" }) : null;
+    if (range) {
+      range.style.left = share(item.lower);
+      range.style.width = share(item.upper - item.lower);
+    }
+    const said = bounded ? ` (${format(item.lower)} – ${format(item.upper)})` : "";
+    const title = item.unsure ? `${item.label}: not surely among these` : item.label;
+    return make("tr", { class: item.unsure ? "unsure" : "" }, make("td", { title }, item.label),
+      make("td", {}, make("div", { class: "bounded" }, bar, range)),
+      make("td", { class: "number" }, format(item.value) + said));
   });
   holder.replaceChildren(make("table", { class: "bars" }, make("tbody", {}, ...rows)));
 }

@@ -1,6 +1,6 @@
 // The connection: subscriptions that outlive it, asking over HTTP, and how well it is.
 
-const RETRY_MS = [300, 600, 1200, 2500, 5000];
+const RETRY_MS = [1000, 2000, 4000, 5000]; // the whole of it is drawn from: not all pages at once
 
 export class Live {
   constructor(onstate) {
@@ -57,7 +57,7 @@ export class Live {
     this.waiting.clear();
     this.onstate("lost");
     const pause = RETRY_MS[Math.min(this.tries++, RETRY_MS.length - 1)];
-    setTimeout(() => this.open(), pause * (0.5 + Math.random())); // not all pages at once
+    setTimeout(() => this.open(), pause * Math.random());
   }
 
   // A connection that says nothing is lost, though nobody has closed it.

@@ -1,21 +1,95 @@
-// Quantiles with their bounds.
-import { bars } from "../charts.js";
-import { choice, quoted } from "../dom.js";
+// Quantiles now, with their bounds, and as bands over time with their error shaded.
+import { bars, lines } from "../charts.js";
+import { choice, drawer, make, quoted } from "../dom.js";
 import { following, parts, WINDOWS } from "../following.js";
 
+const ASKED = [0.1, 0.5, 0.9, 0.99];
+const SPANS = [["FOR LAST '1 hour'", "last hour"], ["FOR LAST '1 day'", "last day"], ...WINDOWS];
+const SLICES = 24, AT_ONCE = 12; // of the time shown; FROM items of one statement
+const STEPS_S = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 10800, 21600, 43200, 86400,
+  172800, 604800, 1209600, 2419200, 7257600, 31536000];
+
+const instant = (ms) => new Date(ms).toISOString().slice(0, 19).replace("T", " ");
+const literal = (value) => typeof value === "number" ? String(value) : `'${String(value).replaceAll("'", "''")}'`;
+
+// Slices of whole steps over a run of time, so that those that are over stay the same.
+function slices({ start, end }) {
+  const [first, last] = [Date.parse(start), Date.parse(end)];
+  const step = 1000 * (STEPS_S.find((s) => last - first <= 1000 * s * (SLICES - 1)) ?? STEPS_S.at(-1));
+  const starts = [];
+  for (let at = Math.floor(first / step) * step; at < last && starts.length < SLICES; at += step) starts.push(at);
+  return starts.map((at) => [instant(at), instant(at + step)]);
+}
+
+// One series a quantile; each point stands at the end of the panes that it covers.
+function seriesOf(answers) {
+  const points = new Map(ASKED.map((q) => [q, new Map()]));
+  for (const { columns, rows, windows } of answers) {
+    const at = Object.fromEntries(columns.map((name, i) => [name, i]));
+    for (const row of rows) {
+      const covered = windows[row[at.n]]?.covered;
+      if (!covered) continue;
+      const time = Date.parse(covered.end) * 1000;
+      points.get(row[at.q])?.set(time, [time, row[at.value], row[at.lower], row[at.upper]]);
+    }
+  }
+  return ASKED.map((q) => ({ name: `${100 * q} %`, points: [...points.get(q).values()].sort((a, b) => a[0] - b[0]) }));
+}
+
 export default function panel(section, summary, live) {
-  let window = "";
-  const by = summary.by.map(quoted).join(", ");
-  const again = () => follow(`SELECT ${by ? `${by}, ` : ""}q, value, lower, upper ` +
-    `FROM quantiles(${quoted(summary.name)}, 0.5, 0.9, 0.99) ${window} ${by ? `ORDER BY ${by}, q LIMIT 15` : ""}`);
-  const windows = choice("window", WINDOWS, (v) => { window = v; again(); });
-  const { holder, note } = parts(section, `Quantiles of ${summary.name}`, windows);
-  const follow = following(live, note, ({ columns, rows }) => {
+  const by = summary.by, keys = by.map(quoted).join(", ");
+  const from = `FROM quantiles(${quoted(summary.name)}, ${ASKED.join(", ")})`;
+  let window = SPANS[0][0], key = null, covered = null, busy = false, again = false, series = [];
+  const ask = () => follow(`SELECT ${by.length ? `${keys}, ` : ""}q, value, lower, upper ` +
+    `${from} ${window} ${by.length ? `ORDER BY ${keys}, q LIMIT 20` : ""}`);
+  const windows = choice("window", SPANS, (v) => { window = v; ask(); });
+  const whose = make("select", { "aria-label": by.join(", "), hidden: !by.length, onchange: () => history() });
+  const { holder, note } = parts(section, `Quantiles of ${summary.name}`, whose, windows);
+  const chart = make("div", { class: "chart" });
+  section.insertBefore(chart, holder);
+  const draw = drawer(() => lines(chart, series, { label: `quantiles of ${summary.name} over time, with their error` }));
+  new ResizeObserver(draw).observe(chart);
+
+  async function history() {
+    again = true;
+    if (busy) return; // one request at a time; what came meanwhile is asked for after it
+    busy = true;
+    while (again && covered) {
+      again = false;
+      const chosen = by.length ? JSON.parse(whose.value || "[]") : [];
+      const where = chosen.map((value, i) =>
+        `${quoted(by[i])} ${value == null ? "IS NULL" : `= ${literal(value)}`}`).join(" AND ");
+      const all = slices(covered), statements = [];
+      for (let i = 0; i < all.length; i += AT_ONCE) {
+        statements.push(all.slice(i, i + AT_ONCE).map(([start, end], n) =>
+          `SELECT ${n} AS n, q, value, lower, upper ${from} FOR '${start}' TO '${end}'` +
+          (where ? ` WHERE ${where}` : "")).join(" UNION ALL "));
+      }
+      try {
+        series = seriesOf(await Promise.all(statements.map((statement) => live.query(statement))));
+        draw();
+      } catch (problem) {
+        note.textContent = problem.message;
+      }
+    }
+    busy = false;
+  }
+
+  const follow = following(live, note, ({ columns, rows, windows: read }) => {
     const at = (name) => columns.indexOf(name);
     bars(holder, rows.map((row) => ({
-      label: [...row.slice(0, summary.by.length), `${100 * row[at("q")]} %`].join(" "),
+      label: [...row.slice(0, by.length), `${100 * row[at("q")]} %`].join(" "),
       value: row[at("value")], lower: row[at("lower")], upper: row[at("upper")],
     })));
+    const found = [...new Set(rows.map((row) => JSON.stringify(row.slice(0, by.length))))];
+    if (by.length && found.join() !== key) {
+      key = found.join();
+      const before = whose.value;
+      whose.replaceChildren(...found.map((value) => make("option", { value }, JSON.parse(value).join(", "))));
+      if (found.includes(before)) whose.value = before;
+    }
+    covered = read[0]?.covered ?? null;
+    history();
   });
-  again();
+  ask();
 }

@@ -1,4 +1,4 @@
-// Heavy hitters with their bounds.
+// Heavy hitters with their bounds; those that are not surely among the heaviest are said to be so.
 import { bars } from "../charts.js";
 import { choice, quoted } from "../dom.js";
 import { following, parts, WINDOWS } from "../following.js";
@@ -13,6 +13,7 @@ export default function panel(section, summary, live) {
     bars(holder, rows.slice(0, 20).map((row) => ({
       label: [...row.slice(0, summary.by.length), row[at("item")]].join(", "),
       value: row[at("value")], lower: row[at("lower")], upper: row[at("upper")],
+      unsure: row[at("guaranteed")] === false,
     })));
   });
   again();

@@ -1,4 +1,4 @@
-"""Compile a pipeline's kernels on the driver, so that workers find them in the cache."""
+"""Compile a pipeline's kernels before somebody waits: driver for its workers, server for clients."""
 
 from __future__ import annotations
 

@@ -1,0 +1,178 @@
+"""`muntin.connect`: ask and follow a server from Python."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from typing import Any, Literal, Self
+from urllib.parse import urlencode, urlsplit
+
+import pyarrow as pa
+
+from muntin.client.answers import RemoteWindow, ServerError, Update, refusal, result_of
+from muntin.client.subscription import Backoff, Subscription
+from muntin.errors import BadArgument
+from muntin.select.result import Result
+
+__all__ = [
+    "Backoff",
+    "Client",
+    "RemoteWindow",
+    "ServerError",
+    "Subscription",
+    "Update",
+    "connect",
+]
+ARROW = "application/vnd.apache.arrow.stream"
+TIMEOUT_SECONDS = 30.0
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class Client:
+    """A Muntin server. Thread-safe; holds no connection but while it is asked.
+
+    Parameters
+    ----------
+    url : str
+        For example "http://127.0.0.1:8787".
+    token : str, optional
+        Where the server needs one. Beyond loopback it is sent over https only.
+    """
+
+    def __init__(self, url: str, token: str = "", *, timeout: float = TIMEOUT_SECONDS) -> None:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise BadArgument(f"{url!r} is no server: write for example http://127.0.0.1:8787")
+        if token and parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+            raise BadArgument(f"{url} would send the token in the open: use https://")
+        self.url = f"{parts.scheme}://{parts.netloc}"
+        self._headers = {"authorization": f"Bearer {token}"} if token else {}
+        self._timeout = timeout
+
+    def sql(self, statement: str) -> Result:
+        """Answer a SELECT; see docs/select.md.
+
+        Raises
+        ------
+        SelectError
+            The statement is wrong; points at the place.
+        ServerError
+            The server refused, or cannot be reached.
+        """
+        body = self._ask("/query", {"select": statement}, statement, accept=ARROW)
+        table = pa.ipc.open_stream(body).read_all()
+        about = json.loads((table.schema.metadata or {}).get(b"muntin", b"{}"))
+        return result_of(table.replace_schema_metadata(None), about)
+
+    def summaries(self) -> dict[str, Any]:
+        """What can be asked: {"summaries": [...], "queries": [...]}."""
+        return json.loads(self._ask("/summaries"))
+
+    def windows(self, summary: str | None = None, *, limit: int = 1000) -> list[dict[str, Any]]:
+        """Closed windows, oldest first, in their newest revision."""
+        given = {"limit": limit} | ({"summary": summary} if summary else {})
+        return json.loads(self._ask(f"/windows?{urlencode(given)}"))["windows"]
+
+    def state(self) -> dict[str, Any]:
+        """What the pipelines do now."""
+        return json.loads(self._ask("/state"))
+
+    def slow_down(self, summary: str = "") -> dict[str, Any]:
+        """Double the length of a summary's windows, up to its limit; what was done."""
+        return self._command("slow_down", summary)
+
+    def resume(self, summary: str = "") -> dict[str, Any]:
+        """Give windows their usual length again; what was done."""
+        return self._command("resume", summary)
+
+    def subscribe(
+        self,
+        statement: str = "",
+        *,
+        query: str = "",
+        on: Literal["window", "update"] = "update",
+        after: str | None = None,
+        reconnect: bool = True,
+    ) -> Subscription:
+        """Follow a SELECT, or a standing query by name: its answers as they come.
+
+        Parameters
+        ----------
+        on : {"window", "update"}
+            "window": once for each window that closes (none is left out without a word).
+            "update": as it moves; what is newer replaces what was not read yet.
+        after : str, optional
+            The `after` of the last update that was seen: closed windows since then come first.
+        reconnect : bool
+            Come back when the connection is lost, and go on where it was.
+
+        Raises
+        ------
+        SelectError, ServerError
+            The statement is wrong; the server refused, or cannot be reached.
+        """
+        if bool(statement) == bool(query):
+            raise BadArgument("give subscribe a statement, or query=NAME of a standing query")
+        topic = {"select": statement} if statement else {"query": query}
+        wanted = {"type": "subscribe", "id": "s", "on": on, **topic}
+        address = "ws" + self.url.removeprefix("http") + "/live"
+        return Subscription(address, self._headers, wanted, after, reconnect, self._timeout)
+
+    def watch(self, statement: str = "", *, query: str = "", on: Any = "update") -> Any:
+        """A live view of a subscription for Jupyter; see `muntin.notebook.watch`."""
+        from muntin.notebook import watch
+
+        return watch(self.subscribe(statement, query=query, on=on))
+
+    def close(self) -> None:
+        """Nothing is held; here for `with`."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _command(self, action: str, summary: str) -> dict[str, Any]:
+        given = {"action": action} | ({"summary": summary} if summary else {})
+        return json.loads(self._ask("/commands", given))["answer"]
+
+    def _ask(
+        self,
+        path: str,
+        given: dict[str, Any] | None = None,
+        statement: str = "",
+        accept: str = "application/json",
+    ) -> bytes:
+        body = None if given is None else json.dumps(given).encode()
+        headers = {**self._headers, "accept": accept, "content-type": "application/json"}
+        request = urllib.request.Request(self.url + path, body, headers)  # noqa: S310 (http only)
+        try:
+            with urllib.request.urlopen(request, timeout=self._timeout) as answer:  # noqa: S310
+                return answer.read()
+        except urllib.error.HTTPError as refused:
+            raise refusal(refused.code, refused.read(), statement) from None
+        except OSError as problem:
+            reason = getattr(problem, "reason", problem)
+            raise ServerError(f"{self.url} does not answer: {reason}; is it running?") from None
+
+
+def connect(url: str, token: str = "") -> Client:
+    """A client of a Muntin server.
+
+    Parameters
+    ----------
+    url : str
+        For example "http://127.0.0.1:8787".
+    token : str, optional
+        Where the server needs one.
+
+    Examples
+    --------
+    >>> server = muntin.connect("http://127.0.0.1:8787")           # doctest: +SKIP
+    >>> server.sql("SELECT origin, count FROM flights(origin)")     # doctest: +SKIP
+    >>> for update in server.subscribe(query="worst", on="window"):  # doctest: +SKIP
+    ...     print(update.window["start"], update.result)
+    """
+    return Client(url, token)

@@ -1,0 +1,147 @@
+"""What a server says, as Python values: answers, updates, errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pyarrow as pa
+
+from muntin.errors import LedgerError, MuntinError, SelectError
+from muntin.select.result import Result, WindowRead
+from muntin.times import instant_us
+
+
+class ServerError(MuntinError):
+    """The server refused, or cannot be reached.
+
+    Attributes
+    ----------
+    code : str
+        Stable identifier, for programs.
+    """
+
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteWindow:
+    """What one FROM item was asked for and what it covers, as the server says it."""
+
+    source: str
+    asked: str
+    covered: tuple[int, int] | None
+    """Microseconds since 1970 UTC."""
+
+    def to_dict(self) -> dict[str, Any]:
+        from muntin.select.window_clause import show_time
+
+        covered = None
+        if self.covered is not None:
+            covered = {"start": show_time(self.covered[0]), "end": show_time(self.covered[1])}
+        return {"source": self.source, "asked": self.asked, "covered": covered}
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One pushed message.
+
+    Attributes
+    ----------
+    result : Result or None
+        None where the server could not compute it (then `error`), or the topic has none.
+    window : mapping or None
+        The closed window: summary, start, end, reason, revision, events, late, fill.
+    seq : int or None
+        Counts the feed's messages in one life of the server; None for a window that came from
+        the ledger. What a gap leaves out are moves that a newer one replaced.
+    after : str or None
+        Place to go on from, in `subscribe(after=...)`, also after the server was started anew.
+    gap : mapping or None
+        Closed windows that cannot be had any more: windows (how many, if known), start, end.
+    state : mapping or None
+        What the pipelines do, where that was asked for.
+    """
+
+    result: Result | None = None
+    window: Mapping[str, Any] | None = None
+    seq: int | None = None
+    after: str | None = None
+    error: Mapping[str, Any] | None = None
+    gap: Mapping[str, Any] | None = None
+    state: Mapping[str, Any] | None = None
+
+
+def refusal(status: int, body: bytes, statement: str = "") -> MuntinError:
+    """The error in an HTTP answer."""
+    try:
+        return error_of(json.loads(body)["error"], statement)
+    except (ValueError, KeyError, TypeError):
+        return ServerError(f"the server answered HTTP {status}", str(status))
+
+
+def error_of(about: Mapping[str, Any], statement: str) -> MuntinError:
+    """An error as the server says it; one of a statement points at its place."""
+    code, message, remedy = about["code"], about["message"], about.get("remedy", "")
+    if code == "ledger":
+        return LedgerError(message)
+    if statement and code not in ("busy", "token", "limit", "internal", "forbidden"):
+        return SelectError(
+            message,
+            code=code,
+            text=statement,
+            position=about.get("position", 0),
+            length=about.get("length", 0),
+            remedy=remedy,
+        )
+    return ServerError(f"{message}; {remedy}" if remedy else message, code)
+
+
+def update_of(message: Mapping[str, Any]) -> Update:
+    """A pushed message."""
+    if message["type"] == "gap":
+        return Update(gap={name: message[name] for name in ("windows", "start", "end")})
+    given = message.get("result")
+    return Update(
+        result=None if given is None else result_of(_table(given), given),
+        window=message.get("window"),
+        seq=message.get("seq"),
+        after=message.get("after"),
+        error=message.get("error"),
+        state=message.get("state"),
+    )
+
+
+def _table(given: Mapping[str, Any]) -> pa.Table:
+    """Rows that came as JSON; their types are what JSON keeps of them, times are text."""
+    names = given["columns"]
+    columns = list(zip(*given["rows"], strict=True)) or [()] * len(names)
+    arrays = [pa.array(list(column)) for column in columns]
+    return pa.Table.from_arrays(arrays, names=names)
+
+
+def result_of(table: pa.Table, about: Mapping[str, Any]) -> Result:
+    """Rows with their particulars."""
+    windows = [
+        RemoteWindow(w["source"], w["asked"], _covered(w["covered"])) for w in about["windows"]
+    ]
+    return Result(
+        table,
+        windows=cast("tuple[WindowRead, ...]", tuple(windows)),
+        watermark=None if about["watermark"] is None else instant_us(about["watermark"]),
+        revision=about["revision"],
+        exact=about["exact"],
+        bounds=about["bounds"],
+        late=about["late"],
+        stale=about["stale"],
+    )
+
+
+def _covered(covered: Mapping[str, str] | None) -> tuple[int, int] | None:
+    if covered is None:
+        return None
+    return instant_us(covered["start"]), instant_us(covered["end"])

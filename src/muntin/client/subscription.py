@@ -1,0 +1,147 @@
+"""Follow a statement over /live; comes back by itself, and not at the same time as all others."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Self
+
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+
+from muntin.client.answers import ServerError, Update, error_of, refusal, update_of
+from muntin.errors import MuntinError
+
+if TYPE_CHECKING:
+    from websockets.sync.client import ClientConnection
+
+RETRY_SECONDS = (1.0, 2.0, 4.0, 5.0)
+PUSH_BYTES_MAX = 1 << 20  # a server pushes at most 256 KiB of characters
+
+
+class Backoff:
+    """How long to wait before coming back: a random part of a limit that grows.
+
+    The whole limit is drawn from ("full jitter"), so that a thousand clients of a server that was
+    started anew come back spread over a second, and over five when it stays away.
+    """
+
+    def __init__(self) -> None:
+        self._tries = 0
+
+    def pause(self) -> float:
+        """Seconds until the next try."""
+        limit = RETRY_SECONDS[min(self._tries, len(RETRY_SECONDS) - 1)]
+        self._tries += 1
+        return random.uniform(0.0, limit)  # noqa: S311 (no secret)
+
+    def reset(self) -> None:
+        """It worked."""
+        self._tries = 0
+
+
+class Subscription(Iterator[Update]):
+    """Updates as they come; `next()` waits for one. Made by `Client.subscribe`.
+
+    Attributes
+    ----------
+    after : str or None
+        Place of the last closed window that was returned.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        headers: Mapping[str, str],
+        wanted: dict[str, Any],
+        after: str | None,
+        reconnect: bool,
+        timeout: float,
+    ) -> None:
+        self.after = after
+        self._address = address
+        self._headers = headers
+        self._wanted = wanted
+        self._reconnect = reconnect
+        self._timeout = timeout
+        self._closed = threading.Event()
+        self._backoff = Backoff()
+        self._leave = ExitStack()
+        self._socket: ClientConnection | None = self._open()
+
+    def __next__(self) -> Update:
+        while not self._closed.is_set():
+            try:
+                if self._socket is None:
+                    self._socket = self._open()
+                    self._backoff.reset()
+                update = self._hear(json.loads(self._socket.recv()))
+                if update is not None:
+                    return update
+            except (ConnectionClosed, ServerError) as lost:
+                if self._closed.is_set():
+                    break
+                fatal = isinstance(lost, ServerError) and lost.code not in ("", "busy")
+                if fatal or not self._reconnect:
+                    raise ServerError(f"{self._address}: the connection was lost: {lost}") from None
+                self._socket = None
+                self._closed.wait(self._backoff.pause())
+        raise StopIteration
+
+    def close(self) -> None:
+        """Leave; a `next()` in another thread ends."""
+        self._closed.set()
+        self._leave.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open(self) -> ClientConnection:
+        """Connect, and wait for the server to agree."""
+        from websockets.sync.client import connect as open_socket
+
+        self._leave.close()
+        opening = open_socket(
+            self._address,
+            additional_headers=self._headers,
+            compression=None,
+            max_size=PUSH_BYTES_MAX,
+            open_timeout=self._timeout,
+        )
+        try:
+            socket = self._leave.enter_context(opening)
+        except InvalidStatus as refused:
+            raise refusal(
+                refused.response.status_code, bytes(refused.response.body or b"")
+            ) from None
+        except (OSError, TimeoutError, InvalidHandshake, EOFError) as problem:
+            raise ServerError(f"{self._address} does not answer: {problem}") from None
+        try:
+            socket.send(json.dumps(self._wanted | ({"after": self.after} if self.after else {})))
+            while True:
+                message = json.loads(socket.recv(timeout=self._timeout))
+                self._hear(message)
+                if message["type"] == "subscribed":
+                    return socket
+        except (ConnectionClosed, TimeoutError) as lost:
+            raise ServerError(f"{self._address}: the connection was lost: {lost}") from None
+        except MuntinError:
+            self._leave.close()
+            raise
+
+    def _hear(self, message: Mapping[str, Any]) -> Update | None:
+        kind = message.get("type")
+        if kind == "error":
+            raise error_of(message, self._wanted.get("select", ""))
+        if kind == "subscribed":
+            self.after = message.get("after", self.after)
+        if kind not in ("result", "window", "gap"):
+            return None
+        update = update_of(message)
+        self.after = update.after or self.after
+        return update
