@@ -7,7 +7,7 @@ import pytest
 
 from muntin.errors import BadArgument, SpecError
 from muntin.kinds import KINDS
-from muntin.spark.warm import warm
+from muntin.reading.warm import warm
 from muntin.spec import Pipeline
 from muntin.summaries import KLL, CountMin, Distinct, Fingerprint, SketchedMatrix, SpaceSaving
 

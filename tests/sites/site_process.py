@@ -8,9 +8,9 @@ import sys
 import time
 
 from muntin.ledger.open import open_ledger
+from muntin.reading.warm import warm
 from muntin.sites import Site
 from muntin.spark.ingest import Ingest
-from muntin.spark.warm import warm
 from tests.pipeline.support import gather
 from tests.sites.stream import PANE_US, events, pipeline
 

@@ -1,4 +1,4 @@
-"""Compile a pipeline's kernels before somebody waits: driver for its workers, server for clients."""
+"""Compile a pipeline's kernels before somebody waits: for workers, or for clients."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class ServerLimits:
     messages_burst: int = 40
     """From one client; close 4029."""
     statements_at_once: int = 4
-    """Of POST /query. More would only take turns: what Python does of each is done one at a time."""
+    """Of POST /query. More would only take turns in Python."""
     statements_waiting_max: int = 64
     """More than these: HTTP 503 with Retry-After."""
     json_rows_max: int = 100_000
