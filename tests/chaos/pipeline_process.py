@@ -1,16 +1,19 @@
 """A pipeline over a folder of Parquet files, in a process of its own; killed by the tests.
 
-python pipeline_process.py FOLDER
+python pipeline_process.py FOLDER [SUMMARIES as JSON]
 """
 
+import json
 import sys
 
 import muntin
 from tests.pipeline.support import pipeline
 
 
-def main(folder: str) -> None:
+def main(folder: str, summaries: str = "") -> None:
+    changes = {"summaries": json.loads(summaries), "queries": {}} if summaries else {}
     spec = pipeline(
+        **changes,
         source={"format": "parquet", "path": f"{folder}/events", "maxFilesPerTrigger": 1},
         trigger="0 seconds",
         ledger=f"sqlite:///{folder}/ledger.db",
@@ -28,4 +31,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -1,5 +1,6 @@
 """kill -9 of the whole driver in the middle of batches: every window is exact after the restart."""
 
+import json
 import os
 import random
 import signal
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from muntin.ledger.open import open_ledger
+from muntin.summaries import PeriodicShard
 from tests.pipeline.support import SECOND, START, content, events, pipeline, run
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(900)]
@@ -21,9 +23,10 @@ DEADLINE_SECONDS = 120
 ROOT = Path(__file__).parents[2]
 
 
-def start(folder):
+def start(folder, summaries=None):
+    more = [json.dumps(summaries)] if summaries else []
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.chaos.pipeline_process", str(folder)],
+        [sys.executable, "-m", "tests.chaos.pipeline_process", str(folder), *more],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=(folder / "stderr").open("ab"),
@@ -47,6 +50,29 @@ def kill_tree(process):
     subprocess.run(["pkill", "-9", "-s", str(process.pid)], check=False)
 
 
+def written(table, folder):
+    """The table as files, which Spark takes in this order, one a batch."""
+    folder.mkdir()
+    for number in range(FILES):
+        path = folder / f"part-{number:02d}.parquet"
+        pq.write_table(table.slice(number * ROWS, ROWS), path)
+        os.utime(path, (START // SECOND + number,) * 2)
+
+
+def killed_and_finished(folder, kills, rng, summaries=None):
+    """Start the pipeline and kill it, again and again, then let it come to its end."""
+    for _ in range(kills):
+        process = start(folder, summaries)
+        if wait_for(process, "batch", time.monotonic() + DEADLINE_SECONDS):
+            time.sleep(rng.uniform(0, 1.0))
+        kill_tree(process)
+    process = start(folder, summaries)
+    assert wait_for(process, "done", time.monotonic() + DEADLINE_SECONDS), (
+        folder / "stderr"
+    ).read_text()[-2000:]
+    process.wait(timeout=60)
+
+
 def test_windows_are_exact_after_kills(tmp_path):
     rng = random.Random(20)
     table = events(
@@ -55,21 +81,8 @@ def test_windows_are_exact_after_kills(tmp_path):
             for _ in range(FILES * ROWS)
         )
     )
-    (tmp_path / "events").mkdir()
-    for number in range(FILES):
-        path = tmp_path / "events" / f"part-{number:02d}.parquet"
-        pq.write_table(table.slice(number * ROWS, ROWS), path)
-        os.utime(path, (START // SECOND + number,) * 2)
-    for _ in range(KILLS):
-        process = start(tmp_path)
-        if wait_for(process, "batch", time.monotonic() + DEADLINE_SECONDS):
-            time.sleep(rng.uniform(0, 1.0))
-        kill_tree(process)
-    process = start(tmp_path)
-    assert wait_for(process, "done", time.monotonic() + DEADLINE_SECONDS), (
-        tmp_path / "stderr"
-    ).read_text()[-2000:]
-    process.wait(timeout=60)
+    written(table, tmp_path / "events")
+    killed_and_finished(tmp_path, KILLS, rng)
 
     spec = pipeline()
     ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.db")
@@ -79,4 +92,52 @@ def test_windows_are_exact_after_kills(tmp_path):
     with run(spec, batches) as clean:
         holder = type("Holder", (), {"ledger": ledger, "pipeline": spec})
         assert content(holder) == content(clean)
+    ledger.close()
+
+
+BEATS = {
+    "kind": "periodic",
+    "item": ["driver", "area"],
+    "gap": "5 seconds",
+    "interval_unit": "4 seconds",
+    "memory": "40 KB",
+    "k": 10,
+    "shards": 3,
+}
+
+
+def beating(rng):
+    """Items with a beat and others, out of order by up to a minute: twice the lateness."""
+    rows = [(at, "bot", 1, 1, 1) for at in range(0, 3600, 45)]
+    rows += [(at + rng.uniform(0, 1), "cron", 2, 1, 1) for at in range(7, 3600, 90)]
+    while len(rows) < FILES * ROWS:
+        rows.append((rng.uniform(0, 3600), rng.choice("abcdefgh"), rng.randrange(40), 1, 1))
+    return events(sorted(rows, key=lambda row: row[0] + rng.uniform(0, 60)))
+
+
+@pytest.mark.slow
+def test_shards_of_a_sequential_summary_are_exact_after_kills(tmp_path):
+    """Held events, late ones and what was folded: each event is in exactly one of them, once."""
+    rng = random.Random(21)
+    table = beating(rng)
+    written(table, tmp_path / "events")
+    killed_and_finished(tmp_path, min(KILLS, 2), rng, {"beats": BEATS})
+
+    spec = pipeline(summaries={"beats": BEATS}, queries={})
+    ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.db")
+    batches = [[table.slice(number * ROWS, ROWS)] for number in range(FILES)]
+    with run(spec, batches) as clean:
+        states = clean.ledger.states("beats")
+        assert len(states) == 3
+        assert ledger.states("beats") == states
+        found, expected = (
+            (info.read, info.counted, info.rejected, info.late)
+            for info in (*ledger.pipelines(), *clean.ledger.pipelines())
+        )
+    shards = [PeriodicShard.from_bytes(payload) for payload in states.values()]
+    late = sum(shard.late for shard in shards)
+    assert found == expected == (FILES * ROWS, FILES * ROWS, 0, late)
+    assert late > 0
+    assert sum(shard.held for shard in shards) > 0
+    assert sum(shard.count for shard in shards) + late == FILES * ROWS
     ledger.close()
