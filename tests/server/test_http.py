@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 
 import httpx
 import pyarrow as pa
 import pytest
+from websockets.sync.client import connect
 
 from muntin.ledger.memory import MemoryLedger
 from muntin.server.openapi import document
@@ -38,6 +40,16 @@ def http(fed):
 
 def ask(http, statement, **headers):
     return http.post("/query", json={"select": statement}, headers=headers)
+
+
+def test_nothing_waits_for_a_receipt(fed):
+    """Without TCP_NODELAY an answer's second piece waits until the first is acknowledged."""
+    hub = fed.app.state.hub
+    with connect("ws" + fed.url[4:] + "/live") as client:
+        client.recv(timeout=10)
+        (there,) = hub.clients
+        connected = there._socket.transport.get_extra_info("socket")
+        assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_query_json(http):
