@@ -148,7 +148,7 @@ class Folder:
             large = summary.nbytes >= PROVISIONAL_FROM_BYTES
             quick = self._in_panes[name].provisional(summary) if large else None
             what = PARTIAL if quick is None else PROVISIONAL
-            payload = packed(summary.to_bytes() if quick is None else quick)
+            payload = packed(summary.to_bytes()) if quick is None else quick
             rows.append((what, name, pane * self._plan.pane, self._events[name, pane], payload))
             size += len(payload)
             if size >= EMITTED_BYTES:
@@ -239,7 +239,10 @@ def fold(
     """All of a task: batches in (or with their place and first row), rows of RESULT_SCHEMA out."""
     folder = Folder(plan)
     for batch in batches:
-        folder.fold(*batch if isinstance(batch, tuple) else (batch,))
+        if isinstance(batch, tuple):
+            folder.fold(*batch)
+        else:
+            folder.fold(batch)
         yield from folder.emit(all_of_it=False)
     yield from folder.emit(all_of_it=True)
 
@@ -253,7 +256,8 @@ def gathered(result: pa.Table) -> tuple[list[Partial], list[Rejected], Tally]:
         for what, name, pane, events, payload in zip(*columns, strict=True):
             if what in (PARTIAL, PROVISIONAL):
                 quick = what == PROVISIONAL
-                partials.append(Partial(name, pane, events, unpacked(payload), quick))
+                whole = payload if quick else unpacked(payload)
+                partials.append(Partial(name, pane, events, whole, quick))
             elif what == REJECTED:
                 reason, _, rest = name.partition(" ")
                 detail, place = json.loads(rest)

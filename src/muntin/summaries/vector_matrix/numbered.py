@@ -7,7 +7,8 @@ time, and a reader gets its indexes by looking up each value once. Equal summari
 
 The body is a run of columns of signed integers, 1, 2, 4 or 8 bytes each (or of characters), each
 begun at a multiple of 8 bytes: of each key column its values (strings: lengths, then characters),
-of each beginning of a combination its two columns of numbers, of each key count and sums.
+of each beginning of a combination its two columns of numbers, of each key count and sums. All of
+it is compressed with zstd.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.summaries.envelope import seal, unseal
@@ -31,9 +33,11 @@ from muntin.summaries.vector_matrix.numbering import Numbering
 from muntin.summaries.vector_matrix.state import State
 
 KIND = "vector_matrix_numbered"
+BODY_BYTES_MAX = 1 << 32  # inflated
 _WIDTHS = (1, 2, 4, 8)
 _DTYPES = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 _MINUS_ZERO = -(1 << 63)
+_ZSTD = pa.Codec("zstd", compression_level=1)
 
 
 def is_possible(state: State) -> bool:
@@ -68,11 +72,12 @@ def to_bytes(state: State) -> bytes:
     parameters = parameters_of(state) | {
         "nulls": nulls,
         "pairs": [len(index) for index in numbering.pairs.values()],
+        "size": sum(map(len, out.parts)),
         "text": out.text,
         "values": [len(column) for column in numbering.columns.values()],
         "widths": out.widths,
     }
-    return seal(KIND, parameters, *out.parts)
+    return seal(KIND, parameters, _ZSTD.compress(b"".join(out.parts), asbytes=True))
 
 
 def _null_of(column: KeyColumn) -> int:
@@ -158,7 +163,7 @@ def from_bytes(data: bytes) -> State:
         twice, rows without events, columns that do not fill the body, strings that are not UTF-8.
     """
     parameters, body = unseal(data, KIND)
-    if parameters.keys() != PARAMETERS | {"nulls", "pairs", "text", "values", "widths"}:
+    if parameters.keys() != PARAMETERS | {"nulls", "pairs", "size", "text", "values", "widths"}:
         raise CorruptSummary("vector_matrix: parameters are missing, or unknown")
     if parameters["large"] != []:
         raise CorruptSummary("vector_matrix: large columns that it does not have")
@@ -166,7 +171,7 @@ def from_bytes(data: bytes) -> State:
     if state.partly_seen():
         raise CorruptSummary("vector_matrix: an indicator that only some events had")
     numbering = Numbering(state.keys)
-    source = _Source(parameters, body)
+    source = _Source(parameters, _inflated(body, parameters["size"]))
     nulls = source.numbers_of("nulls", len(numbering.columns), least=-1)
     values = source.numbers_of("values", len(numbering.columns))
     pairs = source.numbers_of("pairs", len(numbering.pairs))
@@ -186,6 +191,18 @@ def from_bytes(data: bytes) -> State:
     raise_unless_covered(parameters["covered"], [t.covered for t in tables.values()], state.count)
     state.become(numbering, tables)
     return state
+
+
+def _inflated(body: memoryview, size: Any) -> np.ndarray:
+    if type(size) is not int or not 0 <= size <= BODY_BYTES_MAX:
+        raise CorruptSummary(f"vector_matrix: {size!r:.50} is not a number of bytes")
+    try:
+        found = _ZSTD.decompress(body, size) if size else pa.py_buffer(b"")
+    except (pa.ArrowException, OSError) as problem:
+        raise CorruptSummary(f"vector_matrix: its body cannot be inflated ({problem})") from None
+    if len(found) != size:
+        raise CorruptSummary(f"vector_matrix: its body has {len(found)} bytes, not {size}")
+    return np.frombuffer(found, np.uint8)
 
 
 def _read_values(
@@ -260,9 +277,9 @@ def _check_floats(table: KeyTable, rows: int, cell: int) -> float:
 class _Source:
     """The body, column by column."""
 
-    def __init__(self, parameters: dict[str, Any], body: memoryview) -> None:
+    def __init__(self, parameters: dict[str, Any], body: np.ndarray) -> None:
         self._parameters = parameters
-        self._body = np.frombuffer(body, np.uint8)
+        self._body = body
         self._at = 0
         self._widths: Iterator[int] = iter(self.numbers_of("widths", None, least=1))
         self._texts: Iterator[int] = iter(self.numbers_of("text", None))
