@@ -36,7 +36,7 @@ def test_refuses_what_cannot_be_meant() -> None:
     with pytest.raises(CorruptMessage, match="without the members"):
         coordinator.receive("n", Alert(1, 1, 1, 0, 0, 0, (("b", 3),)))
     with pytest.raises(CorruptMessage, match="beyond"):
-        coordinator.receive("n", Push(1, 1, 1, (("b", 1 << 51),)))
+        coordinator.receive("n", Push(1, 1, 1, (("b", 1 << 51),), 1))
     assert coordinator.answer().valid
 
 

@@ -29,3 +29,22 @@ def test_never_much_more_than_naive(stream: str, objective: str) -> None:
         share = 1.05 if objective == "bytes" else 1.2
         over = (spent - share * pushed) / ours.bootstrap[what]
         assert over.max() <= SURVEYS
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_nor_between_sites_that_do_not_wait_for_each_other(stream: str) -> None:
+    steady = {"lose": 0, "repeat": 0, "delay": 0.1, "crash": 0, "freeze": 0, "restart": 0}
+    for seed, (sites, k, length, windows) in enumerate([(8, 10, 20, 80), (3, 4, 40, 120)]):
+        rng = np.random.default_rng(seed)
+        counts = STREAMS[stream](rng, length + windows, sites, 120)
+        options = {"k": k, "window": length, "unit": 1, "windows": windows}
+        naive = simulate(counts, policy="naive", **options)
+        survey = simulate(counts, policy="hybrid", **options).bootstrap["bytes"]
+        ours = simulate(counts, policy="hybrid", faults=steady, **options)
+        assert ours.invalid == 0
+        assert ours.unsure < windows / 2
+        spent = np.cumsum(ours.series["bytes"]).astype(float)
+        signs_of_life = 20 * sites * (1 + np.arange(windows) / 6)
+        pushed = naive.bootstrap["bytes"] + np.cumsum(naive.series["bytes"])
+        over = (spent - signs_of_life - 1.05 * pushed - naive.bootstrap["bytes"]) / survey
+        assert over.max() <= SURVEYS

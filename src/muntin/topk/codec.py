@@ -209,6 +209,7 @@ _TABLE: tuple[tuple[int, type[m.Message], dict[str, _Field]], ...] = (
             "version": _U,
             "unit": _S,
             "entries": _ENTRIES,
+            "number": _S,
         },
     ),
     (

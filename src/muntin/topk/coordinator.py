@@ -380,6 +380,8 @@ class Coordinator:
         """Judge the newest unit that all sites have pushed."""
         assert self._watch is not None  # noqa: S101
         before = self.top
+        if not self.barrier and (mended := self._watch.mend(now, self.retry)):
+            return mended
         judged = self._watch.judge(self.k, self.epsilon, self._proof.as_of, now)
         if judged.lost:
             return self._begin_survey(now)
@@ -405,6 +407,9 @@ class Coordinator:
         if message.epoch == self.epoch and not site.acked:
             return [self.roster.send(site, now)]  # the first factors were lost
         site.hellos += 1
+        everything = self._watch is not None and self._watch.watching.everything
+        if self.hybrid and everything and message.epoch == self.epoch:
+            self.hybrid.refuse_everything()  # it had too much to tell
         if message.unit > site.unit or site.hellos >= HELLOS_BELIEVED:
             self._survey_due = True  # it started anew
         return []
@@ -447,9 +452,9 @@ class Coordinator:
         site.until = calm.unit if site.until is None else max(site.until, calm.unit)
         return []
 
-    def _pushed(self, site: Site, push: Push, _now: float) -> Addressed:
+    def _pushed(self, site: Site, push: Push, now: float) -> Addressed:
         if self._watch is not None:
-            self._watch.take(site, push)
+            self._watch.take(site, push, now)
         return []
 
     def _busied(self, site: Site, busy: Busy, _now: float) -> Addressed:

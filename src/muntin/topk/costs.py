@@ -48,18 +48,15 @@ class Costs:
             self.model.survey_ends()
 
     def affords(self, requests: Addressed) -> bool:
-        """Whether asking and being answered can be paid; if not, everything is to be pushed.
-
-        Without a barrier everything cannot be pushed: what got lost would have to be told again.
-        """
-        return not self.roster.barrier or self.model is None or self.model.affords(requests)
+        """Whether asking and being answered can be paid; if not, everything is to be pushed."""
+        return self.model is None or self.model.refused or self.model.affords(requests)
 
     def pushing_pays(self, k: int) -> bool:
         """Whether resolving has cost more than pushing would have."""
         if self.model is None or not self.model.should_push(len(self.roster.members()), k):
             return False
         if NOTHING in self.roster.top and not self.model.everything:
-            if not self.roster.barrier:
+            if self.model.refused:
                 return False
             self.model.push_everything()  # no lines can be drawn below nothing
         return True

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 
 from muntin.errors import BadArgument
 from muntin.topk.codec import encode
-from muntin.topk.messages import Alert, Busy, Message, Push, Reply
+from muntin.topk.messages import Alert, Busy, Calm, Hello, Message, Push, Reply
 from muntin.topk.purse import Purse
 
 # What is watched beyond T; how close below the least member the lines are drawn (0: at the last
@@ -84,6 +84,7 @@ class CostModel:
         self._all = False
         self._tried = False  # pushing, ever
         self._surveyed = False  # what this slide cost is the survey's
+        self.refused = False  # a site has too much to push everything
         self.everything = False  # pushing means every change, not the contenders' only
 
     # -- what happens
@@ -97,9 +98,11 @@ class CostModel:
         size = len(encode(message))
         cost = self.price(message)
         self._spent += cost
-        if isinstance(message, Push):
-            self.purse.push(site, cost)
-        else:
+        if isinstance(message, Push) and message.number >= 0:
+            self.purse.push(site, cost if message.entries else 0)
+        elif not isinstance(
+            message, Calm | Hello
+        ):  # who pushes changes must say that he lives, too
             self.purse.pay(cost)
         if isinstance(message, Alert | Reply) and message.entries:
             each = (size - HEADER_BYTES) / len(message.entries) - 1  # changes are shorter
@@ -161,6 +164,10 @@ class CostModel:
         self._slides = 0
         self._lost = 0.0
 
+    def refuse_everything(self) -> None:
+        """A site cannot push all it has: never again."""
+        self.refused, self.everything = True, False
+
     def pushing_everything(self) -> None:
         """Everything is pushed, learned to be cheaper or not."""
         self._all = True
@@ -192,7 +199,8 @@ class CostModel:
     def should_push_everything(self, sites: int) -> bool:
         """Whether pushing the contenders has become dearer than pushing everything."""
         worth = 4 * self.patience * self._naive_cost(sites)
-        return self._pushing and not self.everything and self._lost > worth
+        dear = self._pushing and not self.everything and self._lost > worth
+        return dear and not self.refused
 
     def should_resolve(self) -> bool:
         """Whether it is time to try resolving again."""

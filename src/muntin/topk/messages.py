@@ -92,15 +92,17 @@ class Calm:
 class Push:
     """Values of the watched objects, and of the others that exceed the line, which no other does.
 
-    With a barrier these are differences from what the site told last in this epoch (0 where it
-    told nothing), of those that differ; what was above the line by that and is not any more is
-    among them. Otherwise they are the values themselves, all of them.
+    They are differences from what the site told last (0 where it told nothing), of those that
+    differ; what was above the line by that and is not any more is among them. With a barrier,
+    told last in this epoch. Otherwise, in the push before, which `number` counts since the order
+    to push; the number is negative where the site begins anew, as if it had told nothing.
     """
 
     epoch: int
     version: int
     unit: int
     entries: Entries
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,7 @@ class Monitor:
         self._top = np.zeros(0, np.int64)
         self._watched: list[int] = []  # rows that the coordinator named
         self._line = 0
+        self._number = 1  # of the next push since the order; negative where it tells all
         self._busy = self._slides = 0  # values that changed in this epoch, slides with such
         self._busy_told = 0  # the unit at which that was said last
         self._said_unit = 0
@@ -295,7 +296,7 @@ class Monitor:
         if watch.epoch != self.epoch or watch.base > self.version:
             return []
         if watch.version <= self.version:  # repeated: our push was lost
-            return self._push() if self.phase == WATCHING and not self.barrier else []
+            return self._push_anew() if self.phase == WATCHING and not self.barrier else []
         if self.phase != WATCHING or watch.line > self._line or watch.entries:
             self._watched = []
         self._move("watch")
@@ -304,31 +305,16 @@ class Monitor:
         self.version, self._line = watch.version, watch.line
         rows = self.objects.rows(watch.objects).tolist()
         self._watched = [*dict.fromkeys((*self._watched, *rows))]
-        return [*self._say_busy(), *self._push()]
+        self._number = 1
+        return [*self._say_busy(), *self._push_anew()]
 
     def _say_busy(self) -> list[Message]:
-        if not self.barrier or self.unit - self._busy_told < BUSY_EVERY:
+        if self.unit - self._busy_told < BUSY_EVERY:
             return []
         self._busy_told = self.unit
         return [Busy(self.epoch, self.version, self.unit, self._busy, self._slides)]
 
     def _push(self) -> list[Message]:
-        self._said_unit = self.unit
-        return self._push_changes() if self.barrier else self._push_values()
-
-    def _push_values(self) -> list[Message]:
-        """Values of the watched objects, and of those above the line."""
-        above = self.objects.adjusted > self._line
-        above[0] = False
-        above[self._watched] = False
-        rows = np.concatenate((np.array(self._watched, np.int64), np.flatnonzero(above)))
-        if len(rows) > PUSHED_MAX:
-            self._move("too much")
-            return [Hello(self.epoch, self.unit)]
-        entries = self._named(rows, self.objects.values[rows])
-        return [Push(self.epoch, self.version, self.unit, entries)]
-
-    def _push_changes(self) -> list[Message]:
         """What differs from what was told, where it was or is watched or above the line."""
         values, told = self.objects.values, self.objects.told
         differs = values != told
@@ -338,12 +324,30 @@ class Monitor:
             wanted[self._watched] = True
             differs &= wanted
         rows = np.flatnonzero(differs)
+        anew, due = self._number < 0, self.unit - self._said_unit >= self.heartbeat
+        if not len(rows) and (self.barrier or not (anew or due)):
+            return []
+        if len(rows) > PUSHED_MAX and not self.barrier:
+            self._move("too much")
+            return [Hello(self.epoch, self.unit)]
+        self._said_unit = self.unit
         changes = values[rows] - told[rows]
         told[rows] = values[rows]
+        if not self.barrier:
+            number, self._number = self._number, abs(self._number) + 1
+            entries = self._named(rows, changes)
+            return [Push(self.epoch, self.version, self.unit, entries, number)]
         return [
             Push(self.epoch, self.version, self.unit, self._named(rows[n:end], changes[n:end]))
             for n, end in ((n, n + ENTRIES_MAX) for n in range(0, len(rows), ENTRIES_MAX))
         ]
+
+    def _push_anew(self) -> list[Message]:
+        """As if nothing had been told, which with a barrier is never needed."""
+        if not self.barrier:
+            self._number = -abs(self._number)
+            self.objects.told[:] = 0
+        return self._push()
 
     def _move(self, cause: str) -> None:
         self.phase = NEXT[self.phase, cause]

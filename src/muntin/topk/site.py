@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from muntin.topk.messages import LINE_ALL, Entries, Factors, Object, Watch, order
+from muntin.topk.pushes import Pushes
 from muntin.topk.resolution import Report
 
 
@@ -15,8 +16,9 @@ class Site:
 
     `present`: heard of lately; `member`: takes part in this epoch, which the answer is about.
 
-    With a barrier, `memory` is what the site told last of each object (those told as 0 are left
-    out), and `values`, while it is watched, those of them that are sure to be so still.
+    `memory` is what the site told last of each object (those told as 0 are left out): with a
+    barrier in this epoch, else in the pushes since the last order. `values`, while it is watched,
+    are those of them that are sure to be so still.
 
     `version` is what was last sent, `acked` what the site is known to hold. What was sent since
     `acked` is kept and sent again as one message, so that neither loss nor order matters.
@@ -44,7 +46,7 @@ class Site:
     told: dict[Object, int] = field(default_factory=dict)
     memory: dict[Object, int] = field(default_factory=dict)
     values: dict[Object, int] = field(default_factory=dict)
-    pushed: dict[int, dict[Object, int]] = field(default_factory=dict)
+    pushes: Pushes = field(default_factory=Pushes)
     sent_at: float = 0.0
     resolved: int = 0
 
@@ -55,7 +57,7 @@ class Site:
         self.changed, self.added, self.watched = set(), set(), set()
         self.top = self.alert = self.since = self.until = None
         self.watching = False
-        self.pushed, self.values, self.memory = {}, {}, {}
+        self.values, self.memory = {}, {}
 
     def install(self, new: dict[Object, int], top: tuple[Object, ...] | None) -> None:
         """Give the site these factors (and T, where it changed), as a new version."""
@@ -93,6 +95,16 @@ class Site:
             else:
                 self.values.pop(item, None)
 
+    def catch_up(self, unit: int) -> None:
+        """Learn what was pushed up to this unit."""
+        for push in self.pushes.up_to(unit):
+            if push.number < 0:
+                self.memory = {}
+                self.remember(push.entries)
+                self.recall()
+            else:
+                self.learn(push.entries)
+
     def knows(self, item: Object) -> bool:
         """Whether a change of the object would have been pushed."""
         if self.line == LINE_ALL or item in self.watched:
@@ -115,7 +127,7 @@ class Site:
     def _renew(self) -> None:
         self.version += 1
         self.alert = self.since = self.until = None
-        self.pushed, self.values = {}, {}
+        self.pushes, self.values = Pushes(), {}
 
     def outstanding(self, epoch: int) -> Factors | Watch:
         """The message that brings the site from `acked` to `version`."""

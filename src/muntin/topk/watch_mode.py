@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from muntin.errors import CorruptMessage
 from muntin.topk.hybrid import CostModel
 from muntin.topk.messages import LINE_ALL, Message, Object, Push
 from muntin.topk.resolution import Allocation, Report
 from muntin.topk.roster import Addressed, Roster
 from muntin.topk.site import Site
 from muntin.topk.watching import Watching
-
-KEPT_UNITS = 32  # pushes of so many units wait for those of the other sites
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,20 +79,23 @@ class WatchMode:
             site.recall()
         return self.roster.send(site, now)
 
-    def take(self, site: Site, push: Push) -> None:
+    def take(self, site: Site, push: Push, now: float) -> None:
         """Note what a site pushes."""
         if not site.watching or push.version != site.version:
             return
         site.acknowledge(push.version)
-        values = dict(push.entries)
         if self.roster.barrier:
             site.learn(push.entries)
-        elif not site.watched <= values.keys():
-            raise CorruptMessage(f"site {site.name!r} pushes less than it watches")
         else:
-            site.pushed[push.unit] = values
-            for unit in sorted(site.pushed)[:-KEPT_UNITS]:
-                del site.pushed[unit]
+            site.pushes.take(push, now)
+
+    def mend(self, now: float, patience: float) -> Addressed:
+        """Let sites begin anew of which a push must have been lost."""
+        return [
+            self._order(site, set(), self.watching.lines[site.name], now)
+            for site in self.roster.members()
+            if site.watching and site.pushes.broken(now, patience)
+        ]
 
     def judge(self, k: int, epsilon: int, as_of: int | None, now: float) -> Judged:
         """Judge the newest unit that all sites have pushed; T changes where it must."""
@@ -108,22 +108,21 @@ class WatchMode:
         self.sure = verdict.valid
         if not verdict.valid:
             # Once, even if the purse is empty: the sites then say what was saved, too.
-            empty = roster.barrier and self.model.purse.empty()
+            empty = not self.model.refused and self.model.purse.empty()
             if empty and self._overdrawn:
                 return Judged(say=self.everything(now))
             self._overdrawn = empty
             say = self._look_closer(verdict.ask, verdict.height if verdict.lower else None, now)
-            if roster.barrier and not say:
-                return Judged(say=self.everything(now))
+            if say or self.model.refused:
+                return Judged(say=say, lost=not say)
             # Lines at 0 prove nothing about objects that the coordinator's own factors favour.
-            return Judged(say=say, lost=not say)
+            return Judged(say=self.everything(now))
         roster.set_top(verdict.top)
         for name, site in sites.items():
             site.told = {a: values[name].get(a, 0) for a in verdict.top}
         if self.model.should_resolve():
             return Judged(unit, reports=self.watching.reports(values, sites, roster.top))
-        # Without a barrier a push holds all values, not those that changed: too much.
-        if roster.barrier and self.model.should_push_everything(len(sites)):
+        if self.model.should_push_everything(len(sites)):
             self.model.push_everything()
             return Judged(unit, say=self.everything(now))
         return Judged(unit)
@@ -133,11 +132,15 @@ class WatchMode:
     ) -> tuple[int, dict[str, dict[Object, int]]] | None:
         if self.roster.barrier:  # what was not pushed has not changed
             return int(now), {name: site.values for name, site in sites.items()}
-        units = set.intersection(*(set(site.pushed) for site in sites.values()))
-        unit = max(units, default=-1)
-        if unit < 0 or (self.sure and unit <= (as_of or 0)):
+        since = [site.pushes.since for site in sites.values()]
+        told = [site.pushes.until for site in sites.values()]
+        first = max((unit for unit in since if unit is not None), default=-1)
+        unit = min((unit for unit in told if unit is not None), default=-1)
+        if None in since or unit < first or (self.sure and unit <= (as_of or 0)):
             return None
-        return unit, {name: site.pushed[unit] for name, site in sites.items()}
+        for site in sites.values():
+            site.catch_up(unit)
+        return unit, {name: site.values for name, site in sites.items()}
 
     def _look_closer(
         self, ask: dict[str, set[Object]], height: int | None, now: float
