@@ -1,9 +1,10 @@
 // Small SVG charts: areas and lines over time with bands, columns, and bars as a table.
 import { make, moment, number, short } from "./dom.js";
 
+const KEYS = 44; // left free for the keys of the colours, two lines of them
 const NS = "http://www.w3.org/2000/svg";
 export const COLOURS = ["var(--one)", "var(--two)", "var(--three)", "var(--four)", "var(--five)"];
-const LEFT = 48, RIGHT = 8, TOP = 8, BOTTOM = 20;
+const LEFT = 52, RIGHT = 8, TOP = 8, BOTTOM = 22;
 
 function svg(tag, attributes, text) {
   const element = document.createElementNS(NS, tag);
@@ -15,17 +16,19 @@ function svg(tag, attributes, text) {
   return element;
 }
 
-// A round number above a value: 1, 2 or 5 times a power of ten.
+// A round number above a value, and not far above it.
 function roundUp(value) {
   if (!(value > 0)) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 5, 10].map((f) => f * power).find((v) => v >= value);
+  return [1, 1.2, 1.6, 2, 2.5, 3, 4, 5, 6, 8, 10].map((f) => f * power).find((v) => v >= value);
 }
 
-function frame(holder, height, label) {
+// A holder gives the chart its place; where it is taller than asked, the chart is too.
+function frame(holder, least, label) {
+  const height = Math.max(least, holder.classList.contains("chart") ? holder.clientHeight - KEYS : 0);
   const width = Math.max(220, holder.clientWidth || 600);
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": label });
-  return { root, width, plot: { w: width - LEFT - RIGHT, h: height - TOP - BOTTOM } };
+  return { root, width, height, plot: { w: width - LEFT - RIGHT, h: height - TOP - BOTTOM } };
 }
 
 function scaleY(root, width, plot, low, high) {
@@ -38,15 +41,24 @@ function scaleY(root, width, plot, low, high) {
   return y;
 }
 
+function runs(points) {
+  const found = [[]];
+  for (const point of points) {
+    if (point[1] != null) found.at(-1).push(point);
+    else if (found.at(-1).length) found.push([]);
+  }
+  return found.filter((run) => run.length);
+}
+
 // series: [{name, points: [[time, value, lower?, upper?], ...]}]; times are numbers.
-export function lines(holder, series, { height = 170, area = false, label = "", time = moment } = {}) {
+export function lines(holder, series, { height: least = 170, area = false, label = "", time = moment } = {}) {
   const all = series.flatMap((s) => s.points).filter((p) => p[1] != null);
   if (!all.length) return void holder.replaceChildren(make("p", { class: "note" }, "nothing yet"));
-  const { root, width, plot } = frame(holder, height, label || series.map((s) => s.name).join(", "));
+  const { root, width, height, plot } = frame(holder, least, label || series.map((s) => s.name).join(", "));
   const first = Math.min(...all.map((p) => p[0])), last = Math.max(...all.map((p) => p[0]));
   const values = all.flatMap((p) => p.slice(1).filter((v) => v != null));
-  const high = roundUp(Math.max(...values)), least = Math.min(...values);
-  const y = scaleY(root, width, plot, least < 0 ? -roundUp(-least) : 0, high);
+  const high = roundUp(Math.max(...values)), low = Math.min(...values);
+  const y = scaleY(root, width, plot, low < 0 ? -roundUp(-low) : 0, high);
   const x = (t) => LEFT + plot.w * (last > first ? (t - first) / (last - first) : 1);
   series.forEach((one, i) => {
     const colour = COLOURS[i % COLOURS.length];
@@ -63,9 +75,12 @@ export function lines(holder, series, { height = 170, area = false, label = "", 
       const ends = [`${x(points[0][0])},${y(0)}`, ...line, `${x(points.at(-1)[0])},${y(0)}`];
       root.append(svg("polygon", { points: ends.join(" "), fill: colour, opacity: 0.2 }));
     }
-    root.append(svg("polyline", {
-      points: line.join(" "), fill: "none", stroke: colour, "stroke-width": 2.5, "stroke-linejoin": "round",
-    }));
+    for (const run of runs(one.points)) { // a line joins what follows upon each other, and nothing else
+      const places = run.map((p) => `${x(p[0]).toFixed(1)},${y(p[1]).toFixed(1)}`);
+      root.append(places.length > 1
+        ? svg("polyline", { points: places.join(" "), fill: "none", stroke: colour, "stroke-width": 2.5, "stroke-linejoin": "round" })
+        : svg("circle", { cx: x(run[0][0]), cy: y(run[0][1]), r: 2.2, fill: colour }));
+    }
     const end = points.at(-1);
     root.append(svg("circle", { cx: x(end[0]), cy: y(end[1]), r: 4, fill: colour }));
   });
@@ -76,9 +91,9 @@ export function lines(holder, series, { height = 170, area = false, label = "", 
 }
 
 // items: [{value, colour, title}], oldest first.
-export function columns(holder, items, { height = 150, label = "" } = {}) {
+export function columns(holder, items, { height: least = 150, label = "" } = {}) {
   if (!items.length) return void holder.replaceChildren(make("p", { class: "note" }, "nothing yet"));
-  const { root, width, plot } = frame(holder, height, label);
+  const { root, width, height, plot } = frame(holder, least, label);
   const y = scaleY(root, width, plot, 0, roundUp(Math.max(...items.map((i) => i.value))));
   const step = Math.min(plot.w / items.length, 26);
   items.forEach((item, i) => {

@@ -1,0 +1,80 @@
+"""The panels of sketched kinds in a real browser: bands with their error, bounds of counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from muntin.ledger.memory import MemoryLedger
+from muntin.server.serving import Server
+from tests.pipeline.support import pipeline
+from tests.server.conftest import Feeder
+from tests.server.test_dashboard import page, pytestmark, state, wait
+
+__all__ = ["page", "pytestmark"]
+
+SPEC = pipeline(
+    summaries={
+        "fares": {"kind": "quantiles", "value": "fare", "k": 8},
+        "fares_by": {"kind": "quantiles", "value": "fare", "k": 8, "by": "driver"},
+        "drivers": {"kind": "top_k", "item": "driver", "capacity": 2},
+    },
+    queries={},
+)
+
+
+@pytest.fixture
+def watched():
+    ledger = MemoryLedger()
+    feeder = Feeder(ledger, SPEC)
+    for _ in range(6):
+        feeder.minute(events_a_pane=200)
+    with Server(ledger, port=0) as server:
+        yield server, feeder
+    feeder.close()
+
+
+def panel(name):
+    """JavaScript that finds the panel whose title begins so."""
+    title = "s.querySelector('h2').textContent"
+    return (
+        f"[...document.querySelectorAll('#panels section')].find(s => {title}.includes('{name}'))"
+    )
+
+
+def test_quantiles_over_time_with_their_error(page, watched):
+    server, feeder = watched
+    page.goto(server.url)
+    state(page, "live")
+    for name in ("Quantiles of fares", "Quantiles of fares_by"):
+        found = panel(name)
+        wait(page, f"{found}?.querySelectorAll('.chart polyline').length == 4")
+        # each line has many points, and a shaded error that is not flat
+        points = f"{found}.querySelector('.chart polyline').getAttribute('points')"
+        wait(page, f"{points}.split(' ').length > 10")
+        heights = f"[...{found}.querySelectorAll('.chart polygon')].map(p => p.getBBox().height)"
+        wait(page, f"{heights}.length == 4 && {heights}.every(h => h > 2)")
+        wait(page, f"{found}.querySelectorAll('.bars .range').length > 0")
+    drawn = page.evaluate(f"{panel('Quantiles of fares')}.querySelector('.chart svg').outerHTML")
+    feeder.minute(events_a_pane=200)
+    moved = f"html => {panel('Quantiles of fares')}.querySelector('.chart svg').outerHTML !== html"
+    wait(page, moved, drawn)
+
+
+def test_another_key_has_other_bands(page, watched):
+    server, _ = watched
+    page.goto(server.url)
+    found = panel("Quantiles of fares_by")
+    wait(page, f"{found}?.querySelectorAll('.chart polyline').length == 4")
+    drawn = page.evaluate(f"{found}.querySelector('.chart svg').outerHTML")
+    keys = page.locator("#panels select[aria-label=driver]")
+    assert [text.strip() for text in keys.locator("option").all_text_contents()][:2] == ["a", "b"]
+    keys.select_option(label="b")
+    wait(page, f"html => {found}.querySelector('.chart svg').outerHTML !== html", drawn)
+
+
+def test_heavy_items_with_bounds(page, watched):
+    server, _ = watched
+    page.goto(server.url)
+    found = panel("Most frequent in drivers")
+    wait(page, f"{found}?.querySelectorAll('.bars .range').length > 0")
+    wait(page, f"{found}.querySelectorAll('.bars .unsure').length > 0")
