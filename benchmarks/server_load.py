@@ -245,20 +245,25 @@ def commit(count, drivers):
     ingest.take(0, gathered(rows(0, 1000, drivers)))
     process, told = started(serving, url)
     client = muntin.connect(told.recv())
-    updates = client.subscribe("SELECT count FROM orders FOR ALL", on="update")
-    next(updates)
-    seconds = []
-    total = 1000
-    for batch in range(1, count + 1):
-        ingest.take(batch, gathered(rows(batch, 500, drivers)))
-        committed = ingest.ledger.pipelines()[0].committed_at
-        total += 500
-        while next(updates).result.rows[0][0] < total:
-            pass
-        seconds.append(time.time() - committed / 1e6)
-        time.sleep(0.15)
-    show(f"commit to push, {drivers:,} keys", seconds)
-    updates.close()
+    batches = itertools.count(1)
+    for name, statement in (
+        ("open window", "SELECT sum(served) AS events FROM orders(driver)"),
+        ("all panes so far", "SELECT sum(served) AS events FROM orders(driver) FOR ALL"),
+    ):
+        updates = client.subscribe(statement, on="update")
+        next(updates)
+        seconds = []
+        for number, batch in enumerate(itertools.islice(batches, count + 3)):
+            ingest.take(batch, gathered(rows(batch, 500, drivers)))
+            committed = ingest.ledger.pipelines()[0].committed_at
+            end = (1_700_000_000 + batch + 1) * 1_000_000
+            while (window := next(updates).result.window.covered) is None or window[1] < end:
+                pass
+            if number >= 3:  # after the first windows have come
+                seconds.append(time.time() - committed / 1e6)
+            time.sleep(0.15)
+        show(f"commit to push, {drivers:,} keys, {name}", seconds)
+        updates.close()
     process.terminate()
     ingest.close()
 

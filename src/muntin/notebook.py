@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any
 
-from muntin.client import Update
+from muntin.client import Subscription, Update
 from muntin.errors import MuntinError
 
 __all__ = ["watch"]
@@ -28,25 +28,23 @@ def watch(updates: Iterator[Update]) -> Any:
     shown = widgets.HTML("waiting for the first answer")
     button = widgets.Button(description="stop")
     stopped = threading.Event()
-    button.on_click(lambda _: stopped.set())
+
+    def stop(_: Any) -> None:
+        stopped.set()
+        if isinstance(updates, Subscription):
+            updates.close()  # ends the wait for the next one
 
     def follow() -> None:
         try:
             for update in updates:
                 if stopped.is_set():
                     break
-                shown.value = _html(update)
+                shown.value = update._repr_html_()
         except MuntinError as problem:
             shown.value += f"<pre>{escape(str(problem))}</pre>"
         button.description = "stopped"
         button.disabled = True
 
+    button.on_click(stop)
     threading.Thread(target=follow, name="muntin-watch", daemon=True).start()
     return widgets.VBox([shown, button])
-
-
-def _html(update: Update) -> str:
-    if update.result is not None:
-        return update.result._repr_html_()
-    about = update.error or update.gap or {}
-    return f"<pre>{escape(str(dict(about)))}</pre>"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 from typing import Any, cast
 
 import pyarrow as pa
@@ -74,6 +75,16 @@ class Update:
     error: Mapping[str, Any] | None = None
     gap: Mapping[str, Any] | None = None
     state: Mapping[str, Any] | None = None
+
+    def _repr_html_(self) -> str:
+        head = ""
+        if self.window is not None:
+            about = "{summary}: {start} to {end}, {reason}, revision {revision}"
+            head = f"<p>{escape(about.format_map(self.window))}</p>"
+        if self.result is not None:
+            return head + self.result._repr_html_()
+        rest = self.error or self.gap or self.state
+        return head + (f"<pre>{escape(str(dict(rest)))}</pre>" if rest else "")
 
 
 def refusal(status: int, body: bytes, statement: str = "") -> MuntinError:

@@ -113,6 +113,25 @@ def _paths() -> dict[str, Any]:
                 },
             }
         },
+        "/events": {
+            "get": _route(
+                "Follow one topic as Server-Sent Events, where a WebSocket cannot be had",
+                {
+                    "200": {
+                        "description": "Messages of /live as `data`, places as `id`; does not end",
+                        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+                    }
+                },
+                [
+                    _parameter("select", {"type": "string", "maxLength": 4096}),
+                    _parameter("query", {"type": "string", "maxLength": 64}),
+                    _parameter("windows", {"type": "string"}, '"true" or the name of a summary'),
+                    _parameter("state", {"const": "true"}),
+                    _parameter("on", {"enum": ["window", "update"]}),
+                    _parameter("after", {"type": "string"}, "Place of the last closed window"),
+                ],
+            )
+        },
         "/metrics": {
             "get": _route(
                 "For Prometheus",
