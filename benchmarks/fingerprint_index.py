@@ -2,8 +2,8 @@
 
 Runs are taken in turn on the same machine; ratios are what to read. Run with
 `python benchmarks/fingerprint_index.py [--records N] [--partitions N] [--full] [--only PART ...]`.
-A quick run takes a minute or two; `--full` is 20 million records (some ten minutes: Spark's exact
-percentile). `--only large` asks 100 million records.
+A quick run takes a minute or two; `--full` is 20 million records (some ten minutes; a few each with
+`--only`). `--only large` asks 100 million records. `--keep FOLDER` writes the records there once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from _timing import in_turn, report
 from pyspark.sql import functions as F
 
-from muntin.spark.fingerprint_index import FingerprintIndex
+from muntin.spark import FingerprintIndex
 from muntin.spark.index.files import write_partition
 from muntin.spark.index.manifest import Manifest
 from muntin.spark.session import session
@@ -33,7 +33,7 @@ from muntin.summaries.kernels.placement import place
 from muntin.summaries.order_maps import IntegerRange
 from muntin.summaries.split_block_bloom import bits_per_key
 
-PARTS = ("quantiles", "membership", "build", "filters", "routing", "large")
+PARTS = ("quantiles", "membership", "build", "grouped", "filters", "routing", "large")
 DECILES = [q / 10 for q in range(1, 11)]
 FILE_ROWS = 1_000_000
 
@@ -44,6 +44,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=16)
     parser.add_argument("--fpp", type=float, default=0.001)
     parser.add_argument("--full", action="store_true", help="20 million records, 64 partitions")
+    parser.add_argument("--keep", type=Path, help="folder for the records, used again")
     parser.add_argument("--large-records", type=int, default=100_000_000, help="for --only large")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS[:-1]))
     arguments = parser.parse_args()
@@ -55,7 +56,10 @@ def main() -> None:
         routing()
     if "large" in arguments.only:
         large(arguments.large_records, 64, arguments.fpp)
-    if not {"quantiles", "membership", "build"} & set(arguments.only):
+    if not {"quantiles", "membership", "build", "grouped"} & set(arguments.only):
+        return
+    if arguments.keep:
+        with_spark(arguments.keep / f"{arguments.records}", arguments)
         return
     folder = Path(tempfile.mkdtemp(prefix="muntin-bench-"))
     try:
@@ -65,14 +69,18 @@ def main() -> None:
 
 
 def with_spark(folder: Path, arguments: argparse.Namespace) -> None:
-    write_records(folder, arguments.records)
+    folder.mkdir(parents=True, exist_ok=True)
+    if not any(folder.iterdir()):
+        write_records(folder, arguments.records)
     spark = session("benchmark")
     spark.range(1000).selectExpr("sum(id)").collect()
     print(f"\n{arguments.records:,} records, {arguments.partitions} partitions")
     took, index = timed(lambda: build(folder, arguments, spark))
     print(f"first build, workers started and kernels compiled: {took:.1f} s")
     if "build" in arguments.only:
-        builds(spark, folder, arguments)
+        builds(spark, folder, index, arguments)
+    if "grouped" in arguments.only:
+        grouping(spark, folder, arguments)
     if "quantiles" in arguments.only:
         quantiles(spark, folder, index)
     if "membership" in arguments.only:
@@ -106,36 +114,65 @@ def build(folder: Path, arguments: argparse.Namespace, spark) -> FingerprintInde
     )
 
 
-def builds(spark, folder: Path, arguments: argparse.Namespace) -> None:
+def builds(spark, folder: Path, index: FingerprintIndex, arguments: argparse.Namespace) -> None:
     print("\n-- build, from Parquet")
+    df = spark.read.parquet(str(folder))
+    # The published comparison: a Bernoulli sample of as many bytes, kept in the executors' memory.
+    fraction = sum(file.size for file in index.manifest.files) / record_bytes(folder)
+
+    def sampled() -> None:
+        sample = df.sample(fraction, seed=1).persist()
+        sample.count()
+        sample.unpersist(blocking=True)
+
+    options = {"partitions": arguments.partitions, "fpp": arguments.fpp, "progress": False}
+    seconds = in_turn(
+        {
+            "index from Parquet": lambda: build(folder, arguments, spark),
+            "the same, rank of any 62 bits": lambda: FingerprintIndex.build(
+                str(folder), "url", "bytes", spark=spark, **options
+            ),
+            f"sample of as many bytes ({fraction:.1%}), persisted": sampled,
+            "sample of 1 %, to the driver": lambda: df.sample(0.01, seed=1).toArrow(),
+        },
+        repeats=5,
+        warm=2,
+    )
+    report(seconds, events=arguments.records, unit="record")
+
+
+def grouping(spark, folder: Path, arguments: argparse.Namespace) -> None:
+    print("\n-- build, from Parquet, against what Spark has")
     df = spark.read.parquet(str(folder))
 
     def grouped() -> None:
         counted = df.groupBy("url").count()
         counted._jdf.stat().bloomFilter("url", arguments.records, arguments.fpp)
 
-    def sampled() -> None:
-        df.sample(0.01, seed=1).toArrow()
+    def framed() -> None:
+        FingerprintIndex.build(
+            df.where("bytes >= 0"),  # no plain scan: rows come through the JVM
+            "url",
+            "bytes",
+            partitions=arguments.partitions,
+            fpp=arguments.fpp,
+            domain=IntegerRange(20),
+            progress=False,
+        )
 
-    seconds = in_turn(
-        {
-            "index from Parquet": lambda: build(folder, arguments, spark),
-            "index from a DataFrame": lambda: FingerprintIndex.build(
-                df,
-                "url",
-                "bytes",
-                partitions=arguments.partitions,
-                fpp=arguments.fpp,
-                domain=IntegerRange(20),
-                progress=False,
-            ),
-            "groupBy(key).count + Bloom filter": grouped,
-            "sample of 1 %": sampled,
-        },
-        repeats=2,
-        warm=1,
-    )
-    report(seconds, events=arguments.records, unit="record")
+    runs: dict[str, Callable[[], object]] = {
+        "index from Parquet": lambda: build(folder, arguments, spark),
+        "index from a filtered DataFrame": framed,
+        "groupBy(key).count + Bloom filter": grouped,
+    }
+    report(in_turn(runs, repeats=2, warm=0), events=arguments.records, unit="record")
+
+
+def record_bytes(folder: Path) -> int:
+    """Of the key and the number of all records, in memory."""
+    table = pq.read_table(sorted(folder.iterdir())[0])
+    rows = sum(pq.read_metadata(file).num_rows for file in folder.iterdir())
+    return rows * table.nbytes // table.num_rows
 
 
 def quantiles(spark, folder: Path, index: FingerprintIndex) -> None:
@@ -155,10 +192,10 @@ def quantiles(spark, folder: Path, index: FingerprintIndex) -> None:
         "percentile_approx": lambda: df.agg(
             F.percentile_approx("bytes", deciles, F.lit(10_000))
         ).collect(),
-        "percentile, exact": lambda: df.agg(F.percentile("bytes", deciles)).collect(),
     }
     seconds = in_turn(runs, repeats=3, warm=1)
-    report(seconds, unit="query of ten")
+    exact, _ = timed(lambda: df.agg(F.percentile("bytes", deciles)).collect())  # minutes: once
+    report({**seconds, "percentile, exact": [exact]}, unit="query of ten")
     questions = np.quantile(values, np.linspace(0.001, 0.999, 999), method="inverted_cdf")
     truth = np.searchsorted(values, questions, side="right")
     answer = index.rank(questions)
@@ -184,6 +221,15 @@ def membership(spark, folder: Path, index: FingerprintIndex, arguments) -> None:
         f"files mapped and checked in {took * 1e3:.0f} ms, once; {index.bits_per_key:.2f} bits "
         f"a key, rate {index.false_positive_rate():.4%} (asked {arguments.fpp:.2%})"
     )
+    bloom = None
+
+    def made() -> None:
+        nonlocal bloom
+        frame = spark.read.parquet(str(folder))
+        bloom = frame._jdf.stat().bloomFilter("url", arguments.records, arguments.fpp)
+
+    took, _ = timed(made)
+    print(f"Spark's own Bloom filter through the JVM: made in {took:.1f} s")
     there = pq.read_table(sorted(folder.iterdir())[0], columns=["url"])["url"].to_pylist()[:500]
     keys = there + [f"https://example.org/absent/{i}" for i in range(500)]
     df = spark.read.parquet(str(folder)).select("url").cache()
@@ -197,6 +243,9 @@ def membership(spark, folder: Path, index: FingerprintIndex, arguments) -> None:
                 "index, at the driver, one key": lambda: index.contains(keys[0], via="driver"),
                 "index, one job": lambda: index.contains(keys, via="job"),
                 "index, one job, one key": lambda: index.contains(keys[0], via="job"),
+                "Spark's Bloom filter, key by key": lambda: [
+                    bloom.mightContainString(key) for key in keys
+                ],
                 "Spark, isin over the cached table": lambda: df.where(
                     F.col("url").isin(keys)
                 ).count(),

@@ -11,37 +11,52 @@ records and partitions with what follows from the slopes for 1.4 billion records
 from __future__ import annotations
 
 import argparse
+import contextlib
+import shutil
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from fingerprint_index import routing
 
+from muntin.spark.index.files import forget, write_partition
+from muntin.spark.index.manifest import Manifest, PartitionFile
+from muntin.spark.index.plan import CAPACITY_MIN, HEADROOM
+from muntin.spark.index.reader import IndexReader
+from muntin.spark.index.runs import CHUNK_KEYS, RunReader, RunWriter
 from muntin.summaries import DyadicQDigest, DynamicBloom
 from muntin.summaries.fingerprint_index import Fingerprint
-from muntin.summaries.static_filter import to_partitions
+from muntin.summaries.items import hash_items
 
 PAPER_RECORDS = 1_400_000_000
+SIZES = [1_000_000, 3_000_000, 10_000_000, 30_000_000]
 BITS = 20
+DIGEST_K = 20_000  # what an index of 20 bits and an error of 0.1 % takes
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=4_000_000, help="the largest size")
+    parser.add_argument("--records", type=int, default=10_000_000, help="the largest size")
     parser.add_argument("--out", type=Path, help="folder for figures (needs matplotlib)")
     arguments = parser.parse_args()
-    accuracy = against_a_sample(arguments.records)
+    accuracy = against_a_sample(min(arguments.records, 10_000_000))
     equations()
     routing()
-    growth = over_records(arguments.records)
-    over_partitions(min(arguments.records, 1_000_000))
+    with TemporaryDirectory(prefix="muntin-characterize-") as scratch:
+        folder = Path(scratch)
+        with contextlib.redirect_stdout(None):
+            cost_of(100_000, 2, folder)  # kernels compiled
+        growth = over_records(arguments.records, folder)
+        split = over_partitions(min(arguments.records, 10_000_000), folder)
     on_paper(growth)
     if arguments.out:
-        plot(accuracy, growth, arguments.out)
+        plot(accuracy, growth, split, arguments.out)
 
 
 def values_of(records: int, seed: int = 1) -> np.ndarray:
@@ -101,69 +116,131 @@ def equations(planned: int = 1_000) -> None:
         )
 
 
-def over_records(largest: int) -> list[tuple[int, float, float, float, float]]:
-    print("\n-- cost over records, one partition, one thread")
-    print(f"{'records':>12}  {'keys':>9} {'ranks':>9}  {'1,000 keys':>10} {'rank':>8}  {'bits':>6}")
-    rows = []
-    size = min(125_000, largest)
-    while size <= largest:
-        hashes = np.random.default_rng(size).integers(0, 2**64 - 1, size, dtype=np.uint64)
-        values = values_of(size, size)
-        keyed, summary = timed(lambda h=hashes: made_filter(h))
-        ranked, digest = timed(lambda v=values: made_digest(v, 20_000))
-        asked = np.concatenate([hashes[:500], hashes[:500] ^ np.uint64(12345)])
-        ask = best(lambda s=summary, a=asked: s.contains_hashes(a))
-        digest.rank([812])
-        rank = best(lambda d=digest: d.rank([812]))
-        rows.append((size, keyed / size, ranked / size, ask, summary.bits_per_key))
-        print(
-            f"{size:>12,}  {keyed / size * 1e9:>6.0f} ns {ranked / size * 1e9:>6.0f} ns"
-            f"  {ask * 1e6:>7.0f} us {rank * 1e6:>5.0f} us  {summary.bits_per_key:>6.2f}"
-        )
-        size *= 2
-    return rows
+@dataclass(frozen=True)
+class Cost:
+    """An index of so many records: seconds of one thread, bytes, and seconds of a question."""
+
+    records: int
+    partitions: int
+    hashing: float
+    placing: float
+    filters: float
+    digest: float
+    file_bytes: int
+    largest_file: int
+    batch: float
+    rank: float
+
+    @property
+    def build(self) -> float:
+        return self.hashing + self.placing + self.filters + self.digest
 
 
-def made_filter(hashes: np.ndarray) -> Fingerprint:
-    summary = Fingerprint(len(hashes), 0.001, headroom=2)
-    summary.update_hashes(np.sort(hashes))
-    _ = summary.keys
-    return summary
+HEADER = (
+    f"{'records':>12} {'parts':>6}  {'hash':>7} {'place':>7} {'filters':>7} {'digest':>7}  "
+    f"{'bits':>6} {'largest':>9}  {'1,000 keys':>10} {'rank':>7}"
+)
 
 
-def over_partitions(records: int) -> None:
-    print(f"\n-- cost over partitions, {records:,} keys, a batch of 1,000 at one process")
-    hashes = np.random.default_rng(9).integers(0, 2**64 - 1, records, dtype=np.uint64)
-    asked = np.concatenate([hashes[:500], hashes[:500] ^ np.uint64(12345)])
-    for partitions in (1, 4, 16, 64, 256):
-        placed = to_partitions(hashes, partitions)
-        order = np.argsort(placed, kind="stable")
-        ends = np.cumsum(np.bincount(placed, minlength=partitions))
-        filters = [made_filter(part) for part in np.split(hashes[order], ends[:-1])]
-        where = to_partitions(asked, partitions)
+def cost_of(records: int, partitions: int, folder: Path) -> Cost:
+    """Build as the workers do, one thread, and ask the files as the driver does; prints a row."""
+    keys = np.arange(records)
+    hashing, hashes = timed(lambda: hash_items(keys))
+    runs = folder / f"runs-{records}-{partitions}"
+    runs.mkdir()
 
-        def ask(filters=filters, where=where) -> None:
-            for partition in np.unique(where):
-                filters[partition].contains_hashes(asked[where == partition])
+    def write_run() -> str | None:
+        writer = RunWriter(runs, partitions, None)
+        for start in range(0, records, CHUNK_KEYS):
+            writer.add(hashes[start : start + CHUNK_KEYS])
+        return writer.finish()
 
-        print(f"{partitions:>5} partitions: {best(ask) * 1e6:>7.0f} us")
+    placing, name = timed(write_run)
 
+    def write_files() -> list[PartitionFile]:
+        reader = RunReader(runs, [name], partitions)
+        return [
+            write_partition(runs, partition, filter_of(mine))
+            for partition in range(partitions)
+            if len(mine := reader.hashes(partition))
+        ]
 
-def on_paper(growth: list[tuple[int, float, float, float, float]]) -> None:
-    _, keyed, ranked, _, bits = growth[-1]
-    filters = PAPER_RECORDS * bits / 8 / 2**30
+    filters, files = timed(write_files)
+    (runs / name).unlink()
+    values = values_of(records, records)
+    counting, digest = timed(lambda: made_digest(values, DIGEST_K))
+    manifest = Manifest("id", None, "integers", partitions, 0.001, 0.001, 0)
+    index = IndexReader(runs, manifest.with_files(tuple(files), records=records), None)
+    index.warm()
+    rng = np.random.default_rng(records)
+    asked = np.concatenate([rng.integers(0, records, 500), -rng.integers(1, 2**60, 500)])
+    assert np.asarray(index.contains(asked)["present"])[:500].all()
+    found = Cost(
+        records,
+        partitions,
+        hashing,
+        placing,
+        filters,
+        counting,
+        sum(file.size for file in files),
+        max(file.size for file in files),
+        best(lambda: index.contains(asked)),
+        best(lambda: digest.rank([812])),
+    )
+    forget(runs)
+    shutil.rmtree(runs)
+    each = [1e9 * part / records for part in (hashing, placing, filters, counting)]
     print(
-        f"\n-- {PAPER_RECORDS:,} records, from the slopes above\n"
-        f"filters: {filters:.2f} GiB over all workers; at 64 partitions {filters * 1024 / 64:.0f} "
-        f"MiB each\nhashes that cross the shuffle: {PAPER_RECORDS * 8 / 2**30:.1f} GiB\n"
-        f"work, without reading: {PAPER_RECORDS * (keyed + ranked) / 3600:.2f} core-hours\n"
-        f"a batch of 1,000 keys: as above, its cost does not grow with records but for cache misses"
+        f"{records:>12,} {partitions:>6}  " + " ".join(f"{one:>4.0f} ns" for one in each) + "  "
+        f"{8 * found.file_bytes / records:>6.2f} {found.largest_file / 2**20:>5.1f} MiB  "
+        f"{found.batch * 1e3:>7.2f} ms {found.rank * 1e6:>4.0f} us",
+        flush=True,
+    )
+    return found
+
+
+def filter_of(hashes: np.ndarray) -> Fingerprint:
+    return Fingerprint.of_hashes(hashes, 0.001, headroom=HEADROOM, capacity_min=CAPACITY_MIN)
+
+
+def over_records(largest: int, folder: Path, partitions: int = 64) -> list[Cost]:
+    print(f"\n-- cost over records, one thread, {partitions} partitions\n{HEADER}")
+    sizes = [size for size in SIZES if size < largest]
+    return [cost_of(size, partitions, folder) for size in [*sizes, largest]]
+
+
+def over_partitions(records: int, folder: Path) -> list[Cost]:
+    print(f"\n-- cost over partitions, one thread\n{HEADER}")
+    return [cost_of(records, partitions, folder) for partitions in (1, 4, 16, 64, 256, 1024)]
+
+
+def slope(growth: list[Cost], of: Callable[[Cost], float]) -> float:
+    """Least squares of a cost over records."""
+    return float(np.polyfit([one.records for one in growth], [of(one) for one in growth], 1)[0])
+
+
+def on_paper(growth: list[Cost]) -> None:
+    build = slope(growth, lambda one: one.build) * PAPER_RECORDS
+    size = slope(growth, lambda one: one.file_bytes) * PAPER_RECORDS
+    partitions = growth[-1].partitions
+    held = 8 * PAPER_RECORDS / partitions
+    print(
+        f"\n-- {PAPER_RECORDS:,} records in {partitions} partitions, from the slopes above\n"
+        f"filters: {size / 2**30:.2f} GiB over all machines, {size / partitions / 2**20:.0f} MiB a "
+        f"partition; the driver maps them or keeps the map only ({partitions} rows)\n"
+        f"hashes between the stages: {8 * PAPER_RECORDS / 2**30:.1f} GiB of files\n"
+        f"memory of a task: first stage {3 * 8 * CHUNK_KEYS / 2**20:.0f} MiB and the digest, "
+        f"second {4 * held / 2**20:.0f} MiB (hashes of a partition, read, spread, sorted, coded)\n"
+        f"work, without reading the records: {build / 3600:.3f} core-hours\n"
+        f"a batch of 1,000 keys: {growth[-1].batch * 1e3:.2f} ms at {growth[-1].records:,} "
+        f"records, {growth[0].batch * 1e3:.2f} ms at {growth[0].records:,}: cache misses, no slope"
     )
 
 
 def plot(
     accuracy: list[tuple[int, float, float]],
-    growth: list[tuple[int, float, float, float, float]],
+    growth: list[Cost],
+    split: list[Cost],
     folder: Path,
 ) -> None:
     import matplotlib
@@ -172,20 +249,29 @@ def plot(
     import matplotlib.pyplot as plt
 
     folder.mkdir(parents=True, exist_ok=True)
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4))
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13.5, 4))
     sizes, ours, sampled = zip(*accuracy, strict=True)
     left.loglog(sizes, np.array(ours) * 100, "o-", label="q-digest")
     left.loglog(sizes, np.array(sampled) * 100, "s--", label="sample of the same bytes")
-    left.set(xlabel="bytes", ylabel="largest rank error, %")
-    left.legend()
-    records, keyed, ranked, ask, _ = zip(*growth, strict=True)
-    right.loglog(records, np.array(keyed) * np.array(records), "o-", label="filter, s")
-    right.loglog(records, np.array(ranked) * np.array(records), "s-", label="digest, s")
-    right.loglog(records, ask, "^--", label="1,000 keys asked, s")
-    right.set(xlabel="records", ylabel="seconds")
-    right.legend()
+    left.set(xlabel="bytes", ylabel="%", title="largest error of 100 random ranks")
+    records = [one.records for one in growth]
+    partitions = [one.partitions for one in split]
+    for label, style, of in (
+        ("build, one thread", "o-", lambda one: one.build),
+        ("of it: filters", "s-", lambda one: one.filters),
+        ("of it: digest", "d-", lambda one: one.digest),
+        ("1,000 keys", "^--", lambda one: one.batch),
+        ("a rank", "v--", lambda one: one.rank),
+    ):
+        middle.loglog(records, [of(one) for one in growth], style, label=label)
+        right.loglog(partitions, [of(one) for one in split], style, label=label)
+    middle.set(xlabel="records", ylabel="seconds", title=f"{growth[0].partitions} partitions")
+    right.set(xlabel="partitions", ylabel="seconds", title=f"{split[0].records:,} records")
+    for axes in (left, middle, right):
+        axes.legend(fontsize=8)
+        axes.grid(visible=True, alpha=0.3)
     figure.tight_layout()
-    figure.savefig(folder / "fingerprint.png", dpi=120)
+    figure.savefig(folder / "fingerprint.png", dpi=110)
     print(f"\n{folder / 'fingerprint.png'}")
 
 

@@ -243,6 +243,15 @@ def test_fingerprint(flights):
         truth = sum(v <= row["x"] for v in values) / len(values)
         assert row["lower"] <= truth <= row["upper"] <= row["lower"] + 0.1
         assert row["confidence"] == 1.0
+    end = session.sql("SELECT item FROM contains(seen, 'x') FOR ALL").window.covered[1]
+    recent = {row[3] for row in rows if row[0] >= (end - START) / SECOND - 60}
+    names = ", ".join(f"'N{number}'" for number in range(90))
+    found = answers(
+        session,
+        f"SELECT item, present FROM contains(seen, {names}) FOR LAST '60 seconds'",  # noqa: S608
+    )
+    assert all(row["present"] for row in found if row["item"] in recent)
+    assert 0 < sum(row["present"] for row in found) <= len(recent & {r["item"] for r in found}) + 3
     bounds = session.sql("SELECT item FROM contains(seen, 'x') FOR ALL").bounds["seen"]
     assert bounds["nulls"] == len(rows) - len(kept)
     assert bounds["unranked"] == len(kept) - len(values)

@@ -16,6 +16,7 @@ from muntin.spark.index.gather import FILE, Left, gather
 from muntin.spark.index.plan import Plan
 from muntin.spark.index.runs import RunReader
 from muntin.spark.index.scatter import DIGEST, RUN, scatter
+from muntin.spark.index.sources import Files, Frame, source_of
 from muntin.spark.session import session
 from muntin.summaries.items import hash_items
 from muntin.summaries.order_maps import IntegerRange
@@ -126,6 +127,33 @@ def test_parquet_read_by_arrow_makes_the_same_index(spark, index, folder, record
     assert other.contains(records["url"].to_pylist()[:10])["present"].to_pylist() == [True] * 10
 
 
+def test_a_frame_that_is_plain_files_is_read_by_arrow(spark, folder, tmp_path):
+    plain = spark.read.parquet(str(folder))
+    assert isinstance(source_of(plain, "url", "bytes", None), Files)
+    assert isinstance(source_of(plain.select("bytes", "url"), "url", None, None), Files)
+    pq.write_table(table(), tmp_path / "a part=1.parquet")
+    (tmp_path / "day=1").mkdir()
+    pq.write_table(table(), tmp_path / "day=1" / "a.parquet")
+    spaced = source_of(spark.read.parquet(str(tmp_path / "a part=1.parquet")), "url", None, None)
+    assert isinstance(spaced, Files)
+    assert spaced.splits[0].path == str(tmp_path / "a part=1.parquet")
+    cached = spark.read.parquet(str(folder)).cache()
+    try:
+        assert isinstance(source_of(cached, "url", None, None), Frame)
+    finally:
+        cached.unpersist(blocking=True)
+    for frame in (
+        plain.where("bytes > 5"),
+        plain.selectExpr("bytes as url", "url as bytes"),
+        plain.limit(5),
+        plain.union(plain),
+        spark.read.option("mergeSchema", "true").parquet(str(folder)),
+        spark.read.parquet(str(tmp_path / "day=1" / "..")),
+        spark.read.schema("url string, bytes int").parquet(str(folder)),
+    ):
+        assert isinstance(source_of(frame, "url", "bytes", None), Frame)
+
+
 def test_save_load_append(spark, index, frame, tmp_path):
     index.save(tmp_path / "saved")
     loaded = FingerprintIndex.load(spark, tmp_path / "saved")
@@ -149,6 +177,22 @@ def test_save_load_append(spark, index, frame, tmp_path):
     assert np.asarray(index.contains(new)["present"]).mean() < 0.01
 
 
+def test_an_index_that_grows_far_keeps_its_rate(spark, tmp_path):
+    """50 times the records: below fpp, and with headroom for them near the least size."""
+    first = spark.range(0, 2_000, 1, 2)
+    more = spark.range(2_000, 100_000, 1, 2)
+    strange = -np.arange(1, 200_001)
+    for headroom, bits_max in ((2, 22), (64, 1.25 * 1.125 * np.log2(1 / 0.001))):
+        index = FingerprintIndex.build(first, "id", None, 1, headroom=headroom, progress=False)
+        index.append(more, progress=False)
+        assert np.asarray(index.contains(np.arange(100_000))["present"]).all()
+        rate = index.false_positive_rate()
+        assert np.asarray(index.contains(strange)["present"]).mean() <= 1.1 * rate + 0.0003
+        assert rate <= 0.001
+        assert index.bits_per_key <= bits_max
+        assert index.manifest.headroom == headroom
+
+
 def test_filter_prunes_a_frame(spark, index):
     keys = ["https://example.org/1", *strangers(50), "https://example.org/2", None]
     rows = pd.DataFrame({"n": np.arange(len(keys)), "link": keys})
@@ -158,6 +202,45 @@ def test_filter_prunes_a_frame(spark, index):
     assert len(kept) <= 4
     dropped = index.filter(df, "link", keep=False)
     assert dropped.count() + index.filter(df, "link").count() == len(keys)
+
+
+def test_records_of_a_stream_are_appended_once(spark, tmp_path):
+    """A micro-batch that is delivered again, as after a lost checkpoint, changes nothing."""
+    (tmp_path / "in").mkdir()
+    pq.write_table(table(0, 500), tmp_path / "in" / "a.parquet")
+    empty = spark.createDataFrame([], "url string, bytes long")
+    index = FingerprintIndex.build(
+        empty, "url", "bytes", 2, path=tmp_path / "index", progress=False
+    )
+    taken = []
+
+    def stream_from(checkpoint, into):
+        def add(batch, batch_id):
+            taken.append(into.append(batch, stream="log", batch_id=batch_id, progress=False))
+
+        source = spark.readStream.schema("url string, bytes long").parquet(str(tmp_path / "in"))
+        writer = source.writeStream.foreachBatch(add).trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(tmp_path / checkpoint)).start()
+        assert query.awaitTermination(120)
+
+    stream_from("one", index)
+    pq.write_table(table(7_000, 300), tmp_path / "in" / "b.parquet")
+    stream_from("one", index)
+    assert (taken, index.records) == ([True, True], 800)
+    assert np.asarray(index.contains(table(7_000, 300)["url"])["present"]).all()
+    loaded = FingerprintIndex.load(spark, tmp_path / "index")
+    stream_from("two", loaded)  # begins anew: its batch 0 holds all files
+    assert (taken[2], loaded.records, loaded.digest.count) == (False, 800, 800)
+
+
+def test_filter_before_a_join_changes_no_row(spark, index, records):
+    keys = [*records["url"].to_pylist()[:300], *strangers(700)]
+    left = spark.createDataFrame(pd.DataFrame({"link": keys, "n": range(1000)}))
+    right = spark.createDataFrame(records.slice(0, 300).select(["url"]).to_pandas())
+    plain = left.join(right, left.link == right.url)
+    pruned = index.filter(left, "link")
+    assert pruned.count() <= 305
+    assert sorted(pruned.join(right, pruned.link == right.url).collect()) == sorted(plain.collect())
 
 
 def test_a_lost_partition_is_rebuilt_from_its_records(spark, frame, records, tmp_path):
@@ -210,6 +293,7 @@ def plan_for(folder, **others):
         "partitions": 3,
         "tasks": 2,
         "fpp": 0.01,
+        "headroom": 2,
         "seed": 0,
         "item_type": "text",
         "domain": IntegerRange(20),
@@ -317,6 +401,7 @@ def test_other_types_of_keys_and_numbers(spark, tmp_path):
         ({"error": 0.0}, "error=0.0"),
         ({"error": float("nan")}, "error=nan"),
         ({"seed": -1}, "seed=-1"),
+        ({"headroom": 0}, "headroom=0"),
     ],
 )
 def test_bad_parameters(frame, options, message):

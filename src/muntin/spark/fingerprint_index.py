@@ -23,14 +23,14 @@ from muntin.errors import BadArgument
 from muntin.spark.index import build as building
 from muntin.spark.index.files import forget, write_once
 from muntin.spark.index.manifest import MANIFEST, PARTITIONS_MAX, Manifest, PartitionFile
-from muntin.spark.index.plan import Plan, new_digest
+from muntin.spark.index.plan import HEADROOM, Plan, new_digest
 from muntin.spark.index.query import ask_by_job, ask_here, can_read, keep_present
 from muntin.spark.index.reader import Groups, IndexReader, check_key, read_digest
 from muntin.spark.index.runs import remove_left, run_folder
 from muntin.spark.index.sources import Source, source_of
 from muntin.spark.progress import job_progress
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
-from muntin.summaries.dynamic_bloom import item_type
+from muntin.summaries.dynamic_bloom import HEADROOM_MAX, item_type
 from muntin.summaries.order_maps import OrderMap, map_for
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ class FingerprintIndex(IndexReader):
         error: float = 0.001,
         *,
         seed: int = 0,
+        headroom: int = HEADROOM,
         domain: OrderMap | None = None,
         path: str | Path | None = None,
         overwrite: bool = False,
@@ -102,6 +103,9 @@ class FingerprintIndex(IndexReader):
             False-positive rate that a membership answer never exceeds.
         error : float
             Rank error that is never exceeded, as a fraction of the records.
+        headroom : int
+            Times that the index may grow by `append` at the least size; doubling it costs a bit a
+            key now and halves the rate until then. Beyond, a key costs about half as much again.
         domain : OrderMap, optional
             Of the number; without it one that takes all values (62 bits). A tight one, such as
             `IntegerRange(20)`, makes a smaller digest that is built faster.
@@ -124,6 +128,7 @@ class FingerprintIndex(IndexReader):
         source = source_of(df, key, rank, spark)
         _check_integer("partitions", partitions, 1, PARTITIONS_MAX)
         _check_integer("seed", seed, 0, 2**64 - 1)
+        _check_integer("headroom", headroom, 1, HEADROOM_MAX)
         _check_fraction("fpp", fpp)
         _check_fraction("error", error)
         check_key(source.key_type, key)
@@ -136,7 +141,7 @@ class FingerprintIndex(IndexReader):
         made = cls(
             source.spark,
             folder,
-            Manifest(key, rank, kind, partitions, fpp, error, seed),
+            Manifest(key, rank, kind, partitions, fpp, error, seed, headroom),
             digest,
             [],
             is_temporary=path is None,
@@ -289,6 +294,7 @@ class FingerprintIndex(IndexReader):
                     manifest.partitions, max(1, source.spark.sparkContext.defaultParallelism)
                 ),
                 fpp=manifest.fpp,
+                headroom=manifest.headroom,
                 seed=manifest.seed,
                 item_type="text" if manifest.item_type == "text" else "integers",
                 domain=self._digest.domain if self._digest and only is None else None,

@@ -79,7 +79,7 @@ def warm() -> None:
     with TemporaryDirectory(prefix="muntin-warm-") as folder:
         for keys in (pa.array(["a", "b", "b"]), numbers):
             kind = item_type(keys.type)
-            plan = Plan(folder, folder, 2, 1, 0.01, 0, kind, IntegerRange(8), 0.1, {})
+            plan = Plan(folder, folder, 2, 1, 0.01, 2, 0, kind, IntegerRange(8), 0.1, {})
             (file, *_), _ = _here(plan, keys, numbers)
             _here(replace(plan, base={file.partition: file.file}), keys, numbers)
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from muntin.errors import MuntinError
 from muntin.spark.index.files import write_partition
 from muntin.spark.index.manifest import PartitionFile
-from muntin.spark.index.plan import CAPACITY_MIN, HEADROOM, Plan
+from muntin.spark.index.plan import CAPACITY_MIN, Plan
 from muntin.spark.index.runs import RunReader
 from muntin.spark.index.scatter import DIGEST, ERROR, piece
 from muntin.spark.index.told import told
@@ -67,7 +67,7 @@ def _partition(plan: Plan, partition: int, hashes: np.ndarray) -> Fingerprint:
             plan.seed,
             item_type=plan.item_type,
             capacity_min=CAPACITY_MIN,
-            headroom=HEADROOM,
+            headroom=plan.headroom,
         )
     summary = Fingerprint.from_bytes((Path(plan.folder) / base).read_bytes())
     summary.update_hashes(hashes, plan.item_type)

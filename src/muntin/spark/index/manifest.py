@@ -46,6 +46,7 @@ class Manifest:
     fpp: float
     error: float
     seed: int
+    headroom: int = 2
     records: int = 0
     revision: int = 0
     digest: str = ""

@@ -8,7 +8,7 @@ from muntin.summaries.dyadic_qdigest import DyadicQDigest
 from muntin.summaries.dynamic_bloom import ItemType
 from muntin.summaries.order_maps import OrderMap
 
-HEADROOM = 2  # an index may double by `append` before a second run is begun
+HEADROOM = 2  # times that an index may grow by `append` before a second run is begun
 CAPACITY_MIN = 1024
 
 
@@ -24,6 +24,7 @@ class Plan:
     tasks: int
     """Of the second stage."""
     fpp: float
+    headroom: int
     seed: int
     item_type: ItemType
     domain: OrderMap | None

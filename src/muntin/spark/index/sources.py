@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 
 from muntin.errors import BadArgument, SourceError
 from muntin.spark.index.plan import Plan
+from muntin.spark.index.scanned import scanned_files
 from muntin.spark.index.scatter import PIECE_DDL, scatter
 from muntin.spark.parquet import ROWS_AT_ONCE, Split, parquet_files, splits_of
 
@@ -119,7 +121,13 @@ def source_of(given: Any, key: str, rank: str | None, spark: SparkSession | None
     wanted = [key] if rank is None else list(dict.fromkeys([key, rank]))
     _check_columns(wanted, given.columns, "the DataFrame")
     schema = given.select(*[given[name] for name in wanted]).limit(0).toArrow().schema
-    return Frame(given, key, rank, *_types(schema, key, rank))
+    types = _types(schema, key, rank)
+    if files := scanned_files(given):
+        with suppress(BadArgument, SourceError):  # such as files that Spark has to make alike
+            source = _of_files(files, key, rank, given.sparkSession)
+            if (source.key_type, source.rank_type) == types:
+                return source
+    return Frame(given, key, rank, *types)
 
 
 def _files(path: str, key: str, rank: str | None, spark: SparkSession | None) -> Source:
@@ -131,6 +139,10 @@ def _files(path: str, key: str, rank: str | None, spark: SparkSession | None) ->
         if "://" in path:  # elsewhere: Spark knows how to read it
             return source_of(spark.read.parquet(path), key, rank, spark)
         raise SourceError(f"{path}: no Parquet files there")
+    return _of_files(files, key, rank, spark)
+
+
+def _of_files(files: list[str], key: str, rank: str | None, spark: SparkSession) -> Files:
     types: list[tuple[pa.DataType, pa.DataType | None]] = []
     for file in files:
         try:

@@ -1,0 +1,160 @@
+"""`muntin index`: an index built by Spark, asked without it."""
+
+import io
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pcsv
+import pyarrow.parquet as pq
+import pytest
+
+from muntin import cli
+
+pytestmark = pytest.mark.spark
+ROWS = 5_000
+
+
+@pytest.fixture
+def muntin(monkeypatch, capsys):
+    """Run a command; (exit code, standard output, standard error)."""
+
+    def command(*words, stdin=None):
+        monkeypatch.setattr(sys, "argv", ["muntin", "index", *map(str, words)])
+        if stdin is not None:
+            monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code or 0
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return command
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("records")
+    table = pa.table(
+        {"url": [f"page/{i}" for i in range(ROWS)], "id": range(ROWS), "bytes": range(ROWS)}
+    )
+    pq.write_table(table, folder / "log.parquet")
+    pcsv.write_csv(table, folder / "log.csv")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def built(records):
+    """A folder that a build from the command line has filled."""
+    out = records / "index"
+    words = ["index", "build", str(records / "log.parquet"), "--key", "url", "--rank", "bytes"]
+    cli.app([*words, "--out", str(out), "--partitions", "4"], standalone_mode=False)
+    return out
+
+
+def test_build_prints_what_it_made(muntin, built, records):
+    code, out, err = muntin(
+        "build", records / "log.csv", "-k", "id", "-o", built.parent / "ids", "--partitions", "2"
+    )
+    assert code == 0
+    assert "building an index of 'id'" in err
+    assert "built in" in err
+    assert "5,000" in out
+    code, out, _ = muntin("info", built.parent / "ids", "-f", "json")
+    found = json.loads(out)
+    assert (found["records"], found["key_type"], found["partitions"]) == (ROWS, "integers", 2)
+    assert found["digest_nodes"] is None
+    code, _, err = muntin("build", records / "log.csv", "-k", "id", "-o", built.parent / "ids")
+    assert code == 1
+    assert "overwrite" in err
+    code, _, err = muntin("build", records / "log.parquet", "-k", "no", "-o", built.parent / "x")
+    assert code == 1
+    assert "no column 'no': url, id, bytes" in err.replace("\n", " ")
+
+
+def test_contains_in_all_formats(muntin, built, tmp_path):
+    code, out, _ = muntin("contains", built, "page/1", "elsewhere", "-f", "json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["columns"] == ["key", "present", "false_positive_rate"]
+    assert [row[:2] for row in found["rows"]] == [["page/1", True], ["elsewhere", False]]
+    _, out, _ = muntin("contains", built, "page/1", "elsewhere", "-f", "csv")
+    assert out.splitlines()[0] == '"key","present","false_positive_rate"'
+    assert out.splitlines()[2].startswith('"elsewhere",false')
+    _, out, _ = muntin("contains", built, "page/1")
+    assert "page/1" in out
+    assert "True" in out
+    keys = tmp_path / "keys.txt"
+    keys.write_text("".join(f"page/{i}\r\n" for i in range(ROWS)))
+    _, out, _ = muntin("contains", built, "--file", keys, "-f", "csv")
+    assert out.count("true") == ROWS
+    _, out, _ = muntin("contains", built, "--file", "-", "-f", "json", stdin="page/2\nx\n")
+    assert [row[1] for row in json.loads(out)["rows"]] == [True, False]
+    _, out, _ = muntin("contains", built, "--file", "-", "-f", "csv", stdin="")
+    assert out.splitlines() == ['"key","present","false_positive_rate"']
+
+
+def test_quantiles_and_ranks(muntin, built):
+    _, out, _ = muntin("quantile", built, "0.5", "0.95", "-f", "json")
+    found = json.loads(out)
+    assert found["columns"] == ["q", "value", "lower", "upper", "confidence"]
+    for q, _, lower, upper, _ in found["rows"]:
+        assert lower <= q * ROWS - 1 <= upper
+    _, out, _ = muntin("quantile", built, "-f", "json")
+    assert [row[0] for row in json.loads(out)["rows"]] == [0.5, 0.9, 0.95, 0.99]
+    _, out, _ = muntin("rank", built, "812", "-f", "json")
+    ((_, _, lower, upper, _),) = json.loads(out)["rows"]
+    assert lower <= 813 <= upper
+
+
+def test_what_is_wrong_is_named(muntin, built, tmp_path):
+    ids = built.parent / "numbers"
+    muntin("build", built.parent / "log.parquet", "-k", "id", "-o", ids, "--partitions", "2")
+    for words, message in (
+        (("contains", ids, "abc"), "'abc': the keys of this index are integers"),
+        (("contains", ids, str(1 << 64)), "beyond 64 bits"),
+        (("contains", ids), "give keys, or --file"),
+        (("contains", ids, "--file", tmp_path / "none"), "No such file"),
+        (("quantile", ids), "built without `rank`"),
+        (("quantile", built, "1.5"), "quantiles are asked for in [0, 1]"),
+        (("rank", built, "many"), "'many': a number, or a time"),
+        (("info", tmp_path), "manifest.json is missing"),
+        (("build", "/nowhere", "-k", "a", "-o", tmp_path / "o"), "no Parquet files"),
+        (("build", built.parent / "log.csv", "-k", "a", "-o", tmp_path, "--option", "x"), "name="),
+    ):
+        code, _, err = muntin(*words)
+        assert code == 1
+        assert message in err
+    (gone,) = ids.glob("part-00001-*")
+    gone.unlink()
+    code, _, err = muntin("contains", ids, "5")
+    assert code == 1
+    assert gone.name in err
+    manifest = json.loads((built / "manifest.json").read_text())
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "manifest.json").write_text(json.dumps({**manifest, "muntin_index": 9}))
+    code, _, err = muntin("info", other)
+    assert code == 1
+    assert "format 9" in err
+
+
+def test_a_saved_index_is_asked_without_spark(built):
+    code = (
+        "import sys; sys.modules['pyspark'] = None; from muntin import cli; "
+        "sys.argv = ['muntin', 'index', *sys.argv[1:]]; cli.main()"
+    )
+
+    def answer(*words):
+        command = [sys.executable, "-c", code, *words, "--format", "arrow"]
+        said = subprocess.run(command, capture_output=True, timeout=120, check=True)
+        return pa.ipc.open_stream(said.stdout).read_all()
+
+    assert answer("contains", str(built), "page/7")["present"].to_pylist() == [True]
+    lower = answer("quantile", str(built), "0.5")["lower"].to_numpy()
+    assert np.abs(lower - ROWS / 2).max() <= 0.001 * ROWS
+    assert "records" in answer("info", str(built))["property"].to_pylist()
