@@ -192,3 +192,7 @@ def test_pages_are_kept_to_themselves(http):
     headers = http.get("/").headers
     assert "script-src 'self'" in headers["content-security-policy"]
     assert headers["x-content-type-options"] == "nosniff"
+    assert headers.get_list("cache-control") == ["no-cache"]
+    with http.stream("GET", "/events?state=true") as answer:  # where a route says another, it holds
+        assert answer.headers.get_list("cache-control") == ["no-store"]
+        assert answer.headers["referrer-policy"] == "no-referrer"

@@ -19,6 +19,7 @@ from muntin.reading.warm import warm
 from muntin.select.catalog import OPEN, Catalog, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.engine import Engine
 from muntin.select.result import Result, WindowRead
+from muntin.server.steady import SteadyCatalog
 from muntin.spec import Pipeline
 
 SHARED_SECONDS = 1.0  # `now()` and `stale` may be so old
@@ -32,7 +33,7 @@ class Reader:
     def __init__(self, ledger: Ledger, catalog: Catalog | None = None) -> None:
         self.ledger = ledger
         self.catalog = catalog or LedgerCatalog(ledger)
-        self._engine = Engine(self.catalog)
+        self._engine = Engine(SteadyCatalog(self.catalog, ledger.version))
         self._lock = threading.Lock()
         self._answers: OrderedDict[tuple[str, int], tuple[float, Future[Result]]] = OrderedDict()
         self._specs: tuple[int, dict[str, Pipeline]] = (-1, {})
