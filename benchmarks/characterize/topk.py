@@ -24,6 +24,7 @@ from matplotlib import pyplot as plt
 from muntin.topk import compare
 
 POLICIES = ["resolution", "even", "lsa", "gsa", "hybrid", "naive"]
+STYLES = {"hybrid": ":x", "naive": "--o"}
 COSTS = ["messages", "entries", "bytes"]
 STREAMS = {"zipf": "Zipf(2), uniform routing", "traffic": "near-tie drifting traffic"}
 SWEEPS: dict[str, tuple[str, list[Any], str]] = {
@@ -51,8 +52,8 @@ def sweep(name: str, stream: str, runs: int, out: Path, policies: list[str]) -> 
     for axis, cost in zip(axes, COSTS, strict=True):
         for policy in policies:
             own = [row for row in rows if row["policy"] == policy]
-            style = "--" if policy == "naive" else "-"
-            axis.plot([r[option] for r in own], [r[cost] for r in own], style, marker="o", ms=4)
+            style = STYLES.get(policy, "-o")  # hybrid lies upon resolution where that pays
+            axis.plot([r[option] for r in own], [r[cost] for r in own], style, ms=5)
         axis.set(xlabel=title, ylabel=f"{cost} per 100 windows", xticks=values)
         axis.set_yscale("symlog", linthresh=10)
         axis.set_ylim(bottom=0)

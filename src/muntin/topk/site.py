@@ -17,7 +17,8 @@ class Site:
     `present`: heard of lately; `member`: takes part in this epoch, which the answer is about.
 
     `memory` is what the site told last of each object (those told as 0 are left out): with a
-    barrier in this epoch, else in the pushes since the last order. `values`, while it is watched,
+    barrier in this epoch, else in the pushes since the last order. `moved` is by how much that
+    changed since it was last looked at. `values`, while it is watched,
     are those of them that are sure to be so still.
 
     `version` is what was last sent, `acked` what the site is known to hold. What was sent since
@@ -45,6 +46,7 @@ class Site:
     alert: Report | None = None
     told: dict[Object, int] = field(default_factory=dict)
     memory: dict[Object, int] = field(default_factory=dict)
+    moved: dict[Object, int] = field(default_factory=dict)
     values: dict[Object, int] = field(default_factory=dict)
     pushes: Pushes = field(default_factory=Pushes)
     sent_at: float = 0.0
@@ -57,7 +59,7 @@ class Site:
         self.changed, self.added, self.watched = set(), set(), set()
         self.top = self.alert = self.since = self.until = None
         self.watching = False
-        self.values, self.memory = {}, {}
+        self.values, self.memory, self.moved = {}, {}, {}
 
     def install(self, new: dict[Object, int], top: tuple[Object, ...] | None) -> None:
         """Give the site these factors (and T, where it changed), as a new version."""
@@ -81,6 +83,7 @@ class Site:
     def remember(self, entries: Iterable[tuple[Object, int]]) -> None:
         """The site told these values."""
         for item, value in entries:
+            self.moved[item] = self.moved.get(item, 0) + value - self.memory.get(item, 0)
             if value:
                 self.memory[item] = value
             else:
@@ -99,11 +102,16 @@ class Site:
         """Learn what was pushed up to this unit."""
         for push in self.pushes.up_to(unit):
             if push.number < 0:
-                self.memory = {}
+                self.remember([(item, 0) for item in [*self.memory]])
                 self.remember(push.entries)
                 self.recall()
             else:
                 self.learn(push.entries)
+
+    def what_moved(self) -> dict[Object, int]:
+        """By how much what it told has changed since this was last asked."""
+        moved, self.moved = self.moved, {}
+        return moved
 
     def knows(self, item: Object) -> bool:
         """Whether a change of the object would have been pushed."""

@@ -41,6 +41,7 @@ class Watching:
         self.own_line = own_line
         self.model = model
         self.everything = False
+        self._totals: dict[Object, int] | None = None
 
     def push_everything(self) -> None:
         """All sites push all values that are not 0: no bounds are needed."""
@@ -57,10 +58,12 @@ class Watching:
         epsilon: int,
     ) -> Verdict:
         """What the values, of one unit at all sites, prove."""
-        seen = dict.fromkeys(item for known in values.values() for item in known)
         if self.everything:
-            totals = {item: sum(known.get(item, 0) for known in values.values()) for item in seen}
+            totals = self._add_up(sites)
+            for item in top:  # one whose total fell to 0 stays until another has more
+                totals.setdefault(item, 0)
             return Verdict(choose_top(k, top, totals, 0, epsilon), {}, False, True, 0)
+        seen = dict.fromkeys(item for known in values.values() for item in known)
         exact = {
             item: sum(known[item] for known in values.values())
             for item in seen
@@ -90,6 +93,21 @@ class Watching:
         runners_up = sorted(exact.values(), reverse=True)[: k + self.model.runners_up]
         height = self._between(min(runners_up, default=0), enough - 1)
         return Verdict(top, ask, lower, not ask and not lower, height)
+
+    def _add_up(self, sites: Mapping[str, Site]) -> dict[Object, int]:
+        """Totals of all objects: added up once, then kept in line with what moves."""
+        first = self._totals is None
+        totals = {} if self._totals is None else self._totals
+        for site in sites.values():
+            moved = site.what_moved()
+            for item, by in (site.memory if first else moved).items():
+                total = totals.get(item, 0) + by
+                if total:
+                    totals[item] = total
+                else:
+                    totals.pop(item, None)
+        self._totals = totals
+        return totals
 
     @property
     def height(self) -> int:
