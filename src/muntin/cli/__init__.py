@@ -6,7 +6,18 @@ import sys
 
 import typer
 
-from muntin.cli import check, coordinator, demo, doctor, init, query, rejected, run, serve
+from muntin.cli import (
+    check,
+    coordinator,
+    demo,
+    doctor,
+    init,
+    query,
+    rejected,
+    run,
+    serve,
+    simulate,
+)
 
 app = typer.Typer(
     name="muntin",
@@ -15,7 +26,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (run, serve, coordinator, query, check, init, demo, doctor, rejected):
+commands = (run, serve, coordinator, query, check, init, demo, simulate, doctor, rejected)
+for command in commands:
     command.register(app)
 
 
