@@ -86,7 +86,7 @@ cuts = st.lists(st.integers(0, 60), max_size=8)
 
 
 @given(rows, cuts, cuts, st.lists(st.integers(0, LATENESS), min_size=1, max_size=9), st.booleans())
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_batch_and_stream_agree_for_every_cut(rows, micro, parts, jitter, alone):
     spec = pipeline({"beats": BEATS} if alone else None)
     delays = [jitter[i % len(jitter)] for i in range(len(rows))]
@@ -155,6 +155,44 @@ def test_late_events_are_counted_and_left_out():
     found = Session(made.ledger).sql("SELECT item FROM periodic(beats)")
     assert found.late == 2
     assert found.bounds["beats"]["left_out_late"] == 2
+
+
+def late_by_the_rule(pieces):
+    """Rows of each piece that are before the panes that the pieces before it have sealed."""
+    newest, late, kept = None, 0, []
+    for piece in pieces:
+        sealed = -1 if newest is None else (START // SECOND + newest - LATENESS) // 10 * 10
+        good = [row for row in piece if row[0] + START // SECOND >= sealed]
+        late += len(piece) - len(good)
+        kept += good
+        newest = max([row[0] for row in piece] + ([] if newest is None else [newest]))
+    return late, kept
+
+
+delays = st.lists(st.integers(0, 4 * LATENESS), min_size=1, max_size=9)
+
+
+@given(rows, cuts, cuts, cuts, delays)
+@settings(max_examples=30)
+def test_what_is_late_is_told_by_the_batches_before(rows, micro, finer, parts, jitter):
+    """A row is late if an earlier batch sealed its pane; finer cuts can only make more late."""
+    rows = [row for row in rows if row[1] is not None]
+    order = sorted(range(len(rows)), key=lambda i: rows[i][0] + jitter[i % len(jitter)])
+    arrived = [rows[i] for i in order]
+    spec, lates = pipeline({"beats": BEATS}), []
+    for edges in (micro, [*micro, *finer]):
+        edges = sorted({0, len(rows), *(cut for cut in edges if cut < len(rows))})
+        pieces = [arrived[a:b] for a, b in pairwise(edges)]
+        made = ingested(spec, [in_pieces(events(piece), parts) for piece in pieces])
+        late, kept = late_by_the_rule(pieces)
+        read = {n: PeriodicShard.from_bytes(p) for n, p in states(made).items()}
+        assert sum(shard.late for shard in read.values()) == made.progress.late == late
+        clean = ingested(spec, [[events(kept)]])
+        for number, payload in states(clean).items():
+            whole = PeriodicShard.from_bytes(payload).whole()
+            assert read[number].whole().to_bytes() == whole.to_bytes()
+        lates.append(late)
+    assert lates[0] <= lates[1]
 
 
 def test_late_is_counted_once_beside_panes():
