@@ -7,7 +7,7 @@ import pytest
 from pair import Pair
 
 from muntin.errors import BadArgument
-from muntin.topk import CostModel
+from muntin.topk import Coordinator, CostModel, Monitor
 from muntin.topk.messages import LINE_ALL, Busy, Push, Watch
 from muntin.topk.purse import Purse
 
@@ -101,3 +101,31 @@ def test_sites_account_for_what_watching_saved() -> None:
         accounts += sum(isinstance(message, Busy) for _, message in log)
         pair.check()
     assert accounts
+
+
+def test_a_site_with_too_much_to_push_is_not_asked_to_push_everything_again() -> None:
+    coordinator = Coordinator(["n"], 2, hybrid=CostModel(stay=5))
+    monitor = Monitor()
+    rows = monitor.rows(list(range(1, 70_001)))
+    now = 0.0
+    orders = 0
+
+    def settle(up: list) -> None:
+        nonlocal orders
+        while up:
+            down = [message for m in up for _, message in coordinator.receive("n", m, now)]
+            down += [message for _, message in coordinator.tick(now)]
+            orders += sum(isinstance(m, Watch) and m.line == LINE_ALL for m in down)
+            up = [said for message in down for said in monitor.receive(message)]
+
+    settle([*monitor.slide(1, rows, np.ones(70_000, np.int64)), *monitor.tick(now)])
+    assert coordinator.hybrid
+    coordinator.hybrid.purse.pay(1e9)
+    for unit in range(2, 40):
+        now = float(unit)
+        moved = np.array([3 + unit % 7, 3 + unit * 5 % 11])
+        settle([*monitor.slide(unit, moved, np.array([unit, unit])), *monitor.tick(now)])
+        settle(monitor.tick(now + 0.5))
+    assert orders == 1
+    assert coordinator.hybrid.refused
+    assert coordinator.answer().as_of is not None
