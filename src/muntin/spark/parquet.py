@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from muntin.errors import BadArgument, SourceError
-from muntin.spark.partials import RESULT_DDL, RESULT_SCHEMA, Plan, fold
+from muntin.spark.partials import RESULT_DDL, RESULT_SCHEMA, Plan, fold_placed
 from muntin.spark.source import check_types, no_column
 from muntin.spec import Pipeline
 
@@ -75,7 +75,7 @@ def gather_parquet(spark: SparkSession, files: Sequence[str], pipeline: Pipeline
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    yield from fold(plan, _read(shares[number], columns))
+                    yield from fold_placed(plan, _read(shares[number], columns))
 
         if not shares:
             return RESULT_SCHEMA.empty_table()

@@ -233,16 +233,18 @@ class Folder:
         return "too_old", f"column '{column}': {shown} is older than the panes that are kept"
 
 
-def fold(
-    plan: Plan, batches: Iterable[pa.RecordBatch | tuple[pa.RecordBatch, str, int]]
+def fold(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """All of a task: batches in, rows of RESULT_SCHEMA out."""
+    return fold_placed(plan, ((batch, "", None) for batch in batches))
+
+
+def fold_placed(
+    plan: Plan, batches: Iterable[tuple[pa.RecordBatch, str, int | None]]
 ) -> Iterator[pa.RecordBatch]:
-    """All of a task: batches in (or with their place and first row), rows of RESULT_SCHEMA out."""
+    """As `fold`, of batches with their place and the number of their first row there."""
     folder = Folder(plan)
-    for batch in batches:
-        if isinstance(batch, tuple):
-            folder.fold(*batch)
-        else:
-            folder.fold(batch)
+    for batch, place, row in batches:
+        folder.fold(batch, place, row)
         yield from folder.emit(all_of_it=False)
     yield from folder.emit(all_of_it=True)
 
