@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
-from muntin.summaries import HyperCalm
+from muntin.summaries import CalmSpaceSaving, HyperBloom, HyperCalm
 from muntin.summaries.envelope import seal, unseal
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "hyper_calm-v1.bin"
@@ -241,6 +241,20 @@ def test_long_items_share_an_arena_and_stay_whole():
     assert huge.top()["item"].to_pylist() == ["z"]
 
 
+@pytest.mark.parametrize("length", [0, 1, 7, 8, 31, 32, 33, 1_000, 100_000])
+def test_items_of_any_length(length):
+    names = [letter * length for letter in "ab"] if length else ["", "b"]
+    items, times = names * 20, np.repeat(np.arange(20) * 100, 2)
+    calm = HyperCalm(500_000, 20, 20, 4, item_bytes=60_000)
+    calm.update(items, times)
+    assert calm.top()["item"].to_pylist() == sorted(names)
+    assert calm.top()["periodicity"].to_pylist() == [19, 19]
+    assert HyperBloom(10_000, 20).update(items, times).all()
+    counted = CalmSpaceSaving(500_000, 4, item_bytes=60_000)
+    counted.update(items)
+    assert counted.top()["value"].to_pylist() == [20, 20]
+
+
 @pytest.mark.parametrize("kind", [pa.string(), pa.binary(), pa.int64(), pa.uint64(), pa.int16()])
 def test_items_come_back_as_they_were(kind):
     values = pa.array([[65, 66, 67][i % 3] for i in range(60)])
@@ -414,7 +428,8 @@ def test_bad_input_is_refused_and_changes_nothing():
     with pytest.raises(BadArgument, match="k=6"):
         calm.top(6)
     good = {"memory": 10_000, "gap": 10, "interval_unit": 20, "k": 5}
-    for wrong in ({"gap": 0}, {"gap": -1}, {"interval_unit": 0}, {"k": 0}, {"gap": 1 << 45},
+    for wrong in ({"gap": 0}, {"gap": -1}, {"interval_unit": 0}, {"interval_unit": -20},
+                  {"k": 0}, {"k": -1}, {"memory": 0}, {"memory": -5}, {"gap": 1 << 45},
                   {"batch_size": 0}, {"bins": "round"}, {"resolution": 11}, {"seed": -1},
                   {"resolution": 0}, {"promote": 0}, {"queue_ways": 9}, {"item_bytes": 7},
                   {"recorder_percent": 100}, {"gap": 2.5}, {"interval_unit": 1 << 61},
