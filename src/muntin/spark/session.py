@@ -26,6 +26,7 @@ SETTINGS: dict[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     # over TCP each task waits 40 ms (Nagle's algorithm and delayed acknowledgement) for Python
     "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
+    "spark.python.daemon.module": "muntin.spark.daemon",  # ends idle workers quietly
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # naive timestamps are UTC, on every machine

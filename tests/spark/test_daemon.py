@@ -1,0 +1,51 @@
+"""Python workers come from our daemon, end quietly, and do not go through old objects again."""
+
+import gc
+from pathlib import Path
+
+import pytest
+
+from muntin.spark import daemon
+from muntin.spark.session import session
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_worker_that_was_let_go_ends_quietly(monkeypatch):
+    def let_go(sock, authenticated):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(daemon, "_worker", let_go)
+    assert daemon.worker(None, True) == 1
+    monkeypatch.setattr(daemon, "_worker", lambda sock, authenticated: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        daemon.worker(None, True)
+
+
+def test_what_the_first_task_loaded_is_frozen_once(monkeypatch):
+    monkeypatch.setattr(daemon, "_worker", lambda sock, authenticated: 0)
+    monkeypatch.setattr(daemon, "_first", True)
+    try:
+        assert daemon.worker(None, True) == 0
+        frozen = gc.get_freeze_count()
+        assert frozen > 0
+        made = [[] for _ in range(100)]
+        assert daemon.worker(None, True) == 0
+        assert gc.get_freeze_count() <= frozen
+        assert made
+    finally:
+        gc.unfreeze()
+
+
+def test_the_session_forks_its_workers_by_it():
+    context = session("tests", {"spark.master": "local[2,4]"}).sparkContext
+
+    def parents(rows):
+        import os
+
+        return [Path(f"/proc/{os.getppid()}/cmdline").read_bytes().decode()]
+
+    if not Path("/proc/self/cmdline").exists():
+        pytest.skip("no /proc here")
+    for parent in context.parallelize([1, 2], 2).mapPartitions(parents).collect():
+        assert "muntin.spark.daemon" in parent
