@@ -3,6 +3,7 @@
     python benchmarks/characterize/periodic.py             # all, about two minutes
     python benchmarks/characterize/periodic.py bins gaps   # some
     python benchmarks/characterize/periodic.py --full      # ten times as many events
+    python benchmarks/characterize/periodic.py --plot docs/images/periodic.png
 
 Prints Markdown tables. The stream is the Zipf background with planted beats of S1, unless said.
 """
@@ -17,9 +18,11 @@ from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 
+from _periodic_plot import plot
 from periodic_baselines import exact_pairs, exact_starts
 from periodic_streams import RECIPES, make
 
@@ -57,8 +60,13 @@ class Stream:
         return *self.score(calm), len(self.items) / 1e6 / seconds
 
 
-def table(title: str, head: list[str], rows: list[tuple]) -> None:
+tables: dict[str, tuple[list[str], list[tuple]]] = {}
+"""What was found, by experiment."""
+
+
+def table(name: str, title: str, head: list[str], rows: list[tuple]) -> None:
     """One Markdown table."""
+    tables[name] = (head, rows)
     print(f"\n### {title}\n\n| {' | '.join(head)} |\n|{' --- |' * len(head)}")
     for row in rows:
         shown = [f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row]
@@ -73,7 +81,12 @@ def memory(stream: Stream) -> None:
         said = bloom.update(stream.items, stream.times)
         rows.append((size, float((said & stream.starts).sum() / stream.starts.sum()),
                      *stream.run(size)))  # fmt: skip
-    table("Memory", ["bytes", "recall of starts, a tenth of it", "recall", "ARE", "Mops"], rows)
+    table(
+        "memory",
+        "Memory",
+        ["bytes", "recall of starts, a tenth of it", "recall", "ARE", "Mops"],
+        rows,
+    )
 
 
 def gaps(stream: Stream) -> None:
@@ -95,7 +108,7 @@ def gaps(stream: Stream) -> None:
                       (3, 4), (4, 5), (5, 7), (7, 10), (10, 20)):  # fmt: skip
         here = (before > low * gap) & (before <= high * gap)
         rows.append((f"{low:g} to {high:g}", *(float(found[name][here].mean()) for name in said)))
-    table("Recall by gap, in T, 500 KB", ["gap", *said], rows)
+    table("gaps", "Recall by gap, in T, 500 KB", ["gap", *said], rows)
 
 
 def timelines(stream: Stream) -> None:
@@ -108,7 +121,12 @@ def timelines(stream: Stream) -> None:
             said = bloom.update(stream.items, stream.times)
             found.append(float((said & stream.starts).sum() / stream.starts.sum()))
         rows.append((size, *found))
-    table("Timelines: recall of starts", ["bytes", "stamped", "paper", "synchronous"], rows)
+    table(
+        "timelines",
+        "Timelines: recall of starts",
+        ["bytes", "stamped", "paper", "synchronous"],
+        rows,
+    )
 
 
 def promotion(events: int) -> None:
@@ -134,7 +152,7 @@ def promotion(events: int) -> None:
                     entered += 99 in one.top()["item"].to_pylist()
                 theory = (1 - (ratio / (ratio + 1)) ** ways) ** (promote - 1)
                 rows.append((ways, ratio, promote, entered / trials, theory))
-    table("Promotion of a cold pair", ["w", "R", "P", "measured", "theory"], rows)
+    table("promotion", "Promotion of a cold pair", ["w", "R", "P", "measured", "theory"], rows)
 
 
 def sweeps(stream: Stream) -> None:
@@ -142,7 +160,7 @@ def sweeps(stream: Stream) -> None:
     rows = [("P", p, *stream.run(30_000, promote=p)) for p in (1, 2, 4, 10, 20)]
     rows += [("w, ways a bucket", w, *stream.run(30_000, queue_ways=w)) for w in (8, 16, 32)]
     rows += [("recorder, %", c, *stream.run(30_000, recorder_percent=c)) for c in (30, 45, 60, 75)]
-    table("Sweeps at 30 KB", ["what", "value", "recall", "ARE", "Mops"], rows)
+    table("sweeps", "Sweeps at 30 KB", ["what", "value", "recall", "ARE", "Mops"], rows)
 
 
 def bins(events: int) -> None:
@@ -168,6 +186,7 @@ def bins(events: int) -> None:
             held.append(float(np.mean([best[item] / (beats - 1) for item in range(20)])))
         rows.append((offset / unit, *held))
     table(
+        "bins",
         "Bins: share of an item's intervals in its best pair, by where the period lies in a unit",
         ["offset, units", "floor", "joined"],
         rows,
@@ -180,7 +199,7 @@ def cache(events: int) -> None:
 
     results = run(*generated(min(events, 200_000)))
     rows = [(name, float(hits.mean()), 1000 * n / len(hits)) for name, (hits, n) in results.items()]
-    table("Cache, 640 lines", ["cache", "hit rate", "prefetches / 1000 requests"], rows)
+    table("cache", "Cache, 640 lines", ["cache", "hit rate", "prefetches / 1000 requests"], rows)
 
 
 def main() -> None:
@@ -189,6 +208,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("experiments", nargs="*", choices=[*of_stream, *of_size, []])
     parser.add_argument("--full", action="store_true", help="ten times as many events")
+    parser.add_argument("--plot", type=Path, help="draw them into this file as well")
     arguments = parser.parse_args()
     chosen = arguments.experiments or [*of_stream, *of_size]
     if set(chosen) & set(of_stream):
@@ -198,6 +218,8 @@ def main() -> None:
             of_stream[name](stream)
         else:
             of_size[name](2_000_000 if arguments.full else 100_000)
+    if arguments.plot:
+        plot(tables, arguments.plot)
 
 
 if __name__ == "__main__":

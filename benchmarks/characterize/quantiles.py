@@ -314,7 +314,7 @@ def write(name: str, scale: float, out: Path) -> None:
         axis.grid(alpha=0.3)
         if isinstance(own[0][x], str):
             axis.tick_params("x", rotation=60)
-    axes[0][0].legend()
+    axes[0][0].legend(framealpha=0.4, fontsize="small")
     figure.savefig(out / f"quantiles-{name}.png", dpi=110)
     plt.close(figure)
     for line in lines:

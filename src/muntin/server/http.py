@@ -29,7 +29,7 @@ from muntin.server.openapi import ARROW, document
 from muntin.server.problems import RefusalError, problem, status_of
 from muntin.server.pushes import window_json
 from muntin.server.reader import Reader
-from muntin.server.state import StateReader
+from muntin.server.state import StateReader, spec_number
 from muntin.times import instant_us
 
 ARROW_ROWS = 65_536  # of one record batch
@@ -163,7 +163,8 @@ class Http:
         queries = [
             {"name": name, "select": info.select} for name, info in self._reader.queries().items()
         ]
-        return {"summaries": summaries, "queries": queries}
+        specs = {info.name: spec_number(info) for info in self._reader.ledger.pipelines()}
+        return {"summaries": summaries, "queries": queries, "specs": specs}
 
     async def _rejected(self, request: Request, _: Grant) -> Response:
         given = request.query_params

@@ -79,7 +79,11 @@ def _paths() -> dict[str, Any]:
                 "What can be asked",
                 _json(
                     "Summaries and standing queries",
-                    {"summaries": _list("Summary"), "queries": _list("StandingQuery")},
+                    {
+                        "summaries": _list("Summary"),
+                        "queries": _list("StandingQuery"),
+                        "specs": {"type": "object", "additionalProperties": {"type": "integer"}},
+                    },
                 ),
             )
         },

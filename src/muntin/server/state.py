@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -14,6 +16,11 @@ from muntin.spec import Pipeline
 from muntin.times import US_PER_SECOND
 
 RATE_US = 10 * US_PER_SECOND  # events a second are an average over so long
+
+
+def spec_number(info: PipelineInfo) -> int:
+    """Changes when the pipeline's file does: names may have come or gone."""
+    return zlib.crc32(json.dumps(info.spec, sort_keys=True, default=str).encode())
 
 
 class StateReader:
@@ -44,6 +51,7 @@ class StateReader:
         late_us = now_us - alive
         return {
             "name": info.name,
+            "spec": spec_number(info),
             "state": status.get("state", "unknown"),
             "read": info.read,
             "counted": info.counted,

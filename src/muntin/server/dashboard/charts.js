@@ -24,8 +24,8 @@ function roundUp(value) {
 }
 
 // A holder gives the chart its place; where it is taller than asked, the chart is too.
-function frame(holder, least, label) {
-  const height = Math.max(least, holder.classList.contains("chart") ? holder.clientHeight - KEYS : 0);
+function frame(holder, least, label, keys = 0) {
+  const height = Math.max(least, holder.classList.contains("chart") ? holder.clientHeight - keys : 0);
   const width = Math.max(220, holder.clientWidth || 600);
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": label });
   return { root, width, height, plot: { w: width - LEFT - RIGHT, h: height - TOP - BOTTOM } };
@@ -54,7 +54,7 @@ function runs(points) {
 export function lines(holder, series, { height: least = 170, area = false, label = "", time = moment } = {}) {
   const all = series.flatMap((s) => s.points).filter((p) => p[1] != null);
   if (!all.length) return void holder.replaceChildren(make("p", { class: "note" }, "nothing yet"));
-  const { root, width, height, plot } = frame(holder, least, label || series.map((s) => s.name).join(", "));
+  const { root, width, height, plot } = frame(holder, least, label || series.map((s) => s.name).join(", "), series.length > 1 ? KEYS : 0);
   const first = Math.min(...all.map((p) => p[0])), last = Math.max(...all.map((p) => p[0]));
   const values = all.flatMap((p) => p.slice(1).filter((v) => v != null));
   const high = roundUp(Math.max(...values)), low = Math.min(...values);

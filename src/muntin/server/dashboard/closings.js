@@ -20,7 +20,8 @@ export async function closings(holder, live) {
     })), { label: "events of each closed window, coloured by why it closed" });
     const overloaded = shown.filter((w) => w.reason === "capacity").length;
     const revised = shown.filter((w) => w.revision > 0).length;
-    note.textContent = `events a window; ${overloaded} of the last ${shown.length} closed because a key was full` +
+    note.textContent = !shown.length ? "no window has closed yet" :
+      `events a window; ${overloaded} of the last ${shown.length} closed because a key was full` +
       (revised ? `, ${revised} were revised by late events` : "");
     note.classList.toggle("warn", overloaded > shown.length / 4);
   });

@@ -10,11 +10,11 @@ import { trend } from "./trends.js";
 const at = (id) => document.getElementById(id);
 const inside = (id) => at(id).querySelector("div");
 const connection = at("connection");
-let stale = "";
+let stale = "", note = "";
 
 function say(state) {
   connection.dataset.state = stale && state === "live" ? "wait" : state;
-  connection.textContent = { wait: "connecting", live: stale || "live", lost: "connection lost, trying again" }[state];
+  connection.textContent = { wait: "connecting", live: stale || note || "live", lost: "connection lost, trying again" }[state];
   document.documentElement.classList.toggle("stale", state === "lost" || Boolean(stale));
 }
 
@@ -91,9 +91,10 @@ async function start() {
     choose(state);
     const one = state.pipelines.find((p) => p.name === pipeline) ?? state.pipelines[0];
     if (!one) return;
-    stale = one.stale ? `stale: silent for ${duration(one.silent_us)}` : one.state === "finished" ? "live, pipeline finished" : "";
+    if (state.pipelines.some((p) => p.spec !== found.specs[p.name])) return location.reload(); // other names
+    stale = one.silent_us != null && one.stale ? `stale: silent for ${duration(one.silent_us)}` : "";
+    note = one.silent_us == null ? "live, no batch yet" : one.state === "finished" ? "live, pipeline finished" : "";
     say(live.state);
-    if (one.state === "finished" && !one.stale) document.documentElement.classList.remove("stale");
     for (const part of parts) part(state, one);
   });
   live.open();

@@ -24,7 +24,7 @@ export function selectBox(holder, live, names) {
     id: "statement", spellcheck: "false", maxlength: 4096, autocomplete: "off", role: "combobox",
     "aria-expanded": "false", "aria-controls": "completions", "aria-autocomplete": "list",
   });
-  text.value = names.queries[0]?.select ?? "";
+  text.value = sessionStorage.getItem("muntin-statement") ?? names.queries[0]?.select ?? "";
   const list = make("ul", { class: "complete", id: "completions", role: "listbox", hidden: true });
   const run = make("button", { type: "button", onclick: () => ask() }, "run");
   const answer = make("div", { "aria-live": "polite" });
@@ -96,6 +96,7 @@ export function selectBox(holder, live, names) {
   }
 
   text.addEventListener("input", suggest);
+  text.addEventListener("input", () => sessionStorage.setItem("muntin-statement", text.value));
   text.addEventListener("blur", close);
   text.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); ask(); }
