@@ -56,7 +56,9 @@ def sweep(name: str, stream: str, runs: int, out: Path, policies: list[str]) -> 
             axis.plot([r[option] for r in own], [r[cost] for r in own], style, ms=5)
         axis.set(xlabel=title, ylabel=f"{cost} per 100 windows", xticks=values)
         axis.set_yscale("symlog", linthresh=10)
-        axis.set_ylim(bottom=0)
+        axis.margins(y=0.1)
+        if min(row[cost] for row in rows) < 10:
+            axis.set_ylim(bottom=0)
         axis.grid(alpha=0.3)
     figure.legend(policies, loc="outside right center")
     figure.suptitle(f"{STREAMS[stream]}: mean of {runs} run{'s' if runs > 1 else ''}")
