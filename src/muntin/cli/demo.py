@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
         import time
 
         import muntin
-        from muntin.cli.run import print_progress, stop_spark
+        from muntin.cli.run import ctrl_c, print_progress, stop_spark
         from muntin.cli.serve import beside
         from muntin.cli.view import follow
         from muntin.demo.replay import Replay
@@ -61,13 +61,14 @@ def register(app: typer.Typer) -> None:
 
         def tick() -> None:
             over = seconds and time.monotonic() - began > seconds
-            if over or (replay.finished.is_set() and stream.caught_up()):
+            if asked.is_set() or over or (replay.finished.is_set() and stream.caught_up()):
                 stream.stop()
 
         try:
-            follow(stream, spec, tick)
+            with ctrl_c() as asked:
+                follow(stream, spec, tick)
         except KeyboardInterrupt:
-            typer.echo("\nstopping after the batch at hand", err=True)
+            typer.echo("stopping now", err=True)
         finally:
             replay.stop()
             server.stop()

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,13 +66,20 @@ def register(app: typer.Typer) -> None:
         server = beside(stream.ledger, port) if serve else None
         site = _site(spec, stream)
         try:
-            if live and not once:
-                follow(stream, spec, lambda: _reread(pipeline, stream))
-            else:
-                while not stream.await_termination(WATCH_SECONDS):
+            with ctrl_c() as asked:
+
+                def tick() -> None:
                     _reread(pipeline, stream)
+                    if asked.is_set():
+                        stream.stop()
+
+                if live and not once:
+                    follow(stream, spec, tick)
+                else:
+                    while not stream.await_termination(WATCH_SECONDS):
+                        tick()
         except KeyboardInterrupt:
-            typer.echo("\nstopping after the batch at hand; what was committed stays", err=True)
+            typer.echo("stopping now", err=True)
         finally:
             if site:
                 site.stop()
@@ -87,6 +99,28 @@ def _site(spec: Pipeline, stream: Stream) -> Site | None:
     site = Site(stream.ledger, spec)
     site.start()
     return site
+
+
+@contextmanager
+def ctrl_c() -> Iterator[threading.Event]:
+    """An event that the first Ctrl-C sets; the second one interrupts.
+
+    An exception would come in the middle of a call to Java, and Spark's own handler also cancels
+    the batch at hand.
+    """
+    asked = threading.Event()
+
+    def first(*_: object) -> None:
+        asked.set()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        said = "\nstopping after the batch at hand; what was committed stays\n"
+        os.write(2, said.encode())  # a handler may not wait for a lock that a print holds
+
+    before = signal.signal(signal.SIGINT, first)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def stop_spark() -> None:
