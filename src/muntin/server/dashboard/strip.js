@@ -33,12 +33,13 @@ export function strips(holder, items, now) {
   if (!items.length) return void holder.replaceChildren(make("p", { class: "note" }, "nothing yet"));
   const rows = items.map((item) => {
     const late = now > item.next;
+    const times = `×${item.periodicity}${item.lower < item.periodicity ? ` (at least ${item.lower})` : ""}`;
     const due = late ? `overdue ${duration(now - item.next)}` : `in ${duration(item.next - now)}`;
     return make("tr", { class: late ? "overdue" : "" },
       make("td", { title: item.label }, item.label),
       make("td", { class: "number" }, duration(item.interval)),
       make("td", {}, strip(item, now)),
-      make("td", { class: "number", title: `${item.lower} to ${item.upper} intervals` }, `×${item.periodicity}`),
+      make("td", { class: "number", title: `${item.lower} to ${item.upper} intervals` }, times),
       make("td", { class: "due" }, due));
   });
   const names = ["item", "every", "its beat, counted back from the last batch", "times", "next"].map((name) => make("th", {}, name));
