@@ -84,5 +84,7 @@ def test_windows_on_a_grid(window, rows, micro):
         for found in whole.ledger.windows("orders"):
             start = (found.start - START) // SECOND
             assert (found.start // SECOND) % every == 0
-            assert found.events == sum(start <= row[0] < start + 60 for row in rows)
+            inside = [row for row in rows if start <= row[0] < start + 60]
+            assert found.events == len(inside)
+            assert found.fill == {"driver": len({row[1] for row in inside})}
             assert start + 60 <= newest - LATENESS

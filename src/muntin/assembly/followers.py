@@ -159,6 +159,8 @@ class GridFollower:
         self._every = spec.every or spec.length
         self._next: int | None = stored["next"] if stored else None
         """Everything that ends at or before this is closed."""
+        self._last: tuple[tuple[int, int], Merged] | None = None
+        """The window that closed last, where the next one overlaps it."""
 
     def state(self) -> Mapping[str, Any]:
         return {"next": self._next}
@@ -176,10 +178,10 @@ class GridFollower:
         return self._next
 
     def forget(self) -> None:
-        pass  # keeps nothing between steps
+        self._last = None
 
     def step(self, sealed_until: int) -> Iterator[Closed]:
-        """Slides over the panes: those that enter are merged in, those that leave taken out."""
+        """Slides over the panes: those that enter are merged in, those that leave subtracted."""
         bounds = self._panes.bounds(self._layout)
         if bounds is None:
             return
@@ -191,10 +193,22 @@ class GridFollower:
             if after < end <= sealed_until
         }
         for start in sorted(due):
-            merged = self._panes.merged(self._layout, start, due[start])
+            merged = self._merged(start, due[start])
             self._next = due[start]
             yield _closed(self._layout, Boundary(start, due[start], "full", False), merged)
         self._next = max(sealed_until, after)
+
+    def _merged(self, start: int, end: int) -> Merged:
+        merged = None
+        if self._last is not None:
+            span, before = self._last
+            if span[0] <= start < span[1] <= end:
+                merged = self._panes.slid(self._layout, before, span, start, end)
+        if merged is None:
+            merged = self._panes.merged(self._layout, start, end)
+        slides = self._every < self._length and self._layout.spec.can_subtract(merged.summary)
+        self._last = ((start, end), merged) if slides else None
+        return merged
 
 
 def _closed(layout: Layout, boundary: Boundary, merged: Merged) -> Closed:

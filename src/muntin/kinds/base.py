@@ -115,6 +115,10 @@ class SummarySpec(Strict, ABC):
         """Merge `other` into `summary`, which changes."""
         summary.merge(other)
 
+    def can_subtract(self, summary: Any) -> bool:  # noqa: ARG002
+        """Whether `summary.subtract` leaves exactly what merging the other parts would give."""
+        return False
+
     def fill(self, summary: Any) -> dict[str, int]:
         """How full the summary is, by name of what can be full."""
         return {"events": summary.count}

@@ -151,6 +151,10 @@ class VectorMatrixSpec(SummarySpec):
     def read(self, payload: bytes) -> Matrix:
         return self._class().from_bytes(payload)
 
+    def can_subtract(self, summary: Any) -> bool:
+        """Integers can; of float sums, rounding would stay behind."""
+        return self.sketch is None and "float64" not in summary.indicators.values()
+
     def merged(self, parts: Sequence[Any]) -> Matrix:
         return self._class().merged(parts)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, cast
 
+from muntin.errors import IncompatibleSummary, SummaryOverflow
 from muntin.kinds import SummarySpec
 from muntin.ledger.base import Coverage, Ledger
 from muntin.windows.cover import cover
@@ -62,13 +63,7 @@ class Panes:
 
         `generation` tells contents apart that were overwritten; a pipeline's epoch will do.
         """
-        runs = list(self._runs(layout, start, end))
-        held = [
-            (length, *span)
-            for length, first, until in runs
-            for span in self._ledger.spans(layout.name, length, first, until)
-        ]
-        token = (layout.name, generation, start, end, tuple(held))
+        runs, token, _ = self._stored(layout, start, end, generation)
         found = self._cache.get(token)
         if found is not None:
             return found
@@ -82,6 +77,43 @@ class Panes:
         result = Merged(summary, events, late, token)
         self._cache.put(token, result, summary.nbytes)
         return result
+
+    def slid(
+        self, layout: Layout, before: Merged, span: tuple[int, int], start: int, end: int
+    ) -> Merged | None:
+        """As `merged`, from that of an overlapping `span` which began and ended earlier.
+
+        The panes that left are subtracted, and those that came are added. None where that cannot
+        be done: retention has dropped a pane that left, or the kind cannot subtract.
+        """
+        summary = before.summary.copy()
+        events, late = before.events, before.late
+        try:
+            for piece in self.each_slice(layout, layout.pane, span[0], start):
+                summary.subtract(piece.summary)
+                events -= piece.events
+                late -= piece.late
+            for piece in self.each_slice(layout, layout.pane, span[1], end):
+                layout.spec.merge_into(summary, piece.summary)
+                events += piece.events
+                late += piece.late
+        except (IncompatibleSummary, SummaryOverflow):
+            return None
+        _, token, stored = self._stored(layout, start, end, 0)
+        return Merged(summary, events, late, token) if events == stored else None
+
+    def _stored(
+        self, layout: Layout, start: int, end: int, generation: Hashable
+    ) -> tuple[list[tuple[int, int, int]], Hashable, int]:
+        """The slices that cover [start, end), a token of their content, and their events."""
+        runs = list(self._runs(layout, start, end))
+        held = tuple(
+            (length, *span)
+            for length, first, until in runs
+            for span in self._ledger.spans(layout.name, length, first, until)
+        )
+        token = (layout.name, generation, start, end, held)
+        return runs, token, sum(events for _, _, events, _ in held)
 
     def each_pane(
         self, layout: Layout, start: int, end: int, generation: Hashable = 0
