@@ -71,9 +71,20 @@ def test_resealed_envelopes_are_refused_or_whole():
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_foreign_bytes_are_refused_or_whole(dtype):
-    rng = random.Random(3)
+    read_damaged(dtype, 4_000, seed=3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_no_foreign_bytes_of_a_hundred_thousand_crash(dtype):
+    """The reader of the `datasketches` package crashes the process on one of eight of these."""
+    read_damaged(dtype, 33_334, seed=4)
+
+
+def read_damaged(dtype, blobs_read, seed):
+    rng = random.Random(seed)
     blobs = [sketch.to_datasketches() for sketch in sketches() if sketch.dtype == dtype]
-    for _ in range(4_000):
+    for _ in range(blobs_read):
         broken = damaged(rng.choice(blobs), rng)
         try:
             sketch = KLL.from_datasketches(broken, dtype)

@@ -312,3 +312,38 @@ def test_contradictions_are_found(change):
     parameters, body = unseal(example().to_bytes(), "sketched_matrix")
     with pytest.raises(CorruptSummary):
         SketchedMatrix.from_bytes(seal("sketched_matrix", parameters | change, bytes(body)))
+
+
+@pytest.mark.parametrize(
+    ("with_nulls", "without"),
+    [
+        ({"k": [None, "a", None], "x": [1, None, 3]}, {"k": ["a", "b"], "x": [1, 2]}),
+        ({"k": pa.nulls(3), "x": pa.nulls(3)}, {"k": ["a", "b"], "x": [1, 2]}),
+        ({"k": pa.nulls(2), "x": [1, 2]}, {"k": [1, 2], "x": [0.5, 2.0]}),
+        ({"k": ["a", None], "x": pa.nulls(2)}, {"k": ["a", "b"], "x": [1.5, 2.5]}),
+    ],
+)
+@pytest.mark.parametrize("turned", [False, True])
+def test_nulls_join_what_has_none(with_nulls, without, turned):
+    """Null keys are keys of their own, null values add nothing, whatever was merged into which."""
+    tables = [pa.table(with_nulls), pa.table(without)]
+    parts = [SketchedMatrix(["k"], ["x"], width=64, depth=3, track=8) for _ in tables]
+    for part, table in zip(parts, tables, strict=True):
+        part.update(table)
+    one = SketchedMatrix.merged(parts[::-1] if turned else parts)
+    truth: dict[object, list[float]] = {}
+    for table in tables:
+        for row in table.to_pylist():
+            sums = truth.setdefault(row["k"], [0, 0])
+            sums[0] += 1
+            sums[1] += row["x"] or 0
+    assert {r["k"]: [r["count"], r["x"]] for r in one.table("k").to_pylist()} == truth
+    assert one.nulls == {"x": tables[0]["x"].null_count}
+    assert one.totals == {"count": sum(c for c, _ in truth.values()), "x": sum(
+        x for _, x in truth.values()
+    )}  # fmt: skip
+    again = SketchedMatrix.from_bytes(one.to_bytes())
+    assert again.to_bytes() == one.to_bytes()
+    assert again.estimate("k", pa.array([None], again.table("k")["k"].type))["count"].value[0] >= (
+        truth[None][0] if None in truth else 0
+    )

@@ -1,4 +1,4 @@
-"""Checks of parameters that the periodic-batch summaries share."""
+"""Checks of parameters that summaries share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from muntin.errors import BadArgument, CorruptSummary
+from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
@@ -30,3 +30,15 @@ def parameters_of(kind: str, found: Mapping[str, Any], expected: Mapping[str, An
         allowed = types if isinstance(types, tuple) else (types,)
         if type(found[name]) not in allowed:
             raise CorruptSummary(f"{kind}: parameter {name} is {found[name]!r}")
+
+
+def check_alike(mine: Any, other: Any) -> None:
+    """IncompatibleSummary where two summaries are not of one class with equal `parameters`."""
+    name = type(mine).__name__
+    if not isinstance(other, type(mine)):
+        raise IncompatibleSummary(f"cannot merge a {type(other).__name__} into a {name}")
+    if other.parameters != mine.parameters:
+        raise IncompatibleSummary(
+            f"{name} of {mine.parameters} cannot take one of {other.parameters}: only those of "
+            "equal parameters are comparable"
+        )

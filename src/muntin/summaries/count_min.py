@@ -26,9 +26,9 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import pyarrow as pa
 
-from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.errors import BadArgument, CorruptSummary
 from muntin.summaries.base import Estimate
-from muntin.summaries.checks import integer_in
+from muntin.summaries.checks import check_alike, integer_in
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.items import hash_items
 from muntin.summaries.kernels import count_min as kernels
@@ -178,8 +178,9 @@ class CountMin:
         total = added(self._total, total_of(amounts, len(hashes)), "count_min")
         if self._heavy is not None:
             self._heavy.update_hashed(items, hashes, amounts)
-        kernel = kernels.add_conservatively if self.conservative else kernels.add
-        self._saturated |= bool(kernel(self._cells, hashes, amounts, self._limit))
+        self._saturated |= bool(
+            kernels.add(self._cells, hashes, amounts, self._limit, self.conservative)
+        )
         self._total = total
         self._events += len(hashes)
 
@@ -242,13 +243,7 @@ class CountMin:
         SummaryOverflow
             The total weight would leave int64. Nothing was changed.
         """
-        if not isinstance(other, CountMin):
-            raise IncompatibleSummary(f"cannot merge a {type(other).__name__} into a CountMin")
-        if other.parameters != self.parameters:
-            raise IncompatibleSummary(
-                f"CountMin of {self.parameters} cannot take one of {other.parameters}: "
-                "cells are only comparable between equal parameters"
-            )
+        check_alike(self, other)
         total = added(self._total, other._total, "count_min")
         events = added(self._events, other._events, "count_min", "events")
         if self._heavy is not None and other._heavy is not None:

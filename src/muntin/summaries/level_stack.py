@@ -139,6 +139,17 @@ class LevelStack:
                 sort_pairs(run, run_stamps)
                 self.absorb(run, run_stamps, np.array([0, len(run)], np.int64))
 
+    def add_weighted(self, keys: np.ndarray, weights: np.ndarray) -> None:
+        """Add items of weights above 0, without stamps: one to each level of a weight's bits."""
+        for start in range(0, len(keys), RUN_ITEMS_MAX):
+            run, heavy = (part[start : start + RUN_ITEMS_MAX] for part in (keys, weights))
+            order = np.argsort(run, kind="stable")
+            run, heavy = run[order], heavy[order]
+            levels = int(heavy.max()).bit_length()
+            parts = [run[(heavy >> level) & 1 == 1] for level in range(levels)]
+            offsets = np.concatenate(([0], np.cumsum([len(part) for part in parts])))
+            self.absorb(np.concatenate(parts), None, offsets.astype(np.int64))
+
     def absorb(self, keys: np.ndarray, stamps: np.ndarray | None, offsets: np.ndarray) -> None:
         """Unite with the levels of another stack, all sorted, and compact where it is too much."""
         self.order()

@@ -99,6 +99,29 @@ def bounds_of(column: np.ndarray) -> tuple[int, int]:
     return int(low), int(high)
 
 
+def weighed(column: np.ndarray, weights: Any) -> tuple[np.ndarray, np.ndarray]:
+    """A column of `as_column` and its weights, int64[n] above 0; values of weight 0 are left out.
+
+    Raises
+    ------
+    BadArgument
+        Weights that are negative, no integers, or not one for each value; a NaN, whatever its
+        weight.
+    """
+    heavy = as_column(weights, "int64")
+    if heavy.size == 1 and np.ndim(weights) == 0:
+        heavy = np.repeat(heavy, len(column))
+    if len(heavy) != len(column):
+        raise BadArgument(f"{len(heavy)} weights for {len(column)} values: give one for each")
+    if (heavy < 0).any():
+        at = int((heavy < 0).argmax())
+        raise BadArgument(f"weight {heavy[at]} at position {at}: use weights >= 0")
+    if len(column):
+        bounds_of(column)  # a NaN is refused even where its weight is 0
+    kept = heavy > 0
+    return (column, heavy) if kept.all() else (column[kept], heavy[kept])
+
+
 def bits_of(column: np.ndarray) -> np.ndarray:
     """The column's numbers, or bits of its doubles: int64[n], read-only, no copy."""
     bits = column.view(np.int64)

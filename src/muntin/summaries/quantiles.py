@@ -47,9 +47,16 @@ from muntin.summaries.order_keys import (
     check_dtype,
     from_keys,
     to_keys,
+    weighed,
 )
 from muntin.summaries.reading import exact_sum
-from muntin.summaries.weighted_view import WeightedView, check_fractions, check_points
+from muntin.summaries.weighted_view import (
+    WeightedView,
+    check_fractions,
+    check_increasing,
+    check_points,
+    nothing,
+)
 
 CONFIDENCE = 0.99
 # Share of KLL's own variance (0.25 / k^2, in units of the count) that the sampler may add.
@@ -161,7 +168,7 @@ class KLL:
         """
         column = as_column(values, self.dtype)
         if weights is not None:
-            column, heavy = _weighed(column, weights)
+            column, heavy = weighed(column, weights)
             if len(column):
                 self._update_weighted(column, heavy)
             return
@@ -242,7 +249,7 @@ class KLL:
         """
         fractions = check_fractions(q)
         if self._count == 0:
-            return _nothing(self.dtype)
+            return nothing(self.dtype)
         view, error = self._sorted_view(), self.rank_error()
         value = view.value_at(fractions)
         lower = view.value_at(np.maximum(fractions - error, 0.0))
@@ -269,7 +276,7 @@ class KLL:
             `value`, `lower`, `upper`: float64[n] in [0, 1]; n = 0 while the sketch is empty.
         """
         ranked = self._ranked(x, inclusive)
-        return _nothing("float64") if ranked is None else self._ranks(*ranked)
+        return nothing("float64") if ranked is None else self._ranks(*ranked)
 
     def rank_count(self, x: Any, *, inclusive: bool = True) -> Estimate:
         """`rank` as a number of values: float64[n] in [0, count]."""
@@ -281,9 +288,9 @@ class KLL:
 
     def cdf(self, points: Any, *, inclusive: bool = True) -> Estimate:
         """Ranks of strictly increasing `points`, and 1 after the last: n + 1 entries."""
-        ranked = self._ranked(_increasing(points), inclusive)
+        ranked = self._ranked(check_increasing(points), inclusive)
         if ranked is None:
-            return _nothing("float64")
+            return nothing("float64")
         weight, sure = ranked
         return self._ranks(np.append(weight, self._count), np.append(sure, True))
 
@@ -292,9 +299,9 @@ class KLL:
 
         Inclusive: (-inf, p0], (p0, p1], ..., (pn, inf); else (-inf, p0), [p0, p1), ...
         """
-        ranked = self._ranked(_increasing(points), inclusive)
+        ranked = self._ranked(check_increasing(points), inclusive)
         if ranked is None:
-            return _nothing("float64")
+            return nothing("float64")
         edges = np.concatenate(([0], ranked[0], [self._count]))
         value, error = np.diff(edges) / self._count, self.rank_error(pmf=True)
         lower, upper = np.maximum(value - error, 0.0), np.minimum(value + error, 1.0)
@@ -398,16 +405,7 @@ class KLL:
     def _update_weighted(self, column: np.ndarray, weights: np.ndarray) -> None:
         low, high = bounds_of(column)
         self._grow(exact_sum(weights), low, high)
-        keys = to_keys(column)
-        for start in range(0, len(keys), RUN_ITEMS_MAX):
-            run = keys[start : start + RUN_ITEMS_MAX]
-            heavy = weights[start : start + RUN_ITEMS_MAX]
-            order = np.argsort(run, kind="stable")
-            run, heavy = run[order], heavy[order]
-            levels = int(heavy.max()).bit_length()
-            parts = [run[(heavy >> level) & 1 == 1] for level in range(levels)]
-            offsets = np.concatenate(([0], np.cumsum([len(part) for part in parts])))
-            self._stack.absorb(np.concatenate(parts), None, offsets.astype(np.int64))
+        self._stack.add_weighted(to_keys(column), weights)
 
     def _check_like(self, other: Self) -> None:
         if not isinstance(other, KLL):
@@ -456,32 +454,3 @@ class KLL:
         self._stack.keys = np.empty(int(parts.offsets[-1]), np.int64)
         self._stack.keys[parts.offsets[0] :] = keys[2:]
         self._stack.offsets = parts.offsets
-
-
-def _nothing(dtype: str) -> Estimate:
-    """The answer of an empty sketch: no entries, whatever was asked."""
-    none = np.empty(0, dtype)
-    return Estimate(none, none.copy(), none.copy(), 1.0)
-
-
-def _increasing(points: Any) -> np.ndarray:
-    column = np.atleast_1d(np.asarray(points))
-    if column.ndim == 1 and (np.diff(column) <= 0).any():
-        at = int((np.diff(column) <= 0).argmax()) + 1
-        raise BadArgument(f"point {column[at]} at position {at}: points must strictly increase")
-    return column
-
-
-def _weighed(column: np.ndarray, weights: Any) -> tuple[np.ndarray, np.ndarray]:
-    heavy = as_column(weights, "int64")
-    if heavy.size == 1 and np.ndim(weights) == 0:
-        heavy = np.repeat(heavy, len(column))
-    if len(heavy) != len(column):
-        raise BadArgument(f"{len(heavy)} weights for {len(column)} values: give one for each")
-    if (heavy < 0).any():
-        at = int((heavy < 0).argmax())
-        raise BadArgument(f"weight {heavy[at]} at position {at}: use weights >= 0")
-    if len(column):
-        bounds_of(column)  # a NaN is refused even where its weight is 0
-    kept = heavy > 0
-    return (column, heavy) if kept.all() else (column[kept], heavy[kept])

@@ -23,13 +23,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
-from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary, SummaryOverflow
+from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries import key_columns
 from muntin.summaries.base import Estimate
-from muntin.summaries.checks import integer_in
+from muntin.summaries.checks import check_alike, integer_in
 from muntin.summaries.envelope import seal, unseal
-from muntin.summaries.reading import INT64_MAX, Body, Fields, exact_sum
+from muntin.summaries.reading import Body, Fields, exact_sum
 from muntin.summaries.sketched_key import SketchedKey
+from muntin.summaries.sketched_sums import LOWER, added, check_totals, refuse_names, wider
 from muntin.summaries.vector_matrix.indicators import indicator_values
 from muntin.summaries.vector_matrix.names import (
     COUNT,
@@ -38,15 +39,12 @@ from muntin.summaries.vector_matrix.names import (
     as_indicators,
     as_keys,
     find_key,
-    refuse_both,
 )
 
 CELLS_MAX = 1 << 28  # 2 GiB: past that, a width was mistyped
 DEPTH_MAX = 32
 TRACK_MAX = 1 << 20
 SEED_MAX = 2**64 - 1
-LOWER = "_lower"
-
 KeyName = str | Sequence[str]
 
 
@@ -91,7 +89,7 @@ class SketchedMatrix:
         seed: int = 0,
     ) -> None:
         names, types = as_keys(keys), as_indicators(indicators)
-        _refuse_names(names, types)
+        refuse_names(names, types)
         self.width = integer_in("width", width, 2, CELLS_MAX)
         self.depth = integer_in("depth", depth, 1, DEPTH_MAX)
         self.track = integer_in("track", track, 1, TRACK_MAX)
@@ -257,12 +255,7 @@ class SketchedMatrix:
         SummaryOverflow
             The sum of an indicator would leave its range. Nothing was changed.
         """
-        if not isinstance(other, SketchedMatrix):
-            raise IncompatibleSummary(f"cannot merge a {type(other).__name__} and a SketchedMatrix")
-        if other.parameters != self.parameters:
-            raise IncompatibleSummary(
-                f"SketchedMatrix of {self.parameters} cannot take one of {other.parameters}"
-            )
+        check_alike(self, other)
         kinds = dict(self._kinds)
         for name, theirs in other._kinds.items():
             if kinds[name] and theirs and kinds[name] != theirs:
@@ -272,10 +265,10 @@ class SketchedMatrix:
             kinds[name] = kinds[name] or theirs
         other = other.copy()  # its lanes may have to become floats
         types: dict[str, IndicatorType | None] = {
-            name: _wider(kind, other._types[name]) for name, kind in self._types.items()
+            name: wider(kind, other._types[name]) for name, kind in self._types.items()
         }
         pairs = zip(self.totals.items(), other._totals, strict=True)
-        totals = [_added(name, mine, theirs) for (name, mine), theirs in pairs]
+        totals = [added(name, mine, theirs) for (name, mine), theirs in pairs]
         for matrix in (self, other):
             matrix._widen(types)
         self._kinds, self._types, self._totals = kinds, types, totals
@@ -343,7 +336,7 @@ class SketchedMatrix:
         try:
             names = as_keys([tuple(key) for key in keys])
             typed = as_indicators(dict(zip(indicators, types, strict=True)))
-            _refuse_names(names, typed)
+            refuse_names(names, typed)
         except (BadArgument, TypeError, ValueError) as problem:
             raise CorruptSummary(f"sketched_matrix: names are impossible ({problem})") from None
         columns = {name for key in names for name in key}
@@ -353,7 +346,7 @@ class SketchedMatrix:
             k is None or (type(k) is str and k in key_columns.TYPES) for k in kinds.values()
         ):
             raise CorruptSummary("sketched_matrix: a key column has an unknown type")
-        _check_totals(list(typed.values()), nulls, totals)
+        check_totals(list(typed.values()), nulls, totals)
         body = Body(cls.kind, view)
         cells = matrix.width * matrix.depth * (1 + len(typed)) * len(names)
         if 2 * cells > body.left:
@@ -373,7 +366,7 @@ class SketchedMatrix:
         """Vectors int64[events, lanes] of a batch, and types, nulls and totals with them."""
         vectors = np.ones((batch.num_rows, len(self._totals)), np.int64)
         types, nulls = dict(self._types), dict(self._nulls)
-        totals = [_added(COUNT, self._totals[0], batch.num_rows)]
+        totals = [added(COUNT, self._totals[0], batch.num_rows)]
         for lane, (name, kind) in enumerate(types.items(), start=1):
             (column,) = key_columns.columns_in(batch, [name])
             read = indicator_values(name, column, kind)
@@ -388,10 +381,10 @@ class SketchedMatrix:
             if read.type == "float64":
                 # adding 0.0 turns -0.0 into 0.0
                 vectors.view(np.float64)[:, lane] = numbers + 0.0
-                totals.append(_added(name, float(self._totals[lane]), float(np.sum(numbers))))
+                totals.append(added(name, float(self._totals[lane]), float(np.sum(numbers))))
             else:
                 vectors[:, lane] = numbers
-                totals.append(_added(name, self._totals[lane], exact_sum(vectors[:, lane])))
+                totals.append(added(name, self._totals[lane], exact_sum(vectors[:, lane])))
         return vectors, types, nulls, totals
 
     def _estimates(self, sketch: SketchedKey, hashes: np.ndarray) -> dict[str, Estimate]:
@@ -423,43 +416,3 @@ class SketchedMatrix:
             f"SketchedMatrix(keys={self.keys}, indicators={self.indicators}, "
             f"width={self.width}, depth={self.depth}): {self.count} events"
         )
-
-
-def _refuse_names(keys: Sequence[Key], indicators: Iterable[str]) -> None:
-    """A table of a key has one column of each name, the lower bounds included."""
-    refuse_both(keys, indicators)
-    names = {name for key in keys for name in key} | set(indicators)
-    for name in (COUNT, *indicators):
-        if name + LOWER in names:
-            raise BadArgument(f"{name + LOWER!r} names the lower bounds of {name!r}: rename it")
-
-
-def _wider(mine: IndicatorType | None, theirs: IndicatorType | None) -> IndicatorType | None:
-    return "float64" if "float64" in (mine, theirs) else mine or theirs
-
-
-def _added(name: str, total: Any, more: Any) -> Any:
-    found = total + more
-    if found > INT64_MAX if isinstance(found, int) else not math.isfinite(found):
-        raise SummaryOverflow(f"the sum of {name!r} over all events leaves its range: {found}")
-    return found
-
-
-def _check_totals(types: Sequence[IndicatorType | None], nulls: Any, totals: Any) -> None:
-    if (
-        not isinstance(nulls, list)
-        or not isinstance(totals, list)
-        or len(nulls) != len(types)
-        or len(totals) != len(types) + 1
-    ):
-        raise CorruptSummary("sketched_matrix: nulls and totals of other indicators")
-    for value, kind in zip((*nulls, *totals), (*[None] * (len(nulls) + 1), *types), strict=True):
-        wanted = float if kind == "float64" else int
-        if type(value) is not wanted or not 0 <= value <= (
-            INT64_MAX if wanted is int else math.inf
-        ):
-            raise CorruptSummary(f"sketched_matrix: a total is {value!r}")
-    if any(total for total, kind in zip(totals[1:], types, strict=True) if kind is None):
-        raise CorruptSummary("sketched_matrix: a sum without a type")
-    if any(value > totals[0] for value in nulls):
-        raise CorruptSummary("sketched_matrix: more nulls than events")

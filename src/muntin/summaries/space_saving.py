@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.base import Estimate
-from muntin.summaries.checks import integer_in
+from muntin.summaries.checks import check_alike, integer_in
 from muntin.summaries.entries import ITEM_TYPES, Entries
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.items import as_items, hash_items
@@ -200,12 +200,7 @@ class SpaceSaving:
         SummaryOverflow
             The total weight would leave int64. Nothing was changed.
         """
-        if not isinstance(other, SpaceSaving):
-            raise IncompatibleSummary(f"cannot merge a {type(other).__name__} into a SpaceSaving")
-        if other.parameters != self.parameters:
-            raise IncompatibleSummary(
-                f"SpaceSaving of {self.parameters} cannot take one of {other.parameters}"
-            )
+        check_alike(self, other)
         mine, theirs = self._entries.items, other._entries.items
         if mine and theirs and mine != theirs:
             raise IncompatibleSummary(f"items of type {theirs} cannot join items of type {mine}")

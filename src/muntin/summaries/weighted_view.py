@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from muntin.errors import BadArgument
+from muntin.summaries.base import Estimate
 
 
 class WeightedView:
@@ -90,3 +91,18 @@ def _clipped(points: np.ndarray) -> np.ndarray:
     inside[points < -(2.0**63)] = low
     inside[points == -(2.0**63)] = low
     return inside
+
+
+def check_increasing(points: Any) -> np.ndarray:
+    """Points that strictly increase, at least one dimension; BadArgument."""
+    column = np.atleast_1d(np.asarray(points))
+    if column.ndim == 1 and (np.diff(column) <= 0).any():
+        at = int((np.diff(column) <= 0).argmax()) + 1
+        raise BadArgument(f"point {column[at]} at position {at}: points must strictly increase")
+    return column
+
+
+def nothing(dtype: str) -> Estimate:
+    """The answer of an empty summary: no entries, whatever was asked."""
+    none = np.empty(0, dtype)
+    return Estimate(none, none.copy(), none.copy(), 1.0)

@@ -13,7 +13,12 @@ from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.level_stack import COUNT_MAX, K_MAX, K_MIN, check_k, new_coins
 from muntin.summaries.order_keys import DTYPES, check_dtype, check_keys, from_keys
 from muntin.summaries.reading import Body, Fields
-from muntin.summaries.weighted_view import WeightedView, check_fractions, check_points
+from muntin.summaries.weighted_view import (
+    WeightedView,
+    check_fractions,
+    check_points,
+    nothing,
+)
 
 METHODS = ("ring", "paper", "strict")
 PANES_MAX = 4096
@@ -112,7 +117,7 @@ class WindowQuantiles:
         """
         fractions = check_fractions(q)
         if self.count == 0:
-            return _nothing(self.dtype)
+            return nothing(self.dtype)
         view, error, confidence = self._sorted_view()
         ends = np.empty((3, len(fractions)))
         ends[0] = fractions
@@ -131,7 +136,7 @@ class WindowQuantiles:
         """
         points = check_points(x, self.dtype)[0 if inclusive else 1]
         if self.count == 0:
-            return _nothing("float64")
+            return nothing("float64")
         view, error, confidence = self._sorted_view()
         value = view.weight_below(points, inclusive) / float(view.total)
         lower, upper = np.maximum(value - error, 0.0), np.minimum(value + error, 1.0)
@@ -237,9 +242,3 @@ class WindowQuantiles:
             view = WeightedView(values, np.cumsum(found.weights))
             self._view = (view, found.error, found.confidence)
         return self._view
-
-
-def _nothing(dtype: str) -> Estimate:
-    """The answer of an empty window: no entries, whatever was asked."""
-    none = np.empty(0, dtype)
-    return Estimate(none, none.copy(), none.copy(), 1.0)

@@ -47,12 +47,32 @@ def locate(hashed, depth, width, columns, at):
         columns[at, depth - 1] = cell_of(word >> _32, width)
 
 
+@inlined()
+def locate_block(flat, hashes, start, size, depth, width, lanes, columns):
+    """Where the cells of a block's items begin in `flat`, which is fetched: columns[item, row]."""
+    for i in range(size):
+        locate(hashes[start + i], depth, width, columns, i)
+        for row in range(depth):
+            columns[i, row] = (columns[i, row] + row * width) * lanes
+            prefetch(flat, columns[i, row])
+
+
+@inlined()
+def least_of(flat, columns, i, depth):
+    """The least of item i's cells."""
+    least = np.int64(flat[columns[i, 0]])
+    for row in range(1, depth):
+        least = min(least, np.int64(flat[columns[i, row]]))
+    return least
+
+
 @kernel()
-def add(cells, hashes, weights, limit):
+def add(cells, hashes, weights, limit, conservative):
     """Add each item to its cells. True if a cell was held at `limit`.
 
     weights: int64[n], or int64[1] that stands for all. Cells and weights are within [0, limit]
-    and [0, 2**63), and the caller made sure that no sum passes 2**63 - 1.
+    and [0, 2**63), and the caller made sure that no sum passes 2**63 - 1. `conservative`: raise
+    each cell only as far as the item's new estimate asks for.
     """
     depth, width = cells.shape
     columns = np.empty((BLOCK, depth), np.intp)
@@ -61,50 +81,18 @@ def add(cells, hashes, weights, limit):
     clamped = False
     for start in range(0, hashes.shape[0], BLOCK):
         size = min(BLOCK, hashes.shape[0] - start)
-        for i in range(size):
-            locate(hashes[start + i], depth, width, columns, i)
-            for row in range(depth):
-                columns[i, row] += row * width
-                prefetch(flat, columns[i, row])
+        locate_block(flat, hashes, start, size, depth, width, 1, columns)
         for i in range(size):
             weight = weights[(start + i) * step]
+            goal = least_of(flat, columns, i, depth) + weight if conservative else 0
             for row in range(depth):
                 cell = columns[i, row]
-                total = np.int64(flat[cell]) + weight
+                held = np.int64(flat[cell])
+                total = max(held, goal) if conservative else held + weight
                 if total > limit:
                     total = limit
                     clamped = True
                 flat[cell] = total
-    return clamped
-
-
-@kernel()
-def add_conservatively(cells, hashes, weights, limit):
-    """As `add`, but raise each cell only as far as the item's new estimate asks for."""
-    depth, width = cells.shape
-    columns = np.empty((BLOCK, depth), np.intp)
-    step = 0 if weights.shape[0] == 1 else 1
-    flat = cells.reshape(depth * width)
-    clamped = False
-    for start in range(0, hashes.shape[0], BLOCK):
-        size = min(BLOCK, hashes.shape[0] - start)
-        for i in range(size):
-            locate(hashes[start + i], depth, width, columns, i)
-            for row in range(depth):
-                columns[i, row] += row * width
-                prefetch(flat, columns[i, row])
-        for i in range(size):
-            least = np.int64(flat[columns[i, 0]])
-            for row in range(1, depth):
-                least = min(least, np.int64(flat[columns[i, row]]))
-            total = least + weights[(start + i) * step]
-            if total > limit:
-                total = limit
-                clamped = True
-            for row in range(depth):
-                cell = columns[i, row]
-                if np.int64(flat[cell]) < total:
-                    flat[cell] = total
     return clamped
 
 
@@ -116,16 +104,9 @@ def estimate(cells, hashes, out):
     flat = cells.reshape(depth * width)
     for start in range(0, hashes.shape[0], BLOCK):
         size = min(BLOCK, hashes.shape[0] - start)
+        locate_block(flat, hashes, start, size, depth, width, 1, columns)
         for i in range(size):
-            locate(hashes[start + i], depth, width, columns, i)
-            for row in range(depth):
-                columns[i, row] += row * width
-                prefetch(flat, columns[i, row])
-        for i in range(size):
-            least = np.int64(flat[columns[i, 0]])
-            for row in range(1, depth):
-                least = min(least, np.int64(flat[columns[i, row]]))
-            out[start + i] = least
+            out[start + i] = least_of(flat, columns, i, depth)
 
 
 @kernel()

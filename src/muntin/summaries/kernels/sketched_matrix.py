@@ -10,8 +10,7 @@ import numpy as np
 from numba import types
 
 from muntin.summaries.kernels import kernel
-from muntin.summaries.kernels.count_min import BLOCK, locate
-from muntin.summaries.kernels.memory import prefetch
+from muntin.summaries.kernels.count_min import BLOCK, locate, locate_block
 
 
 @kernel()
@@ -27,11 +26,7 @@ def add_vectors(cells, floats, hashes, values, float_values, is_float):
     flat_floats = floats.reshape(depth * width * lanes)
     for start in range(0, hashes.shape[0], BLOCK):
         size = min(BLOCK, hashes.shape[0] - start)
-        for i in range(size):
-            locate(hashes[start + i], depth, width, columns, i)
-            for row in range(depth):
-                columns[i, row] = (columns[i, row] + row * width) * lanes
-                prefetch(flat, columns[i, row])
+        locate_block(flat, hashes, start, size, depth, width, lanes, columns)
         for i in range(size):
             for row in range(depth):
                 cell = columns[i, row]
