@@ -193,6 +193,13 @@ def test_an_index_that_grows_far_keeps_its_rate(spark, tmp_path):
         assert index.manifest.headroom == headroom
 
 
+def test_progress_is_shown_where_it_is_asked_for(spark, capsys):
+    FingerprintIndex.build(spark.range(10), "id", partitions=1, progress=True)
+    assert "building the index" in capsys.readouterr().err
+    FingerprintIndex.build(spark.range(10), "id", partitions=1, progress=False)
+    assert "index" not in capsys.readouterr().err
+
+
 def test_filter_prunes_a_frame(spark, index):
     keys = ["https://example.org/1", *strangers(50), "https://example.org/2", None]
     rows = pd.DataFrame({"n": np.arange(len(keys)), "link": keys})
