@@ -134,8 +134,12 @@ class SiteSpec(Ranking):
     @property
     def is_open(self) -> bool:
         """Whether what is sent can be read on the way."""
-        parts = urlsplit(self.coordinator)
-        return parts.scheme == "ws" and parts.hostname not in _LOOPBACK
+        return urlsplit(self.coordinator).scheme == "ws" and not self.is_near
+
+    @property
+    def is_near(self) -> bool:
+        """Whether the coordinator is on this machine."""
+        return urlsplit(self.coordinator).hostname in _LOOPBACK
 
     @model_validator(mode="after")
     def _token_stays_secret(self) -> Self:

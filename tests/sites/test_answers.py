@@ -143,6 +143,15 @@ def test_news_is_pushed(fed):
     check_top([item["item"] for item in found["items"]], found["unit"], START)
 
 
+def test_a_bug_does_not_end_the_service(fed):
+    """A coordinator that cannot go on is made anew, in a higher epoch, and asks its sites."""
+    epoch = fed.keeper.coordinator.epoch
+    fed.keeper.coordinator.roster.sites.clear()
+    until(lambda: fed.keeper.coordinator.sites and fed.keeper.coordinator.epoch > epoch)
+    found = until(lambda: top(fed) if top(fed)["valid"] else None)
+    check_top([item["item"] for item in found["items"]], found["unit"], START)
+
+
 def test_late_events_correct_the_answer(fed):
     """A sealed pane grows: its unit does, and T with it."""
     site = fed.fed[0]
@@ -215,6 +224,25 @@ def test_scaled_sums_come_back_in_their_own_unit(tmp_path):
             assert item["value"] % 2 == 0
         column = muntin.connect(server.url).sql("SELECT value FROM top_k(global, 4)").table
         assert column.schema.field("value").type == "double"
+
+
+def test_streams_that_stand_still_are_stale_and_not_missing(tmp_path):
+    """The sites are there; what they say is old."""
+    with ExitStack() as stack:
+        spec = coordinator(tmp_path, missing_after=4, lease=4)
+        server = stack.enter_context(CoordinatorServer(spec, reader_token="", operator_token=""))
+        for name in SITES:
+            each = Fed(name, server.address)
+            stack.callback(each.close)
+            each.feed(14)
+            each.site.start()
+        until(lambda: top(server)["valid"])
+        until(lambda: top(server)["stale"])
+        heard = sites(server)[0]["up"]["messages"]
+        until(lambda: sites(server)[0]["up"]["messages"] > heard + 4)
+        found = top(server)
+        assert (found["valid"], found["stale"], found["missing_sites"]) == (True, True, [])
+        assert muntin.connect(server.url).sql("SELECT * FROM top_k(global)").stale
 
 
 def test_a_site_goes_on_without_a_coordinator(tmp_path):

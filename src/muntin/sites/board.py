@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,6 +13,7 @@ from muntin.ledger.memory import MemoryLedger
 from muntin.select.catalog import Loaded, LoadedTable, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.functions import GLOBAL_TOP_K
 from muntin.server.reader import Reader
+from muntin.sites.picture import Picture
 from muntin.sites.snapshot import Snapshot
 
 _MOMENT = pa.timestamp("us")
@@ -56,9 +57,9 @@ class GlobalTopK:
 class GlobalCatalog:
     """What there is to ask a coordinator: its one answer, as it is now."""
 
-    def __init__(self, name: str, snapshot: Callable[[], Snapshot]) -> None:
+    def __init__(self, name: str, picture: Picture) -> None:
         self._name = name
-        self._snapshot = snapshot
+        self._picture = picture
         self._infos = {name: SummaryInfo(name, GLOBAL_TOP_K)}
 
     def summaries(self) -> Mapping[str, SummaryInfo]:
@@ -76,7 +77,7 @@ class GlobalCatalog:
                 code="window",
                 remedy="leave the FOR clause out",
             )
-        shown = self._snapshot()
+        shown = self._picture.snapshot
         return Loaded(
             summary=GlobalTopK(shown),
             covered=shown.covered,
@@ -96,16 +97,10 @@ class GlobalCatalog:
 class GlobalReader(Reader):
     """What the server reads of a coordinator."""
 
-    def __init__(
-        self,
-        name: str,
-        board: Board,
-        snapshot: Callable[[], Snapshot],
-        state: Callable[[], Mapping[str, Any]],
-    ) -> None:
-        super().__init__(board, GlobalCatalog(name, snapshot))
+    def __init__(self, name: str, board: Board, picture: Picture) -> None:
+        super().__init__(board, GlobalCatalog(name, picture))
         self._name = name
-        self._state_now = state
+        self._picture = picture
 
     def followed(self, text: str) -> str:
         """Raises UnknownName: no windows close here."""
@@ -120,4 +115,4 @@ class GlobalReader(Reader):
 
     def more_state(self) -> Mapping[str, Any]:
         """The sites and what they cost."""
-        return {"coordinator": self._state_now()}
+        return {"coordinator": self._picture.state}

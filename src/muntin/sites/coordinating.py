@@ -69,7 +69,7 @@ class CoordinatorServer:
         self.keeper = Keeper(self.spec, self.board)
         doors = Doors(hosts=self.spec.hosts, now=time.monotonic)  # sites' tokens are not its own
         endpoint = Endpoint(self.keeper, tokens, doors)
-        reader = GlobalReader(self.spec.name, self.board, self.keeper.snapshot, self.keeper.state)
+        reader = GlobalReader(self.spec.name, self.board, self.keeper.picture)
 
         def routes(http: Http) -> Sequence[BaseRoute]:
             answers = _Answers(http, self.keeper)
@@ -88,7 +88,7 @@ class CoordinatorServer:
                 operator_token=_given(operator_token, "MUNTIN_OPERATOR_TOKEN"),
                 origins=self.spec.origins,
                 hosts=self.spec.hosts,
-                addition=Addition(reader, routes, self._alongside, Collector(self.keeper)),
+                addition=Addition(reader, routes, self._alongside, Collector(self.keeper.picture)),
             )
         except BadArgument:
             self.keeper.close()
@@ -141,10 +141,10 @@ class _Answers:
         self._keeper = keeper
 
     async def top_k(self, request: Request) -> Response:
-        return self._answered(request, lambda: self._keeper.snapshot().to_dict())
+        return self._answered(request, lambda: self._keeper.picture.snapshot.to_dict())
 
     async def sites(self, request: Request) -> Response:
-        return self._answered(request, self._keeper.state)
+        return self._answered(request, lambda: self._keeper.picture.state)
 
     def _answered(self, request: Request, answer: Any) -> Response:
         try:

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import hmac
 import logging
+import time
 from collections.abc import Mapping
 
 from starlette.responses import JSONResponse
@@ -18,10 +19,11 @@ from muntin.server.sockets import UvicornSocket, socket_of
 from muntin.sites import protocol
 from muntin.sites.keeper import Keeper
 from muntin.sites.protocol import Refused
-from muntin.sites.session import Session, closed
+from muntin.sites.session import Session
 from muntin.topk import MESSAGE_BYTES_MAX
 
 HELLO_SECONDS = 10.0
+LOG_SECONDS = 10.0
 SPARE_CONNECTIONS = 64  # beyond one for each site: newcomers, and those that are being replaced
 _LOG = logging.getLogger("muntin.sites")
 
@@ -34,6 +36,7 @@ class Endpoint:
         self._digests = {name: _digest(token) for name, token in tokens.items()}
         self._doors = doors
         self._open = 0
+        self._logged: dict[int, float] = {}
 
     async def serve(self, websocket: WebSocket) -> None:
         """One connection, from the handshake to its end."""
@@ -49,13 +52,20 @@ class Endpoint:
             await self._talk(websocket)
         except Refused as refused:
             self._keeper.count_refusal(refused.code)
-            _LOG.warning("a connection was refused with %s: %s", refused.code, refused)
-            await closed(websocket, refused.code, refused.reason)
+            self._log(refused)
+            socket_of(websocket).end(refused.code, refused.reason)
         except WebSocketDisconnect as gone:
             if gone.code == protocol.TOO_LARGE:
                 self._keeper.count_refusal(gone.code)
         finally:
             self._open -= 1
+
+    def _log(self, refused: Refused) -> None:
+        """Each code now and then: who comes again and again must not fill the log."""
+        now = time.monotonic()
+        if now - self._logged.get(refused.code, -LOG_SECONDS) >= LOG_SECONDS:
+            self._logged[refused.code] = now
+            _LOG.warning("a connection was refused with %s: %s", refused.code, refused)
 
     def _check_door(self, websocket: WebSocket) -> None:
         if not self._digests and not self._doors.host_allowed(websocket.headers):

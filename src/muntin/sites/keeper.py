@@ -1,6 +1,6 @@
-"""Keeps the global top k: feeds what sites say to `Coordinator`, saves it, tells what it knows.
+"""Keeps the global top k: feeds what sites say to `Coordinator`, and saves it.
 
-All but `snapshot` and `state`, which any thread may call, is for the server's event loop.
+For the server's event loop; what other threads may read is in `Picture`.
 """
 
 from __future__ import annotations
@@ -10,28 +10,21 @@ import contextlib
 import logging
 import secrets
 import time
-from collections import deque
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from typing import Any
 
 from muntin.errors import CorruptMessage, LedgerError
 from muntin.sites import protocol
 from muntin.sites.board import Board
-from muntin.sites.counts import SiteCounts, totals
+from muntin.sites.counts import SiteCounts
+from muntin.sites.picture import Picture
 from muntin.sites.session import Session
-from muntin.sites.snapshot import Snapshot
 from muntin.sites.spec import CoordinatorSpec
 from muntin.sites.state_file import StateFile, clock_epoch
-from muntin.times import instant_text
 from muntin.topk import Coordinator, CostModel, Message, decode, encode
-from muntin.topk.messages import NOTHING
 
-HISTORY_MAX = 256  # changes of T
-PACE_MAX = 512  # points of the traffic's course
-PACE_SECONDS = 2.0
 SAVE_AGAIN_SECONDS = 5.0
 TICK_SECONDS_MIN, TICK_SECONDS_MAX = 0.02, 0.25
 _LOG = logging.getLogger("muntin.sites")
@@ -58,26 +51,12 @@ class Keeper:
         self._save_at = 0.0
         self._saving: asyncio.Task[None] | None = None
         self._pool = ThreadPoolExecutor(1, "muntin-state")
-        self._history: deque[dict[str, Any]] = deque(maxlen=HISTORY_MAX)
-        self._pace: deque[dict[str, Any]] = deque(maxlen=PACE_MAX)
-        self._pace_at = 0.0
-        self._top = self._members()
-        self._said: tuple[Any, ...] = ()
-        self._as_of: tuple[int | None, float] = (None, 0.0)
-        self._started = time.time()
-        self._snapshot = self._seen()
-        self._state = self._shown()
+        self.picture = Picture(spec, self.run)
+        self._publish()
 
     def _begin(self) -> Coordinator:
         """Go on from the state file, or begin with an epoch that no earlier coordinator used."""
-        spec = self.spec
-        options: dict[str, Any] = {
-            "policy": spec.policy,
-            "hybrid": CostModel(spec.hybrid) if spec.hybrid else None,
-            "retry": spec.retry,
-            "missing_after": spec.missing_after,
-            "lease": spec.lease,
-        }
+        spec, options = self.spec, self._options()
         stored, epoch = self._file.load(), clock_epoch()
         if stored is not None:
             try:
@@ -91,6 +70,17 @@ class Keeper:
                     return found
                 epoch = max(epoch, found.epoch)
         return Coordinator(spec.sites, spec.k, epsilon=spec.epsilon, epoch=epoch, **options)
+
+    def _options(self) -> dict[str, Any]:
+        """What a coordinator's state does not hold."""
+        spec = self.spec
+        return {
+            "policy": spec.policy,
+            "hybrid": CostModel(spec.hybrid) if spec.hybrid else None,
+            "retry": spec.retry,
+            "missing_after": spec.missing_after,
+            "lease": spec.lease,
+        }
 
     # -- from sites
 
@@ -113,7 +103,12 @@ class Keeper:
         """A message of a site; raises CorruptMessage."""
         message = decode(data)
         self.counts[session.site].up.count(message, len(data), masked=True)
-        self._send(self.coordinator.receive(session.site, message, self._now()))
+        try:
+            self._send(self.coordinator.receive(session.site, message, self._now()))
+        except CorruptMessage:
+            raise
+        except Exception:
+            self._start_over()
 
     def report(self, session: Session, text: str) -> None:
         """What a site tells of itself; raises `protocol.Refused`."""
@@ -125,16 +120,6 @@ class Keeper:
 
     def count_refusal(self, code: int) -> None:
         self.refused[code] = self.refused.get(code, 0) + 1
-
-    # -- for readers
-
-    def snapshot(self) -> Snapshot:
-        """The answer as it is now."""
-        return self._snapshot
-
-    def state(self) -> dict[str, Any]:
-        """Sites, traffic, history, as JSON values; docs/topk.md describes it."""
-        return self._state
 
     # -- life
 
@@ -175,8 +160,18 @@ class Keeper:
                 self._send(self.coordinator.tick(self._now()))
                 self._publish()
                 self._save()
-            except Exception:  # a bug of ours must not end the service
-                _LOG.exception("the coordinator failed in a tick")
+            except Exception:
+                self._start_over()
+
+    def _start_over(self) -> None:
+        """A bug of ours, or what a site should not have been able to say, must not end the
+        service: forget all but T, and ask the sites anew.
+        """
+        _LOG.exception("the coordinator failed and asks its sites anew")
+        failed, options = self.coordinator, self._options()
+        options |= {"epsilon": failed.epsilon, "epoch": max(failed.epoch, clock_epoch())}
+        self.coordinator = Coordinator(self.spec.sites, failed.k, **options)
+        self.coordinator.tick(self._now())
 
     def _now(self) -> float:
         """The time in window units."""
@@ -210,104 +205,11 @@ class Keeper:
             _LOG.error("the state was not saved: %s", problem)
             self._save_at = time.monotonic() + SAVE_AGAIN_SECONDS
 
-    # -- what is told
-
     def _publish(self) -> None:
         """Take a picture for readers; wake those who wait where the answer is another."""
-        self._note_top()
-        self._snapshot = self._seen()
-        self._note_pace()
-        self._state = self._shown()
-        shown = self._snapshot
-        said = (shown, frozenset(self.sessions))
-        if said != self._said:
-            self._said = said
-            self._board.touch()
-
-    def _seen(self) -> Snapshot:
-        coordinator, now = self.coordinator, self._now()
-        answer = coordinator.answer()
-        if answer.as_of != self._as_of[0]:
-            self._as_of = (answer.as_of, now)
-        stale = answer.as_of is not None and now - self._as_of[1] > self.spec.lease
-        k, epsilon = coordinator.k, coordinator.epsilon
-        return Snapshot.of(answer, k, epsilon, self.spec, stale=stale)
-
-    def _members(self) -> tuple[Any, ...]:
-        return tuple(item for item in self.coordinator.top if item != NOTHING)
-
-    def _note_top(self) -> None:
-        members = self._members()
-        if set(members) == set(self._top):
-            return
-        self._history.append(
-            {
-                "at": instant_text(time.time_ns() // 1000),
-                "unit": max((s.unit for s in self.coordinator.sites.values()), default=None),
-                "entered": [item for item in members if item not in self._top],
-                "left": [item for item in self._top if item not in members],
-            }
+        connected = {name: session.since for name, session in self.sessions.items()}
+        moved = self.picture.take(
+            self.coordinator, connected, self.counts, self.refused, self._now()
         )
-        self._top = members
-
-    def _note_pace(self) -> None:
-        now = time.monotonic()
-        if now - self._pace_at < max(PACE_SECONDS, self.spec.clock_unit_seconds):
-            return
-        self._pace_at = now
-        sums = totals(list(self.counts.values()))
-        point: dict[str, Any] = {"at": instant_text(time.time_ns() // 1000)}
-        for name in ("sent", "naive"):
-            point |= {f"{name}_{what}": sums[name][what] for what in ("messages", "bytes")}
-        self._pace.append(point)
-
-    def _shown(self) -> dict[str, Any]:
-        coordinator, spec = self.coordinator, self.spec
-        return {
-            "name": spec.name,
-            "run": self.run,
-            "started": instant_text(int(self._started * 1_000_000)),
-            "ranking": {**spec.said(), "policy": spec.policy},
-            "phase": coordinator.phase,
-            "epoch": coordinator.epoch,
-            "surveys": coordinator.surveys,
-            "resolutions": {"partial": coordinator.partial, "full": coordinator.full},
-            "changes": coordinator.changes,
-            "hybrid": dict(coordinator.hybrid.state()) if coordinator.hybrid else None,
-            "answer": self._snapshot.to_dict(),
-            "sites": [self._site(name) for name in spec.sites],
-            "traffic": totals(list(self.counts.values())),
-            "pace": list(self._pace),
-            "history": list(self._history),
-            "refused": {str(code): number for code, number in sorted(self.refused.items())},
-        }
-
-    def _site(self, name: str) -> dict[str, Any]:
-        known, counts = self.coordinator.sites[name], self.counts[name]
-        session, told = self.sessions.get(name), counts.told
-        unit = max((u for u in (known.unit, told.get("unit")) if u is not None), default=None)
-        return {
-            "name": name,
-            "connected": session is not None,
-            "connected_since": instant_text(int(session.since * 1_000_000)) if session else None,
-            "missing": not known.member,
-            "phase": _phase(known),
-            "unit": None if unit is None or unit < 0 else unit,
-            "slack": told.get("slack"),
-            "objects": told.get("objects"),
-            "up": asdict(counts.up),
-            "down": asdict(counts.down),
-            "reports": asdict(counts.reports),
-            "naive": asdict(counts.naive),
-        }
-
-
-def _phase(site: Any) -> str:
-    """What the coordinator knows a site to be doing."""
-    if not site.member:
-        return "missing" if not site.present else "joining"
-    if site.watching:
-        return "watching"
-    if site.alert is not None:
-        return "alerted"
-    return "calm" if site.version and site.acked == site.version else "joining"
+        if moved:
+            self._board.touch()

@@ -112,8 +112,8 @@ class SiteMachine:
         monitor = self.monitor
         if monitor.phase == CALM:
             return [Calm(monitor.epoch, monitor.version, monitor.since, monitor.unit)]
-        if monitor.phase == WATCHING:
-            return monitor.slide(monitor.unit, *NO_CELLS)
+        if monitor.phase == WATCHING:  # of version 0: says nothing of any factors
+            return [Calm(monitor.epoch, 0, monitor.unit, monitor.unit)]
         return []
 
     def _compact(self) -> None:

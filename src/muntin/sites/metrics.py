@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from muntin.sites.keeper import Keeper
+from muntin.sites.picture import Picture
 
 _DIRECTIONS = ("up", "down", "reports", "naive")
 
@@ -14,11 +14,11 @@ _DIRECTIONS = ("up", "down", "reports", "naive")
 class Collector:
     """Prometheus' collector protocol."""
 
-    def __init__(self, keeper: Keeper) -> None:
-        self._keeper = keeper
+    def __init__(self, picture: Picture) -> None:
+        self._picture = picture
 
     def collect(self) -> Iterator[Metric]:
-        state = self._keeper.state()
+        state = self._picture.state
         answer, resolutions = state["answer"], state["resolutions"]
         for name, text, value in (
             ("valid", "1 where the answer is valid", float(answer["valid"])),

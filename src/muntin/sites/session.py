@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 
-from starlette.websockets import WebSocket, WebSocketState
+from starlette.websockets import WebSocket
 
+from muntin.server.sockets import socket_of
 from muntin.sites.outbox import Outbox
 from muntin.sites.protocol import SLOW
 
 STALL_SECONDS = 10.0
-CLOSE_SECONDS = 3.0
 MESSAGES_PER_SECOND = 200.0
 MESSAGES_BURST = 2_000
 
@@ -25,7 +25,6 @@ class Session:
         self.outbox = Outbox()
         self._websocket = websocket
         self._writing = asyncio.create_task(self._write())
-        self._closing: asyncio.Task[None] | None = None
         self._credit = float(MESSAGES_BURST)
         self._credit_at = time.monotonic()
 
@@ -41,17 +40,13 @@ class Session:
         return True
 
     def close(self, code: int, reason: str) -> None:
-        """Send a close frame; the endpoint's `receive` ends."""
-        if self._closing is None:
-            self._writing.cancel()
-            self._closing = asyncio.create_task(closed(self._websocket, code, reason))
+        """Send a close frame, and soon cut the connection; the endpoint's `receive` ends."""
+        socket_of(self._websocket).end(code, reason)
 
     async def end(self) -> None:
         """The connection has ended."""
         self._writing.cancel()
         await asyncio.gather(self._writing, return_exceptions=True)
-        if self._closing is not None:
-            await asyncio.gather(self._closing, return_exceptions=True)
 
     async def _write(self) -> None:
         try:
@@ -66,14 +61,3 @@ class Session:
         except Exception:  # the site has gone, as `receive` will say
             return
         self.close(SLOW, "nothing was read for too long")
-
-
-async def closed(websocket: WebSocket, code: int, reason: str) -> None:
-    """Send a close frame, if it still can be."""
-    if websocket.application_state is not WebSocketState.CONNECTED:
-        return
-    try:
-        async with asyncio.timeout(CLOSE_SECONDS):
-            await websocket.close(code, reason)
-    except Exception:  # it has gone
-        return

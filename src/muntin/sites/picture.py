@@ -1,0 +1,163 @@
+"""What a coordinator tells of itself: its answer, its sites, what was sent, how it went.
+
+Taken on the server's event loop; `snapshot` and `state` are whole values that any thread may read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from muntin.sites.counts import SiteCounts, totals
+from muntin.sites.snapshot import Snapshot
+from muntin.sites.spec import CoordinatorSpec
+from muntin.times import instant_text
+from muntin.topk import Coordinator
+from muntin.topk.messages import NOTHING
+
+HISTORY_MAX = 256  # changes of T
+PACE_MAX = 512  # points of the traffic's course
+PACE_SECONDS = 2.0
+
+
+class Picture:
+    """The newest picture, and the course of things.
+
+    Attributes
+    ----------
+    snapshot : Snapshot
+        The answer.
+    state : dict
+        Everything, as JSON values; docs/topk.md describes it.
+    """
+
+    snapshot: Snapshot
+    state: dict[str, Any]
+
+    def __init__(self, spec: CoordinatorSpec, run: str) -> None:
+        self._spec = spec
+        self._run = run
+        self._started = _moment(time.time())
+        self._history: deque[dict[str, Any]] = deque(maxlen=HISTORY_MAX)
+        self._pace: deque[dict[str, Any]] = deque(maxlen=PACE_MAX)
+        self._pace_at: float | None = None
+        self._top: tuple[Any, ...] | None = None
+        self._as_of: tuple[int | None, float] = (None, 0.0)
+        self._said: tuple[Any, ...] = ()
+
+    def take(
+        self,
+        coordinator: Coordinator,
+        connected: Mapping[str, float],
+        counts: Mapping[str, SiteCounts],
+        refused: Mapping[int, int],
+        now: float,
+    ) -> bool:
+        """Take a picture; whether the answer, or who is connected, is another.
+
+        Parameters
+        ----------
+        connected : mapping
+            Sites that are connected -> since when, in seconds since 1970.
+        now : float
+            In window units.
+        """
+        self._note_top(coordinator)
+        self._note_pace(counts)
+        self.snapshot = self._seen(coordinator, now)
+        self.state = {
+            "name": self._spec.name,
+            "run": self._run,
+            "started": self._started,
+            "ranking": {**self._spec.said(), "policy": self._spec.policy},
+            "phase": coordinator.phase,
+            "epoch": coordinator.epoch,
+            "surveys": coordinator.surveys,
+            "resolutions": {"partial": coordinator.partial, "full": coordinator.full},
+            "changes": coordinator.changes,
+            "hybrid": dict(coordinator.hybrid.state()) if coordinator.hybrid else None,
+            "answer": self.snapshot.to_dict(),
+            "sites": [
+                _site(coordinator.sites[name], counts[name], connected.get(name))
+                for name in self._spec.sites
+            ],
+            "traffic": totals(list(counts.values())),
+            "pace": list(self._pace),
+            "history": list(self._history),
+            "refused": {str(code): number for code, number in sorted(refused.items())},
+        }
+        said = (self.snapshot, frozenset(connected))
+        moved, self._said = said != self._said, said
+        return moved
+
+    def _seen(self, coordinator: Coordinator, now: float) -> Snapshot:
+        answer = coordinator.answer()
+        if answer.as_of != self._as_of[0]:
+            self._as_of = (answer.as_of, now)
+        stale = answer.as_of is not None and now - self._as_of[1] > self._spec.lease
+        k, epsilon = coordinator.k, coordinator.epsilon
+        return Snapshot.of(answer, k, epsilon, self._spec, stale=stale)
+
+    def _note_top(self, coordinator: Coordinator) -> None:
+        members = tuple(item for item in coordinator.top if item != NOTHING)
+        before = members if self._top is None else self._top
+        if set(members) != set(before):
+            units = [site.unit for site in coordinator.sites.values() if site.unit >= 0]
+            self._history.append(
+                {
+                    "at": _moment(time.time()),
+                    "unit": max(units, default=None),
+                    "entered": [item for item in members if item not in before],
+                    "left": [item for item in before if item not in members],
+                }
+            )
+        self._top = members
+
+    def _note_pace(self, counts: Mapping[str, SiteCounts]) -> None:
+        now = time.monotonic()
+        pause = max(PACE_SECONDS, self._spec.clock_unit_seconds)
+        if self._pace_at is not None and now - self._pace_at < pause:
+            return
+        self._pace_at = now
+        sums = totals(list(counts.values()))
+        point: dict[str, Any] = {"at": _moment(time.time())}
+        for name in ("sent", "naive"):
+            point |= {f"{name}_{what}": sums[name][what] for what in ("messages", "bytes")}
+        self._pace.append(point)
+
+
+def _site(known: Any, counts: SiteCounts, since: float | None) -> dict[str, Any]:
+    told = counts.told
+    units = [unit for unit in (known.unit, told.get("unit")) if unit is not None and unit >= 0]
+    return {
+        "name": known.name,
+        "connected": since is not None,
+        "connected_since": None if since is None else _moment(since),
+        "missing": not known.member,
+        "phase": _phase(known),
+        "unit": max(units, default=None),
+        "slack": told.get("slack"),
+        "objects": told.get("objects"),
+        "up": asdict(counts.up),
+        "down": asdict(counts.down),
+        "reports": asdict(counts.reports),
+        "naive": asdict(counts.naive),
+    }
+
+
+def _phase(site: Any) -> str:
+    """What the coordinator knows a site to be doing."""
+    if not site.member:
+        return "joining" if site.present else "missing"
+    if site.watching:
+        return "watching"
+    if site.alert is not None:
+        return "alerted"
+    return "calm" if site.version and site.acked == site.version else "joining"
+
+
+def _moment(seconds: float) -> str | None:
+    return instant_text(int(seconds * 1_000_000))

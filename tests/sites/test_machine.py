@@ -1,0 +1,75 @@
+"""A site without sockets: in every phase it is heard of, whatever its stream does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from muntin.sites.follower import News
+from muntin.sites.machine import SiteMachine
+from muntin.topk import Coordinator, CostModel, decode, encode
+from tests.sites.stream import HEARTBEAT, pipeline
+
+HALF = 0.5
+
+
+class Wired:
+    """One site and a coordinator; the messages arrive at once, through their bytes."""
+
+    def __init__(self, **options):
+        self.machine = SiteMachine(pipeline("north", "ws://127.0.0.1:1").sites)
+        self.coordinator = Coordinator(["north"], 2, missing_after=4 * HEARTBEAT, **options)
+        self.now = 100.0
+        self.unit = 100
+        self.deliver([])
+
+    def deliver(self, up):
+        for _ in range(100):
+            down = []
+            for data in up:
+                down += self.coordinator.receive("north", decode(data), self.now)
+            down += self.coordinator.tick(self.now)
+            if not down:
+                return
+            up = []
+            for _, message in down:
+                up += self.machine.receive(encode(message), self.now)
+
+    def move(self, values):
+        self.unit += 1
+        read = (list(values), np.array(list(values.values()), np.int64))
+        self.deliver(self.machine.move(News(self.unit, {self.unit: read}), self.now))
+        self.pass_by(1)
+
+    def pass_by(self, units):
+        for _ in range(int(units / HALF)):
+            self.now += HALF
+            self.deliver(self.machine.tick(self.now))
+
+
+@pytest.mark.parametrize("changing", [False, True])
+def test_a_site_whose_stream_stands_still_is_not_missing(changing):
+    wired = Wired(hybrid=CostModel("bytes"))
+    rng = np.random.default_rng(1)
+    wired.machine.move(News(wired.unit, {}, anew=True), wired.now)
+    phases = set()
+    for _ in range(60):
+        values = rng.integers(1, 50, 30) if changing else np.arange(1, 31)
+        wired.move({f"o{n}": int(v) for n, v in enumerate(values)})
+        phases.add(wired.machine.monitor.phase)
+    assert phases & ({"watching"} if changing else {"calm"})
+    for _ in range(5):
+        wired.pass_by(4 * HEARTBEAT)
+        assert wired.coordinator.answer().missing_sites == ()
+
+
+def test_a_new_connection_says_something_at_once():
+    wired = Wired()
+    assert len(wired.machine.greet(wired.now)) == 1  # hello
+    wired.machine.move(News(wired.unit, {}, anew=True), wired.now)
+    for _ in range(5):
+        wired.move({"a": 3, "b": 2, "c": 1})
+    assert wired.machine.monitor.phase == "calm"
+    assert len(wired.machine.greet(wired.now)) == 1
+    assert wired.coordinator.answer().valid
+    assert wired.machine.slack() >= 0
