@@ -125,6 +125,19 @@ class World(RuleBasedStateMachine):
     def the_ledger_cannot_be_read(self):
         self.connection.replay_failed(self.replays.pop(0))
 
+    @precondition(lambda self: not self.connection.closed)
+    @rule(grant=st.sampled_from([OPERATOR, Grant(READ, "test"), None]))
+    def the_token_is_looked_at_again(self, grant):
+        effects = self.connection.rechecked(grant)
+        if grant == OPERATOR:
+            assert effects == []
+            return
+        assert effects[0].code == protocol.UNAUTHORISED
+        assert len(effects) == 1 + self.subscribed + self.moving  # and leaves all channels
+        assert self.connection.next_frame() is None
+        assert self.connection.channels() == []
+        self.connect()
+
     @rule()
     def the_client_is_lost(self):
         self.connection.lost()

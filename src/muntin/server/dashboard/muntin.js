@@ -10,11 +10,12 @@ import { trend } from "./trends.js";
 const at = (id) => document.getElementById(id);
 const inside = (id) => at(id).querySelector("div");
 const connection = at("connection");
-let stale = "", note = "";
+let stale = "", note = "", lostAt = null;
 
 function say(state) {
+  lostAt = state === "live" ? null : lostAt ?? (state === "lost" ? new Date().toLocaleTimeString() : null);
   connection.dataset.state = stale && state === "live" ? "wait" : state;
-  connection.textContent = { wait: "connecting", live: stale || note || "live", lost: "connection lost, trying again" }[state];
+  connection.textContent = { wait: "connecting", live: stale || note || "live", lost: `connection lost at ${lostAt}, trying again` }[state];
   document.documentElement.classList.toggle("stale", state === "lost" || Boolean(stale));
 }
 
