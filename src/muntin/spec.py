@@ -12,6 +12,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     SerializeAsAny,
     ValidationError,
     field_validator,
@@ -54,9 +55,18 @@ def _summary(value: Any) -> Any:
     return KINDS[kind].model_validate(value)
 
 
+class _AnyKind:
+    """In the JSON schema: the entries of one of the kinds, not of what all have in common."""
+
+    def __get_pydantic_json_schema__(self, _: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"anyOf": [handler(kind.__pydantic_core_schema__) for kind in KINDS.values()]}
+
+
 Name = Annotated[str, AfterValidator(_name)]
 DurationOrZero = Annotated[int, BeforeValidator(_duration_or_zero)]
-Summaries = dict[Name, Annotated[SerializeAsAny[SummarySpec], BeforeValidator(_summary)]]
+Summaries = dict[
+    Name, Annotated[SerializeAsAny[SummarySpec], BeforeValidator(_summary), _AnyKind()]
+]
 
 
 class SourceSpec(Strict):

@@ -1,6 +1,8 @@
 """The commands that need no Spark, as a user types them."""
 
+import contextlib
 import json
+import sqlite3
 import sys
 
 import pyarrow as pa
@@ -9,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from muntin import cli
+from muntin.kinds import KINDS
 from muntin.ledger.open import open_ledger
 from muntin.spec import Pipeline
 from tests.pipeline.support import events, pipeline, run
@@ -130,6 +133,33 @@ def test_doctor_names_what_is_wrong(muntin, monkeypatch, tmp_path):
     assert "WRONG" in out
     assert "remedy:" in out
     assert str(tmp_path) in out
+
+
+def test_doctor_reads_a_whole_ledger(muntin, tmp_path):
+    path = tmp_path / "orders.db"
+    ledger = f"sqlite:///{path}"
+    with run(pipeline(), [[events(ROWS)]], open_ledger(ledger)):
+        pass
+    _, out, _ = muntin("doctor", "--ledger", ledger)
+    assert "every payload and row is as it was written" in out
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE pieces SET payload = zeroblob(20)")
+    code, out, _ = muntin("doctor", "--ledger", ledger)
+    assert code == 1
+    assert "remedy: restore the ledger from a backup" in out
+    code, out, _ = muntin("doctor", "--ledger", f"sqlite:///{tmp_path}/none.db")
+    assert code == 1
+    assert "none.db" in out
+
+
+def test_the_schema_for_editors_has_the_entries_of_every_kind(muntin):
+    _, out, _ = muntin("check", "--schema")
+    schema = json.loads(out)
+    kinds = schema["properties"]["summaries"]["additionalProperties"]["anyOf"]
+    assert len(kinds) == len(KINDS)
+    listed = {name for entry in kinds for name in entry["properties"]}
+    assert {"keys", "capacity", "sketch", "by", "gap"} <= listed
+    assert muntin("check")[0] == 2
 
 
 def test_help_names_every_command(muntin):

@@ -10,7 +10,7 @@ import typer
 def register(app: typer.Typer) -> None:
     @app.command()
     def check(
-        pipeline: Path = typer.Argument(help="The pipeline file."),
+        pipeline: Path | None = typer.Argument(None, help="The pipeline file."),
         schema: bool = typer.Option(
             False, "--schema", help="Print the JSON schema of pipeline files, for editors."
         ),
@@ -25,6 +25,8 @@ def register(app: typer.Typer) -> None:
         if schema:
             typer.echo(json.dumps(Pipeline.model_json_schema(), indent=2))
             return
+        if pipeline is None:
+            raise typer.BadParameter("name a pipeline file, such as pipeline.yaml")
         checked = Pipeline.of(pipeline)
         StandingQueries(checked, open_ledger("memory://check"))
         columns = _check_columns(checked)

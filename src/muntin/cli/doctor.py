@@ -31,10 +31,14 @@ Finding = tuple[bool, str, str]
 
 def register(app: typer.Typer) -> None:
     @app.command()
-    def doctor() -> None:
+    def doctor(
+        ledger: str | None = typer.Option(
+            None, help="Read and check all of this ledger too, such as sqlite:///flights.db."
+        ),
+    ) -> None:
         """Check Java, Python, packages, ports and folders; print the remedy for what is wrong."""
         wrong = 0
-        for good, what, remedy in findings():
+        for good, what, remedy in (*findings(), *(_ledger(ledger) if ledger else ())):
             mark = typer.style("ok   ", fg="green") if good else typer.style("WRONG", fg="red")
             typer.echo(f"{mark}  {what}")
             if not good:
@@ -96,6 +100,26 @@ def _package(name: str, least: tuple[int, ...], below: tuple[int, ...] | None) -
     numbers = tuple(int(part) for part in found.split(".")[:3] if part.isdigit())
     good = numbers >= least and (below is None or numbers < below)
     return good, f"{name} {found}", remedy
+
+
+def _ledger(url: str) -> Iterator[Finding]:
+    from muntin.errors import MuntinError
+    from muntin.ledger.open import open_ledger
+
+    try:
+        opened = open_ledger(url, create=False)
+        try:
+            damage = opened.verify()
+        finally:
+            opened.close()
+    except MuntinError as problem:
+        yield False, f"ledger {url}: {problem}", "give the ledger that a pipeline wrote"
+        return
+    for sentence in damage:
+        what, _, remedy = sentence.partition("; ")
+        yield False, what, remedy
+    if not damage:
+        yield True, f"ledger {url}: every payload and row is as it was written", ""
 
 
 def _port(port: int) -> Finding:
