@@ -111,9 +111,13 @@ class Watch:
     def look(self, horizon: int) -> None:
         """Plan the items that are expected before `horizon`."""
         top = self.calm.top()
-        columns = [top[name].to_pylist() for name in ("item", "periodicity", "next_expected")]
-        for item, beats, expected in zip(*columns, strict=True):
-            if beats >= self.least and expected < horizon and self.planned.get(item, 0) < expected:
+        names = ("item", "periodicity", "last_batch", "interval", "next_expected")
+        for item, beats, last, every, expected in zip(
+            *(top[name].to_pylist() for name in names), strict=True
+        ):
+            # its last beat came in time: what only was steady once is not fetched for ever
+            steady = beats >= self.least and expected - last < 1.5 * every
+            if steady and expected < horizon and self.planned.get(item, 0) < expected:
                 self.planned[item] = expected
                 heapq.heappush(self.due, (expected - self.lead, item))
 

@@ -36,6 +36,8 @@ class Stream:
         self.recipe = RECIPES[name]
         keys, self.times, self.planted = make(name)
         self.items = keys.astype(np.int64)
+        warm = HyperCalm(20_000, self.recipe.gap, self.recipe.unit, 10)
+        warm.update(self.items[:1000], self.times[:1000])  # loads what is compiled
         self.starts = exact_starts(self.items, self.times, self.recipe.gap)
         self.pairs = exact_pairs(self.items, self.times, self.recipe.gap, self.recipe.unit)
 

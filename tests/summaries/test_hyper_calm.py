@@ -116,8 +116,9 @@ def test_small_batches_are_ignored(stream, batch_size):
     for row in calm.top().to_pylist():
         of_row = [(begin - far, begin) for item, far, begin in seen
                   if (item, far // 20) == (row["item"], row["interval_low"] // 20)]  # fmt: skip
+        assert (row["first_seen"], row["last_batch"]) == (of_row[0][0], of_row[-1][1])
         latest = max(begin for item, _, begin in seen if item == row["item"])
-        assert (row["first_seen"], row["last_batch"]) == (of_row[0][0], latest)
+        assert row["next_expected"] == latest + row["interval"]
 
 
 @given(streams(), st.sampled_from([4, 20, 100]))
@@ -176,7 +177,8 @@ def test_it_finds_the_planted_beats_in_little_memory():
             row["item"] == item and row["interval_low"] <= far < row["interval_high"]
             for item, far, _ in seen
         )
-        assert row["next_expected"] == pytest.approx(row["last_batch"] + 3_000 + 40 * item, abs=30)
+        assert row["interval"] == pytest.approx(3_000 + 40 * item, abs=30)
+        assert row["next_expected"] >= row["last_batch"] + row["interval"]
 
 
 @pytest.mark.parametrize("offset", [0, 25, 50, 75])
@@ -276,7 +278,7 @@ def test_an_item_that_missed_a_beat_is_expected_from_its_latest_batch(options):
     calm.update(["a"] * len(beats) * size, np.repeat(beats, size))
     row = calm.top(1).to_pylist()[0]
     assert row["interval_low"] <= 100 < row["interval_high"]
-    assert row["last_batch"] == pytest.approx(900, abs=7 if options else 0)
+    assert row["last_batch"] <= 700
     assert row["next_expected"] == pytest.approx(1_000, abs=14)
     assert HyperCalm.from_bytes(calm.to_bytes()).top().equals(calm.top())
 

@@ -255,18 +255,17 @@ def _distinct(summary: Any, arguments: tuple[Argument, ...]) -> pa.Table:  # noq
 def _periodic(summary: Any, arguments: tuple[Argument, ...]) -> pa.Table:
     """Times are microseconds here, and become what SQL can compare with `now()`.
 
-    `interval` is the recent mean, which lies in the range of the pair.
+    `interval` is a recent mean, which lies in the range of the pair.
     """
     k = int(arguments[0] or 0)
     if isinstance(summary, list | tuple):  # one for each shard of the items
         table = type(summary[0]).merged_top(summary, k)
     else:
         table = summary.top(min(k, summary.k))
-    recent = table["next_expected"].to_numpy() - table["last_batch"].to_numpy()
     moment, span = pa.timestamp("us"), pa.duration("us")
     columns = {
         "item": table["item"],
-        "interval": pa.array(recent).cast(span),
+        "interval": table["interval"].cast(span),
         "periodicity": table["periodicity"],
         "lower": table["lower"],
         "upper": table["upper"],

@@ -68,8 +68,9 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
         nearer halves of neighbours with lower counts, so that a steady period stays in one.
     resolution : int, optional
         One tick of the recorder's 32-bit clock. Default: the gap / 8192, rounded up, so that up
-        to a gap of 8192 all times are exact. A batch that begins less than two ticks later than
-        the gap may be missed.
+        to a gap of 8192 all times are exact. So they are where all are a whole number of ticks
+        apart; else ranges of intervals are up to a tick wider at each end, and no interval is
+        measured from or to a batch that may not be one (an item came again about a gap later).
     promote, queue_ways, item_bytes
         As in `CalmSpaceSaving`. A late promotion helps where the highest counts are close to the
         many below them, and costs little elsewhere.
@@ -232,9 +233,10 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
               the upper end excluded;
             - `periodicity`: how often the interval came, with `lower` and `upper`;
             - `first_seen`: begin of the first batch since the pair was among the k highest;
-            - `last_batch`: begin of the item's latest batch, as long as the recorder holds the
-              item, else of the latest that came at this interval;
-            - `next_expected`: when the next is due, by the recent intervals of the pair.
+            - `last_batch`: begin of the latest batch that came at this interval;
+            - `next_expected`: when the next is due: the recent interval after the item's latest
+              batch, as long as the recorder holds the item, else after `last_batch`;
+            - `interval`: a mean of the pair's intervals, the recent ones weighing most.
 
             Times and intervals are int64, in the unit of the times.
         """
@@ -245,7 +247,8 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
         periodicity = named[:, COUNTED]
         elapsed = min((self._last or 0) - (self._first or 0), INT64_MAX)
         shortest = np.maximum(low, self._parameters.gap + 1)
-        last = np.maximum(named[:, LAST], self._last_batches(items))
+        last = named[:, LAST]
+        latest = np.maximum(last, self._last_batches(items))
         table = pa.table(
             {
                 "item": items,
@@ -256,7 +259,8 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
                 "upper": np.maximum(periodicity, elapsed // shortest),
                 "first_seen": named[:, FIRST],
                 "last_batch": last,
-                "next_expected": last + np.minimum(usual, INT64_MAX - np.maximum(last, 0)),
+                "next_expected": latest + np.minimum(usual, INT64_MAX - np.maximum(latest, 0)),
+                "interval": usual,
             }
         )
         return table.sort_by(_ORDER).slice(0, limit)

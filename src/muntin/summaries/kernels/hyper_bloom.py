@@ -47,9 +47,15 @@ def next_eighth(time, gap):
 
 
 @inlined()
+def slice_of(time, gap):
+    """Slices from the beginning of int64 time."""
+    return (np.uint64(time) ^ _SIGN) // np.uint64(gap)
+
+
+@inlined()
 def turn_of(time, gap):
     """The turn of the stamps in which a time lies."""
-    return ((np.uint64(time) ^ _SIGN) // np.uint64(gap)) >> _TURN
+    return slice_of(time, gap) >> _TURN
 
 
 @bare()
@@ -59,9 +65,7 @@ def forget_stale(words, stamps, before, time, gap):
     At `before` the age of each block that is not empty must be below 2^32 eighths: call this at
     least once in a turn.
     """
-    slices = (np.uint64(time) ^ _SIGN) // np.uint64(gap) - (np.uint64(before) ^ _SIGN) // np.uint64(
-        gap
-    )
+    slices = slice_of(time, gap) - slice_of(before, gap)
     then = eighths(before, gap)
     elapsed = eighths(time, gap) - then if slices < _8 else _FAR
     for block in range(stamps.shape[0]):

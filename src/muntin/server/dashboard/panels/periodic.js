@@ -20,11 +20,13 @@ function itemsOf({ columns, rows }) {
   const at = (name) => columns.indexOf(name);
   const labels = columns.map((name, i) => [name, i]).filter(([name]) => !ANSWERED.includes(name));
   const label = (row) => labels.length ? labels.map(([, i]) => row[i]).join(", ") : String(row[at("item")]);
-  return rows.map((row) => ({
-    label: label(row), interval: span(row[at("interval")]), periodicity: row[at("periodicity")],
-    lower: row[at("lower")], upper: row[at("upper")],
-    last: micros(row[at("last_batch")]), next: micros(row[at("next_expected")]),
-  }));
+  return rows.map((row) => {
+    const interval = span(row[at("interval")]), next = micros(row[at("next_expected")]);
+    return {
+      label: label(row), interval, next, last: next - interval, periodicity: row[at("periodicity")],
+      lower: row[at("lower")], upper: row[at("upper")],
+    };
+  });
 }
 
 export default function panel(section, summary, live) {
