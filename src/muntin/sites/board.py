@@ -115,4 +115,4 @@ class GlobalReader(Reader):
 
     def more_state(self) -> Mapping[str, Any]:
         """The sites and what they cost."""
-        return {"coordinator": self._picture.state}
+        return {"coordinator": self._picture.pushed}

@@ -1,6 +1,6 @@
 """What a coordinator tells of itself: its answer, its sites, what was sent, how it went.
 
-Taken on the server's event loop; `snapshot` and `state` are whole values that any thread may read.
+Taken on the server's event loop; its attributes are whole values that any thread may read.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from muntin.topk import Coordinator
 from muntin.topk.messages import NOTHING
 
 HISTORY_MAX = 256  # changes of T
+HISTORY_PUSHED_MAX = 16
 PACE_MAX = 512  # points of the traffic's course
 PACE_SECONDS = 2.0
 
@@ -32,10 +33,13 @@ class Picture:
         The answer.
     state : dict
         Everything, as JSON values; docs/topk.md describes it.
+    pushed : dict
+        The same without what grows long: it is pushed twice a second.
     """
 
     snapshot: Snapshot
     state: dict[str, Any]
+    pushed: dict[str, Any]
 
     def __init__(self, spec: CoordinatorSpec, run: str) -> None:
         self._spec = spec
@@ -89,6 +93,9 @@ class Picture:
             "history": list(self._history),
             "refused": {str(code): number for code, number in sorted(refused.items())},
         }
+        newest = self.state["history"][-HISTORY_PUSHED_MAX:]
+        self.pushed = {**self.state, "history": newest}
+        del self.pushed["pace"]
         said = (self.snapshot, frozenset(connected))
         moved, self._said = said != self._said, said
         return moved
