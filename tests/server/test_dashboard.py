@@ -51,6 +51,7 @@ def test_a_stream_is_watched(page, server, feeder):
     rects = "document.querySelectorAll('#closings rect').length"
     wait(page, f"{rects} > 0")
     before = page.evaluate(rects)
+    page.wait_for_selector("#load svg")  # a rate needs two readings
     drawn = page.evaluate("document.querySelector('#load svg').outerHTML")
     feeder.minute()
     wait(page, f"{rects} > {before}")  # a window has closed
