@@ -267,8 +267,9 @@ def plot(
         right.loglog(partitions, [of(one) for one in split], style, label=label)
     middle.set(xlabel="records", ylabel="seconds", title=f"{growth[0].partitions} partitions")
     right.set(xlabel="partitions", ylabel="seconds", title=f"{split[0].records:,} records")
+    left.legend(fontsize=8)
+    right.legend(fontsize=8)  # the same lines as in the middle
     for axes in (left, middle, right):
-        axes.legend(fontsize=8)
         axes.grid(visible=True, alpha=0.3)
     figure.tight_layout()
     figure.savefig(folder / "fingerprint.png", dpi=110)
