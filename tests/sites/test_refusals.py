@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from contextlib import ExitStack, suppress
 
 import httpx
@@ -12,6 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from muntin.errors import SpecError
 from muntin.sites import CoordinatorServer, endpoint
 from muntin.sites import protocol as p
+from muntin.sites.session import MESSAGES_BURST
 from muntin.topk import Calm, Factors, Hello, Push, Request, encode
 from tests.sites.conftest import closing, peer, until, welcomed
 from tests.sites.stream import PANE_US, SITES, TOKENS, coordinator, pipeline
@@ -110,16 +112,20 @@ def test_messages_that_are_none(guarded, data):
         assert closing(socket)[0] == 4000
 
 
+def begin_frame(socket, size):
+    """The head of a binary frame of so many bytes; it is refused before any of them comes."""
+    socket.socket.sendall(b"\x82\xff" + struct.pack("!Q", size) + bytes(4))
+
+
 def test_a_frame_too_large_before_the_welcome(guarded):
     with peer(guarded) as socket:
-        socket.send(bytes(65 * 1024))
+        begin_frame(socket, (64 << 10) + 1)
         assert closing(socket)[0] == 1009
 
 
 def test_a_frame_too_large_after_it(guarded):
     with welcomed(guarded) as socket:
-        with suppress(ConnectionClosed):  # while it is being sent
-            socket.send(bytes((8 << 20) + 1))
+        begin_frame(socket, (8 << 20) + 1)
         assert closing(socket)[0] == 1009
 
 
@@ -139,8 +145,8 @@ def test_the_same_site_twice(guarded):
 
 def test_too_many_messages(guarded):
     with welcomed(guarded) as socket:
-        with suppress(ConnectionClosed):
-            for _ in range(100_000):
+        with suppress(ConnectionClosed):  # while they are being sent
+            for _ in range(MESSAGES_BURST + 500):
                 socket.send(encode(Hello(0, 1)))
         assert closing(socket)[0] == 4029
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from muntin.cli import main
 from muntin.errors import SpecError
 from muntin.ledger.memory import MemoryLedger
 from muntin.sites import CoordinatorSpec, Site
@@ -158,3 +159,19 @@ def test_a_site_without_its_token_does_not_start(tmp_path, monkeypatch):
         Site(MemoryLedger(), pipeline)
     with pytest.raises(SpecError, match="sites: is missing"):
         Site(MemoryLedger(), pipeline.model_copy(update={"sites": None}))
+
+
+def test_what_may_be_left_out(tmp_path):
+    found = coordinator_of(tmp_path, COORDINATOR + "hybrid: none\n")
+    assert (found.hybrid, found.name, found.epsilon, found.port) == (None, "global", 0, 8790)
+    assert (found.units, found.clock_unit_seconds) == (90, 10.0)
+    assert coordinator_of(tmp_path, COORDINATOR + "speed: 100\n").clock_unit_seconds == 0.1
+    assert coordinator_of(tmp_path, COORDINATOR).hybrid == "bytes"
+
+
+def test_the_command_says_what_is_wrong(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["muntin", "coordinator", str(tmp_path / "none.yaml")])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    assert "none.yaml: no such file" in capsys.readouterr().err

@@ -25,6 +25,7 @@ from muntin.sites.board import Board, GlobalReader
 from muntin.sites.endpoint import Endpoint
 from muntin.sites.keeper import Keeper
 from muntin.sites.metrics import Collector
+from muntin.sites.page import page_routes
 from muntin.sites.spec import CoordinatorSpec
 from muntin.spec_sites import TOKEN_VARIABLE
 
@@ -77,6 +78,7 @@ class CoordinatorServer:
                 Route("/top_k", answers.top_k),
                 Route("/sites", answers.sites),
                 WebSocketRoute(protocol.PATH, endpoint.serve),
+                *page_routes(),
             ]
 
         try:

@@ -96,7 +96,9 @@ class Endpoint:
             direct.allow(MESSAGE_BYTES_MAX)
         session = Session(hello.site, websocket)
         coordinator = self._keeper.coordinator
-        session.outbox.put([protocol.welcome(self._keeper.run, coordinator.k, coordinator.epsilon)])
+        missing_after = self._keeper.spec.missing_after
+        kept = protocol.Welcome(coordinator.k, coordinator.epsilon, missing_after)
+        session.outbox.put([protocol.welcome(self._keeper.run, kept)])
         self._keeper.join(session)
         try:
             await self._listen(websocket, session)

@@ -8,7 +8,7 @@ are reports for the dashboard. No I/O.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from muntin.errors import BadArgument
@@ -101,19 +101,29 @@ def check_agreement(said: dict[str, Any], ranking: Ranking) -> None:
         raise Refused(BAD_MESSAGE, f"hello has an entry {unknown} that is not known")
 
 
-def welcome(run: str, k: int, epsilon: int) -> str:
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """What the coordinator keeps, which a site may have expected otherwise."""
+
+    k: int
+    epsilon: int
+    missing_after: float
+    """Units of silence."""
+
+
+def welcome(run: str, about: Welcome) -> str:
     """The answer to a hello that is right."""
-    about = {"type": "welcome", "protocol": PROTOCOL, "run": run, "k": k, "epsilon": epsilon}
-    return json.dumps(about)
+    return json.dumps({"type": "welcome", "protocol": PROTOCOL, "run": run, **asdict(about)})
 
 
-def parse_welcome(text: str | bytes) -> dict[str, Any]:
-    """k and epsilon of the coordinator; Refused where it is none."""
+def parse_welcome(text: str | bytes) -> Welcome:
+    """What the coordinator keeps; Refused where it is none."""
     given = _object(text) if isinstance(text, str) else {}
-    whole = all(type(given.get(name)) is int for name in ("k", "epsilon"))
-    if given.get("type") != "welcome" or given.get("protocol") != PROTOCOL or not whole:
+    k, epsilon, missing_after = (given.get(name) for name in ("k", "epsilon", "missing_after"))
+    fits = type(k) is int and type(epsilon) is int and type(missing_after) in (int, float)
+    if given.get("type") != "welcome" or given.get("protocol") != PROTOCOL or not fits:
         raise Refused(BAD_MESSAGE, "this is no coordinator, or one of another version")
-    return {"k": given["k"], "epsilon": given["epsilon"]}
+    return Welcome(k, epsilon, float(missing_after))  # pyright: ignore[reportArgumentType]
 
 
 def report(about: dict[str, Any]) -> str:
