@@ -8,6 +8,7 @@ import numpy as np
 
 from muntin.errors import BadArgument
 from muntin.summaries.base import Estimate
+from muntin.summaries.kernels.weighted_view import find_around
 
 
 class WeightedView:
@@ -39,6 +40,22 @@ class WeightedView:
         # finds the first value that has a weight.
         need = np.nextafter(fractions * self.total, 0)
         return self.values[self._search.searchsorted(np.maximum(need, 0.5))]
+
+    def around(self, q: Any, error: float) -> np.ndarray:
+        """Values at fractions, at `error` below them, and at `error` above: [3, n].
+
+        Raises
+        ------
+        BadArgument
+            Fractions that are not in [0, 1], or not of one dimension.
+        """
+        fractions = np.array(q, np.float64, ndmin=1)
+        if fractions.ndim == 1:
+            places = np.empty((3, len(fractions)), np.int64)
+            if find_around(fractions, error, self._search, places):
+                return self.values[places]
+        check_fractions(q)
+        raise AssertionError("a fraction outside [0, 1] was not refused")
 
     def weight_below(self, points: np.ndarray, inclusive: bool) -> np.ndarray:
         """Weight of the values <= (or <) each point."""

@@ -115,15 +115,11 @@ class WindowQuantiles:
         Estimate
             `value`, `lower`, `upper`: [n] in the dtype; n = 0 while the window is empty.
         """
-        fractions = check_fractions(q)
         if self.count == 0:
+            check_fractions(q)
             return nothing(self.dtype)
         view, error, confidence = self._sorted_view()
-        ends = np.empty((3, len(fractions)))
-        ends[0] = fractions
-        np.maximum(fractions - error, 0.0, out=ends[1])
-        np.minimum(fractions + error, 1.0, out=ends[2])
-        value, lower, upper = view.value_at(ends)
+        value, lower, upper = view.around(q, error)
         return Estimate(value, lower, upper, confidence)
 
     def rank(self, x: Any, *, inclusive: bool = True) -> Estimate:

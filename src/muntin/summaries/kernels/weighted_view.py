@@ -1,0 +1,47 @@
+"""Where the quantiles of weighted items stand, and the ends of the intervals around them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from muntin.summaries.kernels import kernel
+
+
+@kernel()
+def find_around(fractions, error, cumulative, places):
+    """Places of the items at each fraction, at `error` below it, and at `error` above it.
+
+    Parameters
+    ----------
+    fractions : float64[n]
+    cumulative : float64[m]
+        Running sum of the items' weights; m > 0.
+    places : int64[3, n]
+
+    Returns
+    -------
+    False where a fraction is not in [0, 1]: there is nothing to be found in `places` then.
+    """
+    total = cumulative[-1]
+    for i in range(fractions.shape[0]):
+        q = fractions[i]
+        if not 0.0 <= q <= 1.0:
+            return False
+        for end in range(3):
+            share = q
+            if end == 1:
+                share = max(q - error, 0.0)
+            elif end == 2:
+                share = min(q + error, 1.0)
+            # one step down, as in WeightedView.value_at
+            need = max(np.nextafter(share * total, 0.0), 0.5)
+            low = 0
+            high = cumulative.shape[0]
+            while low < high:
+                middle = (low + high) >> 1
+                if cumulative[middle] < need:
+                    low = middle + 1
+                else:
+                    high = middle
+            places[end, i] = low
+    return True
