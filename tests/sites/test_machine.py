@@ -8,7 +8,7 @@ import pytest
 from muntin.sites.follower import News
 from muntin.sites.machine import SiteMachine
 from muntin.topk import Coordinator, CostModel, decode, encode
-from tests.sites.stream import HEARTBEAT, pipeline
+from tests.sites.stream import HEARTBEAT, WINDOW_UNITS, pipeline
 
 HALF = 0.5
 
@@ -16,8 +16,8 @@ HALF = 0.5
 class Wired:
     """One site and a coordinator; the messages arrive at once, through their bytes."""
 
-    def __init__(self, **options):
-        self.machine = SiteMachine(pipeline("north", "ws://127.0.0.1:1").sites)
+    def __init__(self, machine=None, **options):
+        self.machine = machine or SiteMachine(pipeline("north", "ws://127.0.0.1:1").sites)
         self.coordinator = Coordinator(["north"], 2, missing_after=4 * HEARTBEAT, **options)
         self.now = 100.0
         self.unit = 100
@@ -73,3 +73,35 @@ def test_a_new_connection_says_something_at_once():
     assert len(wired.machine.greet(wired.now)) == 1
     assert wired.coordinator.answer().valid
     assert wired.machine.slack() >= 0
+
+
+def test_no_unit_is_left_out_of_what_is_said():
+    """Two units at once; the constraint is broken in the first and holds again in the second."""
+    wired = Wired()
+    wired.machine.move(News(wired.unit, {}, anew=True), wired.now)
+    for _ in range(3):
+        wired.move({"a": 3, "b": 2, "c": 1})
+    assert wired.machine.monitor.phase == "calm"
+    units = {}
+    for unit, value in ((wired.unit + 1, 100), (wired.unit + 2, -100)):
+        units[unit] = (["c"], np.array([value], np.int64))
+    said = wired.machine.move(News(wired.unit + 2, units), wired.now)
+    assert [type(decode(data)).__name__ for data in said] == ["Alert"]
+
+
+def test_a_site_that_was_away_for_long_takes_part_anew():
+    wired = Wired()
+    wired.machine.move(News(wired.unit, {}, anew=True), wired.now)
+    for _ in range(3):
+        wired.move({"a": 3, "b": 2, "c": 1})
+    before = wired.machine.monitor
+    wired.unit += WINDOW_UNITS + 1
+    wired.move({"a": 1, "c": 9})
+    assert wired.machine.monitor is not before
+    for _ in range(20):
+        wired.pass_by(1)
+    assert wired.coordinator.answer().valid
+    assert {item.object: item.value for item in wired.coordinator.answer().items} == {
+        "c": 9,
+        "a": 1,
+    }

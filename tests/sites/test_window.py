@@ -22,6 +22,7 @@ from muntin.spec import Pipeline
 from muntin.topk import Push, encode
 from muntin.topk.objects import OBJECT_BYTES_MAX, Objects, check_object
 from tests.pipeline.support import gather
+from tests.sites.test_machine import Wired
 
 SECOND = 1_000_000
 UNIT, UNITS = 2 * SECOND, 3
@@ -70,14 +71,16 @@ def table(rows):
 class Fed:
     """A ledger that a real pipeline feeds, and the site's half over it."""
 
-    def __init__(self, spec, clock=lambda: 0.0):
+    def __init__(self, spec, clock=lambda: 0.0, *, taking_part=False):
         self.spec = spec
+        self.taking_part = taking_part
         self.ledger = MemoryLedger()
         self.events = []
         self.batches = 0
         self.ingest = None
         self.follower = Follower(self.ledger, spec, spec.sites, clock)
         self.machine = SiteMachine(spec.sites)
+        self.wired = Wired(self.machine)
         self.begin("continue")
 
     def begin(self, mode):
@@ -95,7 +98,10 @@ class Fed:
     def look(self):
         news = self.follower.look()
         if news is not None:
-            self.machine.move(news, 0.0)
+            said = self.machine.move(news, self.wired.now)
+            if self.taking_part:
+                self.wired.deliver(said)
+                self.wired.pass_by(1)
         return news
 
     def values(self):
@@ -146,9 +152,9 @@ STEPS = st.lists(
     ids=["count", "sums", "scaled", "combination"],
 )
 @settings(max_examples=40)
-@given(steps=STEPS)
-def test_the_window_is_what_the_ledger_holds(entries, key, value, steps):
-    fed = Fed(pipeline(**entries))
+@given(steps=STEPS, taking_part=st.booleans())
+def test_the_window_is_what_the_ledger_holds(entries, key, value, steps, taking_part):
+    fed = Fed(pipeline(**entries), taking_part=taking_part)
     try:
         for step in steps:
             if step in ("continue", "overwrite"):

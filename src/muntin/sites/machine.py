@@ -14,6 +14,7 @@ from muntin.spec_sites import SiteSpec
 from muntin.topk import Calm, Message, Monitor, decode, encode
 from muntin.topk.monitor import CALM, JOINING, WATCHING
 
+CATCH_UP_UNITS_MAX = 256
 _LOG = logging.getLogger("muntin.sites")
 
 
@@ -39,25 +40,40 @@ class SiteMachine:
         return self._units.newest
 
     def move(self, news: News, now: float) -> list[bytes]:
-        """Take what was sealed or corrected; `now` in window units."""
-        self.slides += 1
-        if news.anew:
-            known = self._units.newest
-            if known is not None and news.to < known:  # the ledger began again
-                self._units = Units(self._spec.units)
-                self.monitor = self._new_monitor()
-                self.naive.renumber()
+        """Take what was sealed or corrected; `now` in window units.
+
+        A monitor that takes part checks every unit, because what it says holds for every unit
+        since its factors came. One that was away for too long takes part anew.
+        """
+        newest = self._units.newest
+        back = news.anew and newest is not None and news.to < newest  # the ledger began again
+        if newest is None or back or news.to - newest > min(self._spec.units, CATCH_UP_UNITS_MAX):
+            self._units = Units(self._spec.units)
+            self.monitor = self._new_monitor()
+            self.naive.renumber()
+            newest = None
         cells = {unit: self._cells(read) for unit, read in news.units.items()}
-        if news.anew and self._units.newest is not None:
-            first = news.to - self._spec.units + 1
-            cells = {u: cells.get(u, NO_CELLS) for u in range(first, news.to + 1)}
-        starts = self._units.newest is None
-        rows, changes = self._units.advance(news.to, cells)
-        if not starts:
-            self.naive.slide(self.monitor.objects, rows, changes)
-        said = self.monitor.slide(news.to, rows, changes)
+        if news.anew and newest is not None:
+            first = newest - self._spec.units + 1
+            cells = dict.fromkeys(range(first, newest + 1), NO_CELLS) | cells
+        if newest is None or self.monitor.phase == JOINING:
+            said = self._slide(news.to, cells, counted=False)
+        else:
+            said = []
+            corrected = {unit: new for unit, new in cells.items() if unit <= newest}
+            if corrected:
+                said += self._slide(newest, corrected)
+            for unit in range(newest + 1, news.to + 1):
+                said += self._slide(unit, {unit: cells[unit]} if unit in cells else {})
         self._compact()
         return self._encoded(said, now)
+
+    def _slide(self, unit: int, cells: dict[int, Cells], *, counted: bool = True) -> list[Message]:
+        rows, changes = self._units.advance(unit, cells)
+        self.slides += 1
+        if counted:
+            self.naive.slide(self.monitor.objects, rows, changes)
+        return self.monitor.slide(unit, rows, changes)
 
     def receive(self, data: bytes, now: float) -> list[bytes]:
         """A message of the coordinator; raises CorruptMessage."""
