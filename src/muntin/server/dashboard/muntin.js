@@ -1,6 +1,7 @@
 // The dashboard: puts the parts together and keeps them fed.
 import { closings } from "./closings.js";
 import { choice, duration, make } from "./dom.js";
+import { admitted, theme } from "./door.js";
 import { Live } from "./live.js";
 import { headline, load, openWindows } from "./load.js";
 import { rejected } from "./rejected.js";
@@ -20,40 +21,6 @@ function say(state) {
 }
 
 const live = new Live((state) => { live.state = state; say(state); });
-
-function theme() {
-  const root = document.documentElement;
-  if (localStorage.getItem("muntin-theme")) root.dataset.theme = localStorage.getItem("muntin-theme");
-  at("theme").onclick = () => {
-    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-    root.dataset.theme = dark ? "light" : "dark";
-    localStorage.setItem("muntin-theme", root.dataset.theme);
-  };
-}
-
-// The names, once the token (if one is needed) is right and the server answers.
-async function names() {
-  const form = at("token");
-  for (;;) {
-    try {
-      const found = await live.ask("/summaries");
-      form.hidden = true;
-      return found;
-    } catch (problem) {
-      if (problem.status !== 401) {
-        say("lost");
-        await new Promise((resolve) => setTimeout(resolve, 1000));
-        continue;
-      }
-      form.hidden = false;
-      form.querySelector("[role=alert]").textContent = live.token ? "that is not it" : "";
-      form.querySelector("input").focus();
-      await new Promise((resolve) => { form.onsubmit = (event) => { event.preventDefault(); resolve(); }; });
-      live.token = form.querySelector("input").value;
-      sessionStorage.setItem("muntin-token", live.token);
-    }
-  }
-}
 
 function pipelines(onchoice) {
   let shown = "";
@@ -83,7 +50,7 @@ async function panels(summaries) {
 
 async function start() {
   theme();
-  const found = await names();
+  const found = await admitted(live, "/summaries", say); // the names
   let pipeline = null;
   const parts = [headline(at("headline")), load(inside("load")), openWindows(inside("open"), live), rejected(inside("rejected"), live)];
   const choose = pipelines((name) => { pipeline = name; });

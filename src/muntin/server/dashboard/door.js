@@ -1,0 +1,37 @@
+// What every page has at its door: light or dark, and a token where the server asks for one.
+
+const at = (id) => document.getElementById(id);
+
+export function theme() {
+  const root = document.documentElement;
+  if (localStorage.getItem("muntin-theme")) root.dataset.theme = localStorage.getItem("muntin-theme");
+  at("theme").onclick = () => {
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = dark ? "light" : "dark";
+    localStorage.setItem("muntin-theme", root.dataset.theme);
+  };
+}
+
+// What `path` answers, once the token (if one is needed) is right and the server answers.
+export async function admitted(live, path, say) {
+  const form = at("token");
+  for (;;) {
+    try {
+      const found = await live.ask(path);
+      form.hidden = true;
+      return found;
+    } catch (problem) {
+      if (problem.status !== 401) {
+        say("lost");
+        await new Promise((resolve) => setTimeout(resolve, 1000));
+        continue;
+      }
+      form.hidden = false;
+      form.querySelector("[role=alert]").textContent = live.token ? "that is not it" : "";
+      form.querySelector("input").focus();
+      await new Promise((resolve) => { form.onsubmit = (event) => { event.preventDefault(); resolve(); }; });
+      live.token = form.querySelector("input").value;
+      sessionStorage.setItem("muntin-token", live.token);
+    }
+  }
+}
