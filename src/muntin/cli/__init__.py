@@ -11,6 +11,7 @@ from muntin.cli import (
     coordinator,
     demo,
     doctor,
+    index,
     init,
     query,
     rejected,
@@ -26,7 +27,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-commands = (run, serve, coordinator, query, check, init, demo, simulate, doctor, rejected)
+commands = (
+    run,
+    serve,
+    coordinator,
+    query,
+    index,
+    check,
+    init,
+    demo,
+    simulate,
+    doctor,
+    rejected,
+)
 for command in commands:
     command.register(app)
 

@@ -1,0 +1,235 @@
+"""`muntin index`: build a fingerprint index, and ask a saved one without starting Spark."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from muntin.spark.index.reader import IndexReader
+
+Format = Literal["table", "json", "csv", "arrow"]
+KEYS_AT_ONCE = 1 << 16
+QUANTILES = [0.5, 0.9, 0.95, 0.99]
+
+_INDEX = typer.Argument(help="Folder of the index.")
+_FORMAT = typer.Option("table", "--format", "-f")
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(no_args_is_help=True)
+    app.add_typer(group, name="index", help="Membership of keys and ranks of a number, by index.")
+    _register_build(group)
+    _register_answers(group)
+
+
+def _register_build(group: typer.Typer) -> None:
+    @group.command()
+    def build(
+        source: str = typer.Argument(help="Files or folder; - where --source-format needs none."),
+        out: Path = typer.Option(..., "--out", "-o", help="Folder for the index."),
+        key: str = typer.Option(..., "--key", "-k", help="Column of text, binary or integers."),
+        rank: str | None = typer.Option(None, "--rank", "-r", help="Column of numbers or times."),
+        partitions: int = typer.Option(64, help="Hash ranges: a few million keys each."),
+        fpp: float = typer.Option(0.001, help="False-positive rate that is never passed."),
+        error: float = typer.Option(0.001, help="Rank error that is never passed."),
+        source_format: str | None = typer.Option(
+            None, help="parquet, csv, json or any Spark source; by the file's ending if absent."
+        ),
+        option: list[str] = typer.Option([], help="Of the Spark source: name=value, repeatable."),
+        overwrite: bool = typer.Option(False, "--overwrite", help="Replace the index in --out."),
+    ) -> None:
+        """Build an index over files, or over anything that Spark reads."""
+        import time
+
+        from muntin.spark import FingerprintIndex
+        from muntin.spark.session import session
+
+        records = _records(session("muntin index"), source, source_format, option)
+        typer.echo(f"building an index of {key!r} in {out}", err=True)
+        began = time.monotonic()
+        index = FingerprintIndex.build(
+            records, key, rank, partitions, fpp, error, path=out, overwrite=overwrite
+        )
+        typer.echo(f"built in {time.monotonic() - began:.1f} s", err=True)
+        _print_info(index, "table")
+
+
+def _register_answers(group: typer.Typer) -> None:
+    @group.command()
+    def contains(
+        index: Path = _INDEX,
+        keys: list[str] = typer.Argument(None, help="Keys to ask for."),
+        file: str | None = typer.Option(
+            None, "--file", help="One key a line; - is standard input."
+        ),
+        format: Format = _FORMAT,  # noqa: A002
+    ) -> None:
+        """Which keys the index may hold: a no is always right."""
+        from muntin.errors import BadArgument
+
+        if bool(keys) == (file is not None):
+            raise BadArgument("give keys, or --file with one a line (- is standard input)")
+        reader = _opened(index)
+        asked = iter(keys) if keys else _lines(str(file))
+        _write((reader.contains(some) for some in _batches(reader, asked)), format)
+
+    @group.command()
+    def quantile(
+        index: Path = _INDEX,
+        q: list[float] = typer.Argument(None, help=f"In [0, 1]; {QUANTILES} if absent."),
+        format: Format = _FORMAT,  # noqa: A002
+    ) -> None:
+        """Quantiles of the ranked column, with bounds that always hold."""
+        _write([_opened(index).quantile(q or QUANTILES)], format)
+
+    @group.command()
+    def rank(
+        index: Path = _INDEX,
+        values: list[str] = typer.Argument(help="Numbers, or times as ISO 8601."),
+        format: Format = _FORMAT,  # noqa: A002
+    ) -> None:
+        """How many records are at most each value, with bounds that always hold."""
+        _write([_opened(index).rank([_number(value) for value in values])], format)
+
+    @group.command()
+    def info(index: Path = _INDEX, format: Format = _FORMAT) -> None:  # noqa: A002
+        """What the index holds, how large it is and what it promises."""
+        _print_info(_opened(index), format)
+
+
+def _opened(index: Path) -> IndexReader:
+    from muntin.spark.index.reader import IndexReader
+
+    return IndexReader.open(index)
+
+
+def _records(spark: Any, source: str, source_format: str | None, options: list[str]) -> Any:
+    """What `FingerprintIndex.build` takes: a path of Parquet files, or a DataFrame."""
+    from muntin.errors import BadArgument
+    from muntin.spark.source import batch_source
+    from muntin.spec import SourceSpec
+
+    ending = Path(source).suffix.lstrip(".")
+    chosen = source_format or {"csv": "csv", "json": "json", "jsonl": "json"}.get(ending, "parquet")
+    if chosen == "parquet" and not options:
+        return source
+    given: dict[str, str] = {"header": "true"} if chosen == "csv" else {}
+    for one in options:
+        name, equals, value = one.partition("=")
+        if not (name and equals):
+            raise BadArgument(f"--option {one!r}: name=value")
+        given[name] = value
+    path = {} if source == "-" else {"path": source}
+    return batch_source(spark, SourceSpec.model_validate({"format": chosen, **path, **given}))
+
+
+def _lines(file: str) -> Iterator[str]:
+    from muntin.errors import SourceError
+
+    if file == "-":
+        yield from (line.rstrip("\r\n") for line in sys.stdin)
+        return
+    try:
+        with open(file, encoding="utf-8") as lines:
+            yield from (line.rstrip("\r\n") for line in lines)
+    except (OSError, UnicodeDecodeError) as problem:
+        raise SourceError(f"{file}: {problem}") from None
+
+
+def _batches(reader: IndexReader, keys: Iterator[str]) -> Iterator[list[Any]]:
+    """Keys of the index's type; at least one batch, so that there is a header."""
+    is_text = reader.manifest.item_type == "text"
+    first = True
+    while (some := list(islice(keys, KEYS_AT_ONCE))) or first:
+        yield some if is_text else [_integer(key) for key in some]
+        first = False
+
+
+def _integer(key: str) -> int:
+    from muntin.errors import BadArgument
+
+    try:
+        value = int(key)
+    except ValueError:
+        raise BadArgument(f"{key!r}: the keys of this index are integers") from None
+    if not -(1 << 63) <= value < 1 << 63:
+        raise BadArgument(f"{key}: beyond 64 bits, which the keys of this index have")
+    return value
+
+
+def _number(value: str) -> Any:
+    import numpy as np
+
+    from muntin.errors import BadArgument
+
+    for kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            pass
+    try:
+        return np.datetime64(value.removesuffix("Z"), "us")
+    except ValueError:
+        raise BadArgument(f"{value!r}: a number, or a time such as 2026-01-31T12:00") from None
+
+
+def _print_info(index: IndexReader, format: Format) -> None:  # noqa: A002
+    import json
+
+    import pyarrow as pa
+
+    found = index.info()
+    if format == "json":
+        typer.echo(json.dumps(found, ensure_ascii=False))
+        return
+    from muntin.cli.tables import shown
+
+    values = [shown(value) if format == "table" else str(value) for value in found.values()]
+    if format == "table":  # rates of a thousandth need more places than three
+        for at, (name, value) in enumerate(found.items()):
+            if name in ("fpp", "error", "false_positive_rate"):
+                values[at] = f"{value:.4%}"
+    _write([pa.table({"property": list(found), "value": pa.array(values, pa.string())})], format)
+
+
+def _write(tables: Iterable[pa.Table], format: Format) -> None:  # noqa: A002
+    """Tables of one schema to standard output; csv and arrow as they come."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    if format in ("csv", "arrow"):
+        writer = None
+        for table in tables:
+            if writer is None:
+                new = csv.CSVWriter if format == "csv" else pa.ipc.new_stream
+                writer = new(sys.stdout.buffer, table.schema)
+            writer.write_table(table)
+        if writer is not None:
+            writer.close()
+        sys.stdout.flush()
+        return
+    from muntin.select.result import Result
+
+    result = Result(pa.concat_tables(tables))
+    if format == "json":
+        import json
+
+        rows = {"columns": result.columns, "rows": result.rows}
+        typer.echo(json.dumps(rows, ensure_ascii=False, allow_nan=False))
+        return
+    from rich.console import Console
+
+    from muntin.cli.tables import ROWS_SHOWN_MAX, result_table
+
+    console = Console()
+    console.print(result_table(result))
+    if len(result.rows) > ROWS_SHOWN_MAX:
+        console.print(f"... {len(result.rows) - ROWS_SHOWN_MAX:,} more rows: use --format csv")
