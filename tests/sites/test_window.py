@@ -151,7 +151,7 @@ STEPS = st.lists(
     ],
     ids=["count", "sums", "scaled", "combination"],
 )
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(steps=STEPS, taking_part=st.booleans())
 def test_the_window_is_what_the_ledger_holds(entries, key, value, steps, taking_part):
     fed = Fed(pipeline(**entries), taking_part=taking_part)

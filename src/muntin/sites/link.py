@@ -25,7 +25,7 @@ PING_SECONDS = 20.0
 CLOSE_SECONDS = 2.0
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.1, 30.0
 REFUSED_SECONDS = 30.0  # what a person must put right is tried again so often
-REPORT_UNITS = 6
+REPORT_UNITS = 12
 _LOG = logging.getLogger("muntin.sites")
 
 
