@@ -13,7 +13,8 @@ function thinned(points) {
 }
 
 export function costs(bytes, messages, pace) {
-  let points = pace.map((one) => [Date.parse(one.at), one]);
+  const idle = pace.findIndex((one) => one.sent_messages || one.naive_messages); // before the first site
+  let points = pace.slice(idle < 0 ? -1 : Math.max(0, idle - 1)).map((one) => [Date.parse(one.at), one]);
   const series = (what) => ["sent", "naive"].map((name) => ({
     name: name === "sent" ? "sent" : "pushing every change (naive)",
     points: points.map(([time, one]) => [time, one[`${name}_${what}`]]),

@@ -1,0 +1,72 @@
+"""The coordinator's page in a real browser: the race, validity, sites, and the costs."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import httpx
+import pytest
+
+from muntin.sites import CoordinatorServer
+from tests.server.test_dashboard import page, pytestmark, state, wait
+from tests.sites.conftest import until
+from tests.sites.stream import SITES, coordinator
+from tests.sites.test_answers import Fed, sites, top
+
+__all__ = ["page", "pytestmark"]
+
+ROWS = "[...document.querySelectorAll('#race li .name')].map(one => one.textContent)"
+
+
+def shown(page, text):
+    return f"document.querySelector('#{page}').textContent.includes('{text}')"
+
+
+@pytest.fixture
+def race(tmp_path):
+    """A coordinator and two sites, 21 panes each, whose ranks move every 40 panes."""
+    with ExitStack() as stack:
+        spec = coordinator(tmp_path, missing_after=12, lease=30)
+        server = stack.enter_context(CoordinatorServer(spec, reader_token="", operator_token=""))
+        server.fed = [Fed(name, server.address) for name in SITES]
+        for each in server.fed:
+            stack.callback(each.close)
+            each.feed(21)
+            each.site.start()
+        until(lambda: top(server)["valid"])
+        yield server
+
+
+def test_the_race_is_watched(page, race):
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.goto(race.url)
+    state(page, "live")
+    first = [one["item"] for one in top(race)["items"]]
+    wait(page, f"names => {ROWS}.join() === names", ",".join(first))
+    wait(page, shown("validity", "valid"))
+    assert page.evaluate("document.querySelectorAll('#sites tbody tr').length") == len(SITES)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+    for each in race.fed:
+        each.feed(80)
+    until(lambda: {one["item"] for one in top(race)["items"]} != set(first))
+    wait(page, f"names => {ROWS}.join() !== names", ",".join(first))
+    wait(page, "document.querySelectorAll('#changes td.in').length > 0")
+    page.wait_for_selector("#bytes svg polyline", state="attached")
+    page.wait_for_selector("#messages svg polyline", state="attached")
+
+    race.fed[0].site.stop()  # and the answer says what is missing
+    until(lambda: top(race)["missing_sites"] == [SITES[0]])
+    wait(page, shown("validity", SITES[0]))
+    wait(page, shown("sites", "missing"))
+    state(page, "wait")  # no unit comes any more: stale, and it looks so
+    wait(page, "document.documentElement.classList.contains('stale')")
+    page.goto("about:blank")
+
+
+def test_only_its_files_are_served(race):
+    for path in ("/race/../page.py", "/race/%2e%2e/page.py", "/race/", "/race/missing.js"):
+        assert httpx.get(race.url + path).status_code == 404
+    answer = httpx.get(race.url + "/")
+    assert "script-src 'self'" in answer.headers["content-security-policy"]
+    assert sites(race)
