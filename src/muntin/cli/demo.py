@@ -15,16 +15,28 @@ if TYPE_CHECKING:
     from muntin.spec import Pipeline
 
 
+SITES_MAX = 8  # each is a Java machine of its own
+
+
 def register(app: typer.Typer) -> None:
     @app.command()
     def demo(
         taxi: bool = typer.Option(False, "--taxi", help="Generated taxi orders, not flights."),
         speed: str = typer.Option(
-            "", help="Event time a second, e.g. '2 days' (flights), '20 seconds' (taxi)."
+            "",
+            help="Event time a second, e.g. '2 days' (flights), '20 seconds' (taxi), "
+            "'2 hours' (sites).",
         ),
         drivers: int = typer.Option(20_000, min=1, max=10_000_000, help="Taxi drivers."),
         orders: int = typer.Option(
             2_000, min=1, max=1_000_000, help="Taxi orders a second of event time."
+        ),
+        sites: int = typer.Option(
+            0,
+            min=0,
+            max=SITES_MAX,
+            help="Flights at so many sites, each with its own Spark, and the top k over all: "
+            "3 are the airports, else the carriers are shared out.",
         ),
         seconds: float = typer.Option(0, min=0, help="Stop after so many; 0: at the end."),
         show: bool = typer.Option(True, "--open/--no-open", help="Open the dashboard."),
@@ -43,6 +55,13 @@ def register(app: typer.Typer) -> None:
         from muntin.spec import Pipeline
 
         place = folder or Path(tempfile.mkdtemp(prefix="muntin-demo-"))
+        if sites:
+            from muntin.cli.demo_sites import run_sites
+
+            if taxi:
+                raise typer.BadParameter("--sites shows flights: leave --taxi out")
+            place.mkdir(parents=True, exist_ok=True)
+            return run_sites(sites, speed, seconds, port, place.absolute(), show)
         slices, entries = _taxi(speed, drivers, orders) if taxi else _flights(speed)
         spec = Pipeline.of(
             entries

@@ -63,9 +63,6 @@ def register(app: typer.Typer) -> None:
 
 def beside(ledger: Ledger, port: int, *, show: bool = False) -> Server:
     """A server in a thread of this process, on loopback; `show` opens its page."""
-    import os
-    import webbrowser
-
     from muntin.errors import BadArgument
     from muntin.server.serving import Server
 
@@ -75,9 +72,17 @@ def beside(ledger: Ledger, port: int, *, show: bool = False) -> Server:
         server = Server(ledger, port=0)
     server.start()
     typer.echo(f"dashboard:  {server.url}")
-    if show and (os.name != "posix" or os.environ.get("DISPLAY") or os.uname().sysname == "Darwin"):
-        webbrowser.open(server.url)
+    open_page(server.url, show=show)
     return server
+
+
+def open_page(url: str, *, show: bool) -> None:
+    """Open a page in the browser, where there is a screen to show one."""
+    import os
+    import webbrowser
+
+    if show and (os.name != "posix" or os.environ.get("DISPLAY") or os.uname().sysname == "Darwin"):
+        webbrowser.open(url)
 
 
 def _secret(path: Path | None, variable: str) -> str:

@@ -37,6 +37,7 @@ class Replay:
         self._tick = tick
         self._stop = threading.Event()
         self.finished = threading.Event()
+        self.started = False
         self.written = 0
         folder.mkdir(parents=True, exist_ok=True)
         self._thread = threading.Thread(target=self._run, name="muntin-replay", daemon=True)
@@ -46,6 +47,7 @@ class Replay:
         self._write(next(self._slices))
 
     def start(self) -> None:
+        self.started = True
         self._thread.start()
 
     def stop(self) -> None:
