@@ -180,7 +180,8 @@ class Pipeline(Strict):
         if self.rollups is not None:
             checked_ladder(self.pane, self.rollups)
         if self.sites is not None:
-            _name(self.sites.site)
+            for site in self.sites.names:
+                _name(site)
             self.sites.check_fits(self.summaries, self.pane, self.retention.panes)
         return self
 

@@ -103,7 +103,14 @@ class SiteSpec(Ranking):
     """`sites:`: this site's part in a global top k."""
 
     coordinator: str = Field(description="For example ws://127.0.0.1:8790")
-    site: str
+    site: str = Field(default="", description="This site's name in the coordinator's list")
+    site_column: str = Field(
+        default="",
+        description="Instead of site: a column that says which site a record belongs to",
+    )
+    site_values: dict[str, str] = Field(
+        default_factory=dict, description="Name of each site -> its value in site_column"
+    )
     k: int | None = Field(default=None, ge=1, le=K_MAX)
     epsilon: int | None = Field(default=None, ge=0, le=VALUE_MAX)
     token: Token = ""
@@ -151,6 +158,39 @@ class SiteSpec(Ranking):
             )
         return self
 
+    @model_validator(mode="after")
+    def _one_or_column(self) -> Self:
+        if bool(self.site) == bool(self.site_column):
+            raise ValueError(
+                "site: give the name of this site, or a site_column whose values are sites"
+            )
+        if bool(self.site_column) != bool(self.site_values):
+            raise ValueError(
+                "site_values: goes with site_column: write for example "
+                "site_values: {north: N, south: S}"
+            )
+        if len(set(self.site_values.values())) < len(self.site_values):
+            raise ValueError("site_values: a value stands twice: it can belong to one site only")
+        if self.site_column in self.key:
+            raise ValueError(f"key: {self.site_column} is the site_column: rank something else")
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The sites that this pipeline feeds."""
+        return tuple(self.site_values) or (self.site,)
+
+    @property
+    def stored_key(self) -> tuple[str, ...]:
+        """What the summary must be kept by."""
+        return (*self.key, self.site_column) if self.site_column else self.key
+
+    def of_site(self, name: str) -> Self:
+        """The part of one of `names`: `site` is its name, `site_values` holds only its value."""
+        if not self.site_column:
+            return self
+        return self.model_copy(update={"site": name, "site_values": {name: self.site_values[name]}})
+
     def check_fits(self, summaries: Mapping[str, SummarySpec], pane: int, kept: int | None) -> None:
         """Raise ValueError where the pipeline cannot give what is ranked.
 
@@ -169,10 +209,11 @@ class SiteSpec(Ranking):
                 f"sites.summary: '{self.summary}' is {shown}: name a vector_matrix without sketch, "
                 "whose sums are exact"
             )
-        if sorted(self.key) not in [sorted(key) for key in summary.keys]:
+        stored = self.stored_key
+        if sorted(stored) not in [sorted(key) for key in summary.keys]:
             shown = "; ".join(", ".join(key) for key in summary.keys)
             raise ValueError(
-                f"sites.key: '{self.summary}' is not kept by {', '.join(self.key)}; its keys are "
+                f"sites.key: '{self.summary}' is not kept by {', '.join(stored)}; its keys are "
                 f"{shown}"
             )
         if self.value != "count" and self.value not in summary.indicators:

@@ -64,7 +64,7 @@ def register(app: typer.Typer) -> None:
         from muntin.cli.serve import beside
 
         server = beside(stream.ledger, port) if serve else None
-        site = _site(spec, stream)
+        sites = _sites(spec, stream)
         try:
             with ctrl_c() as asked:
 
@@ -81,7 +81,7 @@ def register(app: typer.Typer) -> None:
         except KeyboardInterrupt:
             typer.echo("stopping now", err=True)
         finally:
-            if site:
+            for site in sites:
                 site.stop()
             if server:
                 server.stop()
@@ -90,15 +90,16 @@ def register(app: typer.Typer) -> None:
         print_progress(spec, stream.progress, time.monotonic() - began)
 
 
-def _site(spec: Pipeline, stream: Stream) -> Site | None:
+def _sites(spec: Pipeline, stream: Stream) -> list[Site]:
     """This pipeline's part in a top k over several sites, where it has one."""
     if spec.sites is None:
-        return None
+        return []
     from muntin.sites.site import Site
 
-    site = Site(stream.ledger, spec)
-    site.start()
-    return site
+    sites = [Site(stream.ledger, spec, name) for name in spec.sites.names]
+    for site in sites:
+        site.start()
+    return sites
 
 
 @contextmanager

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 
+from muntin.arrow import pc
 from muntin.ledger.base import Ledger, PipelineInfo
 from muntin.reading.panes import Layout, Panes
 from muntin.sites.objects import ranked
@@ -50,7 +52,7 @@ class Follower:
         self._spec = spec
         summary = pipeline.summaries[spec.summary]
         self._layout = Layout(spec.summary, summary, pipeline.pane, pipeline.rungs)
-        stored = next(k for k in summary.asked()["keys"] if sorted(k) == sorted(spec.key))
+        stored = next(k for k in summary.asked()["keys"] if sorted(k) == sorted(spec.stored_key))
         self._key = stored[0] if len(stored) == 1 else stored
         self._panes = Panes(ledger, CACHE_BYTES)
         self._clock = clock
@@ -120,7 +122,13 @@ class Follower:
         spec = self._spec
         start = unit * spec.unit
         merged = self._panes.merged(self._layout, start, start + spec.unit, generation)
-        return ranked(merged.summary.table(self._key), spec.key, spec.value, spec.scale)
+        table = merged.summary.table(self._key)
+        if spec.site_column:
+            belongs = pc.equal(
+                table[spec.site_column].cast(pa.string()), spec.site_values[spec.site]
+            )
+            table = table.filter(belongs)
+        return ranked(table, spec.key, spec.value, spec.scale)
 
     def _sealed(self, info: PipelineInfo) -> int:
         """Newest unit whose panes are all sealed."""

@@ -40,11 +40,14 @@ class Site:
         Stays the caller's to close, after `stop`.
     pipeline : Pipeline, mapping or path
         The pipeline that feeds the ledger; its `sites:` says which ranking.
+    name : str, optional
+        Which of the sites, where a column of the pipeline says which.
 
     Raises
     ------
     SpecError
-        The pipeline has no `sites:`, or the variable that should hold the token does not.
+        The pipeline has no `sites:`, or no such site, or the variable that should hold the token
+        does not.
 
     Examples
     --------
@@ -53,12 +56,22 @@ class Site:
     ...     stream.await_termination()
     """
 
-    def __init__(self, ledger: Ledger, pipeline: Pipeline | Mapping[str, Any] | str | Path) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        pipeline: Pipeline | Mapping[str, Any] | str | Path,
+        name: str | None = None,
+    ) -> None:
         self._ledger = ledger
         self._pipeline = Pipeline.of(pipeline)
         if self._pipeline.sites is None:
             raise SpecError("sites: is missing: say which ranking this site takes part in")
-        self.spec: SiteSpec = self._pipeline.sites
+        names = self._pipeline.sites.names
+        if name is None:
+            name = names[0] if len(names) == 1 else ""
+        if name not in names:
+            raise SpecError(f"sites: which of {', '.join(names)}? '{name}' is none of them")
+        self.spec: SiteSpec = self._pipeline.sites.of_site(name)
         self._token = token_for(self._pipeline)
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None

@@ -1,0 +1,89 @@
+"""One pipeline feeds several sites: a column says which."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pyarrow as pa
+import pytest
+
+from muntin.errors import SpecError
+from muntin.ledger.memory import MemoryLedger
+from muntin.sites import CoordinatorServer, Site
+from muntin.spark.ingest import Ingest
+from muntin.spec import Pipeline
+from tests.pipeline.support import gather
+from tests.sites.conftest import until
+from tests.sites.stream import HEARTBEAT, PANE_US, RANKING, K, check_top, coordinator, events
+from tests.sites.test_answers import START, top
+
+VALUES = {"north": "N", "south": "S"}
+PANES = 90
+
+
+def spec(address="ws://127.0.0.1:1", keys=(("region", "origin"),), **sites):
+    column = {"site_column": "region", "site_values": VALUES}
+    entries = {"coordinator": address, "heartbeat": HEARTBEAT, "k": K, **RANKING, **column, **sites}
+    return Pipeline.of(
+        {
+            "name": "flights",
+            "time": "time",
+            "pane": f"{PANE_US} us",
+            "summaries": {"flights": {"keys": [list(key) for key in keys]}},
+            "sites": {name: value for name, value in entries.items() if value is not None},
+        }
+    )
+
+
+def pane_of_all(pane):
+    """Both sites' events, and those of a region that is no site, in one table."""
+    parts = []
+    for name, region in [*VALUES.items(), ("north", "elsewhere"), ("south", None)]:
+        table = events(name, pane)
+        column = pa.array([region] * table.num_rows, pa.string())
+        parts.append(table.append_column("region", column))
+    return pa.concat_tables(parts)
+
+
+def test_the_answer_is_exact(tmp_path):
+    with ExitStack() as stack:
+        server = stack.enter_context(
+            CoordinatorServer(
+                coordinator(tmp_path, missing_after=400, lease=4000),
+                reader_token="",
+                operator_token="",
+            )
+        )
+        pipeline, ledger = spec(server.address), MemoryLedger()
+        ingest = Ingest(pipeline, ledger, query_id="q")
+        stack.callback(ingest.close)
+        for name in VALUES:
+            stack.enter_context(Site(ledger, pipeline, name))
+        for batch in range(PANES):
+            ingest.take(batch, gather([pane_of_all(START + batch)]))
+
+        def done():
+            found = top(server)
+            return found if found["valid"] and found["unit"] == START + PANES - 2 else None
+
+        found = until(done)
+        check_top([one["item"] for one in found["items"]], found["unit"], START)
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"site": "north"}, "give the name of this site, or a site_column"),
+    ({"site_values": None}, "site_values: goes with site_column"),
+    ({"site_values": {"north": "N", "south": "N"}}, "a value stands twice"),
+    ({"site_values": {"North": "N"}}, "is not a name"),
+    ({"keys": [("origin",)]}, "is not kept by origin, region"),
+    ({"key": "region"}, "rank something else"),
+])  # fmt: skip
+def test_what_does_not_fit_is_refused(changes, message):
+    with pytest.raises(SpecError, match=message):
+        spec(**changes)
+
+
+def test_a_site_is_named():
+    with pytest.raises(SpecError, match="which of north, south"):
+        Site(MemoryLedger(), spec())
+    assert Site(MemoryLedger(), spec(), "south").spec.site_values == {"south": "S"}
