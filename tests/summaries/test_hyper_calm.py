@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
@@ -95,6 +95,7 @@ def arrays(items, times):
     return np.array(items, np.int64), np.array(times, np.int64)
 
 
+@settings(max_examples=40)
 @given(streams(far=True), st.sampled_from([1, 7, 20, 100]), st.booleans())
 def test_with_room_for_all_it_is_exact(stream, unit, consecutive):
     items, times = stream

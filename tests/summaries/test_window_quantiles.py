@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from quantile_checks import QS, exact_quantiles, streams
 
@@ -31,6 +31,7 @@ def weight_of(window) -> int:
 
 
 @pytest.mark.parametrize("method", METHODS)
+@settings(max_examples=40)
 @given(
     st.integers(1, 300), st.lists(st.integers(0, 200), min_size=1, max_size=12),
     st.sampled_from([1, 2, 5, 8]), st.sampled_from([8, 16]), st.integers(0, 9),

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 ROWS_AT_ONCE = 1 << 18
 DICTIONARY_BYTES_MAX = 64 << 10  # as it stands in the file
 SHARE_BYTES = 512 << 20  # uncompressed, of one task
-SPLIT_BYTES = 64 << 20  # uncompressed; a task has at least one row group
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +129,10 @@ def check_files(files: Sequence[str], pipeline: Pipeline, columns: list[str]) ->
             raise SourceError(f"{path}: {problem}") from None
 
 
-def shares_of(files: Sequence[str], parallelism: int) -> list[list[Split]]:
-    """Row groups in order, in one share a worker, all of about the same size."""
+def shares_of(
+    files: Sequence[str], parallelism: int, share_bytes: int = SHARE_BYTES
+) -> list[list[Split]]:
+    """Row groups in order, in one share a worker, or as many as keep below `share_bytes`."""
     groups: list[tuple[str, int, int, int]] = []
     for path in files:
         metadata = pq.read_metadata(path)
@@ -141,7 +142,7 @@ def shares_of(files: Sequence[str], parallelism: int) -> list[list[Split]]:
             groups.append((path, number, row, max(1, group.total_byte_size)))
             row += group.num_rows
     total = sum(size for *_, size in groups)
-    tasks = max(parallelism, -(-total // SHARE_BYTES))
+    tasks = max(parallelism, -(-total // share_bytes))
     shares: list[list[Split]] = [[] for _ in range(tasks)]
     begin = 0
     for path, number, row, size in groups:
@@ -153,27 +154,3 @@ def shares_of(files: Sequence[str], parallelism: int) -> list[list[Split]]:
         else:
             share.append(Split(path, (number,), row))
     return [share for share in shares if share]
-
-
-def splits_of(files: Sequence[str], parallelism: int) -> list[Split]:
-    """Row groups in bundles: at least two a worker where there are that many."""
-    groups: list[tuple[str, int, int]] = []
-    for path in files:
-        metadata = pq.read_metadata(path)
-        groups += [
-            (path, number, metadata.row_group(number).total_byte_size)
-            for number in range(metadata.num_row_groups)
-        ]
-    total = sum(size for *_, size in groups)
-    size_max = max(1, min(SPLIT_BYTES, total // (2 * parallelism)))
-    splits: list[Split] = []
-    gathered: list[int] = []
-    size = 0
-    for at, (path, number, group_size) in enumerate(groups):
-        gathered.append(number)
-        size += group_size
-        last_of_file = at + 1 == len(groups) or groups[at + 1][0] != path
-        if size >= size_max or last_of_file:
-            splits.append(Split(path, tuple(gathered)))
-            gathered, size = [], 0
-    return splits

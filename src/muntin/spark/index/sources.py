@@ -15,12 +15,12 @@ from muntin.errors import BadArgument, SourceError
 from muntin.spark.index.plan import Plan
 from muntin.spark.index.scanned import scanned_files
 from muntin.spark.index.scatter import PIECE_DDL, scatter
-from muntin.spark.parquet import ROWS_AT_ONCE, Split, parquet_files, splits_of
+from muntin.spark.parquet import ROWS_AT_ONCE, Split, parquet_files, shares_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SPLITS_A_TASK_MAX = 16  # about a gigabyte, so that a task which is lost is soon repeated
+SHARE_BYTES = 1 << 30  # a task which is lost is soon repeated
 
 
 class Source(Protocol):
@@ -70,7 +70,8 @@ class Files:
     """Parquet files."""
 
     spark: SparkSession
-    splits: list[Split]
+    shares: list[list[Split]]
+    """What each task reads."""
     key: str
     rank: str | None
     key_type: pa.DataType
@@ -78,8 +79,7 @@ class Files:
 
     def pieces(self, plan: Plan) -> DataFrame:
         key, rank = self.key, self.rank if plan.domain is not None else None
-        tasks = max(1, self._cores(), -(-len(self.splits) // SPLITS_A_TASK_MAX))
-        shares = [self.splits[task::tasks] for task in range(tasks) if self.splits[task::tasks]]
+        shares = self.shares
 
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
@@ -88,9 +88,6 @@ class Files:
 
         numbers = self.spark.range(0, len(shares), 1, max(1, len(shares)))
         return numbers.mapInArrow(task, PIECE_DDL)
-
-    def _cores(self) -> int:
-        return self.spark.sparkContext.defaultParallelism
 
 
 def _read(
@@ -154,7 +151,7 @@ def _of_files(files: list[str], key: str, rank: str | None, spark: SparkSession)
         if types[-1] != types[0]:
             raise SourceError(f"{file}: columns of other types than in {files[0]}")
     parallelism = max(1, spark.sparkContext.defaultParallelism)
-    return Files(spark, splits_of(files, parallelism), key, rank, *types[0])
+    return Files(spark, shares_of(files, parallelism, SHARE_BYTES), key, rank, *types[0])
 
 
 def _types(schema: pa.Schema, key: str, rank: str | None) -> tuple[pa.DataType, pa.DataType | None]:
