@@ -136,7 +136,7 @@ def test_a_frame_that_is_plain_files_is_read_by_arrow(spark, folder, tmp_path):
     pq.write_table(table(), tmp_path / "day=1" / "a.parquet")
     spaced = source_of(spark.read.parquet(str(tmp_path / "a part=1.parquet")), "url", None, None)
     assert isinstance(spaced, Files)
-    assert spaced.splits[0].path == str(tmp_path / "a part=1.parquet")
+    assert spaced.shares[0][0].path == str(tmp_path / "a part=1.parquet")
     cached = spark.read.parquet(str(folder)).cache()
     try:
         assert isinstance(source_of(cached, "url", None, None), Frame)
