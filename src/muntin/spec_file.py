@@ -59,12 +59,12 @@ class Document:
         return line
 
 
-def read(path: Path) -> Document:
-    """Read a pipeline file; SpecError where it is missing, too large or not YAML."""
+def read(path: Path, remedy: str = "`muntin init DATA` writes one") -> Document:
+    """Read a YAML file; SpecError where it is missing (with `remedy`), too large or not YAML."""
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
-        raise SpecError(f"{path}: no such file; `muntin init DATA` writes one") from None
+        raise SpecError(f"{path}: no such file; {remedy}") from None
     except OSError as problem:
         raise SpecError(f"{path}: {problem.strerror}") from None
     if len(raw) > FILE_BYTES_MAX:

@@ -137,7 +137,7 @@ class CoordinatorSpec(Ranking):
         document = None
         data: Any = given
         if isinstance(given, str | Path):
-            document = spec_file.read(Path(given))
+            document = spec_file.read(Path(given), "docs/topk.md shows what to write in it")
             data = document.data
         try:
             return cls.model_validate(data)
