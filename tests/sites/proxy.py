@@ -21,10 +21,11 @@ class Proxy:
         self.delay = 0.0
         self._refuse = False
         self._writers: set[asyncio.StreamWriter] = set()
+        self._serving: set[asyncio.Task[None] | None] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        listening = asyncio.start_server(self._serve, "127.0.0.1", 0)
+        listening = asyncio.start_server(self._accept, "127.0.0.1", 0)
         self._server = self._wait(listening)
         self.port = self._server.sockets[0].getsockname()[1]
 
@@ -36,8 +37,7 @@ class Proxy:
         self._refuse = False
 
     def close(self) -> None:
-        self._wait(self._cut())
-        self._loop.call_soon_threadsafe(self._server.close)
+        self._wait(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(5)
 
@@ -48,6 +48,20 @@ class Proxy:
         self._refuse = True
         for writer in list(self._writers):
             writer.transport.abort()
+
+    async def _close(self) -> None:
+        await self._cut()
+        self._server.close()
+        if self._serving:
+            await asyncio.wait(self._serving, timeout=5)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving = asyncio.current_task()
+        self._serving.add(serving)
+        try:
+            await self._serve(reader, writer)
+        finally:
+            self._serving.discard(serving)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._refuse:

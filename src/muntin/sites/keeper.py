@@ -165,13 +165,14 @@ class Keeper:
 
     def _start_over(self) -> None:
         """A bug of ours, or what a site should not have been able to say, must not end the
-        service: forget all but T, and ask the sites anew.
+        service: forget what was known, and ask the sites anew.
         """
         _LOG.exception("the coordinator failed and asks its sites anew")
         failed, options = self.coordinator, self._options()
         options |= {"epsilon": failed.epsilon, "epoch": max(failed.epoch, clock_epoch())}
         self.coordinator = Coordinator(self.spec.sites, failed.k, **options)
-        self.coordinator.tick(self._now())
+        self._send(self.coordinator.tick(self._now()))
+        self._publish()
 
     def _now(self) -> float:
         """The time in window units."""

@@ -71,8 +71,8 @@ class Picture:
         """
         self._note_top(coordinator)
         self._note_pace(counts)
-        self.snapshot = self._seen(coordinator, now)
-        self.state = {
+        snapshot = self._seen(coordinator, now)
+        state = {
             "name": self._spec.name,
             "run": self._run,
             "started": self._started,
@@ -83,7 +83,7 @@ class Picture:
             "resolutions": {"partial": coordinator.partial, "full": coordinator.full},
             "changes": coordinator.changes,
             "hybrid": dict(coordinator.hybrid.state()) if coordinator.hybrid else None,
-            "answer": self.snapshot.to_dict(),
+            "answer": snapshot.to_dict(),
             "sites": [
                 _site(coordinator.sites[name], counts[name], connected.get(name))
                 for name in self._spec.sites
@@ -93,10 +93,11 @@ class Picture:
             "history": list(self._history),
             "refused": {str(code): number for code, number in sorted(refused.items())},
         }
-        newest = self.state["history"][-HISTORY_PUSHED_MAX:]
-        self.pushed = {**self.state, "history": newest}
-        del self.pushed["pace"]
-        said = (self.snapshot, frozenset(connected))
+        pushed = {**state, "history": state["history"][-HISTORY_PUSHED_MAX:]}
+        del pushed["pace"]
+        # only now: readers in other threads never see half of a picture that failed
+        self.snapshot, self.state, self.pushed = snapshot, state, pushed
+        said = (snapshot, frozenset(connected))
         moved, self._said = said != self._said, said
         return moved
 
