@@ -2,6 +2,7 @@
 
 import os
 
+from httpx import _config
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
@@ -20,3 +21,8 @@ if PROFILE == "ci":
     # Hypothesis also draws from the constants of all modules that happen to be loaded, which
     # depends on how the files were spread over processes. Without them a run can be repeated.
     providers.is_local_module_file = lambda path: False
+
+# An answer may wait for kernels that are compiled for the first time, on a machine with other work:
+# 5 seconds, which is what httpx gives, is no sign of a fault.
+for part in ("connect", "read", "write", "pool"):
+    setattr(_config.DEFAULT_TIMEOUT_CONFIG, part, 60.0)

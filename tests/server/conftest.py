@@ -40,7 +40,10 @@ class Feeder:
         self.ingest.close()
 
 
-def until(condition, seconds=10.0):
+PATIENCE_SECONDS = 60.0  # a machine may be slow and busy, and have to compile kernels first
+
+
+def until(condition, seconds=PATIENCE_SECONDS):
     """Wait for a condition to hold; what it returned."""
     deadline = time.monotonic() + seconds
     while True:

@@ -126,7 +126,7 @@ def test_http_with_tokens(feeder, ledger):
         command = {"action": "slow_down", "summary": "orders"}
         refused = http.post("/commands", json=command, headers=bearer(READER))
         assert refused.status_code == 403
-        done = http.post("/commands", json=command, headers=bearer(OPERATOR), timeout=15)
+        done = http.post("/commands", json=command, headers=bearer(OPERATOR))
         assert done.json()["answer"]["orders"]["done"] is True
         ticket = http.post("/ticket", headers=bearer(READER)).json()
         assert len(ticket["ticket"]) > 30

@@ -12,7 +12,7 @@ import pytest
 from muntin.server import protocol
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
-from tests.server.conftest import until
+from tests.server.conftest import PATIENCE_SECONDS, until
 
 
 def lines(answer):
@@ -28,16 +28,14 @@ def lines(answer):
 
 
 def test_windows_and_coming_back(server, feeder):
-    with httpx.stream("GET", server.url + "/events?windows=true", timeout=10) as answer:
+    with httpx.stream("GET", server.url + "/events?windows=true") as answer:
         assert answer.headers["content-type"] == "text/event-stream"
         found = lines(answer)
         feeder.minute()
         first = next(e for e in found if '"window"' in e["data"])
     feeder.minute()
     back = {"last-event-id": first["id"]}
-    with httpx.stream(
-        "GET", server.url + "/events?windows=true", headers=back, timeout=10
-    ) as again:
+    with httpx.stream("GET", server.url + "/events?windows=true", headers=back) as again:
         second = next(e for e in lines(again) if '"window"' in e["data"])
     starts = [json.loads(e["data"])["window"]["start"] for e in (first, second)]
     assert starts[0] < starts[1]
@@ -46,7 +44,7 @@ def test_windows_and_coming_back(server, feeder):
 
 def test_a_statement(server):
     about = {"select": "SELECT count FROM orders FOR ALL"}
-    with httpx.stream("GET", server.url + "/events", params=about, timeout=10) as answer:
+    with httpx.stream("GET", server.url + "/events", params=about) as answer:
         data = json.loads(next(lines(answer))["data"])
     assert data["result"]["rows"] == [[90]]
 
@@ -67,7 +65,7 @@ def test_who_reads_nothing_is_cut(feeder, ledger):
             return not hub.streams and hub.closings[protocol.SLOW]
 
         until(lambda: hub.streams)
-        until(cut, 30)
+        until(cut)
         stuck.close()
 
 
@@ -76,7 +74,7 @@ def test_the_server_ends_its_streams(feeder, ledger):
         heard, ended = [], threading.Event()
 
         def listen():
-            with httpx.stream("GET", server.url + "/events?state=true", timeout=30) as answer:
+            with httpx.stream("GET", server.url + "/events?state=true") as answer:
                 heard.extend(lines(answer))  # a cut answer would raise
             ended.set()
 
@@ -84,19 +82,19 @@ def test_the_server_ends_its_streams(feeder, ledger):
         listening.start()
         until(lambda: heard)
         hub = server.app.state.hub
-    assert ended.wait(10)
+    assert ended.wait(PATIENCE_SECONDS)
     assert hub.closings[protocol.GOING_AWAY] == 1
 
 
 def test_streams_count_as_clients(feeder, ledger):
     with Server(ledger, port=0, limits=ServerLimits(clients_max=1)) as server:
-        with httpx.stream("GET", server.url + "/events?state=true", timeout=10) as answer:
+        with httpx.stream("GET", server.url + "/events?state=true") as answer:
             heard = answer.iter_lines()  # kept: without it the connection is closed
             next(heard)
             assert httpx.get(server.url + "/events?state=true").status_code == 503
         hub = server.app.state.hub
         until(lambda: not hub.streams)
-        with httpx.stream("GET", server.url + "/events?state=true", timeout=10) as answer:
+        with httpx.stream("GET", server.url + "/events?state=true") as answer:
             assert answer.status_code == 200
 
 

@@ -6,13 +6,13 @@ import contextlib
 import os
 import socket
 import struct
-import time
 
 import httpx
 import pytest
 
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
+from tests.server.conftest import PATIENCE_SECONDS
 
 KEY = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
 UPGRADE = "Upgrade: websocket\r\nConnection: Upgrade\r\n" + KEY
@@ -20,7 +20,7 @@ UPGRADE = "Upgrade: websocket\r\nConnection: Upgrade\r\n" + KEY
 
 def raw(server):
     host, port = server.url.removeprefix("http://").split(":")
-    made = socket.create_connection((host, int(port)), timeout=15)
+    made = socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS)
     return made, f"Host: {host}:{port}\r\n"
 
 
@@ -95,20 +95,20 @@ def test_a_byte_at_a_time(server):
 
 
 def test_half_a_handshake_is_cut(feeder, ledger):
-    with Server(ledger, port=0, limits=ServerLimits(handshake_seconds=0.3)) as server:
+    with Server(ledger, port=0, limits=ServerLimits(handshake_seconds=2.0)) as server:
         waiting = [raw(server)[0] for _ in range(50)]
         for number, made in enumerate(waiting):
             made.sendall(b"" if number % 2 else b"GET /live HTTP/1.1\r\nHost: x")
-        began = time.monotonic()
-        for made in waiting:
+        for made in waiting:  # its own limit is far longer
             with contextlib.suppress(ConnectionResetError):
                 assert made.recv(100) == b""
-        assert time.monotonic() - began < 10
+            made.close()
         assert httpx.get(server.url + "/healthz").status_code == 200
 
 
 def test_half_a_second_request_is_cut(feeder, ledger):
-    with Server(ledger, port=0, limits=ServerLimits(handshake_seconds=0.3)) as server:
+    limits = ServerLimits(handshake_seconds=3.0)  # also for the whole ones, which must not be cut
+    with Server(ledger, port=0, limits=limits) as server:
         made, host = raw(server)
         whole = f"GET /healthz HTTP/1.1\r\n{host}\r\n".encode()
         for _ in range(2):  # whole ones are answered, however many

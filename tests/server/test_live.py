@@ -15,7 +15,7 @@ from websockets.sync.client import connect
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
 from muntin.times import instant_text
-from tests.server.conftest import until
+from tests.server.conftest import PATIENCE_SECONDS, until
 
 SELECT = "SELECT driver, count FROM orders(driver) ORDER BY driver"
 
@@ -24,13 +24,14 @@ class Live:
     """A client that speaks the protocol by hand."""
 
     def __init__(self, server, **options):
-        opening = connect("ws" + server.url[4:] + "/live", compression=None, **options)
+        address = "ws" + server.url[4:] + "/live"
+        opening = connect(address, compression=None, open_timeout=PATIENCE_SECONDS, **options)
         self.socket = opening.__enter__()
 
     def say(self, **message):
         self.socket.send(json.dumps(message))
 
-    def hear(self, *kinds, seconds=10.0):
+    def hear(self, *kinds, seconds=PATIENCE_SECONDS):
         while True:
             message = json.loads(self.socket.recv(timeout=seconds))
             if not kinds or message["type"] in kinds:
@@ -40,7 +41,7 @@ class Live:
         self.say(type="subscribe", id=about.pop("id", "s"), **about)
         return self.hear("subscribed", "error")
 
-    def closing(self, seconds=20.0):
+    def closing(self, seconds=PATIENCE_SECONDS):
         """The code and reason that the server closes with."""
         try:
             while True:
@@ -255,7 +256,7 @@ def test_a_client_that_never_reads_is_closed_and_costs_little(feeder, ledger):
             return hub.closings[4008]
 
         before = len(ledger.windows())
-        until(closed, 30)
+        until(closed)
         assert hub.closings[4008] == 1
         raw.close()
         closed_windows = [instant_text(w.start) for w in ledger.windows()][before:]
@@ -295,7 +296,7 @@ def test_tickets(feeder, ledger):
 
 
 def test_who_never_says_hello_is_closed(feeder, ledger):
-    limits = ServerLimits(handshake_seconds=0.2)
+    limits = ServerLimits(handshake_seconds=2.0)  # to connect, and then to say hello
     with Server(ledger, port=0, reader_token="reader-0123456789", limits=limits) as server:  # noqa: S106
         assert Live(server, origin=server.url).closing()[0] == 4001
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from muntin.ledger.memory import MemoryLedger
 from muntin.server.openapi import document
 from muntin.server.serving import Server
-from tests.server.conftest import Feeder
+from tests.server.conftest import PATIENCE_SECONDS, Feeder
 
 schemathesis = pytest.importorskip("schemathesis")
 from schemathesis import GenerationMode  # noqa: E402
@@ -70,6 +70,6 @@ def test_the_server_does_as_its_document_says(schema, path, method, mode):
         suppress_health_check=list(HealthCheck),
     )
     def ask(case):
-        case.call_and_validate(checks=CHECKS, timeout=20)
+        case.call_and_validate(checks=CHECKS, timeout=PATIENCE_SECONDS)
 
     ask()

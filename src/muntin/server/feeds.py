@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from muntin.errors import LedgerError, MuntinError
-from muntin.server.channel import Channel, Place, Pushed
+from muntin.server.channel import BEGINNING, Channel, Place, Pushed
 from muntin.server.closings import Closings
 from muntin.server.frames import Frame
 from muntin.server.limits import ServerLimits
@@ -27,6 +28,7 @@ WAIT_SECONDS = 0.25  # for the ledger to change, before the thread looks whether
 REST_SECONDS = 1.0  # after the ledger could not be read
 RECHECK_SECONDS = 5.0  # an answer may become stale without any commit
 SHARE_OF_TIME = 0.5  # of one feed: a costly statement moves less often
+_LOG = logging.getLogger("muntin.server")
 
 
 class Subscriber(Protocol):
@@ -57,6 +59,7 @@ class Feeds:
         self._limits = limits or ServerLimits()
         self._pushes = Pushes(reader, self._limits)
         self._closings = Closings(reader.ledger)
+        self._head = BEGINNING
         self._pool = ThreadPoolExecutor(4, "muntin-feed")
         self._feeds: dict[Topic, Feed] = {}
         self._opening: dict[Topic, asyncio.Future[str]] = {}
@@ -72,6 +75,7 @@ class Feeds:
     async def start(self) -> None:
         """Begin to follow the ledger."""
         await self._run(self._closings.begin)
+        self._head = self._closings.head
         self._follower = asyncio.create_task(self._follow())
         self._warming = asyncio.create_task(self._warm())
 
@@ -137,7 +141,7 @@ class Feeds:
 
     def _make(self, topic: Topic, followed: str) -> Feed:
         self._numbers += 1
-        channel = Channel(self._numbers, topic.on, self._closings.head, self._limits)
+        channel = Channel(self._numbers, topic.on, self._head, self._limits)
         feed = Feed(topic, channel, followed)
         self._feeds[topic] = feed
         self._by_channel[channel.number] = feed
@@ -170,11 +174,17 @@ class Feeds:
                 for feed in self._feeds.values():
                     feed.wake.set()
                 await asyncio.sleep(REST_SECONDS)
+            except Exception:  # a bug of ours must not end the pushes of all
+                _LOG.exception("cannot push what has changed")
+                await asyncio.sleep(REST_SECONDS)
 
     async def _close_windows(self) -> None:
         closed = await self._run(self._closings.read)
         if not closed:
             return
+        # moved here and not where a thread reads: a channel is made before it or after it, never
+        # between a window's reading and its pushing
+        self._head = head = closed[-1][0]
         feeds = [f for f in self._feeds.values() if f.topic.on == "window"]
         at_once = len(closed) <= self._limits.ring_messages_max
         made = await asyncio.gather(
@@ -190,7 +200,6 @@ class Feeds:
                 if at_once
             )
         )
-        head = closed[-1][0]
         for feed, pushed in zip(feeds, made, strict=False):
             for each in pushed:
                 feed.channel.close_window(each.place, each.frame)

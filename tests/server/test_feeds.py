@@ -1,0 +1,62 @@
+"""Who begins to follow while windows close."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from muntin.server.feeds import Feeds
+from muntin.server.messages import Topic
+from muntin.server.reader import Reader
+
+WINDOWS = Topic("windows", "", "window")
+
+
+class Listener:
+    """A subscriber that is told there is news, and does not look."""
+
+    def pump(self):
+        pass
+
+
+def held(read, found, go_on):
+    """`read`, in its thread: says when it has found something, and returns when it may."""
+
+    def holding():
+        closed = read()
+        if closed:
+            found.set()
+            assert go_on.wait(60)
+        return closed
+
+    return holding
+
+
+async def happens(condition):
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def test_who_comes_while_closings_are_read_has_them_and_those_after(feeder, ledger):
+    """A thread has read that a window closed; the loop, which makes a channel, does not know."""
+    found, go_on = threading.Event(), threading.Event()
+
+    async def follow():
+        feeds = Feeds(Reader(ledger))
+        feeds._closings.read = held(feeds._closings.read, found, go_on)
+        await feeds.start()
+        try:
+            feeder.minute()
+            await happens(found.is_set)
+            channel = await feeds.open(WINDOWS, Listener())
+            go_on.set()
+            await happens(lambda: channel.seq)
+            feeder.minute()
+            await happens(lambda: channel.seq == 2)
+            assert channel.head.start == max(w.start for w in ledger.windows())
+        finally:
+            go_on.set()
+            await feeds.stop()
+
+    asyncio.run(follow())
