@@ -12,7 +12,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -61,7 +61,7 @@ class Database:
         *,
         parameters: Mapping[str, Any] | None = None,
         seconds: float,
-        keep: set[str],
+        keep: Container[str],
     ) -> pa.Table:
         """The result of one statement.
 
@@ -69,7 +69,7 @@ class Database:
         ----------
         tables : mapping
             Registered under their names.
-        keep : set of str
+        keep : container of str
             Tables that later statements may ask for; others are forgotten.
 
         Raises
@@ -114,8 +114,7 @@ class Database:
             )
         try:
             with self._lock:
-                if self._closed:
-                    raise DatabaseError("closed", "the session was closed: open the ledger again")
+                self.check_open()
                 if self._root is None:
                     self._root = _connected(self._limits)
                 connection = self._idle.pop() if self._idle else None
@@ -128,6 +127,16 @@ class Database:
                     self._idle.append(connection)
         finally:
             self._slots.release()
+
+    def check_open(self) -> None:
+        """
+        Raises
+        ------
+        DatabaseError
+            Of kind "closed".
+        """
+        if self._closed:
+            raise DatabaseError("closed", "the session was closed: open the ledger again")
 
     def close(self) -> None:
         self._watchdog.close()
@@ -171,7 +180,7 @@ class _Connection:
         self.cursor = cursor
         self._names: dict[str, None] = {}
 
-    def register(self, tables: Mapping[str, pa.Table], keep: set[str]) -> None:
+    def register(self, tables: Mapping[str, pa.Table], keep: Container[str]) -> None:
         for name in [n for n in self._names if n not in keep and n not in tables]:
             self._forget(name)
         for name, table in tables.items():

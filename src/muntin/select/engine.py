@@ -15,6 +15,7 @@ from muntin.select.bind import Bound
 from muntin.select.catalog import OPEN, Catalog, Loaded, LoadedTable, SummaryInfo, WindowAsked
 from muntin.select.conform import conformed
 from muntin.select.database import Database, DatabaseError
+from muntin.select.direct import answered
 from muntin.select.failures import converted
 from muntin.select.limits import Limits
 from muntin.select.plan import CheckedStatement, Planner
@@ -100,21 +101,33 @@ class Engine:
         started = time.perf_counter()
         plan = self._planner.plan(text)
         reads = self._load(plan, window or OPEN)
-        parameters = {NOW: _moment(now)} if plan.clock else None
-        seconds = min(timeout_s or self.limits.seconds, self.limits.seconds)
-        sources = ["" if read is None else read.sql for read in reads]
         known = [read for read in reads if read is not None]
         try:
-            table = self._database.run(
-                with_sources(plan.sql, sources),
-                {read.name: read.table for read in known},
-                parameters=parameters,
-                seconds=seconds,
-                keep=self._tables.names(),
-            )
+            self._database.check_open()
+            table = None
+            if plan.projected is not None:
+                table = answered(known[0].table, plan.projected, plan.columns, self.limits)
+            if table is None:
+                moment = _moment(now) if plan.clock else None
+                table = plain_table(self._run(plan, reads, moment, timeout_s))
         except DatabaseError as error:
             raise converted(error, plan) from None
-        return _result(plain_table(table), known, time.perf_counter() - started)
+        return _result(table, known, time.perf_counter() - started)
+
+    def _run(
+        self,
+        plan: CheckedStatement,
+        reads: list[_Read | None],
+        moment: datetime | None,
+        timeout_s: float | None,
+    ) -> pa.Table:
+        return self._database.run(
+            with_sources(plan.sql, ["" if read is None else read.sql for read in reads]),
+            {read.name: read.table for read in reads if read is not None},
+            parameters=None if moment is None else {NOW: moment},
+            seconds=min(timeout_s or self.limits.seconds, self.limits.seconds),
+            keep=self._tables,
+        )
 
     def close(self) -> None:
         """Give back DuckDB's memory and the watchdog's thread."""

@@ -20,6 +20,8 @@ from muntin.select.catalog import Loaded, SummaryInfo
 from muntin.select.conform import conformed
 from muntin.select.functions import TABLE_FUNCTIONS
 
+_TABLES_MAX = 4096
+
 
 def table_of(bound: Bound, loaded: Loaded, info: SummaryInfo) -> pa.Table:
     """The rows of a summary that a FROM item asks for."""
@@ -128,6 +130,7 @@ class TableCache:
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._tables: OrderedDict[Hashable, tuple[str, pa.Table]] = OrderedDict()
+        self._names: set[str] = set()
         self._bytes = 0
         self._made = 0
         self._lock = threading.Lock()
@@ -149,12 +152,13 @@ class TableCache:
             kept = self._tables.setdefault(name, entry)
             if kept is entry:
                 self._bytes += entry[1].nbytes
-            while self._bytes > self._bytes_max:
-                _, (_, dropped) = self._tables.popitem(last=False)
+                self._names.add(entry_name)
+            while self._bytes > self._bytes_max or len(self._tables) > _TABLES_MAX:
+                _, (name_dropped, dropped) = self._tables.popitem(last=False)
                 self._bytes -= dropped.nbytes
+                self._names.discard(name_dropped)
             return kept
 
-    def names(self) -> set[str]:
-        """Names in DuckDB of all tables that are kept."""
-        with self._lock:
-            return {name for name, _ in self._tables.values()}
+    def __contains__(self, name: object) -> bool:
+        """Whether the table of this name in DuckDB is kept."""
+        return name in self._names

@@ -1,0 +1,65 @@
+"""Statements that only name columns of one FROM item: its table is the answer, without DuckDB.
+
+`SELECT q, value FROM quantiles(...)` is what is asked most, of a table of a few rows; to hand that
+to DuckDB and back takes longer than to make it.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from sqlglot import exp
+
+from muntin.select.bind import Bound
+from muntin.select.limits import Limits
+
+_CLAUSES = frozenset(("expressions", "from_"))
+# Types that come back from DuckDB as they went in.
+_SAME = frozenset((pa.int64(), pa.float64(), pa.string(), pa.bool_()))
+
+
+def projected(tree: exp.Expr, items: tuple[Bound | None, ...]) -> tuple[str, ...] | None:
+    """Which columns of its FROM item a resolved statement lists; None if it does more than that.
+
+    A column that is listed twice needs a new name, which is left to DuckDB.
+    """
+    if len(items) != 1 or items[0] is None or not isinstance(tree, exp.Select):
+        return None
+    if any(given and name not in _CLAUSES for name, given in tree.args.items()):
+        return None
+    source = tree.args["from_"].this if tree.args.get("from_") else None
+    if not isinstance(source, exp.Table) or source.args.get("joins"):
+        return None
+    found: list[str] = []
+    for projection in tree.expressions:
+        column = projection.this if isinstance(projection, exp.Alias) else projection
+        if isinstance(column, exp.Star) or (
+            isinstance(column, exp.Column) and isinstance(column.this, exp.Star)
+        ):
+            found += items[0].columns
+        elif isinstance(column, exp.Column) and column.name in items[0].columns:
+            found.append(column.name)
+        else:
+            return None
+    return tuple(found)
+
+
+def answered(
+    table: pa.Table, sources: tuple[str, ...], columns: tuple[str, ...], limits: Limits
+) -> pa.Table | None:
+    """The listed columns under their names; None where DuckDB has to do it.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        Of the FROM item.
+    sources, columns : tuple of str
+        What is read, and how it is called in the result.
+    """
+    if len({name.lower() for name in columns}) < len(columns):
+        return None
+    if table.num_rows > limits.result_rows or table.nbytes > limits.result_bytes:
+        return None
+    arrays = [table.column(name) for name in sources]
+    if any(array.type not in _SAME for array in arrays):
+        return None
+    return pa.Table.from_arrays(arrays, names=list(columns))

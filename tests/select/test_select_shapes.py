@@ -1,0 +1,190 @@
+"""Plans that are shared by shape, and answers without DuckDB: the same as without either."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from select_catalogs import MemoryCatalog, catalog
+
+from muntin.errors import SelectError
+from muntin.select import Engine, Limits, SummaryInfo
+from muntin.select import plan as planning
+from muntin.select.plan import Planner
+from muntin.summaries import CountMin, SpaceSaving
+from muntin.summaries.quantiles import KLL
+
+
+def _catalog() -> MemoryCatalog:
+    made = catalog()
+    delays = KLL(seed=1)
+    delays.update(np.random.default_rng(0).normal(size=5_000))
+    calls = CountMin(track=20)
+    calls.update(["a", "b", "a", "c"])
+    areas = SpaceSaving(20)
+    areas.update([1, 2, 2, 3])
+    made.infos |= {
+        "delays": SummaryInfo("delays", "quantiles"),
+        "others": SummaryInfo("others", "quantiles"),
+        "calls": SummaryInfo("calls", "frequency"),
+        "areas": SummaryInfo("areas", "top_k"),
+    }
+    for window in ("open", "all", "last"):
+        made.held |= {
+            ("delays", window): delays,
+            ("others", window): KLL(),
+            ("calls", window): calls,
+            ("areas", window): areas,
+        }
+    return made
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    made = Engine(_catalog())
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def by_duckdb() -> Iterator[Engine]:
+    """The same, but every statement goes to DuckDB and every text is planned from the start."""
+    made = Engine(_catalog())
+    planner = made._planner
+    planner._keep = lambda *_: None  # type: ignore[method-assign]
+    plan_of = planner.plan
+    planner.plan = lambda text: replace(plan_of(text), projected=None)  # type: ignore[method-assign]
+    yield made
+    made.close()
+
+
+LISTS = ["*", "a.*", "q", "q, value", "value AS v, q", "a.value, upper AS lower", "value, value"]
+LISTS += ["q, Q", "count(*)", "q + 1", "q, (SELECT max(q) FROM quantiles(delays, 0.2))", "1", "Y1"]
+LISTS += [
+    "X1.*, Y1",
+    "sum Y1",
+    "x, rank",
+    "item, value, guaranteed",
+    "X1, Y2",
+    "driver, count",
+    "count, count AS n",
+]
+ITEMS = ["quantiles(delays, {}) {} AS a", "quantiles(others, {}) {} a", "ranks(delays, {}) {} a"]
+ITEMS += ["frequency(calls, 'a', {}) {} a", "top_k(areas, {}) {} a", "vector (1.2) {1}"]
+ITEMS += ["orders(driver) {1} a", "orders {1} a", "vector 3.* {1}", "windows(orders) {1} a"]
+ITEMS += ["trend(busiest) {1} a", "orders(driver, area) {1} a", "vector 1.1, vector 1.{} {}"]
+NUMBERS = ["0.5", "0.25, 0.75", "1", "2", "1.5", "'b'", "-1", "+1", "1, 1", "delays", ""]
+CLAUSES = ["", "FOR ALL", "FOR LAST '1 hour'", "FOR LAST '90 minutes'", "FOR LAST"]
+TAILS = ["", "ORDER BY 1", "LIMIT 2", "WHERE 1 = 1", "GROUP BY ALL", ", orders b"]
+texts = st.builds(
+    lambda columns, item, numbers, clause, tail, gap: (
+        f"SELECT{gap}{columns} FROM {item.format(numbers, clause)}{gap}{tail}"
+    ),
+    *map(st.sampled_from, (LISTS, ITEMS, NUMBERS, CLAUSES, TAILS, [" ", "  ", "\n"])),
+)
+
+
+def _asked(engine: Engine, text: str) -> object:
+    try:
+        result = engine.sql(text, now=0)
+    except SelectError as error:
+        return error.message, error.code, error.position, error.length, error.remedy
+    return result.table.schema, result.table.to_pylist(), result.particulars()
+
+
+@given(texts)
+def test_answers_are_those_of_duckdb_and_of_a_fresh_plan(
+    engine: Engine, by_duckdb: Engine, text: str
+) -> None:
+    """The engine is warm with the shapes of all texts before; the other never is."""
+    assert _asked(engine, text) == _asked(by_duckdb, text)
+
+
+def test_most_of_what_is_listed_is_answered_directly(engine: Engine) -> None:
+    for text in (
+        "SELECT q, value AS v FROM quantiles(delays, 0.5)",
+        "SELECT * FROM orders(driver, area)",
+        "SELECT X1.* FROM vector 1.*",
+    ):
+        assert engine.check(text).projected is not None
+    for text in (
+        "SELECT q FROM quantiles(delays, 0.5) ORDER BY q",
+        "SELECT q FROM quantiles(delays, 0.5) WHERE q > 1",
+        "SELECT DISTINCT q FROM quantiles(delays, 0.5)",
+        "SELECT q, 1 FROM quantiles(delays, 0.5)",
+        "WITH a AS (SELECT q FROM quantiles(delays, 0.5)) SELECT q FROM a",
+        "SELECT a.q FROM quantiles(delays, 0.5) a, orders b",
+    ):
+        assert engine.check(text).projected is None
+
+
+@given(st.lists(texts, min_size=2, max_size=6))
+def test_a_plan_is_the_same_after_any_others(before: list[str]) -> None:
+    warm = Planner(_catalog(), Limits())
+    for text in before:
+        fresh = Planner(_catalog(), Limits())
+        assert _planned(warm, text) == _planned(fresh, text)
+
+
+def _planned(planner: Planner, text: str) -> object:
+    try:
+        plan = planner.plan(text)
+    except SelectError as error:
+        return error.message, error.code, error.position, error.length, error.remedy
+    return plan, plan.show(), plan.text, [item.span for item in plan.statement.items]
+
+
+def test_constants_are_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    original = planning.parse_words
+
+    def parse_words(words: planning.Words) -> object:
+        parsed.append(words.text)
+        return original(words)
+
+    monkeypatch.setattr(planning, "parse_words", parse_words)
+    planner = Planner(_catalog(), Limits())
+    for number in range(1, 600):
+        item = f"quantiles(delays, 0.{number}) FOR LAST '{number} hours'"
+        planner.plan(f"SELECT q FROM {item}")  # noqa: S608
+    assert len(parsed) == 1
+    planner.plan("SELECT rank FROM ranks(delays, 1)")
+    planner.plan("SELECT rank FROM ranks(delays, 2)")
+    assert len(parsed) == 2
+    assert len(planner._plans) <= 512
+
+
+def test_a_shape_follows_the_catalog() -> None:
+    made = catalog()
+    planner = Planner(made, Limits())
+    text = "SELECT * FROM orders(driver)"
+    assert "tip" in planner.plan(text).columns
+    made.infos["orders"] = replace(made.infos["orders"], indicators=("served",))
+    assert planner.plan(text + " FOR ALL").columns == ("driver", "count", "served")
+
+
+def test_rows_beyond_the_limit_are_refused() -> None:
+    engine = Engine(catalog(), Limits(result_rows=2))
+    with pytest.raises(SelectError, match="more than 2 rows"):
+        engine.sql("SELECT driver, area FROM orders(driver, area)")
+
+
+def test_a_closed_engine_answers_nothing(engine: Engine) -> None:
+    closed = Engine(_catalog())
+    assert len(closed.sql("SELECT q FROM quantiles(delays, 0.5)")) == 1
+    closed.close()
+    with pytest.raises(SelectError, match="closed"):
+        closed.sql("SELECT q FROM quantiles(delays, 0.5)")
+
+
+def test_types_that_duckdb_would_change_go_through_it() -> None:
+    made = catalog()
+    table = pa.table({"driver": pa.array(["a"]).dictionary_encode(), "count": pa.array([1])})
+    made.held["orders", "open"] = type(made.held["orders", "open"])({("driver",): table})
+    got = Engine(made).sql("SELECT driver FROM orders(driver)").table
+    assert got.schema.field("driver").type == pa.string()
