@@ -14,13 +14,11 @@ from pydantic import (
     Field,
     GetJsonSchemaHandler,
     SerializeAsAny,
-    ValidationError,
     field_validator,
     model_validator,
 )
 
 from muntin import spec_file
-from muntin.errors import BadArgument, SpecError
 from muntin.kinds import KINDS, SummarySpec
 from muntin.kinds.base import Microseconds, Strict
 from muntin.spec_sites import SiteSpec
@@ -226,22 +224,4 @@ class Pipeline(Strict):
         SpecError
             Names the entry, the line of the file, and what would be right.
         """
-        if isinstance(given, Pipeline):
-            return given
-        if isinstance(given, str | Path):
-            document = spec_file.read(Path(given))
-            return cls._checked(document.data, document)
-        if isinstance(given, Mapping):
-            return cls._checked(given, None)
-        raise SpecError(
-            f"a pipeline is a file, a mapping or a Pipeline, not {type(given).__name__}"
-        )
-
-    @classmethod
-    def _checked(cls, data: Any, document: spec_file.Document | None) -> Pipeline:
-        try:
-            return cls.model_validate(data)
-        except ValidationError as problem:
-            raise SpecError(spec_file.explain(problem, cls, document, data)) from None
-        except BadArgument as problem:
-            raise SpecError(str(problem)) from None
+        return spec_file.model_of(cls, given)

@@ -7,17 +7,20 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from muntin.errors import SpecError
+from muntin.errors import BadArgument, SpecError
 from muntin.kinds import KINDS
 
+PIPELINE_REMEDY = "`muntin init DATA` writes one"
 FILE_BYTES_MAX = 1 << 20
 DEPTH_MAX = 32
 ERRORS_SHOWN_MAX = 5
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
 class _Loader(yaml.SafeLoader):
@@ -59,7 +62,37 @@ class Document:
         return line
 
 
-def read(path: Path, remedy: str = "`muntin init DATA` writes one") -> Document:
+def model_of(
+    model: type[Model],
+    given: Model | Mapping[str, Any] | str | Path,
+    remedy: str = PIPELINE_REMEDY,
+) -> Model:
+    """The model from itself, from keywords in a mapping, or from the path of a YAML file.
+
+    Raises
+    ------
+    SpecError
+        Names the entry, the line of the file, and what would be right; `remedy` where there is
+        no file.
+    """
+    if isinstance(given, model):
+        return given
+    if isinstance(given, str | Path):
+        document = read(Path(given), remedy)
+        data = document.data
+    elif isinstance(given, Mapping):
+        document, data = None, given
+    else:
+        raise SpecError(f"give a file, a mapping or a {model.__name__}, not {type(given).__name__}")
+    try:
+        return model.model_validate(data)
+    except ValidationError as problem:
+        raise SpecError(explain(problem, model, document, data)) from None
+    except BadArgument as problem:
+        raise SpecError(str(problem)) from None
+
+
+def read(path: Path, remedy: str = PIPELINE_REMEDY) -> Document:
     """Read a YAML file; SpecError where it is missing (with `remedy`), too large or not YAML."""
     try:
         raw = path.read_bytes()

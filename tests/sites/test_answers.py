@@ -197,6 +197,18 @@ def test_the_state_of_the_sites(fed):
     assert 'muntin_topk_bytes_total{direction="up",site="south"}' in metrics
 
 
+def test_the_document_says_what_is_answered(fed):
+    """/openapi.json lists what a coordinator adds, and its answers are of that form."""
+    jsonschema = pytest.importorskip("jsonschema")
+    document = httpx.get(fed.url + "/openapi.json").json()
+    assert {"/query", "/top_k", "/sites"} <= document["paths"].keys()
+    for path in ("/top_k", "/sites"):
+        answer = httpx.get(fed.url + path)
+        said = document["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]
+        jsonschema.validate(answer.json(), said["schema"])
+        assert answer.json().keys() == said["schema"]["properties"].keys()
+
+
 def test_what_naive_push_would_have_cost_is_told(fed):
     def told():
         for each in fed.fed:

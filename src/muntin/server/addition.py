@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from starlette.routing import BaseRoute
@@ -27,6 +27,8 @@ class Addition:
         (Http) -> the routes to add; `http.admitted(request)` says who asks.
     alongside : callable
         An asynchronous context manager that is open while the server runs, on its loop.
+    paths : mapping
+        The routes in the words of OpenAPI: path -> method -> operation.
     collector : object, optional
         A collector of prometheus_client for GET /metrics.
     """
@@ -35,3 +37,4 @@ class Addition:
     routes: Callable[[Http], Sequence[BaseRoute]]
     alongside: Callable[[], AbstractAsyncContextManager[Any]] = nullcontext
     collector: Any = None
+    paths: Mapping[str, Any] = field(default_factory=dict)

@@ -54,7 +54,7 @@ def make_app(
     feeds.on_trouble = lambda why: _LOG.warning("the ledger cannot be followed: %s", why)
     commands = Commands(reader, limits)
     hub = Hub(doors, feeds, commands, limits, tokens)
-    http = Http(reader, hub, commands, limits)
+    http = Http(reader, hub, commands, limits, addition.paths if addition else None)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -7,7 +7,7 @@ import io
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -43,7 +43,15 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 class Http:
     """The routes of one server."""
 
-    def __init__(self, reader: Reader, hub: Hub, commands: Commands, limits: ServerLimits) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        hub: Hub,
+        commands: Commands,
+        limits: ServerLimits,
+        more_paths: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._more_paths = more_paths
         self._reader = reader
         self._hub = hub
         self._commands = commands
@@ -200,7 +208,7 @@ class Http:
         return JSONResponse({"status": "ok"})
 
     async def _openapi(self, _: Request) -> Response:
-        return JSONResponse(document())
+        return JSONResponse(document(self._more_paths))
 
     # inside
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 ARROW = "application/vnd.apache.arrow.stream"
 
 
-def document() -> dict[str, Any]:
-    """The whole document."""
+def document(more: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The whole document; `more` are the paths that a server has beside those of every server."""
     return {
         "openapi": "3.1.0",
         "info": {
@@ -16,7 +17,7 @@ def document() -> dict[str, Any]:
             "version": "1",
             "description": "Answers over windows of a stream. Pushed answers: WebSocket /live.",
         },
-        "paths": _paths(),
+        "paths": {**_paths(), **(more or {})},
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
             "schemas": _schemas(),
@@ -28,7 +29,7 @@ def document() -> dict[str, Any]:
 def _paths() -> dict[str, Any]:
     return {
         "/query": {
-            "post": _route(
+            "post": route(
                 "Answer a SELECT",
                 {
                     "200": {
@@ -46,25 +47,25 @@ def _paths() -> dict[str, Any]:
             )
         },
         "/commands": {
-            "post": _route(
+            "post": route(
                 "Ask the pipeline to slow down or resume",
-                _json("What was done, by summary", {"answer": {"type": "object"}}),
+                json_of("What was done, by summary", {"answer": {"type": "object"}}),
                 body={"application/json": {"schema": _ref("Command")}},
             )
         },
         "/ticket": {
-            "post": _route(
+            "post": route(
                 "A single-use ticket for /live",
-                _json(
+                json_of(
                     "The ticket",
                     {"ticket": {"type": "string"}, "seconds": {"type": "number"}},
                 ),
             )
         },
         "/windows": {
-            "get": _route(
+            "get": route(
                 "Closed windows",
-                _json("In their newest revision", {"windows": _list("Window")}),
+                json_of("In their newest revision", {"windows": _list("Window")}),
                 [
                     _parameter("summary", {"type": "string", "maxLength": 64}),
                     _parameter("start", _TIME, "Only windows that start at or after it"),
@@ -75,9 +76,9 @@ def _paths() -> dict[str, Any]:
             )
         },
         "/summaries": {
-            "get": _route(
+            "get": route(
                 "What can be asked",
-                _json(
+                json_of(
                     "Summaries and standing queries",
                     {
                         "summaries": _list("Summary"),
@@ -88,9 +89,9 @@ def _paths() -> dict[str, Any]:
             )
         },
         "/rejected": {
-            "get": _route(
+            "get": route(
                 "Records that were not counted, and why",
-                _json("By running number", {"rejected": _list("Rejected")}),
+                json_of("By running number", {"rejected": _list("Rejected")}),
                 [
                     _parameter("pipeline", {"type": "string", "maxLength": 64}, required=True),
                     _parameter("after", {"type": "integer", "minimum": 0, "maximum": 2**62}),
@@ -99,9 +100,9 @@ def _paths() -> dict[str, Any]:
             )
         },
         "/state": {
-            "get": _route(
+            "get": route(
                 "What the pipelines do now",
-                _json(
+                json_of(
                     "Times in microseconds since 1970 UTC",
                     {"now": {"type": "integer"}, "pipelines": {"type": "array"}},
                 ),
@@ -112,13 +113,13 @@ def _paths() -> dict[str, Any]:
                 "summary": "Whether the ledger can be read",
                 "security": [{}],
                 "responses": {
-                    **_json("It can", {"status": {"const": "ok"}}),
+                    **json_of("It can", {"status": {"const": "ok"}}),
                     "503": {"description": "It cannot"},
                 },
             }
         },
         "/events": {
-            "get": _route(
+            "get": route(
                 "Follow one topic as Server-Sent Events, where a WebSocket cannot be had",
                 {
                     "200": {
@@ -137,7 +138,7 @@ def _paths() -> dict[str, Any]:
             )
         },
         "/metrics": {
-            "get": _route(
+            "get": route(
                 "For Prometheus",
                 {
                     "200": {
@@ -157,7 +158,7 @@ def _schemas() -> dict[str, Any]:
     text, integer, flag = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
     texts = {"type": "array", "items": text}
     return {
-        "Query": _object({"select": text | {"maxLength": 4096}}, closed=True),
+        "Query": object_of({"select": text | {"maxLength": 4096}}, closed=True),
         "Command": {
             "type": "object",
             "required": ["action"],
@@ -168,7 +169,7 @@ def _schemas() -> dict[str, Any]:
                 "summary": text | {"maxLength": 64},
             },
         },
-        "Result": _object(
+        "Result": object_of(
             {
                 "columns": texts,
                 "types": texts,
@@ -183,7 +184,7 @@ def _schemas() -> dict[str, Any]:
                 "stale": flag,
             }
         ),
-        "Window": _object(
+        "Window": object_of(
             {
                 "summary": text,
                 "start": text,
@@ -197,7 +198,7 @@ def _schemas() -> dict[str, Any]:
                 "closed_at": text,
             }
         ),
-        "Summary": _object(
+        "Summary": object_of(
             {
                 "name": text,
                 "kind": text,
@@ -209,13 +210,13 @@ def _schemas() -> dict[str, Any]:
                 "windows": {"type": ["string", "null"]},
             }
         ),
-        "StandingQuery": _object({"name": text, "select": text}),
-        "Rejected": _object(
+        "StandingQuery": object_of({"name": text, "select": text}),
+        "Rejected": object_of(
             {"number": integer, "reason": text, "detail": text, "place": text, "raw": text}
         ),
-        "Error": _object(
+        "Error": object_of(
             {
-                "error": _object(
+                "error": object_of(
                     {
                         "code": text,
                         "message": text,
@@ -229,7 +230,7 @@ def _schemas() -> dict[str, Any]:
     }
 
 
-def _route(
+def route(
     summary: str,
     responses: dict[str, Any],
     parameters: list[dict[str, Any]] | None = None,
@@ -247,12 +248,12 @@ def _route(
     return route
 
 
-def _json(description: str, properties: dict[str, Any]) -> dict[str, Any]:
-    content = {"application/json": {"schema": _object(properties)}}
+def json_of(description: str, properties: dict[str, Any]) -> dict[str, Any]:
+    content = {"application/json": {"schema": object_of(properties)}}
     return {"200": {"description": description, "content": content}}
 
 
-def _object(properties: dict[str, Any], *, closed: bool = False) -> dict[str, Any]:
+def object_of(properties: dict[str, Any], *, closed: bool = False) -> dict[str, Any]:
     made: dict[str, Any] = {
         "type": "object",
         "required": list(properties),

@@ -25,6 +25,7 @@ from muntin.sites.board import Board, GlobalReader
 from muntin.sites.endpoint import Endpoint
 from muntin.sites.keeper import Keeper
 from muntin.sites.metrics import Collector
+from muntin.sites.openapi import PATHS
 from muntin.sites.page import page_routes
 from muntin.sites.spec import CoordinatorSpec
 from muntin.spec_sites import TOKEN_VARIABLE
@@ -90,7 +91,9 @@ class CoordinatorServer:
                 operator_token=_given(operator_token, "MUNTIN_OPERATOR_TOKEN"),
                 origins=self.spec.origins,
                 hosts=self.spec.hosts,
-                addition=Addition(reader, routes, self._alongside, Collector(self.keeper.picture)),
+                addition=Addition(
+                    reader, routes, self._alongside, Collector(self.keeper.picture), PATHS
+                ),
             )
         except BadArgument:
             self.keeper.close()

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from muntin import spec_file
-from muntin.errors import BadArgument, SpecError
+from muntin.errors import SpecError
 from muntin.kinds.base import Strict
 from muntin.spec import NAME, Name
 from muntin.spec_sites import (
@@ -132,16 +132,4 @@ class CoordinatorSpec(Ranking):
         SpecError
             Names the entry, the line of the file, and what would be right.
         """
-        if isinstance(given, CoordinatorSpec):
-            return given
-        document = None
-        data: Any = given
-        if isinstance(given, str | Path):
-            document = spec_file.read(Path(given), "docs/topk.md shows what to write in it")
-            data = document.data
-        try:
-            return cls.model_validate(data)
-        except ValidationError as problem:
-            raise SpecError(spec_file.explain(problem, cls, document, data)) from None
-        except BadArgument as problem:
-            raise SpecError(str(problem)) from None
+        return spec_file.model_of(cls, given, "docs/topk.md shows what to write in it")
