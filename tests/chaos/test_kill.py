@@ -16,10 +16,10 @@ from muntin.ledger.open import open_ledger
 from muntin.summaries import PeriodicShard
 from tests.pipeline.support import SECOND, START, content, events, pipeline, run
 
-pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(2400)]
 FILES, ROWS = 12, 300
 KILLS = int(os.environ.get("MUNTIN_KILLS", "3"))
-DEADLINE_SECONDS = 120
+DEADLINE_SECONDS = 400
 ROOT = Path(__file__).parents[2]
 
 

@@ -151,7 +151,7 @@ def test_a_saved_index_is_asked_without_spark(built):
 
     def answer(*words):
         command = [sys.executable, "-c", code, *words, "--format", "arrow"]
-        said = subprocess.run(command, capture_output=True, timeout=120, check=True)
+        said = subprocess.run(command, capture_output=True, timeout=300, check=True)
         return pa.ipc.open_stream(said.stdout).read_all()
 
     assert answer("contains", str(built), "page/7")["present"].to_pylist() == [True]

@@ -18,7 +18,7 @@ def test_example(example, tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]

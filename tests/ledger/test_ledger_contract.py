@@ -789,5 +789,5 @@ def test_wait_returns_on_a_change_or_in_time(reopen):
     waiting = threading.Thread(target=lambda: found.append(other.wait(version, 60)))
     waiting.start()
     writer.set_status({"a": 1})
-    waiting.join(30)
+    waiting.join(60)
     assert found == [version + 1]

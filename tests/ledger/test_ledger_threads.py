@@ -49,7 +49,7 @@ def test_readers_see_whole_batches_while_a_writer_commits(ledger):
             roll(ledger, writer, "s", 100, min(number // 10 * 100, 300))
     done.set()
     for reader in readers:
-        reader.join(60)
+        reader.join(120)
     assert problems == []
 
 

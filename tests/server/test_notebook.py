@@ -14,7 +14,7 @@ SELECT = "SELECT driver, count, fare FROM orders(driver) FOR ALL ORDER BY driver
 
 @pytest.fixture
 def remote(server):
-    with muntin.connect(server.url) as client:
+    with muntin.connect(server.url, timeout=60) as client:
         yield client
 
 

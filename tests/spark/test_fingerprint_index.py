@@ -228,7 +228,7 @@ def test_records_of_a_stream_are_appended_once(spark, tmp_path):
         source = spark.readStream.schema("url string, bytes long").parquet(str(tmp_path / "in"))
         writer = source.writeStream.foreachBatch(add).trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(tmp_path / checkpoint)).start()
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(300)
 
     stream_from("one", index)
     pq.write_table(table(7_000, 300), tmp_path / "in" / "b.parquet")

@@ -43,12 +43,12 @@ def test_batch_files_and_stream_leave_the_same_states(tmp_path):
     source = spark.readStream.schema(df.schema).option("maxFilesPerTrigger", 1)
     url = f"sqlite:///{tmp_path}/stream.db"
     stream = muntin.stream(source.parquet(str(folder)), spec, ledger=url, once=True)
-    assert stream.await_termination(120)
+    assert stream.await_termination(300)
     assert stream.progress.batches > 4
     assert stream.progress.late == 0
     assert stream.ledger.states("beats") == states
     assert stream.sql(text).rows == whole.sql(text).rows
     again = muntin.stream(source.parquet(str(folder)), spec, ledger=url, once=True)
-    assert again.await_termination(120)
+    assert again.await_termination(300)
     assert (again.progress.read, again.ledger.states("beats")) == (0, states)
     spark.stop()

@@ -127,7 +127,7 @@ class Assembler:
     def command(self, action: str, summary: str | None) -> dict[str, Any]:
         """Obey `slow_down` or `resume`; tells what was done."""
         names = [summary] if summary else list(self._followers)
-        answers = {}
+        answers, changed = {}, []
         for name in names:
             follower = self._followers.get(name)
             if not isinstance(follower, FloatingFollower):
@@ -136,6 +136,7 @@ class Assembler:
             before = follower.window
             after = before.slow_down() if action == "slow_down" else before.resume()
             follower.window = after
+            changed.append((follower, before))
             answers[name] = {
                 "done": after != before,
                 "length_us": min(after.length * after.factor, after.limit),
@@ -143,7 +144,12 @@ class Assembler:
             }
             if action == "resume" and after == before:
                 answers[name]["why"] = "not slowed down"
-        self._store([], [])
+        try:
+            self._store([], [])
+        except BaseException:
+            for follower, before in changed:  # as if nobody had asked
+                follower.window = before
+            raise
         return answers
 
     def open_windows(self) -> dict[str, dict[str, Any]]:

@@ -17,8 +17,8 @@ from muntin.assembly.assembler import Assembler
 from muntin.assembly.changes import check_changes
 from muntin.assembly.maintenance import Maintenance
 from muntin.assembly.standing import StandingQueries
-from muntin.errors import LedgerError, MuntinError
-from muntin.ledger.base import Batch, ClosedWindow, Ledger, Mode, Rejected, Writer
+from muntin.errors import LedgerConflict, LedgerError, MuntinError
+from muntin.ledger.base import Batch, ClosedWindow, Command, Ledger, Mode, Rejected, Writer
 from muntin.progress import Progress
 from muntin.reading.panes import Panes
 from muntin.spark.failures import plainly
@@ -244,13 +244,21 @@ class Ingest:
         while not self._stopped.wait(ANSWER_SECONDS):
             try:
                 for command in self.ledger.commands(self.pipeline.name):
-                    if command.action in ("slow_down", "resume"):
-                        answer = self.command(command.action, command.arguments.get("summary"))
-                    else:
-                        answer = {"done": False, "why": f"unknown action {command.action!r}"}
-                    self.writer.answer(command.id, answer)
-            except MuntinError:
+                    self.writer.answer(command.id, self._obeyed(command))
+            except LedgerConflict:
                 return  # another writer took over, and answers from now on
+            except LedgerError:
+                continue  # busy, or a full disk: the command still waits
+
+    def _obeyed(self, command: Command) -> dict[str, Any]:
+        if command.action not in ("slow_down", "resume"):
+            return {"done": False, "why": f"unknown action {command.action!r}"}
+        try:
+            return self.command(command.action, command.arguments.get("summary"))
+        except LedgerError:
+            raise
+        except MuntinError as refused:
+            return {"done": False, "why": str(refused)}
 
     def _info(self) -> Any:
         return next(p for p in self.ledger.pipelines() if p.name == self.pipeline.name)
