@@ -6,8 +6,9 @@ import weakref
 from collections.abc import Mapping
 from typing import Self
 
-from muntin.ledger.base import ClosedWindow, Ledger
+from muntin.ledger.base import Ledger
 from muntin.ledger.open import open_ledger
+from muntin.ledger.records import ClosedWindow
 from muntin.progress import Progress
 from muntin.reading.catalog import LedgerCatalog
 from muntin.select.catalog import SummaryInfo

@@ -19,7 +19,7 @@ from muntin.ledger import (
     State,
     TrendPoint,
 )
-from muntin.ledger import base as limits
+from muntin.ledger import records as limits
 
 
 def window(start, revision=0, *, summary="s", end=None, **more):

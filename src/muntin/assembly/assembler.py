@@ -19,7 +19,8 @@ from muntin.assembly.followers import (
     Follower,
     follow,
 )
-from muntin.ledger.base import ClosedWindow, Ledger, TrendPoint, Writer
+from muntin.ledger.base import Ledger, Writer
+from muntin.ledger.records import ClosedWindow, TrendPoint
 from muntin.reading.panes import Layout, Merged, Panes
 from muntin.spec import Pipeline
 

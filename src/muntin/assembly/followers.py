@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 from muntin.kinds import WindowSpec
-from muntin.ledger.base import ClosedWindow
+from muntin.ledger.records import ClosedWindow
 from muntin.reading.panes import Layout, Merged, Panes
 from muntin.windows.floating import Boundary, FloatingWindow
 from muntin.windows.grid import windows_of

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 
-from muntin.ledger.base import Coverage, Ledger, Writer
+from muntin.ledger.base import Ledger, Writer
+from muntin.ledger.records import Coverage
 from muntin.reading.panes import Layout, Panes
 from muntin.spec import Pipeline
 

@@ -1,22 +1,20 @@
 """The durable table of pane summaries: bytes under keys, committed once, fenced by epoch."""
 
-from muntin.ledger.base import (
+from muntin.ledger.base import Ledger, View, Writer
+from muntin.ledger.names import check_name
+from muntin.ledger.open import open_ledger
+from muntin.ledger.records import (
     Batch,
     ClosedWindow,
     Command,
     Coverage,
-    Ledger,
     Partial,
     Piece,
     PipelineInfo,
     Rejected,
     State,
     TrendPoint,
-    View,
-    Writer,
 )
-from muntin.ledger.names import check_name
-from muntin.ledger.open import open_ledger
 
 __all__ = [
     "Batch",

@@ -10,20 +10,21 @@ from contextlib import contextmanager
 from typing import Any
 
 from muntin.errors import LedgerError
-from muntin.ledger.base import (
+from muntin.ledger.base import Mode
+from muntin.ledger.documents import COMMAND_BYTES_MAX, clean_text, dump
+from muntin.ledger.memory_open import become_writer
+from muntin.ledger.memory_tables import Tables, TablesView
+from muntin.ledger.memory_writer import MemoryWriter
+from muntin.ledger.names import check_name
+from muntin.ledger.records import (
     ClosedWindow,
     Command,
     Coverage,
-    Mode,
     Piece,
     PipelineInfo,
     Rejected,
     TrendPoint,
 )
-from muntin.ledger.documents import COMMAND_BYTES_MAX, clean_text, dump
-from muntin.ledger.memory_tables import Tables, TablesView
-from muntin.ledger.memory_writer import MemoryWriter, become_writer
-from muntin.ledger.names import check_name
 from muntin.ledger.rules import CLIENT_CHARACTERS_MAX, check_waiting, unknown_pipeline
 
 

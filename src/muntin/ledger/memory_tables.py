@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from muntin.ledger.base import (
+from muntin.ledger.records import (
     ClosedWindow,
     Command,
     Coverage,
@@ -18,7 +18,7 @@ from muntin.ledger.base import (
     TrendPoint,
 )
 from muntin.ledger.rollups import Rollups
-from muntin.ledger.rules import INT64_MAX, INT64_MIN, check_limit
+from muntin.ledger.rules import check_limit, time_range
 
 Slots = dict[int, tuple[Piece, ...]]
 
@@ -205,7 +205,7 @@ class TablesView:
         newest_first: bool = False,
         revisions: bool = False,
     ) -> list[ClosedWindow]:
-        low, high = _range(start, end)
+        low, high = time_range(start, end)
         found = [
             (window.start, window.summary, window.revision, window, fill)
             for (owner, at), kept in self._tables.windows.items()
@@ -229,7 +229,7 @@ class TablesView:
         newest_first: bool = False,
         revisions: bool = False,
     ) -> list[TrendPoint]:
-        low, high = _range(start, end)
+        low, high = time_range(start, end)
         found = [
             point
             for (owner, at), kept in self._tables.trends.items()
@@ -257,10 +257,6 @@ class TablesView:
         kept = found.rejected if found else {}
         numbers = [number for number in kept if number > after][: check_limit(limit)]
         return iter([(number, kept[number][1]) for number in numbers])
-
-
-def _range(start: int | None, end: int | None) -> tuple[int, int]:
-    return INT64_MIN if start is None else start, INT64_MAX if end is None else end
 
 
 def _chosen(kept: Mapping[int, Any], revisions: bool) -> Iterable[Any]:

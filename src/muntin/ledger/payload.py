@@ -13,7 +13,7 @@ import google_crc32c
 import pyarrow as pa
 
 from muntin.errors import LedgerError
-from muntin.ledger.base import PAYLOAD_BYTES_MAX
+from muntin.ledger.records import PAYLOAD_BYTES_MAX
 
 RAW, ZSTD = 0, 1
 _WORTH_TRYING_BYTES = 256  # below it, a frame's header eats the gain

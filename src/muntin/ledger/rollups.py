@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from muntin.errors import BadArgument
-from muntin.ledger.base import Coverage, Piece
+from muntin.ledger.records import Coverage, Piece
 from muntin.ledger.rules import INT64_MAX, whole
 
 

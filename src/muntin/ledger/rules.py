@@ -11,21 +11,21 @@ from operator import index
 from typing import Any, get_args
 
 from muntin.errors import BadArgument, LedgerConflict, LedgerError, UnknownName
-from muntin.ledger.base import (
+from muntin.ledger.base import Mode
+from muntin.ledger.documents import clean_text
+from muntin.ledger.names import check_name
+from muntin.ledger.records import (
     PAYLOAD_BYTES_MAX,
     RAW_BYTES_MAX,
     REJECTED_KEPT_MAX,
     WAITING_COMMANDS_MAX,
     Batch,
     ClosedWindow,
-    Mode,
     Partial,
     Rejected,
     State,
     TrendPoint,
 )
-from muntin.ledger.documents import clean_text
-from muntin.ledger.names import check_name
 
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 QUERY_ID_CHARACTERS_MAX = 200
@@ -320,6 +320,12 @@ def _check_span(what: str, start: object, end: object) -> tuple[int, int]:
     if span[0] >= span[1]:
         raise BadArgument(f"a {what} from {start} to {end} is empty")
     return span
+
+
+def time_range(start: int | None, end: int | None) -> tuple[int, int]:
+    """[start, end) in microseconds; None is without an end."""
+    low = INT64_MIN if start is None else whole(start, "start")
+    return low, INT64_MAX if end is None else whole(end, "end")
 
 
 def check_limit(limit: object) -> int:

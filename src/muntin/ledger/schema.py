@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from muntin.errors import LedgerError
-from muntin.ledger.base import FORMAT_VERSION
 from muntin.ledger.payload import checksum, unpack
+from muntin.ledger.records import FORMAT_VERSION
 
 APPLICATION_ID = 0x4D4E544E  # "MNTN"
 PAGE_BYTES = 8192  # a compressed summary of a few KB fits into one page

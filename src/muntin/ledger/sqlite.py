@@ -18,9 +18,10 @@ from typing import Any
 
 from muntin.errors import LedgerError, MuntinError
 from muntin.ledger import schema
-from muntin.ledger.base import Command, Mode
+from muntin.ledger.base import Mode
 from muntin.ledger.documents import COMMAND_BYTES_MAX, clean_text, dump
 from muntin.ledger.names import check_name
+from muntin.ledger.records import Command
 from muntin.ledger.rules import CLIENT_CHARACTERS_MAX, check_waiting, unknown_pipeline
 from muntin.ledger.sqlite_file import BUSY_SECONDS, SqliteFile, Synchronous, transaction
 from muntin.ledger.sqlite_open import become_writer, grow_version, next_id

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from muntin.ledger import schema
-from muntin.ledger.base import REJECTED_KEPT_MAX, Batch, Rejected
 from muntin.ledger.payload import pack
+from muntin.ledger.records import REJECTED_KEPT_MAX, Batch, Rejected
 from muntin.ledger.rollups import Rollups
 from muntin.ledger.rules import (
     ROLE_SUMMARY,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from muntin.errors import BadArgument
 from muntin.ledger import schema
-from muntin.ledger.base import Piece
+from muntin.ledger.records import Piece
 from muntin.ledger.rollups import check_replaced, check_sums, holds_all
 from muntin.ledger.rules import whole
 from muntin.ledger.sqlite_commit import Packed, is_occupied

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from muntin.ledger import schema
-from muntin.ledger.base import (
+from muntin.ledger.records import (
     ClosedWindow,
     Command,
     Coverage,
@@ -20,7 +20,14 @@ from muntin.ledger.base import (
     TrendPoint,
 )
 from muntin.ledger.rollups import Rollups
-from muntin.ledger.rules import INT64_MAX, INT64_MIN, ROLE_QUERY, ROLE_SUMMARY, check_limit, whole
+from muntin.ledger.rules import (
+    INT64_MIN,
+    ROLE_QUERY,
+    ROLE_SUMMARY,
+    check_limit,
+    time_range,
+    whole,
+)
 
 Connect = Callable[[], AbstractContextManager[sqlite3.Connection]]
 
@@ -144,7 +151,7 @@ class SqliteView:
         newest_first: bool = False,
         revisions: bool = False,
     ) -> list[ClosedWindow]:
-        conditions, values = ["start >= ?", "start < ?"], [*_range(start, end)]
+        conditions, values = ["start >= ?", "start < ?"], [*time_range(start, end)]
         if summary is not None:
             conditions.append(f"summary = {_NAME}")
             values += _bindable((ROLE_SUMMARY, summary))
@@ -188,7 +195,7 @@ class SqliteView:
             schema.TRENDS,
             f"WHERE query = {_NAME} AND start >= ? AND start < ? {newest} "
             f"ORDER BY start{down}, revision{down} LIMIT ?",
-            (ROLE_QUERY, query, *_range(start, end), check_limit(limit)),
+            (ROLE_QUERY, query, *time_range(start, end), check_limit(limit)),
         )
         return [TrendPoint(query, row[1], row[3], row[2], row[4]) for row in rows]
 
@@ -234,11 +241,6 @@ def _newest(table: str, owner: str) -> str:
     )
 
 
-def _range(start: int | None, end: int | None) -> tuple[int, int]:
-    low = INT64_MIN if start is None else whole(start, "start")
-    return low, INT64_MAX if end is None else whole(end, "end")
-
-
 def _bindable(values: Sequence[Any]) -> list[Any]:
     """What is neither a number nor a possible name matches nothing, rather than an error."""
     return [
@@ -250,7 +252,7 @@ def _bindable(values: Sequence[Any]) -> list[Any]:
 def _slices(
     summary: str, length: int, start: int | None, end: int | None
 ) -> tuple[str, str, int, int, int]:
-    return ROLE_SUMMARY, summary, whole(length, "length"), *_range(start, end)
+    return ROLE_SUMMARY, summary, whole(length, "length"), *time_range(start, end)
 
 
 def read_rows(

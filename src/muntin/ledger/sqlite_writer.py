@@ -11,14 +11,6 @@ from typing import Any
 
 from muntin.errors import LedgerError, UnknownName
 from muntin.ledger import schema, sqlite_commit, sqlite_pieces
-from muntin.ledger.base import (
-    REVISIONS_KEPT_MAX,
-    WAITING_COMMANDS_MAX,
-    Batch,
-    ClosedWindow,
-    Piece,
-    TrendPoint,
-)
 from muntin.ledger.documents import (
     ASSEMBLER_BYTES_MAX,
     COMMAND_BYTES_MAX,
@@ -28,6 +20,14 @@ from muntin.ledger.documents import (
     dump,
 )
 from muntin.ledger.payload import pack
+from muntin.ledger.records import (
+    REVISIONS_KEPT_MAX,
+    WAITING_COMMANDS_MAX,
+    Batch,
+    ClosedWindow,
+    Piece,
+    TrendPoint,
+)
 from muntin.ledger.rollups import sums_of
 from muntin.ledger.rules import (
     ROLE_QUERY,

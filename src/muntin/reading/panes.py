@@ -11,7 +11,8 @@ from typing import Any, cast
 
 from muntin.errors import IncompatibleSummary, SummaryOverflow
 from muntin.kinds import SummarySpec
-from muntin.ledger.base import Coverage, Ledger
+from muntin.ledger.base import Ledger
+from muntin.ledger.records import Coverage
 from muntin.windows.cover import cover
 
 CACHE_BYTES = 256 << 20

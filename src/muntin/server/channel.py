@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Self
 
 from muntin.errors import BadArgument
-from muntin.ledger.base import ClosedWindow
+from muntin.ledger.records import ClosedWindow
 from muntin.server.frames import Frame
 from muntin.server.limits import ServerLimits
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from muntin.ledger.base import ClosedWindow, Ledger
+from muntin.ledger.base import Ledger
+from muntin.ledger.records import ClosedWindow
 from muntin.server.channel import BEGINNING, Place
 
 OVERLAP_US = 2_000_000  # a wall clock may step back so far without a window being passed over

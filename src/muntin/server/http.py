@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from muntin.errors import BadArgument, LedgerError
-from muntin.ledger.base import Rejected
+from muntin.ledger.records import Rejected
 from muntin.select.result import Result
 from muntin.server.commands import Commands
 from muntin.server.doors import Grant

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from muntin.errors import MuntinError, UnknownName
-from muntin.ledger.base import ClosedWindow
+from muntin.ledger.records import ClosedWindow
 from muntin.select.result import Result
 from muntin.server.channel import Place, Pushed
 from muntin.server.closings import CLOSED_AT_ONCE_MAX, Closing

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from muntin.errors import UnknownName
 from muntin.kinds import SummarySpec
-from muntin.ledger.base import ClosedWindow, Ledger
+from muntin.ledger.base import Ledger
+from muntin.ledger.records import ClosedWindow
 from muntin.reading.catalog import LedgerCatalog
 from muntin.reading.warm import warm
 from muntin.select.catalog import OPEN, Catalog, QueryInfo, SummaryInfo, WindowAsked

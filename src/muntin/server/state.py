@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from muntin.assembly.followers import LIMIT_FACTOR
-from muntin.ledger.base import PipelineInfo
+from muntin.ledger.records import PipelineInfo
 from muntin.reading.catalog import STALE_TRIGGERS, STALE_US_MIN
 from muntin.server.reader import Reader
 from muntin.spec import Pipeline

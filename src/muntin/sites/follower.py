@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.arrow import pc
-from muntin.ledger.base import Ledger, PipelineInfo
+from muntin.ledger.base import Ledger
+from muntin.ledger.records import PipelineInfo
 from muntin.reading.panes import Layout, Panes
 from muntin.sites.objects import ranked
 from muntin.spec import Pipeline

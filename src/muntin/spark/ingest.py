@@ -18,7 +18,8 @@ from muntin.assembly.changes import check_changes
 from muntin.assembly.maintenance import Maintenance
 from muntin.assembly.standing import StandingQueries
 from muntin.errors import LedgerConflict, LedgerError, MuntinError
-from muntin.ledger.base import Batch, ClosedWindow, Command, Ledger, Mode, Rejected, Writer
+from muntin.ledger.base import Ledger, Mode, Writer
+from muntin.ledger.records import Batch, ClosedWindow, Command, Rejected
 from muntin.progress import Progress
 from muntin.reading.panes import Panes
 from muntin.spark.failures import plainly

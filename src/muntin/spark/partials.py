@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from muntin.arrow import pc
 from muntin.kinds import SummarySpec
-from muntin.ledger.base import RAW_BYTES_MAX, Partial, Rejected
+from muntin.ledger.records import RAW_BYTES_MAX, Partial, Rejected
 from muntin.spark.event_time import ABSENT, event_times
 from muntin.spark.sequencing import SEQUENCED, Sequencer
 from muntin.spark.transport import packed, unpacked

@@ -20,7 +20,8 @@ from muntin.arrow import pc
 from muntin.errors import CorruptSummary, SpecError, SummaryOverflow
 from muntin.kinds import SequentialSpec
 from muntin.kinds.sequential import ShardState
-from muntin.ledger.base import PAYLOAD_BYTES_MAX, State, View
+from muntin.ledger.base import View
+from muntin.ledger.records import PAYLOAD_BYTES_MAX, State
 from muntin.spark.sequencing import NULLS, SEQUENCED
 from muntin.spec import Pipeline
 

@@ -1,0 +1,172 @@
+"""What a ledger takes and gives: plain records, and the limits that each ledger keeps.
+
+All times are int64 microseconds since 1970-01-01 UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+FORMAT_VERSION = 1
+RAW_BYTES_MAX = 4096  # of a rejected record; the rest is cut
+REJECTED_KEPT_MAX = 100_000  # records of a pipeline; the oldest go, the count stays
+WAITING_COMMANDS_MAX = 1_000  # of a pipeline; then `ask` refuses
+REVISIONS_KEPT_MAX = 16  # of one window or trend point; the oldest go
+PAYLOAD_BYTES_MAX = 512 << 20  # of one piece, state or trend point, before compression
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """A summary of the part of a pane that one worker saw in one batch."""
+
+    summary: str
+    pane: int
+    """Start of the pane."""
+    events: int
+    payload: bytes
+    provisional: bool = False
+    """The payload is right, but not canonical: it is to be compacted even if it stays alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a sequential summary's shard carries from batch to batch."""
+
+    summary: str
+    shard: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """An event that was not counted, and why."""
+
+    reason: str
+    """Stable code: "no_time", "bad_type", "too_old", "future", "malformed", ..."""
+    detail: str
+    """Names the column and the value."""
+    place: str
+    """Where it came from (file, offset), or ""."""
+    raw: bytes
+    """The record, as JSON, at most RAW_BYTES_MAX bytes of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one batch adds: one transaction."""
+
+    query_id: str
+    batch_id: int
+    partials: Sequence[Partial] = ()
+    states: Sequence[State] = ()
+    rejected: Sequence[Rejected] = ()
+    """At most a bounded sample; `rejected_count` counts them all."""
+    read: int = 0
+    """Events in; read == counted + rejected_count."""
+    counted: int = 0
+    rejected_count: int = 0
+    max_event_time: int | None = None
+    """Newest accepted event time in the batch; None where none was accepted."""
+    watermark: int | None = None
+    """Watermark after this batch; the ledger keeps the maximum ever given."""
+    late: int = 0
+    """Late events that are in no partial (sequential summaries leave them out), at least; the
+    pipeline's count takes the larger of this and of what is late in the partials."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineInfo:
+    """One pipeline of the ledger, as its last commit left it."""
+
+    name: str
+    spec: Mapping[str, Any]
+    epoch: int
+    query_id: str | None
+    watermark: int | None
+    max_event_time: int | None
+    batches: int
+    read: int
+    counted: int
+    late: int
+    """Events that came after their pane was sealed; counted in their pane as well."""
+    rejected: int
+    committed_at: int | None
+    """Wall clock of the last commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One stored payload of a pane or of a rollup.
+
+    A pane may have several pieces until it is compacted. A rollup has one, unless late partials
+    came after retention had dropped its panes: those become pieces of the rollup.
+    """
+
+    id: int
+    summary: str
+    length: int
+    """Length of the slice; the pane length itself, or that of a rollup."""
+    start: int
+    events: int
+    late: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedWindow:
+    """A window that has closed, in one of its revisions (the newest, unless asked otherwise)."""
+
+    summary: str
+    start: int
+    end: int
+    reason: str
+    """"full", "capacity", "end"."""
+    revision: int
+    """0 when it closed; +1 each time a late event changed what it holds."""
+    overflowed: bool
+    events: int
+    late: int
+    fill: Mapping[str, int]
+    """Rows per key (or another measure of fullness per name)."""
+    closed_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrendPoint:
+    """The result of a standing query for one closed window."""
+
+    query: str
+    start: int
+    end: int
+    revision: int
+    result: bytes
+    """Arrow IPC stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What a client asked of the pipeline, e.g. slow_down; a row of the control table."""
+
+    id: int
+    pipeline: str
+    action: str
+    arguments: Mapping[str, Any]
+    client: str
+    asked_at: int
+    answer: Mapping[str, Any] | None = None
+    """What was done; None while it waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How far the rollups of one length reach."""
+
+    length: int
+    start: int
+    """Rollups exist for no slice before this."""
+    until: int
+    """Every slice in [start, until) is rolled up (no piece means no events) unless dirty."""
+    dirty: frozenset[int] = field(default_factory=frozenset)
+    """Starts of slices that a late partial has made wrong: use what is below them."""
