@@ -158,7 +158,7 @@ class Client:
             raise ServerError(f"{self.url} does not answer: {reason}; is it running?") from None
 
 
-def connect(url: str, token: str = "") -> Client:
+def connect(url: str, token: str = "", *, timeout: float = TIMEOUT_SECONDS) -> Client:
     """A client of a Muntin server.
 
     Parameters
@@ -167,6 +167,8 @@ def connect(url: str, token: str = "") -> Client:
         For example "http://127.0.0.1:8787".
     token : str, optional
         Where the server needs one.
+    timeout : float
+        Seconds that an answer is waited for.
 
     Examples
     --------
@@ -175,4 +177,4 @@ def connect(url: str, token: str = "") -> Client:
     >>> for update in server.subscribe(query="worst", on="window"):  # doctest: +SKIP
     ...     print(update.window["start"], update.result)
     """
-    return Client(url, token)
+    return Client(url, token, timeout=timeout)
