@@ -56,7 +56,7 @@ def by_duckdb() -> Iterator[Engine]:
     """The same, but every statement goes to DuckDB and every text is planned from the start."""
     made = Engine(_catalog())
     planner = made._planner
-    planner._keep = lambda *_: None  # type: ignore[method-assign]
+    planner._with_constants = lambda *_: None  # type: ignore[method-assign]
     plan_of = planner.plan
     planner.plan = lambda text: replace(plan_of(text), projected=None)  # type: ignore[method-assign]
     yield made
@@ -141,22 +141,60 @@ def _planned(planner: Planner, text: str) -> object:
 
 def test_constants_are_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[str] = []
-    original = planning.parse_words
+    original = planning.parse
 
-    def parse_words(words: planning.Words) -> object:
-        parsed.append(words.text)
-        return original(words)
+    def parse(text: str, limits: Limits) -> object:
+        parsed.append(text)
+        return original(text, limits)
 
-    monkeypatch.setattr(planning, "parse_words", parse_words)
+    monkeypatch.setattr(planning, "parse", parse)
     planner = Planner(_catalog(), Limits())
+
+    def arguments(text: str) -> tuple:
+        item = planner.plan(text).items[0]
+        assert item is not None
+        return item.arguments
+
     for number in range(1, 600):
-        item = f"quantiles(delays, 0.{number}) FOR LAST '{number} hours'"
-        planner.plan(f"SELECT q FROM {item}")  # noqa: S608
+        found = arguments(f"SELECT q FROM quantiles(delays, 0.{number}, 1)")  # noqa: S608
+        assert found == (float(f"0.{number}"), 1)
     assert len(parsed) == 1
-    planner.plan("SELECT rank FROM ranks(delays, 1)")
-    planner.plan("SELECT rank FROM ranks(delays, 2)")
-    assert len(parsed) == 2
+    assert arguments("SELECT rank FROM ranks(delays, 1)") == (1,)
+    assert arguments("SELECT rank FROM ranks(delays, - 2.5)") == (-2.5,)
+    assert arguments("SELECT rank FROM ranks(delays, - 2)") == (-2,)
+    assert len(parsed) == 3
+    text = "SELECT item FROM frequency(calls, {}, {}) LIMIT {}"
+    assert arguments(text.format("'d1'", "'it''s'", 3)) == ("d1", "it's")
+    assert arguments(text.format("''''", "'1.5 -- x'", 3)) == ("'", "1.5 -- x")
+    assert len(parsed) == 4
+    arguments(text.format("''''", "'1.5 -- x'", 4))  # what is no argument is not shared
+    assert len(parsed) == 5
     assert len(planner._plans) <= 512
+
+
+NUMBER = st.one_of(
+    st.integers(-(10**42), 10**42).map(str),
+    st.floats(-3, 3).map(repr),
+    st.sampled_from(["1.", ".5", "1e-2", "0x1", "1_0", "00.50", "1.5.2", "1 .5", "1'a'", "'a'1"]),
+)
+STRING = st.one_of(
+    st.text(alphabet="a'\\\"-/*;\x01 \u00e91(", max_size=6).map("'{}'".format),
+    st.sampled_from(["'a' 'b'", "E'a'", "x'00'", "'a''b'", "''", "'it''s'", "'a'--", "$$a$$"]),
+)
+
+
+@given(st.data())
+def test_any_constants_in_a_known_shape(data: st.DataObject) -> None:
+    """Whatever stands where a constant stood is read as if the text had been the first."""
+    forms = ["SELECT q FROM quantiles(delays, {}, {}) -- 1", "SELECT * FROM ranks(delays,{},-{})"]
+    forms += ["SELECT item FROM frequency(calls, {}, {})", "SELECT * FROM frequency(calls,{}, 'b')"]
+    form = data.draw(st.sampled_from(forms))
+    limits = Limits(literal_bytes=8)
+    warm = Planner(_catalog(), limits)
+    for first in ("0.5", "1", "'b'"):
+        _planned(warm, form.format(first, first))
+    text = form.format(data.draw(NUMBER | STRING), data.draw(NUMBER | STRING))
+    assert _planned(warm, text) == _planned(Planner(_catalog(), limits), text)
 
 
 def test_a_shape_follows_the_catalog() -> None:
@@ -165,7 +203,7 @@ def test_a_shape_follows_the_catalog() -> None:
     text = "SELECT * FROM orders(driver)"
     assert "tip" in planner.plan(text).columns
     made.infos["orders"] = replace(made.infos["orders"], indicators=("served",))
-    assert planner.plan(text + " FOR ALL").columns == ("driver", "count", "served")
+    assert planner.plan(text).columns == ("driver", "count", "served")
 
 
 def test_rows_beyond_the_limit_are_refused() -> None:

@@ -34,6 +34,16 @@ class _Known:
     pipeline: Pipeline
 
 
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """All pipelines at one version of the ledger, and what can be asked of them."""
+
+    version: int
+    pipelines: Mapping[str, _Known]
+    summaries: Mapping[str, SummaryInfo]
+    queries: Mapping[str, QueryInfo]
+
+
 class LedgerCatalog:
     """Thread-safe; reads what the ledger holds now, at each call."""
 
@@ -44,22 +54,14 @@ class LedgerCatalog:
         self._now_us = now_us
         self._panes = Panes(ledger)
         self._sequences = Sequences(ledger)
-        self._known: tuple[int, dict[str, _Known]] = (-1, {})
+        self._read = _Read(-1, {}, {}, {})
         self._exact: dict[tuple[str, str], bool] = {}  # by standing query and its text
 
     def summaries(self) -> Mapping[str, SummaryInfo]:
-        return {
-            name: summary_info(name, spec)
-            for known in self._pipelines().values()
-            for name, spec in known.pipeline.summaries.items()
-        }
+        return self._now().summaries
 
     def queries(self) -> Mapping[str, QueryInfo]:
-        return {
-            name: QueryInfo(name, query.select)
-            for known in self._pipelines().values()
-            for name, query in known.pipeline.queries.items()
-        }
+        return self._now().queries
 
     def load(self, summary: str, window: WindowAsked) -> Loaded:
         known, layout = self._find(summary)
@@ -164,17 +166,31 @@ class LedgerCatalog:
             )
         return found
 
-    def _pipelines(self) -> dict[str, _Known]:
+    def _pipelines(self) -> Mapping[str, _Known]:
+        return self._now().pipelines
+
+    def _now(self) -> _Read:
         """The ledger's pipelines; read again only when the ledger has changed."""
         version = self._ledger.version()
-        seen, known = self._known
-        if seen != version:
-            known = {
-                info.name: _Known(info, Pipeline.from_json(info.spec))
-                for info in self._ledger.pipelines()
-            }
-            self._known = (version, known)
-        return known
+        read = self._read
+        if read.version != version:
+            infos = self._ledger.pipelines()
+            known = {info.name: _Known(info, Pipeline.from_json(info.spec)) for info in infos}
+            read = self._read = _Read(
+                version,
+                known,
+                {
+                    name: summary_info(name, spec)
+                    for each in known.values()
+                    for name, spec in each.pipeline.summaries.items()
+                },
+                {
+                    name: QueryInfo(name, query.select)
+                    for each in known.values()
+                    for name, query in each.pipeline.queries.items()
+                },
+            )
+        return read
 
     def _find(self, summary: str) -> tuple[_Known, Layout]:
         for known in self._pipelines().values():

@@ -75,8 +75,7 @@ class TableFunction:
         """The function's rows; for a split summary, those of each of its parts."""
         summary = getattr(summary, "inner", summary)  # without the count of nulls around it
         if not info.by:
-            table = _with_parts(self.table(summary, arguments), info.parts)
-            return conformed(table, self.all_columns(info))
+            return _with_parts(self.table(summary, arguments), info.parts)
         keys = summary.table().select([*info.by, *KEYED_COLUMNS])
         blocks = [
             conformed(self.table(part, arguments), self.columns) for part in summary.summaries()

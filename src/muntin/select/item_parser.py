@@ -173,7 +173,7 @@ class ItemParser:
             sign = -1 if self._is(at, TokenType.DASH) else 1
             at += 1
         if self._is(at, TokenType.NUMBER):
-            number = _number(self.tokens[at].text)
+            number = number_of(self.tokens[at].text)
             if number is None:
                 raise self._error(at, "this number is too large", "", code="limit")
             return Value(sign * number, self._span(start, at + 1)), at + 1
@@ -249,7 +249,8 @@ class ItemParser:
         )
 
 
-def _number(text: str) -> int | float | None:
+def number_of(text: str) -> int | float | None:
+    """The number that a token says; None where it is too large."""
     try:
         return int(text) if len(text) <= 40 else None
     except ValueError:

@@ -48,6 +48,7 @@ def tokenize(text: str, limits: Limits) -> list[Token]:
     SelectError
         With code "limit", "character", "unterminated", "statement" or "syntax".
     """
+    check_text(text, limits)
     _check_characters(text, limits)
     try:
         tokens = _DIALECT.tokenize(text)
@@ -58,7 +59,14 @@ def tokenize(text: str, limits: Limits) -> list[Token]:
     return tokens
 
 
-def _check_characters(text: str, limits: Limits) -> None:
+def check_text(text: str, limits: Limits) -> None:
+    """Whether it is a text at all, of a length and in characters that a statement may have.
+
+    Raises
+    ------
+    SelectError
+        With code "limit", "character" or "syntax".
+    """
     if not isinstance(text, str):
         raise SelectError(f"a statement is text, not {type(text).__name__}")
     # The length in characters first: encoding a huge text costs as much as the text.
@@ -79,6 +87,9 @@ def _check_characters(text: str, limits: Limits) -> None:
             position=bad.start(),
             length=1,
         )
+
+
+def _check_characters(text: str, limits: Limits) -> None:
     for part in _PART.finditer(text):
         kind, start = part.lastgroup, part.start()
         if kind == "open":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from sqlglot import exp
@@ -15,7 +14,7 @@ from muntin.errors import SelectError
 from muntin.select.from_items import extract
 from muntin.select.lexer import tokenize
 from muntin.select.limits import Limits
-from muntin.select.syntax import FromItem, Statement
+from muntin.select.syntax import Statement
 
 _DIALECT = DuckDB()
 _BASE: Any = DuckDB.Parser  # type: ignore[attr-defined]
@@ -55,24 +54,6 @@ class _Parser(_BASE):
         raise _SyntaxAtError(message, token or self._curr or self._prev)
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
-    """A text in words and signs, its FROM items read; the rest is not parsed yet.
-
-    Attributes
-    ----------
-    tokens : list of Token
-        Of the text.
-    rewritten : list of Token
-        The same with a placeholder where each FROM item stood.
-    """
-
-    text: str
-    tokens: list[Token]
-    rewritten: list[Token]
-    items: tuple[FromItem, ...]
-
-
 def parse(text: str, limits: Limits | None = None) -> Statement:
     """The statement that `text` says; names are not looked up yet.
 
@@ -81,22 +62,12 @@ def parse(text: str, limits: Limits | None = None) -> Statement:
     SelectError
         Anything in the text that cannot be a statement, with its place.
     """
-    return parse_words(read_words(text, limits or Limits()))
-
-
-def read_words(text: str, limits: Limits) -> Words:
-    """The first half of `parse`: words, signs and FROM items."""
+    limits = limits or Limits()
     tokens = tokenize(text, limits)
     rewritten, items = extract(text, tokens, limits)
-    return Words(text, tokens, rewritten, tuple(items))
-
-
-def parse_words(words: Words) -> Statement:
-    """The second half of `parse`: the tree around the FROM items."""
-    text, tokens = words.text, words.tokens
     try:
         parser = _Parser(dialect=_DIALECT, error_level=ErrorLevel.IMMEDIATE)
-        trees = parser.parse(words.rewritten, text)
+        trees = parser.parse(rewritten, text)
     except ParseError as error:
         raise _syntax_error(text, tokens, error) from None
     except RecursionError:
@@ -108,7 +79,7 @@ def parse_words(words: Words) -> Statement:
         ) from error
     if len(trees) != 1 or trees[0] is None:
         raise SelectError("this is not one SELECT statement", text=text)
-    return Statement(words.items, _normal(trees[0]), text)
+    return Statement(tuple(items), _normal(trees[0]), text)
 
 
 def _normal(tree: exp.Expr) -> exp.Expr:

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
 
 from muntin.errors import SelectError
 from muntin.select.bind import Binder, Bound
 from muntin.select.catalog import Catalog, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.check import check_tree
 from muntin.select.direct import projected
+from muntin.select.lexer import check_text
 from muntin.select.limits import Limits
 from muntin.select.names import resolve
-from muntin.select.parser import Words, parse_words, read_words
+from muntin.select.parser import parse
 from muntin.select.render import render
-from muntin.select.shapes import is_same, shape_of
+from muntin.select.shapes import Slots, item_with, outline_of, slots_of
 from muntin.select.sums import summed
 from muntin.select.syntax import Statement, show
 
-_PLANS_MAX = 512  # by text, and again by shape
-_T = TypeVar("_T")
+_PLANS_MAX = 512  # by text, and again by outline
 _TREND_DEPTH_MAX = 8  # a trend of a trend of a trend ...
 
 
@@ -44,12 +43,17 @@ class CheckedStatement:
     columns: tuple[str, ...]
     sources: tuple[str, ...]
     windows: tuple[WindowAsked | None, ...]
-    statement: Statement
     items: tuple[Bound | None, ...]
     sql: str
     clock: bool
     projected: tuple[str, ...] | None
     """Columns of the one FROM item, where the statement does nothing but list them."""
+    limits: Limits
+
+    @property
+    def statement(self) -> Statement:
+        """The text, parsed again: for errors after planning, and to show it."""
+        return parse(self.text, self.limits)
 
     def show(self) -> str:
         """The statement in one spelling."""
@@ -61,6 +65,10 @@ class _Entry:
     plan: CheckedStatement
     summaries: Mapping[str, SummaryInfo]
     queries: Mapping[str, QueryInfo]
+    slots: Slots | None = None
+
+    def is_of(self, summaries: Mapping[str, SummaryInfo], queries: Mapping[str, QueryInfo]) -> bool:
+        return self.summaries == summaries and self.queries == queries
 
 
 class Planner:
@@ -70,7 +78,7 @@ class Planner:
         self._catalog = catalog
         self._limits = limits
         self._plans: OrderedDict[str, _Entry] = OrderedDict()
-        self._shapes: OrderedDict[Hashable, CheckedStatement] = OrderedDict()
+        self._shapes: OrderedDict[str, _Entry] = OrderedDict()
         self._lock = threading.Lock()
 
     def plan(self, text: str) -> CheckedStatement:
@@ -78,22 +86,25 @@ class Planner:
         summaries = dict(self._catalog.summaries())
         queries = dict(self._catalog.queries())
         entry = self._kept(self._plans, text) if isinstance(text, str) else None
-        if entry is not None and entry.summaries == summaries and entry.queries == queries:
+        if entry is not None and entry.is_of(summaries, queries):
             return entry.plan
-        plan = self._make(text, summaries, queries, ())
+        check_text(text, self._limits)
+        plan = self._with_constants(text, summaries, queries)
+        if plan is None:
+            plan = self._make(text, summaries, queries, ())
         self._keep(self._plans, text, _Entry(plan, summaries, queries))
         return plan
 
-    def _kept(self, plans: OrderedDict[Any, _T], key: Hashable) -> _T | None:
+    def _kept(self, plans: OrderedDict[str, _Entry], key: str) -> _Entry | None:
         with self._lock:
             found = plans.get(key)
             if found is not None:
                 plans.move_to_end(key)
             return found
 
-    def _keep(self, plans: OrderedDict[Any, _T], key: Hashable, plan: _T) -> None:
+    def _keep(self, plans: OrderedDict[str, _Entry], key: str, entry: _Entry) -> None:
         with self._lock:
-            plans[key] = plan
+            plans[key] = entry
             plans.move_to_end(key)
             while len(plans) > _PLANS_MAX:
                 plans.popitem(last=False)
@@ -105,7 +116,8 @@ class Planner:
         queries: Mapping[str, QueryInfo],
         around: tuple[str, ...],
     ) -> CheckedStatement:
-        words = read_words(text, self._limits)
+        statement = parse(text, self._limits)
+        check_tree(statement, self._limits)
 
         def columns_of(query: QueryInfo) -> tuple[str, ...]:
             if query.name in around or len(around) >= _TREND_DEPTH_MAX:
@@ -117,16 +129,7 @@ class Planner:
             inner = self._make(query.select, summaries, queries, (*around, query.name))
             return inner.columns
 
-        binder = Binder(text, summaries, queries, columns_of)
-        shape = shape_of(words)
-        alike = None if shape is None else self._kept(self._shapes, shape)
-        if alike is not None:
-            bound = binder.bind(words.items[0])
-            if is_same(bound, alike.items[0]):
-                return _with_constants(alike, words, bound)
-        statement = parse_words(words)
-        check_tree(statement, self._limits)
-        resolved = resolve(statement, binder, self._limits)
+        resolved = resolve(statement, Binder(text, summaries, queries, columns_of), self._limits)
         sql, clock = render(resolved.tree)
         read = [b.source for b in resolved.items if b is not None and b.kind != "trend"]
         plan = CheckedStatement(
@@ -134,28 +137,39 @@ class Planner:
             resolved.columns,
             tuple(dict.fromkeys(read)),
             tuple(b.window for b in resolved.items if b is not None),
-            statement,
             summed(resolved.tree, resolved.items),
             sql,
             clock,
             projected(resolved.tree, resolved.items),
+            self._limits,
         )
-        if shape is not None:
-            self._keep(self._shapes, shape, plan)
+        slots = None if around else slots_of(statement)
+        if slots is not None:
+            outline, _ = outline_of(text)
+            self._keep(self._shapes, outline, _Entry(plan, summaries, queries, slots))
         return plan
 
+    def _with_constants(
+        self, text: str, summaries: Mapping[str, SummaryInfo], queries: Mapping[str, QueryInfo]
+    ) -> CheckedStatement | None:
+        """The plan of a text that differs from an earlier one in its FROM item's constants.
 
-def _with_constants(alike: CheckedStatement, words: Words, bound: Bound) -> CheckedStatement:
-    """The plan of another text of the same shape.
+        None where there is none, and where there is anything wrong: `_make` says what and where.
+        """
+        outline, constants = outline_of(text)
+        entry = self._kept(self._shapes, outline)
+        if entry is None or entry.slots is None or not entry.is_of(summaries, queries):
+            return None
+        item = item_with(entry.slots, constants, self._limits)
+        if item is None:
+            return None
+        try:
+            bound = Binder(text, summaries, queries, _no_columns).bind(item)
+        except SelectError:
+            return None
+        return replace(entry.plan, text=text, items=(bound,))
 
-    The tree's places are those of the first text: only errors of planning speak of them, and this
-    shape has been planned.
-    """
-    first = alike.items[0]
-    return replace(
-        alike,
-        text=words.text,
-        windows=(bound.window,),
-        statement=Statement(words.items, alike.statement.tree, words.text),
-        items=(replace(bound, summed=first is not None and first.summed),),
-    )
+
+def _no_columns(query: QueryInfo) -> tuple[str, ...]:
+    """A trend has no constants, so that nobody asks."""
+    raise SelectError(f"the columns of '{query.name}' are not known here")

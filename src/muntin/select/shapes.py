@@ -1,51 +1,113 @@
 """What statements share that differ only in the constants of their one FROM item.
 
-`quantiles(delays, 0.5)` and `quantiles(delays, 0.9) FOR LAST '1 hour'` under the same SELECT have
-the same tree, columns and SQL: most of what a plan costs is paid for the first of them only.
+`quantiles(delays, 0.5)` and `quantiles(delays, 0.9)` under the same SELECT have the same columns
+and the same SQL: what a plan costs is paid for the first of them. The others differ from it in the
+text of some constants, and only those are read again.
+
+Why the rest need not be: up to the first constant, the two texts are the same characters, so that a
+tokenizer is in the same state there; both constants are followed by the same character, which
+cannot continue either of them; and so on to the end of the text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import replace
+import re
+from dataclasses import dataclass, replace
 
-from sqlglot.tokenizer_core import TokenType
+from sqlglot import exp
 
-from muntin.select.bind import Bound
-from muntin.select.parser import Words
-from muntin.select.syntax import FromItem, Name, SourceItem
+from muntin.select.item_parser import number_of
+from muntin.select.limits import Limits
+from muntin.select.syntax import SourceItem, Statement, Value
+
+# A number or a string that stands by itself. Some that match are neither ('1' in a comment): what
+# matters is only which of them are constants of the first text's FROM item.
+_CONSTANT = re.compile(
+    r"""(?<![\w.'"])(?:[0-9]+(?:\.[0-9]+)?|'(?:[^'\\]|'')*')(?![\w.'"])""", re.ASCII
+)
+_HOLE = "\x01"  # no text that can be planned holds it
 
 
-def shape_of(words: Words) -> Hashable:
-    """The same for texts of one shape; None for a text that shares nothing.
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """Which constants of a text are arguments of its FROM item.
 
-    With one SELECT and one FROM item no column is named after an item, and there is no WITH query
-    that the item could be. Whether two tokens touch is part of it: the parser asks for that.
+    Attributes
+    ----------
+    item : SourceItem
+    constants : tuple of str
+        All of the text, as written.
+    arguments : tuple of int or None
+        For each constant, the argument of the item that it is; None where it is none, so that it
+        must be as it was.
+    negative : frozenset of int
+        Constants behind a minus.
     """
-    if len(words.items) != 1:
+
+    item: SourceItem
+    constants: tuple[str, ...]
+    arguments: tuple[int | None, ...]
+    negative: frozenset[int]
+
+
+def outline_of(text: str) -> tuple[str, tuple[str, ...]]:
+    """The text with holes where its constants were, and the constants."""
+    return _CONSTANT.sub(_HOLE, text), tuple(_CONSTANT.findall(text))
+
+
+def slots_of(statement: Statement) -> Slots | None:
+    """Where a planned statement has constants that another of its shape may have otherwise.
+
+    None where nothing can be shared: with one SELECT and one FROM item no column is named after
+    an item, and there is no WITH query that the item could be.
+    """
+    item = statement.items[0] if len(statement.items) == 1 else None
+    if not isinstance(item, SourceItem) or not item.arguments:
         return None
-    selects = 0
-    end = -1
-    parts: list[Hashable] = [_without_constants(words.items[0])]
-    for token in words.rewritten:
-        kind = token.token_type
-        selects += kind is TokenType.SELECT
-        parts.append((kind, token.text, token.start == end))
-        end = token.end + 1
-    return tuple(parts) if selects == 1 else None
+    if sum(1 for _ in statement.tree.find_all(exp.Select)) != 1:
+        return None
+    text = statement.text
+    ends = {
+        argument.span.start + argument.span.length: (number, argument)
+        for number, argument in enumerate(item.arguments)
+        if isinstance(argument, Value)
+    }
+    arguments: list[int | None] = []
+    negative = set()
+    for at, found in enumerate(_CONSTANT.finditer(text)):
+        number, argument = ends.get(found.end(), (None, None))
+        arguments.append(number)
+        if argument is not None and text[argument.span.start] == "-":
+            negative.add(at)
+    if all(number is None for number in arguments):
+        return None
+    return Slots(item, outline_of(text)[1], tuple(arguments), frozenset(negative))
 
 
-def _without_constants(item: FromItem) -> FromItem:
-    if not isinstance(item, SourceItem):
-        return replace(item, window=None)
-    names = tuple(a for a in item.arguments or () if isinstance(a, Name))
-    return replace(item, window=None, arguments=None if item.arguments is None else names)
+def item_with(slots: Slots, constants: tuple[str, ...], limits: Limits) -> SourceItem | None:
+    """The FROM item with other constants; None where the text has to be read.
+
+    Its places are not set: errors are left to those who read the text.
+    """
+    values = list(slots.item.arguments or ())
+    for at, (number, was, text) in enumerate(
+        zip(slots.arguments, slots.constants, constants, strict=True)
+    ):
+        if text == was:
+            continue
+        if number is None or (text[0] == "'") != (was[0] == "'"):
+            return None
+        value = _value(text, limits)
+        if value is None:
+            return None
+        values[number] = Value(-value if at in slots.negative else value)  # type: ignore[operator]
+    return replace(slots.item, arguments=tuple(values))
 
 
-def is_same(bound: Bound, other: Bound | None) -> bool:
-    """Whether the rest of a statement can tell two FROM items apart."""
-    return other is not None and _seen(bound) == _seen(other)
-
-
-def _seen(bound: Bound) -> Bound:
-    return replace(bound, window=None, arguments=(), shown="", summed=False)
+def _value(text: str, limits: Limits) -> str | int | float | None:
+    """A constant's value; None where it is beyond a limit."""
+    if text[0] != "'":
+        return number_of(text)
+    if len(text.encode()) > limits.literal_bytes + 2:
+        return None
+    return text[1:-1].replace("''", "'")
