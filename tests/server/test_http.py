@@ -13,7 +13,9 @@ from websockets.sync.client import connect
 from muntin.ledger.memory import MemoryLedger
 from muntin.server.openapi import document
 from muntin.server.serving import Server
+from muntin.spark.ingest import Ingest
 from tests.pipeline.support import START
+from tests.server.beating import OVERDUE, beating_pipeline
 from tests.server.conftest import Feeder
 
 SELECT = "SELECT driver, count FROM orders(driver) FOR ALL ORDER BY driver"
@@ -135,7 +137,19 @@ def test_summaries(http):
     found = http.get("/summaries").json()
     assert found["summaries"][0]["keys"] == [["driver"], ["driver", "area"]]
     assert found["summaries"][0]["windows"] == "floating"
+    assert found["summaries"][0]["parts"] == []
     assert found["queries"][0]["name"] == "busiest"
+    assert found["queries"][0]["on"] == "window"
+
+
+def test_summaries_of_joined_items_name_their_columns():
+    ledger = MemoryLedger()
+    ingest = Ingest(beating_pipeline(), ledger, query_id="q")
+    with Server(ledger, port=0) as server:
+        found = httpx.get(server.url + "/summaries").json()
+    ingest.close()
+    assert found["summaries"][0]["parts"] == ["driver", "area"]
+    assert found["queries"] == [{"name": "overdue", "select": OVERDUE, "on": "update"}]
 
 
 def test_state(http):

@@ -59,6 +59,24 @@ def test_strips_show_beats_and_who_is_overdue(page, beating, ledger, tmp_path): 
         page.goto("about:blank")
 
 
+def test_a_standing_query_on_update_is_plotted_as_it_moves(page, beating, ledger):  # noqa: F811
+    """It has no windows whose trend could be read, and no number: its rows are counted."""
+    now = now_us()
+    beating.beats([("bus", 1, 3600, 12, now - 1800 * SECOND)])
+    with Server(ledger, port=0) as server:
+        page.goto(server.url)
+        state(page, "live")
+        trend = "document.querySelector('#trends section')"
+        wait(page, f"{trend}?.querySelector('.chart svg') != null")
+        shown = page.get_attribute("#trends .chart svg", "aria-label")
+        assert shown == "rows of overdue, by update"
+        assert page.text_content("#trends .note").startswith("SELECT driver, area, next_expected")
+        page.wait_for_timeout(1100)  # one point a second
+        beating.beats([("tram", 2, 30, 15, now_us() - 100 * SECOND)])
+        wait(page, f"{trend}.querySelector('.chart polyline') != null")
+        page.goto("about:blank")
+
+
 def test_an_old_stream_is_seen_as_of_its_newest_event(page, beating, ledger):  # noqa: F811
     then = now_us() - 300 * 86_400 * SECOND
     beating.beats([("bus", 1, 3600, 30, then), ("tram", 2, 600, 20, then - 86_400 * SECOND)])

@@ -163,13 +163,16 @@ class Http:
                 "keys": [list(key) for key in info.keys],
                 "indicators": list(info.indicators),
                 "by": list(info.by),
+                "parts": list(info.parts),
                 "sketched": info.sketched,
                 "windows": windows.get(name),
             }
             for name, info in self._reader.summaries().items()
         ]
+        on = {n: q.on for p in self._reader.pipelines().values() for n, q in p.queries.items()}
         queries = [
-            {"name": name, "select": info.select} for name, info in self._reader.queries().items()
+            {"name": name, "select": info.select, "on": on.get(name, "window")}
+            for name, info in self._reader.queries().items()
         ]
         specs = {info.name: spec_number(info) for info in self._reader.ledger.pipelines()}
         return {"summaries": summaries, "queries": queries, "specs": specs}

@@ -206,11 +206,14 @@ def _schemas() -> dict[str, Any]:
                 "keys": {"type": "array", "items": texts},
                 "indicators": texts,
                 "by": texts,
+                "parts": texts,
                 "sketched": flag,
                 "windows": {"type": ["string", "null"]},
             }
         ),
-        "StandingQuery": object_of({"name": text, "select": text}),
+        "StandingQuery": object_of(
+            {"name": text, "select": text, "on": {"enum": ["window", "update"]}}
+        ),
         "Rejected": object_of(
             {"number": integer, "reason": text, "detail": text, "place": text, "raw": text}
         ),
