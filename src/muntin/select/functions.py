@@ -148,12 +148,16 @@ def _nothing_more(arguments: Sequence[Argument]) -> tuple[Argument, ...]:
 
 
 def _estimated(
-    asked: Mapping[str, Sequence[Any]], estimate: Estimate, rows: int, count: int | None = None
+    asked: Mapping[str, Sequence[Any]],
+    estimate: Estimate,
+    rows: int,
+    count: int | None = None,
+    value: str = "value",
 ) -> pa.Table:
     """Questions beside answers; an empty summary answers with nulls."""
     columns: dict[str, Any] = dict(asked)
-    for name in ("value", "lower", "upper"):
-        values = np.atleast_1d(getattr(estimate, name))
+    found = (estimate.value, estimate.lower, estimate.upper)
+    for name, values in zip((value, "lower", "upper"), map(np.atleast_1d, found), strict=True):
         columns[name] = pa.nulls(rows, pa.float64()) if len(values) != rows else pa.array(values)
     columns["confidence"] = pa.array(np.full(rows, float(estimate.confidence)))
     if count is not None:
@@ -183,8 +187,7 @@ def _ranks(summary: Any, arguments: tuple[Argument, ...]) -> pa.Table:
     estimate = numbers.rank(asked)
     if numbers.kind == "dyadic_qdigest":  # its ranks are numbers of values, here are fractions
         estimate = _divided(estimate, numbers.count)
-    table = _estimated({"x": pa.array(asked)}, estimate, len(asked), numbers.count)
-    return table.rename_columns(["rank" if c == "value" else c for c in table.column_names])
+    return _estimated({"x": pa.array(asked)}, estimate, len(asked), numbers.count, "rank")
 
 
 def _numbers_of(summary: Any) -> Any:

@@ -28,10 +28,10 @@ import numpy as np
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary, SummaryOverflow
 from muntin.summaries import datasketches_kll
-from muntin.summaries.base import Estimate
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.kernels.sampling import sample_blocks
 from muntin.summaries.kernels.sorting import sort_keys
+from muntin.summaries.kll_answers import KLLAnswers
 from muntin.summaries.level_stack import (
     BLOCK_SHIFT_MAX,
     COUNT_MAX,
@@ -50,20 +50,13 @@ from muntin.summaries.order_keys import (
     weighed,
 )
 from muntin.summaries.reading import exact_sum
-from muntin.summaries.weighted_view import (
-    WeightedView,
-    check_fractions,
-    check_increasing,
-    check_points,
-    nothing,
-)
+from muntin.summaries.weighted_view import WeightedView
 
-CONFIDENCE = 0.99
 # Share of KLL's own variance (0.25 / k^2, in units of the count) that the sampler may add.
 SAMPLER_VARIANCE_SHARE = 0.2
 
 
-class KLL:
+class KLL(KLLAnswers):
     """Quantiles and ranks of a stream of numbers.
 
     Parameters
@@ -131,18 +124,6 @@ class KLL:
     def exact(self) -> bool:
         """Whether nothing was compacted yet, so that answers are exact."""
         return self._stack.height == 1
-
-    def rank_error(self, *, pmf: bool = False) -> float:
-        """Half-width of the 99 % interval around a rank (or, for `pmf`, a mass), in [0, 1].
-
-        Apache DataSketches' fit to measurements, single-sided and over all quantiles at once,
-        which is on the safe side for one.
-        """
-        if self.exact:
-            return 0.0
-        if pmf:
-            return 2.446 / self._min_k**0.9433
-        return 2.296 / self._min_k**0.9723
 
     def update(self, values: Any, weights: Any = None) -> None:
         """Add values. Either all are added or, on an error, none.
@@ -233,80 +214,6 @@ class KLL:
         new._stack = self._stack.copy()
         return new
 
-    def quantile(self, q: Any) -> Estimate:
-        """The smallest value that a fraction `q` of all values does not exceed.
-
-        Parameters
-        ----------
-        q : float or float[n]
-            In [0, 1]. 0 and 1 give minimum and maximum, exactly.
-
-        Returns
-        -------
-        Estimate
-            `value`, `lower`, `upper`: [n] in the sketch's dtype; n = 0 while the sketch is empty.
-            The values at q - rank_error and q + rank_error are the bounds.
-        """
-        fractions = check_fractions(q)
-        if self._count == 0:
-            return nothing(self.dtype)
-        view, error = self._sorted_view(), self.rank_error()
-        value = view.value_at(fractions)
-        lower = view.value_at(np.maximum(fractions - error, 0.0))
-        upper = view.value_at(np.minimum(fractions + error, 1.0))
-        low, high = self.min, self.max
-        value[fractions == 0] = low
-        value[fractions == 1] = high
-        lower[fractions <= error] = low
-        lower[fractions == 1] = high
-        upper[fractions >= 1 - error] = high
-        upper[fractions == 0] = low
-        return Estimate(value, lower, upper, self._confidence())
-
-    def rank(self, x: Any, *, inclusive: bool = True) -> Estimate:
-        """Fraction of the values that are <= `x` (or < `x`, where not inclusive).
-
-        Parameters
-        ----------
-        x : number or number[n]
-
-        Returns
-        -------
-        Estimate
-            `value`, `lower`, `upper`: float64[n] in [0, 1]; n = 0 while the sketch is empty.
-        """
-        ranked = self._ranked(x, inclusive)
-        return nothing("float64") if ranked is None else self._ranks(*ranked)
-
-    def rank_count(self, x: Any, *, inclusive: bool = True) -> Estimate:
-        """`rank` as a number of values: float64[n] in [0, count]."""
-        found = self.rank(x, inclusive=inclusive)
-        count = float(self._count)
-        return Estimate(
-            found.value * count, found.lower * count, found.upper * count, found.confidence
-        )
-
-    def cdf(self, points: Any, *, inclusive: bool = True) -> Estimate:
-        """Ranks of strictly increasing `points`, and 1 after the last: n + 1 entries."""
-        ranked = self._ranked(check_increasing(points), inclusive)
-        if ranked is None:
-            return nothing("float64")
-        weight, sure = ranked
-        return self._ranks(np.append(weight, self._count), np.append(sure, True))
-
-    def pmf(self, points: Any, *, inclusive: bool = True) -> Estimate:
-        """Share of the values in each of the n + 1 intervals that n increasing points make.
-
-        Inclusive: (-inf, p0], (p0, p1], ..., (pn, inf); else (-inf, p0), [p0, p1), ...
-        """
-        ranked = self._ranked(check_increasing(points), inclusive)
-        if ranked is None:
-            return nothing("float64")
-        edges = np.concatenate(([0], ranked[0], [self._count]))
-        value, error = np.diff(edges) / self._count, self.rank_error(pmf=True)
-        lower, upper = np.maximum(value - error, 0.0), np.minimum(value + error, 1.0)
-        return Estimate(value, lower, upper, self._confidence())
-
     def to_datasketches(self) -> bytes:
         """The bare Apache DataSketches KLL bytes: doubles, floats or longs, after the dtype."""
         self._stack.order()
@@ -374,9 +281,6 @@ class KLL:
     def _value_of(self, key: int) -> Any:
         return from_keys(np.array([key]), self.dtype)[0].item() if self._count else None
 
-    def _confidence(self) -> float:
-        return 1.0 if self.exact else CONFIDENCE
-
     def _block_shift(self) -> int:
         """Blocks of 2^shift items keep the sampler's variance below its share."""
         blocks = SAMPLER_VARIANCE_SHARE * self._count / self.k**2
@@ -421,29 +325,13 @@ class KLL:
             self._stack.order()
             keys = self._stack.items()
             order = np.argsort(keys, kind="stable")
+            edges = from_keys(np.array([self._low, self._high]), self.dtype)
             self._view = WeightedView(
-                from_keys(keys[order], self.dtype), np.cumsum(self._stack.weights()[order])
+                from_keys(keys[order], self.dtype),
+                np.cumsum(self._stack.weights()[order]),
+                (edges[:1], edges[1:]),
             )
         return self._view
-
-    def _ranked(self, x: Any, inclusive: bool) -> tuple[np.ndarray, np.ndarray] | None:
-        """Weight below each point and whether it is certain; None while there is nothing."""
-        at = check_points(x, self.dtype)[0 if inclusive else 1]
-        if self._count == 0:
-            return None
-        weight = self._sorted_view().weight_below(at, inclusive)
-        points = np.atleast_1d(np.asarray(x))
-        below = points < self.min if inclusive else points <= self.min
-        above = points >= self.max if inclusive else points > self.max
-        weight[below] = 0
-        weight[above] = self._count
-        return weight, below | above
-
-    def _ranks(self, weight: np.ndarray, sure: np.ndarray) -> Estimate:
-        value, error = weight / self._count, self.rank_error()
-        lower = np.where(sure, value, np.maximum(value - error, 0.0))
-        upper = np.where(sure, value, np.minimum(value + error, 1.0))
-        return Estimate(value, lower, upper, self._confidence())
 
     def _restore(self, parts: datasketches_kll.Parts) -> None:
         self.k, self._min_k, self._count = parts.k, parts.min_k, parts.count

@@ -20,29 +20,40 @@ class WeightedView:
         Sorted; n > 0.
     cumulative : int64[n]
         Running sum of the weights; the last is the total. Weights of 0 are allowed.
+    ends : pair of ndarray[1], optional
+        Smallest and largest value where they are known exactly, though no item may hold them.
     """
 
-    __slots__ = ("_search", "cumulative", "total", "values")
+    __slots__ = ("_answers", "_known_ends", "_search", "cumulative", "total", "values")
 
-    def __init__(self, values: np.ndarray, cumulative: np.ndarray) -> None:
+    def __init__(
+        self,
+        values: np.ndarray,
+        cumulative: np.ndarray,
+        ends: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> None:
         self.values = values
         self.cumulative = cumulative
         self.total = int(cumulative[-1])
         self._search = cumulative.astype(np.float64)  # once, instead of in every search
+        self._known_ends = ends is not None
+        self._answers = values if ends is None else np.concatenate((ends[0], values, ends[1]))
 
     @property
     def nbytes(self) -> int:
-        return self.values.nbytes + self.cumulative.nbytes + self._search.nbytes
+        own = self._answers.nbytes if self._known_ends else 0
+        return own + self.values.nbytes + self.cumulative.nbytes + self._search.nbytes
 
-    def value_at(self, fractions: np.ndarray) -> np.ndarray:
-        """The smallest value whose weight reaches each fraction of the total."""
-        # 0.07 * 100 is 7.000000000000001 in doubles: one step down finds the 7th. A fraction of 0
-        # finds the first value that has a weight.
-        need = np.nextafter(fractions * self.total, 0)
-        return self.values[self._search.searchsorted(np.maximum(need, 0.5))]
+    @property
+    def ends(self) -> tuple[Any, Any]:
+        """Smallest and largest value, as Python numbers."""
+        return self._answers[0].item(), self._answers[-1].item()
 
     def around(self, q: Any, error: float) -> np.ndarray:
         """Values at fractions, at `error` below them, and at `error` above: [3, n].
+
+        A value at a fraction is the smallest whose weight reaches it. With known ends, 0 and 1
+        are answered by them, and so are bounds that reach beyond.
 
         Raises
         ------
@@ -52,8 +63,8 @@ class WeightedView:
         fractions = np.array(q, np.float64, ndmin=1)
         if fractions.ndim == 1:
             places = np.empty((3, len(fractions)), np.int64)
-            if find_around(fractions, error, self._search, places):
-                return self.values[places]
+            if find_around(fractions, error, self._search, self._known_ends, places):
+                return self._answers[places]
         check_fractions(q)
         raise AssertionError("a fraction outside [0, 1] was not refused")
 

@@ -8,7 +8,7 @@ from muntin.summaries.kernels import kernel
 
 
 @kernel()
-def find_around(fractions, error, cumulative, places):
+def find_around(fractions, error, cumulative, ends, places):
     """Places of the items at each fraction, at `error` below it, and at `error` above it.
 
     Parameters
@@ -16,6 +16,8 @@ def find_around(fractions, error, cumulative, places):
     fractions : float64[n]
     cumulative : float64[m]
         Running sum of the items' weights; m > 0.
+    ends : bool
+        Whether the exact ends stand before and after the items, so that places count from 1.
     places : int64[3, n]
 
     Returns
@@ -33,7 +35,14 @@ def find_around(fractions, error, cumulative, places):
                 share = max(q - error, 0.0)
             elif end == 2:
                 share = min(q + error, 1.0)
-            # one step down, as in WeightedView.value_at
+            if ends and (q == 0.0 or (end == 1 and q <= error and q < 1.0)):
+                places[end, i] = 0
+                continue
+            if ends and (q == 1.0 or (end == 2 and q >= 1.0 - error)):
+                places[end, i] = cumulative.shape[0] + 1
+                continue
+            # 0.07 * 100 is 7.000000000000001 in doubles: one step down finds the 7th. A fraction
+            # of 0 finds the first item that has a weight.
             need = max(np.nextafter(share * total, 0.0), 0.5)
             low = 0
             high = cumulative.shape[0]
@@ -43,5 +52,5 @@ def find_around(fractions, error, cumulative, places):
                     low = middle + 1
                 else:
                     high = middle
-            places[end, i] = low
+            places[end, i] = low + ends
     return True
