@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -12,6 +15,14 @@ from muntin.demo.replay import slices_of
 from muntin.sites import CoordinatorSpec
 from muntin.spec import Pipeline
 
+CHILD = (
+    "from muntin.demo.child import end_with_parent; end_with_parent(); "
+    "import time; print('up', flush=True); time.sleep(600)"
+)
+PARENT = (
+    "import sys, time; from muntin.demo import child; "
+    "child.start(['-c', sys.argv[1]], sys.stdout); time.sleep(600)"
+)
 HOUR_US = 3_600_000_000
 DAYS = 12
 
@@ -55,6 +66,18 @@ def test_sites_and_coordinator_say_the_same(tmp_path):
     assert site is not None
     assert site.said() == spec.said()
     assert site.speed == spec.speed
+
+
+@pytest.mark.timeout(120)
+def test_sites_end_with_a_parent_that_is_killed():
+    """The parent can do nothing any more; its child still has its standard output, and ends."""
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, CHILD], stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    with parent.stdout as output:
+        assert output.readline() == b"up\n"
+        parent.kill()
+        parent.wait()
+        assert b"KeyboardInterrupt" in output.read()
 
 
 @pytest.mark.parametrize(("changes", "expected"), [

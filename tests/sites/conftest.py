@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 
+import httpx
 import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
@@ -13,8 +14,10 @@ from muntin.sites import CoordinatorServer
 from muntin.sites import protocol as p
 from tests.sites.stream import TOKENS, coordinator, pipeline
 
+PATIENCE_SECONDS = 120.0  # the machine may be busy; a test that passes waits for none of it
 
-def until(condition, seconds=30.0):
+
+def until(condition, seconds=PATIENCE_SECONDS):
     """Wait for a condition to hold; what it returned."""
     deadline = time.monotonic() + seconds
     while True:
@@ -42,14 +45,25 @@ def served(tmp_path):
         yield server
 
 
+def get(server, path, **options):
+    """What a coordinator answers, however long it takes."""
+    return httpx.get(server.url + path, timeout=PATIENCE_SECONDS, **options)
+
+
 def headers(token):
     return {"authorization": f"Bearer {token}"} if token else {}
 
 
 @contextmanager
 def peer(server, token=TOKENS["north"], **options):
-    options = {"additional_headers": headers(token), "compression": None} | options
-    with connect(server.address + p.PATH, max_size=None, close_timeout=2, **options) as socket:
+    options = {
+        "additional_headers": headers(token),
+        "compression": None,
+        "max_size": None,
+        "open_timeout": PATIENCE_SECONDS,
+        "close_timeout": 2,
+    } | options
+    with connect(server.address + p.PATH, **options) as socket:
         yield socket
 
 
@@ -58,7 +72,7 @@ def welcomed(server, site="north", **options):
     """A peer that has said the right hello."""
     with peer(server, TOKENS[site], **options) as socket:
         socket.send(p.hello(pipeline(site, server.address).sites))
-        p.parse_welcome(socket.recv(timeout=10))
+        p.parse_welcome(socket.recv(timeout=PATIENCE_SECONDS))
         yield socket
 
 
@@ -66,6 +80,6 @@ def closing(socket):
     """The close code and reason that the coordinator sends."""
     try:
         while True:
-            socket.recv(timeout=20)
+            socket.recv(timeout=PATIENCE_SECONDS)
     except ConnectionClosed as closed:
         return closed.rcvd.code, closed.rcvd.reason

@@ -100,6 +100,14 @@ class Cluster:
         except httpx.HTTPError:
             return None
 
+    def state(self) -> dict:
+        """What /sites says, as soon as it says anything."""
+        deadline = time.monotonic() + START_SECONDS
+        while (found := self.get("/sites")) is None:
+            assert time.monotonic() < deadline, self.logs()
+            time.sleep(0.02)
+        return found
+
     def until(self, condition, units: float = START_SECONDS * 1e6 / PANE_US) -> dict:
         """Wait for an answer with which a condition holds, at most so many units."""
         deadline = time.monotonic() + units * PANE_US / 1e6

@@ -75,6 +75,22 @@ def test_a_new_connection_says_something_at_once():
     assert wired.machine.slack() >= 0
 
 
+def test_a_site_that_restarts_is_taken_in_at_once():
+    wired = Wired(SiteMachine(pipeline("north", "ws://127.0.0.1:1").sites, 1000))
+    wired.machine.move(News(wired.unit, {}, anew=True), wired.now)
+    for _ in range(3):
+        wired.move({"a": 3, "b": 2, "c": 1})
+    surveys = wired.coordinator.surveys
+    read = (["a", "c"], np.array([1, 9]))
+    wired.machine = SiteMachine(pipeline("north", "ws://127.0.0.1:1").sites, 2000)
+    wired.machine.move(News(wired.unit, {wired.unit: read}, anew=True), wired.now)
+    wired.deliver(wired.machine.greet(wired.now))
+    wired.pass_by(1)
+    assert wired.coordinator.surveys == surveys + 1
+    assert wired.coordinator.answer().valid
+    assert [item.object for item in wired.coordinator.answer().items] == ["c", "a"]
+
+
 def test_no_unit_is_left_out_of_what_is_said():
     """Two units at once; the constraint is broken in the first and holds again in the second."""
     wired = Wired()

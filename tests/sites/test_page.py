@@ -8,14 +8,19 @@ import httpx
 import pytest
 
 from muntin.sites import CoordinatorServer
-from tests.server.test_dashboard import page, pytestmark, state, wait
+from tests.server.test_dashboard import page, pytestmark, state
 from tests.sites.conftest import until
 from tests.sites.stream import SITES, coordinator
-from tests.sites.test_answers import Fed, sites, top
+from tests.sites.test_answers import Fed, settled, sites, top
 
 __all__ = ["page", "pytestmark"]
 
 ROWS = "[...document.querySelectorAll('#race li .name')].map(one => one.textContent)"
+
+
+def wait(page, expression, argument=None):
+    """Until it holds, on a busy machine too."""
+    until(lambda: page.evaluate(expression, argument))
 
 
 def shown(page, text):
@@ -33,11 +38,12 @@ def race(tmp_path):
             stack.callback(each.close)
             each.feed(21)
             each.site.start()
-        until(lambda: top(server)["valid"])
+        settled(server)
         yield server
 
 
 def test_the_race_is_watched(page, race):
+    page.set_default_timeout(60_000)
     page.set_viewport_size({"width": 360, "height": 740})
     page.goto(race.url)
     state(page, "live")

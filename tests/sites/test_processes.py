@@ -29,7 +29,7 @@ def cluster(tmp_path_factory):
 
 def heal(cluster):
     """Wait until the answer is valid for a unit that no site has reached yet."""
-    reached = max(site["unit"] or 0 for site in cluster.get("/sites")["sites"])
+    reached = max(site["unit"] or 0 for site in cluster.state()["sites"])
 
     def holds(answer):
         return answer["valid"] and answer["unit"] > reached
@@ -42,7 +42,7 @@ def heal(cluster):
 def test_answers_are_exact(cluster):
     seen = [heal(cluster) for _ in range(3)]
     assert seen == sorted(set(seen))
-    state = cluster.get("/sites")
+    state = cluster.state()
     assert [site["connected"] for site in state["sites"]] == [True, True]
     assert state["traffic"]["sent"]["messages"] > 0
 
@@ -57,11 +57,11 @@ def test_kill_a_site(cluster):
 
 
 def test_kill_the_coordinator(cluster):
-    epoch = cluster.get("/sites")["epoch"]
+    epoch = cluster.state()["epoch"]
     cluster.kill("coordinator")
     cluster.start("coordinator")
     cluster.until(lambda answer: answer["missing_sites"] == [])
-    assert cluster.get("/sites")["epoch"] > epoch
+    assert cluster.state()["epoch"] > epoch
     heal(cluster)
 
 
@@ -75,14 +75,14 @@ def test_freeze_a_site(cluster):
 
 
 def test_freeze_the_coordinator(cluster):
-    before = cluster.get("/sites")["epoch"]
+    before = cluster.state()["epoch"]
     cluster.signal("coordinator", signal.SIGSTOP)
     unit = cluster.now() + 2 * MISSING_AFTER
     while cluster.now() < unit:
         signal.sigtimedwait([], 0.1)
     cluster.signal("coordinator", signal.SIGCONT)
     heal(cluster)
-    assert cluster.get("/sites")["epoch"] >= before
+    assert cluster.state()["epoch"] >= before
 
 
 def test_a_network_that_cuts_and_delays(cluster):

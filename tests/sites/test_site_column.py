@@ -21,7 +21,7 @@ VALUES = {"north": "N", "south": "S"}
 PANES = 90
 
 
-def spec(address="ws://127.0.0.1:1", keys=(("region", "origin"),), **sites):
+def spec(address="ws://127.0.0.1:1", keys=(("region", "origin"),), more=None, **sites):
     column = {"site_column": "region", "site_values": VALUES}
     entries = {"coordinator": address, "heartbeat": HEARTBEAT, "k": K, **RANKING, **column, **sites}
     return Pipeline.of(
@@ -32,6 +32,7 @@ def spec(address="ws://127.0.0.1:1", keys=(("region", "origin"),), **sites):
             "summaries": {"flights": {"keys": [list(key) for key in keys]}},
             "sites": {name: value for name, value in entries.items() if value is not None},
         }
+        | (more or {})
     )
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from muntin.errors import BadArgument
 from muntin.ledger.memory import MemoryLedger
 from muntin.sites.costs import FRAME_BYTES, NaiveCost
+from muntin.sites.counts import SiteCounts
 from muntin.sites.follower import Follower
 from muntin.sites.machine import SiteMachine
 from muntin.sites.objects import ranked
@@ -281,6 +282,35 @@ def test_the_cost_of_naive_push_is_that_of_its_message(changes):
     message = Push(1, 1, unit, tuple(sorted(changed.items())))
     assert cost.entries == len(changed)
     assert abs(cost.bytes - len(encode(message)) - FRAME_BYTES) <= 2
+
+
+def test_the_cost_of_a_first_window_is_that_of_its_message():
+    objects, cost = Objects(), NaiveCost()
+    values = {"ATL": 300, "ORD": -2, "gone": 0}
+    rows = objects.rows(list(values))
+    objects.change(rows, np.array(list(values.values()), np.int64))
+    entries, size = cost.of_window(objects)
+    message = Push(1, 1, 7_000_000_000, (("ATL", 300), ("ORD", -2)))
+    assert entries == 2
+    assert abs(size - len(encode(message)) - FRAME_BYTES) <= 2
+
+
+def test_naive_costs_add_up_over_restarts():
+    """Of the site: its window is pushed again; of the coordinator: it is all pushed again."""
+
+    def told(slides, grown):
+        naive = {f"naive_{what}": grown for what in ("messages", "entries", "bytes")}
+        return {"slides": slides, "window_entries": 10, "window_bytes": 100, **naive}
+
+    counts = SiteCounts()
+    counts.report(told(40, 7), 1)  # what it counted before is not this coordinator's
+    assert (counts.naive.messages, counts.naive.bytes) == (1, 100)
+    counts.report(told(50, 12), 1)
+    assert (counts.naive.messages, counts.naive.bytes) == (6, 105)
+    counts.report(told(1, 0), 1)
+    assert (counts.naive.messages, counts.naive.bytes) == (7, 205)
+    counts.report(told(9, 3), 1)
+    assert (counts.naive.messages, counts.naive.entries, counts.naive.bytes) == (10, 28, 208)
 
 
 def test_objects_that_have_gone_are_forgotten_but_not_those_of_a_unit():

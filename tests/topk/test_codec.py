@@ -14,10 +14,12 @@ from muntin.errors import BadArgument, CorruptMessage
 from muntin.topk import messages as m
 from muntin.topk.codec import KINDS, MESSAGE_BYTES_MAX, decode, encode
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "topk-messages-v1.bin"
+GOLDEN = Path(__file__).parent.parent / "golden" / "topk-messages-v2.bin"
+OLD = GOLDEN.with_name("topk-messages-v1.bin")
 
 EXAMPLES: list[m.Message] = [
     m.Hello(0, 7),
+    m.Hello(3, -7, 1_700_000_000_000),
     m.Alert(3, 2, 1_700_000_000, 12, 40, 7, ((-4, 9), (5, 0), ("ATL", 1 << 50), ("Zürich", -3))),
     m.Reply(3, 2, 9, -1, 0, -5, (("\0", 0), ("a", 1))),
     m.Calm(1, 1, -2, 300),
@@ -43,7 +45,7 @@ entries = st.dictionaries(objects, signed, max_size=6).map(
     lambda pairs: tuple(sorted(pairs.items(), key=lambda pair: m.order(pair[0])))
 )
 any_message = st.one_of(
-    st.builds(m.Hello, unsigned, signed),
+    st.builds(m.Hello, unsigned, signed, unsigned),
     st.builds(m.Alert, unsigned, unsigned, signed, signed, unsigned, unsigned, entries),
     st.builds(m.Reply, unsigned, unsigned, unsigned, signed, signed, signed, entries),
     st.builds(m.Calm, unsigned, unsigned, signed, signed),
@@ -72,15 +74,25 @@ def test_any_message_there_and_back(message: m.Message) -> None:
     assert encode(decode(data)) == data
 
 
-def test_golden_bytes() -> None:
-    data = GOLDEN.read_bytes()
-    found = []
+def golden(path: Path) -> list[bytes]:
+    data, found = path.read_bytes(), []
     while data:
         size = int.from_bytes(data[:2], "little")
         found.append(data[2 : 2 + size])
         data = data[2 + size :]
+    return found
+
+
+def test_golden_bytes() -> None:
+    found = golden(GOLDEN)
     assert [decode(one) for one in found] == EXAMPLES
     assert [encode(message) for message in EXAMPLES] == found
+
+
+@pytest.mark.parametrize("data", golden(OLD))
+def test_an_older_format_is_refused_by_its_number(data: bytes) -> None:
+    with pytest.raises(CorruptMessage, match="message format 1 is not 2"):
+        decode(data)
 
 
 def test_hostile_bytes_are_one_error() -> None:
@@ -115,15 +127,15 @@ def test_hostile_bytes_are_one_error() -> None:
     ("data", "said"),
     [
         (b"", "0 bytes"),
-        (b"\x02\x01\x00\x00", "format 2"),
-        (b"\x01\x63\x00\x00", "unknown kind 99"),
-        (b"\x01\x01\x00", "cut off"),
-        (b"\x01\x01\x00\x00\x00", "too many"),
-        (b"\x01\x01\x80\x00\x00", "shortest"),
-        (b"\x01\x01" + b"\xff" * 12, "64 bits"),
-        (b"\x01\x05\x01\x01\x00\xff\xff\xff\x7f", "cannot be in"),
-        (b"\x01\x05\x01\x01\x00\x00\x01\x02\xff\xff\x00", "UTF-8"),
-        (b"\x01\x05\x01\x01\x00\x00\x02\x01b\x01a\x00\x00", "not sorted"),
+        (b"\x03\x01\x00\x00", "format 3"),
+        (b"\x02\x63\x00\x00", "unknown kind 99"),
+        (b"\x02\x01\x00", "cut off"),
+        (b"\x02\x01\x00\x00\x00\x00", "too many"),
+        (b"\x02\x01\x80\x00\x00", "shortest"),
+        (b"\x02\x01" + b"\xff" * 12, "64 bits"),
+        (b"\x02\x05\x01\x01\x00\xff\xff\xff\x7f", "cannot be in"),
+        (b"\x02\x05\x01\x01\x00\x00\x01\x02\xff\xff\x00", "UTF-8"),
+        (b"\x02\x05\x01\x01\x00\x00\x02\x01b\x01a\x00\x00", "not sorted"),
         (bytes(MESSAGE_BYTES_MAX + 1), "bytes are no message"),
     ],
 )
@@ -142,6 +154,7 @@ def test_what_is_not_bytes_is_refused() -> None:
     [
         m.Hello(-1, 0),
         m.Hello(0, 1 << 63),
+        m.Hello(0, 0, -1),
         m.Push(0, 0, 0, ((2, 0), (1, 0))),
         m.Push(0, 0, 0, (("a", 0), ("a", 0))),
         m.Push(0, 0, 0, (("a", 0), (1, 0))),

@@ -33,6 +33,7 @@ class Protocol(RuleBasedStateMachine):
         policy=st.sampled_from(POLICIES),
         objective=st.sampled_from(OBJECTIVES),
         heartbeat=st.integers(1, 4),
+        lives=st.booleans(),
     )
     def begin(self, **options) -> None:
         self.world = World(**options)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from muntin.errors import BadArgument
-from muntin.topk import NOTHING, Alert, Calm, Factors, Hello, Monitor, Reply, Request
+from muntin.topk import NOTHING, Alert, Calm, Factors, Hello, Monitor, Reply, Request, Watch
 
 
 def joined(**values: int) -> Monitor:
@@ -40,10 +40,26 @@ def test_heartbeat() -> None:
 
 
 def test_hello_until_asked() -> None:
-    monitor = Monitor(retry=2)
-    assert monitor.tick(0.0) == [Hello(0, 0)]
+    monitor = Monitor(retry=2, life=5)
+    assert monitor.tick(0.0) == [Hello(0, 0, 5)]
     assert monitor.tick(1.0) == []
-    assert monitor.tick(2.0) == [Hello(0, 0)]
+    assert monitor.tick(2.0) == [Hello(0, 0, 5)]
+    monitor.receive(Request(1, 0, 1, ()))
+    assert monitor.tick(3.0) == []  # it was asked; factors are on their way
+    assert monitor.tick(4.9) == []
+    assert monitor.tick(5.0) == [Hello(1, 0, 5)]
+
+
+def test_what_may_be_said_at_any_time() -> None:
+    assert Monitor(life=5).alive() == [Hello(0, 0, 5)]
+    monitor = joined(a=5, b=3)
+    assert monitor.alive() == [Calm(1, 1, 1, 1)]
+    (alert,) = change(monitor, 2, b=3)
+    assert monitor.alive() == [alert]
+    assert monitor.tick(10.0) == []  # which was just said
+    assert monitor.tick(12.0) == [alert]
+    monitor.receive(Watch(1, 1, 2, 0, ("a",), ()))
+    assert monitor.alive() == [Calm(1, 0, 2, 2)]  # of no factors
 
 
 def test_void_messages_are_ignored() -> None:

@@ -34,11 +34,14 @@ class World:
         policy: str = "resolution",
         objective: str | None = "messages",
         heartbeat: int = 2,
+        lives: bool = True,
     ) -> None:
         self.names = SITES[:sites]
         self.policy, self.objective, self.heartbeat = policy, objective, heartbeat
         self.coordinator = Coordinator(self.names, k, epsilon=epsilon, **self.options())
-        self.monitors = {name: Monitor(heartbeat=heartbeat) for name in self.names}
+        self.lives = lives
+        self.made = 0
+        self.monitors = {name: self.monitor() for name in self.names}
         self.values: dict[str, dict[Object, int]] = {name: {} for name in self.names}
         self.history: dict[str, dict[int, dict[Object, int]]] = {name: {} for name in self.names}
         self.units = dict.fromkeys(self.names, 0)
@@ -50,6 +53,11 @@ class World:
         self.now = 0.0
         for name in self.names:
             self.slide(name, {})
+
+    def monitor(self) -> Monitor:
+        """A new one; with `lives`, it says that it is."""
+        self.made += 1
+        return Monitor(heartbeat=self.heartbeat, life=self.made if self.lives else 0)
 
     def options(self) -> dict[str, Any]:
         """Pushing and resolving follow each other fast, so that short runs see both."""
@@ -115,7 +123,7 @@ class World:
 
     def restart_site(self, name: str) -> None:
         self.frozen.discard(name)
-        self.monitors[name] = monitor = Monitor(heartbeat=self.heartbeat)
+        self.monitors[name] = monitor = self.monitor()
         values = self.values[name]
         moved = np.array(list(values.values()), np.int64)
         self.put(name, True, monitor.slide(self.units[name], monitor.rows(list(values)), moved))
@@ -215,6 +223,7 @@ def wander(seed: int, steps: int = 120) -> World:
         policy=draw.choice(POLICIES[:1] * 3 + POLICIES),
         objective=draw.choice(OBJECTIVES),
         heartbeat=draw.randint(1, 4),
+        lives=draw.random() < 0.7,
     )
     spread, loss, again = draw.choice([1, 3, 9]), draw.random() ** 3, draw.random() ** 3
     fate = draw.choice([0.0, 0.02, 0.1])

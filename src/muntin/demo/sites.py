@@ -9,7 +9,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from muntin.arrow import pc
+from muntin.demo import child
 from muntin.demo.replay import TICK_SECONDS, Replay
 from muntin.errors import SourceError
 from muntin.times import duration_us
@@ -29,9 +29,12 @@ UNIT, WINDOW = "1 hour", "7 days"
 HEAD_US = 8 * 86_400_000_000  # given at once, so that the first window is whole
 PATIENCE_SECONDS, RETRY_SECONDS = 30.0, 1.0  # all sites share one machine, and so do their batches
 HEARTBEAT = 12  # units
+GATHER_SECONDS = 600.0  # nothing moves before all sites are there, so one survey is enough
 K = 10
-STOP_SECONDS = 30.0
-_MAIN = "from muntin.cli import main; main()"
+_MAIN = (
+    "from muntin.demo.child import end_with_parent; end_with_parent(); "
+    "from muntin.cli import main; main()"
+)
 RANKING = {"summary": "flights", "key": "dest", "window": WINDOW, "unit": UNIT}
 SPARK = {
     "spark.master": "local[1,4]",
@@ -71,6 +74,7 @@ def coordinator_entries(names: list[str], folder: Path, port: int, speed: float)
         "retry": max(2.0, RETRY_SECONDS * units_a_second),
         "missing_after": patience,
         "lease": patience,
+        "gather": GATHER_SECONDS * units_a_second,
     }
 
 
@@ -133,6 +137,8 @@ class SplitReplay(Replay):
 class SiteProcesses:
     """A `muntin run` for each site, in a session of its own: a Ctrl-C here is passed on in order.
 
+    They end when this process does, even if it is killed.
+
     Parameters
     ----------
     files : mapping
@@ -146,13 +152,7 @@ class SiteProcesses:
             file = folder / f"{name}.yaml"
             file.write_text(yaml.safe_dump(dict(entries), sort_keys=False), "utf-8")
             with (folder / f"{name}.log").open("wb") as log:
-                self._running[name] = subprocess.Popen(  # noqa: S603 (this Python, this Muntin)
-                    [sys.executable, "-c", _MAIN, "run", str(file), "--no-live"],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                )
+                self._running[name] = child.start(["-c", _MAIN, "run", str(file), "--no-live"], log)
 
     def check(self) -> None:
         """Raises SourceError: a site has ended by itself."""
@@ -169,7 +169,7 @@ class SiteProcesses:
                 process.send_signal(signal.SIGINT)
         for process in self._running.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(STOP_SECONDS)
+                process.wait(child.STOP_SECONDS)
             with contextlib.suppress(ProcessLookupError):  # and whatever it has left behind
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()

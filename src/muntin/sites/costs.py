@@ -25,15 +25,23 @@ class NaiveCost:
         """A slide changes these rows, each once."""
         if not len(rows):
             return
+        self.messages += 1
+        self.entries += len(rows)
+        self.bytes += self._bytes_of(objects, rows, changes)
+
+    def of_window(self, objects: Objects) -> tuple[int, int]:
+        """Entries and bytes of pushing all values that are not 0, as naive push must at first."""
+        rows = np.flatnonzero(objects.values)
+        return len(rows), self._bytes_of(objects, rows, objects.values[rows])
+
+    def _bytes_of(self, objects: Objects, rows: np.ndarray, values: np.ndarray) -> int:
         known = len(self._name_bytes)
         if known < len(objects):
             new = [_written(name) for name in objects.names[known:]]
             self._name_bytes = np.concatenate((self._name_bytes, np.array(new, np.int64)))
-        self.messages += 1
-        self.entries += len(rows)
         counts = 2 * _varint_bytes(np.array([len(rows)]))
-        size = self._name_bytes[rows].sum() + _signed_bytes(changes).sum() + counts.sum()
-        self.bytes += int(size) + _HEAD_BYTES + FRAME_BYTES
+        size = self._name_bytes[rows].sum() + _signed_bytes(values).sum() + counts.sum()
+        return int(size) + _HEAD_BYTES + FRAME_BYTES
 
     def renumber(self) -> None:
         """Rows have new numbers."""

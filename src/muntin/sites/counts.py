@@ -36,8 +36,8 @@ def frame_bytes(size: int, *, masked: bool) -> int:
 class SiteCounts:
     """What one site has cost since the coordinator started.
 
-    `naive` is what its changes would have cost if it had pushed each: as its reports say, which
-    begin anew where the site's process does.
+    `naive` is what it would have cost to push the window that the site had at first, and then
+    each change: as its reports say, which begin anew where the site's process does.
     """
 
     up: Traffic = field(default_factory=Traffic)
@@ -51,11 +51,17 @@ class SiteCounts:
         """A report of the site."""
         self.reports.messages += 1
         self.reports.bytes += size + frame_bytes(size, masked=True)
+        before = self.told
+        if not before or told["slides"] < before["slides"]:
+            # A new coordinator, or a new life of the site: its window would have to be pushed
+            # first. What it counted before, it counted before this coordinator was there.
+            before = told
+            self.naive.messages += 1
+            self.naive.entries += told["window_entries"]
+            self.naive.bytes += told["window_bytes"]
         for name in ("messages", "entries", "bytes"):
-            now, before = told[f"naive_{name}"], self.told.get(f"naive_{name}")
-            # what it had before the first report, it had before this coordinator was there
-            grown = 0 if before is None else now - before if now >= before else now
-            setattr(self.naive, name, getattr(self.naive, name) + grown)
+            grown = told[f"naive_{name}"] - before[f"naive_{name}"]
+            setattr(self.naive, name, getattr(self.naive, name) + max(0, grown))
         self.told = told
 
 

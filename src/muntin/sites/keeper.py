@@ -80,6 +80,7 @@ class Keeper:
             "retry": spec.retry,
             "missing_after": spec.missing_after,
             "lease": spec.lease,
+            "gather": spec.gather,
         }
 
     # -- from sites

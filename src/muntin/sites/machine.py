@@ -11,8 +11,8 @@ from muntin.sites.costs import NaiveCost
 from muntin.sites.follower import News, Read
 from muntin.sites.units import NO_CELLS, Cells, Units
 from muntin.spec_sites import SiteSpec
-from muntin.topk import Calm, Message, Monitor, decode, encode
-from muntin.topk.monitor import CALM, JOINING, WATCHING
+from muntin.topk import Message, Monitor, decode, encode
+from muntin.topk.monitor import JOINING
 
 CATCH_UP_UNITS_MAX = 256
 _LOG = logging.getLogger("muntin.sites")
@@ -21,14 +21,21 @@ _LOG = logging.getLogger("muntin.sites")
 class SiteMachine:
     """Used by one thread. What it returns are bytes to send, in order; losing them does no harm.
 
+    Parameters
+    ----------
+    life : int
+        Above what any earlier machine of the site was given, by as many as it had monitors at
+        least: the time in milliseconds.
+
     Attributes
     ----------
     unit : int or None
         The newest unit of the window; None before the first.
     """
 
-    def __init__(self, spec: SiteSpec) -> None:
+    def __init__(self, spec: SiteSpec, life: int = 0) -> None:
         self._spec = spec
+        self._life = life
         self._units = Units(spec.units)
         self.monitor = self._new_monitor()
         self.naive = NaiveCost()
@@ -83,12 +90,12 @@ class SiteMachine:
         """Called several times a unit: says again what got no answer, or that it is still here."""
         said = self.monitor.tick(now)
         if not said and now - self._said_at >= self._spec.heartbeat:
-            said = self._alive()
+            said = self.monitor.alive()
         return self._encoded(said, now)
 
     def greet(self, now: float) -> list[bytes]:
         """A new connection: whatever was on its way is lost."""
-        return self._encoded(self._alive() or self.monitor.tick(now), now)
+        return self._encoded(self.monitor.alive(), now)
 
     def slack(self) -> int | None:
         """How far the local constraint is from breaking; None where there is none."""
@@ -105,6 +112,7 @@ class SiteMachine:
 
     def report(self) -> dict[str, Any]:
         """For the dashboard."""
+        window = self.naive.of_window(self.monitor.objects)
         return {
             "phase": self.monitor.phase,
             "unit": self.unit,
@@ -114,23 +122,17 @@ class SiteMachine:
             "naive_messages": self.naive.messages,
             "naive_entries": self.naive.entries,
             "naive_bytes": self.naive.bytes,
+            "window_entries": window[0],
+            "window_bytes": window[1],
         }
 
     def _new_monitor(self) -> Monitor:
-        return Monitor(heartbeat=self._spec.heartbeat)
+        life, self._life = self._life, self._life + 1
+        return Monitor(heartbeat=self._spec.heartbeat, life=life)
 
     def _cells(self, read: Read) -> Cells:
         names, values = read
         return self.monitor.rows(names), values
-
-    def _alive(self) -> list[Message]:
-        """What a monitor in its phase may say at any time."""
-        monitor = self.monitor
-        if monitor.phase == CALM:
-            return [Calm(monitor.epoch, monitor.version, monitor.since, monitor.unit)]
-        if monitor.phase == WATCHING:  # of version 0: says nothing of any factors
-            return [Calm(monitor.epoch, 0, monitor.unit, monitor.unit)]
-        return []
 
     def _compact(self) -> None:
         """Forget objects that have gone, but not those that some unit still names."""

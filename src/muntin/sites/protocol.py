@@ -14,7 +14,7 @@ from typing import Any
 from muntin.errors import BadArgument
 from muntin.spec_sites import Ranking, SiteSpec
 
-PROTOCOL = 1
+PROTOCOL = 2
 PATH = "/site"
 GREETING_CHARACTERS_MAX = 16_384
 NAME_CHARACTERS_MAX = 256
@@ -43,6 +43,8 @@ _REPORTED = (
     "naive_messages",
     "naive_entries",
     "naive_bytes",
+    "window_entries",
+    "window_bytes",
 )
 
 

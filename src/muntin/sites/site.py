@@ -123,7 +123,7 @@ class Site:
         self._stopped.wait(AGAIN_SECONDS)
 
     async def _live(self) -> None:
-        machine = SiteMachine(self.spec)
+        machine = SiteMachine(self.spec, time.time_ns() // 1_000_000)
         link = Link(self.spec, self._token, machine, self._now, self._say)
         pool = ThreadPoolExecutor(1, f"muntin-site-{self.spec.site}-reader")
         tasks = {

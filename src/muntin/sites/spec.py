@@ -76,6 +76,9 @@ class CoordinatorSpec(Ranking):
     )
     retry: float = Field(default=2.0, gt=0, le=10_000, description="Units")
     missing_after: float = Field(default=18.0, gt=0, le=1_000_000, description="Units")
+    gather: float | None = Field(
+        default=None, ge=0, le=1_000_000, description="Units; missing_after where it is not given"
+    )
     lease: float = Field(default=18.0, gt=0, le=1_000_000, description="Units")
     speed: float = Field(default=1.0, gt=0, le=SPEED_MAX)
     state: str = Field(default="", description="File that a restart goes on from")

@@ -1,7 +1,7 @@
 """Messages as bytes: compact, one form for one message, and hostile bytes are one typed error.
 
     offset  size  what
-    0       1     format version (1)
+    0       1     format version (2)
     1       1     kind, from KINDS
     2       -     the message's fields in their order
 
@@ -20,7 +20,7 @@ from muntin.errors import BadArgument, CorruptMessage
 from muntin.topk import messages as m
 from muntin.topk.objects import OBJECT_BYTES_MAX
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MESSAGE_BYTES_MAX = 8 << 20  # 16,384 entries with names of the longest kind are 4.4 MB
 _UNSIGNED_MAX = (1 << 63) - 1
 
@@ -173,7 +173,7 @@ _ENTRIES: _Field = (_Writer.entries, _Reader.entries)
 
 # Codes are for ever. One row a kind: code, class, fields in the order of the class.
 _TABLE: tuple[tuple[int, type[m.Message], dict[str, _Field]], ...] = (
-    (1, m.Hello, {"epoch": _U, "unit": _S}),
+    (1, m.Hello, {"epoch": _U, "unit": _S, "life": _U}),
     (
         2,
         m.Alert,

@@ -14,7 +14,7 @@ repeats what got no answer, and finds sites missing. Time is `now`, in window un
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from muntin.errors import CorruptMessage, UnknownName
@@ -22,21 +22,18 @@ from muntin.topk.answer import Answer
 from muntin.topk.asking import Asking
 from muntin.topk.bootstrap import Survey
 from muntin.topk.costs import Costs
+from muntin.topk.gathering import Gathering
 from muntin.topk.hybrid import CostModel
 from muntin.topk.messages import (
     NOTHING,
-    VALUE_MAX,
     Alert,
     Busy,
     Calm,
-    Factors,
     Hello,
     Message,
     Object,
     Push,
     Reply,
-    Request,
-    Watch,
 )
 from muntin.topk.policy import Policy, policy_named
 from muntin.topk.proof import Proof, answer_of, confirmed
@@ -45,6 +42,7 @@ from muntin.topk.roster import Addressed, Roster, check_k
 from muntin.topk.round import Ask, Resolved, Round
 from muntin.topk.saved import Saved
 from muntin.topk.site import Site
+from muntin.topk.vetting import FromSite, vetted
 from muntin.topk.watch_mode import WatchMode
 
 IDLE, SURVEY, CALM, POLLING, WATCHING = "idle", "survey", "calm", "polling", "watching"
@@ -61,8 +59,6 @@ NEXT: dict[tuple[str, str], str] = {
 }
 
 EPOCH_STEP = 1 << 16  # a restart skips the epochs that may have been used after the last saving
-EPOCHS_AHEAD_MAX = 1 << 40  # a site that claims to be further ahead is not believed
-HELLOS_BELIEVED = 4  # in a row: a late one or two are what is left of an earlier start
 
 
 class Coordinator:
@@ -83,6 +79,9 @@ class Coordinator:
     retry, missing_after, lease : float
         Without barrier, in window units: when to repeat a message; when a silent site is missing
         (above the monitors' heartbeat); how old a confirmation still counts as valid.
+    gather : float, optional
+        Without barrier: so long the first survey waits for all sites to be there; by default
+        `missing_after`. A later one waits for `retry` once a site has come.
     epoch : int
         Epochs only go up. `from_bytes` sees to that; where the state of an earlier coordinator
         over the same sites is lost, give a number that only grows, such as the hour since 1970
@@ -101,6 +100,7 @@ class Coordinator:
         retry: float = 2.0,
         missing_after: float = 18.0,
         lease: float = 18.0,
+        gather: float | None = None,
         epoch: int = 0,
     ) -> None:
         self.k, self.epsilon = check_k(k, epsilon)
@@ -111,9 +111,9 @@ class Coordinator:
         self.retry, self.missing_after, self.lease = retry, missing_after, lease
         self.phase = IDLE
         self.partial = self.full = self.surveys = self.changes = 0
-        self._started: float | None = None
+        first = missing_after if gather is None else gather
+        self._gathering = Gathering(self.roster, first=first, settle=retry)
         self._survey: Survey | None = None
-        self._survey_due = True
         self._round: Round | None = None
         self._asking = Asking()
         self._watch: WatchMode | None = None
@@ -161,39 +161,32 @@ class Coordinator:
         site = self.sites.get(name)
         if site is None:
             raise UnknownName(f"site {name!r}: the sites are {', '.join(self.sites)}")
-        if message.epoch > self.epoch + EPOCHS_AHEAD_MAX:
-            raise CorruptMessage(f"site {name!r} claims epoch {message.epoch}, not {self.epoch}")
-        handle = _HANDLERS.get(type(message))
-        if isinstance(message, Request | Factors | Watch):
-            raise CorruptMessage(f"a {type(message).__name__} does not come from a site")
-        _check_values(name, message)
+        message = vetted(name, message, self.epoch)
         self._costs.charge(name, message)
         site.heard = now
         if message.epoch > self.epoch:  # this coordinator was restored from an older state
             self.roster.epoch = message.epoch
-            self._survey_due = True
+            self._gathering.call()
         if not site.present:  # it is missing until a survey takes it in
             site.present = True
-            self._survey_due = True
+            self._gathering.came(now)
         if isinstance(message, Hello):
             return self._costs.charged(self._hello(site, message, now))
-        assert handle is not None  # noqa: S101
         if message.epoch != self.epoch or not site.member:
             return []
         if message.version > site.version:  # said to an earlier coordinator in the same epoch
             self.roster.epoch += EPOCH_STEP
-            self._survey_due = True
+            self._gathering.call()
             return []
         site.unit = max(site.unit, message.unit)
         site.hellos = 0
         if self.barrier and isinstance(message, Alert | Reply):
             site.remember(message.entries)
-        return self._costs.charged(handle(self, site, message, now))
+        return self._costs.charged(_HANDLERS[type(message)](self, site, message, now))
 
     def tick(self, now: float) -> Addressed:
         """Let time pass: `now` in window units, from any origin, never going back."""
-        if self._started is None:
-            self._started = now
+        if self._gathering.start(now):
             for site in self.sites.values():
                 site.heard = now
                 site.present = self.barrier
@@ -201,26 +194,27 @@ class Coordinator:
         self._now = now
         if not self.barrier and self.roster.lose_the_silent(now, self.missing_after):
             self._proof.forget()  # what was proven, was so with that site
-            self._survey_due = True
+            self._gathering.call()
         return self._costs.charged(self._act(now))
 
     def set_k(self, k: int, epsilon: int | None = None) -> None:
         """Change k (and epsilon) from the next tick on."""
         self.k, self.epsilon = check_k(k, self.epsilon if epsilon is None else epsilon)
         self._proof.forget()
-        self._survey_due = True
+        self._gathering.call()
 
     def answer(self) -> Answer:
         """T, and how far it can be trusted now."""
         sites, proof = self.roster.members(), self._proof
-        quiet = self.phase == CALM and not self._survey_due and not any(s.alert for s in sites)
-        sure = self.phase == WATCHING and not self._survey_due
+        due = self._gathering.due
+        quiet = self.phase == CALM and not due and not any(s.alert for s in sites)
+        sure = self.phase == WATCHING and not due
         watched = sure and self._watch is not None and self._watch.sure
         if self.barrier:
             proven = quiet or watched
             as_of = int(self._now) if proven else proof.as_of
         else:
-            if self.phase in (CALM, POLLING) and not self._survey_due:
+            if self.phase in (CALM, POLLING) and not due:
                 proof.by_silence(sites)
             as_of = proof.as_of
             settled = quiet and confirmed(sites)
@@ -252,8 +246,10 @@ class Coordinator:
     # -- what is due
 
     def _act(self, now: float) -> Addressed:
-        if self._survey_due and self._ready_for_survey(now):
-            return self._begin_survey(now)
+        if self._gathering.due:
+            if self.phase != IDLE and not any(site.present for site in self.sites.values()):
+                self._move("no sites")
+            return self._begin_survey(now) if self._gathering.ready(now) else []
         if self.phase == CALM and any(site.alert for site in self.roster.members()):
             return self._begin_round(now)
         if self.phase == WATCHING and (out := self._watch_on(now)):
@@ -262,20 +258,9 @@ class Coordinator:
 
     # -- survey
 
-    def _ready_for_survey(self, now: float) -> bool:
-        """At the very start, wait a little for all sites to be there."""
-        present = [site for site in self.sites.values() if site.present]
-        if not present:
-            if self.phase != IDLE:
-                self._move("no sites")
-            return False
-        started = self._started if self._started is not None else now
-        everyone = len(present) == len(self.sites)
-        return everyone or self.surveys > 0 or now - started >= self.missing_after
-
     def _begin_survey(self, now: float) -> Addressed:
         self._move("sites changed")
-        self._survey_due = False
+        self._gathering.begin()
         self.surveys += 1
         self.roster.begin_epoch()
         self._costs.survey_begins()
@@ -298,7 +283,7 @@ class Coordinator:
         sites = [self.sites[name] for name in names]
         requests = self._asking.ask(sites, self.epoch, objects, more, at_least, now)
         if requests is None:
-            self._survey_due = True
+            self._gathering.call()
         return list(requests or [])
 
     # -- resolution
@@ -402,16 +387,16 @@ class Coordinator:
 
     def _hello(self, site: Site, message: Hello, now: float) -> Addressed:
         """A site says that it holds no factors; unless it said so before it got them."""
-        if self.phase == SURVEY or self._survey_due:
+        newer = self._gathering.greeted(site, message)
+        if self.phase == SURVEY or self._gathering.due:
             return []
-        if message.epoch == self.epoch and not site.acked:
+        if message.epoch == self.epoch and not site.acked and not newer:
             return [self.roster.send(site, now)]  # the first factors were lost
-        site.hellos += 1
         everything = self._watch is not None and self._watch.watching.everything
         if self.hybrid and everything and message.epoch == self.epoch:
             self.hybrid.refuse_everything()  # it had too much to tell
-        if message.unit > site.unit or site.hellos >= HELLOS_BELIEVED:
-            self._survey_due = True  # it started anew
+        if self._gathering.believes(site, message, newer=newer):
+            self._gathering.call()
         return []
 
     def _alerted(self, site: Site, alert: Alert, _now: float) -> Addressed:
@@ -465,17 +450,10 @@ class Coordinator:
         self.phase = NEXT[self.phase, cause]
 
 
-_HANDLERS = {
+_HANDLERS: dict[type[FromSite], Callable[..., Addressed]] = {
     Alert: Coordinator._alerted,
     Reply: Coordinator._replied,
     Calm: Coordinator._calmed,
     Push: Coordinator._pushed,
     Busy: Coordinator._busied,
 }
-
-
-def _check_values(name: str, message: Message) -> None:
-    if isinstance(message, Alert | Reply | Push) and any(
-        not -VALUE_MAX <= value <= VALUE_MAX for _, value in message.entries
-    ):
-        raise CorruptMessage(f"site {name!r} sends a value beyond +-2**50")

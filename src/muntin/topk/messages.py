@@ -40,10 +40,15 @@ LINE_ALL: Final = -(1 << 62)
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """A site that has no factors asks to be taken in."""
+    """A site that has no factors asks to be taken in.
+
+    `life` tells a monitor that was made anew, and so lost its factors, from the one before it: it
+    only grows, or is 0 where it is not known.
+    """
 
     epoch: int
     unit: int
+    life: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,14 +65,21 @@ class Monitor:
         Without barrier: a calm site says so after this many units of silence.
     retry : float
         Without barrier: units of time after which what got no answer is said again.
+    life : int
+        Above that of any earlier monitor of the same site (the time in milliseconds, say), so
+        that the coordinator takes this one in at once, and not after it has asked for it some
+        times. 0: not known.
     """
 
-    def __init__(self, *, barrier: bool = False, heartbeat: int = 6, retry: float = 2.0) -> None:
+    def __init__(
+        self, *, barrier: bool = False, heartbeat: int = 6, retry: float = 2.0, life: int = 0
+    ) -> None:
         if heartbeat < 1 or not retry > 0:
             raise BadArgument(f"heartbeat {heartbeat} and retry {retry} must be above 0")
         self.barrier = barrier
         self.heartbeat = heartbeat
         self.retry = retry
+        self.life = life
         self.objects = Objects()
         self.phase = JOINING
         self.epoch = self.version = 0
@@ -86,6 +93,7 @@ class Monitor:
         self._busy_told = 0  # the unit at which that was said last
         self._said_unit = 0
         self._said_at: float | None = None
+        self._waiting = False  # something was said: wait for an answer before it is said again
 
     @property
     def top(self) -> tuple[Object, ...]:
@@ -160,11 +168,31 @@ class Monitor:
             return []
         if self._said_at is not None and now - self._said_at < self.retry:
             return []
-        first = self._said_at is None and self.phase == ALERTED
-        self._said_at = now
-        if self.phase == JOINING:
-            return [Hello(self.epoch, self.unit)]
-        return [] if first else [self._alert()]
+        first = self._said_at is None and self._waiting
+        self._said_at, self._waiting = now, True
+        return [] if first else [self._state()]
+
+    def alive(self) -> list[Message]:
+        """What may be said at any time, and says at least that the site is there.
+
+        For a new connection, where what was under way is lost, and for a stream that stands still.
+        """
+        self._wait()
+        return [self._state()]
+
+    def _state(self) -> Message:
+        match self.phase:
+            case "joining":
+                return Hello(self.epoch, self.unit, self.life)
+            case "alerted":
+                return self._alert()
+            case "calm":
+                return Calm(self.epoch, self.version, self.since, self.unit)
+            case _:  # watching; of version 0 it says nothing of any factors
+                return Calm(self.epoch, 0, self.unit, self.unit)
+
+    def _wait(self) -> None:
+        self._said_at, self._waiting = None, True
 
     def compact(self) -> np.ndarray | None:
         """Forget objects that have gone. Returns the new row of each old one, or None."""
@@ -180,7 +208,7 @@ class Monitor:
         least, most = self._extremes()
         if most > least:
             self._move("broken")
-            self._said_at = None
+            self._wait()
             return [self._alert()]
         due = self.unit - self._said_unit >= self.heartbeat
         if self.barrier or not (acknowledge or due):
@@ -252,9 +280,9 @@ class Monitor:
             self._busy = self._slides = 0
             self._busy_told = self.unit
             self._top = self._top[:0]
-            self._said_at = None
         if request.epoch != self.epoch or request.version != self.version:
             return []
+        self._wait()
         objects = self.objects
         rows = {item: objects.row(item) for item in request.objects}
         listed = np.unique(np.array([r for r in rows.values() if r is not None], np.int64))
@@ -329,7 +357,7 @@ class Monitor:
             return []
         if len(rows) > PUSHED_MAX and not self.barrier:
             self._move("too much")
-            return [Hello(self.epoch, self.unit)]
+            return self.alive()
         self._said_unit = self.unit
         changes = values[rows] - told[rows]
         told[rows] = values[rows]

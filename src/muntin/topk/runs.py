@@ -145,7 +145,7 @@ class Faulty(Run):
                     if out_until[site] > slide:
                         continue
                     if rng.random() < faults.crash:
-                        self.monitors[site] = self.monitor(heartbeat=self.heartbeat)
+                        self.monitors[site] = self.monitor(heartbeat=self.heartbeat, life=slide + 1)
                         self.reached[site] = -1
                         waiting[site] = []
                         out_until[site] = slide + rng.random() * faults.outage

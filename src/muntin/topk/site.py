@@ -21,6 +21,8 @@ class Site:
     changed since it was last looked at. `values`, while it is watched,
     are those of them that are sure to be so still.
 
+    `life` is the newest that its Hellos told of, `hellos` how many came since it said else.
+
     `version` is what was last sent, `acked` what the site is known to hold. What was sent since
     `acked` is kept and sent again as one message, so that neither loss nor order matters.
     """
@@ -43,6 +45,7 @@ class Site:
     until: int | None = None
     unit: int = -(1 << 62)
     hellos: int = 0
+    life: int = 0
     alert: Report | None = None
     told: dict[Object, int] = field(default_factory=dict)
     memory: dict[Object, int] = field(default_factory=dict)

@@ -1,0 +1,74 @@
+"""When the sites have to be surveyed: at the start, and when one comes, goes or begins anew."""
+
+from __future__ import annotations
+
+from muntin.topk.messages import Hello
+from muntin.topk.roster import Roster
+from muntin.topk.site import Site
+
+HELLOS_BELIEVED = 4  # in a row: a late one or two are what is left of an earlier start
+
+
+class Gathering:
+    """Sites that come are waited for, so that one survey takes in all of them.
+
+    Parameters
+    ----------
+    first : float
+        So long, from the start, the first survey waits for sites that are not there yet.
+    settle : float
+        So long a later one waits for others, once a site has come.
+
+    Attributes
+    ----------
+    due : bool
+        What is known is not, or will not be, about the sites that are there.
+    """
+
+    def __init__(self, roster: Roster, *, first: float, settle: float) -> None:
+        self.roster, self.first, self.settle = roster, first, settle
+        self.due = True
+        self._begun = False
+        self._started: float | None = None
+        self._came: float | None = None  # since when one that has come waits for others
+
+    def start(self, now: float) -> bool:
+        """Time begins to pass; whether it did not before."""
+        fresh = self._started is None
+        self._started = now if self._started is None else self._started
+        return fresh
+
+    def call(self) -> None:
+        """A survey at the next tick."""
+        self.due, self._came = True, None
+
+    def came(self, now: float) -> None:
+        """A site is there that takes no part yet; others may be on their way."""
+        if not self.due:
+            self.due, self._came = True, now
+
+    def ready(self, now: float) -> bool:
+        """Whether to begin: all are there, or have been waited for."""
+        present = sum(site.present for site in self.roster.sites.values())
+        if not self.due or not present:
+            return False
+        if present == len(self.roster.sites):
+            return True
+        if not self._begun:
+            return now - (now if self._started is None else self._started) >= self.first
+        return self._came is None or now - self._came >= self.settle
+
+    def begin(self) -> None:
+        """The survey begins."""
+        self.due, self._begun, self._came = False, True, None
+
+    def greeted(self, site: Site, hello: Hello) -> bool:
+        """Whether this is the first that is heard of a new life of the site."""
+        newer = hello.life > site.life
+        site.life = max(site.life, hello.life)
+        return newer
+
+    def believes(self, site: Site, hello: Hello, *, newer: bool) -> bool:
+        """Whether a site that had factors has none any more; else the Hello was under way long."""
+        site.hellos += 1
+        return newer or hello.unit > site.unit or site.hellos >= HELLOS_BELIEVED
