@@ -136,7 +136,13 @@ class Feeds:
         if task is None:  # who asks the same meanwhile waits for the same check
             task = asyncio.ensure_future(self._run(self._pushes.checked, topic))
             self._opening[topic] = task
-            task.add_done_callback(lambda _: self._opening.pop(topic, None))
+
+            def checked(done: asyncio.Future[str]) -> None:
+                del self._opening[topic]
+                if not done.cancelled():
+                    done.exception()  # heard, also where all who asked have gone meanwhile
+
+            task.add_done_callback(checked)
         return await asyncio.shield(task)
 
     def _make(self, topic: Topic, followed: str) -> Feed:

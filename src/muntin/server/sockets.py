@@ -16,6 +16,7 @@ from starlette.types import Scope
 from starlette.websockets import WebSocket, WebSocketState
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode
 
 from muntin.server.frames import Frame
 from muntin.server.limits import KIB, ServerLimits
@@ -74,6 +75,18 @@ class UvicornSocket(WebSocketsSansIOProtocol):
     def resume_writing(self) -> None:
         super().resume_writing()
         self.on_writable()
+
+    def send_receive_event_to_app(self) -> None:
+        """As uvicorn does, which logs a traceback for each text that is no UTF-8."""
+        if self.curr_msg_data_type == "text" and not self.close_sent:
+            try:
+                b"".join(self.frames).decode()
+            except UnicodeDecodeError:
+                self.frames = []
+                self.conn.send_close(CloseCode.INVALID_DATA)
+                self.handle_parser_exception()
+                return
+        super().send_receive_event_to_app()
 
     @property
     def takes(self) -> bool:
