@@ -2,7 +2,8 @@
 
 An hour at the usual pace is 7,200 pushes of the state, about 3,600 of statements that move and,
 with a window each 10 seconds, 360 of windows and of each trend: 12,000 messages, which come here
-about 60 times as fast. Run `--minutes 10` for the usual pace instead.
+about 60 times as fast. Run `--minutes 10` for the usual pace instead, and beside a pipeline that
+runs, `--url http://127.0.0.1:8787 --minutes 60`: an hour as it is, with a look each minute.
 """
 
 from __future__ import annotations
@@ -52,8 +53,12 @@ class Watched:
     def __init__(self, browser, url):
         self.page = browser.new_page()
         self.page.goto(url)
-        self.page.wait_for_selector('#connection[data-state="live"]')
+        self.page.wait_for_selector('#connection[data-state="live"]', timeout=60_000)
         self._devtools = self.page.context.new_cdp_session(self.page)
+
+    def before_collection(self):
+        """Script's memory (MB) as it is, with what the next collection would free."""
+        return self._devtools.send("Runtime.getHeapUsage")["usedSize"] / 2**20
 
     def measure(self):
         """Script's memory after two collections (MB), elements, listeners."""
@@ -64,18 +69,52 @@ class Watched:
         return used, counts["nodes"], counts["jsEventListeners"]
 
 
+def watch(browser, url, minutes):
+    """Look at a running server's page each minute."""
+    watched, used = Watched(browser, url), []
+    began = time.monotonic()
+    for minute in range(int(minutes) + 1):
+        watched.page.wait_for_timeout(max(0, began + 60 * minute - time.monotonic()) * 1000)
+        before = watched.before_collection()
+        memory, nodes, listeners = watched.measure()
+        used.append(memory)
+        windows = watched.page.evaluate("document.querySelectorAll('#closings rect').length")
+        live = watched.page.get_attribute("#connection", "data-state")
+        print(
+            f"   {minute:3} min: {memory:5.2f} MB ({before:5.2f} before collection), "
+            f"{nodes:,} nodes, {listeners} listeners, {windows} windows drawn, {live}",
+            flush=True,
+        )
+    return used
+
+
+def compare_halves(used):
+    half = len(used) // 2
+    change = statistics.fmean(used[half:]) / statistics.fmean(used[1:half]) - 1
+    print(f"second half against the first: {change:+.1%}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=12_000)
     parser.add_argument("--minutes", type=float, default=0, help="at the usual pace, for so long")
+    parser.add_argument("--url", help="of a server that runs, to watch instead of one made here")
     given = parser.parse_args()
+    options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    if given.url:
+        with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
+            browser = playwright.chromium.launch_persistent_context(
+                folder, executable_path=CHROMIUM, args=options, headless=True
+            )
+            compare_halves(watch(browser, given.url, given.minutes or 60))
+            browser.close()
+        return
     fast = ServerLimits(state_seconds=0.008, quiet_seconds=0.008, update_seconds=0.02)
     limits = ServerLimits() if given.minutes else fast
     ledger = MemoryLedger()
     feeder = Feeder(ledger)
     for _ in range(100):  # the charts are full
         feeder.minute()
-    options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     with (
         Server(ledger, port=0, limits=limits) as server,
         sync_playwright() as playwright,
@@ -106,9 +145,7 @@ def main():
                     f"messages: {memory:5.2f} MB, {nodes:,} nodes, {listeners} listeners",
                     flush=True,
                 )
-        half = len(used) // 2
-        change = statistics.fmean(used[half:]) / statistics.fmean(used[1:half]) - 1
-        print(f"second half against the first: {change:+.1%}")
+        compare_halves(used)
         watched.page.goto("about:blank")
         browser.close()
     feeder.close()
