@@ -1,6 +1,7 @@
 """The sweeps of Chen, Lv, Yu & Liu (2017), figures 4 to 7: k, sites, epsilon, unit.
 
 python benchmarks/characterize/topk.py [--runs 2] [--out FOLDER] [--sweep k] [--stream traffic]
+    [--redraw]
 
 One CSV and one PNG a sweep and stream: messages, entries and bytes per 100 windows of each policy;
 the command that made it stands in the CSV's first line. "even" is the published resolution,
@@ -36,7 +37,7 @@ SWEEPS: dict[str, tuple[str, list[Any], str]] = {
 
 
 def sweep(name: str, stream: str, runs: int, out: Path, policies: list[str]) -> None:
-    option, values, title = SWEEPS[name]
+    option, values, _ = SWEEPS[name]
     rows: list[dict[str, Any]] = []
     for value in values:
         table = compare(stream, policies=policies, runs=runs, **{option: value})
@@ -48,6 +49,17 @@ def sweep(name: str, stream: str, runs: int, out: Path, policies: list[str]) -> 
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
+
+
+def redraw(name: str, stream: str, out: Path) -> None:
+    """Draw what a sweep's CSV holds."""
+    option, values, title = SWEEPS[name]
+    with (out / f"topk-{name}-{stream}.csv").open() as file:
+        next(file)  # the command
+        rows: list[dict[str, Any]] = list(csv.DictReader(file))
+    for row in rows:
+        row |= {of: float(row[of]) for of in (option, "runs", *COSTS)}
+    policies, runs = list(dict.fromkeys(row["policy"] for row in rows)), int(rows[0]["runs"])
     figure, axes = plt.subplots(1, len(COSTS), figsize=(13, 4), constrained_layout=True)
     for axis, cost in zip(axes, COSTS, strict=True):
         for policy in policies:
@@ -55,9 +67,11 @@ def sweep(name: str, stream: str, runs: int, out: Path, policies: list[str]) -> 
             style = STYLES.get(policy, "-o")  # hybrid lies upon resolution where that pays
             axis.plot([r[option] for r in own], [r[cost] for r in own], style, ms=5)
         axis.set(xlabel=title, ylabel=f"{cost} per 100 windows", xticks=values)
-        axis.set_yscale("symlog", linthresh=10)
         axis.margins(y=0.1)
-        if min(row[cost] for row in rows) < 10:
+        least, most = (of(row[cost] for row in rows) for of in (min, max))
+        if most > 30 * least:
+            axis.set_yscale("symlog", linthresh=10)
+        if least < 10 or most <= 30 * least:
             axis.set_ylim(bottom=0)
         axis.grid(alpha=0.3)
     figure.legend(policies, loc="outside right center")
@@ -73,8 +87,11 @@ if __name__ == "__main__":
     parser.add_argument("--sweep", choices=SWEEPS, action="append")
     parser.add_argument("--stream", choices=STREAMS, action="append")
     parser.add_argument("--policy", choices=POLICIES, action="append")
+    parser.add_argument("--redraw", action="store_true", help="From the CSV files that are there.")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
     for stream in asked.stream or STREAMS:
         for name in asked.sweep or SWEEPS:
-            sweep(name, stream, asked.runs, asked.out, asked.policy or POLICIES)
+            if not asked.redraw:
+                sweep(name, stream, asked.runs, asked.out, asked.policy or POLICIES)
+            redraw(name, stream, asked.out)
