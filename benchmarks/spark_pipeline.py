@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 from _timing import in_turn, report
 
@@ -18,6 +19,8 @@ import muntin
 from muntin.demo.taxi import INDICATORS, KEYS, PIPELINE, orders
 from muntin.ledger.memory import MemoryLedger
 from muntin.spark.session import session
+from muntin.spark.source import batch_source
+from muntin.spec import SourceSpec
 
 
 def grouping_sets(table: str) -> str:
@@ -42,6 +45,8 @@ def main() -> None:
     path = folder / "orders.parquet"
     batch = orders(asked.orders, asked.drivers, per_second=asked.orders / 9)
     pq.write_table(pa.Table.from_batches([batch]), path, row_group_size=250_000)
+    csv = folder / "orders.csv"
+    pacsv.write_csv(pa.Table.from_batches([batch.slice(0, asked.orders // 2)]), csv)
     spec = dict(PIPELINE, queries={}, rollups=[])
     parquet = spark.read.parquet(str(path))
     cached = spark.read.parquet(str(path)).cache()
@@ -49,8 +54,8 @@ def main() -> None:
     parquet.createOrReplaceTempView("from_parquet")
     cached.createOrReplaceTempView("from_cache")
 
-    def muntin_on(data: object) -> None:
-        muntin.summarize(data, spec, ledger=MemoryLedger(), progress=False)
+    def muntin_on(data: object, **more: object) -> None:
+        muntin.summarize(data, spec | more, ledger=MemoryLedger(), progress=False)
 
     def spark_on(table: str) -> None:
         spark.sql(grouping_sets(table)).write.format("noop").mode("overwrite").save()
@@ -67,6 +72,22 @@ def main() -> None:
             asked.repeats,
         ),
         events=asked.orders,
+    )
+    ddl = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in parquet.schema)
+    source = SourceSpec(format="csv", path=str(csv), schema=ddl)
+    batch_source(spark, source).createOrReplaceTempView("from_csv")
+    by_spark = batch_source(spark, source)
+    print()
+    report(
+        in_turn(
+            {
+                "Muntin, CSV in the workers": lambda: muntin_on(None, source=source),
+                "Muntin, CSV read by Spark": lambda: muntin_on(by_spark),
+                "Spark GROUPING SETS, CSV": lambda: spark_on("from_csv"),
+            },
+            asked.repeats,
+        ),
+        events=asked.orders // 2,
     )
     micro_batches(spark, folder)
 

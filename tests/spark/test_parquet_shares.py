@@ -44,5 +44,7 @@ def test_a_rejected_record_says_where_it_stands_in_its_file(tmp_path, monkeypatc
     split = parquet.Split(str(path), (2, 3), 20)
     assert share == [parquet.Split(str(path), (0, 1, 2, 3), 0)]
     read = list(parquet._read([split], ["x"]))
-    assert all(batch["x"][0].as_py() == row for batch, _, row in read)
-    assert {place for _, place, _ in read} == {f"{path}, "}
+    rows = [
+        (batch["x"][row].as_py(), place(row)) for batch, place in read for row in range(len(batch))
+    ]
+    assert rows == [(row, f"{path}, row {row}") for row in range(20, 40)]

@@ -7,16 +7,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from muntin.errors import SpecError
 from muntin.ledger.base import Ledger, Mode
 from muntin.ledger.open import open_ledger
 from muntin.reading.warm import warm
 from muntin.session import Session
+from muntin.spark.csv_files import gather_csv
 from muntin.spark.ingest import GatherRows, Ingest, gather_from
-from muntin.spark.parquet import gather_parquet, parquet_files
+from muntin.spark.parquet import gather_parquet
 from muntin.spark.progress import job_progress
 from muntin.spark.session import session as spark_session
 from muntin.spark.source import batch_source
-from muntin.spec import Pipeline
+from muntin.spec import Pipeline, SourceSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,8 +37,9 @@ def summarize(
     Parameters
     ----------
     data : DataFrame, path or None
-        A Spark DataFrame; or the path of Parquet files, which the workers then read themselves
-        (faster); or None for the spec's own source.
+        A Spark DataFrame; or the path of Parquet files, or of files that end in .csv or .json; or
+        None for the spec's own source. Local Parquet and CSV files are read by Arrow in the
+        workers (faster), unless the spec has fields.
     spec : Pipeline, mapping or path
         The pipeline, as an object, as keywords, or as a YAML file.
     ledger : Ledger or str, optional
@@ -81,27 +84,26 @@ def _ledger(ledger: Ledger | str | None, pipeline: Pipeline) -> Ledger:
 
 
 def _gather(data: DataFrame | str | Path | None, pipeline: Pipeline) -> GatherRows:
-    source = pipeline.source
-    if data is None and source is not None and source.is_plain_parquet:
-        data = source.path
-    if isinstance(data, str | Path):
-        files = [] if pipeline.fields else parquet_files(str(data))
+    if data is not None and not isinstance(data, str | Path):
+        gather = gather_from(data, pipeline)
+    else:
+        source = _source(data, pipeline)
         spark = spark_session(settings=pipeline.spark)
-        if files:
-            gather = gather_parquet(spark, files, pipeline)
-            warm(pipeline)
-            return gather
-        data = spark.read.parquet(str(data))
-    elif data is None:
-        data = batch_source(spark_session(settings=pipeline.spark), _required(pipeline))
-    gather = gather_from(data, pipeline)
+        gather = gather_parquet(spark, source, pipeline) or gather_csv(spark, source, pipeline)
+        gather = gather or gather_from(batch_source(spark, source), pipeline)
     warm(pipeline)
     return gather
 
 
-def _required(pipeline: Pipeline) -> Any:
-    from muntin.errors import SpecError
-
-    if pipeline.source is None:
-        raise SpecError("source: is missing: name one, or give summarize a DataFrame")
-    return pipeline.source
+def _source(path: str | Path | None, pipeline: Pipeline) -> SourceSpec:
+    """The spec's own source, or files of the same format and options, or of that of their name."""
+    own = pipeline.source
+    if path is None:
+        if own is None:
+            raise SpecError("source: is missing: name one, or give summarize a DataFrame")
+        return own
+    kind = Path(path).suffix[1:]
+    kind = kind if kind in ("csv", "json") else "parquet"
+    if own is not None and own.format == kind:
+        return own.model_copy(update={"path": str(path)})
+    return SourceSpec(format=kind, path=str(path))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from muntin.errors import BadArgument, SourceError
-from muntin.spark.partials import RESULT_DDL, RESULT_SCHEMA, Plan, fold_placed
+from muntin.spark.partials import RESULT_DDL, RESULT_SCHEMA, Placed, Plan, fold_placed
 from muntin.spark.source import check_types, no_column
-from muntin.spec import Pipeline
+from muntin.spec import Pipeline, SourceSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,14 +59,21 @@ def parquet_files(path: str) -> list[str]:
     return sorted(str(file) for file in found)
 
 
-def gather_parquet(spark: SparkSession, files: Sequence[str], pipeline: Pipeline) -> GatherRows:
-    """Partials of Parquet files.
+def gather_parquet(
+    spark: SparkSession, source: SourceSpec, pipeline: Pipeline
+) -> GatherRows | None:
+    """Partials of local Parquet files; None where Spark must read them.
 
     Raises
     ------
     SourceError
         A file cannot be read, or lacks a column, or has it in a type that cannot be used.
     """
+    if pipeline.fields or not source.is_plain_parquet:
+        return None
+    files = parquet_files(source.path or "")
+    if not files:
+        return None
     columns = list(dict.fromkeys([pipeline.time.column, *pipeline.columns()]))
     check_files(files, pipeline, columns)
     shares = shares_of(files, max(1, spark.sparkContext.defaultParallelism))
@@ -84,15 +92,19 @@ def gather_parquet(spark: SparkSession, files: Sequence[str], pipeline: Pipeline
     return gather
 
 
-def _read(share: list[Split], columns: list[str]) -> Iterator[tuple[pa.RecordBatch, str, int]]:
+def _read(share: list[Split], columns: list[str]) -> Iterator[Placed]:
     for split in share:
         row = split.first_row
         with pq.ParquetFile(split.path, read_dictionary=_coded(split.path, columns)) as file:
             for batch in file.iter_batches(
                 ROWS_AT_ONCE, row_groups=list(split.row_groups), columns=columns, use_threads=False
             ):
-                yield batch, f"{split.path}, ", row
+                yield batch, partial(_place, split.path, row)
                 row += batch.num_rows
+
+
+def _place(path: str, first: int, row: int) -> str:
+    return f"{path}, row {first + row}"
 
 
 def _coded(path: str, columns: list[str]) -> list[str]:

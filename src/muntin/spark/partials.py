@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -43,6 +43,10 @@ RESULT_SCHEMA = pa.schema(
     ]
 )
 RESULT_DDL = "what tinyint, name string, pane bigint, events bigint, payload binary"
+
+Place = Callable[[int], str]
+"""Where a row of a batch stands in its source."""
+Placed = tuple[pa.RecordBatch, Place | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +100,13 @@ class Folder:
         self.tally = Tally()
         self.rejected: list[Rejected] = []
 
-    def fold(self, batch: pa.RecordBatch, place: str = "", row: int | None = None) -> None:
+    def fold(self, batch: pa.RecordBatch, place: Place | None = None) -> None:
         """Count a batch's rows, or keep them until there are enough to sort.
 
-        `row`: number of its first row at the place; by default of those that were read so far.
+        `place` tells where a row of it stands; by default, as which it was read.
         """
-        row = self.tally.read if row is None else row
+        read = self.tally.read
+        place = place or (lambda row: f"row {read + row}")
         times = event_times(batch.column(self._plan.time), self._plan.unit)
         bad = (times < self._plan.earliest) | (times > self._plan.latest)
         malformed = _valid(batch, CORRUPT_COLUMN)
@@ -109,7 +114,7 @@ class Folder:
             bad |= malformed
         self.tally.read += batch.num_rows
         if bad.any():
-            self._reject(batch, times, np.flatnonzero(bad), malformed, place, row)
+            self._reject(batch, times, np.flatnonzero(bad), malformed, place)
             keep = np.flatnonzero(~bad)
             batch = batch.take(pa.array(keep))
             times = times[keep]
@@ -201,8 +206,7 @@ class Folder:
         times: np.ndarray,
         rows: np.ndarray,
         malformed: np.ndarray | None,
-        place: str,
-        first: int,
+        place: Place,
     ) -> None:
         self.tally.rejected += len(rows)
         for row in rows[: max(0, REJECTED_KEPT_MAX - len(self.rejected))].tolist():
@@ -215,9 +219,8 @@ class Folder:
             else:
                 reason, detail = self._why(record[self._plan.time], int(times[row]))
                 raw = json.dumps(record, default=str, ensure_ascii=False)
-            where = f"{place}row {first + row}"
             kept = raw.encode("utf-8", "replace")[:RAW_BYTES_MAX]
-            self.rejected.append(Rejected(reason, detail, where, kept))
+            self.rejected.append(Rejected(reason, detail, place(row), kept))
 
     def _why(self, value: Any, time: int) -> tuple[str, str]:
         column = self._plan.time
@@ -235,16 +238,14 @@ class Folder:
 
 def fold(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """All of a task: batches in, rows of RESULT_SCHEMA out."""
-    return fold_placed(plan, ((batch, "", None) for batch in batches))
+    return fold_placed(plan, ((batch, None) for batch in batches))
 
 
-def fold_placed(
-    plan: Plan, batches: Iterable[tuple[pa.RecordBatch, str, int | None]]
-) -> Iterator[pa.RecordBatch]:
-    """As `fold`, of batches with their place and the number of their first row there."""
+def fold_placed(plan: Plan, batches: Iterable[Placed]) -> Iterator[pa.RecordBatch]:
+    """As `fold`, of batches that know where their rows stand."""
     folder = Folder(plan)
-    for batch, place, row in batches:
-        folder.fold(batch, place, row)
+    for batch, place in batches:
+        folder.fold(batch, place)
         yield from folder.emit(all_of_it=False)
     yield from folder.emit(all_of_it=True)
 

@@ -14,9 +14,16 @@ from muntin.spec import Pipeline, SourceSpec
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 FILE_FORMATS = ("parquet", "csv", "json", "orc", "text", "avro")
 _TEXT_FORMATS = ("csv", "json")
+_KEEP_MALFORMED = {
+    "mode": "PERMISSIVE",
+    "columnNameOfCorruptRecord": CORRUPT_COLUMN,
+    # else a line that was cut off counts as one with nulls, where the fields it has suffice
+    "columnPruning": "false",
+}
 
 
 def batch_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
@@ -25,9 +32,7 @@ def batch_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
     ddl = source.schema_
     if source.format in _TEXT_FORMATS:
         ddl = _with_corrupt(ddl or inferred_ddl(spark, source))
-        reader = reader.option("mode", "PERMISSIVE").option(
-            "columnNameOfCorruptRecord", CORRUPT_COLUMN
-        )
+        reader = reader.options(**_KEEP_MALFORMED)
     if ddl:
         reader = reader.schema(ddl)
     return _loaded(lambda: reader.load(source.path) if source.path else reader.load(), source)
@@ -40,9 +45,7 @@ def stream_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
         ddl = source.schema_ or inferred_ddl(spark, source)
         if source.format in _TEXT_FORMATS:
             ddl = _with_corrupt(ddl)
-            reader = reader.option("mode", "PERMISSIVE").option(
-                "columnNameOfCorruptRecord", CORRUPT_COLUMN
-            )
+            reader = reader.options(**_KEEP_MALFORMED)
         reader = reader.schema(ddl)
     path = source.path
     if path and Path(path).is_file():
@@ -50,6 +53,15 @@ def stream_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
         reader = reader.option("pathGlobFilter", Path(path).name)
         path = str(Path(path).parent)
     return _loaded(lambda: reader.load(path) if path else reader.load(), source)
+
+
+def of_csv_lines(
+    spark: SparkSession, source: SourceSpec, lines: list[str], schema: StructType
+) -> DataFrame:
+    """Lines of CSV without a header, in order, as a source of such files reads them."""
+    options = {**_options(source), **_KEEP_MALFORMED, "header": "false"}
+    reader = spark.read.options(**options).schema(schema.add(CORRUPT_COLUMN, "string"))
+    return reader.csv(spark.sparkContext.parallelize(lines, 1))
 
 
 def inferred_ddl(spark: SparkSession, source: SourceSpec) -> str:
