@@ -157,8 +157,9 @@ def window_query(window: int, repeats: int) -> None:
     ring = FixedWindowQuantiles(window)
     ring.update(values)
     pane = window // 64
-    panes = [theirs(values[i * pane : (i + 1) * pane], 128) for i in range(64)]
-    small = [theirs(values[i * pane : (i + 1) * pane], 32) for i in range(64)]
+    panes = {
+        k: [theirs(values[i * pane : (i + 1) * pane], k) for i in range(64)] for k in (32, 64, 128)
+    }
     asked = [0.5, 0.9, 0.99]
 
     def merged(sketches: list, k: int) -> None:
@@ -190,8 +191,12 @@ def window_query(window: int, repeats: int) -> None:
         {
             "ring, nothing new": lambda: [ring.quantile(asked) for _ in range(20)],
             "ring, taking in 10 values included": live,
-            "64 panes of k = 32 merged": lambda: [merged(small, 32) for _ in range(20)],
-            "64 panes of k = 128 merged": lambda: [merged(panes, 128) for _ in range(20)],
+        }
+        | {
+            f"64 panes of k = {k} merged": lambda k=k, held=held: [
+                merged(held, k) for _ in range(20)
+            ]
+            for k, held in panes.items()
         },
         4 * repeats,
     )
@@ -203,7 +208,7 @@ def window_query(window: int, repeats: int) -> None:
         found = np.searchsorted(inside, union.get_quantiles(FRACTIONS), "right") / window
         return rms_percent([found - FRACTIONS])
 
-    for k in (32, 128):
+    for k in panes:
         union = datasketches.kll_doubles_sketch(k)
         for start in range(0, 64 * pane, pane):
             at = len(values) - window + start
@@ -221,12 +226,15 @@ def main() -> None:
     parser.add_argument("--panes", type=int, default=1_440)
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", choices=("kll", "window"))
     given = parser.parse_args()
-    kll_update(given.items, given.repeats)
-    kll_error(min(given.items, 5_000_000), given.seeds)
-    kll_merge(given.panes, given.repeats)
-    window_insert(given.window, given.batch, given.repeats)
-    window_query(given.window, given.repeats)
+    if given.only != "window":
+        kll_update(given.items, given.repeats)
+        kll_error(min(given.items, 5_000_000), given.seeds)
+        kll_merge(given.panes, given.repeats)
+    if given.only != "kll":
+        window_insert(given.window, given.batch, given.repeats)
+        window_query(given.window, given.repeats)
 
 
 if __name__ == "__main__":

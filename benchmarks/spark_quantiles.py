@@ -108,7 +108,15 @@ def main() -> None:
         print(f"  rms rank error, {name:18} {rms:.3f} %")
     questions = second_questions()
     print("the second question: nine quantiles or ranks of what is held, each asked for once")
-    report(in_turn({"Muntin": lambda: held[0].sql(next(questions))}, 300), unit="question")
+    ask = {"Muntin": lambda: held[0].sql(next(questions))}
+    print("each after a full garbage collection, which leaves nothing in the processor's caches")
+    report(in_turn(ask, 300), unit="question")
+    print("one after another")
+    report(
+        in_turn({"Muntin": lambda: [ask["Muntin"]() for _ in range(10)]}, 30),
+        events=10,
+        unit="question",
+    )
 
 
 if __name__ == "__main__":

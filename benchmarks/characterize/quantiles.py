@@ -25,7 +25,7 @@ mpl.use("Agg")
 import numpy as np
 from matplotlib import pyplot as plt
 
-from muntin.summaries import KLL, FixedWindowQuantiles
+from muntin.summaries import KLL, FixedWindowQuantiles, TimeWindowQuantiles
 
 FRACTIONS = np.arange(1, 100) / 100
 WINDOWS = 31  # that go by: one to fill, 30 to slide
@@ -208,6 +208,41 @@ def aggregation(scale: float) -> list[Row]:
     return rows
 
 
+def nodes(scale: float) -> list[Row]:
+    """4.3: three nodes in turn, the last 5 minutes, merged every 30 s; 31 windows go by."""
+    second, minutes = 1_000_000, max(int(5 * WINDOWS * scale), 6)
+    rng, rows = np.random.default_rng(0), []
+    for name, rates in (("steady", [300]), ("bursts", [30, 30, 1_200, 30])):
+        each = np.resize(rates, 6 * minutes) * 10  # events of 10 seconds
+        starts = np.repeat(np.arange(len(each)) * 10 * second, each)
+        times = np.sort(starts + rng.integers(0, 10 * second, len(starts)))
+        values = rng.lognormal(size=len(times)) * (1 + 0.3 * np.sin(times / (200 * second)))
+        made: dict[str, list[TimeWindowQuantiles]] = {
+            "paper, k = 128": [
+                TimeWindowQuantiles("5 minutes", k=128, seed=n, method="paper") for n in range(3)
+            ],
+            "ring, 10 panes of k = 64": [
+                TimeWindowQuantiles("5 minutes", 10, 64, seed=n) for n in range(3)
+            ],
+        }
+        for stop in range(30 * second, 60 * minutes * second + 1, 30 * second):
+            low, high = np.searchsorted(times, [stop - 30 * second, stop])
+            for windows in made.values():
+                for n, window in enumerate(windows):
+                    window.update(values[low:high][n::3], times[low:high][n::3])
+            if stop < 300 * second:
+                continue
+            since = np.searchsorted(times, times[high - 1] - 300 * second, "right")
+            inside = values[since:high]
+            row: Row = {"stream": name, "minutes": stop / (60 * second)}
+            for label, windows in made.items():
+                found = TimeWindowQuantiles.merged(windows).quantile(FRACTIONS)
+                row[label] = 100 * rms(errors_of(found.value, inside))
+            found = fresh(inside, 128, stop).quantile(FRACTIONS)
+            rows.append(row | {FRESH: 100 * rms(errors_of(found.value, inside))})
+    return rows
+
+
 def _gap(found: Any, inside: np.ndarray) -> float:
     return 100 * float(np.abs(errors_of(found.quantile(FRACTIONS).value, inside)).max())
 
@@ -284,6 +319,7 @@ EXPERIMENTS: dict[str, tuple[Callable[[float], list[Row]], str, str, str, bool]]
     "size": (size, "window", "items held", "k", True),
     "correctness": (correctness, "windows", "rms rank error, %", "stream", False),
     "aggregation": (aggregation, "seed", "greatest gap, %", "", False),
+    "nodes": (nodes, "minutes", "rms rank error, %", "stream", False),
     "by_k": (by_k, "k", "rms rank error, %", "", True),
     "by_window": (by_window, "window", "rms rank error, %", "", False),
     "by_age": (by_age, "windows", "rms rank error, %", "stream", False),

@@ -34,6 +34,7 @@ from muntin.summaries.panes import (
     sorted_run,
     stack_body,
     stack_sizes,
+    summed,
 )
 from muntin.summaries.reading import Body, Fields
 from muntin.summaries.time_ring import TIME_MAX
@@ -197,7 +198,7 @@ class _Histogram:
             (block.count / count) ** 2 for block in self.blocks if block.stack.height > 1
         )
         error += DEVIATIONS * KLL_DEVIATION / self.k * variance**0.5
-        return WindowView(*run, min(error, 1.0), CONFIDENCE if error else 1.0)
+        return WindowView(*summed(run), min(error, 1.0), CONFIDENCE if error else 1.0)
 
     def _copied(self, new: Self) -> Self:
         new.blocks = [block.copy(new.coins) for block in self.blocks]

@@ -12,7 +12,7 @@ from muntin.summaries.kernels.order_keys import (
     KEY_OF_INFINITY,
     KEY_OF_MINUS_INFINITY,
     KEY_OF_MINUS_ZERO,
-    LOW_63,
+    bits_of_keys,
     extremes,
     keys_of_doubles,
 )
@@ -142,7 +142,8 @@ def from_keys(keys: np.ndarray, dtype: str) -> np.ndarray:
     """Values of int64 keys, in `dtype`."""
     if dtype == "int64":
         return keys.copy()
-    values = (keys ^ ((keys >> np.int64(63)) & LOW_63)).view(np.float64)
+    values = np.empty(len(keys), np.float64)
+    bits_of_keys(keys, values.view(np.int64))
     return values.astype(np.float32) if dtype == "float32" else values
 
 

@@ -26,6 +26,7 @@ from muntin.summaries.panes import (
     restore_stacks,
     stack_body,
     stack_sizes,
+    summed,
     with_newest,
 )
 from muntin.summaries.reading import INT64_MAX, Body, Fields
@@ -127,12 +128,12 @@ class PaneRing:
             inside = oldest.end - self.edge
             cut = (oldest.stack, inside, oldest.count)
             run = self._cut_of(oldest, fresh=not whole).run(self.edge, inside)
-        variance = 0.0
-        if whole:
-            closed, newest = self._closed_panes(whole[:-1]), whole[-1]
-            run = with_newest(run, closed.run, newest.stack)
-            variance = closed.variance + rank_variance(newest.stack, newest.count)
-        return WindowView(*run, *model_error(variance, cut, self.count))
+        if not whole:
+            return WindowView(*summed(run), *model_error(0.0, cut, self.count))
+        closed, newest = self._closed_panes(whole[:-1]), whole[-1]
+        variance = closed.variance + rank_variance(newest.stack, newest.count)
+        items = with_newest(run, closed.run, newest.stack)
+        return WindowView(*items, *model_error(variance, cut, self.count))
 
     def merge(self, other: Self) -> None:
         """Two nodes' windows into one of both lengths, which slides on.

@@ -39,8 +39,8 @@ class WindowView:
     ----------
     keys : int64[n]
         Sorted.
-    weights : int64[n]
-        Their sum is exactly the window's count.
+    cumulative : int64[n]
+        Running sum of the items' weights; the last is exactly the window's count.
     error : float
         Half-width of the interval around a rank, as a fraction of the count.
     confidence : float
@@ -48,9 +48,14 @@ class WindowView:
     """
 
     keys: np.ndarray
-    weights: np.ndarray
+    cumulative: np.ndarray
     error: float
     confidence: float
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Of each item."""
+        return np.diff(self.cumulative, prepend=0)
 
 
 Run = tuple[np.ndarray, np.ndarray]  # sorted keys, weights
@@ -79,11 +84,22 @@ def merged_run(one: Run, two: Run) -> Run:
 
 
 def with_newest(one: Run, two: Run, stack: LevelStack) -> Run:
-    """Two sorted runs and the items of the pane that still grows, as one run."""
+    """Two sorted runs and the items of the pane that still grows, as one.
+
+    Returns
+    -------
+    (int64[n], int64[n])
+        Sorted keys, and the running sum of their weights.
+    """
     size = len(one[0]) + len(two[0]) + stack.retained
-    keys, weights = np.empty(size, np.int64), np.empty(size, np.int64)
-    join_runs(*one, *two, stack.keys, stack.offsets, keys, weights)
-    return keys, weights
+    keys, cumulative = np.empty(size, np.int64), np.empty(size, np.int64)
+    join_runs(*one, *two, stack.keys, stack.offsets, keys, cumulative)
+    return keys, cumulative
+
+
+def summed(run: Run) -> Run:
+    """A run's keys and the running sum of its weights."""
+    return run[0], np.cumsum(run[1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from muntin.summaries.kernels.paper_window import (
 )
 from muntin.summaries.kernels.sorting import sort_pairs
 from muntin.summaries.level_stack import COUNT_MAX
-from muntin.summaries.panes import WindowView
+from muntin.summaries.panes import WindowView, summed
 from muntin.summaries.reading import Body, Fields
 from muntin.summaries.time_ring import TIME_MAX
 
@@ -193,7 +193,7 @@ class PaperItems(_Levels):
         """The items with their weights scaled to the window's count."""
         keys, weights = self._items()
         running = np.rint(np.cumsum(weights) * (self.count / int(weights.sum()))).astype(np.int64)
-        return WindowView(keys, np.diff(running, prepend=0), *self._error())
+        return WindowView(keys, running, *self._error())
 
     def merge(self, other: Self) -> None:
         counts = self.count + other.count
@@ -259,7 +259,7 @@ class PaperTimes(_Levels):
 
     def view(self) -> WindowView:
         self._expire()
-        return WindowView(*self._items(), *self._error())
+        return WindowView(*summed(self._items()), *self._error())
 
     def merge(self, other: Self) -> None:
         if self.window != other.window:

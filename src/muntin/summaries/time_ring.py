@@ -27,6 +27,7 @@ from muntin.summaries.panes import (
     restore_stacks,
     stack_body,
     stack_sizes,
+    summed,
     with_newest,
 )
 from muntin.summaries.reading import Body, Fields, exact_sum
@@ -138,13 +139,13 @@ class TimeRing:
             pane = self.ring[cut_number]
             cut = (pane.stack, inside, pane.count)
             run = Cut(pane.stack).run(edge, inside)
-        variance = 0.0
-        if numbers:
-            closed, newest = self._closed_panes(numbers[:-1]), self.ring[numbers[-1]]
-            run = with_newest(run, closed.run, newest.stack)
-            variance = closed.variance + rank_variance(newest.stack, newest.count)
-            count += sum(self.ring[number].count for number in numbers)
-        return WindowView(*run, *model_error(variance, cut, count))
+        if not numbers:
+            return WindowView(*summed(run), *model_error(0.0, cut, count))
+        closed, newest = self._closed_panes(numbers[:-1]), self.ring[numbers[-1]]
+        variance = closed.variance + rank_variance(newest.stack, newest.count)
+        count += sum(self.ring[number].count for number in numbers)
+        items = with_newest(run, closed.run, newest.stack)
+        return WindowView(*items, *model_error(variance, cut, count))
 
     def merge(self, other: Self) -> None:
         """Another node's window over the same time: pane by pane."""

@@ -24,7 +24,7 @@ class WeightedView:
         Smallest and largest value where they are known exactly, though no item may hold them.
     """
 
-    __slots__ = ("_answers", "_known_ends", "_search", "cumulative", "total", "values")
+    __slots__ = ("_answers", "_known_ends", "cumulative", "total", "values")
 
     def __init__(
         self,
@@ -35,14 +35,13 @@ class WeightedView:
         self.values = values
         self.cumulative = cumulative
         self.total = int(cumulative[-1])
-        self._search = cumulative.astype(np.float64)  # once, instead of in every search
         self._known_ends = ends is not None
         self._answers = values if ends is None else np.concatenate((ends[0], values, ends[1]))
 
     @property
     def nbytes(self) -> int:
         own = self._answers.nbytes if self._known_ends else 0
-        return own + self.values.nbytes + self.cumulative.nbytes + self._search.nbytes
+        return own + self.values.nbytes + self.cumulative.nbytes
 
     @property
     def ends(self) -> tuple[Any, Any]:
@@ -63,7 +62,7 @@ class WeightedView:
         fractions = np.array(q, np.float64, ndmin=1)
         if fractions.ndim == 1:
             places = np.empty((3, len(fractions)), np.int64)
-            if find_around(fractions, error, self._search, self._known_ends, places):
+            if find_around(fractions, error, self.cumulative, self._known_ends, places):
                 return self._answers[places]
         check_fractions(q)
         raise AssertionError("a fraction outside [0, 1] was not refused")

@@ -235,6 +235,6 @@ class WindowQuantiles:
         if self._view is None:
             found = self._engine.view()
             values = from_keys(found.keys, self.dtype)
-            view = WeightedView(values, np.cumsum(found.weights))
+            view = WeightedView(values, found.cumulative)
             self._view = (view, found.error, found.confidence)
         return self._view

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from muntin.summaries.kernels import inlined, kernel
+from muntin.summaries.kernels import bare, inlined, kernel
 
 LOW_63 = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 KEY_OF_INFINITY = 0x7FF0_0000_0000_0000
@@ -45,3 +45,10 @@ def keys_of_doubles(bits, out):
     for i in range(bits.shape[0]):
         key = key_of(bits[i])
         out[i] = np.int64(0) if key == KEY_OF_MINUS_ZERO else key
+
+
+@bare()
+def bits_of_keys(keys, out):
+    """The bits of the doubles that keys stand for: the inverse of `keys_of_doubles`."""
+    for i in range(keys.shape[0]):
+        out[i] = key_of(keys[i])

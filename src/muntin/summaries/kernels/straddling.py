@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from muntin.summaries.kernels import kernel
-from muntin.summaries.kernels.compaction import merge_runs
-from muntin.summaries.kernels.sorting import sort_pairs
+from muntin.summaries.kernels.sorting import sort_keys
 
 
 @kernel()
@@ -52,23 +51,86 @@ def surviving(weights, stamps, edge, survivors, total, out):
 
 
 @kernel()
-def join_runs(a, a_weights, b, b_weights, newest, offsets, keys, weights):
-    """Two sorted runs and the items of a stack as one sorted run.
+def join_runs(a, a_weights, b, b_weights, newest, offsets, keys, cumulative):
+    """Two sorted runs and the items of a stack as one sorted run, with its running weight.
 
     Parameters
     ----------
     newest, offsets : int64[m], int64[levels + 1]
-        A stack's array, which is not changed, and where its levels begin.
-    keys, weights : int64[len(a) + len(b) + items of the stack]
+        A stack's array, which is not changed, and where its levels begin. All levels but the
+        first are sorted.
+    keys, cumulative : int64[len(a) + len(b) + items of the stack]
         Filled.
     """
-    own = newest[offsets[0] :].copy()
-    own_weights = np.empty(own.shape[0], np.int64)
-    for level in range(offsets.shape[0] - 1):
-        for i in range(offsets[level] - offsets[0], offsets[level + 1] - offsets[0]):
-            own_weights[i] = np.int64(1) << level
-    sort_pairs(own, own_weights)
-    n = a.shape[0] + b.shape[0]
-    both, both_weights = np.empty(n, np.int64), np.empty(n, np.int64)
-    merge_runs(a, a_weights, 0, a.shape[0], b, b_weights, 0, b.shape[0], both, both_weights)
-    merge_runs(both, both_weights, 0, n, own, own_weights, 0, own.shape[0], keys, weights)
+    held = newest.shape[0] - offsets[0]
+    own, own_weights = np.empty(held, np.int64), np.empty(held, np.int64)
+    spare, spare_weights = np.empty(held, np.int64), np.empty(held, np.int64)
+    n = offsets[1] - offsets[0]
+    own[:n] = newest[offsets[0] : offsets[1]]
+    sort_keys(own[:n])
+    own_weights[:n] = 1
+    for level in range(1, offsets.shape[0] - 1):
+        start = offsets[level]
+        size = offsets[level + 1] - start
+        weights = np.full(size, np.int64(1) << level)
+        _merge(own, own_weights, n, newest[start:], weights, size, spare, spare_weights)
+        own, spare = spare, own
+        own_weights, spare_weights = spare_weights, own_weights
+        n += size
+    both, both_weights = np.empty(n + a.shape[0], np.int64), np.empty(n + a.shape[0], np.int64)
+    _merge(a, a_weights, a.shape[0], own, own_weights, n, both, both_weights)
+    n += a.shape[0]
+    _merge_summed(both, both_weights, n, b, b_weights, b.shape[0], keys, cumulative)
+
+
+# Neither has a branch in its loop that depends on the keys: nobody could foresee it.
+
+
+@kernel()
+def _merge(x, x_weights, n, y, y_weights, m, out, out_weights):
+    """Two sorted runs of n and m items into one."""
+    i = 0
+    j = 0
+    while i < n and j < m:
+        one = x[i]
+        other = y[j]
+        second = other < one
+        out[i + j] = other if second else one
+        out_weights[i + j] = y_weights[j] if second else x_weights[i]
+        j += second
+        i += not second
+    while j < m:
+        out[i + j] = y[j]
+        out_weights[i + j] = y_weights[j]
+        j += 1
+    while i < n:
+        out[i + j] = x[i]
+        out_weights[i + j] = x_weights[i]
+        i += 1
+
+
+@kernel()
+def _merge_summed(x, x_weights, n, y, y_weights, m, out, cumulative):
+    """`_merge`, with the running sum of the weights."""
+    i = 0
+    j = 0
+    running = np.int64(0)
+    while i < n and j < m:
+        one = x[i]
+        other = y[j]
+        second = other < one
+        out[i + j] = other if second else one
+        running += y_weights[j] if second else x_weights[i]
+        cumulative[i + j] = running
+        j += second
+        i += not second
+    while j < m:
+        running += y_weights[j]
+        out[i + j] = y[j]
+        cumulative[i + j] = running
+        j += 1
+    while i < n:
+        running += x_weights[i]
+        out[i + j] = x[i]
+        cumulative[i + j] = running
+        i += 1

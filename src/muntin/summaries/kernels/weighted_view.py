@@ -14,7 +14,7 @@ def find_around(fractions, error, cumulative, ends, places):
     Parameters
     ----------
     fractions : float64[n]
-    cumulative : float64[m]
+    cumulative : int64[m]
         Running sum of the items' weights; m > 0.
     ends : bool
         Whether the exact ends stand before and after the items, so that places count from 1.
