@@ -9,7 +9,7 @@ demo: setup
 	$(BIN)/muntin demo $(ARGS)
 
 test: setup check
-	$(BIN)/python -m pytest tests -q -m "not slow" -n 2 --dist loadfile $(ARGS)
+	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest tests -q -m "not slow" -n 2 --dist loadfile $(ARGS)
 
 test-fast: setup
 	$(BIN)/python -m pytest tests -q -m "not spark and not chaos and not slow" $(ARGS)

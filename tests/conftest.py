@@ -14,7 +14,13 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
 )
-settings.register_profile("nightly", deadline=None, max_examples=2000, print_blob=True)
+settings.register_profile(
+    "nightly",
+    deadline=None,
+    max_examples=2000,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+)
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "ci")
 settings.load_profile(PROFILE)
 if PROFILE == "ci":
@@ -25,4 +31,4 @@ if PROFILE == "ci":
 # An answer may wait for kernels that are compiled for the first time, on a machine with other work:
 # 5 seconds, which is what httpx gives, is no sign of a fault.
 for part in ("connect", "read", "write", "pool"):
-    setattr(_config.DEFAULT_TIMEOUT_CONFIG, part, 60.0)
+    setattr(_config.DEFAULT_TIMEOUT_CONFIG, part, 180.0)

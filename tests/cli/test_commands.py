@@ -3,37 +3,18 @@
 import contextlib
 import json
 import sqlite3
-import sys
 
 import pyarrow as pa
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 import pytest
 
-from muntin import cli
 from muntin.kinds import KINDS
 from muntin.ledger.open import open_ledger
 from muntin.spec import Pipeline
 from tests.pipeline.support import events, pipeline, run
 
 ROWS = [(s, "abc"[s % 3], s % 2, 1, s) for s in range(300)]
-
-
-@pytest.fixture
-def muntin(monkeypatch, capsys):
-    """Run a command; (exit code, standard output, standard error)."""
-
-    def command(*words):
-        monkeypatch.setattr(sys, "argv", ["muntin", *map(str, words)])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = end.code or 0
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return command
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,9 @@
 """`muntin index`: an index built by Spark, asked without it."""
 
-import io
 import json
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -18,22 +18,9 @@ ROWS = 5_000
 
 
 @pytest.fixture
-def muntin(monkeypatch, capsys):
-    """Run a command; (exit code, standard output, standard error)."""
-
-    def command(*words, stdin=None):
-        monkeypatch.setattr(sys, "argv", ["muntin", "index", *map(str, words)])
-        if stdin is not None:
-            monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = end.code or 0
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return command
+def muntin(muntin):
+    """Run `muntin index`."""
+    return partial(muntin, "index")
 
 
 @pytest.fixture(scope="module")

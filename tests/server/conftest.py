@@ -40,7 +40,7 @@ class Feeder:
         self.ingest.close()
 
 
-PATIENCE_SECONDS = 60.0  # a machine may be slow and busy, and have to compile kernels first
+PATIENCE_SECONDS = 180.0  # a machine may be slow and busy, and have to compile kernels first
 
 
 def until(condition, seconds=PATIENCE_SECONDS):

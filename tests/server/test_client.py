@@ -9,13 +9,14 @@ from muntin.client import Backoff, ServerError
 from muntin.errors import BadArgument, SelectError
 from muntin.server.serving import Server
 from muntin.times import instant_us
+from tests.server.conftest import PATIENCE_SECONDS
 
 SELECT = "SELECT driver, count FROM orders(driver) FOR ALL ORDER BY driver"
 
 
 @pytest.fixture
 def remote(server):
-    with muntin.connect(server.url, timeout=60) as client:
+    with muntin.connect(server.url, timeout=PATIENCE_SECONDS) as client:
         yield client
 
 

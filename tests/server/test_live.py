@@ -25,7 +25,13 @@ class Live:
 
     def __init__(self, server, **options):
         address = "ws" + server.url[4:] + "/live"
-        opening = connect(address, compression=None, open_timeout=PATIENCE_SECONDS, **options)
+        opening = connect(
+            address,
+            compression=None,
+            open_timeout=PATIENCE_SECONDS,
+            ping_interval=None,
+            **options,
+        )
         self.socket = opening.__enter__()
 
     def say(self, **message):

@@ -8,13 +8,14 @@ import pytest
 
 import muntin
 from muntin.client import Update
+from tests.server.conftest import PATIENCE_SECONDS
 
 SELECT = "SELECT driver, count, fare FROM orders(driver) FOR ALL ORDER BY driver"
 
 
 @pytest.fixture
 def remote(server):
-    with muntin.connect(server.url, timeout=60) as client:
+    with muntin.connect(server.url, timeout=PATIENCE_SECONDS) as client:
         yield client
 
 
