@@ -50,6 +50,15 @@ def test_hello_until_asked() -> None:
     assert monitor.tick(5.0) == [Hello(1, 0, 5)]
 
 
+def test_hellos_become_rarer() -> None:
+    monitor = Monitor(retry=2, heartbeat=6)
+    said = [now for now in range(40) if monitor.tick(float(now))]
+    assert said == [0, 2, 6, 12, 18, 24, 30, 36]
+    monitor.alive()  # a new connection
+    said = [now for now in range(40, 60) if monitor.tick(float(now))]
+    assert said == [42, 46, 52, 58]
+
+
 def test_what_may_be_said_at_any_time() -> None:
     assert Monitor(life=5).alive() == [Hello(0, 0, 5)]
     monitor = joined(a=5, b=3)

@@ -59,8 +59,9 @@ class CoordinatorServer:
         operator_token: str | None = None,
         port: int | None = None,
     ) -> None:
-        self.spec = CoordinatorSpec.of(spec)
         self._path = Path(spec) if isinstance(spec, str | Path) else None
+        self._seen = None if self._path is None else reload.changed_at(self._path)
+        self.spec = CoordinatorSpec.of(spec)
         tokens = self.spec.tokens()
         if not tokens and not is_loopback(self.spec.host):
             raise SpecError(
@@ -122,7 +123,7 @@ class CoordinatorServer:
         async with self.keeper.alongside():
             following = None
             if self._path is not None:
-                work = reload.follow(self._path, self.spec, self.keeper.set_k)
+                work = reload.follow(self._path, self._seen, self.spec, self.keeper.set_k)
                 following = asyncio.create_task(work)
             try:
                 yield

@@ -14,12 +14,16 @@ LOOK_SECONDS = 1.0
 _LOG = logging.getLogger("muntin.sites")
 
 
-async def follow(path: Path, spec: CoordinatorSpec, set_k: Callable[[int, int], None]) -> None:
-    """Look at the file until cancelled; a wrong one is reported and not taken over."""
-    seen = _changed_at(path)
+async def follow(
+    path: Path, seen: int | None, spec: CoordinatorSpec, set_k: Callable[[int, int], None]
+) -> None:
+    """Look at the file until cancelled; a wrong one is reported and not taken over.
+
+    `seen` is what `changed_at` said before `spec` was read.
+    """
     while True:
         await asyncio.sleep(LOOK_SECONDS)
-        now = _changed_at(path)
+        now = changed_at(path)
         if now is None or now == seen:
             continue
         seen = now
@@ -37,7 +41,8 @@ async def follow(path: Path, spec: CoordinatorSpec, set_k: Callable[[int, int], 
         spec = spec.model_copy(update=taken)
 
 
-def _changed_at(path: Path) -> int | None:
+def changed_at(path: Path) -> int | None:
+    """When the file was written last, in nanoseconds; None where there is none."""
     try:
         return path.stat().st_mtime_ns
     except OSError:

@@ -37,6 +37,7 @@ from muntin.topk.objects import Objects, check_object
 
 PUSHED_MAX = 65_536  # objects; a site that would have to push more leaves the epoch
 BUSY_EVERY = 16  # units between two accounts of how much changed, at least
+HELLOS_DOUBLED = 16
 ENTRIES_MAX = 16_384  # of one message; what does not fit is covered by the border
 
 _LOWEST = -(1 << 63)  # stands in for objects that are left out of a maximum
@@ -64,7 +65,8 @@ class Monitor:
     heartbeat : int
         Without barrier: a calm site says so after this many units of silence.
     retry : float
-        Without barrier: units of time after which what got no answer is said again.
+        Without barrier: units of time after which what got no answer is said again; a Hello, which
+        may have to wait for other sites, less and less often, down to once a `heartbeat`.
     life : int
         Above that of any earlier monitor of the same site (the time in milliseconds, say), so
         that the coordinator takes this one in at once, and not after it has asked for it some
@@ -94,6 +96,7 @@ class Monitor:
         self._said_unit = 0
         self._said_at: float | None = None
         self._waiting = False  # something was said: wait for an answer before it is said again
+        self._hellos = 0  # by how often the pause between them was doubled
 
     @property
     def top(self) -> tuple[Object, ...]:
@@ -166,11 +169,18 @@ class Monitor:
         if self.barrier or self.phase in (CALM, WATCHING):
             self._said_at = None
             return []
-        if self._said_at is not None and now - self._said_at < self.retry:
+        pause = self.retry
+        if self.phase == JOINING:  # the coordinator may be waiting for other sites
+            pause = max(pause, min(self.heartbeat, pause * (1 << self._hellos)))
+        if self._said_at is not None and now - self._said_at < pause:
             return []
         first = self._said_at is None and self._waiting
+        again = self._said_at is not None
         self._said_at, self._waiting = now, True
-        return [] if first else [self._state()]
+        if first:
+            return []
+        self._hellos = min(self._hellos + again, HELLOS_DOUBLED)
+        return [self._state()]
 
     def alive(self) -> list[Message]:
         """What may be said at any time, and says at least that the site is there.
@@ -192,7 +202,7 @@ class Monitor:
                 return Calm(self.epoch, 0, self.unit, self.unit)
 
     def _wait(self) -> None:
-        self._said_at, self._waiting = None, True
+        self._said_at, self._waiting, self._hellos = None, True, 0
 
     def compact(self) -> np.ndarray | None:
         """Forget objects that have gone. Returns the new row of each old one, or None."""
