@@ -8,6 +8,7 @@ import threading
 from muntin.server.feeds import Feeds
 from muntin.server.messages import Topic
 from muntin.server.reader import Reader
+from tests.server.conftest import PATIENCE_SECONDS
 
 WINDOWS = Topic("windows", "", "window")
 
@@ -26,14 +27,14 @@ def held(read, found, go_on):
         closed = read()
         if closed:
             found.set()
-            assert go_on.wait(60)
+            assert go_on.wait(PATIENCE_SECONDS)
         return closed
 
     return holding
 
 
 async def happens(condition):
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not condition():
             await asyncio.sleep(0.01)
 
@@ -57,6 +58,31 @@ def test_who_comes_while_closings_are_read_has_them_and_those_after(feeder, ledg
             assert channel.head.start == max(w.start for w in ledger.windows())
         finally:
             go_on.set()
+            await feeds.stop()
+
+    asyncio.run(follow())
+
+
+def test_a_bug_of_ours_silences_nobody(feeder, ledger):
+    """What could not be made is read from the ledger, and what closes next is pushed again."""
+
+    async def follow():
+        feeds = Feeds(Reader(ledger))
+        made = feeds._pushes.closed
+        feeds._pushes.closed = None
+        await feeds.start()
+        try:
+            channel = await feeds.open(WINDOWS, Listener())
+            before = channel.head
+            feeder.minute()
+            await happens(lambda: channel.floor > before)
+            assert channel.floor == channel.head
+            feeds._pushes.closed = made
+            feeder.minute()
+            await happens(lambda: channel.seq == 1)
+            missed, gap = await feeds.replay(channel, before)
+            assert (len(missed), gap) == (1, None)
+        finally:
             await feeds.stop()
 
     asyncio.run(follow())

@@ -182,6 +182,7 @@ class Feeds:
                 await asyncio.sleep(REST_SECONDS)
             except Exception:  # a bug of ours must not end the pushes of all
                 _LOG.exception("cannot push what has changed")
+                self._skip(self._by_window())
                 await asyncio.sleep(REST_SECONDS)
 
     async def _close_windows(self) -> None:
@@ -190,8 +191,8 @@ class Feeds:
             return
         # moved here and not where a thread reads: a channel is made before it or after it, never
         # between a window's reading and its pushing
-        self._head = head = closed[-1][0]
-        feeds = [f for f in self._feeds.values() if f.topic.on == "window"]
+        self._head = closed[-1][0]
+        feeds = self._by_window()
         at_once = len(closed) <= self._limits.ring_messages_max
         made = await asyncio.gather(
             *(
@@ -210,9 +211,17 @@ class Feeds:
             for each in pushed:
                 feed.channel.close_window(each.place, each.frame)
             self.pushed += len(pushed)
-        for feed in [f for f in self._feeds.values() if f.topic.on == "window"]:
-            if not at_once or feed not in feeds:
-                feed.channel.skip_to(head)  # its subscribers read them from the ledger
+        self._skip([f for f in self._by_window() if not at_once or f not in feeds])
+        for feed in feeds:
+            self._tell(feed)
+
+    def _by_window(self) -> list[Feed]:
+        return [feed for feed in self._feeds.values() if feed.topic.on == "window"]
+
+    def _skip(self, feeds: list[Feed]) -> None:
+        """What has closed was not made here: subscribers read it from the ledger."""
+        for feed in feeds:
+            feed.channel.skip_to(self._head)
             self._tell(feed)
 
     async def _move(self, feed: Feed) -> None:
