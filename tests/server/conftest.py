@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import time
 
 import pytest
 
+from muntin.errors import BadArgument
 from muntin.ledger.memory import MemoryLedger
 from muntin.server.serving import Server
 from muntin.spark.ingest import Ingest
@@ -52,6 +55,17 @@ def until(condition, seconds=PATIENCE_SECONDS):
             return found
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.01)
+
+
+def server_that_comes_back(ledger):
+    """A server and its port, which the system gives to nobody while the server is away.
+
+    Free ports, and those of outgoing connections, are taken from 32768 on.
+    """
+    for port in random.sample(range(20_000, 32_000), 50):
+        with contextlib.suppress(BadArgument):  # somebody listens there
+            return Server(ledger, port=port), port
+    raise AssertionError("no port is free")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from muntin.client import Backoff, ServerError
 from muntin.errors import BadArgument, SelectError
 from muntin.server.serving import Server
 from muntin.times import instant_us
-from tests.server.conftest import PATIENCE_SECONDS
+from tests.server.conftest import PATIENCE_SECONDS, server_that_comes_back
 
 SELECT = "SELECT driver, count FROM orders(driver) FOR ALL ORDER BY driver"
 
@@ -54,8 +54,8 @@ def test_subscribe(remote, feeder):
 
 
 def test_a_subscription_survives_the_server(feeder, ledger):
-    with Server(ledger, port=0) as server:
-        port = int(server.url.rsplit(":", 1)[1])
+    server, port = server_that_comes_back(ledger)
+    with server:
         updates = muntin.connect(server.url).subscribe(query="busiest", on="window")
         feeder.minute()
         starts = [next(updates).window["start"]]

@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from muntin.server.serving import Server
+from tests.server.conftest import server_that_comes_back
 
 sync_api = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -91,8 +92,8 @@ def test_slow_down_lengthens_the_window(page, server):
 
 
 def test_the_page_says_that_the_server_is_gone_and_recovers(page, feeder, ledger):
-    with Server(ledger, port=0) as server:
-        port = int(server.url.rsplit(":", 1)[1])
+    server, port = server_that_comes_back(ledger)
+    with server:
         page.goto(server.url)
         state(page, "live")
     state(page, "lost")
