@@ -257,6 +257,11 @@ def test_only_alike_merge():
         with pytest.raises(IncompatibleSummary):
             summary.merge(other)
         assert summary.to_bytes() == before
+    more = SketchedMatrix(["driver"], ["served"], width=16, depth=3, track=5)
+    with pytest.raises(
+        IncompatibleSummary, match=r"\(indicators .*'time'.* make both with the same"
+    ):
+        other_key.merge(more)
 
 
 def example():

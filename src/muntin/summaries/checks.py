@@ -37,8 +37,10 @@ def check_alike(mine: Any, other: Any) -> None:
     name = type(mine).__name__
     if not isinstance(other, type(mine)):
         raise IncompatibleSummary(f"cannot merge a {type(other).__name__} into a {name}")
-    if other.parameters != mine.parameters:
+    ours, theirs = mine.parameters, other.parameters
+    if ours != theirs:
+        differing = [entry for entry in {**ours, **theirs} if ours.get(entry) != theirs.get(entry)]
+        shown = ", ".join(f"{n} {ours.get(n)!r} and {theirs.get(n)!r}" for n in differing)
         raise IncompatibleSummary(
-            f"{name} of {mine.parameters} cannot take one of {other.parameters}: only those of "
-            "equal parameters are comparable"
+            f"a {name} cannot take in one of other parameters ({shown}): make both with the same"
         )

@@ -127,31 +127,18 @@ class Entries:
 
         An item that one side does not keep may have weighed up to that side's offset there.
         """
-        n, mine, theirs = len(self), self.offset, other.offset
-        found = self.look_up(other.values(), other._hashes[: len(other)])
-        counts, errors = other.counts.copy(), other.errors.copy()
-        shared, new = found >= 0, np.flatnonzero(found < 0)
-        end = n + len(new)
-        texts_bytes = int(other._lengths[new].sum()) if other.items in TEXTS else 0
-        self._make_room(end, int(self._state[_A]) + texts_bytes)
+        other = other.copy() if other is self else other
         self.items = self.items or other.items
-        self._counts[:n] += theirs
-        self._errors[:n] += theirs
-        self._counts[found[shared]] += counts[shared] - theirs
-        self._errors[found[shared]] += errors[shared] - theirs
-        self._hashes[n:end] = other._hashes[new]
-        self._counts[n:end] = counts[new] + mine
-        self._errors[n:end] = errors[new] + mine
-        self._starts[n:end] = other._starts[new]
-        self._lengths[n:end] = other._lengths[new]
-        if self.items in TEXTS:
-            kernels.append_texts(
-                n, end, self._starts, self._lengths, other._arena, self._arena, self._state
-            )
-        self._state[_N], self._state[_O] = end, mine + theirs
-        kernels.reindex(self._table, self._hashes, end)
-        if end > 2 * self.capacity:
-            kernels.evict(*self._room(), texts=self.items in TEXTS)
+        self._make_room(len(self) + len(other), int(self._state[_A] + other._state[_A]))
+        theirs = (other._hashes, other._counts, other._errors, other._starts, other._lengths)
+        kernels.merge(
+            len(other),
+            other.offset,
+            *theirs,
+            other._arena,
+            *self._room(),
+            texts=self.items in TEXTS,
+        )
 
     def copy(self) -> Self:
         twin = object.__new__(type(self))

@@ -225,14 +225,46 @@ def look_up_integers(item_hashes, values, starts, table, out):
 
 
 @kernel()
-def append_texts(first, end, starts, lengths, source, arena, state):
-    """Copy the texts of entries first ... end, whose starts point into `source`, to the arena."""
+def merge(
+    more, more_offset, more_hashes, more_counts, more_errors, more_starts, more_lengths, more_arena,
+    state, capacity, hashes, counts, errors, starts, lengths, arena, table, texts,
+):  # fmt: skip
+    """Add `more` other entries, for which there is room, and the offset that they come with.
+
+    An item that one side does not keep may have weighed up to that side's offset there.
+    """
+    mine = state[OFFSET]
+    entries = state[ENTRIES]
     used = state[ARENA]
-    for entry in range(first, end):
-        start = starts[entry]
-        length = lengths[entry]
-        for i in range(length):
-            arena[used + i] = source[start + i]
-        starts[entry] = used
-        used += length
+    for entry in range(entries):
+        counts[entry] += more_offset
+        errors[entry] += more_offset
+    for i in range(more):
+        hashed = more_hashes[i]
+        start = more_starts[i]
+        length = more_lengths[i]
+        if texts:
+            entry = find_text(table, starts, lengths, arena, hashed, more_arena, start, length)
+        else:
+            entry = find_integer(table, starts, hashed, start)
+        if entry >= 0:
+            counts[entry] += more_counts[i] - more_offset
+            errors[entry] += more_errors[i] - more_offset
+            continue
+        if texts:
+            for byte in range(length):
+                arena[used + byte] = more_arena[start + byte]
+            start = used
+            used += length
+        hashes[entries] = hashed
+        counts[entries] = more_counts[i] + mine
+        errors[entries] = more_errors[i] + mine
+        starts[entries] = start
+        lengths[entries] = length
+        place(table, hashed, entries)
+        entries += 1
+    state[ENTRIES] = entries
     state[ARENA] = used
+    state[OFFSET] = mine + more_offset
+    if entries > 2 * capacity:
+        evict(state, capacity, hashes, counts, errors, starts, lengths, arena, table, texts)
