@@ -219,7 +219,7 @@ def test_fragments_are_limited_together(live):
 
 
 def test_too_many_messages(live):
-    for _ in range(60):
+    for _ in range(600):  # also where a slow machine takes a second for each sixty
         try:
             live.say(type="unsubscribe", id="x")
         except ConnectionClosed:
