@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from muntin.errors import SelectError
 from muntin.kinds import SequentialSpec, SummarySpec
-from muntin.ledger.base import ClosedWindow, Ledger, PipelineInfo
+from muntin.ledger.base import Ledger
+from muntin.ledger.records import ClosedWindow, PipelineInfo
 from muntin.reading.panes import Layout, Merged, Panes
 from muntin.reading.sequences import Sequences, check_whole_stream
 from muntin.select.catalog import Loaded, LoadedTable, QueryInfo, SummaryInfo, WindowAsked
