@@ -109,7 +109,7 @@ class Server:
         """Say goodbye to the clients and end the thread."""
         self._server.should_exit = True
         if self._thread is not None:
-            self._thread.join(timeout=2 * STOP_SECONDS)
+            self._thread.join(timeout=6 * STOP_SECONDS)
         self._socket.close()
 
     def __enter__(self) -> Self:
