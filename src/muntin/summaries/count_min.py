@@ -345,7 +345,7 @@ class CountMin:
 
     @property
     def _limit(self) -> int:
-        return int(np.iinfo(self.cells).max)
+        return (1 << (31 if self.cells == "int32" else 63)) - 1
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())

@@ -129,7 +129,7 @@ class Entries:
         """
         other = other.copy() if other is self else other
         self.items = self.items or other.items
-        self._make_room(len(self) + len(other), int(self._state[_A] + other._state[_A]))
+        self._grow_to(len(self) + len(other), int(self._state[_A] + other._state[_A]))
         theirs = (other._hashes, other._counts, other._errors, other._starts, other._lengths)
         kernels.merge(
             len(other),
@@ -214,6 +214,14 @@ class Entries:
             entries = min(2 * self.capacity, max(ENTRIES_MIN, 2 * entries))
         if arena_bytes > len(self._arena):
             arena_bytes = max(ARENA_BYTES_MIN, 2 * len(self._arena), arena_bytes)
+        self._make_room(entries, arena_bytes)
+
+    def _grow_to(self, entries: int, arena_bytes: int) -> None:
+        """Room for so much and, where there is not, for twice what there was."""
+        if entries > len(self._hashes):
+            entries = max(entries, min(2 * len(self._hashes), 4 * self.capacity))
+        if arena_bytes > len(self._arena):
+            arena_bytes = max(arena_bytes, 2 * len(self._arena))
         self._make_room(entries, arena_bytes)
 
     def _make_room(self, entries: int, arena_bytes: int) -> None:
