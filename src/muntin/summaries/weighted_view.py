@@ -69,9 +69,10 @@ class WeightedView:
 
     def weight_below(self, points: np.ndarray, inclusive: bool) -> np.ndarray:
         """Weight of the values <= (or <) each point."""
-        at = np.searchsorted(self.values, points, side="right" if inclusive else "left")
-        padded = np.concatenate((self.cumulative[:1] * 0, self.cumulative))
-        return padded[at]
+        at = self.values.searchsorted(points, side="right" if inclusive else "left")
+        weight = self.cumulative[at - 1]
+        weight[at == 0] = 0
+        return weight
 
 
 def check_fractions(q: Any) -> np.ndarray:
