@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from select_catalogs import MemoryCatalog, catalog
 
@@ -123,6 +123,7 @@ def test_most_of_what_is_listed_is_answered_directly(engine: Engine) -> None:
         assert engine.check(text).projected is None
 
 
+@settings(max_examples=40)
 @given(st.lists(texts, min_size=2, max_size=6))
 def test_a_plan_is_the_same_after_any_others(before: list[str]) -> None:
     warm = Planner(_catalog(), Limits())
