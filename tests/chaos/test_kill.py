@@ -25,14 +25,15 @@ ROOT = Path(__file__).parents[2]
 
 def start(folder, summaries=None):
     more = [json.dumps(summaries)] if summaries else []
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.chaos.pipeline_process", str(folder), *more],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=(folder / "stderr").open("ab"),
-        start_new_session=True,
-        text=True,
-    )
+    with (folder / "stderr").open("ab") as stderr:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.chaos.pipeline_process", str(folder), *more],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            start_new_session=True,
+            text=True,
+        )
 
 
 def wait_for(process, word, deadline):
@@ -47,6 +48,7 @@ def wait_for(process, word, deadline):
 def kill_tree(process):
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    process.stdout.close()
     subprocess.run(["pkill", "-9", "-s", str(process.pid)], check=False)
 
 
@@ -71,6 +73,7 @@ def killed_and_finished(folder, kills, rng, summaries=None):
         folder / "stderr"
     ).read_text()[-2000:]
     process.wait(timeout=300)
+    process.stdout.close()
 
 
 def test_windows_are_exact_after_kills(tmp_path):
