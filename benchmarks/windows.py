@@ -6,6 +6,7 @@ python benchmarks/windows.py [--keys 10000] [--hours 2]
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import tempfile
 import time
@@ -15,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 import muntin
+from muntin.ledger.memory import MemoryLedger
 from muntin.ledger.open import open_ledger
 from muntin.spark.ingest import Ingest
 from muntin.spark.partials import fold
@@ -84,6 +86,52 @@ def main() -> None:
     print(f"after each new pane, median            {1000 * statistics.median(moved):8.1f} ms")
     print(f"asked again, median                    {1000 * statistics.median(repeated):8.1f} ms")
     ingest.close()
+    sliding(asked.keys)
+
+
+def sliding(keys: int) -> None:
+    """An hour that slides by a pane: panes that leave are subtracted, or all are merged again."""
+    spec = Pipeline.of(
+        {
+            "name": "sliding",
+            "time": "time",
+            "pane": "10 seconds",
+            "summaries": {
+                "sensors": {
+                    "keys": ["sensor"],
+                    "indicators": ["value"],
+                    "window": {"kind": "sliding", "length": "1 hour", "every": "10 seconds"},
+                }
+            },
+        }
+    )
+    kind = type(spec.summaries["sensors"])
+    can_subtract = kind.can_subtract
+    seconds: dict[str, list[float]] = {"subtracted": [], "merged again": []}
+    ingest = Ingest(spec, MemoryLedger(), query_id="benchmark")
+
+    numbers = itertools.count()
+
+    def take(pane: int, panes: int) -> float:
+        rows = batch(keys, panes, pane, pane)
+        result = pa.Table.from_batches(list(fold(ingest.plan(), [rows])))
+        began = time.perf_counter()
+        ingest.take(next(numbers), lambda plan: result)
+        return time.perf_counter() - began
+
+    for first in range(0, 400, 40):
+        take(first, 40)
+    for pane in range(400, 424):  # in turn; the first of each finds nothing to slide
+        way = "merged again" if pane // 4 % 2 else "subtracted"
+        kind.can_subtract = can_subtract if way == "subtracted" else lambda *_: False
+        spent = take(pane, 1)
+        if pane % 4 > 1:
+            seconds[way].append(spent)
+    kind.can_subtract = can_subtract
+    ingest.close()
+    print(f"an hour of {keys:,} keys slides by 10 s, with its commit, median")
+    for way, spent in seconds.items():
+        print(f"  panes {way:20} {1000 * statistics.median(spent):8.1f} ms")
 
 
 if __name__ == "__main__":
