@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -32,9 +34,15 @@ START_SECONDS = 120.0  # of a process on a busy machine
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """One that the system gives to nobody else before, or while, the process listens there.
+
+    Free ports, and those of outgoing connections, are taken from 32768 on.
+    """
+    for port in random.sample(range(20_000, 32_000), 50):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")
 
 
 class Cluster:

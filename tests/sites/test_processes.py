@@ -9,11 +9,11 @@ import pytest
 from tests.sites.processes import Cluster
 from tests.sites.stream import MISSING_AFTER, check_top
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
 
 # Of a quarter of a second. Heartbeat, 2 retries and 8 round trips are about 20; the rest is for
 # processes that start, for pauses between attempts to connect, and for a busy machine.
-HEALED_UNITS = 240
+HEALED_UNITS = 480
 
 
 @pytest.fixture(scope="module")
