@@ -107,6 +107,22 @@ def test_init_reads_csv(muntin, tmp_path):
     assert Pipeline.of(tmp_path / "p.yaml").source.format == "csv"
 
 
+def test_init_looks_past_records_that_do_not_parse(muntin, tmp_path):
+    """They would be rejected. Names may be words of SQL, and separators others than commas."""
+    rows = (f"a{i % 3};2020-01-01 00:00:{i % 60:02};{i};1.5" for i in range(300))
+    lines = ["order;at;n;big", *rows]
+    lines[200] = "cut off"
+    lines[250] = "b;2020-01-01 00:00:00;1;1.5;more"
+    (tmp_path / "o.csv").write_text("\n".join(lines))
+    assert muntin("init", tmp_path / "o.csv", "-o", tmp_path / "p.yaml")[0] == 0
+    made = Pipeline.of(tmp_path / "p.yaml")
+    assert made.source.options == {"sep": ";"}
+    assert made.source.schema_ == "`order` string, `at` timestamp, `n` bigint, `big` double"
+    assert made.time.column == "at"
+    code, _, err = muntin("check", tmp_path / "p.yaml")
+    assert (code, err) == (0, "")
+
+
 def test_doctor_names_what_is_wrong(muntin, monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     code, out, _ = muntin("doctor")

@@ -14,7 +14,16 @@ KEYS_MAX, INDICATORS_MAX = 4, 6
 KEY_DISTINCT_SHARE_MAX = 0.5  # a column with a value of its own for each row is an identifier
 _TIME_NAME = re.compile(r"(^|_)(time|timestamp|ts|date|datetime|at|when)($|_)", re.IGNORECASE)
 _FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json"}
-_READERS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json"}
+# records that do not parse are rejected when the pipeline runs, and no reason not to look
+_READERS = {
+    "parquet": "read_parquet($1)",
+    "csv": "read_csv($1, ignore_errors=true)",
+    "json": "read_json($1, ignore_errors=true)",
+}
+_SPARK_TYPES = {
+    "BIGINT": "bigint", "DOUBLE": "double", "BOOLEAN": "boolean", "DATE": "date",
+    "TIMESTAMP": "timestamp", "TIMESTAMP WITH TIME ZONE": "timestamp",
+}  # fmt: skip
 _PANES_US = [s * 1_000_000 for s in (1, 10, 60, 600, 3600, 86_400)]
 
 
@@ -31,6 +40,8 @@ class Found:
     indicators: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     """Column -> why."""
+    options: dict[str, str] = field(default_factory=dict)
+    """Of the source."""
 
 
 def inspect(data: Path) -> Found:
@@ -41,19 +52,18 @@ def inspect(data: Path) -> Found:
     reader = _READERS[form]
     connection = duckdb.connect()
     try:
-        sample = connection.sql(
-            f"SELECT * FROM {reader}($1) LIMIT {SAMPLE_ROWS}", params=[str(file)]
-        )
+        sample = connection.sql(f"SELECT * FROM {reader} LIMIT {SAMPLE_ROWS}", params=[str(file)])
         connection.register("sample", sample.to_arrow_table())
         rows = connection.sql("SUMMARIZE sample").fetchall()
         total = connection.sql("SELECT count(*) FROM sample").fetchall()[0][0]
+        options = _csv_options(connection, file) if form == "csv" else {}
     except duckdb.Error as problem:
         raise SourceError(f"{file}: cannot be read as {form}: {str(problem)[:300]}") from None
     if not total:
         raise SourceError(f"{file}: holds no rows, so there is nothing to look at")
     columns = {str(row[0]): (str(row[1]), int(row[4] or 0)) for row in rows}
     time, unit = _time_column(columns, connection)
-    found = Found(str(data), form, time, unit, _span_us(connection, time, unit))
+    found = Found(str(data), form, time, unit, _span_us(connection, time, unit), options=options)
     for name, (kind, distinct) in columns.items():
         if name == time:
             continue
@@ -84,7 +94,6 @@ def pipeline_text(found: Found) -> str:
     pane = next((p for p in _PANES_US if found.span_us / p <= 10_000), _PANES_US[-1])
     window = max(pane, min(_PANES_US[-1], pane * 24))
     window -= window % pane
-    first = found.keys[0]
     pair = found.keys[:2]
     keys = ", ".join(
         [*map(_quoted, found.keys), f"[{', '.join(map(_quoted, pair))}]"]
@@ -97,17 +106,17 @@ def pipeline_text(found: Found) -> str:
         if found.unit is None
         else f"{{column: {_quoted(found.time)}, unit: {found.unit}}}"
     )
-    order = found.indicators[0] if found.indicators else "count"
-    more = f", {_sql(order)}" if order != "count" else ""
-    select = (
-        f"SELECT {_sql(first)}, count{more} FROM {name}({_sql(first)}) ORDER BY count DESC LIMIT 10"
-    )
+    more = f", {_in_select(found.indicators[0])}" if found.indicators else ""
+    key = _in_select(found.keys[0])
+    select = f"SELECT {key}, count{more} FROM {name}({key}) ORDER BY count DESC LIMIT 10"
+    entries = {"format": found.format, "path": found.path, **found.options}
+    source = ", ".join(f"{entry}: {_quoted(text)}" for entry, text in entries.items())
     return f"""\
 # Written by `muntin init {found.path}`. Check it with `muntin check`, run it with `muntin run`.
 name: {name}
 
 # Where events come from: any Spark source; further entries here are its options.
-source: {{format: {found.format}, path: {_quoted(found.path)}}}
+source: {{{source}}}
 
 # The event time: a timestamp, ISO 8601 text (without a zone it is UTC), or a number with its unit.
 time: {time}
@@ -142,6 +151,25 @@ def _first_file(data: Path) -> tuple[Path, str]:
     if not files or files[0].suffix not in _FORMATS:
         raise SourceError(f"{data}: no {', '.join(_FORMATS)} file")
     return files[0], _FORMATS[files[0].suffix]
+
+
+def _csv_options(connection, file: Path) -> dict[str, str]:
+    """The schema, so that Spark need not read all of the files to infer one; and the separator."""
+    columns, separator, header, times = connection.sql(
+        "SELECT Columns, Delimiter, HasHeader, TimestampFormat "
+        "FROM sniff_csv($1, ignore_errors=true)",
+        params=[str(file)],
+    ).fetchall()[0]
+    kinds = dict(_SPARK_TYPES)
+    if times:  # not as Spark reads them
+        del kinds["TIMESTAMP"]
+    ddl = [(each["name"], kinds.get(each["type"], "string")) for each in columns]
+    found = {"schema": ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in ddl)}
+    if separator != ",":
+        found["sep"] = separator
+    if not header:
+        found["header"] = "false"
+    return found
 
 
 def _time_column(columns: dict[str, tuple[str, int]], connection) -> tuple[str, str | None]:
@@ -200,4 +228,14 @@ def _quoted(text: str) -> str:
 
 
 def _sql(name: str) -> str:
-    return name if re.fullmatch(r"[a-z_][a-z0-9_]*", name) else '"' + name.replace('"', '""') + '"'
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _in_select(name: str) -> str:
+    """As one would write it: in quotes only where it must be."""
+    import duckdb
+
+    plain = re.fullmatch(r"[a-z_][a-z0-9_]*", name) is not None
+    words = "SELECT count(*) FROM duckdb_keywords() WHERE keyword_name = $1"
+    is_word = duckdb.connect().sql(words, params=[name]).fetchall()[0][0]
+    return name if plain and not is_word else _sql(name)
