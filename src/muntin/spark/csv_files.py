@@ -172,6 +172,7 @@ def shares_of(
 
 def read_share(plan: Plan, form: Format, share: list[Range]) -> Iterator[pa.RecordBatch]:
     """What a worker does: rows of RESULT_SCHEMA, also ASIDE, or GIVEN_UP at the end."""
+    _lines_before.cache_clear()  # a worker may have read other contents of these files
     aside = _Aside()
     try:
         yield from fold_placed(plan, _placed(form, share, aside))
