@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-
 import httpx
 import pytest
 
-from muntin.sites import CoordinatorServer
 from tests.server.test_dashboard import page, pytestmark, state
 from tests.sites.conftest import until
+from tests.sites.fed import coordinated, sites, top
 from tests.sites.stream import SITES, coordinator
-from tests.sites.test_answers import Fed, settled, sites, top
 
 __all__ = ["page", "pytestmark"]
 
@@ -29,16 +26,8 @@ def shown(page, text):
 
 @pytest.fixture
 def race(tmp_path):
-    """A coordinator and two sites, 21 panes each, whose ranks move every 40 panes."""
-    with ExitStack() as stack:
-        spec = coordinator(tmp_path, missing_after=12, lease=30)
-        server = stack.enter_context(CoordinatorServer(spec, reader_token="", operator_token=""))
-        server.fed = [Fed(name, server.address) for name in SITES]
-        for each in server.fed:
-            stack.callback(each.close)
-            each.feed(21)
-            each.site.start()
-        settled(server)
+    """Ranks move every 40 panes."""
+    with coordinated(coordinator(tmp_path, missing_after=12, lease=30)) as server:
         yield server
 
 

@@ -14,8 +14,8 @@ from muntin.spark.ingest import Ingest
 from muntin.spec import Pipeline
 from tests.pipeline.support import gather
 from tests.sites.conftest import until
+from tests.sites.fed import START, top
 from tests.sites.stream import HEARTBEAT, PANE_US, RANKING, K, check_top, coordinator, events
-from tests.sites.test_answers import START, top
 
 VALUES = {"north": "N", "south": "S"}
 PANES = 90

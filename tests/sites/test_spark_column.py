@@ -11,8 +11,8 @@ import muntin
 from muntin.sites import CoordinatorServer, Site
 from muntin.spark.session import session
 from tests.sites.conftest import until
+from tests.sites.fed import START, top
 from tests.sites.stream import PANE_US, WINDOW_UNITS, K, coordinator
-from tests.sites.test_answers import START, top
 from tests.sites.test_site_column import VALUES, pane_of_all, spec
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(280)]

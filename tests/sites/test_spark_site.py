@@ -16,6 +16,7 @@ import yaml
 import muntin
 from muntin.sites import CoordinatorServer
 from tests.sites.conftest import until
+from tests.sites.fed import START, Fed, top
 from tests.sites.stream import (
     HEARTBEAT,
     PANE_US,
@@ -25,7 +26,6 @@ from tests.sites.stream import (
     coordinator,
     events,
 )
-from tests.sites.test_answers import START, Fed, top
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(280)]
 PANES, PANES_A_FILE = 60, 10

@@ -251,16 +251,31 @@ def of(source):
 
 
 @pytest.mark.spark
-def test_many_lines_that_are_not_plain_are_read_by_spark(spark, tmp_path, caplog):
+@pytest.mark.parametrize("changed", [
+    pytest.param(lambda text: text.replace("\n", " \n"), id="spaces"),
+    pytest.param(lambda text: text.replace("\n", "\r"), id="old line ends"),
+])  # fmt: skip
+def test_lines_of_which_many_are_not_plain_are_read_by_spark(spark, tmp_path, caplog, changed):
     caplog.set_level("INFO", "muntin.spark")
     path = tmp_path / "orders.csv"
     table = events(ROWS[:1000])
     pacsv.write_csv(table, path)
-    text = path.read_text()
-    path.write_text(text.replace("\n", " \n"))
+    head, _, rest = path.read_text().partition("\n")
+    path.write_text(head + "\n" + changed(rest), newline="")
     spec = of(SourceSpec(format="csv", path=str(path), schema=ddl_of(spark, table)))
     found = muntin.summarize(None, spec, ledger=MemoryLedger(), progress=False)
     assert "read by Spark" in caplog.text
     df = batch_source(spark, spec.source)
     expected = muntin.summarize(df, spec, ledger=MemoryLedger(), progress=False)
     assert state(found) == state(expected)
+    assert found.progress.read == 1000
+
+
+def test_headers_that_end_otherwise_are_left_to_spark(tmp_path):
+    """Where lines end with carriage returns only, the first would be the whole file."""
+    path = tmp_path / "old.csv"
+    path.write_text("x,y\r1,2\r3,4\r", newline="")
+    with pytest.raises(csv_files.GaveUpError):
+        csv_files.whole_of(str(path), header=True)
+    path.write_text("x,y\r\n1,2\r\n", newline="")
+    assert csv_files.whole_of(str(path), header=True) == csv_files.Range(str(path), 5, 10)

@@ -7,21 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from muntin.ledger.base import Mode
-from muntin.ledger.documents import SPEC_BYTES_MAX, dump
 from muntin.ledger.memory_tables import Pipeline, Tables
-from muntin.ledger.names import check_name
 from muntin.ledger.records import PipelineInfo
 from muntin.ledger.rules import (
     ROLE_QUERY,
     ROLE_SUMMARY,
     Owned,
-    check_mode,
+    check_opening,
     check_owner,
     check_query,
-    check_query_id,
     kind_changed,
     pane_changed,
-    read_spec,
 )
 
 
@@ -45,11 +41,7 @@ def become_writer(
     mode: Mode,
 ) -> Opened:
     """Take the next epoch; what is wrong is raised before anything changes."""
-    check_name(pipeline, "pipeline")
-    check_query_id(query_id)
-    check_mode(mode)
-    owned = read_spec(spec)
-    text = dump(spec, "spec", SPEC_BYTES_MAX)
+    owned, text = check_opening(pipeline, spec, query_id, mode)
     found = tables.pipelines.get(pipeline)
     info = found.info if found else None
     fed_by = info.query_id if info and info.batches else None

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from muntin.errors import BadArgument, LedgerConflict, LedgerError, UnknownName
 from muntin.ledger.base import Mode
-from muntin.ledger.documents import clean_text
+from muntin.ledger.documents import SPEC_BYTES_MAX, clean_text, dump
 from muntin.ledger.names import check_name
 from muntin.ledger.records import (
     PAYLOAD_BYTES_MAX,
@@ -81,6 +81,16 @@ def blob(payload: object, what: str) -> bytes:
             "smaller capacity, or split the summary by key"
         )
     return bytes(payload)
+
+
+def check_opening(
+    pipeline: str, spec: Mapping[str, Any], query_id: str, mode: Mode
+) -> tuple[Owned, str]:
+    """What a writer to be says of itself: what its spec owns, and the spec as text."""
+    check_name(pipeline, "pipeline")
+    check_query_id(query_id)
+    check_mode(mode)
+    return read_spec(spec), dump(spec, "spec", SPEC_BYTES_MAX)
 
 
 def check_query_id(query_id: object) -> str:

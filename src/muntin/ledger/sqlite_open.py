@@ -10,19 +10,15 @@ from typing import Any
 
 from muntin.ledger import schema
 from muntin.ledger.base import Mode
-from muntin.ledger.documents import SPEC_BYTES_MAX, dump
-from muntin.ledger.names import check_name
 from muntin.ledger.rules import (
     ROLE_QUERY,
     ROLE_SUMMARY,
     Owned,
-    check_mode,
+    check_opening,
     check_owner,
     check_query,
-    check_query_id,
     kind_changed,
     pane_changed,
-    read_spec,
 )
 from muntin.ledger.sqlite_view import read_rows
 
@@ -53,11 +49,7 @@ def become_writer(
     mode: Mode,
 ) -> Opened:
     """Take the next epoch; what is wrong is raised and leaves no trace."""
-    check_name(pipeline, "pipeline")
-    check_query_id(query_id)
-    check_mode(mode)
-    owned = read_spec(spec)
-    text = dump(spec, "spec", SPEC_BYTES_MAX)
+    owned, text = check_opening(pipeline, spec, query_id, mode)
     rows = read_rows(connection, url, schema.PIPELINES, "WHERE name = ?", (pipeline,))
     if rows:
         row = list(rows[0])

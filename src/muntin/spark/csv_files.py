@@ -86,7 +86,10 @@ def gather_csv(spark: SparkSession, source: SourceSpec, pipeline: Pipeline) -> G
         return None
     by_spark = gather_from(df, pipeline)
     header = source.options.get("header", "true") == "true"
-    whole = [whole_of(file, header=header) for file in files]
+    try:
+        whole = [whole_of(file, header=header) for file in files]
+    except GaveUpError:
+        return None
     shares = shares_of(whole, max(1, spark.sparkContext.defaultParallelism))
 
     def read(lines: list[str]) -> DataFrame:
@@ -144,9 +147,9 @@ def plain_files(path: str) -> list[str] | None:
 
 
 def whole_of(path: str, *, header: bool) -> Range:
-    """All lines of a file, but its header: the first that is not blank."""
+    """All lines of a file, but its header: the first that is not blank. Raises GaveUpError."""
     with open(path, "rb") as stream:
-        while header and (line := _line(stream)) and not line.strip():
+        while header and (line := _line(stream)) and not _one_line(line).strip():
             pass
         return Range(path, stream.tell(), Path(path).stat().st_size)
 
@@ -202,7 +205,7 @@ class _Chunk:
 
     def text(self, index: int) -> bytes:
         begin, end = self.lines.begins[index], self.lines.ends[index]
-        return self.data[begin:end].tobytes().rstrip(b"\r\n")
+        return self.data[begin:end].tobytes()
 
 
 class _Aside:
@@ -220,7 +223,7 @@ class _Aside:
         numbers, texts = self.files.setdefault(chunk.path, ([], []))
         for index in sorted(indexes):
             numbers.append(chunk.number(index))
-            texts.append(chunk.text(index))
+            texts.append(_one_line(chunk.text(index)))
             self._bytes += len(texts[-1])
         self._lines += len(indexes)
         most = ASIDE_LINES_FREE + ASIDE_PART_MAX * self._seen
@@ -272,6 +275,14 @@ def _line(stream: BinaryIO) -> bytes:
     if len(line) == LINE_BYTES_MAX:
         raise GaveUpError
     return line
+
+
+def _one_line(text: bytes) -> bytes:
+    """Without its end. Where a carriage return stands alone, Spark sees two lines."""
+    text = text.rstrip(b"\r\n")
+    if b"\r" in text:
+        raise GaveUpError
+    return text
 
 
 @lru_cache(maxsize=64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,8 @@ from muntin.summaries.weighted_view import (
 CONFIDENCE = 0.99
 
 
-class KLLAnswers:
-    """Answers from the sorted view of the items, and from the exact ends; not used by itself."""
+class KLLAnswers(ABC):
+    """Answers from the sorted view of the items, and from the exact ends."""
 
     __slots__ = ()
 
@@ -28,12 +29,12 @@ class KLLAnswers:
     dtype: str
 
     @property
+    @abstractmethod
     def exact(self) -> bool:
         """Whether nothing was compacted yet, so that answers are exact."""
-        raise NotImplementedError
 
-    def _sorted_view(self) -> WeightedView:
-        raise NotImplementedError
+    @abstractmethod
+    def _sorted_view(self) -> WeightedView: ...
 
     def rank_error(self, *, pmf: bool = False) -> float:
         """Half-width of the 99 % interval around a rank (or, for `pmf`, a mass), in [0, 1].
