@@ -1,10 +1,14 @@
 """Settings that all tests share."""
 
 import os
+import sys
 
+import pytest
 from httpx import _config
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
+
+SPARK = {"spark.master": "local[2,4]", "spark.sql.shuffle.partitions": "2"}
 
 settings.register_profile(
     "ci",
@@ -32,3 +36,26 @@ if PROFILE == "ci":
 # 5 seconds, which is what httpx gives, is no sign of a fault.
 for part in ("connect", "read", "write", "pool"):
     setattr(_config.DEFAULT_TIMEOUT_CONFIG, part, 180.0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_session_stays():
+    """Whoever asks for a session is given the one that runs: not that of another file's tests.
+
+    Which files share a process is chance, and how often a task is tried belongs to the session.
+    """
+    yield
+    if "pyspark" in sys.modules:
+        from muntin.cli.run import stop_spark
+
+        stop_spark()
+
+
+@pytest.fixture(scope="module")
+def spark(no_session_stays):
+    """A session of two cores, with Muntin's settings."""
+    from muntin.spark.session import session
+
+    found = session("muntin-tests", SPARK)
+    assert found.sparkContext.master == SPARK["spark.master"]
+    return found

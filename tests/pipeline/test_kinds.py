@@ -455,31 +455,25 @@ def test_fill_after_is_the_fill_of_the_merge(name):
 
 
 @pytest.mark.spark
-def test_all_kinds_in_one_pipeline_on_spark():
-    from muntin.spark.session import session as spark_session
-
+def test_all_kinds_in_one_pipeline_on_spark(spark):
     rows = some_rows(2000, seconds=240)
-    spark = spark_session("muntin-tests", {"spark.master": "local[2,4]"})
-    try:
-        df = spark.createDataFrame(table(rows)).repartition(3)
-        with muntin.summarize(df, pipeline(), ledger=MemoryLedger()) as session:
-            values = [v for (v,) in there(rows, "delay")]
-            ranks_hold(values, answers(session, "SELECT * FROM quantiles(delays, 0.5) FOR ALL"))
-            counts = Counter(v for (v,) in there(rows, "dest"))
-            for row in answers(session, "SELECT * FROM top_k(top, 5) FOR ALL"):
-                assert row["lower"] <= counts[row["item"]] <= row["upper"]
-            (row,) = answers(session, "SELECT * FROM frequency(calls, 1) FOR ALL")
-            assert row["lower"] <= counts[1] <= row["upper"]
-            tails = {v for (v,) in there(rows, "tail")}
-            (row,) = answers(session, "SELECT * FROM distinct(planes) FOR ALL")
-            assert row["lower"] <= len(tails) <= row["upper"]
-            asked = ", ".join(f"'{tail}'" for tail in sorted(tails)[:50])
-            found = answers(session, f"SELECT * FROM contains(seen, {asked}) FOR ALL")  # noqa: S608
-            assert all(row["present"] for row in found)
-            assert session.sql("SELECT count FROM sums FOR ALL").rows == [[len(rows)]]
-            assert session.sql("SELECT value FROM trend(median)").rows
-    finally:
-        spark.stop()
+    df = spark.createDataFrame(table(rows)).repartition(3)
+    with muntin.summarize(df, pipeline(), ledger=MemoryLedger()) as session:
+        values = [v for (v,) in there(rows, "delay")]
+        ranks_hold(values, answers(session, "SELECT * FROM quantiles(delays, 0.5) FOR ALL"))
+        counts = Counter(v for (v,) in there(rows, "dest"))
+        for row in answers(session, "SELECT * FROM top_k(top, 5) FOR ALL"):
+            assert row["lower"] <= counts[row["item"]] <= row["upper"]
+        (row,) = answers(session, "SELECT * FROM frequency(calls, 1) FOR ALL")
+        assert row["lower"] <= counts[1] <= row["upper"]
+        tails = {v for (v,) in there(rows, "tail")}
+        (row,) = answers(session, "SELECT * FROM distinct(planes) FOR ALL")
+        assert row["lower"] <= len(tails) <= row["upper"]
+        asked = ", ".join(f"'{tail}'" for tail in sorted(tails)[:50])
+        found = answers(session, f"SELECT * FROM contains(seen, {asked}) FOR ALL")  # noqa: S608
+        assert all(row["present"] for row in found)
+        assert session.sql("SELECT count FROM sums FOR ALL").rows == [[len(rows)]]
+        assert session.sql("SELECT value FROM trend(median)").rows
 
 
 @pytest.mark.parametrize(

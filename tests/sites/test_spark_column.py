@@ -9,7 +9,6 @@ import pytest
 
 import muntin
 from muntin.sites import CoordinatorServer, Site
-from muntin.spark.session import session
 from tests.sites.conftest import until
 from tests.sites.fed import START, top
 from tests.sites.stream import PANE_US, WINDOW_UNITS, K, coordinator
@@ -17,14 +16,6 @@ from tests.sites.test_site_column import VALUES, pane_of_all, spec
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(280)]
 PANES, PANES_A_FILE = 60, 10
-SETTINGS = {"spark.master": "local[2,4]", "spark.sql.shuffle.partitions": "2"}
-
-
-@pytest.fixture(scope="module")
-def spark():
-    found = session("muntin-sites", SETTINGS)
-    yield found
-    found.stop()
 
 
 def test_the_answer_is_sparks_own(tmp_path, spark):

@@ -16,7 +16,6 @@ from muntin.ledger.memory import MemoryLedger
 from muntin.spark import csv_files, csv_reading
 from muntin.spark.csv_lines import lines_of
 from muntin.spark.csv_reading import Format, read_lines
-from muntin.spark.session import session
 from muntin.spark.source import batch_source
 from muntin.spec import SourceSpec
 from tests.pipeline.support import content, events, pipeline
@@ -145,13 +144,6 @@ def numbers(table):
     return table.cast(
         pa.schema([(field.name, kinds.get(field.type, field.type)) for field in table.schema])
     )
-
-
-@pytest.fixture(scope="module")
-def spark():
-    found = session("muntin-tests", {"spark.master": "local[2,4]"})
-    yield found
-    found.stop()
 
 
 @pytest.mark.spark

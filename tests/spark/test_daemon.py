@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from muntin.spark import daemon
-from muntin.spark.session import session
 
 pytestmark = pytest.mark.spark
 
@@ -37,8 +36,7 @@ def test_what_the_first_task_loaded_is_frozen_once(monkeypatch):
         gc.unfreeze()
 
 
-def test_the_session_forks_its_workers_by_it():
-    context = session("tests", {"spark.master": "local[2,4]"}).sparkContext
+def test_the_session_forks_its_workers_by_it(spark):
 
     def parents(rows):
         import os
@@ -47,5 +45,5 @@ def test_the_session_forks_its_workers_by_it():
 
     if not Path("/proc/self/cmdline").exists():
         pytest.skip("no /proc here")
-    for parent in context.parallelize([1, 2], 2).mapPartitions(parents).collect():
+    for parent in spark.sparkContext.parallelize([1, 2], 2).mapPartitions(parents).collect():
         assert "muntin.spark.daemon" in parent

@@ -12,19 +12,10 @@ import pytest
 import muntin
 from muntin.errors import LedgerConflict, SourceError, SpecError, SummaryOverflow
 from muntin.ledger.memory import MemoryLedger
-from muntin.spark.session import session
 from tests.pipeline.support import SECOND, START, content, events, pipeline
 
 pytestmark = pytest.mark.spark
-SETTINGS = {"spark.master": "local[2,4]", "spark.sql.shuffle.partitions": "2"}
 PATIENCE_SECONDS = 300
-
-
-@pytest.fixture(scope="module")
-def spark():
-    found = session("muntin-tests", SETTINGS)
-    yield found
-    found.stop()
 
 
 def some_rows(number, seed=1):

@@ -17,7 +17,6 @@ from muntin.spark.index.plan import Plan
 from muntin.spark.index.runs import RunReader
 from muntin.spark.index.scatter import DIGEST, RUN, scatter
 from muntin.spark.index.sources import Files, Frame, source_of
-from muntin.spark.session import session
 from muntin.summaries.items import hash_items
 from muntin.summaries.order_maps import IntegerRange
 from muntin.summaries.static_filter import to_partitions
@@ -25,11 +24,6 @@ from muntin.summaries.static_filter import to_partitions
 pytestmark = pytest.mark.spark
 ROWS = 20_000
 PARTITIONS = 8
-
-
-@pytest.fixture(scope="module")
-def spark():
-    return session("tests", {"spark.master": "local[2,4]", "spark.sql.shuffle.partitions": "4"})
 
 
 def table(start=0, rows=ROWS):

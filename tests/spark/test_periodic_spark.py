@@ -8,16 +8,13 @@ import pytest
 
 import muntin
 from muntin.ledger.memory import MemoryLedger
-from muntin.spark.session import session
 from tests.pipeline.support import SECOND, START
 from tests.pipeline.test_periodic import BEATS, beating, events, pipeline
 
 pytestmark = pytest.mark.spark
-SETTINGS = {"spark.master": "local[2,4]", "spark.sql.shuffle.partitions": "2"}
 
 
-def test_batch_files_and_stream_leave_the_same_states(tmp_path):
-    spark = session("muntin-tests", SETTINGS)
+def test_batch_files_and_stream_leave_the_same_states(spark, tmp_path):
     table = events(beating(1500))
     spec = pipeline({"beats": BEATS | {"item": ["driver", "area"]}})
     df = spark.createDataFrame(table)
@@ -51,4 +48,3 @@ def test_batch_files_and_stream_leave_the_same_states(tmp_path):
     again = muntin.stream(source.parquet(str(folder)), spec, ledger=url, once=True)
     assert again.await_termination(300)
     assert (again.progress.read, again.ledger.states("beats")) == (0, states)
-    spark.stop()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import struct
-import sys
 import time
 
 import numpy as np
@@ -208,18 +207,7 @@ class TestDataSketches:
 
 
 @pytest.mark.spark
-def test_spark_reads_and_writes_the_same_bytes(monkeypatch):
-    from pyspark.sql import SparkSession
-
-    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    spark = (
-        SparkSession.builder.master("local[1]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", "1")
-        .getOrCreate()
-    )
+def test_spark_reads_and_writes_the_same_bytes(spark):
     families = (
         ("float64", "double", "double"), ("float32", "float", "float"),
         ("int64", "bigint", "bigint"),
