@@ -1,6 +1,7 @@
 """Python workers come from our daemon, end quietly, and do not go through old objects again."""
 
 import gc
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,40 @@ def test_the_session_forks_its_workers_by_it(spark):
         pytest.skip("no /proc here")
     for parent in spark.sparkContext.parallelize([1, 2], 2).mapPartitions(parents).collect():
         assert "muntin.spark.daemon" in parent
+
+
+def test_the_memory_of_a_task_serves_the_next(spark):
+    if not Path("/proc/self/cmdline").exists() or not sys.platform.startswith("linux"):
+        pytest.skip("Linux has an allocator that can be told")
+
+    def fills(rows):
+        import os
+        import resource
+
+        import numpy as np
+        import pyarrow as pa
+
+        def faults():
+            return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+        list(rows)  # a worker that has not read its input is not used again
+        before = faults()
+        tables = [np.ones(1 << 22) for _ in range(4)]  # 32 MB each
+        between = faults()
+        columns = [pa.array(table).cast(pa.float32()) for table in tables]
+        return [(os.getpid(), between - before, faults() - between, len(columns))]
+
+    def run():
+        return spark.sparkContext.parallelize([1], 1).mapPartitions(fills).collect()[0]
+
+    seen = {}
+    for _ in range(20):
+        pid, of_numpy, of_arrow, _ = run()
+        if pid in seen:
+            break
+        seen[pid] = of_numpy, of_arrow
+    else:
+        pytest.fail("no worker came again")
+    first_numpy, first_arrow = seen[pid]
+    assert of_numpy <= first_numpy / 4
+    assert of_arrow <= first_arrow / 4
