@@ -226,11 +226,9 @@ def rows(at, count, keys):
 
 
 def gathered(table):
-    import pyarrow as pa
-
     from muntin.spark.partials import fold
 
-    return lambda plan: pa.Table.from_batches(list(fold(plan, table.to_batches())))
+    return lambda plan: list(fold(plan, table.to_batches()))
 
 
 def commit(count, drivers):

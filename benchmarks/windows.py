@@ -61,7 +61,7 @@ def main() -> None:
 
     def take(number: int, first: int, panes: int) -> None:
         rows = batch(asked.keys, panes, first, number)
-        ingest.take(number, lambda plan: pa.Table.from_batches(list(fold(plan, [rows]))))
+        ingest.take(number, lambda plan: list(fold(plan, [rows])))
 
     began = time.perf_counter()
     for minute in range(steps):
@@ -114,7 +114,7 @@ def sliding(keys: int) -> None:
 
     def take(pane: int, panes: int) -> float:
         rows = batch(keys, panes, pane, pane)
-        result = pa.Table.from_batches(list(fold(ingest.plan(), [rows])))
+        result = list(fold(ingest.plan(), [rows]))
         began = time.perf_counter()
         ingest.take(next(numbers), lambda plan: result)
         return time.perf_counter() - began

@@ -13,26 +13,19 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 
-from muntin.arrow import pc
 from muntin.errors import SourceError
 from muntin.spark.csv_lines import Lines, lines_of
 from muntin.spark.csv_reading import Format, read_lines, readable
 from muntin.spark.ingest import GatherRows, gather_from
-from muntin.spark.partials import (
-    CORRUPT_COLUMN,
-    RESULT_DDL,
-    RESULT_SCHEMA,
-    Placed,
-    Plan,
-    fold_placed,
-)
+from muntin.spark.partials import CORRUPT_COLUMN, Placed, Plan, fold_placed
+from muntin.spark.rows import Row, collect_rows
 from muntin.spark.source import batch_source, needed, of_csv_lines
 from muntin.spec import Pipeline, SourceSpec
 
@@ -48,7 +41,7 @@ ASIDE_PART_MAX = 0.1  # of a task's lines; beyond, Spark reads all of them
 ASIDE_LINES_FREE = 100
 ASIDE_BYTES_MAX = 64 << 20  # of one task
 
-ASIDE, GIVEN_UP = 5, 6  # as `what` in a row of RESULT_SCHEMA, beside those of `partials`
+ASIDE, GIVEN_UP = 5, 6  # what a row is, beside those of `partials`
 _BYTE_ORDER_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 _COMPRESSED = (".gz", ".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")
 _LOG = logging.getLogger("muntin.spark")
@@ -95,20 +88,16 @@ def gather_csv(spark: SparkSession, source: SourceSpec, pipeline: Pipeline) -> G
     def read(lines: list[str]) -> DataFrame:
         return of_csv_lines(spark, source, lines, _texts_but(df.schema, form.wanted.names))
 
-    def gather(plan: Plan) -> pa.Table:
-        def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for number in chain.from_iterable(batch.column(0).to_pylist() for batch in batches):
-                yield from read_share(plan, form, shares[number])
-
-        numbers = spark.range(0, len(shares), 1, len(shares))
-        found = numbers.mapInArrow(task, RESULT_DDL).toArrow()
-        if pc.any(pc.equal(found["what"], GIVEN_UP)).as_py():
+    def gather(plan: Plan) -> Sequence[Row]:
+        found = collect_rows(
+            spark, len(shares), lambda number: read_share(plan, form, shares[number])
+        )
+        if any(row[0] == GIVEN_UP for row in found):
             _LOG.info("%s: read by Spark, as many lines are not plain CSV", source.path)
             return by_spark(plan)
-        is_aside = pc.equal(found["what"], ASIDE)
-        judged = _judged(plan, found.filter(is_aside), read, form.wanted.names)
-        rest = pa.Table.from_batches(judged, RESULT_SCHEMA)
-        return pa.concat_tables([found.filter(pc.invert(is_aside)), rest])
+        aside = [row for row in found if row[0] == ASIDE]
+        rest = [row for row in found if row[0] != ASIDE]
+        return [*rest, *_judged(plan, aside, read, form.wanted.names)]
 
     return gather
 
@@ -173,17 +162,17 @@ def shares_of(
     return shares
 
 
-def read_share(plan: Plan, form: Format, share: list[Range]) -> Iterator[pa.RecordBatch]:
-    """What a worker does: rows of RESULT_SCHEMA, also ASIDE, or GIVEN_UP at the end."""
+def read_share(plan: Plan, form: Format, share: list[Range]) -> Iterator[Row]:
+    """What a worker does: rows for the driver, also ASIDE, or GIVEN_UP at the end."""
     _lines_before.cache_clear()  # a worker may have read other contents of these files
     aside = _Aside()
     try:
         yield from fold_placed(plan, _placed(form, share, aside))
     except GaveUpError:
-        yield _row(GIVEN_UP, "", b"")
+        yield GIVEN_UP, "", 0, 0, b""
         return
     for path, (numbers, texts) in aside.files.items():
-        yield _row(ASIDE, json.dumps([path, numbers]), b"\n".join(texts))
+        yield ASIDE, json.dumps([path, numbers]), 0, 0, b"\n".join(texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,12 +306,12 @@ def _texts_but(schema: StructType, names: list[str]) -> StructType:
 
 
 def _judged(
-    plan: Plan, aside: pa.Table, read: Callable[[list[str]], DataFrame], wanted: list[str]
-) -> Iterator[pa.RecordBatch]:
+    plan: Plan, aside: list[Row], read: Callable[[list[str]], DataFrame], wanted: list[str]
+) -> Iterator[Row]:
     """Fold, on the driver, the lines that were put aside, as Spark reads them."""
     texts: list[str] = []
     places: list[str] = []
-    for name, payload in zip(aside["name"].to_pylist(), aside["payload"].to_pylist(), strict=True):
+    for _, name, _, _, payload in aside:
         path, numbers = json.loads(name)
         texts += [text.decode("utf-8", "replace") for text in payload.split(b"\n")]
         places += [f"{path}, line {number}" for number in numbers]
@@ -333,9 +322,3 @@ def _judged(
         raise SourceError(f"{places[0]}: Spark reads {table.num_rows} lines, not {len(texts)}")
     (batch,) = table.combine_chunks().to_batches()
     yield from fold_placed(plan, [(batch, places.__getitem__)])
-
-
-def _row(what: int, name: str, payload: bytes) -> pa.RecordBatch:
-    values = ([what], [name], [0], [0], [payload])
-    arrays = [pa.array(v, f.type) for v, f in zip(values, RESULT_SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=RESULT_SCHEMA)

@@ -23,7 +23,8 @@ from muntin.ledger.records import Batch, ClosedWindow, Command, Rejected
 from muntin.progress import Progress
 from muntin.reading.panes import Panes
 from muntin.spark.failures import plainly
-from muntin.spark.partials import RESULT_DDL, Plan, Tally, fold, gathered
+from muntin.spark.partials import Plan, Tally, fold, gathered
+from muntin.spark.rows import ROWS_DDL, Row, as_batches, from_table
 from muntin.spark.sequences import Sequences
 from muntin.spark.source import needed
 from muntin.spec import Pipeline
@@ -35,7 +36,7 @@ REJECTED_COMMITTED_MAX = 10_000  # records of one batch that are kept; all are c
 STOPPING = "the pipeline is stopping: this batch comes again at the restart"
 ANSWER_SECONDS = 0.2  # how often clients' commands are looked for
 
-GatherRows = Callable[[Plan], pa.Table]
+GatherRows = Callable[[Plan], Sequence[Row]]
 
 
 class Ingest:
@@ -169,11 +170,11 @@ class Ingest:
             self.pipeline = pipeline
             self._set_up()
 
-    def _commit(self, batch_id: int, result: pa.Table) -> dict[str, list[int]]:
-        partials, rejected, tally = gathered(result)
+    def _commit(self, batch_id: int, rows: Sequence[Row]) -> dict[str, list[int]]:
+        partials, rejected, tally = gathered(rows)
         before = self._watermark
         watermark = self._advanced(tally)
-        sequenced = self._sequences.advanced(result, self._sealed(before), self._sealed(watermark))
+        sequenced = self._sequences.advanced(rows, self._sealed(before), self._sealed(watermark))
         committed = self.writer.commit(
             Batch(
                 query_id=self.query_id,
@@ -269,8 +270,11 @@ def gather_from(df: DataFrame, pipeline: Pipeline) -> GatherRows:
     """Partials of a DataFrame: one job without a shuffle."""
     columns, _ = needed(df, pipeline)
 
-    def gather(plan: Plan) -> pa.Table:
-        return columns.mapInArrow(lambda batches: fold(plan, batches), RESULT_DDL).toArrow()
+    def gather(plan: Plan) -> list[Row]:
+        def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return as_batches(fold(plan, batches))
+
+        return from_table(columns.mapInArrow(task, ROWS_DDL).toArrow())
 
     return gather
 

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from muntin.errors import BadArgument, SourceError
-from muntin.spark.partials import RESULT_DDL, RESULT_SCHEMA, Placed, Plan, fold_placed
+from muntin.spark.partials import Placed, Plan, fold_placed
+from muntin.spark.rows import Row, collect_rows
 from muntin.spark.source import check_types, no_column
 from muntin.spec import Pipeline, SourceSpec
 
@@ -78,16 +79,11 @@ def gather_parquet(
     check_files(files, pipeline, columns)
     shares = shares_of(files, max(1, spark.sparkContext.defaultParallelism))
 
-    def gather(plan: Plan) -> pa.Table:
-        def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    yield from fold_placed(plan, _read(shares[number], columns))
+    def gather(plan: Plan) -> list[Row]:
+        def task(number: int) -> Iterator[Row]:
+            return fold_placed(plan, _read(shares[number], columns))
 
-        if not shares:
-            return RESULT_SCHEMA.empty_table()
-        numbers = spark.range(0, len(shares), 1, len(shares))
-        return numbers.mapInArrow(task, RESULT_DDL).toArrow()
+        return collect_rows(spark, len(shares), task)
 
     return gather
 

@@ -20,7 +20,8 @@ from muntin.arrow import pc
 from muntin.kinds import SummarySpec
 from muntin.ledger.records import RAW_BYTES_MAX, Partial, Rejected
 from muntin.spark.event_time import ABSENT, event_times
-from muntin.spark.sequencing import SEQUENCED, Sequencer
+from muntin.spark.rows import Row
+from muntin.spark.sequencing import Sequencer
 from muntin.spark.transport import packed, unpacked
 
 CORRUPT_COLUMN = "_muntin_malformed"
@@ -29,20 +30,9 @@ CORRUPT_COLUMN = "_muntin_malformed"
 ROWS_FOLDED_AT_ONCE = 1 << 19  # gathered before rows are sorted by pane
 HELD_BYTES_MAX = 512 << 20  # summaries of one task; then they are emitted and begun anew
 REJECTED_KEPT_MAX = 1_000  # records a task; all are counted
-EMITTED_BYTES = 32 << 20  # of one output batch
 PROVISIONAL_FROM_BYTES = 1 << 20  # smaller summaries are canonical at once
 
 PARTIAL, REJECTED, TALLY, PROVISIONAL = 0, 1, 2, 4  # 3 is SEQUENCED
-RESULT_SCHEMA = pa.schema(
-    [
-        ("what", pa.int8()),
-        ("name", pa.string()),
-        ("pane", pa.int64()),
-        ("events", pa.int64()),
-        ("payload", pa.binary()),
-    ]
-)
-RESULT_DDL = "what tinyint, name string, pane bigint, events bigint, payload binary"
 
 Place = Callable[[int], str]
 """Where a row of a batch stands in its source."""
@@ -135,10 +125,9 @@ class Folder:
         if self._scattered_rows >= ROWS_FOLDED_AT_ONCE:
             self._fold_scattered()
 
-    def emit(self, all_of_it: bool) -> Iterator[pa.RecordBatch]:
+    def emit(self, all_of_it: bool) -> Iterator[Row]:
         """Partials as rows: all of them, or only when they have grown too large to hold."""
-        for sequenced in self._sequencer.emit(all_of_it):
-            yield _rows(sequenced)
+        yield from self._sequencer.emit(all_of_it)
         if all_of_it:
             self._fold_scattered()
         elif self._since_check < ROWS_FOLDED_AT_ONCE:
@@ -147,27 +136,20 @@ class Folder:
         held = sum(summary.nbytes for summary in self._open.values())
         if not all_of_it and held < HELD_BYTES_MAX:
             return
-        rows: list[tuple[int, str, int, int, bytes]] = []
-        size = 0
         for (name, pane), summary in sorted(self._open.items()):
             large = summary.nbytes >= PROVISIONAL_FROM_BYTES
             quick = self._in_panes[name].provisional(summary) if large else None
             what = PARTIAL if quick is None else PROVISIONAL
             payload = packed(summary.to_bytes()) if quick is None else quick
-            rows.append((what, name, pane * self._plan.pane, self._events[name, pane], payload))
-            size += len(payload)
-            if size >= EMITTED_BYTES:
-                yield _rows(rows)
-                rows, size = [], 0
+            yield what, name, pane * self._plan.pane, self._events[name, pane], payload
         self._open.clear()
         self._events.clear()
         if all_of_it:
             for record in self.rejected:
                 detail = json.dumps([record.detail, record.place])
-                rows.append((REJECTED, f"{record.reason} {detail}", 0, 0, record.raw))
+                yield REJECTED, f"{record.reason} {detail}", 0, 0, record.raw
             newest = ABSENT if self.tally.newest is None else self.tally.newest
-            rows.append((TALLY, str(self.tally.rejected), int(newest), self.tally.read, b""))
-        yield _rows(rows)
+            yield TALLY, str(self.tally.rejected), int(newest), self.tally.read, b""
 
     def _fold_scattered(self) -> None:
         if not self._scattered:
@@ -236,12 +218,12 @@ class Folder:
         return "too_old", f"column '{column}': {shown} is older than the panes that are kept"
 
 
-def fold(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """All of a task: batches in, rows of RESULT_SCHEMA out."""
+def fold(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
+    """All of a task: batches in, rows for the driver out."""
     return fold_placed(plan, ((batch, None) for batch in batches))
 
 
-def fold_placed(plan: Plan, batches: Iterable[Placed]) -> Iterator[pa.RecordBatch]:
+def fold_placed(plan: Plan, batches: Iterable[Placed]) -> Iterator[Row]:
     """As `fold`, of batches that know where their rows stand."""
     folder = Folder(plan)
     for batch, place in batches:
@@ -250,30 +232,21 @@ def fold_placed(plan: Plan, batches: Iterable[Placed]) -> Iterator[pa.RecordBatc
     yield from folder.emit(all_of_it=True)
 
 
-def gathered(result: pa.Table) -> tuple[list[Partial], list[Rejected], Tally]:
+def gathered(rows: Iterable[Row]) -> tuple[list[Partial], list[Rejected], Tally]:
     """On the driver: partials, rejected records and the tally."""
     tally, partials, rejected = Tally(), [], []
-    result = result.filter(pc.not_equal(result["what"], SEQUENCED))
-    for batch in result.to_batches():
-        columns = (batch.column(i).to_pylist() for i in range(5))
-        for what, name, pane, events, payload in zip(*columns, strict=True):
-            if what in (PARTIAL, PROVISIONAL):
-                quick = what == PROVISIONAL
-                whole = payload if quick else unpacked(payload)
-                partials.append(Partial(name, pane, events, whole, quick))
-            elif what == REJECTED:
-                reason, _, rest = name.partition(" ")
-                detail, place = json.loads(rest)
-                rejected.append(Rejected(reason, detail, place, payload))
-            else:
-                tally.add(Tally(events, int(name), None if pane == ABSENT else pane))
+    for what, name, pane, events, payload in rows:
+        if what in (PARTIAL, PROVISIONAL):
+            quick = what == PROVISIONAL
+            whole = payload if quick else unpacked(payload)
+            partials.append(Partial(name, pane, events, whole, quick))
+        elif what == REJECTED:
+            reason, _, rest = name.partition(" ")
+            detail, place = json.loads(rest)
+            rejected.append(Rejected(reason, detail, place, payload))
+        elif what == TALLY:
+            tally.add(Tally(events, int(name), None if pane == ABSENT else pane))
     return partials, rejected, tally
-
-
-def _rows(rows: list[tuple[int, str, int, int, bytes]]) -> pa.RecordBatch:
-    columns = list(zip(*rows, strict=True)) if rows else [[] for _ in RESULT_SCHEMA]
-    arrays = [pa.array(c, f.type) for c, f in zip(columns, RESULT_SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=RESULT_SCHEMA)
 
 
 def _valid(batch: pa.RecordBatch, name: str) -> np.ndarray | None:

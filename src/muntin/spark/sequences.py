@@ -7,7 +7,7 @@ loops run without the interpreter's lock), so that a driver keeps up with what i
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from muntin.arrow import pc
 from muntin.errors import CorruptSummary, SpecError, SummaryOverflow
 from muntin.kinds import SequentialSpec
 from muntin.kinds.sequential import ShardState
 from muntin.ledger.base import View
 from muntin.ledger.records import PAYLOAD_BYTES_MAX, State
+from muntin.spark.rows import Row
 from muntin.spark.sequencing import NULLS, SEQUENCED
 from muntin.spec import Pipeline
 
@@ -34,7 +34,7 @@ Key = tuple[str, int]
 class _Sent:
     """What the tasks of one batch sent for one shard."""
 
-    payloads: list[pa.Buffer] = field(default_factory=list)
+    payloads: list[bytes] = field(default_factory=list)
     nulls: int = 0
 
 
@@ -64,12 +64,14 @@ class Sequences:
             for shard, payload in stored.states(name).items():
                 self._shards[name, shard] = _read(name, spec, shard, payload)
 
-    def advanced(self, result: pa.Table, sealed_before: int | None, sealed: int | None) -> Advanced:
+    def advanced(
+        self, rows: Sequence[Row], sealed_before: int | None, sealed: int | None
+    ) -> Advanced:
         """Fold a batch; nothing here changes until it is accepted.
 
         Parameters
         ----------
-        result : pyarrow.Table
+        rows
             What the job returned.
         sealed_before, sealed : int or None
             Where the sealed panes ended before and end after the batch. Events before the one are
@@ -77,7 +79,7 @@ class Sequences:
         """
         if not self._specs or sealed is None:
             return Advanced({}, [], 0)
-        sent = _sent(result)
+        sent = _sent(rows)
         work = partial(
             self._shard,
             until=sealed,
@@ -142,18 +144,15 @@ def _waits(shard: ShardState, until: int) -> bool:
     return first is not None and first < until
 
 
-def _sent(result: pa.Table) -> dict[Key, _Sent]:
-    rows = result.filter(pc.equal(result["what"], SEQUENCED))
+def _sent(rows: Sequence[Row]) -> dict[Key, _Sent]:
     sent: dict[Key, _Sent] = {}
-    for batch in rows.to_batches():
-        payloads = batch.column("payload")
-        counts = batch.column("events").to_pylist()
-        names, shards = batch.column("name").to_pylist(), batch.column("pane").to_pylist()
-        for row, (name, shard, events) in enumerate(zip(names, shards, counts, strict=True)):
-            if shard == NULLS:  # some shard must tell of them
-                sent.setdefault((name, 0), _Sent()).nulls += events
-            else:
-                sent.setdefault((name, shard), _Sent()).payloads.append(payloads[row].as_buffer())
+    for what, name, shard, events, payload in rows:
+        if what != SEQUENCED:
+            continue
+        if shard == NULLS:  # some shard must tell of them
+            sent.setdefault((name, 0), _Sent()).nulls += events
+        else:
+            sent.setdefault((name, shard), _Sent()).payloads.append(payload)
     return sent
 
 

@@ -13,19 +13,18 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.kinds import SequentialSpec, SummarySpec
+from muntin.spark.rows import Row
 from muntin.summaries.items import hash_items
 from muntin.summaries.sharding import SHARD_SEED, order_of, shards_of
 
 SEQUENCED = 3
-"""A row of the job's result: shard in the place of the pane, number of events, Arrow IPC."""
+"""What a row is: shard in the place of the pane, number of events, Arrow IPC."""
 NULLS = -1
 """The shard of events without an item, which are only counted."""
 ROWS_SENT_AT_ONCE = 1 << 20
 BYTES_SENT_AT_ONCE = 64 << 20  # of items, before compression
 
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
-
-Row = tuple[int, str, int, int, bytes]
 
 
 class Sequencer:
@@ -53,7 +52,7 @@ class Sequencer:
             self._held_bytes += items.nbytes
         self._held += len(times)
 
-    def emit(self, all_of_it: bool) -> Iterator[list[Row]]:
+    def emit(self, all_of_it: bool) -> Iterator[Row]:
         """Rows for the driver: all of them, or only when there are enough."""
         enough = self._held >= ROWS_SENT_AT_ONCE or self._held_bytes >= BYTES_SENT_AT_ONCE
         if self._held == 0 or not (all_of_it or enough):
@@ -65,7 +64,7 @@ class Sequencer:
             if self._nulls[name]:
                 rows.append((SEQUENCED, name, NULLS, self._nulls[name], b""))
             self._items[name], self._times[name], self._nulls[name] = [], [], 0
-            yield rows
+            yield from rows
 
 
 def _rows(name: str, shards: int, items: pa.Array, times: np.ndarray) -> list[Row]:

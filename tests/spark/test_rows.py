@@ -1,0 +1,51 @@
+"""What tasks send to the driver arrives as it was, whichever way it came."""
+
+import pytest
+
+from muntin.spark.rows import PIECE_BYTES, ROWS_DDL, as_batches, collect_rows, from_table
+
+SIZES = (0, 2, PIECE_BYTES - 2, PIECE_BYTES, PIECE_BYTES + 2, 3 * PIECE_BYTES + 8)
+
+
+@pytest.fixture(scope="module")
+def rows_of():
+    """A function of its own: workers do not have this file."""
+
+    def rows(task):
+        return [
+            (what, f"name {task}", -(2**62) + size, 2**62, bytes([task, what]) * (size // 2))
+            for what, size in enumerate(SIZES)
+        ] + [(7, "", 0, 0, b"odd")]
+
+    return rows
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_rows_of_tasks_over_numbers(spark, rows_of, count):
+    expected = [row for task in range(count) for row in rows_of(task)]
+    assert collect_rows(spark, count, rows_of) == expected
+
+
+@pytest.mark.spark
+def test_rows_of_tasks_over_a_dataframe(spark, rows_of):
+    def task(batches):
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from as_batches(rows_of(number))
+
+    found = from_table(spark.range(0, 2, 1, 2).mapInArrow(task, ROWS_DDL).toArrow())
+    assert found == [*rows_of(0), *rows_of(1)]
+    assert from_table(spark.range(0).mapInArrow(task, ROWS_DDL).toArrow()) == []
+
+
+@pytest.mark.spark
+def test_an_error_of_ours_comes_back_as_itself(spark):
+    from muntin.errors import SummaryOverflow
+    from muntin.spark.failures import plainly
+
+    def task(number):
+        raise SummaryOverflow("a sum is beyond int64")
+
+    with pytest.raises(SummaryOverflow, match=r"^a sum is beyond int64$"), plainly():
+        collect_rows(spark, 2, task)
