@@ -141,6 +141,8 @@ class View:
         from rich.console import Group
         from rich.text import Text
 
+        if self._stream.ingest is None:  # the ledger does not know the summaries yet
+            return Text(f"{name}: waiting for the first events", style="dim")
         select = self._pipeline.queries[name].select
         try:
             began = time.perf_counter()
