@@ -7,7 +7,6 @@ import numpy as np
 from muntin.errors import IncompatibleSummary, SummaryOverflow
 from muntin.summaries.vector_matrix.held import vectors_of
 from muntin.summaries.vector_matrix.indicators import (
-    FLOAT_SAFE_MAX,
     INT64_MAX,
     Indicator,
     relaid,
@@ -25,10 +24,7 @@ def merge(state: State, other: State) -> None:
     if state.count + other.count > INT64_MAX:
         raise SummaryOverflow("the merged summaries would hold more than int64 events")
     indicators = _united(state, other)
-    if all(
-        indicator.largest < (FLOAT_SAFE_MAX if indicator.type == "float64" else INT64_MAX)
-        for indicator in indicators
-    ):
+    if all(indicator.largest < indicator.limit for indicator in indicators):
         _merge_into(state, other, indicators, checked=False)
         return
     trial = state.copy()

@@ -30,6 +30,11 @@ class Indicator:
     largest: int | float = 0
     """No sum is larger than this, in magnitude; of positive and negative parts together."""
 
+    @property
+    def limit(self) -> int | float:
+        """Below it, no sum can overflow."""
+        return FLOAT_SAFE_MAX if self.type == "float64" else INT64_MAX
+
     def copy(self) -> Indicator:
         return Indicator(self.name, self.type, self.seen, self.nulls, self.largest)
 

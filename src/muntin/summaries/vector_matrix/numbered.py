@@ -19,21 +19,25 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from muntin.errors import BadArgument, CorruptSummary
+from muntin.errors import BadArgument, CorruptSummary, SummaryOverflow
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.kernels.narrowing import extremes_of_cells, narrow_rows, widen_rows
 from muntin.summaries.kernels.vector_sums import pairs_are_normal
 from muntin.summaries.vector_matrix.decoding import described, raise_unless_covered
+from muntin.summaries.vector_matrix.derived import derivable, derive
 from muntin.summaries.vector_matrix.encoding import PARAMETERS, parameters_of
 from muntin.summaries.vector_matrix.indexes import NO_BITS
+from muntin.summaries.vector_matrix.indicators import Indicator
 from muntin.summaries.vector_matrix.key_column import KeyColumn
 from muntin.summaries.vector_matrix.key_table import KeyTable
 from muntin.summaries.vector_matrix.key_values import KeyKind, KeyValues
+from muntin.summaries.vector_matrix.names import Key
 from muntin.summaries.vector_matrix.numbering import Numbering
 from muntin.summaries.vector_matrix.state import State
 
 KIND = "vector_matrix_numbered"
 BODY_BYTES_MAX = 1 << 32  # inflated
+_OWN_PARAMETERS = {"nulls", "pairs", "size", "text", "values", "widths"}
 _WIDTHS = (1, 2, 4, 8)
 _DTYPES = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 _MINUS_ZERO = -(1 << 63)
@@ -47,7 +51,7 @@ def is_possible(state: State) -> bool:
         and not state.partly_seen()
         and all(
             table.valid is None and table.live == state.numbering.rows(key)
-            for key, table in state.tables.items()
+            for key, table in state.leading.items()
         )
     )
 
@@ -67,9 +71,11 @@ def to_bytes(state: State) -> bytes:
         packed = index.known[: len(index)]
         out.add(packed >> 32)
         out.add(packed & 0xFFFFFFFF)
-    for key, table in state.tables.items():
+    leading = state.leading
+    for key, table in leading.items():
         out.add_rows(table, numbering.rows(key))
     parameters = parameters_of(state) | {
+        "derived": len(leading) < len(state.keys),
         "nulls": nulls,
         "pairs": [len(index) for index in numbering.pairs.values()],
         "size": sum(map(len, out.parts)),
@@ -163,7 +169,7 @@ def from_bytes(data: bytes) -> State:
         twice, rows without events, columns that do not fill the body, strings that are not UTF-8.
     """
     parameters, body = unseal(data, KIND)
-    if parameters.keys() != PARAMETERS | {"nulls", "pairs", "size", "text", "values", "widths"}:
+    if parameters.keys() - {"derived"} != PARAMETERS | _OWN_PARAMETERS:
         raise CorruptSummary("vector_matrix: parameters are missing, or unknown")
     if parameters["large"] != []:
         raise CorruptSummary("vector_matrix: large columns that it does not have")
@@ -182,12 +188,17 @@ def from_bytes(data: bytes) -> State:
         right = source.column(size, len(numbering.columns[prefix[-1]]))
         index.reserve(size)
         _check_new(index.number_pairs(left, right, insert=True))
-    tables, largest = {}, [0.0 if i.type == "float64" else 0 for i in state.indicators]
-    for key in state.keys:
-        tables[key] = _read_table(source, KeyTable(key, state.layout, 0), numbering, largest)
+    lagging = derivable(state.keys) if parameters.get("derived") is True else ()
+    tables = {key: KeyTable(key, state.layout) for key in state.keys}
+    largest = [0.0 if i.type == "float64" else 0 for i in state.indicators]
+    for key in tables:
+        if key not in lagging:
+            _read_table(source, tables[key], numbering, largest)
     source.finish()
     for indicator, most in zip(state.indicators, largest, strict=True):
         indicator.largest = most if indicator.type == "float64" else most + 1
+    if lagging:
+        _derive(lagging, tables, numbering, state.indicators, state.count)
     raise_unless_covered(parameters["covered"], [t.covered for t in tables.values()], state.count)
     state.become(numbering, tables)
     return state
@@ -245,9 +256,36 @@ def _check_new(numbers: np.ndarray) -> None:
         raise CorruptSummary("vector_matrix: a value stands twice")
 
 
-def _read_table(
-    source: _Source, table: KeyTable, numbering: Numbering, largest: list[Any]
-) -> KeyTable:
+def _derive(
+    lagging: tuple[Key, ...],
+    tables: dict[Key, KeyTable],
+    numbering: Numbering,
+    indicators: list[Indicator],
+    events: int,
+) -> None:
+    """Add up the rows that were not written."""
+    if any(table.covered != events for key, table in tables.items() if key not in lagging):
+        raise CorruptSummary("vector_matrix: rows of other events than those of its sums")
+    rows = max(map(numbering.rows, tables))
+    bounds = [indicator.largest * rows for indicator in indicators]
+    checked = any(b >= i.limit for b, i in zip(bounds, indicators, strict=True))
+    try:
+        derive(lagging, tables, numbering, checked=checked)
+    except SummaryOverflow as problem:
+        raise CorruptSummary(f"vector_matrix: {problem}") from None
+    for key in lagging:
+        if tables[key].live != numbering.rows(key):
+            raise CorruptSummary("vector_matrix: a value without events")
+        tables[key].covered = events
+    for at, indicator in enumerate(indicators):
+        if checked:
+            sums = [tables[key].largest(at, numbering.rows(key)) for key in lagging]
+            indicator.largest = max(indicator.largest, *sums)
+        else:
+            indicator.largest = bounds[at]
+
+
+def _read_table(source: _Source, table: KeyTable, numbering: Numbering, largest: list[Any]) -> None:
     rows, layout = numbering.rows(table.key), table.layout
     table.reserve(rows)
     bits = np.zeros(layout.integers, np.int64)
@@ -262,7 +300,6 @@ def _read_table(
             if kind is None and bits[cell]:
                 raise CorruptSummary("vector_matrix: an indicator of no type has sums")
     table.live, table.covered = rows, (upper << 32) + lower
-    return table
 
 
 def _check_floats(table: KeyTable, rows: int, cell: int) -> float:
@@ -289,7 +326,7 @@ class _Source:
         found = self._parameters[name]
         listed = isinstance(found, list) and (size is None or len(found) == size)
         if not listed or not all(
-            type(number) is int and least <= number <= 1 + len(self._body) for number in found
+            type(number) is int and least <= number <= 8 + len(self._body) for number in found
         ):
             raise CorruptSummary(f"vector_matrix: {name} are not so many numbers")
         return found

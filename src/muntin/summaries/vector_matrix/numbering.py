@@ -114,6 +114,17 @@ class Numbering:
             numbers[prefix] = self.pairs[prefix].number_pairs(left, right, insert)
         return numbers
 
+    def rows_within(self, whole: Key, part: Key) -> np.ndarray:
+        """For each row of a combination, the row of its beginning, or of one of its columns."""
+        found = np.arange(0)
+        for size in range(len(whole), len(part), -1):
+            known = self.pairs[whole[:size]].known
+            packed = known[: self.rows(whole)] if size == len(whole) else known[found]
+            if part == whole[size - 1 : size]:
+                return packed & 0xFFFFFFFF
+            found = packed >> 32
+        return found
+
     def parts(self, key: Key, rows: np.ndarray) -> list[tuple[KeyColumn, np.ndarray]]:
         """The key's columns, each with its numbers in these rows."""
         found: list[tuple[KeyColumn, np.ndarray]] = []

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from muntin.errors import BadArgument, UnknownName
+from muntin.summaries.vector_matrix.derived import derivable, derive
 from muntin.summaries.vector_matrix.held import Held, no_rows
 from muntin.summaries.vector_matrix.indicators import (
-    FLOAT_SAFE_MAX,
     INT64_MAX,
     Indicator,
     Layout,
@@ -37,8 +37,8 @@ class State:
     """Keys with their tables, indicators with their counters, and the indexes of values."""
 
     __slots__ = (
-        "_keys", "_kinds", "_loosened", "_numbering", "_tables", "capacity", "count", "held",
-        "indicators", "layout",
+        "_keys", "_kinds", "_lagging", "_loosened", "_numbering", "_tables", "capacity", "count",
+        "held", "indicators", "layout",
     )  # fmt: skip
 
     def __init__(
@@ -67,6 +67,7 @@ class State:
         self._kinds: dict[str, KeyKind | None] = {name: None for key in keys for name in key}
         self._numbering: Numbering | None = None
         self._tables: dict[Key, KeyTable] = {}
+        self._lagging: tuple[Key, ...] = ()
         self.held: Held | None = no_rows(self._keys, self._kinds, self.layout)
         """The rows, as long as nothing needs indexes."""
 
@@ -79,11 +80,11 @@ class State:
     def hold(self, held: Held, kinds: Mapping[str, KeyKind | None]) -> None:
         """Have these rows, in the layout that is set, and these types of columns."""
         self.held, self._kinds = held, dict(kinds)
-        self._numbering, self._tables = None, {}
+        self._numbering, self._tables, self._lagging = None, {}, ()
 
     def become(self, numbering: Numbering, tables: dict[Key, KeyTable]) -> None:
         """Have these indexes and rows, in the layout that is set."""
-        self._numbering, self._tables, self.held = numbering, tables, None
+        self._numbering, self._tables, self._lagging, self.held = numbering, tables, (), None
 
     def _index(self) -> Numbering:
         """Make the indexes and tables of the rows that are held."""
@@ -99,6 +100,7 @@ class State:
             if held.sizes[at]:
                 load_rows(tables[key], numbering, held.rows(at))
         self._numbering, self._tables, self.held = numbering, tables, None
+        self._lagging = () if self.count else derivable(self._keys)
         self.reserve_rows()
         return numbering
 
@@ -108,9 +110,25 @@ class State:
 
     @property
     def tables(self) -> dict[Key, KeyTable]:
+        """Each key's rows, all of them."""
+        numbering = self.numbering
+        if self._lagging:
+            self.reserve_rows()
+            derive(self._lagging, self._tables, numbering, checked=False)
+            self._lagging = ()
+        return self._tables
+
+    @property
+    def leading(self) -> dict[Key, KeyTable]:
+        """The tables that must be told of an event: others will be derived from them.
+
+        All, once somebody asked for `tables`: what is asked for again and again is kept.
+        """
         if self.held is not None:
             self._index()
-        return self._tables
+        if not self._lagging:
+            return self._tables
+        return {k: table for k, table in self._tables.items() if k not in self._lagging}
 
     @property
     def keys(self) -> tuple[Key, ...]:
@@ -127,13 +145,13 @@ class State:
     def nbytes(self) -> int:
         if self.held is not None:
             return self.held.nbytes
-        return self.numbering.nbytes + sum(table.nbytes for table in self.tables.values())
+        return self.numbering.nbytes + sum(table.nbytes for table in self._tables.values())
 
     def live(self) -> dict[Key, int]:
         """Rows of each key."""
         if self.held is not None:
             return dict(zip(self._keys, self.held.sizes, strict=True))
-        return {key: table.live for key, table in self._tables.items()}
+        return {key: table.live for key, table in self.tables.items()}
 
     def covered(self) -> dict[Key, int]:
         """Events that the rows of each key hold."""
@@ -152,7 +170,7 @@ class State:
         new.indicators = [indicator.copy() for indicator in self.indicators]
         if self.held is None:
             new._numbering = self.numbering.copy()
-            new._tables = {key: table.copy() for key, table in self.tables.items()}
+            new._tables = {key: table.copy() for key, table in self._tables.items()}
         return new
 
     def take(self, other: State) -> None:
@@ -215,9 +233,10 @@ class State:
 
     def relay(self) -> None:
         """Bring the rows into the layout of the indicators."""
-        tables = self.tables  # before the layout changes: rows that are held are in the old one
+        if self.held is not None:
+            self._index()  # before the layout changes: rows that are held are in the old one
         self.layout = self._layout()
-        for table in tables.values():
+        for table in self._tables.values():
             table.relay(self.layout)
 
     def complete(self) -> list[bool]:
@@ -238,7 +257,7 @@ class State:
         self._loosened += rows
         if self._widened(added):
             return True
-        if self._loosened < sum(map(self.numbering.rows, self.tables)):
+        if self._loosened < sum(map(self.numbering.rows, self._tables)):
             return False
         self.tighten()
         return self._widened(added)
@@ -247,8 +266,7 @@ class State:
         safe = True
         for indicator, more in zip(self.indicators, added, strict=True):
             indicator.largest += more
-            limit = FLOAT_SAFE_MAX if indicator.type == "float64" else INT64_MAX
-            safe = safe and indicator.largest < limit
+            safe = safe and indicator.largest < indicator.limit
         return safe
 
     def tighten(self) -> None:
@@ -271,9 +289,14 @@ class State:
                 self.numbering.reserve_key(key, size)
 
     def reserve_rows(self) -> None:
-        """After values were numbered: every matrix has a row for every number."""
-        for key, table in self.tables.items():
+        """After values were numbered: every matrix that is added to has a row for every number."""
+        for key, table in self.leading.items():
             table.reserve(self.numbering.rows(key))
+
+    def cover(self, events: int) -> None:
+        """Events were added to the leading tables."""
+        for table in self._tables.values():
+            table.covered += events
 
     def compact(self) -> None:
         """Drop values and rows that are not there any more, where they are more than half."""

@@ -47,10 +47,9 @@ def _update_indexed(state: State, read: list[Read]) -> None:
         for column, null_only in before:
             column.forget(null_only)
         _set_types(state, types)
+        _ = state.tables  # derived now: from here on there are numbers that no event has
         raise
-    events = sum(events for _, _, events in read)
-    for table in state.tables.values():
-        table.covered += events
+    state.cover(sum(events for _, _, events in read))
 
 
 def _pieces(batch: Any) -> list[pa.RecordBatch]:
@@ -110,15 +109,16 @@ def _add(state: State, read: list[Read], numbers: list[Numbers]) -> None:
     if not state.loosen(added, events):
         _add_checked(state, read, numbers)
     else:
+        tables = state.leading
         for (_, values, events), rows in zip(read, numbers, strict=True):
             room = room_for(state.layout, min(events, CHUNK_EVENTS))
             for begin in range(0, events, CHUNK_EVENTS):
                 end = min(begin + CHUNK_EVENTS, events)
                 vectors = vectors_of_events(state.layout, values, end, begin, room)
-                for key, table in state.tables.items():
+                for key, table in tables.items():
                     table.add(rows[key][begin:end], vectors)
     for rows in numbers:
-        for key, table in state.tables.items():
+        for key, table in state.leading.items():
             if table.valid is not None:
                 table.valid[rows[key]] = True
 
