@@ -11,7 +11,7 @@ fail() {
 
 java_remedy() {
     case "$(uname -s)" in
-        Darwin) echo "brew install openjdk@17" ;;
+        Darwin) echo "brew install --cask temurin@17" ;;
         *)
             if command -v apt-get >/dev/null 2>&1; then echo "sudo apt-get install -y openjdk-17-jre-headless"
             elif command -v dnf >/dev/null 2>&1; then echo "sudo dnf install -y java-17-openjdk-headless"

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import psutil
 
 from muntin.spark import FingerprintIndex
 from muntin.spark.index import build as building
@@ -18,8 +19,8 @@ from muntin.spark.session import session
 
 def executor_of(worker: int) -> int:
     """The JVM above a Python worker: worker, daemon, executor."""
-    daemon = int(Path(f"/proc/{worker}/stat").read_text().rsplit(")", 1)[1].split()[1])
-    return int(Path(f"/proc/{daemon}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    _daemon, executor, *_ = psutil.Process(worker).parents()
+    return executor.pid
 
 
 def killing_once(function, mark: Path):

@@ -136,10 +136,10 @@ Twins.TestCase.settings = settings(stateful_step_count=12)
 TestTwins = Twins.TestCase
 
 
-def numbered_events(events: int, most: int = 5) -> VectorMatrix:
+def numbered_events(events: int) -> VectorMatrix:
     """A summary that was not asked yet: `a` and `b` are in the rows of the pair alone."""
     summary = VectorMatrix([("a",), ("b",), ("a", "b")], INDICATORS)
-    found = [(f"a{i % 9}", i % 5, True, 0, i % (most + 1), i / 4) for i in range(events)]
+    found = [(f"a{i % 9}", i % 5, True, 0, i % 6, i / 4) for i in range(events)]
     with patch.object(grouping, "EVENTS_MAX", 0):
         summary.update(batch(found))
     return summary

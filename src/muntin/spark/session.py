@@ -66,6 +66,8 @@ def session(name: str = "muntin", settings: Mapping[str, str] | None = None) -> 
     # workers must be this very Python, with this very Muntin
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if sys.platform == "darwin":  # else forked workers may be ended by macOS (SPARK-51558)
+        os.environ.setdefault("OBJC_DISABLE_INITIALIZE_FORK_SAFETY", "YES")
     builder = SparkSession.builder.appName(name)
     for key, value in {**SETTINGS, **(settings or {})}.items():
         builder = builder.config(key, value)
@@ -99,7 +101,7 @@ def java_version() -> tuple[int | None, str]:
 def java_remedy() -> str:
     """The one command that installs Java on this platform."""
     if sys.platform == "darwin":
-        return "brew install openjdk@17"
+        return "brew install --cask temurin@17"  # a plain openjdk would not be on the PATH
     for tool, command in (
         ("apt-get", "sudo apt-get install -y openjdk-17-jre-headless"),
         ("dnf", "sudo dnf install -y java-17-openjdk-headless"),
