@@ -54,12 +54,12 @@ def plot(result: Result, *, x: str | None = None, y: str | list[str] | None = No
             axes.fill_between(
                 along, table["lower"].to_pandas(), table["upper"].to_pandas(), alpha=0.25
             )
+        if len(wanted) > 1:
+            axes.legend()
     else:
         name = wanted[0]
         axes.barh(along.astype(str)[:_BARS_MAX][::-1], table[name].to_pandas()[:_BARS_MAX][::-1])
         axes.set_xlabel(name)
-    if len(wanted) > 1:
-        axes.legend()
     axes.set_title(result.footer(), fontsize="x-small")
     return axes
 
