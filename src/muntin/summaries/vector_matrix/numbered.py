@@ -7,8 +7,8 @@ time, and a reader gets its indexes by looking up each value once. Equal summari
 
 The body is a run of columns of signed integers, 1, 2, 4 or 8 bytes each (or of characters), each
 begun at a multiple of 8 bytes: of each key column its values (strings: lengths, then characters),
-of each beginning of a combination its two columns of numbers, of each key count and sums. All of
-it is compressed with zstd.
+of each beginning of a combination its two columns of numbers, of each key count and sums, unless
+it is `derived` from another. All of it is compressed with zstd.
 """
 
 from __future__ import annotations
