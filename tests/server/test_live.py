@@ -209,12 +209,13 @@ def test_wrong_messages_are_answered(live, message, code):
     ("x" * 65_537, 1009),
 ])  # fmt: skip
 def test_what_is_no_message_ends_the_connection(live, message, code):
-    live.socket.send(message)
+    with contextlib.suppress(ConnectionClosed):  # too large: may end before all of it is sent
+        live.socket.send(message)
     assert live.closing()[0] == code
 
 
 def test_fragments_are_limited_together(live):
-    live.socket.send(["x" * 1000] * 70)
+    live.socket.send(["x" * 1000] * 66)  # the last is too much: none is on its way behind it
     assert live.closing()[0] == 1009
 
 
