@@ -17,7 +17,7 @@ from muntin.summaries.vector_matrix.numbering import Numbering
 
 def derivable(keys: Sequence[Key]) -> tuple[Key, ...]:
     """Keys that some longer one holds, as its beginning or one of its columns; longest first."""
-    found = [key for key in keys if any(_holds(whole, key) for whole in keys)]
+    found = [key for key in keys if any(_holds(parent, key) for parent in keys)]
     return tuple(sorted(found, key=len, reverse=True))
 
 
@@ -32,15 +32,15 @@ def derive(
         A sum would leave its range; not looked for unless `checked`.
     """
     for key in keys:
-        wholes = [whole for whole in tables if _holds(whole, key)]
-        whole = min(wholes, key=numbering.rows)
-        table, vectors = tables[key], tables[whole].matrix[: numbering.rows(whole)]
+        parents = [parent for parent in tables if _holds(parent, key)]
+        parent = min(parents, key=numbering.rows)
+        table, vectors = tables[key], tables[parent].matrix[: numbering.rows(parent)]
         table.reserve(numbering.rows(key))
         add = table.add_checked if checked else table.add
-        add(numbering.rows_within(whole, key), vectors)
+        add(numbering.rows_within(parent, key), vectors)
 
 
-def _holds(whole: Key, key: Key) -> bool:
-    return len(key) < len(whole) and (
-        key == whole[: len(key)] or (len(key) == 1 and key[0] in whole)
+def _holds(parent: Key, key: Key) -> bool:
+    return len(key) < len(parent) and (
+        key == parent[: len(key)] or (len(key) == 1 and key[0] in parent)
     )
