@@ -1,9 +1,29 @@
-"""Arrow's compute functions, which its own module makes at run time and so no type checker sees."""
+"""Arrow, as the rest uses it: its compute functions, and its buffers as NumPy arrays."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow.compute
 
-pc: Any = pyarrow.compute
+pc: Any = pyarrow.compute  # its own module makes them at run time: no type checker sees them
+
+
+def buffer_numbers(buffer: Any, dtype: Any, count: int = -1, offset: int = 0) -> np.ndarray:
+    """`count` numbers of a buffer from byte `offset` on, without copying; see `read_only`."""
+    numbers = np.frombuffer(buffer if buffer is not None else b"", dtype, count, offset)
+    numbers.flags.writeable = False
+    return numbers
+
+
+def read_only(numbers: np.ndarray) -> np.ndarray:
+    """The same memory, as what a kernel reads.
+
+    Arrow hands out writable and read-only buffers. To Numba these are two types, and each kernel
+    that is given both is compiled twice, for seconds: so all get read-only ones.
+    """
+    if numbers.flags.writeable:
+        numbers = numbers.view()
+        numbers.flags.writeable = False
+    return numbers

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from muntin.arrow import buffer_numbers
 from muntin.errors import BadArgument
 from muntin.summaries.kernels.hashing import hash_integers, hash_strings
 
@@ -88,21 +89,14 @@ def text_buffers(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     _, offsets, data = array.buffers()
     if len(array) == 0 or offsets is None:
         zeros = np.zeros((len(array) + 1) * (8 if wide else 4), np.uint8)
-        return _read_only(None, np.uint8), _read_only(zeros, np.int64 if wide else np.int32)
-    numbers = _read_only(offsets, np.int64 if wide else np.int32)
-    return _read_only(data, np.uint8), numbers[array.offset : array.offset + len(array) + 1]
+        return buffer_numbers(None, np.uint8), buffer_numbers(zeros, np.int64 if wide else np.int32)
+    numbers = buffer_numbers(offsets, np.int64 if wide else np.int32)
+    return buffer_numbers(data, np.uint8), numbers[array.offset : array.offset + len(array) + 1]
 
 
 def integers(array: pa.Array) -> np.ndarray:
     """Bits of an int64 or uint64 array as int64[n], no copy."""
-    return _read_only(array.buffers()[1], np.int64)[array.offset : array.offset + len(array)]
-
-
-def _read_only(buffer: Any, dtype: Any) -> np.ndarray:
-    # Arrow hands out writable and read-only buffers; to kernels these would be two types
-    numbers = np.frombuffer(buffer if buffer is not None else b"", dtype)
-    numbers.flags.writeable = False
-    return numbers
+    return buffer_numbers(array.buffers()[1], np.int64)[array.offset : array.offset + len(array)]
 
 
 def _is_text(kind: pa.DataType) -> bool:

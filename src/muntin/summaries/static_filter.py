@@ -19,6 +19,7 @@ from typing import Self
 
 import numpy as np
 
+from muntin.arrow import read_only
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.summaries.kernels import placement
 from muntin.summaries.kernels import static_filter as kernels
@@ -42,7 +43,7 @@ class FingerprintRun:
         self.low_bits = _low_bits(universe, count)
         # Read-only always: kernels are compiled once, for memory of our own and for mapped files.
         self._upper, self._lower, self._starts = (
-            _read_only(buffer) for buffer in (upper, lower, starts)
+            read_only(buffer) for buffer in (upper, lower, starts)
         )
 
     @classmethod
@@ -167,9 +168,3 @@ def _lengths(universe: int, count: int) -> tuple[int, int, int]:
         (count * low_bits + 7) // 8 + 8,
         (buckets + kernels.STRIDE - 1) // kernels.STRIDE * 4,
     )
-
-
-def _read_only(buffer: np.ndarray) -> np.ndarray:
-    view = buffer.view()
-    view.setflags(write=False)
-    return view

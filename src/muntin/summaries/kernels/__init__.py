@@ -37,7 +37,14 @@ import numba  # noqa: E402  (reads the environment when it is imported)
 if "NUMBA_CACHE_DIR" in os.environ:
     numba.config.CACHE_DIR = os.environ["NUMBA_CACHE_DIR"]  # pyright: ignore
 
-kernel = partial(numba.njit, cache=True, nogil=True, error_model="numpy")
+kernel = partial(numba.njit, cache=True, nogil=True, no_cfunc_wrapper=True, error_model="numpy")
 # Kernels that allocate nothing: without it Numba counts references to every array at every call.
 bare = partial(kernel, _nrt=False)
-inlined = partial(numba.njit, inline="always", error_model="numpy")
+inlined = partial(
+    numba.njit,
+    forceinline=True,
+    no_cpython_wrapper=True,
+    no_cfunc_wrapper=True,
+    _nrt=False,
+    error_model="numpy",
+)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from muntin.arrow import read_only
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.summaries.envelope import unseal
 from muntin.summaries.kernels.row_streams import (
@@ -79,8 +80,8 @@ def from_bytes(data: bytes) -> State:
     counts = np.zeros((len(sizes), 2), np.int64)
     bits, largest = np.zeros(len(presence), np.int64), np.zeros(len(presence))
     problem, foreign = check_rows(
-        rows, rows.view(np.int64), plan.leaves, nodes, places, sizes, plan.lows, presence, counts,
-        bits, largest,
+        read_only(rows), rows.view(np.int64), plan.leaves, nodes, places, sizes, plan.lows,
+        presence, counts, bits, largest,
     )  # fmt: skip
     parts: list[list[KeyKind | None]] = [[kinds[name] for name in key] for key in keys]
     found = StreamRows(plan, layout, parts, nodes, places.tolist(), rows, sizes.tolist())

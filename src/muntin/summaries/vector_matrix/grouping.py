@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from muntin.arrow import read_only
 from muntin.summaries.kernels.grouping import (
     group_bitmap,
     group_events,
@@ -109,7 +110,7 @@ class _Groups:
     def part(self, at: int, values: KeyValues) -> KeyValues | None:
         """A column of key `at`, one value a group; None where a group has two, or broken text."""
         order, starts, size = self._order[at], self._starts[at], int(self.sizes[at])
-        bits, bit_offset = values.bits, values.bit_offset
+        bits, bit_offset = read_only(values.bits), values.bit_offset
         if values.kind is None:
             return KeyValues(None, size, NO_BITS)
         found = KeyValues(values.kind, size, NO_BITS)
@@ -118,7 +119,7 @@ class _Groups:
             found.offsets = np.empty(size + 1, np.int32)
             found.data = np.empty(int(offsets[-1]) - int(offsets[0]), np.uint8)
             nulls, seen = group_text(
-                values.data, offsets, bits, bit_offset, order, starts, size,
+                read_only(values.data), read_only(offsets), bits, bit_offset, order, starts, size,
                 found.offsets, found.data,
             )  # fmt: skip
             found.data = found.data[: found.offsets[-1]]
@@ -127,7 +128,7 @@ class _Groups:
         else:
             found.numbers = np.empty(size, np.int64)
             nulls = group_integers(
-                values.numbers, bits, bit_offset, order, starts, size, found.numbers
+                read_only(values.numbers), bits, bit_offset, order, starts, size, found.numbers
             )
         if nulls < 0:
             return None

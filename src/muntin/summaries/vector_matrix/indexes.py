@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from muntin.arrow import read_only
 from muntin.errors import BadArgument
 from muntin.summaries.kernels.hash_table import (
     BLOCK,
@@ -23,7 +24,8 @@ from muntin.summaries.kernels.hashing import hash_integers
 from muntin.summaries.vector_matrix.rooms import zeros
 
 ROWS_MAX = (1 << 31) - 2  # numbers are int32, and a slot keeps number + 1 in 32 bits
-NO_BITS = np.empty(0, np.uint8)
+NO_BITS = read_only(np.empty(0, np.uint8))
+_OFFSET_MAX = (1 << 31) - 1
 _ROOM_MIN = 64  # a small pane fits without growing
 _SAMPLE = 2048  # events that tell how many values there will be
 _STEP = 32
@@ -116,6 +118,7 @@ class IntegerIndex:
         out: np.ndarray | None = None,
     ) -> np.ndarray:
         """Numbers, int32, of values[begin:end]; unknown ones are appended, or get -1."""
+        values, bits = read_only(values), read_only(bits)
         out = np.empty(end - begin, np.int32) if out is None else out
         growth = _Growth(len(self), begin, end)
         at = begin
@@ -209,6 +212,9 @@ class TextIndex:
         out: np.ndarray | None = None,
     ) -> np.ndarray:
         """Numbers, int32, of strings [begin, end); unknown ones are appended, or get -1."""
+        if offsets.dtype == np.int64 and offsets[end] <= _OFFSET_MAX:
+            offsets = offsets[: end + 1].astype(np.int32)  # else a second kernel is compiled
+        data, offsets, bits = read_only(data), read_only(offsets), read_only(bits)
         out = np.empty(end - begin, np.int32) if out is None else out
         growth = _Growth(len(self), begin, end)
         at = begin
@@ -238,7 +244,7 @@ class TextIndex:
     def hashes_of(self, numbers: np.ndarray) -> np.ndarray:
         """XXH64 of the numbered strings, uint64; null has a hash of its own."""
         out = np.empty(len(numbers), np.uint64)
-        hash_numbered(self.starts, self.arena, numbers, self.state[1], out)
+        hash_numbered(self.starts, read_only(self.arena), numbers, self.state[1], out)
         return out
 
     def text_of(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

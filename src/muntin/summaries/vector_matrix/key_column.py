@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from muntin.arrow import read_only
 from muntin.errors import BadArgument, IncompatibleSummary
 from muntin.summaries.kernels.grouping import hash_integer_column, hash_text_column
 from muntin.summaries.kernels.hash_table import NULL_HASH
@@ -197,7 +198,9 @@ def hashes_of_values(values: KeyValues) -> np.ndarray:
     if values.kind is None:
         out[:] = NULL_HASH
     elif values.kind == "string":
-        hash_text_column(values.data, values.offsets, values.bits, values.bit_offset, out)
+        data, offsets = read_only(values.data), read_only(values.offsets)
+        hash_text_column(data, offsets, read_only(values.bits), values.bit_offset, out)
     else:
-        hash_integer_column(values.numbers, values.bits, values.bit_offset, out)
+        numbers, bits = read_only(values.numbers), read_only(values.bits)
+        hash_integer_column(numbers, bits, values.bit_offset, out)
     return out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from muntin.arrow import read_only
 from muntin.errors import IncompatibleSummary, SummaryOverflow
 from muntin.summaries.kernels.vector_sums import (
     add_columns,
@@ -167,4 +168,4 @@ class KeyTable:
         cell = self.layout.cells[at]
         if self.layout.types[at] == "float64":
             return float(np.abs(self.floats[:rows, cell]).max(initial=0.0))
-        return int(magnitude_bits(np.ascontiguousarray(self.matrix[:rows, cell]))) + 1
+        return int(magnitude_bits(read_only(self.matrix[:rows, cell].copy()))) + 1

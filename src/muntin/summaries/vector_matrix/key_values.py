@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.arrow import buffer_numbers
 from muntin.errors import BadArgument
 from muntin.summaries.vector_matrix.indexes import NO_BITS
 
@@ -83,7 +84,7 @@ def validity(array: pa.Array) -> tuple[np.ndarray, int]:
     """Validity bitmap and the bit of the first value; an empty bitmap where nothing is null."""
     if array.null_count == 0:
         return NO_BITS, 0
-    return np.frombuffer(array.buffers()[0], np.uint8), array.offset
+    return buffer_numbers(array.buffers()[0], np.uint8), array.offset
 
 
 def fixed_width(array: pa.Array, dtype: type[np.generic]) -> np.ndarray:
@@ -92,7 +93,7 @@ def fixed_width(array: pa.Array, dtype: type[np.generic]) -> np.ndarray:
     buffer = array.buffers()[1]
     if size == 0 or buffer is None:
         return np.zeros(size, dtype)
-    return np.frombuffer(buffer, dtype, size, array.offset * np.dtype(dtype).itemsize)
+    return buffer_numbers(buffer, dtype, size, array.offset * np.dtype(dtype).itemsize)
 
 
 def _strings(array: pa.Array) -> KeyValues:
@@ -102,8 +103,8 @@ def _strings(array: pa.Array) -> KeyValues:
     wide = pa.types.is_large_string(array.type)
     _, offsets, data = array.buffers()
     dtype = np.int64 if wide else np.int32
-    numbers = np.frombuffer(offsets, dtype, size + 1, array.offset * np.dtype(dtype).itemsize)
-    characters = np.frombuffer(data, np.uint8) if data is not None and data.size else NO_BITS
+    numbers = buffer_numbers(offsets, dtype, size + 1, array.offset * np.dtype(dtype).itemsize)
+    characters = buffer_numbers(data, np.uint8) if data is not None and data.size else NO_BITS
     bits, bit_offset = validity(array)
     return KeyValues("string", size, bits, bit_offset, characters, numbers)
 

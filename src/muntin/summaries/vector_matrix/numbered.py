@@ -184,8 +184,8 @@ def from_bytes(data: bytes) -> State:
     for column, size, null in zip(numbering.columns.values(), values, nulls, strict=True):
         _read_values(source, column, kinds[column.name], size, null)
     for (prefix, index), size in zip(numbering.pairs.items(), pairs, strict=True):
-        left = source.column(size, numbering.rows(prefix[:-1]))
-        right = source.column(size, len(numbering.columns[prefix[-1]]))
+        left = source.column(size, numbering.rows(prefix[:-1])).astype(np.int32)
+        right = source.column(size, len(numbering.columns[prefix[-1]])).astype(np.int32)
         index.reserve(size)
         _check_new(index.number_pairs(left, right, insert=True))
     lagging = derivable(state.keys) if parameters.get("derived") is True else ()

@@ -115,15 +115,16 @@ class Numbering:
         return numbers
 
     def rows_within(self, whole: Key, part: Key) -> np.ndarray:
-        """For each row of a combination, the row of its beginning, or of one of its columns."""
+        """For each row of a combination, the row (int32) of its beginning, or of one of its
+        columns."""
         found = np.arange(0)
         for size in range(len(whole), len(part), -1):
             known = self.pairs[whole[:size]].known
             packed = known[: self.rows(whole)] if size == len(whole) else known[found]
             if part == whole[size - 1 : size]:
-                return packed & 0xFFFFFFFF
+                return (packed & 0xFFFFFFFF).astype(np.int32)
             found = packed >> 32
-        return found
+        return found.astype(np.int32)
 
     def parts(self, key: Key, rows: np.ndarray) -> list[tuple[KeyColumn, np.ndarray]]:
         """The key's columns, each with its numbers in these rows."""
