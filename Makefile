@@ -3,9 +3,9 @@ PYTHON ?= python3
 export PYTHON
 BIN := .venv/bin
 
-.PHONY: demo test test-fast check bench characterize chaos lock setup clean
+.PHONY: demo test test-fast check bench characterize chaos lock setup setup-demo clean
 
-demo: setup
+demo: setup-demo
 	$(BIN)/muntin demo $(ARGS)
 
 test: setup check
@@ -30,11 +30,17 @@ characterize: setup
 	for file in benchmarks/characterize/[a-z]*.py; do $(BIN)/python $$file || exit 1; done
 
 setup:
-	@sh scripts/setup.sh
+	@sh scripts/setup.sh requirements-test.lock
 
+setup-demo:
+	@sh scripts/setup.sh requirements.lock
+
+LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet
 lock: # needs uv
-	uv pip compile pyproject.toml --extra all --group test --universal --python-version 3.11 \
-		--generate-hashes --no-header --no-emit-package muntin --quiet -o requirements.lock
+	$(LOCK) pyproject.toml --extra demo --no-emit-package muntin -o requirements.lock
+	$(LOCK) pyproject.toml --extra all --group test --no-emit-package muntin -c requirements.lock \
+		-o requirements-test.lock
+	echo uv | $(LOCK) - -o scripts/uv.lock
 
 clean:
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis
