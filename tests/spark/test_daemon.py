@@ -1,6 +1,7 @@
-"""Python workers come from our daemon, end quietly, and do not go through old objects again."""
+"""Python workers come from our daemon with all they need, end quietly, and keep their memory."""
 
 import gc
+import subprocess
 import sys
 from pathlib import Path
 
@@ -48,6 +49,34 @@ def test_the_session_forks_its_workers_by_it(spark):
         pytest.skip("no /proc here")
     for parent in spark.sparkContext.parallelize([1, 2], 2).mapPartitions(parents).collect():
         assert "muntin.spark.daemon" in parent
+
+
+LOADED = ("pandas", "numba", "muntin.spark.partials", "muntin.summaries.vector_matrix")
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="workers import for themselves there")
+def test_a_worker_is_forked_with_what_tasks_need(spark):
+    names = LOADED
+
+    def found(rows):
+        import sys
+
+        return [[name in sys.modules for name in names]]
+
+    tasks = spark.sparkContext.parallelize([1, 2], 2)
+    assert tasks.mapPartitions(found).collect() == [[True] * len(LOADED)] * 2
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts threads in /proc")
+def test_the_daemon_has_one_thread_when_it_forks():
+    script = (
+        "import os; from muntin.spark.daemon import preload; preload(); "
+        "print(len(os.listdir('/proc/self/task')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["1"]
 
 
 def test_the_memory_of_a_task_serves_the_next(spark):

@@ -52,6 +52,8 @@ def register(app: typer.Typer) -> None:
         from muntin.cli.serve import beside
         from muntin.cli.view import follow
         from muntin.demo.replay import Replay
+        from muntin.meanwhile import meanwhile
+        from muntin.spark.session import SHORT_RUN
         from muntin.spec import Pipeline
 
         place = folder or Path(tempfile.mkdtemp(prefix="muntin-demo-"))
@@ -62,19 +64,20 @@ def register(app: typer.Typer) -> None:
                 raise typer.BadParameter("--sites shows flights: leave --taxi out")
             place.mkdir(parents=True, exist_ok=True)
             return run_sites(sites, speed, seconds, port, place.absolute(), show)
-        slices, entries = _taxi(speed, drivers, orders) if taxi else _flights(speed)
+        slices, entries, schema = _taxi(speed, drivers, orders) if taxi else _flights(speed)
         spec = Pipeline.of(
             entries
             | {
                 "ledger": f"sqlite:///{place}/demo.db",
-                "source": {"format": "parquet", "path": f"{place}/events"},
+                "source": {"format": "parquet", "path": f"{place}/events", "schema": schema},
+                "spark": SHORT_RUN,
             }
         )
         typer.echo(f"starting Spark; in another terminal, ask:\n\n  {_ask(spec)}\n")
         replay = Replay(slices, place / "events")
-        replay.write_first()
         began = time.monotonic()
-        stream = muntin.stream(None, spec)
+        with meanwhile(replay.write_first):
+            stream = muntin.stream(None, spec)
         server = beside(stream.ledger, port, show=show)
         replay.start()
 
@@ -102,19 +105,24 @@ def _ask(spec: Pipeline) -> str:
     return f'muntin query --ledger {spec.ledger_url} "{query.select}"'
 
 
-def _flights(speed: str) -> tuple[Iterator[pa.Table], dict]:
-    from muntin.demo.flights import PIPELINE, flights
+def _flights(speed: str) -> tuple[Iterator[pa.Table], dict, str]:
+    from muntin.demo.flights import PIPELINE, SCHEMA, departures_file, flights
     from muntin.demo.replay import TICK_SECONDS, slices_of
     from muntin.times import duration_us
 
     event_seconds = duration_us(speed or "2 days") / 1e6
-    return slices_of(flights(), event_seconds * TICK_SECONDS), PIPELINE
+    departures_file()  # a missing package is told of at once
+
+    def slices() -> Iterator[pa.Table]:
+        yield from slices_of(flights(), event_seconds * TICK_SECONDS)
+
+    return slices(), PIPELINE, SCHEMA
 
 
-def _taxi(speed: str, drivers: int, orders: int) -> tuple[Iterator[pa.Table], dict]:
+def _taxi(speed: str, drivers: int, orders: int) -> tuple[Iterator[pa.Table], dict, str]:
     from muntin.demo.replay import TICK_SECONDS
-    from muntin.demo.taxi import PIPELINE, order_stream
+    from muntin.demo.taxi import PIPELINE, SCHEMA, order_stream
     from muntin.times import duration_us
 
     event_seconds = duration_us(speed or "20 seconds") / 1e6
-    return order_stream(drivers, orders, event_seconds * TICK_SECONDS), PIPELINE
+    return order_stream(drivers, orders, event_seconds * TICK_SECONDS), PIPELINE, SCHEMA

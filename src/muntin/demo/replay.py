@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 from muntin.arrow import pc
 
 TICK_SECONDS = 0.5
+FIRST_SLICES = 4  # enough to see a window close
 
 
 def slices_of(table: pa.Table, event_seconds_per_tick: float) -> Iterator[pa.Table]:
@@ -43,8 +45,9 @@ class Replay:
         self._thread = threading.Thread(target=self._run, name="muntin-replay", daemon=True)
 
     def write_first(self) -> None:
-        """One slice at once: a file stream takes its schema from what is there."""
-        self._write(next(self._slices))
+        """Some slices at once, so that there is something to see as soon as Spark is there."""
+        for table in islice(self._slices, FIRST_SLICES):
+            self._write(table)
 
     def start(self) -> None:
         self.started = True

@@ -21,6 +21,7 @@ from muntin.arrow import pc
 from muntin.demo import child
 from muntin.demo.replay import TICK_SECONDS, Replay
 from muntin.errors import SourceError
+from muntin.spark.session import SHORT_RUN
 from muntin.times import duration_us
 
 AIRPORTS = 3
@@ -36,7 +37,7 @@ _MAIN = (
     "from muntin.cli import main; main()"
 )
 RANKING = {"summary": "flights", "key": "dest", "window": WINDOW, "unit": UNIT}
-SPARK = {
+SPARK = SHORT_RUN | {
     "spark.master": "local[1,4]",
     "spark.driver.memory": "768m",
     "spark.sql.shuffle.partitions": "1",

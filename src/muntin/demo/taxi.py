@@ -21,6 +21,14 @@ KEYS: tuple[str | tuple[str, str], ...] = (
     ("driver", "car_number"),
 )
 INDICATORS = ("served", "cancelled", "delivery_time", "distance", "fare", "tip", "rating")
+SCHEMA = ", ".join(
+    [
+        "time timestamp",
+        *(f"{key} string" for key in KEYS if isinstance(key, str)),
+        *(f"{indicator} bigint" for indicator in INDICATORS),
+    ]
+)
+"""Of `orders`, as Spark writes it."""
 AREAS = 300
 _AREAS_OF_A_DRIVER = 8
 _CLASSES = ("economy", "comfort", "business", "van", "electric")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from muntin.errors import SpecError
 from muntin.ledger.base import Ledger, Mode
 from muntin.ledger.open import open_ledger
+from muntin.meanwhile import meanwhile
 from muntin.reading.warm import warm
 from muntin.session import Session
 from muntin.spark.csv_files import gather_csv
@@ -17,7 +18,7 @@ from muntin.spark.ingest import GatherRows, Ingest, gather_from
 from muntin.spark.parquet import gather_parquet
 from muntin.spark.progress import job_progress
 from muntin.spark.session import session as spark_session
-from muntin.spark.source import batch_source
+from muntin.spark.source import batch_source, check_path
 from muntin.spec import Pipeline, SourceSpec
 
 if TYPE_CHECKING:
@@ -88,9 +89,11 @@ def _gather(data: DataFrame | str | Path | None, pipeline: Pipeline) -> GatherRo
         gather = gather_from(data, pipeline)
     else:
         source = _source(data, pipeline)
-        spark = spark_session(settings=pipeline.spark)
-        gather = gather_parquet(spark, source, pipeline) or gather_csv(spark, source, pipeline)
-        gather = gather or gather_from(batch_source(spark, source), pipeline)
+        check_path(source)
+        with meanwhile(lambda: warm(pipeline)):  # while Spark starts
+            spark = spark_session(settings=pipeline.spark)
+            gather = gather_parquet(spark, source, pipeline) or gather_csv(spark, source, pipeline)
+            gather = gather or gather_from(batch_source(spark, source), pipeline)
     warm(pipeline)
     return gather
 

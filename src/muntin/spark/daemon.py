@@ -1,4 +1,4 @@
-"""PySpark's daemon, which forks the Python workers, with three things amended.
+"""PySpark's daemon, which forks the Python workers, with four things amended.
 
 A worker that was idle for a minute is let go by Spark, which closes its socket. Over a unix socket
 the worker's farewell then fails at once, and the daemon prints the trace of a `BrokenPipeError`;
@@ -7,14 +7,17 @@ over TCP nobody would notice. Here such a worker ends without a word.
 Between two tasks a worker collects garbage, through all objects of NumPy, Arrow and Numba: 50 ms,
 in which it takes no task. Here what the first task has loaded is left out of that from then on.
 
-And a worker keeps the memory that it frees: see `keep_memory`.
+A worker keeps the memory that it frees: see `keep_memory`. And what all tasks need is imported
+before the first worker is forked: see `preload`.
 """
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import importlib
 import os
+import sys
 from typing import Any
 
 from pyspark import daemon
@@ -53,7 +56,24 @@ def keep_memory() -> None:
         mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES_MAX)
 
 
+def preload() -> None:
+    """Import once, for all workers, what takes each of them some seconds.
+
+    None of it may start a thread, which a fork would leave behind. On macOS NumPy may use a
+    library of Apple's that does not outlive a fork: there each worker imports for itself.
+    """
+    if sys.platform == "darwin":
+        return
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's
+    os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")  # Arrow's
+    importlib.import_module("pandas")  # Arrow asks for it when it makes an array
+    importlib.import_module("muntin.spark.partials")
+    importlib.import_module("muntin.summaries.vector_matrix")
+    gc.freeze()  # memory that no worker's collection touches stays shared by all
+
+
 if __name__ == "__main__":
     keep_memory()
+    preload()
     daemon.worker = worker
     daemon.manager()

@@ -7,13 +7,14 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from muntin.errors import SourceError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 JAVA_MIN = 17
@@ -49,6 +50,12 @@ SETTINGS: dict[str, str] = {
     "spark.sql.caseSensitive": "true",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{LOG_SETTINGS}",
 }
+# For what runs for minutes: Java compiles once and quickly, which halves the work of a start.
+SHORT_RUN = {
+    "spark.driver.extraJavaOptions": (
+        f"{SETTINGS['spark.driver.extraJavaOptions']} -XX:TieredStopAtLevel=1"
+    )
+}
 
 
 def session(name: str = "muntin", settings: Mapping[str, str] | None = None) -> SparkSession:
@@ -72,6 +79,35 @@ def session(name: str = "muntin", settings: Mapping[str, str] | None = None) -> 
     for key, value in {**SETTINGS, **(settings or {})}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def start_worker(spark: SparkSession) -> None:
+    """Run an empty task, so that the Python daemon is there when the first batch comes.
+
+    Raises
+    ------
+    SourceError
+        Spark cannot start Python: tells why, and which one it should take.
+    """
+
+    def same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+
+    try:
+        spark.range(1, numPartitions=1).mapInArrow(same, "id bigint").toArrow()
+    except Exception as problem:
+        raise SourceError(
+            f"Spark's Python workers do not start ({_why(str(problem))}): "
+            f"unset PYSPARK_PYTHON, or set it to {sys.executable}"
+        ) from None
+
+
+def _why(told: str) -> str:
+    """The line that says it, in Spark's account of a task that failed."""
+    of_python, found, _ = told.partition("PYTHONPATH was:")  # stands behind Python's own trace
+    lines = of_python if found else told.partition("Lost task")[2].partition("): ")[2] or told
+    lines = lines.strip().splitlines()
+    return lines[-1 if found else 0].strip()[:500]
 
 
 def java_version() -> tuple[int | None, str]:

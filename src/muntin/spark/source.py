@@ -64,14 +64,23 @@ def of_csv_lines(
     return reader.csv(spark.sparkContext.parallelize(lines, 1))
 
 
+def check_path(source: SourceSpec) -> None:
+    """SourceError where local files, which should tell their schema, are not there. Asks no Spark,
+    so that nobody waits for its start to be told of a path."""
+    if source.format not in FILE_FORMATS or source.schema_ or not source.path:
+        return
+    if "://" in source.path or any(c in source.path for c in "*?[{"):
+        return
+    here = Path(source.path)
+    if not here.exists():
+        raise SourceError(f"source.path: {source.path}: no such file or folder")
+    if here.is_file() and here.stat().st_size == 0:
+        raise SourceError(f"source.path: {source.path} is empty: give its schema, or data")
+
+
 def inferred_ddl(spark: SparkSession, source: SourceSpec) -> str:
     """The schema of the files that are there, as DDL."""
-    if source.path and "://" not in source.path and not any(c in source.path for c in "*?[{"):
-        here = Path(source.path)
-        if not here.exists():
-            raise SourceError(f"source.path: {source.path}: no such file or folder")
-        if here.is_file() and here.stat().st_size == 0:
-            raise SourceError(f"source.path: {source.path} is empty: give its schema, or data")
+    check_path(source)
     reader = spark.read.format(source.format).options(**_options(source))
     if source.format == "csv":
         reader = reader.option("inferSchema", "true")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from muntin.errors import MuntinError, SourceError, SpecError
 from muntin.ledger.base import Ledger, Mode
 from muntin.ledger.open import open_ledger
+from muntin.meanwhile import meanwhile
 from muntin.progress import Progress
 from muntin.reading.warm import warm
 from muntin.select.result import Result
@@ -17,7 +18,8 @@ from muntin.session import Session
 from muntin.spark.failures import worker_error
 from muntin.spark.ingest import Ingest, gather_from
 from muntin.spark.session import session as spark_session
-from muntin.spark.source import needed, stream_source
+from muntin.spark.session import start_worker
+from muntin.spark.source import check_path, needed, stream_source
 from muntin.spec import Pipeline
 
 if TYPE_CHECKING:
@@ -221,9 +223,7 @@ def stream(
     url = ledger if isinstance(ledger, str) else ledger.url
     opened = open_ledger(ledger) if isinstance(ledger, str) else ledger
     if data is None:
-        if pipeline.source is None:
-            raise SpecError("source: is missing: name one, or give stream a DataFrame")
-        data = stream_source(spark_session(settings=pipeline.spark), pipeline.source)
+        data = _own_source(pipeline)
     if not data.isStreaming:
         raise SourceError(
             "this DataFrame is not streaming: use spark.readStream, or muntin.summarize"
@@ -239,6 +239,17 @@ def stream(
         mode=mode,
         on_batch=on_batch,
     )
+
+
+def _own_source(pipeline: Pipeline) -> DataFrame:
+    """The spec's source as a stream; kernels and Python workers get ready while Spark does."""
+    if pipeline.source is None:
+        raise SpecError("source: is missing: name one, or give stream a DataFrame")
+    check_path(pipeline.source)
+    with meanwhile(lambda: warm(pipeline)):
+        spark = spark_session(settings=pipeline.spark)
+        with meanwhile(lambda: start_worker(spark)):
+            return stream_source(spark, pipeline.source)
 
 
 def checkpoint_beside(url: str, name: str) -> str:

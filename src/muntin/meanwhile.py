@@ -1,0 +1,16 @@
+"""Two things at once: one in a thread beside a block of code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+
+@contextmanager
+def meanwhile(work: Callable[[], object]) -> Iterator[None]:
+    """Run `work` beside the block, whose end waits for it, and raises what it has raised."""
+    with ThreadPoolExecutor(1, "muntin-meanwhile") as pool:
+        working = pool.submit(work)
+        yield
+    working.result()

@@ -1,0 +1,56 @@
+"""What is told when a run cannot start."""
+
+import os
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+FILE = """
+name: flights
+source: {{format: parquet, path: {path}}}
+time: date
+pane: 1 hour
+ledger: memory://flights
+checkpoint: {path}.checkpoint
+summaries:
+  flights: {{keys: [origin], indicators: [delay]}}
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    def run(path, **environment):
+        file = tmp_path / "pipeline.yaml"
+        file.write_text(FILE.format(path=path))
+        return subprocess.run(
+            [sys.executable, "-m", "tests.sites.command", "run", str(file), "--once"],
+            env=os.environ | environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+
+    return run
+
+
+def test_a_path_that_is_not_there_is_told_before_spark_starts(run, tmp_path):
+    done = run(tmp_path / "nothing")
+    assert done.returncode == 1
+    assert done.stderr == f"error: source.path: {tmp_path}/nothing: no such file or folder\n"
+
+
+@pytest.mark.spark
+def test_a_python_that_spark_cannot_start_is_told_with_its_remedy(run, tmp_path):
+    rows = {"date": pa.array([1], pa.timestamp("us", "UTC")), "origin": ["EWR"], "delay": [1]}
+    (tmp_path / "flights").mkdir()
+    pq.write_table(pa.table(rows), tmp_path / "flights" / "a.parquet")
+    done = run(tmp_path / "flights", PYSPARK_PYTHON="/nonexistent/python")
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("error: Spark's Python workers do not start (")
+    assert 'Cannot run program "/nonexistent/python"' in last
+    assert last.endswith(f"unset PYSPARK_PYTHON, or set it to {sys.executable}")
+    assert "Traceback" not in done.stderr
