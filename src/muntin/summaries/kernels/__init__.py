@@ -40,6 +40,8 @@ if "NUMBA_CACHE_DIR" in os.environ:
 kernel = partial(numba.njit, cache=True, nogil=True, no_cfunc_wrapper=True, error_model="numpy")
 # Kernels that allocate nothing: without it Numba counts references to every array at every call.
 bare = partial(kernel, _nrt=False)
+# Helpers of kernels, which allocate nothing and Python cannot call. LLVM puts them in their places;
+# were it Numba (`inline`), it would type and lower them anew in each: twice the time to compile.
 inlined = partial(
     numba.njit,
     forceinline=True,
