@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import httpx
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect as open_socket
 
 from muntin.errors import BadArgument
+from muntin.ledger.memory import MemoryLedger
+from muntin.server.app import make_app
 from muntin.server.doors import Doors, is_loopback
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
@@ -80,11 +84,38 @@ def test_tickets_are_bounded(clock):
     ("", False),
     ("http://127.0.0.1:99999", False),
     ("http://[", False),
+    ("file://", False),
+    ("https://ops.example/", False),
+    ("evil.example", False),
+    ("http://127.0.0.1:8787#", False),
+    ("chrome-extension://abc", False),
 ])  # fmt: skip
 def test_origins(clock, origin, allowed):
     doors = Doors(origins=["https://ops.example"], now=clock)
     headers = {"origin": origin, "host": "127.0.0.1:8787"}
-    assert doors.origin_allowed(headers, secure=False) is allowed
+    assert doors.page_allowed(headers, secure=False) is allowed
+
+
+@pytest.mark.parametrize("origin", [
+    "ops.example", "null", "", "*", "file://", "https://", "https://ops.example/",
+    "https://ops.example/page", "https://ops.example?x", "https://a@ops.example",
+    "https://ops.example:0", "https://ops.example:99999", "ftp://ops.example", "https://ops x",
+])  # fmt: skip
+def test_an_origin_that_is_none_is_refused_at_start(clock, ledger, origin):
+    with pytest.raises(BadArgument, match=r"origin .* for example https://ops\.example"):
+        Doors(origins=["https://ops.example", origin], now=clock)
+    with pytest.raises(BadArgument, match="is none"):
+        Server(ledger, port=0, origins=[origin])
+
+
+@pytest.mark.parametrize(("site", "allowed"), [
+    ("cross-site", False), ("same-site", False), ("same-origin", True), ("none", True),
+    ("", False), ("x", False),
+])  # fmt: skip
+def test_pages_that_send_no_origin(clock, site, allowed):
+    doors = Doors(now=clock)
+    assert doors.page_allowed({"sec-fetch-site": site}, secure=False) is allowed
+    assert doors.page_allowed({}, secure=False)  # no browser
 
 
 def test_a_foreign_name_for_loopback_is_refused(clock):
@@ -139,3 +170,48 @@ def test_a_foreign_page_may_not_ask(server):
         assert http.post("/query", json=body, headers=foreign).status_code == 403
         rebound = {"host": "evil.example"}
         assert http.post("/query", json=body, headers=rebound).status_code == 403
+
+
+ASKED = [
+    *[("GET", path) for path in ("/windows", "/summaries", "/rejected?pipeline=p", "/state",
+                                 "/metrics", "/events?select=SELECT%201", "/events?state=true")],
+    *[("HEAD", path) for path in ("/windows", "/state", "/metrics")],
+    *[("POST", path) for path in ("/query", "/commands", "/ticket")],
+]  # fmt: skip
+
+
+def test_all_that_reads_or_runs_is_asked_here():
+    """A route that is added must be added above, or be one that says nothing of the data."""
+    app = make_app(MemoryLedger(), Doors(now=Clock()))
+    known = {path.partition("?")[0] for _, path in ASKED} | {"/live"}
+    harmless = {"/healthz", "/openapi.json", "/", "/panels", "/static"}
+    assert {route.path for route in app.routes} == known | harmless
+
+
+@pytest.mark.parametrize("foreign", [
+    {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"},
+    {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"},
+    {"sec-fetch-site": "same-site"},
+    {"origin": "null"},
+], ids=["image", "link", "other port", "file"])  # fmt: skip
+@pytest.mark.parametrize(("method", "path"), ASKED)
+def test_a_foreign_page_may_not_embed(server, method, path, foreign):
+    answer = httpx.request(method, server.url + path, headers=foreign)
+    assert answer.status_code == 403
+    if method != "HEAD":
+        assert answer.json()["error"]["code"] == "origin"
+
+
+def test_a_foreign_page_may_link_to_the_dashboard(server):
+    for path in ("/", "/static/muntin.js", "/healthz"):
+        answer = httpx.get(server.url + path, headers={"sec-fetch-site": "cross-site"})
+        assert answer.status_code == 200
+        assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+
+
+def test_a_foreign_page_may_not_follow(server):
+    address = server.url.replace("http", "ws") + "/live"
+    for foreign in ({"origin": "null"}, {"origin": "http://evil.example"},
+                    {"sec-fetch-site": "cross-site"}):  # fmt: skip
+        with pytest.raises(InvalidStatus, match="403"):
+            open_socket(address, additional_headers=foreign)

@@ -8,15 +8,17 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 from muntin.errors import BadArgument
 from muntin.server.limits import ServerLimits
 
 TOKEN_CHARACTERS_MIN = 16
+_ORIGIN = re.compile(r"(https?)://([a-z0-9._-]+|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?")
+_PORTS = {"http": 80, "https": 443}
 Rights = frozenset[str]
 READ: Rights = frozenset({"read"})
 OPERATE: Rights = frozenset({"read", "command"})
@@ -53,10 +55,15 @@ class Doors:
         Nobody may send commands.
     origins : iterable of str
         Further origins whose pages may connect, e.g. "https://ops.example". The server's own
-        page always may.
+        page always may; what has no origin (`Origin: null`, a file) never.
     hosts : iterable of str
         Further names under which the server is reached. Without tokens only these and loopback's
         names are answered, so that a foreign page cannot rebind its DNS name to this server.
+
+    Raises
+    ------
+    BadArgument
+        A token that can be guessed, or an origin that is none.
     """
 
     def __init__(
@@ -73,7 +80,7 @@ class Doors:
         self._operate = READ if read_only else OPERATE
         self._grants = self._known(reader_token, operator_token)
         self._open = None if self._grants else Grant(self._operate, "local")
-        self._origins = frozenset(_normal(origin) for origin in origins)
+        self._origins = frozenset(_given(origin) for origin in origins)
         self._hosts = frozenset(host.lower() for host in hosts)
         self._limits = limits or ServerLimits()
         self._now = now
@@ -116,15 +123,20 @@ class Doors:
         name = _host_name(headers.get("host", ""))
         return is_loopback(name) or name in self._hosts
 
-    def origin_allowed(self, headers: Mapping[str, str], *, secure: bool) -> bool:
-        """Whether the page that asks, if it is one, may."""
+    def page_allowed(self, headers: Mapping[str, str], *, secure: bool) -> bool:
+        """Whether the page that asks, if it is one, may.
+
+        Browsers send no `Origin` with what a page only embeds or links to (an image, a frame), but
+        say in `Sec-Fetch-Site` whose page it is (W3C Fetch Metadata). Whoever sends neither is no
+        page; the token or loopback decides.
+        """
         origin = headers.get("origin")
         if origin is None:
-            return True  # not a browser; the token or loopback decides
-        normal = _normal(origin)
+            return headers.get("sec-fetch-site", "none") in ("none", "same-origin")
         scheme = "https" if secure else "http"
-        return normal == _normal(f"{scheme}://{headers.get('host', '')}") or (
-            normal in self._origins
+        asks = _origin(origin)
+        return asks is not None and (
+            asks in self._origins or asks == _origin(f"{scheme}://{headers.get('host', '')}")
         )
 
     def issue(self, grant: Grant) -> str:
@@ -187,13 +199,22 @@ def _host_name(host: str) -> str:
     return host.partition(":")[0]
 
 
-def _normal(origin: str) -> str:
-    """scheme://host:port, with the port always there; "" where it is no origin."""
-    try:
-        parts = urlsplit(origin.strip().lower())
-        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    except ValueError:
-        return ""
-    if not parts.hostname or port is None or parts.path or parts.query or "@" in parts.netloc:
-        return ""
-    return f"{parts.scheme}://{parts.hostname}:{port}"
+def _given(text: str) -> str:
+    """An origin that this server was started with."""
+    origin = _origin(text)
+    if origin is None:
+        raise BadArgument(
+            f"origin {text[:80]!r} is none: write scheme and host without a path, "
+            "for example https://ops.example or http://127.0.0.1:3000"
+        )
+    return origin
+
+
+def _origin(text: str) -> str | None:
+    """scheme://host:port, with the port always there; None where it is no web page's origin."""
+    found = _ORIGIN.fullmatch(text.strip().lower())
+    if found is None:
+        return None
+    scheme, host, port = found.groups()
+    number = int(port) if port else _PORTS[scheme]
+    return f"{scheme}://{host}:{number}" if 0 < number < 1 << 16 else None

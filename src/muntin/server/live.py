@@ -196,7 +196,7 @@ class Hub:
             raise RefusalError(
                 403, "host", "the server is not called so", "start it with --host-name"
             )
-        if not doors.origin_allowed(headers, secure=secure):
+        if not doors.page_allowed(headers, secure=secure):
             raise RefusalError(403, "origin", "this page may not connect", "start it with --origin")
         grant = doors.grant(headers)
         if grant is None and ("origin" not in headers or "authorization" in headers):
