@@ -111,6 +111,11 @@ def instant_us(value: Any) -> int:
     return (value - EPOCH) // dt.timedelta(microseconds=1)
 
 
+def datetime_of(us: int) -> dt.datetime:
+    """Microseconds since 1970 UTC as a datetime with its zone, UTC."""
+    return EPOCH + dt.timedelta(microseconds=us)
+
+
 def instant_text(us: int | None) -> str | None:
     """ISO 8601 in UTC, as short as exact: 0 -> "1970-01-01T00:00:00Z"."""
     if us is None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import io
 import json
 
+import duckdb
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from select_catalogs import HOUR
 
-from muntin.errors import BadArgument
+from muntin.errors import BadArgument, UnknownName
 from muntin.select import Engine, Result, WindowAsked, WindowRead
 from muntin.select.values import plain_table
 
@@ -111,6 +116,75 @@ def test_other_forms(engine: Engine) -> None:
     assert read == [["driver", "count"], ["", "1"], ["d2", "2"], ["d1", "4"], ["d3", "5"]]
 
 
+lengths = st.tuples(
+    st.just(0), st.integers(-1000, 1000), st.integers(-(10**12), 10**12).map(lambda us: us * 1000)
+)
+
+
+@given(st.lists(st.none() | lengths, max_size=5), st.integers(0, 3))
+def test_lengths_of_time_are_what_pandas_polars_and_duckdb_read(values, cut) -> None:
+    """As timedeltas in frames; as text that each of them reads back to the same length."""
+    column = pa.array(values, pa.month_day_nano_interval())
+    chunks = pa.chunked_array([column.slice(0, cut), column.slice(cut)])
+    result = Result(plain_table(pa.table({"span": chunks})))
+    truth = [v and dt.timedelta(days=v[1], microseconds=v[2] // 1000) for v in values]
+    assert result.table["span"].to_pylist() == truth
+    assert result.to_polars()["span"].to_list() == truth
+    assert [None if pd.isna(v) else v.to_pytimedelta() for v in result["span"]] == truth
+    for text, length in zip(result.to_csv().split("\r\n")[1:-1], truth, strict=True):
+        if length is None:
+            assert text in ("", '""')
+        else:
+            assert pd.Timedelta(text).to_pytimedelta() == length
+            read = duckdb.sql(f"SELECT INTERVAL '{text}' AS span").to_arrow_table()
+            assert plain_table(read)["span"].to_pylist() == [length]
+
+
+def test_a_month_has_no_length() -> None:
+    spans = pa.array([(1, 2, 0), None], pa.month_day_nano_interval())
+    result = _result({"span": spans})
+    assert result.to_polars()["span"].to_list() == ["P1M2D", None]
+
+
+def test_lengths_of_time_are_shown_as_one_reads_them() -> None:
+    values = [86_400_172_032, 172_800_000_000, 90_000_000, 500_000, 0, -1_500_000, -86_401_000_000]
+    values[0] *= 1_000
+    values[1] += 500_000
+    result = _result({"span": pa.array(values, pa.duration("us"))})
+    assert result.to_text().splitlines()[2:-1] == [
+        "1000 days 00:02:52.032",
+        "2 days 00:00:00.5",
+        "00:01:30",
+        "00:00:00.5",
+        "00:00:00",
+        "-00:00:01.5",
+        "-2 days 23:59:59",
+    ]
+    assert [row[0] for row in result.rows[2:5]] == ["PT90S", "PT0.5S", "PT0S"]
+    assert "2 days 00:00:00.5" in result._repr_html_()
+
+
+def test_columns_by_name(engine: Engine, tmp_path) -> None:
+    result = engine.sql("SELECT driver, count FROM orders(driver) ORDER BY count")
+    assert result["count"].sum() == 12
+    assert result[["count", "driver"]].shape == (4, 2)
+    with pytest.raises(UnknownName, match="no column 'cuont': there are driver, count"):
+        _ = result["cuont"]
+    assert result.to_csv(tmp_path / "drivers.csv") is None
+    written = (tmp_path / "drivers.csv").read_bytes()
+    assert written == result.to_csv().encode()
+    assert list(pd.read_csv(tmp_path / "drivers.csv")["count"]) == [1, 2, 4, 5]
+
+
+def test_windows_are_datetimes(engine: Engine) -> None:
+    result = engine.sql("SELECT driver, count FROM orders(driver) FOR LAST '1 hour'")
+    assert result.window.start == dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    assert result.window.end - result.window.start == dt.timedelta(hours=1)
+    assert result.window.covered == (0, HOUR)
+    nothing = WindowRead("orders", WindowAsked("open"), None)
+    assert (nothing.start, nothing.end) == (None, None)
+
+
 def test_text_and_html_are_safe_to_show() -> None:
     result = _result(
         {
@@ -157,6 +231,30 @@ def test_plot(engine: Engine, text: str) -> None:
 
     axes = engine.sql(text).plot()
     assert axes.has_data()
+    plt.close("all")
+
+
+def test_a_plot_over_time_has_a_line_for_each_name() -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    times = pa.array([2, 2, 0, 0, 1, 1], pa.timestamp("us", "UTC"))
+    result = _result(
+        {
+            "window_start": times,
+            "revision": pa.array([0] * 6),
+            "origin": pa.array(["A", None] * 3),
+            "count": pa.array([1, 20, 2, 30, 3, 40]),
+        }
+    )
+    axes = result.plot()
+    lines = {line.get_label(): list(line.get_ydata()) for line in axes.lines}
+    assert lines == {"A": [2, 3, 1], "null": [30, 40, 20]}
+    assert axes.get_ylabel() == "count"
+    assert axes.get_xlabel() == "window_start, UTC"
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["null", "A"]
     plt.close("all")
 
 

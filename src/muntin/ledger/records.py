@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
+
+from muntin.times import datetime_of
 
 FORMAT_VERSION = 1
 RAW_BYTES_MAX = 4096  # of a rejected record; the rest is cut
@@ -131,6 +134,16 @@ class ClosedWindow:
     fill: Mapping[str, int]
     """Rows per key (or another measure of fullness per name)."""
     closed_at: int
+
+    @property
+    def start_time(self) -> datetime:
+        """`start` as a datetime in UTC."""
+        return datetime_of(self.start)
+
+    @property
+    def end_time(self) -> datetime:
+        """`end` as a datetime in UTC."""
+        return datetime_of(self.end)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from muntin.errors import BadArgument, UnknownName
 from muntin.select import result_text
 from muntin.select.catalog import WindowAsked
-from muntin.select.values import json_column
+from muntin.select.values import json_column, readable_by_polars, text_column
 from muntin.select.window_clause import show_time, show_window
+from muntin.times import datetime_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,16 @@ class WindowRead:
     asked: WindowAsked
     covered: tuple[int, int] | None
     """Start and end of the panes, microseconds since 1970 UTC; None where there is nothing."""
+
+    @property
+    def start(self) -> datetime | None:
+        """Start of what is covered, UTC."""
+        return None if self.covered is None else datetime_of(self.covered[0])
+
+    @property
+    def end(self) -> datetime | None:
+        """End of what is covered (excluded), UTC."""
+        return None if self.covered is None else datetime_of(self.covered[1])
 
     def to_dict(self) -> dict[str, Any]:
         covered = None
@@ -88,6 +102,22 @@ class Result:
     def __len__(self) -> int:
         return self.table.num_rows
 
+    def __getitem__(self, column: str | list[str]) -> Any:
+        """A column as a pandas Series, several as a DataFrame: `result["count"].sum()`.
+
+        Raises
+        ------
+        UnknownName
+            There is no such column; the message lists those that there are.
+        """
+        for name in [column] if isinstance(column, str) else column:
+            if name not in self.columns:
+                raise UnknownName(
+                    f"no column {name!r}: there are {', '.join(self.columns)}; "
+                    "rows are in .rows, or in .to_pandas()"
+                )
+        return self.to_pandas()[column]
+
     def __iter__(self) -> Iterator[list[Any]]:
         return iter(self.rows)
 
@@ -123,20 +153,36 @@ class Result:
         return self.table.replace_schema_metadata({b"muntin": about.encode()})
 
     def to_pandas(self) -> Any:
+        """A pandas DataFrame; times are in UTC, lengths of time are timedeltas."""
         return self.table.to_pandas()
 
     def to_polars(self) -> Any:
-        """Needs polars: `pip install muntin[notebook]`."""
-        import polars as pl
+        """A polars DataFrame; needs polars: `pip install "muntin[notebook]"`."""
+        try:
+            import polars as pl
+        except ImportError:
+            raise BadArgument('to_polars needs polars: pip install "muntin[notebook]"') from None
 
-        return pl.from_arrow(self.table)
+        return pl.from_arrow(readable_by_polars(self.table))
 
-    def to_csv(self) -> str:
-        return result_text.csv(self.columns, self.rows)
+    def to_csv(self, path: str | Path | None = None) -> str | None:
+        """CSV with a header (RFC 4180): as text, or written to `path`."""
+        text = result_text.csv(self.columns, self._shown(None))
+        if path is None:
+            return text
+        Path(path).write_text(text, encoding="utf-8", newline="")
+        return None
 
     def to_text(self, rows_max: int | None = None) -> str:
         """An aligned table, and one line about what it covers."""
-        return result_text.table(self.columns, self.rows, rows_max) + "\n" + self.footer()
+        rows = self._shown(rows_max)
+        return result_text.table(self.columns, rows, len(self)) + "\n" + self.footer()
+
+    def _shown(self, rows_max: int | None) -> list[list[Any]]:
+        """The first rows, for a reader."""
+        table = self.table if rows_max is None else self.table.slice(0, rows_max)
+        columns = [text_column(column) for column in table.columns]
+        return [list(row) for row in zip(*columns, strict=True)]
 
     def footer(self) -> str:
         """One line: rows, window, watermark, exactness."""
@@ -146,7 +192,8 @@ class Result:
         return self.to_text(rows_max=40)
 
     def _repr_html_(self) -> str:
-        return result_text.html(self.columns, self.rows, self.footer())
+        rows = self._shown(result_text.HTML_ROWS_MAX)
+        return result_text.html(self.columns, rows, len(self), self.footer())
 
     def plot(self, **options: Any) -> Any:
         """A chart of the rows; see `muntin.select.result_plot.plot`. Needs matplotlib."""

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 _CELL_MAX = 60
-_HTML_ROWS_MAX = 100
+HTML_ROWS_MAX = 100
 
 
 def cell(value: Any) -> str:
@@ -30,20 +30,19 @@ def cell(value: Any) -> str:
 _CONTROLS = dict.fromkeys((*range(32), *range(127, 160), 0x202E, 0x2066, 0x2067), "�")
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], rows_max: int | None) -> str:
-    """Columns aligned, numbers to the right."""
-    shown = rows if rows_max is None else rows[:rows_max]
-    cells = [[cell(value) for value in row] for row in shown]
+def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], count: int) -> str:
+    """Columns aligned, numbers to the right; `count` rows there are, of which some are given."""
+    cells = [[cell(value) for value in row] for row in rows]
     heads = [cell(name) for name in columns]
     widths = [max([len(h), *(len(r[i]) for r in cells)]) for i, h in enumerate(heads)]
     right = [
-        any(isinstance(r[i], int | float) and not isinstance(r[i], bool) for r in shown)
+        any(isinstance(r[i], int | float) and not isinstance(r[i], bool) for r in rows)
         for i in range(len(heads))
     ]
     lines = [_line(heads, widths, right), "  ".join("-" * w for w in widths)]
     lines += [_line(row, widths, right) for row in cells]
-    if len(shown) < len(rows):
-        lines.append(f"... and {len(rows) - len(shown):,} more")
+    if len(rows) < count:
+        lines.append(f"... and {count - len(rows):,} more")
     return "\n".join(lines)
 
 
@@ -85,12 +84,12 @@ def _csv_value(value: Any) -> Any:
     return ("true" if value else "false") if isinstance(value, bool) else value
 
 
-def html(columns: Sequence[str], rows: Sequence[Sequence[Any]], about: str) -> str:
+def html(columns: Sequence[str], rows: Sequence[Sequence[Any]], count: int, about: str) -> str:
     """A table for notebooks; everything that comes from data is escaped."""
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
-    cells = ["".join(f"<td>{escape(cell(v))}</td>" for v in row) for row in rows[:_HTML_ROWS_MAX]]
+    cells = ["".join(f"<td>{escape(cell(v))}</td>" for v in row) for row in rows]
     body = [f"<tr>{row}</tr>" for row in cells]
-    more = len(rows) - _HTML_ROWS_MAX
+    more = count - len(rows)
     note = f"... and {more:,} more. " if more > 0 else ""
     return (
         f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"

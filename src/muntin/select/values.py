@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,8 +17,8 @@ def plain_table(table: pa.Table) -> pa.Table:
     """DuckDB's result in types that everyone reads.
 
     Sums of int64 come as 128-bit integers: int64 where all fit, else decimal128(38, 0). Decimals
-    with digits after the point become float64, times get the zone that they are in, UTC. A column
-    name that stands twice gets a number.
+    with digits after the point become float64, times get the zone that they are in, UTC. Intervals
+    without months are durations. A column name that stands twice gets a number.
     """
     arrays = [_plain(table.column(i)) for i in range(table.num_columns)]
     return pa.Table.from_arrays(arrays, names=_distinct(table.column_names))
@@ -37,7 +38,39 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column.cast(pa.timestamp("us", "UTC"))
     if pa.types.is_dictionary(kind):
         return column.cast(kind.value_type)
+    if kind == pa.month_day_nano_interval():
+        return _durations(column)
     return column
+
+
+_INTERVAL = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
+_DAY_US = 86_400_000_000
+_DAYS_MAX = (1 << 63) // _DAY_US - 200_000  # room for the nanoseconds beside them
+
+
+def _durations(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Intervals as durations, which pandas and polars know; as they are where a month has no
+    length, or the length does not fit."""
+    chunks = []
+    for chunk in column.chunks:
+        valid = chunk.is_valid().to_numpy(zero_copy_only=False)
+        data = chunk.buffers()[1] or b""
+        parts = np.frombuffer(data, _INTERVAL)[chunk.offset : chunk.offset + len(chunk)]
+        parts = np.where(valid, parts, np.zeros(1, _INTERVAL))
+        if parts["months"].any() or (np.abs(parts["days"].astype(np.int64)) > _DAYS_MAX).any():
+            return column
+        us = parts["days"].astype(np.int64) * _DAY_US + parts["nanoseconds"] // 1000
+        chunks.append(pa.array(us, pa.int64(), mask=~valid).cast(pa.duration("us")))
+    return pa.chunked_array(chunks, pa.duration("us"))
+
+
+def readable_by_polars(table: pa.Table) -> pa.Table:
+    """The same with text for what polars does not know: intervals with months."""
+    for at, field in enumerate(table.schema):
+        if field.type == pa.month_day_nano_interval():
+            text = pa.array(json_column(table.column(at)), pa.string())
+            table = table.set_column(at, field.name, text)
+    return table
 
 
 def _distinct(names: list[str]) -> list[str]:
@@ -75,6 +108,30 @@ def json_column(column: pa.ChunkedArray) -> list[Any]:
     return [_json_value(value) for value in column.to_pylist()]
 
 
+def text_column(column: pa.ChunkedArray) -> list[Any]:
+    """Values for a reader and for CSV: as for JSON, but durations as "1 day 02:30:00.5", which
+    pandas, PostgreSQL and DuckDB read as well."""
+    if pa.types.is_duration(column.type):
+        return [None if value is None else duration_said(value) for value in column.to_pylist()]
+    return json_column(column)
+
+
+def duration_said(value: timedelta) -> str:
+    """A length of time as "1 day 02:30:00.5"; below a day without days.
+
+    Below minus one day the clock counts forward from the days, as all of these read it.
+    """
+    sign = "-" if timedelta(days=-1) < value < timedelta(0) else ""
+    value = -value if sign else value
+    minutes, seconds = divmod(value.seconds, 60)
+    clock = f"{sign}{minutes // 60:02}:{minutes % 60:02}:{seconds:02}"
+    if value.microseconds:
+        clock += f".{value.microseconds:06}".rstrip("0")
+    if not value.days:
+        return clock
+    return f"{value.days} day{'s' if abs(value.days) != 1 else ''} {clock}"
+
+
 def _json_value(value: Any) -> Any:
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
@@ -83,7 +140,10 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, timedelta):
-        return _iso_duration((0, 0, value // timedelta(microseconds=1) * 1000))
+        sign = -1 if value < timedelta(0) else 1
+        value = abs(value)
+        microseconds = (value - timedelta(days=value.days)) // timedelta(microseconds=1)
+        return _iso_duration((0, sign * value.days, sign * microseconds * 1000))
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, pa.MonthDayNano):
