@@ -9,8 +9,6 @@ import pyarrow as pa
 from muntin.errors import BadArgument
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from muntin.select.result import Result
 
 _BARS_MAX = 40
@@ -78,7 +76,7 @@ def plot(
     return axes
 
 
-def _lines(axes: Any, frame: pd.DataFrame, x: str, wanted: list[str], names: list[str]) -> None:
+def _lines(axes: Any, frame: Any, x: str, wanted: list[str], names: list[str]) -> None:
     """A line for each column, or of the first column for each name."""
     if names and frame[x].duplicated().any():
         label = frame[names].astype(str).agg(" · ".join, axis=1)
@@ -102,7 +100,7 @@ def _lines(axes: Any, frame: pd.DataFrame, x: str, wanted: list[str], names: lis
         axes.set_ylabel(wanted[0])
 
 
-def _bars(axes: Any, frame: pd.DataFrame, names: list[str], wanted: str) -> None:
+def _bars(axes: Any, frame: Any, names: list[str], wanted: str) -> None:
     shown = frame.iloc[:_BARS_MAX][::-1]
     labels = shown[names].astype(str).agg(" · ".join, axis=1)
     places = range(len(shown))
