@@ -100,7 +100,8 @@ class Maintenance:
                     return True
                 done += 1
                 self._extend(layout, length, start)
-                self._roll_up_slice(layout, length, below, start)
+                if not self._roll_up_slice(layout, length, below, start):
+                    return False  # those after it would leave a gap: all of them next time
             self._extend(layout, length, sealed_until // length * length)
             below = length
         return False
@@ -118,16 +119,24 @@ class Maintenance:
         for start, _ in groupby(spans, key=lambda span: span[0] // length * length):
             yield start
 
-    def _roll_up_slice(self, layout: Layout, length: int, below: int, start: int) -> None:
-        parts = list(self._panes.each_slice(layout, below, start, start + length))
-        made = None
-        if parts:
-            merged = layout.spec.merged([part.summary for part in parts])
-            events = sum(part.events for part in parts)
-            late = sum(part.late for part in parts)
-            made = (events, late, merged.to_bytes())
-        seen = [identifier for part in parts for identifier in part.ids]
-        self._writer.roll_up(layout.name, length, start, made, seen)
+    def _roll_up_slice(self, layout: Layout, length: int, below: int, start: int) -> bool:
+        """Make one rollup; False where the ledger holds other pieces than were read.
+
+        A compacted pane holds the same events in another piece: what is in memory of it is right
+        to answer from, but the ledger wants to know the pieces that it has now.
+        """
+        for fresh in (False, True):
+            parts = list(self._panes.each_slice(layout, below, start, start + length, fresh=fresh))
+            made = None
+            if parts:
+                merged = layout.spec.merged([part.summary for part in parts])
+                events = sum(part.events for part in parts)
+                late = sum(part.late for part in parts)
+                made = (events, late, merged.to_bytes())
+            seen = [identifier for part in parts for identifier in part.ids]
+            if self._writer.roll_up(layout.name, length, start, made, seen):
+                return True
+        return False
 
     def _extend(self, layout: Layout, length: int, until: int) -> None:
         """Slices before `until` that were not rolled up hold no events: one step over them all."""

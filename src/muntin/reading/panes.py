@@ -124,12 +124,24 @@ class Panes:
             yield piece.start, piece
 
     def each_slice(
-        self, layout: Layout, length: int, start: int, end: int, generation: Hashable = 0
+        self,
+        layout: Layout,
+        length: int,
+        start: int,
+        end: int,
+        generation: Hashable = 0,
+        *,
+        fresh: bool = False,
     ) -> Iterator[Slice]:
-        """The slices of one length in [start, end) that hold events, in order."""
+        """The slices of one length in [start, end) that hold events, in order.
+
+        The `ids` of a slice from the cache may be those from before it was compacted; `fresh` ones
+        are what the ledger holds now.
+        """
         spans = self._ledger.spans(layout.name, length, start, end)
         for at in range(0, len(spans), SLICES_AT_ONCE):
-            yield from self._read(layout, length, spans[at : at + SLICES_AT_ONCE], generation)
+            part = spans[at : at + SLICES_AT_ONCE]
+            yield from self._read(layout, length, part, generation, fresh=fresh)
 
     def bounds(self, layout: Layout) -> tuple[int, int] | None:
         """Start of the first and end of the last slice, or None where there is nothing."""
@@ -168,12 +180,13 @@ class Panes:
         return list(cover(start, end, (layout.pane, *layout.rungs), usable))
 
     def _read(
-        self, layout: Layout, length: int, spans: list[Span], generation: Hashable
+        self, layout: Layout, length: int, spans: list[Span], generation: Hashable, *, fresh: bool
     ) -> Iterator[Slice]:
         """Slices from the cache where they are there, the others in one read of the ledger."""
         tokens = [(layout.name, generation, length, *span) for span in spans]
         found: dict[int, Slice | None] = {
-            token[3]: cast("Slice | None", self._cache.get(token)) for token in tokens
+            token[3]: None if fresh else cast("Slice | None", self._cache.get(token))
+            for token in tokens
         }
         missing = [start for start, piece in found.items() if piece is None]
         if missing:
