@@ -14,11 +14,13 @@ from pydantic import (
     Field,
     GetJsonSchemaHandler,
     SerializeAsAny,
+    ValidationError,
     field_validator,
     model_validator,
 )
 
 from muntin import spec_file
+from muntin.errors import BadArgument, SpecError
 from muntin.kinds import KINDS, SummarySpec
 from muntin.kinds.base import Microseconds, Strict
 from muntin.spec_sites import SiteSpec
@@ -42,6 +44,18 @@ def _duration_or_zero(value: Any) -> int:
     if value == 0 or (isinstance(value, str) and re.fullmatch(r"\s*0\s*[a-z]*\s*", value)):
         return 0
     return duration_us(value)
+
+
+def _setting(name: str, value: Any) -> Any:
+    """A Spark setting as text."""
+    if not name.startswith("spark."):
+        raise ValueError(
+            f"'{name}' is not a Spark setting: their names begin with spark., for example "
+            "spark.sql.shuffle.partitions"
+        )
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
 
 
 def _summary(value: Any) -> Any:
@@ -137,6 +151,29 @@ class Pipeline(Strict):
     spark: dict[str, str] = Field(default_factory=dict, description="Spark settings")
     sites: SiteSpec | None = Field(default=None, description="Part in a top k over several sites")
 
+    def __init__(self, *given: Any, **entries: Any) -> None:
+        """A pipeline from its entries by name; `Pipeline.of` takes a mapping or a file.
+
+        Raises
+        ------
+        SpecError
+            Names the entry, and what would be right.
+        """
+        if given:
+            raise SpecError(
+                "Pipeline takes entries by name, Pipeline(name=..., ...); "
+                "a mapping or a file goes to Pipeline.of(...)"
+            )
+        try:
+            super().__init__(**entries)
+        except ValidationError as problem:
+            raise SpecError(spec_file.explain(problem, type(self), None, entries)) from None
+        except BadArgument as problem:
+            raise SpecError(str(problem)) from None
+
+    # pydantic's own way in (model_validate) does not pass here: its errors have places inside
+    __init__.__pydantic_base_init__ = True  # pyright: ignore[reportFunctionMemberAccess]
+
     @field_validator("time", mode="before")
     @classmethod
     def _time(cls, value: Any) -> Any:
@@ -150,6 +187,13 @@ class Pipeline(Strict):
             if suffix in ("parquet", "csv", "json", "orc"):
                 return {"format": suffix, **value}
         return value
+
+    @field_validator("spark", mode="before")
+    @classmethod
+    def _settings(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        return {name: _setting(str(name), given) for name, given in value.items()}
 
     @field_validator("queries", mode="before")
     @classmethod
@@ -177,6 +221,13 @@ class Pipeline(Strict):
                     )
         if self.rollups is not None:
             checked_ladder(self.pane, self.rollups)
+        for entry in type(self.retention).model_fields:
+            kept = getattr(self.retention, entry)
+            if kept is not None and kept < self.pane:
+                raise ValueError(
+                    f"retention.{entry}: {duration_text(kept)} is shorter than a pane of "
+                    f"{duration_text(self.pane)}: keep at least a pane"
+                )
         if self.sites is not None:
             for site in self.sites.names:
                 _name(site)

@@ -44,22 +44,26 @@ class Document:
     data: Any
     root: yaml.Node | None
 
-    def line_of(self, place: Sequence[Any]) -> int:
-        """Line (from 1) of the innermost entry on the way to `place`."""
-        node, line = self.root, 1
+    def at(self, place: Sequence[Any]) -> str:
+        """File, line and column (from 1) of the innermost entry on the way to `place`."""
+        node, mark = self.root, None
         for step in place:
             found = None
             if isinstance(node, yaml.MappingNode):
                 for key, value in node.value:
                     if key.value == str(step):
-                        found, line = value, key.start_mark.line + 1
+                        found, mark = value, key.start_mark
             elif isinstance(node, yaml.SequenceNode) and step in range(len(node.value)):
                 found = node.value[step]
-                line = found.start_mark.line + 1
+                mark = found.start_mark
             if found is None:
                 break
             node = found
-        return line
+        return _at(self.path, mark)
+
+
+def _at(path: Path, mark: Any) -> str:
+    return f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else f"{path}:1:1"
 
 
 def model_of(
@@ -106,13 +110,13 @@ def read(path: Path, remedy: str = PIPELINE_REMEDY) -> Document:
         text = raw.decode("utf-8")
         _refuse_aliases_and_depth(text, path)
         root = yaml.compose(text, Loader=_Loader)
+        _refuse_repeats(root, path)
         data = yaml.load(text, Loader=_Loader)  # noqa: S506 (a SafeLoader)
     except UnicodeDecodeError as problem:
         raise SpecError(f"{path}: not UTF-8 text ({problem.reason})") from None
     except yaml.MarkedYAMLError as problem:
-        mark = problem.problem_mark
-        line = mark.line + 1 if mark else 1
-        raise SpecError(f"{path}:{line}: not YAML: {problem.problem}") from None
+        where = _at(path, problem.problem_mark)
+        raise SpecError(f"{where}: not YAML: {problem.problem}") from None
     except (yaml.YAMLError, ValueError, OverflowError) as problem:
         raise SpecError(f"{path}: not YAML: {problem}") from None
     if not isinstance(data, dict):
@@ -124,14 +128,33 @@ def _refuse_aliases_and_depth(text: str, path: Path) -> None:
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.AliasEvent):
-            line = event.start_mark.line + 1
-            raise SpecError(f"{path}:{line}: aliases (*name) are not used in pipeline files")
+            where = _at(path, event.start_mark)
+            raise SpecError(f"{where}: aliases (*name) are not used in pipeline files")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         if depth > DEPTH_MAX:
             raise SpecError(f"{path}: nested more than {DEPTH_MAX} deep")
+
+
+def _refuse_repeats(node: yaml.Node | None, path: Path) -> None:
+    """YAML takes the last of two entries with one name, silently: somebody meant the first."""
+    if isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            _refuse_repeats(value, path)
+    if isinstance(node, yaml.MappingNode):
+        first: dict[str, int] = {}
+        for key, value in node.value:
+            name = key.value if isinstance(key, yaml.ScalarNode) else None
+            if name in first:
+                raise SpecError(
+                    f"{_at(path, key.start_mark)}: {name}: stands twice, first in line "
+                    f"{first[name]}: keep one of them"
+                )
+            if name is not None:
+                first[name] = key.start_mark.line + 1
+            _refuse_repeats(value, path)
 
 
 def explain(
@@ -142,16 +165,27 @@ def explain(
     `data` is what was checked, where it does not come from a document.
     """
     data = document.data if document else data
-    lines = []
-    for error in problem.errors()[:ERRORS_SHOWN_MAX]:
+    lines, meant = [], set()
+    for error in sorted(problem.errors(), key=lambda error: error["type"] == "missing"):
         place = [step for step in error["loc"] if not _is_internal(step)]
-        where = ".".join(str(step) for step in place) or "pipeline"
-        prefix = f"{document.path}:{document.line_of(place)}: " if document else ""
-        lines.append(f"{prefix}{where}: {_said(error, place, model, data)}")
-    more = problem.error_count() - ERRORS_SHOWN_MAX
-    if more > 0:
-        lines.append(f"and {more} more")
-    return "\n".join(lines)
+        if error["type"] == "missing" and tuple(place) in meant:
+            continue
+        said = _said(error, place, model, data)
+        near = re.search(r"did you mean '(\w+)'", said)
+        if near:
+            meant.add((*place[:-1], near[1]))
+        if place:
+            said = f"{'.'.join(str(step) for step in place)}: {said}"
+        prefix = f"{document.at(place or named_place(said))}: " if document else ""
+        lines.append(prefix + said)
+    more = len(lines) - ERRORS_SHOWN_MAX
+    return "\n".join(lines[:ERRORS_SHOWN_MAX] + ([f"and {more} more"] if more > 0 else []))
+
+
+def named_place(message: str) -> list[str]:
+    """The place that a message names in front: "summaries.flights.window: ..."."""
+    named = re.match(r"[a-z_][\w.-]*(?=: )", message)
+    return named[0].split(".") if named else []
 
 
 def _said(error: Any, place: list[Any], model: type[BaseModel], data: Any) -> str:

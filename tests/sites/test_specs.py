@@ -111,7 +111,7 @@ def test_a_wrong_site(tmp_path, old, new, line, message):
         site_of(tmp_path, text)
     assert message in str(wrong.value)
     if line is not None:
-        assert str(wrong.value).startswith(f"{tmp_path}/site.yaml:{line}: ")
+        assert str(wrong.value).startswith(f"{tmp_path}/site.yaml:{line}:")
 
 
 @pytest.mark.parametrize(("old", "new", "message"), [

@@ -1,6 +1,7 @@
 """The pipeline file: what is right is kept, what is wrong is named with its line."""
 
 import contextlib
+import re
 
 import pytest
 from hypothesis import given
@@ -66,7 +67,7 @@ def test_file_and_python_give_the_same_object(tmp_path):
         ("length: 1 day", "lenght: 1 day", 12, "length"),
         ("pane: 1 hour", "pane: 1 huor", 4, "not a duration"),
         ("pane: 1 hour", "pane: 0", 4, "duration"),
-        ("length: 1 day", "length: 90 minutes", 1, "whole number of panes"),
+        ("length: 1 day", "length: 90 minutes", 12, "whole number of panes"),
         ("kind: vector_matrix", "kind: matrix", 7, "unknown kind 'matrix'"),
         ("capacity: 100000", "capacity: -1", 11, "greater than or equal to 1"),
         ("[origin, destination, [", "[origin, origin, [", 9, "stands twice"),
@@ -75,6 +76,11 @@ def test_file_and_python_give_the_same_object(tmp_path):
         ("on: window", "on: monday", 14, "window"),
         ("time: date", "time: {column: date, unit: week}", 3, "us"),
         ("summaries:", "summarys:", 6, "did you mean 'summaries'"),
+        ("pane: 1 hour", "pane: 1 hour\npane: 2 hours", 5, "pane: stands twice, first in line 4"),
+        ("path: data/flights/", "path: a, path: b", 2, "path: stands twice"),
+        ("keys:", "kind: top_k\n    keys:", 9, "kind: stands twice, first in line 8"),
+        ("queries:", "retention: {panes: 1 minute}\nqueries:", 13, "shorter than a pane of 1 hour"),
+        ("queries:", "spark: {shuffle.partition: 4}\nqueries:", 13, "begin with spark."),
     ],
 )
 def test_what_is_wrong_is_named_with_its_line(tmp_path, old, new, line, message):
@@ -82,7 +88,34 @@ def test_what_is_wrong_is_named_with_its_line(tmp_path, old, new, line, message)
         read(tmp_path, GOOD.replace(old, new, 1))
     text = str(problem.value)
     assert message in text
-    assert f"p.yaml:{line}:" in text
+    assert "\n" not in text
+    column = GOOD.replace(old, new, 1).splitlines()[line - 1]
+    found = re.search(rf"p\.yaml:{line}:(\d+): ", text)
+    assert found is not None, text
+    assert column[int(found[1]) - 1] not in " {,"
+
+
+def test_a_pipeline_from_keywords_says_what_is_wrong_in_one_line():
+    entries = {"name": "f", "time": "t", "pane": "1 hour", "summaries": {"s": {"keys": ["a"]}}}
+    assert Pipeline(**entries) == Pipeline.of(entries)
+    for wrong, said in (
+        ({"pane": "1 huor"}, "pane: '1 huor' is not a duration"),
+        ({"summaries": {"s": {"key": ["a"]}}}, "summaries.s.key: unknown entry; did you mean"),
+        ({"tiem": "t"}, "tiem: unknown entry; did you mean 'time'?"),
+        ({"retention": {"panes": "1 s"}}, "retention.panes: 1 second is shorter than a pane"),
+    ):
+        with pytest.raises(SpecError) as problem:
+            Pipeline(**(entries | wrong))
+        assert said in str(problem.value)
+        assert "\n" not in str(problem.value)
+    with pytest.raises(SpecError, match=r"Pipeline\.of"):
+        Pipeline(entries)
+
+
+def test_spark_settings_may_be_numbers(tmp_path):
+    more = "spark: {spark.sql.shuffle.partitions: 4, spark.ui.enabled: true}\nqueries:"
+    found = read(tmp_path, GOOD.replace("queries:", more))
+    assert found.spark == {"spark.sql.shuffle.partitions": "4", "spark.ui.enabled": "true"}
 
 
 @pytest.mark.parametrize(
