@@ -94,6 +94,10 @@ class LedgerError(MuntinError):
     """The ledger cannot do what was asked: unreadable, full, or of a newer version."""
 
 
+class LedgerMissing(LedgerError):
+    """There is no ledger there yet; a pipeline that runs makes it."""
+
+
 class LedgerConflict(LedgerError):
     """A commit was refused: a newer writer holds the ledger, or another query fed it."""
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
+
+if TYPE_CHECKING:
+    from muntin.spec import Pipeline
 
 
 def register(app: typer.Typer) -> None:
@@ -14,12 +19,15 @@ def register(app: typer.Typer) -> None:
         schema: bool = typer.Option(
             False, "--schema", help="Print the JSON schema of pipeline files, for editors."
         ),
+        spark: bool = typer.Option(
+            False, "--spark", help="Let Spark open the source and type the fields, too."
+        ),
     ) -> None:
-        """Validate a pipeline file: entries, names, queries, and the source's columns."""
+        """Validate a pipeline file: entries, names, queries, source, columns, times, fields."""
         import json
 
-        from muntin.assembly.standing import StandingQueries
-        from muntin.ledger.open import open_ledger
+        from muntin import spec_file
+        from muntin.errors import SpecError
         from muntin.spec import Pipeline
 
         if schema:
@@ -28,26 +36,51 @@ def register(app: typer.Typer) -> None:
         if pipeline is None:
             raise typer.BadParameter("name a pipeline file, such as pipeline.yaml")
         checked = Pipeline.of(pipeline)
-        StandingQueries(checked, open_ledger("memory://check"))
-        columns = _check_columns(checked)
+        document = spec_file.read(pipeline)
+        problems = list(_problems(checked)) or (list(_by_spark(checked)) if spark else [])
+        if problems:
+            lines = [f"{document.at(spec_file.named_place(line))}: {line}" for line in problems]
+            raise SpecError("\n".join(lines))
         typer.echo(
             f"{pipeline}: good: {len(checked.summaries)} summaries, {len(checked.queries)} queries"
-            + (f", {columns} columns found in the source" if columns else "")
         )
+        if checked.fields and not spark:
+            typer.echo("types of fields are Spark's to know:  muntin check --spark asks it")
 
 
-def _check_columns(pipeline) -> int:
-    """Columns against local Parquet files; other sources are looked at when Spark runs."""
+def _problems(pipeline: Pipeline) -> Iterator[str]:
+    """What can be seen at once."""
+    from muntin.assembly.standing import StandingQueries
+    from muntin.cli.check_source import wrong_in, wrong_packages
+    from muntin.errors import LedgerError, LedgerMissing, SpecError
+    from muntin.ledger.open import open_ledger
+
+    yield from wrong_in(pipeline)
+    yield from wrong_packages(pipeline)
+    try:
+        open_ledger(pipeline.ledger_url, create=False).close()
+    except LedgerMissing:
+        pass
+    except LedgerError as problem:
+        yield f"ledger: {problem}"
+    try:
+        StandingQueries(pipeline, open_ledger("memory://check")).close()
+    except SpecError as problem:
+        yield str(problem)
+
+
+def _by_spark(pipeline: Pipeline) -> Iterator[str]:
+    """What Spark finds wrong when it opens the source."""
+    from muntin.cli.run import stop_spark
     from muntin.errors import SourceError
-    from muntin.spark.parquet import check_files, parquet_files
+    from muntin.spark.session import session
+    from muntin.spark.source import needed, stream_source
 
-    source = pipeline.source
-    if source is None or not source.path or "://" in source.path:
-        return 0
-    if not any(c in source.path for c in "*?[{") and not Path(source.path).exists():
-        raise SourceError(f"source.path: {source.path}: no such file or folder")
-    if not source.is_plain_parquet or pipeline.fields:
-        return 0
-    columns = list(dict.fromkeys([pipeline.time.column, *pipeline.columns()]))
-    check_files(parquet_files(source.path), pipeline, columns)
-    return len(columns)
+    if pipeline.source is None:
+        return
+    try:
+        needed(stream_source(session("muntin-check", pipeline.spark), pipeline.source), pipeline)
+    except SourceError as problem:
+        yield str(problem)
+    finally:
+        stop_spark()

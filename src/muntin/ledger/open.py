@@ -42,6 +42,8 @@ def open_ledger(url: str | os.PathLike[str], *, create: bool = True) -> Ledger:
         raise LedgerError(f"{ascii(url)[:80]} is not the URL of a ledger; {_FORMS}")
     scheme, separator, rest = url.partition("://")
     if not separator:
+        if url.startswith(("sqlite:", "memory:", "file:")):
+            raise LedgerError(f"{url!a} is not the URL of a ledger; {_FORMS}")
         if url.endswith(FILE_ENDINGS):
             return _open_sqlite(url, f"sqlite:///{url}", {}, create)
         raise LedgerError(f"{url!a} is not the URL of a ledger; {_FORMS}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from muntin.errors import LedgerError
+from muntin.errors import LedgerError, LedgerMissing
 from muntin.ledger import schema
 
 Synchronous = Literal["normal", "full"]
@@ -47,7 +47,7 @@ class SqliteFile:
             try:
                 if not schema.state_of(connection, str(self.path)):
                     if not create:
-                        raise LedgerError(f"{self.path} is empty, not a ledger yet")
+                        raise LedgerMissing(f"{self.path} is empty, not a ledger yet")
                     self._create(connection)
                 self._settle(connection)
             finally:
@@ -62,7 +62,7 @@ class SqliteFile:
                 "it, or correct the ledger's path"
             )
         if not create and not self.path.exists():
-            raise LedgerError(f"there is no ledger at {self.path}: correct the path")
+            raise LedgerMissing(f"there is no ledger at {self.path}: correct the path")
 
     def _create(self, connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA page_size = {schema.PAGE_BYTES}")

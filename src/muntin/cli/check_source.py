@@ -1,0 +1,391 @@
+"""What can be seen of a pipeline's source without Spark: files, columns, times, fields."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from muntin.errors import BadArgument, SourceError
+from muntin.spec import Pipeline, SourceSpec
+
+SAMPLE_ROWS = 10_000
+KNOWN_FORMATS = (
+    "parquet", "csv", "json", "orc", "text", "avro", "kafka", "rate", "rate-micro-batch", "socket",
+    "jdbc", "delta", "iceberg", "xml", "binaryFile",
+)  # fmt: skip
+_MAGIC = {b"PAR1": "parquet", b"ORC": "orc", b"Obj\x01": "avro"}
+_OF_SPARK = {"kafka": "spark-sql-kafka-0-10", "avro": "spark-avro"}  # not in its own jars
+_KAFKA = {
+    "key": pa.binary(), "value": pa.binary(), "topic": pa.string(), "partition": pa.int32(),
+    "offset": pa.int64(), "timestamp": pa.timestamp("us", "UTC"), "timestampType": pa.int32(),
+}  # fmt: skip
+_RATE = {"timestamp": pa.timestamp("us", "UTC"), "value": pa.int64()}
+_UNKNOWN = pa.null()  # a type that nothing can be said against
+_ARROW = {
+    "STRING": pa.string(), "VARCHAR": pa.string(), "BIGINT": pa.int64(), "INT": pa.int32(),
+    "SMALLINT": pa.int16(), "TINYINT": pa.int8(), "DOUBLE": pa.float64(), "FLOAT": pa.float32(),
+    "BOOLEAN": pa.bool_(), "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us", "UTC"),
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a look has shown: the columns where they are known, and the times of some rows."""
+
+    columns: dict[str, pa.DataType] | None = None
+    times: pa.Array | None = None
+
+
+def wrong_in(pipeline: Pipeline) -> Iterator[str]:
+    """What would not run, one line each: "entry: what is wrong; what would be right"."""
+    source = pipeline.source
+    seen = Seen()
+    if source is not None:
+        problems = list(_wrong_format(source))
+        yield from problems
+        if problems:
+            return
+        try:
+            seen = look(source, pipeline.time.column)
+        except SourceError as problem:
+            yield str(problem)
+            return
+    problems = [*_wrong_fields(pipeline, seen), *_wrong_columns(pipeline, seen)]
+    yield from problems
+    if source is not None and source.is_plain_parquet and not pipeline.fields and not problems:
+        from muntin.spark.parquet import check_files, parquet_files
+
+        columns = list(dict.fromkeys([pipeline.time.column, *pipeline.columns()]))
+        try:
+            check_files(parquet_files(source.path or ""), pipeline, columns)
+        except SourceError as problem:  # another file than the first
+            yield f"source.path: {problem}"
+
+
+def _wrong_format(source: SourceSpec) -> Iterator[str]:
+    if source.format not in KNOWN_FORMATS and "." not in source.format:
+        near = difflib.get_close_matches(source.format, KNOWN_FORMATS, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(KNOWN_FORMATS)}"
+        yield (
+            f"source.format: Spark has no source '{source.format}'; {hint} "
+            "A source of a package of yours goes by the name of its class, with dots"
+        )
+    if source.format == "kafka":
+        ways = ("subscribe", "subscribePattern", "assign")
+        if "kafka.bootstrap.servers" not in source.options:
+            yield "source: kafka.bootstrap.servers is missing: write for example localhost:9092"
+        if not any(way in source.options for way in ways):
+            yield "source: the topic is missing: write for example subscribe: orders"
+
+
+def wrong_packages(pipeline: Pipeline) -> Iterator[str]:
+    """A source whose jar Spark does not bring, where nothing names it."""
+    form = pipeline.source.format if pipeline.source else ""
+    jar = _OF_SPARK.get(form)
+    if jar is None:
+        return
+    import pyspark
+
+    settings = " ".join(f"{name}={value}" for name, value in pipeline.spark.items())
+    settings += os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+    homes = [Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)]
+    folders = [home / "jars" for home in homes]
+    conf = Path(os.environ.get("SPARK_CONF_DIR") or homes[0] / "conf") / "spark-defaults.conf"
+    if conf.is_file():
+        settings += conf.read_text("utf-8", "replace")
+    if jar in settings or any(any(f.glob(f"{jar}*.jar")) for f in folders):
+        return
+    yield (
+        f"source.format: {form} needs a package that Spark does not bring: write  spark: "
+        f"{{spark.jars.packages: 'org.apache.spark:{jar}_2.13:{pyspark.__version__}'}}"
+    )
+
+
+def look(source: SourceSpec, time: str) -> Seen:
+    """The columns of a source, and some of its times; SourceError where that cannot run."""
+    if source.format == "kafka":
+        return Seen(dict(_KAFKA))
+    if source.format.startswith("rate"):
+        return Seen(dict(_RATE))
+    file = first_file(source)
+    declared = _declared(source.schema_) if source.schema_ else None
+    if file is None:
+        return Seen(declared)
+    _check_content(source, file)
+    if source.format == "parquet":
+        return _look_at_parquet(file, time, declared)
+    if source.format in ("csv", "json"):
+        return _look_at_text(source, file, time, declared)
+    return Seen(declared)
+
+
+def first_file(source: SourceSpec) -> Path | None:
+    """The first of the local files that a source reads; None where they are elsewhere."""
+    path = source.path
+    if source.format not in ("parquet", "csv", "json", "orc", "text", "avro"):
+        return None
+    if not path:
+        raise SourceError(f"source.path: is missing: {source.format} reads files")
+    scheme, _, rest = path.partition("://")
+    if rest and scheme != "file":
+        return None
+    path = rest or path
+    here = Path(path)
+    if here.is_file():
+        return here
+    if here.is_dir():
+        files = sorted(
+            file
+            for file in here.rglob("*")
+            if file.is_file()
+            and not any(part.startswith(("_", ".")) for part in file.relative_to(here).parts)
+        )
+        if not files and source.schema_ is None:
+            raise SourceError(f"source.path: {path} holds no files: give source.schema, or data")
+    elif any(sign in path for sign in "*?[{"):
+        files = sorted(f for f in Path(here.anchor or ".").glob(path.lstrip("/")) if f.is_file())
+        if not files and "{" not in path:
+            raise SourceError(f"source.path: {path}: no file matches")
+    else:
+        raise SourceError(f"source.path: {path}: no such file or folder")
+    return files[0] if files else None
+
+
+def _check_content(source: SourceSpec, file: Path) -> None:
+    with file.open("rb") as stream:
+        head = stream.read(4)
+    kind = next((form for magic, form in _MAGIC.items() if head.startswith(magic)), None)
+    if not head:
+        if source.schema_ is None:
+            raise SourceError(f"source.path: {file} is empty: give its schema, or data")
+    elif kind is not None and kind != source.format:
+        raise SourceError(f"source.format: {file} is {kind}, not {source.format}: write {kind}")
+    elif kind is None and source.format in _MAGIC.values():
+        ending = file.suffix.lstrip(".")
+        hint = f": write {ending}" if ending in ("csv", "json") else ": correct format or path"
+        raise SourceError(f"source.format: {file} is not {source.format}{hint}")
+
+
+def _look_at_parquet(file: Path, time: str, declared: dict[str, pa.DataType] | None) -> Seen:
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(file) as opened:
+            schema = opened.schema_arrow
+            times = None
+            if time in schema.names and opened.metadata.num_rows:
+                batch = next(opened.iter_batches(SAMPLE_ROWS, columns=[time]), None)
+                times = batch.column(0) if batch is not None else None
+    except (pa.ArrowException, OSError) as problem:
+        raise SourceError(f"source.path: {file}: not a Parquet file: {problem}") from None
+    columns = declared or {field.name: field.type for field in schema}
+    parts = [part for part in file.parts if "=" in part]  # folders by partition
+    return Seen({**columns, **{part.partition("=")[0]: _UNKNOWN for part in parts}}, times)
+
+
+def _look_at_text(
+    source: SourceSpec, file: Path, time: str, declared: dict[str, pa.DataType] | None
+) -> Seen:
+    import duckdb
+
+    try:
+        found = sample_of(source, file)
+    except duckdb.Error as problem:
+        if declared is not None:
+            return Seen(declared)
+        said = str(problem).splitlines()[0][:200]
+        raise SourceError(
+            f"source.path: {file}: cannot be read as {source.format}: {said}"
+        ) from None
+    if declared is None:
+        known = {str(pa.string()), str(pa.int64()), str(pa.float64())}
+        columns = {f.name: f.type if str(f.type) in known else _UNKNOWN for f in found.schema}
+        return Seen(columns, found[time].combine_chunks() if time in columns else None)
+    if source.format == "csv" and len(declared) == found.num_columns:
+        found = found.rename_columns(list(declared))  # Spark goes by place
+    times = found[time].combine_chunks() if time in found.column_names else None
+    return Seen(declared, times)
+
+
+def sample_of(source: SourceSpec, file: Path) -> pa.Table:
+    """The first rows of a CSV or JSON file, as its options say."""
+    import duckdb
+
+    more = ""
+    if source.format == "csv":
+        options = source.options
+        sep = options.get("sep") or options.get("delimiter")
+        header = options.get("header", "true") == "true"
+        more = f", header={str(header).lower()}" + (f", delim={_text(sep)}" if sep else "")
+        if not header:
+            more += ", auto_type_candidates=['VARCHAR']"
+    reader = f"read_{source.format}({_text(str(file))}, ignore_errors=true{more})"
+    with duckdb.connect() as connection:
+        found = connection.sql(f"SELECT * FROM {reader} LIMIT {SAMPLE_ROWS}")  # noqa: S608 (quoted)
+        return found.to_arrow_table()
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _declared(ddl: str) -> dict[str, pa.DataType]:
+    """Columns of a schema as DDL."""
+    import sqlglot
+    from sqlglot import exp
+    from sqlglot.errors import ParseError
+
+    try:
+        table = sqlglot.parse_one(f"CREATE TABLE t ({ddl})", dialect="spark")
+    except ParseError as problem:
+        said = problem.errors[0]["description"]
+        raise SourceError(
+            f"source.schema: {ddl!r} is not SQL DDL, such as 'time timestamp, fare double': {said}"
+        ) from None
+    columns = {}
+    for column in table.find_all(exp.ColumnDef):
+        if not isinstance(column.parent, exp.Schema):
+            continue  # of a struct
+        kind = column.args.get("kind")
+        name = re.sub(r"\(.*", "", kind.sql("spark").upper()) if kind else ""
+        columns[column.name] = _ARROW.get(name, _UNKNOWN)
+    return columns
+
+
+def _wrong_fields(pipeline: Pipeline, seen: Seen) -> Iterator[str]:
+    from sqlglot import exp
+
+    there = set(seen.columns or ())
+    for name, text in pipeline.fields.items():
+        parsed, problem = parsed_field(text)
+        if problem:
+            yield f"fields.{name}: {problem}"
+        if parsed is not None and seen.columns is not None:
+            for column in parsed.find_all(exp.Column):
+                first = column.parts[0].name
+                if first not in there:
+                    hint = _near(first, there)
+                    yield f"fields.{name}: the source has no column '{first}'; {hint}"
+        there.add(name)
+
+
+def parsed_field(text: str) -> tuple[Any, str]:
+    """An expression's syntax tree, and what is wrong with it in Spark's own words."""
+    import sqlglot
+    from sqlglot.errors import SqlglotError
+
+    try:
+        return sqlglot.parse_one(text, dialect="spark"), ""
+    except SqlglotError as problem:
+        told = str(problem).splitlines()[0]
+    # it may be right all the same: sqlglot does not know all that Spark reads
+    said = spark_says(text)
+    if said is None:
+        said = told
+    return None, f"{text!r} is not an expression: {said}" if said else ""
+
+
+def spark_says(text: str) -> str | None:
+    """Spark's parser on an expression: "" where it is right, None where there is no Java.
+
+    The parser alone: a Java process for a few seconds, no session.
+    """
+    import subprocess
+
+    from py4j.protocol import Py4JJavaError
+    from pyspark.java_gateway import launch_gateway
+
+    from muntin.spark.session import java_version
+
+    if java_version()[0] is None:
+        return None
+    gateway: Any = launch_gateway(popen_kwargs={"stderr": subprocess.DEVNULL})
+    try:
+        parser = gateway.jvm.org.apache.spark.sql.catalyst.parser.CatalystSqlParser()
+        parser.parseExpression(text)
+    except Py4JJavaError as problem:
+        told = re.search(
+            r"\[\w+(?:\.\w+)*\] (.*?)(?: SQLSTATE.*?)?(\(line.*\))?$", str(problem), re.M
+        )
+        return f"{told[1]} {told[2] or ''}".strip() if told else "Spark cannot parse it"
+    finally:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(10)
+    return ""
+
+
+def _wrong_columns(pipeline: Pipeline, seen: Seen) -> Iterator[str]:
+    from muntin.spark.event_time import check_type
+    from muntin.spark.source import no_column
+
+    if seen.columns is None:
+        return
+    types = {**seen.columns, **dict.fromkeys(pipeline.fields, _UNKNOWN)}
+    missing = [
+        c for c in dict.fromkeys([pipeline.time.column, *pipeline.columns()]) if c not in types
+    ]
+    for column in missing:
+        yield no_column(column, pipeline, list(types))
+    for name, summary in pipeline.summaries.items():
+        if set(summary.columns()) & set(missing):
+            continue
+        try:
+            summary.check_types({c: types[c] for c in summary.columns()})
+        except BadArgument as problem:
+            yield f"summaries.{name}: {problem}"
+    if pipeline.time.column in missing:
+        return
+    try:
+        check_type(pipeline.time, types[pipeline.time.column])
+    except BadArgument as problem:
+        yield str(problem)
+        return
+    if seen.times is not None:
+        yield from _wrong_times(pipeline, seen.times, types)
+
+
+def _wrong_times(
+    pipeline: Pipeline, column: pa.Array, types: Mapping[str, pa.DataType]
+) -> Iterator[str]:
+    """Times of which not one can be used: with them all events would be rejected."""
+    import time
+
+    from muntin.spark.event_time import ABSENT, check_type, event_times
+    from muntin.times import duration_text, instant_text
+
+    name = pipeline.time.column
+    try:
+        check_type(pipeline.time, column.type)
+    except BadArgument:
+        return  # it is read as another type than it was looked at
+    column = column.drop_null()
+    if not len(column):
+        return
+    times = event_times(column, pipeline.time.unit)
+    shown = ", ".join(repr(value) for value in column.unique().slice(0, 3).to_pylist())
+    usable = times[times != ABSENT]
+    if not len(usable):
+        others = [c for c, kind in types.items() if pa.types.is_timestamp(kind)]
+        hint = f"there is {', '.join(others)}" if others else "an event time is ISO 8601 text"
+        yield f"time: column '{name}' holds no times: {shown}; {hint}"
+    elif usable.min() > time.time() * 1e6 + pipeline.max_future_skew:
+        ahead = duration_text(pipeline.max_future_skew) if pipeline.max_future_skew else "0"
+        yield (
+            f"time: column '{name}' lies in the future ({instant_text(int(usable.min()))}), beyond "
+            f"max_future_skew of {ahead}: is its unit right?"
+        )
+    elif usable.max() < 0:
+        yield f"time: column '{name}' lies before 1970 ({shown}): is its unit right?"
+
+
+def _near(name: str, there: set[str]) -> str:
+    near = difflib.get_close_matches(name, there, n=1)
+    return f"did you mean '{near[0]}'?" if near else f"there are {', '.join(sorted(there)[:20])}"

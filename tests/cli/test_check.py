@@ -1,0 +1,146 @@
+"""`muntin check` sees what would not run, and says where, without Spark."""
+
+import pyarrow as pa
+import pyarrow.csv as pcsv
+import pyarrow.parquet as pq
+import pytest
+
+TABLE = pa.table(
+    {
+        "at": pa.array(range(0, 60_000_000_000, 60_000_000), pa.timestamp("us", "UTC")),
+        "text": [f"2024-01-01 00:{n % 60:02}:00" for n in range(1000)],
+        "seconds": [1_700_000_000 + n for n in range(1000)],
+        "origin": ["EWR", "JFK"] * 500,
+        "delay": pa.array(range(1000), pa.int64()),
+    }
+)
+GOOD = """\
+name: flights
+source: {format: parquet, path: data.parquet}
+time: at
+pane: 1 hour
+fields:
+  late: CAST(delay > 15 AS BIGINT)
+ledger: sqlite:///flights.db
+summaries:
+  flights: {keys: [origin], indicators: [delay, late]}
+queries:
+  busiest: {select: "SELECT origin, count FROM flights(origin)", on: update}
+"""
+
+
+@pytest.fixture
+def check(muntin, tmp_path, monkeypatch):
+    """What is said of a file in a folder with data, one line each."""
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(TABLE, "data.parquet")
+    pcsv.write_csv(TABLE, "data.csv")
+
+    def checked(text):
+        (tmp_path / "p.yaml").write_text(text)
+        code, out, err = muntin("check", "p.yaml")
+        assert "Traceback" not in err
+        return code, out if code == 0 else err.removeprefix("error: ")
+
+    return checked
+
+
+def test_good_files_are_good(check):
+    assert check(GOOD) == (
+        0,
+        "p.yaml: good: 1 summaries, 1 queries\n"
+        "types of fields are Spark's to know:  muntin check --spark asks it\n",
+    )
+    for old, new in (
+        ("format: parquet, path: data.parquet", "path: data.csv"),
+        ("path: data.parquet", 'path: "*.parquet"'),
+        ("time: at", "time: text"),
+        ("time: at", "time: {column: seconds, unit: s}"),
+        ("delay > 15", "delay >> 15"),
+        ("CAST(delay > 15 AS BIGINT)", "size(filter(array(delay), x -> x > 15))"),
+        (
+            "format: parquet, path: data.parquet",
+            "path: data.csv, schema: 'at timestamp, text string, seconds bigint, origin string, "
+            "delay decimal(10, 2)'",
+        ),
+        ("format: parquet, path: data.parquet", "format: org.example.Source"),
+        ("ledger: sqlite:///flights.db", "ledger: memory://x"),
+    ):
+        assert old in GOOD
+        code, said = check(GOOD.replace(old, new))
+        assert code == 0, said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place", "said"),
+    [
+        (
+            "format: parquet",
+            "format: parqet",
+            "2:10",
+            "no source 'parqet'; did you mean 'parquet'?",
+        ),
+        ("format: parquet", "format: csv", "2:10", "data.parquet is parquet, not csv"),
+        ("data.parquet", "data.csv", "2:10", "data.csv is not parquet: write csv"),
+        ("data.parquet", "no/such", "2:27", "no/such: no such file or folder"),
+        ("data.parquet", "'*.parqet'", "2:27", "no file matches"),
+        ("sqlite:///flights.db", "postgres://db/x", "7:1", "there is no ledger of kind 'postgres'"),
+        ("sqlite:///flights.db", "sqlite:/x.db", "7:1", "'sqlite:/x.db' is not the URL"),
+        ("sqlite:///flights.db", "sqlite:///no/x.db", "7:1", "the folder no of ledger x.db"),
+        ("sqlite:///flights.db", "sqlite:///data.db", "7:1", "the file is not a ledger"),
+        ("pane: 1 hour", "pane: 1 hour\npane: 2 hours", "5:1", "stands twice, first in line 4"),
+        ("name:", "retention: {panes: 1 minute}\nname:", "1:13", "shorter than a pane"),
+        ("delay > 15", "delay >> > 15", "6:3", "near '>'"),
+        ("delay > 15", "dealy > 15", "6:3", "no column 'dealy'; did you mean 'delay'?"),
+        ("[origin]", "[orign]", "9:3", "no column 'orign'; did you mean 'origin'?"),
+        ("[delay, late]", "[text]", "9:3", "'text' is string, and sums need numbers"),
+        ("time: at", "time: origin", "3:1", "'origin' holds no times: 'EWR', 'JFK'; there is at"),
+        ("time: at", "time: delay", "3:1", "say what it counts"),
+        ("time: at", "time: {column: text, unit: us}", "3:1", "unit is for numbers"),
+        ("SELECT origin", "SELECT orign", "11:3", "did you mean 'origin'?"),
+    ],
+)
+def test_what_would_not_run_is_refused_with_its_place(check, old, new, place, said, tmp_path):
+    (tmp_path / "data.db").write_bytes(b"no ledger at all" * 100)
+    assert old in GOOD
+    code, told = check(GOOD.replace(old, new, 1))
+    assert code == 1, told
+    assert f"p.yaml:{place}: " in told
+    assert said in told
+    if "queries" not in told:  # a query's error points into its text
+        assert len(told.splitlines()) == 1
+
+
+def test_a_unit_that_puts_all_events_into_the_future(check):
+    code, told = check(GOOD.replace("time: at", "time: {column: micros, unit: s}"))
+    assert (code, "no column 'micros'" in told) == (1, True)
+    table = TABLE.append_column("micros", pa.array([1_700_000_000_000_000] * 1000))
+    pq.write_table(table, "data.parquet")
+    code, told = check(GOOD.replace("time: at", "time: {column: micros, unit: ms}"))
+    assert code == 1
+    assert "lies in the future" in told
+
+
+def test_kafka_needs_its_package_servers_and_topic(check, monkeypatch):
+    kafka = GOOD.replace("{format: parquet, path: data.parquet}", "{format: kafka}")
+    kafka = kafka.replace("time: at", "time: timestamp").replace("  late: CAST(delay > 15 AS", "")
+    kafka = kafka.replace("fields:\n BIGINT)\n", "").replace("[delay, late]", "[]")
+    kafka = kafka.replace("origin", "topic")
+    code, told = check(kafka)
+    assert code == 1
+    assert "kafka.bootstrap.servers is missing" in told
+    assert "subscribe: orders" in told
+    kafka = kafka.replace("kafka}", "kafka, kafka.bootstrap.servers: 'localhost:1', subscribe: x}")
+    code, told = check(kafka)
+    assert code == 1
+    remedy = told.partition("write  ")[2].strip()
+    assert "spark-sql-kafka-0-10_2.13" in remedy
+    code, told = check(kafka + remedy + "\n")
+    assert code == 0, told
+
+
+def test_all_that_is_wrong_is_said_at_once(check):
+    wrong = GOOD.replace("[origin]", "[orign]").replace("delay > 15", "dealy > 15")
+    wrong = wrong.replace("sqlite:///flights.db", "sqlite:///no/x.db")
+    _, told = check(wrong)
+    assert len([line for line in told.splitlines() if "p.yaml:" in line]) >= 3
