@@ -6,15 +6,17 @@ import contextlib
 import os
 import socket
 import struct
+import time
 
 import httpx
 import pytest
 
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
-from tests.server.conftest import PATIENCE_SECONDS
+from tests.server.conftest import PATIENCE_SECONDS, until
 
 KEY = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+LONG = "Content-Length: 60000\r\n"
 UPGRADE = "Upgrade: websocket\r\nConnection: Upgrade\r\n" + KEY
 
 
@@ -120,6 +122,91 @@ def test_half_a_second_request_is_cut(feeder, ledger):
         with contextlib.suppress(ConnectionResetError):
             assert made.recv(4096) == b""
         made.close()
+
+
+def body_dripped(server, head, piece):
+    """What the server answers to a body that comes a piece at a time, until it ends it."""
+    made, host = raw(server)
+    made.sendall(head.replace("HOST", host).encode() + b"\r\n")
+    made.settimeout(0.05)
+    answer = b""
+    began = time.monotonic()
+    while time.monotonic() - began < PATIENCE_SECONDS:
+        try:
+            made.sendall(piece)
+            more = made.recv(4096)
+        except TimeoutError:
+            continue
+        except OSError:
+            break
+        if not more:
+            break
+        answer += more
+    else:
+        raise AssertionError("it was never cut")
+    made.close()
+    return answer
+
+
+@pytest.mark.parametrize(("head", "piece", "status"), [
+    ("POST /query HTTP/1.1\r\nHOSTContent-Type: text/plain\r\n" + LONG, b"x", 408),
+    ("POST /ticket HTTP/1.1\r\nHOST" + LONG, b"x", 200),
+    ("GET /healthz HTTP/1.1\r\nHOST" + LONG, b"x", 200),
+    ("POST /no HTTP/1.1\r\nHOSTTransfer-Encoding: chunked\r\n", b"1\r\nx\r\n", 404),
+    ("GET /events?state=true HTTP/1.1\r\nHOST" + LONG, b"x", 200),
+], ids=range(5))  # fmt: skip
+def test_a_body_that_drips_is_cut(feeder, ledger, head, piece, status):
+    limits = ServerLimits(handshake_seconds=1.0, close_seconds=1.0)
+    with Server(ledger, port=0, limits=limits) as server:
+        assert body_dripped(server, head, piece).startswith(b"HTTP/1.1 %d" % status)
+
+
+@pytest.mark.parametrize("body", [b"1\r\nx\r\n" * 5_000, b"10000\r\n" + b"x" * 300_000])
+@pytest.mark.parametrize("path", ["/query", "/no"])
+def test_a_flood_of_chunks_is_cut(server, path, body):
+    made, host = raw(server)
+    head = f"POST {path} HTTP/1.1\r\n{host}Content-Type: text/plain\r\nTransfer-Encoding: chunked"
+    answer = b""
+    with contextlib.suppress(ConnectionError):
+        made.sendall(f"{head}\r\n\r\n".encode() + body)
+        while more := made.recv(4096):
+            answer += more
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 4")
+    made.close()
+    assert httpx.get(server.url + "/healthz").status_code == 200
+
+
+@pytest.mark.parametrize(("first", "frame", "most"), [
+    (b"", masked(b"", 0x89), 2_000),  # pings
+    (b"", masked(b"x" * 100, 0x8A), 2_000),  # pongs
+    (masked(b"", 0x01), masked(b"", 0x00), 2_000),  # empty pieces of one message
+    (masked(b"{", 0x01), masked(b" ", 0x00), 2_000),
+    (b"", masked(b'{"type":"hello","ticket":"x"}'), 2_000),
+    (b"", masked(b'{"type":"x"}' + b" " * 60_000), 200),  # bytes, rather than frames
+], ids=["pings", "pongs", "empty", "ones", "messages", "bytes"])  # fmt: skip
+def test_a_flood_is_closed(feeder, ledger, first, frame, most):
+    limits = ServerLimits(messages_burst=10_000, received_bytes_burst=1 << 20)
+    with Server(ledger, port=0, limits=limits) as server:
+        made = upgraded(server)
+        with contextlib.suppress(OSError):
+            made.sendall(first + frame * most)
+        assert close_code(made) == 4029
+        made.close()
+        hub = server.app.state.hub
+        until(lambda: not hub.clients)  # and its subscriptions with it
+        assert hub.closings[4029] == 1
+        assert httpx.get(server.url + "/healthz").status_code == 200
+
+
+def test_who_keeps_to_the_limits_is_not_closed(feeder, ledger):
+    with Server(ledger, port=0, limits=ServerLimits(frames_per_second=1e6)) as server:
+        made = upgraded(server)
+        for _ in range(20):
+            made.sendall(masked(b"", 0x89) * 100)
+            time.sleep(0.01)
+        made.sendall(masked(struct.pack("!H", 1000), 0x88))
+        assert close_code(made) == 1000
+        assert server.app.state.hub.closings[4029] == 0
 
 
 @pytest.mark.parametrize("head", [

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
@@ -278,6 +278,8 @@ class Http:
                     parts.append(part)
         except TimeoutError:
             raise RefusalError(408, "slow", "the body did not come in time") from None
+        except ClientDisconnect:
+            raise RefusalError(400, "gone", "the connection ended before the body did") from None
         return b"".join(parts)
 
 

@@ -37,11 +37,24 @@ class ServerLimits:
     """WebSocket and SSE together; HTTP 503."""
     clients_per_address_max: int = 256
     """From one address beyond loopback; HTTP 503."""
+    connections_max: int = 6_000
+    """Of all kinds; fewer where the system gives fewer descriptors. Beyond, only /healthz answers:
+    HTTP 503."""
+    connections_per_address_max: int = 1_024
+    """From one address beyond loopback; the same."""
     feeds_max: int = 1_000
     """Different statements that are followed; an error answers the next."""
     messages_per_second: float = 20.0
     messages_burst: int = 40
     """From one client; close 4029."""
+    frames_per_second: float = 100.0
+    frames_burst: int = 400
+    """WebSocket frames of one client, pings and pieces of messages among them; close 4029."""
+    received_bytes_per_second: float = 512.0 * KIB
+    received_bytes_burst: int = 2048 * KIB
+    """The same for bytes."""
+    body_pieces_max: int = 1_024
+    """Of an HTTP request's body: each costs as much, though it be one byte; HTTP 400."""
     statements_at_once: int = 4
     """Of POST /query. More would only take turns in Python."""
     statements_waiting_max: int = 64

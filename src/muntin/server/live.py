@@ -50,6 +50,7 @@ class Client:
         self._hub = hub
         self._tasks: set[asyncio.Task[None]] = set()
         socket.on_writable = self.pump
+        socket.on_flood = self._flooded
 
     def pump(self) -> None:
         """Write while there is news and the socket takes it."""
@@ -91,6 +92,9 @@ class Client:
         self.carry_out(self.connection.lost())
         for task in self._tasks:
             task.cancel()
+
+    def _flooded(self) -> None:
+        self.carry_out(self.connection.leave(protocol.TOO_FAST, "too many frames or bytes"))
 
     def _redeem(self, ticket: str) -> None:
         grant = self._hub.doors.redeem(ticket)

@@ -28,6 +28,7 @@ from muntin.server.messages import (
     parse,
 )
 from muntin.server.problems import plain
+from muntin.server.token_bucket import TokenBucket
 
 GOING_AWAY = 1001
 BAD_MESSAGE = 4000
@@ -123,8 +124,9 @@ class Connection:
         self._asking = 0
         self._turn: deque[str] = deque()
         self._since = now
-        self._credit = float(self.limits.messages_burst)
-        self._credit_at = now
+        self._messages = TokenBucket(
+            self.limits.messages_per_second, self.limits.messages_burst, now
+        )
         self._stalled_since: float | None = None
         if grant is not None:
             self._welcome(grant)
@@ -135,7 +137,7 @@ class Connection:
         """A text message from the client."""
         if self.closed:
             return []
-        if not self._spend(now):
+        if not self._messages.spend(now):
             return self._close(TOO_FAST, "too many messages a second")
         try:
             message = parse(text)
@@ -382,15 +384,6 @@ class Connection:
         """Where the client may go on; as long as a close reason allows."""
         places = [s.place for s in self._subscriptions.values() if s.channel.on == "window"]
         return f"after {min(places)}" if places else "no window missed"
-
-    def _spend(self, now: float) -> bool:
-        rate, most = self.limits.messages_per_second, float(self.limits.messages_burst)
-        self._credit = min(most, self._credit + max(0.0, now - self._credit_at) * rate)
-        self._credit_at = max(self._credit_at, now)
-        if self._credit < 1.0:
-            return False
-        self._credit -= 1.0
-        return True
 
 
 _NOTHING = Frame("")

@@ -15,6 +15,7 @@ from muntin.errors import BadArgument, LedgerError
 from muntin.ledger.base import Ledger
 from muntin.server.addition import Addition
 from muntin.server.app import make_app
+from muntin.server.connections import ACCEPTS_AT_ONCE
 from muntin.server.doors import Doors, is_loopback
 from muntin.server.limits import ServerLimits
 from muntin.server.live import Tokens
@@ -125,6 +126,11 @@ class _Uvicorn(uvicorn.Server):
 
     goodbye: Callable[[], None]
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listening in sockets or []:
+            listening.listen(BACKLOG)  # asyncio has made it as short as what it accepts at once
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.goodbye()
         await super().shutdown(sockets)
@@ -140,7 +146,8 @@ def _config(app: Starlette, limits: ServerLimits) -> uvicorn.Config:
         "ws_ping_timeout": limits.ping_seconds,
         "ws_per_message_deflate": False,  # measured: 4.4 times the CPU
         "h11_max_incomplete_event_size": limits.head_bytes_max,
-        "backlog": BACKLOG,
+        "loop": "asyncio",  # what connections.py knows of accepting
+        "backlog": ACCEPTS_AT_ONCE,
         "timeout_graceful_shutdown": STOP_SECONDS,
         "server_header": False,
         "proxy_headers": False,  # nobody's word is taken for who they are

@@ -7,6 +7,7 @@ calls of `transport.write`, without a task or a queue for each.
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -18,18 +19,26 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode
 
+from muntin.server.connections import SPARE_SECONDS, Connections, spare
 from muntin.server.frames import Frame
 from muntin.server.limits import KIB, ServerLimits
+from muntin.server.protocol import TOO_FAST
+from muntin.server.token_bucket import TokenBucket
 
 EXTENSION = "muntin.socket"
 BUFFER_BYTES_HIGH = 32 * KIB  # beyond this, a client is behind
 KERNEL_BYTES = 64 * KIB  # Linux doubles it
+_LOG = logging.getLogger("muntin.server.connection")
+_LOG.setLevel(logging.ERROR)  # what is no HTTP is refused without a word
+PIECE_BYTES = 2 * KIB  # looked at between two looks at the budget: at most 341 empty frames
 
 
 class Socket(Protocol):
     """What a client's shell needs of a socket."""
 
     on_writable: Callable[[], None]
+    on_flood: Callable[[], None]
+    """Called once, where the other side sends more than it may; nothing more of it is read."""
 
     @property
     def takes(self) -> bool:
@@ -59,17 +68,66 @@ class UvicornSocket(WebSocketsSansIOProtocol):
     """uvicorn's WebSocket, which gives the application its transport as well."""
 
     limits = ServerLimits()
+    open_connections: Connections
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.on_writable: Callable[[], None] = lambda: None
+        self.on_flood: Callable[[], None] = lambda: self.end(TOO_FAST, "too much at once")
+        self._flooded = False
+        limits, now = self.limits, self.loop.time()
+        self.allow(
+            limits.message_bytes_max,
+            frames=TokenBucket(limits.frames_per_second, limits.frames_burst, now),
+            data=TokenBucket(limits.received_bytes_per_second, limits.received_bytes_burst, now),
+        )
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         _narrow(self.transport)
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.open_connections.leave(self.transport)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """In small pieces: 256 KiB of empty frames would take uvicorn most of a second."""
+        for start in range(0, len(data), PIECE_BYTES):
+            piece = data[start : start + PIECE_BYTES]
+            if not self._flooded and not self._data.spend(self.loop.time(), len(piece)):
+                self._flood()
+            if self._flooded:
+                self.transport.pause_reading()  # uvicorn resumes it when the application reads
+                return
+            super().data_received(piece)
+            if self.transport.is_closing():
+                return
+
+    def handle_events(self) -> None:
+        if self._frames.spend(self.loop.time(), len(self.conn.events)):
+            super().handle_events()
+        else:
+            self._flood()
+
+    def _flood(self) -> None:
+        self._flooded = True
+        if not self.handshake_complete:
+            self.transport.abort()
+            return
+        self.on_flood()
+        if self.close_timer is None:  # it had been closed in another way, and is still sending
+            self.close_timer = self.loop.call_later(self.limits.close_seconds, self.transport.abort)
+
     async def run_asgi(self) -> None:
+        app = self.app
         self.scope["extensions"][EXTENSION] = self  # type: ignore[index]
+
+        async def refusing(*arguments: Any) -> None:
+            await app(*arguments)
+            if self.initial_response is not None:
+                self.handshake_complete = True  # else uvicorn logs an error for each refusal
+
+        self.app = refusing  # type: ignore[assignment]
         await super().run_asgi()
 
     def resume_writing(self) -> None:
@@ -117,9 +175,11 @@ class UvicornSocket(WebSocketsSansIOProtocol):
         # a full buffer of a client that reads nothing would keep the connection for ever
         self.close_timer = self.loop.call_later(self.limits.close_seconds, self.transport.abort)
 
-    def allow(self, message_bytes_max: int) -> None:
-        """From now on the other side may send longer messages, or only shorter ones."""
+    def allow(self, message_bytes_max: int, *, frames: TokenBucket, data: TokenBucket) -> None:
+        """How long the other side's messages may be from now on, how many frames and bytes."""
         self.conn.max_message_size = message_bytes_max
+        self._frames = frames
+        self._data = data
 
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()
@@ -130,31 +190,85 @@ class UvicornSocket(WebSocketsSansIOProtocol):
         self.loop.call_later(self.limits.close_seconds, self.transport.abort)
 
 
+class _Requests(h11.Connection):
+    """h11's parser, where a request's body has bounds: an event costs as much, however small."""
+
+    pieces_max = 0
+    body_bytes_max = 0
+    _pieces = 0
+    _bytes = 0
+
+    def next_event(self) -> Any:
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._pieces = self._bytes = 0
+        elif isinstance(event, h11.Data):
+            self._pieces += 1
+            self._bytes += len(event.data)
+            if self._pieces > self.pieces_max or self._bytes > self.body_bytes_max:
+                raise h11.RemoteProtocolError("the body is too large, or in too many pieces")
+        return event
+
+
 class GuardedHttp(H11Protocol):
-    """uvicorn's HTTP/1.1, where a connection that sends no whole request is cut."""
+    """uvicorn's HTTP/1.1, where a connection that sends no whole request in time is cut.
+
+    The head and the body have a time limit each, from their first byte to their last, so that it
+    does not help to send a byte now and then.
+    """
 
     limits = ServerLimits()
+    open_connections: Connections
     _deadline: asyncio.TimerHandle | None = None
+    _coming = ""
+    """What is on its way: "head", "body" or nothing."""
+    _spare = False
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.logger = _LOG
+        self.conn = _Requests(h11.SERVER, self.limits.head_bytes_max)
+        self.conn.pieces_max = self.limits.body_pieces_max
+        self.conn.body_bytes_max = 4 * self.limits.body_bytes_max  # the application says 413
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._spare = not self.open_connections.enter(transport)
+        if self._spare:
+            self.app = spare(self.app)  # type: ignore[assignment]
+            self.ws_protocol_class = None
         super().connection_made(transport)
-        self._expect()
+        self._expect("head")
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        asked = self.conn.their_state is not h11.IDLE or not self.conn.trailing_data[0]
-        if asked or self.transport.get_protocol() is not self:
-            self._forget()
-        elif self._deadline is None:
-            self._expect()
+        for start in range(0, len(data), 4 * PIECE_BYTES):
+            if self.transport.is_closing() or self.transport.get_protocol() is not self:
+                return
+            super().data_received(data[start : start + 4 * PIECE_BYTES])
 
     def handle_events(self) -> None:
         super().handle_events()
         if self.scope is not None:  # its task has not begun yet
             self.scope.setdefault("extensions", {})[EXTENSION] = self  # type: ignore[index]
+        state = self.conn.their_state
+        if self.transport.get_protocol() is not self or self.transport.is_closing():
+            self._expect("")
+        elif state is h11.IDLE and self.conn.trailing_data[0]:
+            self._expect("head")
+        else:
+            self._expect("body" if state is h11.SEND_BODY else "")
+
+    def send_400_response(self, msg: str) -> None:
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:  # an answer is on its way, or was given
+            self.transport.close()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Whoever likes could fill the log."""
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._forget()
+        self._expect("")
+        self.open_connections.leave(self.transport)
         super().connection_lost(exc)
 
     def narrow(self) -> None:
@@ -163,14 +277,18 @@ class GuardedHttp(H11Protocol):
     def abort(self) -> None:
         self.transport.abort()
 
-    def _expect(self) -> None:
-        seconds = self.limits.handshake_seconds
-        self._deadline = self.loop.call_later(seconds, self.transport.abort)
-
-    def _forget(self) -> None:
+    def _expect(self, coming: str) -> None:
+        if coming == self._coming:
+            return
+        self._coming = coming
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+        if coming:
+            seconds = SPARE_SECONDS if self._spare else self.limits.handshake_seconds
+            if coming == "body":
+                seconds += self.limits.close_seconds  # the application answers with 408 before
+            self._deadline = self.loop.call_later(seconds, self.transport.abort)
 
 
 class AsgiSocket:
@@ -182,6 +300,7 @@ class AsgiSocket:
         self._websocket = websocket
         self._task: asyncio.Task[None] | None = None
         self.on_writable: Callable[[], None] = lambda: None
+        self.on_flood: Callable[[], None] = lambda: None  # the server sees to it itself
 
     @property
     def takes(self) -> bool:
@@ -222,9 +341,15 @@ class AsgiStream:
 
 
 def protocols(limits: ServerLimits) -> tuple[type[GuardedHttp], type[UvicornSocket]]:
-    """uvicorn's protocols with a server's limits; uvicorn makes one of them a connection."""
-    http = type("Http", (GuardedHttp,), {"limits": limits})
-    return http, type("WebSocket", (UvicornSocket,), {"limits": limits})
+    """uvicorn's protocols with a server's limits; uvicorn makes one of them a connection.
+
+    Raises
+    ------
+    BadArgument
+        The system gives the process hardly any descriptors.
+    """
+    shared = {"limits": limits, "open_connections": Connections(limits)}
+    return type("Http", (GuardedHttp,), shared), type("WebSocket", (UvicornSocket,), shared)
 
 
 def socket_of(websocket: WebSocket) -> Socket:

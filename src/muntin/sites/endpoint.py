@@ -15,12 +15,11 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from muntin.errors import CorruptMessage
 from muntin.server.doors import Doors
 from muntin.server.problems import RefusalError, problem
-from muntin.server.sockets import UvicornSocket, socket_of
+from muntin.server.sockets import socket_of
 from muntin.sites import protocol
 from muntin.sites.keeper import Keeper
 from muntin.sites.protocol import Refused
 from muntin.sites.session import Session
-from muntin.topk import MESSAGE_BYTES_MAX
 
 HELLO_SECONDS = 10.0
 LOG_SECONDS = 10.0
@@ -91,9 +90,6 @@ class Endpoint:
         if hello.site not in allowed:
             raise Refused(protocol.UNAUTHORISED, f"the token is not that of site {hello.site}")
         protocol.check_agreement(hello.said, self._keeper.spec)
-        direct = socket_of(websocket)
-        if isinstance(direct, UvicornSocket):
-            direct.allow(MESSAGE_BYTES_MAX)
         session = Session(hello.site, websocket)
         coordinator = self._keeper.coordinator
         missing_after = self._keeper.spec.missing_after

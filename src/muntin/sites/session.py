@@ -7,13 +7,17 @@ import time
 
 from starlette.websockets import WebSocket
 
-from muntin.server.sockets import socket_of
+from muntin.server.sockets import UvicornSocket, socket_of
+from muntin.server.token_bucket import TokenBucket
 from muntin.sites.outbox import Outbox
 from muntin.sites.protocol import SLOW
+from muntin.topk import MESSAGE_BYTES_MAX
 
 STALL_SECONDS = 10.0
 MESSAGES_PER_SECOND = 200.0
 MESSAGES_BURST = 2_000
+BYTES_PER_SECOND = 2.0 * MESSAGE_BYTES_MAX
+BYTES_BURST = 16.0 * MESSAGE_BYTES_MAX
 
 
 class Session:
@@ -24,20 +28,20 @@ class Session:
         self.since = time.time()
         self.outbox = Outbox()
         self._websocket = websocket
+        direct = socket_of(websocket)
+        if isinstance(direct, UvicornSocket):
+            now = direct.loop.time()
+            direct.allow(
+                MESSAGE_BYTES_MAX,
+                frames=TokenBucket(2 * MESSAGES_PER_SECOND, 2 * MESSAGES_BURST, now),
+                data=TokenBucket(BYTES_PER_SECOND, BYTES_BURST, now),
+            )
         self._writing = asyncio.create_task(self._write())
-        self._credit = float(MESSAGES_BURST)
-        self._credit_at = time.monotonic()
+        self._messages = TokenBucket(MESSAGES_PER_SECOND, MESSAGES_BURST, time.monotonic())
 
     def spend(self) -> bool:
         """Whether the site may say one thing more now."""
-        now = time.monotonic()
-        earned = (now - self._credit_at) * MESSAGES_PER_SECOND
-        self._credit = min(float(MESSAGES_BURST), self._credit + earned)
-        self._credit_at = now
-        if self._credit < 1.0:
-            return False
-        self._credit -= 1.0
-        return True
+        return self._messages.spend(time.monotonic())
 
     def close(self, code: int, reason: str) -> None:
         """Send a close frame, and soon cut the connection; the endpoint's `receive` ends."""
