@@ -15,6 +15,7 @@ from pydantic import (
     GetJsonSchemaHandler,
     SerializeAsAny,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -22,9 +23,9 @@ from pydantic import (
 from muntin import spec_file
 from muntin.errors import BadArgument, SpecError
 from muntin.kinds import KINDS, SummarySpec
-from muntin.kinds.base import Microseconds, Strict
+from muntin.kinds.base import STORED, Microseconds, MicrosecondsOrZero, Strict
 from muntin.spec_sites import SiteSpec
-from muntin.times import duration_text, duration_us
+from muntin.times import duration_text
 from muntin.windows.cover import checked_ladder, ladder
 
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
@@ -40,12 +41,6 @@ def _name(value: str) -> str:
     return value
 
 
-def _duration_or_zero(value: Any) -> int:
-    if value == 0 or (isinstance(value, str) and re.fullmatch(r"\s*0\s*[a-z]*\s*", value)):
-        return 0
-    return duration_us(value)
-
-
 def _setting(name: str, value: Any) -> Any:
     """A Spark setting as text."""
     if not name.startswith("spark."):
@@ -58,13 +53,13 @@ def _setting(name: str, value: Any) -> Any:
     return str(value) if isinstance(value, int | float) else value
 
 
-def _summary(value: Any) -> Any:
+def _summary(value: Any, info: ValidationInfo) -> Any:
     if isinstance(value, SummarySpec) or not isinstance(value, Mapping):
         return value
     kind = value.get("kind", "vector_matrix")
     if not isinstance(kind, str) or kind not in KINDS:
         raise ValueError(f"unknown kind {kind!r}: there are {', '.join(KINDS)}")
-    return KINDS[kind].model_validate(value)
+    return KINDS[kind].model_validate(value, context=info.context)
 
 
 class _AnyKind:
@@ -75,7 +70,6 @@ class _AnyKind:
 
 
 Name = Annotated[str, AfterValidator(_name)]
-DurationOrZero = Annotated[int, BeforeValidator(_duration_or_zero)]
 Summaries = dict[
     Name, Annotated[SerializeAsAny[SummarySpec], BeforeValidator(_summary), _AnyKind()]
 ]
@@ -136,8 +130,8 @@ class Pipeline(Strict):
     source: SourceSpec | None = None
     time: TimeSpec
     pane: Microseconds
-    lateness: DurationOrZero = 0
-    max_future_skew: DurationOrZero = HOUR_US
+    lateness: MicrosecondsOrZero = 0
+    max_future_skew: MicrosecondsOrZero = HOUR_US
     fields: dict[str, str] = Field(
         default_factory=dict, description="Further columns: SQL expressions, evaluated by Spark"
     )
@@ -147,7 +141,7 @@ class Pipeline(Strict):
     checkpoint: str | None = None
     rollups: tuple[Microseconds, ...] | None = None
     retention: RetentionSpec = RetentionSpec()
-    trigger: DurationOrZero = Field(default=1_000_000, description="Time between micro-batches")
+    trigger: MicrosecondsOrZero = Field(default=1_000_000, description="Time between micro-batches")
     spark: dict[str, str] = Field(default_factory=dict, description="Spark settings")
     sites: SiteSpec | None = Field(default=None, description="Part in a top k over several sites")
 
@@ -264,7 +258,8 @@ class Pipeline(Strict):
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Pipeline:
         """What `as_json` gave."""
-        return cls.of({k: v for k, v in plain.items() if k not in ("pane_us", "rungs_us")})
+        given = {k: v for k, v in plain.items() if k not in ("pane_us", "rungs_us")}
+        return spec_file.model_of(cls, given, context=STORED)
 
     @classmethod
     def of(cls, given: Pipeline | Mapping[str, Any] | str | Path) -> Pipeline:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from muntin.errors import BadArgument, SpecError
 from muntin.kinds import KINDS
+from muntin.suggestions import did_you_mean
 
 PIPELINE_REMEDY = "`muntin init DATA` writes one"
 FILE_BYTES_MAX = 1 << 20
@@ -70,6 +70,7 @@ def model_of(
     model: type[Model],
     given: Model | Mapping[str, Any] | str | Path,
     remedy: str = PIPELINE_REMEDY,
+    context: Any = None,
 ) -> Model:
     """The model from itself, from keywords in a mapping, or from the path of a YAML file.
 
@@ -89,7 +90,7 @@ def model_of(
     else:
         raise SpecError(f"give a file, a mapping or a {model.__name__}, not {type(given).__name__}")
     try:
-        return model.model_validate(data)
+        return model.model_validate(data, context=context)
     except ValidationError as problem:
         raise SpecError(explain(problem, model, document, data)) from None
     except BadArgument as problem:
@@ -192,9 +193,7 @@ def _said(error: Any, place: list[Any], model: type[BaseModel], data: Any) -> st
     kind = error["type"]
     if kind == "extra_forbidden":
         known = _entries(place[:-1], model, data)
-        near = difflib.get_close_matches(str(place[-1]), known, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
-        return f"unknown entry; {hint}"
+        return f"unknown entry; {did_you_mean(str(place[-1]), known, 'entries')}"
     if kind == "missing":
         return "is missing"
     text = error["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")

@@ -1,44 +1,50 @@
-"""Durations and instants as people write them, to int64 microseconds (UTC) and back."""
+"""Durations and instants as people write them, to int64 microseconds (UTC) and back.
+
+The only grammar for both: pipeline files, SELECT, the command line, the client and HTTP read what
+is read here, and print what is printed here.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import re
-from typing import Any
+from fractions import Fraction
+from typing import Any, overload
 
 from muntin.errors import BadArgument
 
 US_PER_SECOND = 1_000_000
+_DAY_US = 86_400 * US_PER_SECOND
 _UNITS_US = {
-    "us": 1,
-    "microsecond": 1,
-    "ms": 1_000,
-    "millisecond": 1_000,
-    "s": US_PER_SECOND,
-    "sec": US_PER_SECOND,
-    "second": US_PER_SECOND,
-    "m": 60 * US_PER_SECOND,
-    "min": 60 * US_PER_SECOND,
-    "minute": 60 * US_PER_SECOND,
-    "h": 3600 * US_PER_SECOND,
-    "hour": 3600 * US_PER_SECOND,
-    "d": 86_400 * US_PER_SECOND,
-    "day": 86_400 * US_PER_SECOND,
-    "w": 7 * 86_400 * US_PER_SECOND,
-    "week": 7 * 86_400 * US_PER_SECOND,
+    name: us
+    for names, us in (
+        ("us µs μs microsecond microseconds", 1),  # both micro signs of Unicode
+        ("ms millisecond milliseconds", 1_000),
+        ("s sec secs second seconds", US_PER_SECOND),
+        ("m min mins minute minutes", 60 * US_PER_SECOND),
+        ("h hr hrs hour hours", 3600 * US_PER_SECOND),
+        ("d day days", _DAY_US),
+        ("w week weeks", 7 * _DAY_US),
+    )
+    for name in names.split()
 }
-_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zµ]+)\s*", re.IGNORECASE)
+_PART = re.compile(r"\s*([0-9]{1,16}(?:\.[0-9]{1,12})?)\s*([a-zµμ]+)\s*", re.IGNORECASE)
+_BARE = re.compile(r"\s*[+-]?[0-9][0-9_.eE+-]*\s*")
 _SHOWN = (
-    ("week", 7 * 86_400 * US_PER_SECOND),
-    ("day", 86_400 * US_PER_SECOND),
+    ("week", 7 * _DAY_US),
+    ("day", _DAY_US),
     ("hour", 3600 * US_PER_SECOND),
     ("minute", 60 * US_PER_SECOND),
     ("second", US_PER_SECOND),
     ("millisecond", 1_000),
-    ("microsecond", 1),
 )
-DURATION_US_MAX = 366 * 100 * 86_400 * US_PER_SECOND
+DURATION_US_MAX = 366 * 100 * _DAY_US
+DURATION_FORMS = (
+    "a number and a unit from microseconds to weeks, e.g. '15 minutes', '1 day 6 hours'"
+)
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_FINER = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]")
+_CYCLE_YEARS, _CYCLE_US = 400, 146_097 * _DAY_US  # the calendar repeats after that
 
 
 def duration_us(value: Any) -> int:
@@ -46,66 +52,118 @@ def duration_us(value: Any) -> int:
 
     Parameters
     ----------
-    value : str, timedelta or int
-        "10 seconds", "1 hour 30 minutes", "15m"; an int is microseconds.
+    value : str or timedelta
+        "10 seconds", "1 hour 30 minutes", "15m", "0.5 s": numbers with units from microseconds to
+        weeks, which are added up. A month has no fixed length and is no unit.
 
     Raises
     ------
     BadArgument
-        Not a duration, not positive, below a microsecond or beyond a century.
+        Not a duration, without a unit, not positive, not a whole number of microseconds, or
+        beyond a century.
+
+    Examples
+    --------
+    >>> duration_us("1 min 30 s")
+    90000000
     """
-    if isinstance(value, dt.timedelta):
-        us = value // dt.timedelta(microseconds=1)
-    elif isinstance(value, int) and not isinstance(value, bool):
-        us = value
-    elif isinstance(value, str):
-        us = _parsed(value)
-    else:
-        raise BadArgument(f"{value!r} is not a duration: write for example '10 seconds'")
+    us = _any_duration_us(value)
     if not 0 < us <= DURATION_US_MAX:
         raise BadArgument(f"duration {value!r} must lie between 1 microsecond and 100 years")
     return us
 
 
+def duration_or_zero_us(value: Any) -> int:
+    """A duration in microseconds, which may be nothing: 0, "0 seconds".
+
+    Raises
+    ------
+    BadArgument
+        As `duration_us` does, but for 0.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool) and value == 0:
+        return 0  # nothing needs no unit
+    return 0 if _any_duration_us(value) == 0 else duration_us(value)
+
+
+def _any_duration_us(value: Any) -> int:
+    if isinstance(value, dt.timedelta):
+        return value // dt.timedelta(microseconds=1)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise _without_unit(value)
+    if isinstance(value, str):
+        return _parsed(value)
+    raise BadArgument(f"{value!r} is not a duration: write {DURATION_FORMS}")
+
+
 def _parsed(text: str) -> int:
-    total, at = 0.0, 0
-    while at < len(text):
-        part = _PART.match(text, at)
-        unit = part.group(2).lower() if part else ""
-        us = _UNITS_US.get(unit) or _UNITS_US.get(unit.removesuffix("s"))
-        if part is None or us is None:
-            raise BadArgument(
-                f"{text!r} is not a duration: write for example '10 seconds', '1 hour' or '2 days'"
-            )
-        total += float(part.group(1)) * us
+    total, at = Fraction(0), 0
+    while part := _PART.match(text, at):
+        us = _UNITS_US.get(part[2].lower())
+        if us is None:
+            break
+        total += Fraction(part[1]) * us
         at = part.end()
-    return round(total)
+    shown = text if len(text) <= 60 else text[:57] + "..."
+    if at < len(text) or not at:
+        if _BARE.fullmatch(text):
+            raise _without_unit(shown.strip())
+        raise BadArgument(f"{shown!r} is not a duration: write {DURATION_FORMS}")
+    if total.denominator != 1:
+        raise BadArgument(f"{shown!r} is not a whole number of microseconds")
+    return int(total)
+
+
+def _without_unit(value: Any) -> BadArgument:
+    return BadArgument(
+        f"{value} is no duration without a unit: write for example '{value} seconds'"
+    )
 
 
 def duration_text(us: int) -> str:
-    """The shortest spelling: 3_600_000_000 -> "1 hour", 5_400_000_000 -> "90 minutes"."""
+    """The shortest spelling: 3_600_000_000 -> "1 hour", 5_400_000_000 -> "90 minutes".
+
+    `duration_us` reads it back.
+    """
     for name, unit in _SHOWN:
         if us and us % unit == 0:
             number = us // unit
             if name == "week" and number != 1:
                 continue
             return f"{number} {name}{'' if number == 1 else 's'}"
-    return f"{us} microseconds"
+    return f"{us} microsecond{'' if us == 1 else 's'}" if us else "0 seconds"
 
 
 def instant_us(value: Any) -> int:
-    """An instant in microseconds since 1970 UTC: datetime, ISO 8601 text (naive is UTC) or int."""
+    """An instant in microseconds since 1970 UTC.
+
+    Parameters
+    ----------
+    value : datetime, str or int
+        A naive datetime, and ISO 8601 text without an offset, are UTC; an int is microseconds
+        since 1970.
+
+    Raises
+    ------
+    BadArgument
+        Not a time, finer than a microsecond, or outside of the years 1 to 9999.
+    """
     if isinstance(value, int) and not isinstance(value, bool):
         return value
+    said = value
     if isinstance(value, str):
+        if _FINER.search(value):
+            raise BadArgument(f"{value[:60]!r} is finer than a microsecond")
         try:
             value = dt.datetime.fromisoformat(value.strip())
         except ValueError:
-            raise BadArgument(
-                f"{value!r} is not a time: write for example '2026-01-31 10:00'"
-            ) from None
+            value = None
     if not isinstance(value, dt.datetime):
-        raise BadArgument(f"{value!r} is not a time: write for example '2026-01-31 10:00'")
+        shown = said[:60] if isinstance(said, str) else said
+        raise BadArgument(
+            f"{shown!r} is not a time: write for example '2026-01-31 10:00' (UTC) or "
+            "'2026-01-31T10:00:00+02:00'"
+        )
     if value.tzinfo is None:
         value = value.replace(tzinfo=dt.UTC)
     return (value - EPOCH) // dt.timedelta(microseconds=1)
@@ -116,13 +174,22 @@ def datetime_of(us: int) -> dt.datetime:
     return EPOCH + dt.timedelta(microseconds=us)
 
 
+@overload
+def instant_text(us: int) -> str: ...
+@overload
+def instant_text(us: None) -> None: ...
+@overload
+def instant_text(us: int | None) -> str | None: ...
 def instant_text(us: int | None) -> str | None:
-    """ISO 8601 in UTC, as short as exact: 0 -> "1970-01-01T00:00:00Z"."""
+    """ISO 8601 in UTC, as short as exact: 0 -> "1970-01-01T00:00:00Z", 500_000 -> "...00.5Z".
+
+    Years beyond 0 to 9999 have a sign and six digits: "+012026-01-01T00:00:00Z". None stays None.
+    """
     if us is None:
         return None
-    try:
-        moment = EPOCH + dt.timedelta(microseconds=us)
-    except OverflowError:
-        return f"{us} microseconds since 1970"
-    timespec = "seconds" if us % US_PER_SECOND == 0 else "microseconds"
-    return moment.replace(tzinfo=None).isoformat(timespec=timespec) + "Z"
+    cycles, within = divmod(us, _CYCLE_US)
+    moment = EPOCH + dt.timedelta(microseconds=within)
+    year = moment.year + cycles * _CYCLE_YEARS
+    years = f"{year:04d}" if 0 <= year <= 9999 else f"{year:+07d}"
+    fraction = f".{moment.microsecond:06d}".rstrip("0") if moment.microsecond else ""
+    return f"{years}-{moment:%m-%dT%H:%M:%S}{fraction}Z"

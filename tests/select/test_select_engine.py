@@ -15,7 +15,7 @@ from muntin.errors import BadArgument, SelectError
 from muntin.select import Engine, Limits, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.catalog import Loaded
 from muntin.select.parser import parse
-from muntin.select.window_clause import duration_us, show_duration, show_time, show_window, time_us
+from muntin.select.window_clause import show_window
 
 
 @pytest.fixture
@@ -299,25 +299,3 @@ def test_check_says_what_a_statement_reads(engine: Engine) -> None:
     assert checked.sources == ("orders",)
     assert checked.windows == (WindowAsked("all"),)
     assert checked.show() == "SELECT X1, Y1 AS n FROM vector 1.1 FOR ALL"
-
-
-def test_durations_and_times() -> None:
-    for us in (1, 999, 1_000, 90_000_000, 3_600_000_000, 86_400_000_000 * 7, 86_400_000_001):
-        assert duration_us(show_duration(us)) == us
-    for bad in (
-        "",
-        "5",
-        "minutes",
-        "-5 minutes",
-        "1 month",
-        "1e3 s",
-        "5 minutes x",
-        "9" * 20 + "d",
-    ):
-        assert duration_us(bad) is None
-    assert duration_us("1.5 hours") == 5_400_000_000
-    for us in (0, 1, -1, 1_767_323_045_123_456, -(10**15)):
-        assert time_us(show_time(us)) == us
-    assert time_us("2026-01-01 10:00") == time_us("2026-01-01T11:00:00+01:00")
-    for bad in ("", "yesterday", "2026-13-01", "0001-01-01T00:00+99:00"):
-        assert time_us(bad) is None

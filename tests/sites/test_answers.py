@@ -10,7 +10,7 @@ import pytest
 import muntin
 from muntin.errors import LedgerError, SelectError
 from muntin.sites import CoordinatorServer
-from muntin.times import instant_text
+from muntin.times import duration_text, instant_text
 from tests.pipeline.support import gather
 from tests.sites.conftest import get, until
 from tests.sites.fed import START, Fed, coordinated, settled, sites, top, valid
@@ -249,6 +249,8 @@ def test_a_refused_site_says_why(fed):
 def test_k_may_change_while_it_runs(tmp_path):
     file = tmp_path / "coordinator.yaml"
     entries = coordinator(tmp_path).model_dump(mode="json", exclude_defaults=True)
+    for name in ("window", "unit"):
+        entries[name] = duration_text(entries[name])
     file.write_text(json.dumps(entries))
     with ExitStack() as stack:
         server = stack.enter_context(CoordinatorServer(file, reader_token="", operator_token=""))

@@ -127,7 +127,7 @@ def test_a_wrong_site(tmp_path, old, new, line, message):
     ("k: 10", "", "k: is missing"),
     ("key: origin\n", "", "key: is missing"),
     ("unit: 10 seconds", "unit: 7 seconds", "give a multiple of the unit"),
-    ("unit: 10 seconds", "unit: soon", "write for example '10 seconds'"),
+    ("unit: 10 seconds", "unit: soon", "write a number and a unit"),
 ])  # fmt: skip
 def test_a_wrong_coordinator(tmp_path, old, new, message):
     with pytest.raises(SpecError) as wrong:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from muntin.errors import LedgerError, MuntinError, SelectError
 from muntin.select.result import Result, WindowRead
-from muntin.times import instant_us
+from muntin.times import instant_text, instant_us
 
 
 class ServerError(MuntinError):
@@ -39,11 +39,9 @@ class RemoteWindow:
     """Microseconds since 1970 UTC."""
 
     def to_dict(self) -> dict[str, Any]:
-        from muntin.select.window_clause import show_time
-
         covered = None
         if self.covered is not None:
-            covered = {"start": show_time(self.covered[0]), "end": show_time(self.covered[1])}
+            covered = {"start": instant_text(self.covered[0]), "end": instant_text(self.covered[1])}
         return {"source": self.source, "asked": self.asked, "covered": covered}
 
 

@@ -11,12 +11,36 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    model_validator,
+)
 
 from muntin.errors import BadArgument
-from muntin.times import duration_us
+from muntin.times import duration_or_zero_us, duration_us
 
-Microseconds = Annotated[int, BeforeValidator(duration_us)]
+STORED = "stored"
+"""Validation context of what a ledger holds, where durations are numbers of microseconds."""
+
+
+def _duration(value: Any, info: ValidationInfo) -> int:
+    if info.context == STORED and isinstance(value, int):
+        return value
+    return duration_us(value)
+
+
+def _duration_or_zero(value: Any, info: ValidationInfo) -> int:
+    if info.context == STORED and isinstance(value, int):
+        return value
+    return duration_or_zero_us(value)
+
+
+Microseconds = Annotated[int, BeforeValidator(_duration)]
+MicrosecondsOrZero = Annotated[int, BeforeValidator(_duration_or_zero)]
 
 
 class Strict(BaseModel):

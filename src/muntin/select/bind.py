@@ -16,8 +16,8 @@ from muntin.select.catalog import (
     WindowAsked,
 )
 from muntin.select.functions import TABLE_FUNCTIONS, Argument, ArgumentError, usages
-from muntin.select.near import did_you_mean
 from muntin.select.syntax import FromItem, Name, SourceItem, Span, VectorItem, show_item
+from muntin.suggestions import did_you_mean
 
 MATRIX_KINDS = frozenset(("vector_matrix", "sketched_matrix"))
 

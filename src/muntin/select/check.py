@@ -14,9 +14,9 @@ from sqlglot import exp
 from muntin.errors import SelectError
 from muntin.select.functions_allowed import FUNCTIONS, LITERAL_PATTERN, words
 from muntin.select.limits import Limits
-from muntin.select.near import did_you_mean
 from muntin.select.parser import span_of
 from muntin.select.syntax import MARK, Statement, VectorItem, item_number
+from muntin.suggestions import did_you_mean
 
 _BINARY = frozenset(("this", "expression"))
 # sqlglot notes with / how the dialect divides; DuckDB's own way is what we render.

@@ -9,10 +9,10 @@ from sqlglot.dialects.duckdb import DuckDB
 
 from muntin.errors import SelectError
 from muntin.select.limits import Limits
-from muntin.select.near import did_you_mean
 from muntin.select.parser import span_of
 from muntin.select.scope import Column, Scope, Source, indicator_number, key_number
 from muntin.select.syntax import Statement, show_item
+from muntin.suggestions import did_you_mean
 
 _DIALECT = DuckDB()
 _MARK = re.compile(r'"\x01(\d+)"')

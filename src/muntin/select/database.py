@@ -169,6 +169,9 @@ def _connected(limits: Limits) -> Any:
             "errors_as_json": "true",
         },
     )
+    # Times of summaries are UTC, and so is what a statement makes of them on any machine. As a
+    # default of the whole database: cursors have settings of their own.
+    root.execute("SET GLOBAL TimeZone = 'UTC'")
     root.execute("SET lock_configuration = true")
     return root
 

@@ -16,10 +16,10 @@ from muntin.select.bind import Binder, Bound
 from muntin.select.columns import ColumnResolver, shown_expression
 from muntin.select.joins import join_vectors, joined_names
 from muntin.select.limits import Limits
-from muntin.select.near import did_you_mean
 from muntin.select.parser import span_of
 from muntin.select.scope import Column, Relation, Scope, Source
 from muntin.select.syntax import SourceItem, Statement, item_number, show_item
+from muntin.suggestions import did_you_mean
 
 Ctes = Mapping[str, Relation]
 

@@ -28,7 +28,9 @@ def render(tree: exp.Expr) -> tuple[str, bool]:
     """SQL with a mark for each FROM item, and whether it uses the clock."""
     tree = tree.copy()
     clock = False
-    for node in list(tree.walk()):
+    # From the leaves up, and nothing is copied: what is inside a divisor or a pattern's subject is
+    # rewritten before it moves there.
+    for node in reversed(list(tree.walk())):
         if isinstance(node, (exp.Div, exp.IntDiv, exp.Mod)):
             _safe_division(node)
         elif isinstance(node, (exp.Like, exp.ILike)):
@@ -58,7 +60,7 @@ def _safe_division(node: exp.Expr) -> None:
     if isinstance(plain, exp.Literal) and not plain.is_string and float(plain.name) != 0:
         return
     zero = exp.Literal.number(0)
-    node.set("expression", exp.Anonymous(this="nullif", expressions=[divisor.copy(), zero]))
+    node.set("expression", exp.Anonymous(this="nullif", expressions=[divisor, zero]))
 
 
 def _is_now(node: exp.Expr) -> bool:
@@ -87,7 +89,7 @@ def _bounded_pattern(node: exp.Expr) -> None:
     )
     options = "s" if isinstance(node, exp.Like) else "si"
     arguments = [
-        node.this.copy(),
+        node.this,
         exp.Literal.string(expression),
         exp.Literal.string(options),
     ]

@@ -16,8 +16,8 @@ from muntin.errors import BadArgument, UnknownName
 from muntin.select import result_text
 from muntin.select.catalog import WindowAsked
 from muntin.select.values import json_column, readable_by_polars, text_column
-from muntin.select.window_clause import show_time, show_window
-from muntin.times import datetime_of
+from muntin.select.window_clause import show_window
+from muntin.times import datetime_of, instant_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class WindowRead:
     def to_dict(self) -> dict[str, Any]:
         covered = None
         if self.covered is not None:
-            covered = {"start": show_time(self.covered[0]), "end": show_time(self.covered[1])}
+            covered = {"start": instant_text(self.covered[0]), "end": instant_text(self.covered[1])}
         return {"source": self.source, "asked": show_window(self.asked), "covered": covered}
 
 
@@ -130,7 +130,7 @@ class Result:
         return {
             "window": first,
             "windows": windows,
-            "watermark": None if self.watermark is None else show_time(self.watermark),
+            "watermark": instant_text(self.watermark),
             "revision": self.revision,
             "exact": self.exact,
             "bounds": dict(self.bounds),

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.select.window_clause import show_time
+from muntin.times import instant_text
 
 
 def plain_table(table: pa.Table) -> pa.Table:
@@ -104,7 +104,7 @@ def json_column(column: pa.ChunkedArray) -> list[Any]:
         return column.to_pylist()
     if pa.types.is_timestamp(kind):
         micros = column.cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()
-        return [None if us is None else show_time(us) for us in micros]
+        return [None if us is None else instant_text(us) for us in micros]
     return [_json_value(value) for value in column.to_pylist()]
 
 

@@ -167,5 +167,5 @@ def _phase(site: Any) -> str:
     return "calm" if site.version and site.acked == site.version else "joining"
 
 
-def _moment(seconds: float) -> str | None:
+def _moment(seconds: float) -> str:
     return instant_text(int(seconds * 1_000_000))

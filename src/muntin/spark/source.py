@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ from muntin.errors import BadArgument, SourceError
 from muntin.spark.event_time import check_type
 from muntin.spark.partials import CORRUPT_COLUMN
 from muntin.spec import Pipeline, SourceSpec
+from muntin.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -141,8 +141,7 @@ def check_types(pipeline: Pipeline, schema: pa.Schema) -> None:
 def no_column(column: str, pipeline: Pipeline, there: list[str]) -> str:
     users = [f"summaries.{n}" for n, s in pipeline.summaries.items() if column in s.columns()]
     where = "time" if column == pipeline.time.column else users[0]
-    near = difflib.get_close_matches(column, there, n=1)
-    hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(there[:20])}"
+    hint = did_you_mean(column, there, "columns")
     return f"{where}: the source has no column '{column}'; {hint}"
 
 

@@ -152,12 +152,11 @@ class TimeWindowQuantiles(WindowQuantiles):
         guarantee: str | None = None,
         dtype: Any = "float64",
     ) -> None:
-        length = duration_us(window)
+        length = _microseconds(window)
         super().__init__(length, panes, k, seed, method, guarantee, dtype)
         if tolerance is None:
             tolerance = 0 if self.method == "strict" else length
-        none = isinstance(tolerance, int) and tolerance == 0
-        self.tolerance = 0 if none else duration_us(tolerance)
+        self.tolerance = tolerance if tolerance == 0 else _microseconds(tolerance)
         self.late = 0
         if self.method == "strict":
             self._engine.hold = self.tolerance
@@ -240,3 +239,10 @@ class TimeWindowQuantiles(WindowQuantiles):
         if self.method == "strict":
             self._engine.hold = self.tolerance
         self.late = fields.integer("late", 0, self.seen)
+
+
+def _microseconds(value: Any) -> int:
+    """A duration, or already its microseconds, as the times of values are."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return integer_in("duration", value, 1, DURATION_US_MAX)
+    return duration_us(value)

@@ -1,4 +1,7 @@
-"""What the writer may have meant: near matches for names that do not exist."""
+"""What the writer may have meant: near matches for names that do not exist.
+
+Pipeline files, sources and SELECT all say it in the same words.
+"""
 
 from __future__ import annotations
 
