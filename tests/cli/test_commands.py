@@ -9,6 +9,7 @@ import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 import pytest
 
+from muntin.cli.held import ASKED
 from muntin.kinds import KINDS
 from muntin.ledger.open import open_ledger
 from muntin.spec import Pipeline
@@ -47,6 +48,45 @@ def test_query_table_and_csv(muntin, ledger):
     assert "exact" in out
     _, out, _ = muntin("query", "-l", ledger, SELECT, "-f", "csv")
     assert out.splitlines()[:2] == ["driver,count,fare", "a,100,14850"]
+
+
+def test_a_pipe_gets_all_of_a_wide_and_long_table(muntin, tmp_path):
+    wide = [(s, f"{'driver of a very long name, ' * 5}{s:04}", s % 2, 1, s) for s in range(1200)]
+    url = f"sqlite:///{tmp_path}/wide.db"
+    with run(pipeline(), [[events(wide)]], open_ledger(url)):
+        pass
+    select = "SELECT driver, driver AS again, count, fare FROM orders(driver) FOR ALL"
+    _, out, _ = muntin("query", "-l", url, select)
+    assert len(out.splitlines()) == 1200 + 3
+    for number in (0, 1199):
+        assert out.count(wide[number][1]) == 2
+    assert "…" not in out
+
+
+def test_query_gives_an_object_a_row(muntin, ledger):
+    _, out, _ = muntin("query", "-l", ledger, SELECT, "-f", "jsonl")
+    assert json.loads(out.splitlines()[0]) == {"driver": "a", "count": 100, "fare": 14850}
+
+
+def test_tables_says_what_a_ledger_holds_and_how_to_ask_it(muntin, ledger):
+    _, out, _ = muntin("tables", "-l", ledger, "-f", "jsonl")
+    rows = {row["name"]: row for row in map(json.loads, out.splitlines())}
+    assert rows["orders"]["kind"] == "vector_matrix"
+    assert rows["orders"]["from"] == "2023-11-14T22:13:20Z"
+    for row in rows.values():
+        if row["ask"]:
+            assert muntin("query", "-l", ledger, row["ask"])[0] == 0
+    code, out, _ = muntin("tables", "-l", ledger, "orders")
+    assert code == 0
+    assert "driver" in out
+    assert "fare" in out
+    code, _, err = muntin("tables", "-l", ledger, "ordres")
+    assert (code, len(err.splitlines())) == (1, 1)
+    assert "there are orders" in err
+
+
+def test_every_kind_can_be_asked():
+    assert set(ASKED) == set(KINDS) - {"vector_matrix"}
 
 
 def test_a_wrong_statement_points_at_the_place(muntin, ledger):
@@ -162,5 +202,5 @@ def test_the_schema_for_editors_has_the_entries_of_every_kind(muntin):
 def test_help_names_every_command(muntin):
     code, out, _ = muntin("--help")
     assert code == 0
-    for command in ("run", "query", "check", "init", "demo", "doctor", "rejected"):
+    for command in ("run", "query", "tables", "check", "init", "demo", "doctor", "rejected"):
         assert command in out

@@ -74,7 +74,7 @@ def test_contains_in_all_formats(muntin, built, tmp_path):
     assert out.splitlines()[2].startswith('"elsewhere",false')
     _, out, _ = muntin("contains", built, "page/1")
     assert "page/1" in out
-    assert "True" in out
+    assert "true" in out
     keys = tmp_path / "keys.txt"
     keys.write_text("".join(f"page/{i}\r\n" for i in range(ROWS)))
     _, out, _ = muntin("contains", built, "--file", keys, "-f", "csv")

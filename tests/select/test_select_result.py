@@ -131,7 +131,7 @@ def test_lengths_of_time_are_what_pandas_polars_and_duckdb_read(values, cut) -> 
     assert result.table["span"].to_pylist() == truth
     assert result.to_polars()["span"].to_list() == truth
     assert [None if pd.isna(v) else v.to_pytimedelta() for v in result["span"]] == truth
-    for text, length in zip(result.to_csv().split("\r\n")[1:-1], truth, strict=True):
+    for text, length in zip(result.to_csv().split("\n")[1:-1], truth, strict=True):
         if length is None:
             assert text in ("", '""')
         else:

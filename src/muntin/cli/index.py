@@ -6,21 +6,21 @@ import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+from muntin.cli.tables import FORMAT, Format, print_rows, shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from muntin.spark.index.reader import IndexReader
 
-Format = Literal["table", "json", "csv", "arrow"]
 KEYS_AT_ONCE = 1 << 16
 QUANTILES = [0.5, 0.9, 0.95, 0.99]
 
 _INDEX = typer.Argument(help="Folder of the index.")
-_FORMAT = typer.Option("table", "--format", "-f")
 
 
 def register(app: typer.Typer) -> None:
@@ -70,7 +70,7 @@ def _register_answers(group: typer.Typer) -> None:
         file: str | None = typer.Option(
             None, "--file", help="One key a line; - is standard input."
         ),
-        format: Format = _FORMAT,  # noqa: A002
+        format: Format = FORMAT,  # noqa: A002
     ) -> None:
         """Which keys the index may hold: a no is always right."""
         from muntin.errors import BadArgument
@@ -85,7 +85,7 @@ def _register_answers(group: typer.Typer) -> None:
     def quantile(
         index: Path = _INDEX,
         q: list[float] = typer.Argument(None, help=f"In [0, 1]; {QUANTILES} if absent."),
-        format: Format = _FORMAT,  # noqa: A002
+        format: Format = FORMAT,  # noqa: A002
     ) -> None:
         """Quantiles of the ranked column, with bounds that always hold."""
         _write([_opened(index).quantile(q or QUANTILES)], format)
@@ -94,13 +94,13 @@ def _register_answers(group: typer.Typer) -> None:
     def rank(
         index: Path = _INDEX,
         values: list[str] = typer.Argument(help="Numbers, or times as ISO 8601."),
-        format: Format = _FORMAT,  # noqa: A002
+        format: Format = FORMAT,  # noqa: A002
     ) -> None:
         """How many records are at most each value, with bounds that always hold."""
         _write([_opened(index).rank([_number(value) for value in values])], format)
 
     @group.command()
-    def info(index: Path = _INDEX, format: Format = _FORMAT) -> None:  # noqa: A002
+    def info(index: Path = _INDEX, format: Format = FORMAT) -> None:  # noqa: A002
         """What the index holds, how large it is and what it promises."""
         _print_info(_opened(index), format)
 
@@ -190,8 +190,6 @@ def _print_info(index: IndexReader, format: Format) -> None:  # noqa: A002
     if format == "json":
         typer.echo(json.dumps(found, ensure_ascii=False))
         return
-    from muntin.cli.tables import shown
-
     values = [shown(value) if format == "table" else str(value) for value in found.values()]
     if format == "table":  # rates of a thousandth need more places than three
         for at, (name, value) in enumerate(found.items()):
@@ -216,20 +214,4 @@ def _write(tables: Iterable[pa.Table], format: Format) -> None:  # noqa: A002
             writer.close()
         sys.stdout.flush()
         return
-    from muntin.select.result import Result
-
-    result = Result(pa.concat_tables(tables))
-    if format == "json":
-        import json
-
-        rows = {"columns": result.columns, "rows": result.rows}
-        typer.echo(json.dumps(rows, ensure_ascii=False, allow_nan=False))
-        return
-    from rich.console import Console
-
-    from muntin.cli.tables import ROWS_SHOWN_MAX, result_table
-
-    console = Console()
-    console.print(result_table(result))
-    if len(result.rows) > ROWS_SHOWN_MAX:
-        console.print(f"... {len(result.rows) - ROWS_SHOWN_MAX:,} more rows: use --format csv")
+    print_rows(pa.concat_tables(tables), format)

@@ -106,8 +106,8 @@ def pipeline_text(found: Found) -> str:
         if found.unit is None
         else f"{{column: {_quoted(found.time)}, unit: {found.unit}}}"
     )
-    more = f", {_in_select(found.indicators[0])}" if found.indicators else ""
-    key = _in_select(found.keys[0])
+    more = f", {in_select(found.indicators[0])}" if found.indicators else ""
+    key = in_select(found.keys[0])
     select = f"SELECT {key}, count{more} FROM {name}({key}) ORDER BY count DESC LIMIT 10"
     entries = {"format": found.format, "path": found.path, **found.options}
     source = ", ".join(f"{entry}: {_quoted(text)}" for entry, text in entries.items())
@@ -231,7 +231,7 @@ def _sql(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _in_select(name: str) -> str:
+def in_select(name: str) -> str:
     """As one would write it: in quotes only where it must be."""
     import duckdb
 

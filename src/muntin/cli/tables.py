@@ -1,32 +1,39 @@
-"""Results as tables in a terminal."""
+"""Tables on standard output: for a terminal, for a pipe, for programs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import sys
+from typing import TYPE_CHECKING, Literal
 
-from muntin.times import instant_text
+import typer
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from rich.table import Table
 
     from muntin.select.result import Result
 
+Format = Literal["table", "json", "jsonl", "csv", "arrow"]
+FORMAT = typer.Option(
+    "table", "--format", "-f", help="jsonl: an object a row; json: rows with what they cover."
+)
 ROWS_SHOWN_MAX = 1_000
 
 
-def result_table(result: Result, rows_max: int = ROWS_SHOWN_MAX) -> Table:
-    """A result as a table; numbers to the right."""
+def rich_table(table: pa.Table, rows_max: int = ROWS_SHOWN_MAX) -> Table:
+    """The first rows as a table for a terminal; numbers to the right."""
     import pyarrow as pa
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for field in result.table.schema:
+    shown_table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for field in table.schema:
         number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
-        table.add_column(field.name, justify="right" if number else "left")
-    for row in result.rows[:rows_max]:
-        table.add_row(*[shown(value) for value in row])
-    return table
+        shown_table.add_column(field.name, justify="right" if number else "left")
+    for row in _rows(table.slice(0, rows_max)):
+        shown_table.add_row(*[shown(value) for value in row])
+    return shown_table
 
 
 def shown(value: object) -> str:
@@ -40,21 +47,63 @@ def shown(value: object) -> str:
     return str(value)
 
 
-def print_result(result: Result) -> None:
-    """A result with what must be said about it."""
+def print_table(table: pa.Table, footer: str = "") -> None:
+    """To a terminal in its width; into a pipe or a file whole, however wide and long."""
     from rich.console import Console
 
+    from muntin.select import result_text
+
     console = Console()
-    console.print(result_table(result))
-    if len(result.rows) > ROWS_SHOWN_MAX:
-        console.print(f"... {len(result.rows) - ROWS_SHOWN_MAX:,} more rows: use --format csv")
-    covered = [w.covered for w in result.windows if w.covered]
-    parts = [f"{len(result.rows):,} row{'s' if len(result.rows) != 1 else ''}"]
-    if covered:
-        parts.append(f"{instant_text(covered[0][0])} to {instant_text(covered[0][1])}")
-    parts.append("exact" if result.exact else "approximate, with bounds")
-    if result.late:
-        parts.append(f"{result.late:,} late")
-    if result.stale:
-        parts.append("[yellow]stale: the pipeline has not committed for a while[/]")
-    console.print("[dim]" + " · ".join(parts) + "[/]")
+    if not console.is_terminal:
+        typer.echo(result_text.table(table.column_names, _rows(table), len(table), cut=False))
+        typer.echo(footer) if footer else None
+        return
+    console.print(rich_table(table))
+    if len(table) > ROWS_SHOWN_MAX:
+        console.print(f"... {len(table) - ROWS_SHOWN_MAX:,} more rows: use --format csv")
+    if footer:
+        console.print(footer, style="dim", markup=False, highlight=False)
+
+
+def print_result(result: Result, form: Format) -> None:
+    """A result, with what must be said about it where the form has a place for it."""
+    if form == "json":
+        typer.echo(result.to_json())
+    elif form == "table":
+        print_table(result.table, result.footer())
+    else:
+        print_rows(result.table, form)
+
+
+def print_rows(table: pa.Table, form: Format) -> None:
+    """Rows alone, in a form for programs."""
+    from muntin.select import result_text
+
+    if form == "arrow":
+        _write_arrow(table)
+    elif form == "csv":
+        typer.echo(result_text.csv(table.column_names, _rows(table)), nl=False)
+    elif form == "jsonl":
+        for row in _rows(table, plain=True):
+            named = dict(zip(table.column_names, row, strict=True))
+            typer.echo(json.dumps(named, ensure_ascii=False, allow_nan=False))
+    elif form == "json":
+        rows = {"columns": table.column_names, "rows": _rows(table, plain=True)}
+        typer.echo(json.dumps(rows, ensure_ascii=False, allow_nan=False))
+    else:
+        print_table(table)
+
+
+def _rows(table: pa.Table, *, plain: bool = False) -> list[list[object]]:
+    """Rows as one reads them; `plain`: as JSON values."""
+    from muntin.select.values import json_column, text_column
+
+    columns = [(json_column if plain else text_column)(column) for column in table.columns]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _write_arrow(table: pa.Table) -> None:
+    import pyarrow as pa
+
+    with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as stream:
+        stream.write_table(table)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from muntin.cli.tables import result_table
+from muntin.cli.tables import rich_table
 from muntin.errors import SelectError
 from muntin.times import duration_text, instant_text
 
@@ -152,7 +152,7 @@ class View:
             return Text(f"{name}: {problem}", style="red")
         exact = "exact" if result.exact else "approximate"
         head = Text.assemble((name, "bold"), f"  {select}  ", (f"{ms:.1f} ms, {exact}", "dim"))
-        return Group(head, result_table(result, ROWS_SHOWN))
+        return Group(head, rich_table(result.table, ROWS_SHOWN))
 
 
 def bar(share: float, width: int = 20) -> str:

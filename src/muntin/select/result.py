@@ -166,7 +166,7 @@ class Result:
         return pl.from_arrow(readable_by_polars(self.table))
 
     def to_csv(self, path: str | Path | None = None) -> str | None:
-        """CSV with a header (RFC 4180): as text, or written to `path`."""
+        """CSV with a header: as text, or written to `path`."""
         text = result_text.csv(self.columns, self._shown(None))
         if path is None:
             return text

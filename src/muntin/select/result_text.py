@@ -12,8 +12,8 @@ _CELL_MAX = 60
 HTML_ROWS_MAX = 100
 
 
-def cell(value: Any) -> str:
-    """A value as a person reads it: six significant digits, thousands apart."""
+def cell(value: Any, *, cut: bool = True) -> str:
+    """A value as a person reads it: six significant digits, thousands apart, long text cut."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -23,17 +23,19 @@ def cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
     text = str(value).translate(_CONTROLS)
-    return text if len(text) <= _CELL_MAX else text[: _CELL_MAX - 3] + "..."
+    return text if len(text) <= _CELL_MAX or not cut else text[: _CELL_MAX - 3] + "..."
 
 
 # What moves a terminal's cursor or colours it must not come from a key in the data.
 _CONTROLS = dict.fromkeys((*range(32), *range(127, 160), 0x202E, 0x2066, 0x2067), "�")
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], count: int) -> str:
+def table(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], count: int, *, cut: bool = True
+) -> str:
     """Columns aligned, numbers to the right; `count` rows there are, of which some are given."""
-    cells = [[cell(value) for value in row] for row in rows]
-    heads = [cell(name) for name in columns]
+    cells = [[cell(value, cut=cut) for value in row] for row in rows]
+    heads = [cell(name, cut=cut) for name in columns]
     widths = [max([len(h), *(len(r[i]) for r in cells)]) for i, h in enumerate(heads)]
     right = [
         any(isinstance(r[i], int | float) and not isinstance(r[i], bool) for r in rows)
@@ -71,9 +73,9 @@ def footer(count: int, about: Mapping[str, Any], seconds: float) -> str:
 
 
 def csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """RFC 4180, with a header."""
+    """RFC 4180 but for its line ends, which are those of pandas and of every tool in a pipe."""
     out = io.StringIO()
-    writer = csv_writer.writer(out)
+    writer = csv_writer.writer(out, lineterminator="\n")
     writer.writerow(columns)
     for row in rows:
         writer.writerow(["" if v is None else _csv_value(v) for v in row])

@@ -1,0 +1,125 @@
+"""`muntin tables`: what a ledger holds, and how to ask for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from muntin.cli.inspect_data import in_select
+from muntin.cli.tables import FORMAT, Format
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from muntin.ledger.base import Ledger
+    from muntin.select.catalog import SummaryInfo
+    from muntin.session import Session
+
+ASKED = {
+    "quantiles": "quantiles({}, 0.5)",
+    "frequency": "top_k({}, 10)",
+    "top_k": "top_k({}, 10)",
+    "distinct": "distinct({})",
+    "fingerprint": "contains({}, 'key')",
+    "periodic": "periodic({}, 20)",
+}
+"""Kind -> a FROM item over a summary of it."""
+
+
+def register(app: typer.Typer) -> None:
+    @app.command()
+    def tables(
+        name: str = typer.Argument("", help="Only this summary: its columns."),
+        ledger: str = typer.Option(..., "--ledger", "-l", help="For example sqlite:///flights.db"),
+        format: Format = FORMAT,  # noqa: A002
+    ) -> None:
+        """List what a ledger holds: summaries and standing queries, and how to ask for them."""
+        import muntin
+        from muntin.cli.tables import print_rows
+
+        with muntin.open(ledger) as session:
+            print_rows(columns_of(session, name) if name else held(session), format)
+
+
+def held(session: Session) -> pa.Table:
+    """A row for each summary and each standing query."""
+    import pyarrow as pa
+
+    moment = pa.timestamp("us", "UTC")
+    rows = []
+    infos = session.summaries()
+    for pipeline in session.ledger.pipelines():
+        for name in pipeline.spec.get("summaries", {}):
+            if name in infos:
+                span = _span(session.ledger, name, pipeline.spec)
+                ask = _select(f"{asked(infos[name])} FOR ALL")
+                rows.append((name, infos[name].kind, pipeline.name, *span, ask))
+        for name in pipeline.spec.get("queries", {}):
+            closed = session.ledger.trend(name, limit=1)
+            ask = _select(f"trend({in_select(name)})") if closed else ""
+            rows.append((name, "query", pipeline.name, None, None, ask))
+    columns = list(zip(*rows, strict=True)) or [()] * 6
+    kinds = [pa.string(), pa.string(), pa.string(), moment, moment, pa.string()]
+    names = ["name", "kind", "pipeline", "from", "to", "ask"]
+    return pa.table(
+        {
+            name: pa.array(list(values), pa.int64() if kind == moment else kind).cast(kind)
+            for name, values, kind in zip(names, columns, kinds, strict=True)
+        }
+    )
+
+
+def asked(info: SummaryInfo) -> str:
+    """A FROM item that asks a summary."""
+    name = in_select(info.name)
+    if info.keys:
+        return f"{name}({', '.join(map(in_select, info.keys[0]))})"
+    return ASKED.get(info.kind, "{}").format(name)
+
+
+def _select(item: str) -> str:
+    return f"SELECT * FROM {item}"  # noqa: S608 (shown, and run by whoever reads it)
+
+
+def columns_of(session: Session, name: str) -> pa.Table:
+    """A row for each column of a summary.
+
+    Raises
+    ------
+    UnknownName
+        There is none of this name; the message lists those that there are.
+    """
+    import pyarrow as pa
+
+    from muntin.errors import UnknownName
+
+    infos = session.summaries()
+    if name not in infos:
+        there = ", ".join(infos) or "none yet"
+        raise UnknownName(f"no summary '{name}' in this ledger: there are {there}")
+    info = infos[name]
+    rows = [(f"X{at}", ", ".join(key), "key") for at, key in enumerate(info.keys, 1)]
+    rows += [("", column, "one summary for each value") for column in (*info.by, *info.parts)]
+    if info.keys:
+        bounds = ", an upper bound beside count_lower" if info.sketched else ""
+        rows.append(("", "count", f"events{bounds}"))
+    rows += [(f"Y{at}", column, "sum") for at, column in enumerate(info.indicators, 1)]
+    rows.append(("", "", _select(f"{asked(info)} FOR ALL")))
+    short, column, what = map(list, zip(*rows, strict=True))
+    return pa.table({"short": short, "column": column, "what": what})
+
+
+def _span(ledger: Ledger, name: str, spec) -> tuple[int | None, int | None]:
+    """From where to where slices of any length are held."""
+    span: tuple[int, int] | None = None
+    for length in (spec["pane_us"], *spec.get("rungs_us", ())):  # the finest knows best
+        bounds = ledger.bounds(name, length)
+        if bounds is None:
+            continue
+        start, end = span or bounds
+        span = (
+            bounds[0] if bounds[0] + length <= start else start,
+            bounds[1] if bounds[1] - length >= end else end,
+        )
+    return span or (None, None)
