@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import muntin
-from muntin.errors import BadArgument, SelectError, SpecError
+from muntin.errors import SelectError, SpecError
 from muntin.ledger.memory import MemoryLedger
 from muntin.session import Session
 from muntin.spec import Pipeline
@@ -371,14 +371,16 @@ def test_without_a_rank_there_are_no_quantiles():
         ]
 
 
-def test_a_negative_weight_is_named():
+def test_a_negative_weight_is_rejected_and_named():
     summary = {"s": {"kind": "top_k", "item": "dest", "weight": "seats"}}
-    batches = [[table([(0, "a", 1, "b", 1.0, -3)])]]
-    with (
-        pytest.raises(BadArgument, match=r"weight 'seats' is -3.*GREATEST"),
-        run(pipeline(summary), batches),
-    ):
-        pass
+    rows = [(0, "a", 1, "b", 1.0, -3), (1, "a", 1, "c", 1.0, 2)]
+    with run(pipeline(summary), [[table(rows)]]) as ingest:
+        ((_, refused),) = ingest.ledger.rejected(ingest.pipeline.name)
+        assert (refused.reason, refused.detail) == (
+            "bad_value",
+            "column 'seats': '-3' is a weight below 0 (summaries.s)",
+        )
+        assert ingest.ledger.pipelines()[0].counted == 1
 
 
 EXACT_BYTES = {

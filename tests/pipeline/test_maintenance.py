@@ -49,11 +49,11 @@ def test_a_rollup_that_is_refused_stops_no_pipeline_and_is_made_later(taken, mon
     with run(spec, []) as ingest:
         make, refused = ingest.writer.roll_up, []
 
-        def refuses(summary, length, start, *rest):
+        def refuses(summary, length, start, *rest, **more):
             if len(refused) < 9:
                 refused.append(start)
                 return False
-            return make(summary, length, start, *rest)
+            return make(summary, length, start, *rest, **more)
 
         monkeypatch.setattr(ingest.writer, "roll_up", refuses)
         for number, partitions in enumerate(batches):

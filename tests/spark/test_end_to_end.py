@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import muntin
-from muntin.errors import LedgerConflict, SourceError, SpecError, SummaryOverflow
+from muntin.errors import LedgerConflict, SelectError, SourceError, SpecError
 from muntin.ledger.memory import MemoryLedger
 from tests.pipeline.support import SECOND, START, content, events, pipeline
 
@@ -179,12 +179,12 @@ def test_fields_are_evaluated_by_spark(spark, table):
     assert found.sql("SELECT sum(dear) FROM orders(area) FOR ALL").rows == [[dear]]
 
 
-def test_overflow_names_key_and_indicator_and_commits_nothing(spark):
-    rows = [(0, "a", 1, 1, 2**62)] * 4
-    ledger = MemoryLedger()
-    with pytest.raises(SummaryOverflow, match="fare"):
-        muntin.summarize(spark.createDataFrame(events(rows)), pipeline(), ledger=ledger)
-    assert ledger.bounds("orders", 10_000_000) is None
+def test_overflow_is_told_by_the_answers_that_need_its_pane_and_stops_nothing(spark):
+    rows = [*[(0, "a", 1, 1, 2**62)] * 4, (60, "b", 1, 1, 7)]
+    found = muntin.summarize(spark.createDataFrame(events(rows)), pipeline(), ledger=MemoryLedger())
+    with pytest.raises(SelectError, match="'fare': a sum is beyond int64"):
+        found.sql("SELECT fare FROM orders FOR ALL")
+    assert found.sql("SELECT driver, fare FROM orders(driver) FOR LAST '10 s'").rows == [["b", 7]]
 
 
 def test_batch_modes_are_those_of_spark(spark, table):

@@ -8,7 +8,7 @@ windows again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from muntin.assembly.followers import (
     Closed,
     FloatingFollower,
     Follower,
+    fill_of,
     follow,
 )
 from muntin.ledger.base import Ledger, Writer
@@ -99,17 +100,38 @@ class Assembler:
                 follower.forget()
             if late or self._check_all:
                 written += self._revise(name, late)
-            pending: list[Closed] = []
-            for closed in follower.step(sealed_until):
-                pending.append(
-                    replace(closed, window=replace(closed.window, closed_at=self._now_us()))
-                )
-                if len(pending) >= WINDOWS_AT_ONCE:
-                    written += self._write(pending)
-                    pending = []
-            written += self._write(pending, always=True)
+                panes = self._kept_panes(name, late, watermark)
+                written += self._write_each(follower.missed(self._ledger, panes))
+            written += self._write_each(follower.step(sealed_until))
+            written += self._write([], always=True)
         self._check_all = False
         return written
+
+    def _kept_panes(self, name: str, late: Sequence[int], watermark: int) -> list[int]:
+        """Those of the late panes (all, at the start) whose windows are not beyond retention."""
+        history, layout = self._pipeline.retention.history, self.layouts[name]
+        first = self._ledger.horizon(name, layout.pane)
+        if history is not None:
+            first = max(watermark - history, watermark - history if first is None else first)
+        if self._check_all:
+            end = self._followers[name].next_pane()
+            bounds = self._panes.bounds(layout)
+            if end is None or bounds is None:
+                return []
+            return self._panes.starts(layout, bounds[0] if first is None else first, end)
+        return [pane for pane in late if first is None or pane >= first]
+
+    def _write_each(self, closings: Iterator[Closed]) -> list[ClosedWindow]:
+        """Write windows as they close, some at once."""
+        written: list[ClosedWindow] = []
+        pending: list[Closed] = []
+        for closed in closings:
+            window = replace(closed.window, closed_at=self._now_us())
+            pending.append(replace(closed, window=window))
+            if len(pending) >= WINDOWS_AT_ONCE:
+                written += self._write(pending)
+                pending = []
+        return written + self._write(pending)
 
     def marks(self, watermark: int | None) -> list[int]:
         """Watermarks on the way to `watermark`, some hundred panes apart, itself last.
@@ -185,13 +207,13 @@ class Assembler:
                 )
                 if events <= window.events:  # unchanged, or its panes were dropped by retention
                     continue
-                merged = self._panes.merged(layout, window.start, window.end, self._writer.epoch)
+                merged = self._panes.window(layout, window.start, window.end, self._writer.epoch)
                 revised = replace(
                     window,
                     revision=window.revision + 1,
                     events=merged.events,
                     late=merged.late,
-                    fill=layout.spec.fill(merged.summary),
+                    fill=fill_of(layout, merged),
                     closed_at=self._now_us(),
                 )
                 found.append(Closed(revised, merged))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
+from muntin.assembly.late import floating_in, gaps_between, missing_of_grid
+from muntin.errors import MuntinError
 from muntin.kinds import WindowSpec
+from muntin.ledger.base import Ledger
 from muntin.ledger.records import ClosedWindow
 from muntin.reading.panes import Layout, Merged, Panes
 from muntin.windows.floating import Boundary, FloatingWindow
@@ -35,6 +38,10 @@ class Follower(Protocol):
         """Panes that were folded have changed: fold them again when needed."""
         ...
 
+    def missed(self, ledger: Ledger, panes: Sequence[int]) -> Iterator[Closed]:
+        """Windows that never closed, and would have if these sealed panes had held events then."""
+        ...
+
 
 def follow(
     layout: Layout, window: WindowSpec, panes: Panes, stored: Mapping[str, Any] | None
@@ -58,7 +65,7 @@ class FloatingFollower:
         )
         self._next: int | None = None
         if stored:
-            kept = stored["window"]
+            kept = stored.get("window") or {"start": None, "overflowed": False, "factor": 1}
             self.window = replace(
                 self.window,
                 start=kept["start"],
@@ -82,7 +89,7 @@ class FloatingFollower:
         return self.window.start, self.window.end
 
     def open_fill(self) -> Mapping[str, int]:
-        return {} if self._held is None else self._layout.spec.fill(self._held.summary)
+        return {} if self._held is None else fill_of(self._layout, self._held)
 
     def next_pane(self) -> int | None:
         return self._next
@@ -90,8 +97,16 @@ class FloatingFollower:
     def forget(self) -> None:
         self._held = None
 
+    def missed(self, ledger: Ledger, panes: Sequence[int]) -> Iterator[Closed]:
+        if self._next is None:
+            return
+        until = self._next if self.window.start is None else self.window.start
+        for gap in list(gaps_between(self._layout, ledger, panes, until)):
+            for boundary in floating_in(self._layout, self._panes, self.window, gap):
+                merged = self._panes.window(self._layout, boundary.start, boundary.end)
+                yield _closed(self._layout, boundary, merged)
+
     def step(self, sealed_until: int) -> Iterator[Closed]:
-        spec = self._layout.spec
         first = self._next
         if first is None:
             bounds = self._panes.bounds(self._layout)
@@ -104,16 +119,12 @@ class FloatingFollower:
             if boundary:
                 yield self._closed(boundary)
             if self._held is not None:
-                rows = (
-                    spec.fill_after(self._held.summary, merged.summary)
-                    if self.window.capacity is not None
-                    else {}
-                )
+                rows = self._fill_after(self._held, merged)
                 self.window, boundary = self.window.close_before(pane, rows)
                 if boundary:
                     yield self._closed(boundary)
             self._fold(merged)
-            rows = spec.fill(self._held.summary) if self._held else {}
+            rows = fill_of(self._layout, self._held) if self._held else {}
             self.window = self.window.take(pane, rows)
             self._next = pane + self._layout.pane
         self._next = max(sealed_until, self._next or sealed_until)
@@ -129,16 +140,31 @@ class FloatingFollower:
             self._fold(merged)
 
     def _fold(self, merged: Merged) -> None:
-        if self._held is None:
+        held = self._held
+        if held is None:
             self._held, self._owned = merged, False
             return
-        summary = self._held.summary
-        if not self._owned:  # the first pane's summary is shared
-            summary = summary.copy()
-            self._owned = True
-        self._layout.spec.merge_into(summary, merged.summary)
-        events, late = self._held.events + merged.events, self._held.late + merged.late
-        self._held = Merged(summary, events, late, None)
+        events, late = held.events + merged.events, held.late + merged.late
+        problem = held.problem or merged.problem
+        if problem is None:
+            try:
+                summary = held.summary if self._owned else held.summary.copy()  # a pane's is shared
+                self._layout.spec.merge_into(summary, merged.summary)
+            except MuntinError as found:
+                problem = found
+            else:
+                self._held, self._owned = Merged(summary, events, late, None), True
+                return
+        self._held = Merged(None, events, late, None, problem=problem)
+
+    def _fill_after(self, held: Merged, merged: Merged) -> Mapping[str, int]:
+        """Of a window that has a capacity; what does not merge fills nothing."""
+        if self.window.capacity is None or held.problem or merged.problem:
+            return {}
+        try:
+            return self._layout.spec.fill_after(held.summary, merged.summary)
+        except MuntinError:
+            return {}
 
     def _closed(self, boundary: Boundary) -> Closed:
         held = self._held
@@ -159,11 +185,18 @@ class GridFollower:
         self._every = spec.every or spec.length
         self._next: int | None = stored["next"] if stored else None
         """Everything that ends at or before this is closed."""
+        grid, since = (stored or {}).get("grid"), (stored or {}).get("since")
+        self._since: int | None = since if grid in (None, self._grid) else self._next
+        """Windows that ended before this were of another length: they are not looked for."""
         self._last: tuple[tuple[int, int], Merged] | None = None
         """The window that closed last, where the next one overlaps it."""
 
     def state(self) -> Mapping[str, Any]:
-        return {"next": self._next}
+        return {"next": self._next, "grid": self._grid, "since": self._since}
+
+    @property
+    def _grid(self) -> list[int]:
+        return [self._length, self._every]
 
     def open_window(self) -> tuple[int, int] | None:
         if self._next is None:
@@ -179,6 +212,15 @@ class GridFollower:
 
     def forget(self) -> None:
         self._last = None
+
+    def missed(self, ledger: Ledger, panes: Sequence[int]) -> Iterator[Closed]:
+        if self._next is None:
+            return
+        grid = (self._length, self._every)
+        for start, end in missing_of_grid(self._layout, ledger, panes, *grid, self._next):
+            if self._since is None or end > self._since:
+                merged = self._panes.window(self._layout, start, end)
+                yield _closed(self._layout, Boundary(start, end, "full", False), merged)
 
     def step(self, sealed_until: int) -> Iterator[Closed]:
         """Slides over the panes: those that enter are merged in, those that leave subtracted."""
@@ -205,10 +247,19 @@ class GridFollower:
             if span[0] <= start < span[1] <= end:
                 merged = self._panes.slid(self._layout, before, span, start, end)
         if merged is None:
-            merged = self._panes.merged(self._layout, start, end)
-        slides = self._every < self._length and self._layout.spec.can_subtract(merged.summary)
+            merged = self._panes.window(self._layout, start, end)
+        slides = (
+            self._every < self._length
+            and merged.problem is None
+            and self._layout.spec.can_subtract(merged.summary)
+        )
         self._last = ((start, end), merged) if slides else None
         return merged
+
+
+def fill_of(layout: Layout, merged: Merged) -> dict[str, int]:
+    """How full a window is; nothing is known of one whose panes do not merge."""
+    return {} if merged.problem is not None else layout.spec.fill(merged.summary)
 
 
 def _closed(layout: Layout, boundary: Boundary, merged: Merged) -> Closed:
@@ -221,7 +272,7 @@ def _closed(layout: Layout, boundary: Boundary, merged: Merged) -> Closed:
         overflowed=boundary.overflowed,
         events=merged.events,
         late=merged.late,
-        fill=layout.spec.fill(merged.summary),
+        fill=fill_of(layout, merged),
         closed_at=0,
     )
     return Closed(window, merged)

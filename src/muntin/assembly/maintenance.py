@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 
+from muntin.assembly.together import Part, put_together
 from muntin.ledger.base import Ledger, Writer
 from muntin.ledger.records import Coverage
 from muntin.reading.panes import Layout, Panes
@@ -35,6 +36,7 @@ class Maintenance:
         self._writer = writer
         self._layouts = layouts
         self._panes = panes
+        self._left: dict[tuple[str, int, int], int] = {}  # slices that stay in so many pieces
         for layout in layouts.values():
             self._give_up_rungs(layout)
 
@@ -66,7 +68,7 @@ class Maintenance:
         first = 0 if watermark is None else watermark // pane * pane
         for layout in self._layouts.values():
             for start, _, number in self._ledger.spans(layout.name, pane, first, newest + 1):
-                if number > PIECES_OPEN_MAX:
+                if number > max(PIECES_OPEN_MAX, 2 * self._left.get((layout.name, pane, start), 0)):
                     self._compact_slice(layout, pane, start)
 
     def _give_up_rungs(self, layout: Layout) -> None:
@@ -87,9 +89,15 @@ class Maintenance:
 
     def _compact_slice(self, layout: Layout, length: int, start: int) -> None:
         pieces = self._ledger.pieces(layout.name, length, start, start + length)
-        if pieces:
-            merged = layout.spec.merged([layout.spec.read(piece.payload) for piece in pieces])
-            self._writer.compact(pieces, merged.to_bytes())
+        if not pieces:
+            return
+        for made in put_together(layout, [Part.of(piece) for piece in pieces]):
+            ids = set(made.ids)
+            self._writer.compact([piece for piece in pieces if piece.id in ids], made.payload)
+        left = self._ledger.pieces(layout.name, length, start, start + length)
+        if len(left) > 1:  # they do not merge, or would be too large: answers merge them, or say so
+            self._left[layout.name, length, start] = len(left)
+            self._writer.leave(left)
 
     def _roll_up(self, layout: Layout, sealed_until: int, budget: int) -> bool:
         below = layout.pane
@@ -126,15 +134,17 @@ class Maintenance:
         to answer from, but the ledger wants to know the pieces that it has now.
         """
         for fresh in (False, True):
-            parts = list(self._panes.each_slice(layout, below, start, start + length, fresh=fresh))
-            made = None
-            if parts:
-                merged = layout.spec.merged([part.summary for part in parts])
-                events = sum(part.events for part in parts)
-                late = sum(part.late for part in parts)
-                made = (events, late, merged.to_bytes())
+            parts: list[Part] = []
+            for held in self._panes.each_slice(layout, below, start, start + length, fresh=fresh):
+                if held.problem is None:
+                    parts.append(Part(held.events, held.late, held.ids, None, held.summary))
+                else:  # its pieces do not merge: each of them goes into the rollup by itself
+                    found = self._ledger.pieces(layout.name, below, held.start, held.start + below)
+                    parts += [Part.of(piece) for piece in found if piece.id in held.ids]
             seen = [identifier for part in parts for identifier in part.ids]
-            if self._writer.roll_up(layout.name, length, start, made, seen):
+            made = [(m.events, m.late, m.payload) for m in put_together(layout, parts)]
+            first = made[0] if made else None
+            if self._writer.roll_up(layout.name, length, start, first, seen, more=made[1:]):
                 return True
         return False
 

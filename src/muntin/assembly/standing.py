@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Mapping
 from typing import Any
 
-import pyarrow as pa
-
-from muntin.errors import SelectError, SpecError
+from muntin.errors import LedgerError, MuntinError, SelectError, SpecError
 from muntin.ledger.base import Ledger
+from muntin.ledger.records import PAYLOAD_BYTES_MAX
 from muntin.reading.catalog import LedgerCatalog, summary_info
 from muntin.reading.panes import Layout, Merged
 from muntin.reading.sequences import check_whole_stream
+from muntin.reading.stored_results import stored_error, stored_result
 from muntin.select.catalog import OPEN, Loaded, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.engine import Engine
 from muntin.select.plan import CheckedStatement
 from muntin.spec import Pipeline
+from muntin.times import instant_text
+
+FAILING_CHARACTERS_MAX = 500  # of an error in the pipeline's status
+_LOG = logging.getLogger("muntin")
 
 
 class StandingQueries:
@@ -26,27 +31,59 @@ class StandingQueries:
     ------
     SpecError
         A query is wrong; names it and the place in its text.
+
+    Attributes
+    ----------
+    failing : dict
+        Standing query -> {"start", "error"}, of those that failed on the window that closed last.
     """
 
     def __init__(self, pipeline: Pipeline, ledger: Ledger) -> None:
         self._pipeline = pipeline
         self._catalog = _WindowCatalog(pipeline, LedgerCatalog(ledger))
         self._engine = Engine(self._catalog)
+        self._told: set[str] = set()
+        self.failing: dict[str, dict[str, Any]] = {}
         self._finish = weakref.finalize(self, self._engine.close)  # also where nobody closes it
         self.follows: Mapping[str, str] = {name: self._followed(name) for name in pipeline.queries}
 
     def run(self, query: str, layout: Layout, start: int, end: int, merged: Merged) -> bytes:
-        """A standing query's result on one window, whose summary is at hand: Arrow IPC bytes."""
+        """A standing query's result on one window, whose summary is at hand: Arrow IPC bytes.
+
+        Where the statement fails on this window (an overflow, a cast, another window that is not
+        there) the error is the result: data never stop a pipeline.
+        """
         asked = WindowAsked("range", start_us=start, end_us=end)
         self._catalog.at_hand = (layout.name, asked, merged)
         try:
             table = self._engine.sql(self._pipeline.queries[query].select, window=asked).table
+        except LedgerError:
+            raise  # of the ledger, not of the window
+        except Exception as error:
+            if error.__cause__ is not None and isinstance(error.__cause__, LedgerError):
+                raise error.__cause__ from None
+            return self._failed(query, start, error)
         finally:
             self._catalog.at_hand = None
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as stream:
-            stream.write_table(table)
-        return sink.getvalue().to_pybytes()
+        self.failing.pop(query, None)
+        result = stored_result(table)
+        if len(result) > PAYLOAD_BYTES_MAX:
+            return self._failed(query, start, SelectError("the result is too large to keep"))
+        return result
+
+    def _failed(self, query: str, start: int, error: Exception) -> bytes:
+        """The error as a result. The log has one line a query; the windows' results the rest."""
+        said = error.message if isinstance(error, SelectError) else str(error)
+        self.failing[query] = {"start": start, "error": said[:FAILING_CHARACTERS_MAX]}
+        ours = isinstance(error, MuntinError)
+        if query not in self._told:
+            self._told.add(query)
+            _LOG.warning(
+                "queries.%s failed on the window of %s: %s (its result; not logged again)",
+                query, instant_text(start), str(error).splitlines()[0] if ours else error,
+                exc_info=None if ours else error,
+            )  # fmt: skip
+        return stored_error(error)
 
     def close(self) -> None:
         """Give back what the engine holds."""
@@ -106,7 +143,7 @@ class _WindowCatalog:
 
     def load(self, summary: str, window: WindowAsked) -> Loaded:
         if self.at_hand is not None and (summary, window) == self.at_hand[:2]:
-            merged = self.at_hand[2]
+            merged = self.at_hand[2].usable()
             covered = (window.start_us or 0, window.end_us or 0)
             return Loaded(merged.summary, covered, late=merged.late, token=None)
         return self._stored.load(summary, window)

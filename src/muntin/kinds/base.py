@@ -7,7 +7,7 @@ updates it, and how full it is. Everything else (windows, ledger, rollups) treat
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from muntin.errors import BadArgument
+from muntin.kinds.values import Refused, refused_values
 from muntin.times import duration_or_zero_us, duration_us
 
 STORED = "stored"
@@ -96,6 +97,14 @@ class SummarySpec(Strict, ABC):
 
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
         """Raise BadArgument where a column's type cannot be used; types hold all columns()."""
+
+    def float_columns(self) -> Sequence[str]:
+        """Those of columns() whose numbers are summed up or ranked as floats."""
+        return ()
+
+    def refused(self, batch: pa.RecordBatch) -> Iterator[Refused]:
+        """Rows that are to be rejected: their values cannot be taken, whatever their type."""
+        yield from refused_values(batch, self.columns(), self.float_columns())
 
     @abstractmethod
     def new(self) -> Any:

@@ -44,6 +44,9 @@ class QuantilesSpec(SplitSpec):
         super().check_types(types)
         check_number(self.value, types[self.value], "value", whole=self.type == "int64")
 
+    def float_columns(self) -> Sequence[str]:
+        return [] if self.type == "int64" else [self.value]
+
     def prepared(self, name: str, column: pa.Array) -> pa.Array:  # noqa: ARG002
         """In the sketch's type. What float32 cannot hold becomes infinite, and keeps its rank."""
         wanted = {"float64": pa.float64(), "float32": pa.float32()}.get(self.type, pa.int64())

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from muntin import summaries
 from muntin.errors import BadArgument
 from muntin.kinds.base import Strict, SummarySpec
-from muntin.kinds.columns import check_keys, is_numeric
+from muntin.kinds.columns import check_keys, check_number, is_numeric
 
 if TYPE_CHECKING:
     from muntin.summaries import SketchedMatrix, VectorMatrix
@@ -102,13 +102,18 @@ class VectorMatrixSpec(SummarySpec):
         return [column for column in self.columns() if column not in self.indicators]
 
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
-        for name in self.indicators:
+        for name, kind in self.indicators.items():
+            if kind == "int64":
+                check_number(name, types[name], "indicator", whole=True)
             if not is_numeric(types[name]):
                 raise BadArgument(
                     f"indicator '{name}' is {types[name]}, and sums need numbers: "
                     f"cast it under fields, for example  {name}: CAST({name} AS BIGINT)"
                 )
         check_keys((column for key in self.keys for column in key), types)
+
+    def float_columns(self) -> Sequence[str]:
+        return [name for name, kind in self.indicators.items() if kind == "float64"]
 
     def new(self) -> Matrix:
         if self.sketch is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from muntin.arrow import pc
 from muntin.errors import BadArgument
 from muntin.kinds.columns import check_item, check_number
 from muntin.kinds.sketch import SplitSpec
+from muntin.kinds.values import Refused, below_zero
 
 
 class WeighedSpec(SplitSpec):
@@ -41,6 +42,13 @@ class WeighedSpec(SplitSpec):
         check_item(self.item, types[self.item])
         if self.weight is not None:
             check_number(self.weight, types[self.weight], "weight", whole=True)
+
+    def refused(self, batch: pa.RecordBatch) -> Iterator[Refused]:
+        yield from super().refused(batch)
+        if self.weight is not None:
+            mask = below_zero(batch.column(self.weight))
+            if mask is not None:
+                yield self.weight, mask, "is a weight below 0"
 
     def prepared(self, name: str, column: Any) -> Any:
         if name != self.weight:

@@ -89,6 +89,13 @@ class Writer(Protocol):
         """
         ...
 
+    def leave(self, pieces: Sequence[Piece]) -> None:
+        """Note that these pieces of one slice do not merge: `crowded` tells of it no more.
+
+        Until another piece comes to the slice. Those that are gone are ignored.
+        """
+        ...
+
     def roll_up(
         self,
         summary: str,
@@ -96,13 +103,16 @@ class Writer(Protocol):
         start: int,
         made: tuple[int, int, bytes] | None,
         seen: Sequence[int] = (),
+        more: Sequence[tuple[int, int, bytes]] = (),
     ) -> bool:
         """Store the rollup `made` (events, late, payload) of the slice [start, start + length).
 
-        `made` is None where the slice holds no events. `seen` are the ids of the pieces that were
-        merged, panes or shorter rollups: where they are not (any more) all that the slice holds,
-        nothing is stored and False returned. A slice that is rolled up and clean is left as it is
-        (True). Extends coverage at either end (or begins it), and cleans the slice if dirty.
+        `made` is None where the slice holds no events. `more`: further pieces of the rollup,
+        where one alone would be too large or its sums leave their range. `seen` are the ids of
+        the pieces that were merged, panes or shorter rollups: where they are not (any more) all
+        that the slice holds, nothing is stored and False returned. A slice that is rolled up and
+        clean is left as it is (True). Extends coverage at either end (or begins it), and cleans
+        the slice if dirty.
 
         Raises
         ------

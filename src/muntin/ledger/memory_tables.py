@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,15 +31,25 @@ class Shelf:
     slots: Slots = field(default_factory=dict)
     provisional: set[int] = field(default_factory=set)
     """Ids of provisional pieces."""
+    left: set[int] = field(default_factory=set)
+    """Ids of pieces that do not merge with the others of their slice."""
 
     def copy(self) -> Shelf:
-        return Shelf(list(self.starts), dict(self.slots), set(self.provisional))
+        return Shelf(list(self.starts), dict(self.slots), set(self.provisional), set(self.left))
+
+    def leave(self, start: int, ids: Collection[int]) -> None:
+        """Pieces of a slice that are not to be compacted."""
+        there = {piece.id for piece in self.slots.get(start, ())} & set(ids)
+        self.provisional -= there
+        if len(self.slots.get(start, ())) > 1:
+            self.left |= there
 
     def put(self, start: int, pieces: tuple[Piece, ...]) -> None:
         """Replace a slice's pieces; it disappears where there are none."""
-        if self.provisional:
+        if self.provisional or self.left:
             gone = {piece.id for piece in self.slots.get(start, ())} - {p.id for p in pieces}
             self.provisional -= gone
+            self.left -= gone
         if pieces and start not in self.slots:
             insort(self.starts, start)
         elif not pieces and start in self.slots:
@@ -60,12 +70,14 @@ class Shelf:
         gone = [piece.id for start in self.starts[:count] for piece in self.slots.pop(start)]
         del self.starts[:count]
         self.provisional.difference_update(gone)
+        self.left.difference_update(gone)
         return len(gone)
 
     def is_crowded(self, start: int) -> bool:
-        """Has the slice more than one piece, or a provisional one?"""
+        """Has the slice more pieces than must be, or a provisional one?"""
         pieces = self.slots[start]
-        return len(pieces) > 1 or any(piece.id in self.provisional for piece in pieces)
+        several = len(pieces) > 1 and any(piece.id not in self.left for piece in pieces)
+        return several or any(piece.id in self.provisional for piece in pieces)
 
 
 @dataclass(slots=True)

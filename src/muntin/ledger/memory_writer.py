@@ -29,7 +29,14 @@ from muntin.ledger.records import (
     Piece,
     TrendPoint,
 )
-from muntin.ledger.rollups import Rollups, check_replaced, check_sums, holds_all, sums_of
+from muntin.ledger.rollups import (
+    Rollups,
+    check_replaced,
+    check_sums,
+    holds_all,
+    pieces_made,
+    sums_of,
+)
 from muntin.ledger.rules import (
     ROLE_QUERY,
     ROLE_SUMMARY,
@@ -204,6 +211,14 @@ class MemoryWriter:
             shelf.put(start, tuple(piece for piece in shelf.slots[start] if piece.id not in ids))
             self._insert(tables, summary, length, start, *given, payload)
 
+    def leave(self, pieces: Sequence[Piece]) -> None:
+        if not pieces:
+            return
+        self._check_summary(pieces[0].summary)
+        ids, length, start = check_replaced(pieces)
+        with self._writing(grows=False) as (tables, _):
+            tables.shelf(pieces[0].summary, length).leave(start, ids)
+
     def roll_up(
         self,
         summary: str,
@@ -211,10 +226,14 @@ class MemoryWriter:
         start: int,
         made: tuple[int, int, bytes] | None,
         seen: Sequence[int] = (),
+        more: Sequence[tuple[int, int, bytes]] = (),
     ) -> bool:
         self._check_summary(summary)
         length, start = whole(length, "length"), whole(start, "start")
-        payload = None if made is None else blob(made[2], "a rollup's payload")
+        parts = [
+            (*sums_of(part), blob(part[2], "a rollup's payload"))
+            for part in pieces_made(made, more)
+        ]
         with self._writing(grows=False) as (tables, _):
             rollups = self._rollups(tables, summary)
             rollups.check_slice(length, start)
@@ -237,11 +256,13 @@ class MemoryWriter:
             ]
             if not holds_all(rollups, length, [(p.id, p.length, p.start) for p in merged], stored):
                 return False
-            events, late = sums_of(made)
-            check_sums("the rollup", (events, late), _sums(merged))
-            tables.shelves.setdefault((summary, length), Shelf()).put(start, ())
-            if payload is not None:
-                self._insert(tables, summary, length, start, events, late, payload)
+            sums = sum(part[0] for part in parts), sum(part[1] for part in parts)
+            check_sums("the rollup", sums, _sums(merged))
+            shelf = tables.shelves.setdefault((summary, length), Shelf())
+            shelf.put(start, ())
+            for part in parts:
+                self._insert(tables, summary, length, start, *part)
+            shelf.leave(start, {piece.id for piece in shelf.slots.get(start, ())})
             rollups.cover(length, start)
             return True
 

@@ -221,6 +221,15 @@ def sums_of(made: tuple[int, int, bytes] | None) -> tuple[int, int]:
     return whole(made[0], "events", least=0), whole(made[1], "late", least=0)
 
 
+def pieces_made(
+    made: tuple[int, int, bytes] | None, more: Sequence[tuple[int, int, bytes]]
+) -> list[tuple[int, int, bytes]]:
+    """All pieces of a rollup."""
+    if made is None and more:
+        raise BadArgument("a rollup of no events has no further pieces")
+    return [] if made is None else [made, *more]
+
+
 def holds_all(
     rollups: Rollups,
     length: int,

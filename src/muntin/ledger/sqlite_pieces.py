@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 from muntin.errors import BadArgument
 from muntin.ledger import schema
+from muntin.ledger.payload import pack
 from muntin.ledger.records import Piece
 from muntin.ledger.rollups import check_replaced, check_sums, holds_all
 from muntin.ledger.rules import whole
 from muntin.ledger.sqlite_commit import Packed, is_occupied
 from muntin.ledger.sqlite_open import next_id
-from muntin.ledger.sqlite_view import load_rollups
+from muntin.ledger.sqlite_view import load_rollups, read_rows
 
 
 def compact(
@@ -37,14 +38,24 @@ def compact(
     return True
 
 
+def leave(connection: sqlite3.Connection, place: str, summary: int, ids: Collection[int]) -> None:
+    """Pieces that do not merge are not to be compacted."""
+    for identifier in sorted(ids):
+        where = "WHERE id = ? AND summary = ? AND extra = 1"
+        for row in read_rows(connection, place, schema.PIECES, where, (identifier, summary)):
+            *values, _, payload = row
+            connection.execute(
+                schema.PIECES.insert, schema.PIECES.seal_row(*values, 0, packed=pack(payload))
+            )
+
+
 def roll_up(
     connection: sqlite3.Connection,
     place: str,
     summary: int,
     pane_us: int,
     slice_: tuple[int, int],
-    sums: tuple[int, int],
-    packed: Packed | None,
+    parts: Sequence[tuple[tuple[int, int], Packed]],
     seen: Sequence[int],
 ) -> bool:
     """Store the rollup of a slice (length, start), as in the contract."""
@@ -69,11 +80,12 @@ def roll_up(
         ),
     ):
         return False
+    sums = sum(part[0][0] for part in parts), sum(part[0][1] for part in parts)
     check_sums("the rollup", sums, _sums(heads))
     where = "summary = ? AND length = ? AND start = ?"
     connection.execute(f"DELETE FROM pieces WHERE {where}", (summary, length, start))
-    if packed is not None:
-        _insert(connection, summary, length, start, *sums, packed)
+    for held, packed in parts:
+        _insert(connection, summary, length, start, *held, packed, extra=0)
     rollups.cover(length, start)
     covered = schema.COVERAGE.seal_row(summary, length, *rollups.covered[length])
     connection.execute(schema.COVERAGE.insert, covered)
@@ -176,7 +188,10 @@ def _insert(
     events: int,
     late: int,
     packed: Packed,
+    extra: int | None = None,
 ) -> None:
     key = (summary, length, start)
-    values = (next_id(connection, "pieces"), *key, events, late, int(is_occupied(connection, *key)))
+    if extra is None:
+        extra = int(is_occupied(connection, *key))
+    values = (next_id(connection, "pieces"), *key, events, late, extra)
     connection.execute(schema.PIECES.insert, schema.PIECES.seal_row(*values, packed=packed))

@@ -28,7 +28,7 @@ from muntin.ledger.records import (
     Piece,
     TrendPoint,
 )
-from muntin.ledger.rollups import sums_of
+from muntin.ledger.rollups import check_replaced, pieces_made, sums_of
 from muntin.ledger.rules import (
     ROLE_QUERY,
     ROLE_SUMMARY,
@@ -158,6 +158,14 @@ class SqliteWriter:
         with self._writing(grows=False) as (connection, _):
             sqlite_pieces.compact(connection, identifier, replaced, packed)
 
+    def leave(self, pieces: Sequence[Piece]) -> None:
+        if not pieces:
+            return
+        identifier = self._summary(pieces[0].summary)
+        ids, _, _ = check_replaced(pieces)
+        with self._writing(grows=False) as (connection, _):
+            sqlite_pieces.leave(connection, self._place, identifier, ids)
+
     def roll_up(
         self,
         summary: str,
@@ -165,14 +173,18 @@ class SqliteWriter:
         start: int,
         made: tuple[int, int, bytes] | None,
         seen: Sequence[int] = (),
+        more: Sequence[tuple[int, int, bytes]] = (),
     ) -> bool:
         identifier = self._summary(summary)
         length, start = whole(length, "length"), whole(start, "start")
-        packed = None if made is None else pack(blob(made[2], "a rollup's payload"))
+        parts = [
+            (sums_of(part), pack(blob(part[2], "a rollup's payload")))
+            for part in pieces_made(made, more)
+        ]
         with self._writing(grows=False) as (connection, _):
             return sqlite_pieces.roll_up(
                 connection, self._place, identifier, self._owned.pane_us, (length, start),
-                sums_of(made), packed, seen,
+                parts, seen,
             )  # fmt: skip
 
     def extend_coverage(self, summary: str, length: int, until: int) -> bool:

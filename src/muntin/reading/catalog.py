@@ -14,7 +14,15 @@ from muntin.ledger.base import Ledger
 from muntin.ledger.records import ClosedWindow, PipelineInfo
 from muntin.reading.panes import Layout, Merged, Panes
 from muntin.reading.sequences import Sequences, check_whole_stream
-from muntin.select.catalog import Loaded, LoadedTable, QueryInfo, SummaryInfo, WindowAsked
+from muntin.reading.stored_results import read_result
+from muntin.select.catalog import (
+    TREND_ERROR,
+    Loaded,
+    LoadedTable,
+    QueryInfo,
+    SummaryInfo,
+    WindowAsked,
+)
 from muntin.select.limits import Limits
 from muntin.select.plan import Planner
 from muntin.spec import Pipeline
@@ -106,7 +114,7 @@ class LedgerCatalog:
         points = self._ledger.trend(query, start=start, end=end, limit=HISTORY_MAX)
         tables = []
         for point in points:
-            table = pa.ipc.open_stream(point.result).read_all()
+            table = _rows_of(point.result)
             for place, (name, value, kind) in enumerate(
                 (
                     ("window_start", point.start, pa.timestamp("us", "UTC")),
@@ -278,6 +286,16 @@ class LedgerCatalog:
         alive = max(committed, int(status.get("at", 0)))
         limit = max(STALE_US_MIN, STALE_TRIGGERS * known.pipeline.trigger)
         return self._now_us() - alive > limit
+
+
+def _rows_of(result: bytes) -> pa.Table:
+    """A standing query's rows for one window; where it failed there, one that says why."""
+    try:
+        table = read_result(result)
+    except SelectError as failed:
+        return pa.table({TREND_ERROR: [failed.message]})
+    own = [name for name in table.column_names if name.lower() == TREND_ERROR]
+    return table.drop_columns(own).append_column(TREND_ERROR, pa.nulls(len(table), pa.string()))
 
 
 def summary_info(name: str, spec: SummarySpec) -> SummaryInfo:

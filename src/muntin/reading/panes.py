@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, cast
+from typing import Any, Self, cast
 
-from muntin.errors import IncompatibleSummary, SummaryOverflow
+from muntin.errors import LedgerError, MuntinError
 from muntin.kinds import SummarySpec
+from muntin.kinds.marked import marked_with
 from muntin.ledger.base import Ledger
-from muntin.ledger.records import Coverage
+from muntin.ledger.records import Coverage, Piece
+from muntin.times import duration_text, instant_text
 from muntin.windows.cover import cover
 
 CACHE_BYTES = 256 << 20
@@ -31,6 +33,19 @@ class Layout:
     pane: int
     rungs: tuple[int, ...]
 
+    def read(self, payload: bytes) -> Any:
+        """The summary of a stored payload.
+
+        Raises
+        ------
+        MuntinError
+            A worker could not make one, and marked the slice; or the bytes are damaged.
+        """
+        problem = marked_with(payload)
+        if problem is not None:
+            raise problem
+        return self.spec.read(payload)
+
 
 @dataclass(frozen=True, slots=True)
 class Merged:
@@ -41,6 +56,20 @@ class Merged:
     late: int
     token: Hashable
     """Equal tokens, equal content."""
+    problem: MuntinError | None = field(default=None, kw_only=True)
+    """Why there is no summary: a part of it is marked, or a sum leaves its range."""
+
+    def usable(self) -> Self:
+        """Itself.
+
+        Raises
+        ------
+        MuntinError
+            `problem`.
+        """
+        if self.problem is not None:
+            raise self.problem
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +100,29 @@ class Panes:
         parts, events, late = [], 0, 0
         for length, first, until in runs:
             for piece in self.each_slice(layout, length, first, until, generation):
-                parts.append(piece.summary)
+                parts.append(piece.usable().summary)
                 events += piece.events
                 late += piece.late
         summary = _merged(layout.spec, parts)
         result = Merged(summary, events, late, token)
         self._cache.put(token, result, summary.nbytes)
         return result
+
+    def window(self, layout: Layout, start: int, end: int, generation: Hashable = 0) -> Merged:
+        """As `merged`; where the parts do not merge, what says so takes the summary's place."""
+        try:
+            return self.merged(layout, start, end, generation)
+        except LedgerError:
+            raise
+        except MuntinError as problem:
+            found = problem
+        events = late = 0
+        runs, token, _ = self._stored(layout, start, end, generation)
+        for length, first, until in runs:
+            for piece in self.each_slice(layout, length, first, until, generation):
+                events += piece.events
+                late += piece.late
+        return Merged(None, events, late, token, problem=found)
 
     def slid(
         self, layout: Layout, before: Merged, span: tuple[int, int], start: int, end: int
@@ -87,18 +132,22 @@ class Panes:
         The panes that left are subtracted, and those that came are added. None where that cannot
         be done: retention has dropped a pane that left, or the kind cannot subtract.
         """
+        if before.problem is not None:
+            return None
         summary = before.summary.copy()
         events, late = before.events, before.late
         try:
             for piece in self.each_slice(layout, layout.pane, span[0], start):
-                summary.subtract(piece.summary)
+                summary.subtract(piece.usable().summary)
                 events -= piece.events
                 late -= piece.late
             for piece in self.each_slice(layout, layout.pane, span[1], end):
-                layout.spec.merge_into(summary, piece.summary)
+                layout.spec.merge_into(summary, piece.usable().summary)
                 events += piece.events
                 late += piece.late
-        except (IncompatibleSummary, SummaryOverflow):
+        except LedgerError:
+            raise
+        except MuntinError:
             return None
         _, token, stored = self._stored(layout, start, end, 0)
         return Merged(summary, events, late, token) if events == stored else None
@@ -199,18 +248,33 @@ class Panes:
                 pieces = by_start.get(start)
                 if found[start] is not None or not pieces:  # or dropped by retention in between
                     continue
-                read = [layout.spec.read(piece.payload) for piece in pieces]
+                summary, problem = _read_together(layout, pieces)
                 piece = Slice(
-                    summary=read[0] if len(read) == 1 else layout.spec.merged(read),
+                    summary=summary,
                     events=sum(piece.events for piece in pieces),
                     late=sum(piece.late for piece in pieces),
                     token=token,
                     start=start,
                     ids=tuple(piece.id for piece in pieces),
+                    problem=problem,
                 )
-                self._cache.put(token, piece, piece.summary.nbytes)
+                if problem is None:
+                    self._cache.put(token, piece, summary.nbytes)
                 found[start] = piece
         yield from (piece for piece in found.values() if piece is not None)
+
+
+def _read_together(layout: Layout, pieces: list[Piece]) -> tuple[Any, MuntinError | None]:
+    """The summary of one slice's pieces, or what stands against it, with the slice's name."""
+    try:
+        read = [layout.read(piece.payload) for piece in pieces]
+        return (read[0] if len(read) == 1 else layout.spec.merged(read)), None
+    except LedgerError:
+        raise
+    except MuntinError as problem:
+        at = instant_text(pieces[0].start)
+        length = duration_text(pieces[0].length)
+        return None, type(problem)(f"{layout.name}, {length} from {at}: {problem}")
 
 
 def _merged(spec: SummarySpec, parts: list[Any]) -> Any:

@@ -10,6 +10,7 @@ from typing import Literal
 from muntin.errors import SelectError
 from muntin.select.catalog import (
     TREND_COLUMNS,
+    TREND_ERROR,
     WINDOW_COLUMNS,
     QueryInfo,
     SummaryInfo,
@@ -247,13 +248,13 @@ class Binder:
                 did_you_mean(name, self.queries, "standing queries"),
                 code="unknown_name",
             )
-        taken = {c.lower() for c in TREND_COLUMNS}
+        taken = {*(c.lower() for c in TREND_COLUMNS), TREND_ERROR}
         columns = [c for c in self.columns_of(query) if c.lower() not in taken]
         return Bound(
             "trend",
             name,
             item.window,
-            (*TREND_COLUMNS, *columns),
+            (*TREND_COLUMNS, *columns, TREND_ERROR),
             "trend",
             show_item(item),
         )

@@ -136,7 +136,7 @@ class Catalog(Protocol):
         ...
 
     def trend(self, query: str, window: WindowAsked | None) -> LoadedTable:
-        """Results of a standing query: window_start, window_end, revision, then its columns.
+        """Results of a standing query: window_start, window_end, revision, its columns, error.
 
         `window` is None where no clause was given: then all that is kept.
         """
@@ -148,6 +148,8 @@ class Catalog(Protocol):
 
 
 TREND_COLUMNS = ("window_start", "window_end", "revision")
+TREND_ERROR = "error"
+"""The last column of a trend: why the statement failed on that window, else null."""
 WINDOW_COLUMNS = (
     "window_start",
     "window_end",

@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
-import pyarrow as pa
-
 from muntin.errors import UnknownName
 from muntin.kinds import SummarySpec
 from muntin.ledger.base import Ledger
 from muntin.ledger.records import ClosedWindow
 from muntin.reading.catalog import LedgerCatalog
+from muntin.reading.stored_results import read_result
 from muntin.reading.warm import warm
 from muntin.select.catalog import OPEN, Catalog, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.engine import Engine
@@ -71,7 +70,13 @@ class Reader:
         return self._engine.sql(text, window=asked)
 
     def standing(self, query: str, window: ClosedWindow) -> Result | None:
-        """What a standing query gave for a closed window, as the pipeline stored it."""
+        """What a standing query gave for a closed window, as the pipeline stored it.
+
+        Raises
+        ------
+        SelectError
+            The statement failed on that window.
+        """
         points = self.ledger.trend(query, start=window.start, end=window.start + 1, limit=1)
         if not points:
             return None
@@ -81,7 +86,7 @@ class Reader:
         infos = {info.name: info for info in self.ledger.pipelines()}
         info = infos.get(self.pipeline_of(window.summary))
         return Result(
-            pa.ipc.open_stream(point.result).read_all(),
+            read_result(point.result),
             windows=(read,),
             watermark=info.watermark if info else None,
             revision=point.revision,

@@ -67,6 +67,7 @@ class StateReader:
             "lateness_us": spec.lateness,
             "batch_seconds": status.get("batch_seconds"),
             "events_per_second": self._rate(info, now_us),
+            "failing": status.get("failing") or {},
             "open": self._open(info.name, spec, status),
         }
 

@@ -61,8 +61,6 @@ def summarize(
         The spec or the data are wrong; nothing was written.
     LedgerConflict
         The ledger has data of this pipeline and mode is "error".
-    SummaryOverflow
-        A sum left int64; nothing was written.
     """
     pipeline = Pipeline.of(spec)
     opened = _ledger(ledger, pipeline)

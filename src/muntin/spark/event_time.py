@@ -25,6 +25,8 @@ _ISO = (
 
 def check_type(time: TimeSpec, kind: pa.DataType) -> None:
     """BadArgument where a column of this type cannot be the event time."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         if time.unit is None:
             raise BadArgument(
@@ -38,6 +40,7 @@ def check_type(time: TimeSpec, kind: pa.DataType) -> None:
         or pa.types.is_date(kind)
         or pa.types.is_string(kind)
         or pa.types.is_large_string(kind)
+        or pa.types.is_string_view(kind)
         or pa.types.is_null(kind)
     ):
         raise BadArgument(
@@ -97,7 +100,8 @@ def _scaled(numbers: pa.Array, per_us: int, divisor: int) -> np.ndarray:
 def _from_floats(column: pa.Array, unit: str) -> np.ndarray:
     per_us, divisor = _UNIT_US[unit]
     values = column.cast(pa.float64()).fill_null(float("nan")).to_numpy(zero_copy_only=False)
-    scaled = np.floor(values * (per_us / divisor))
+    with np.errstate(over="ignore", invalid="ignore"):  # what is beyond float64 is no time
+        scaled = np.floor(values * (per_us / divisor))
     usable = np.isfinite(scaled) & (np.abs(scaled) < _HIGH)
     out = np.full(len(scaled), ABSENT)
     out[usable] = scaled[usable].astype(np.int64)
@@ -105,6 +109,8 @@ def _from_floats(column: pa.Array, unit: str) -> np.ndarray:
 
 
 def _from_text(column: pa.Array) -> np.ndarray:
+    if pa.types.is_string_view(column.type):
+        column = column.cast(pa.large_string())
     for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC")):
         try:  # all naive, or all with their zone: one pass in C++
             return _filled(column.cast(kind).view(pa.int64()))

@@ -238,6 +238,7 @@ class Ingest:
                 "seconds": round(self.progress.seconds, 3),
                 "batch_seconds": None if batch_seconds is None else round(batch_seconds, 4),
                 "open": self._assembler.open_windows(),
+                "failing": self._queries.failing,
             }
         )
 

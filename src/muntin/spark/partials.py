@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -17,9 +17,14 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.arrow import pc
+from muntin.errors import BadArgument
 from muntin.kinds import SummarySpec
-from muntin.ledger.records import RAW_BYTES_MAX, Partial, Rejected
+from muntin.kinds.columns import without_views
+from muntin.kinds.marked import mark
+from muntin.kinds.values import Refused
+from muntin.ledger.records import PAYLOAD_BYTES_MAX, RAW_BYTES_MAX, Partial, Rejected
 from muntin.spark.event_time import ABSENT, event_times
+from muntin.spark.rejecting import shown_record, shown_value
 from muntin.spark.rows import Row
 from muntin.spark.sequencing import Sequencer
 from muntin.spark.transport import packed, unpacked
@@ -95,6 +100,7 @@ class Folder:
 
         `place` tells where a row of it stands; by default, as which it was read.
         """
+        batch = without_views(batch, batch.schema.names)
         read = self.tally.read
         place = place or (lambda row: f"row {read + row}")
         times = event_times(batch.column(self._plan.time), self._plan.unit)
@@ -102,9 +108,12 @@ class Folder:
         malformed = _valid(batch, CORRUPT_COLUMN)
         if malformed is not None:
             bad |= malformed
+        refused = list(self._refused(batch))
+        for _, mask, _ in refused:
+            bad |= mask
         self.tally.read += batch.num_rows
         if bad.any():
-            self._reject(batch, times, np.flatnonzero(bad), malformed, place)
+            self._reject(batch, times, np.flatnonzero(bad), malformed, refused, place)
             keep = np.flatnonzero(~bad)
             batch = batch.take(pa.array(keep))
             times = times[keep]
@@ -120,10 +129,18 @@ class Folder:
         if (panes[1:] >= panes[:-1]).all():
             self._update(batch, panes)
             return
+        if self._scattered and self._scattered[0][0].schema != batch.schema:
+            self._fold_scattered()  # another file's types
         self._scattered.append((batch, panes))
         self._scattered_rows += batch.num_rows
         if self._scattered_rows >= ROWS_FOLDED_AT_ONCE:
             self._fold_scattered()
+
+    def _refused(self, batch: pa.RecordBatch) -> Iterator[Refused]:
+        """Values that a summary cannot take; the time's own column is looked at before."""
+        for name, spec in self._plan.summaries.items():
+            for column, mask, why in spec.refused(batch):
+                yield column, mask, f"{why} (summaries.{name})"
 
     def emit(self, all_of_it: bool) -> Iterator[Row]:
         """Partials as rows: all of them, or only when they have grown too large to hold."""
@@ -133,14 +150,11 @@ class Folder:
         elif self._since_check < ROWS_FOLDED_AT_ONCE:
             return
         self._since_check = 0
-        held = sum(summary.nbytes for summary in self._open.values())
+        held = sum(s.nbytes for s in self._open.values() if not isinstance(s, Exception))
         if not all_of_it and held < HELD_BYTES_MAX:
             return
-        for (name, pane), summary in sorted(self._open.items()):
-            large = summary.nbytes >= PROVISIONAL_FROM_BYTES
-            quick = self._in_panes[name].provisional(summary) if large else None
-            what = PARTIAL if quick is None else PROVISIONAL
-            payload = packed(summary.to_bytes()) if quick is None else quick
+        for (name, pane), summary in sorted(self._open.items(), key=lambda item: item[0]):
+            what, payload = self._payload(name, summary)
             yield what, name, pane * self._plan.pane, self._events[name, pane], payload
         self._open.clear()
         self._events.clear()
@@ -150,6 +164,24 @@ class Folder:
                 yield REJECTED, f"{record.reason} {detail}", 0, 0, record.raw
             newest = ABSENT if self.tally.newest is None else self.tally.newest
             yield TALLY, str(self.tally.rejected), int(newest), self.tally.read, b""
+
+    def _payload(self, name: str, summary: Any) -> tuple[int, bytes]:
+        """What a pane's summary is sent as: a mark where it could not be made, or is too large."""
+        spec = self._in_panes[name]
+        if isinstance(summary, Exception):
+            return PARTIAL, packed(mark(summary))
+        try:
+            large = summary.nbytes >= PROVISIONAL_FROM_BYTES
+            quick = spec.provisional(summary) if large else None
+            payload = summary.to_bytes() if quick is None else quick
+        except MemoryError:
+            raise
+        except Exception as problem:
+            return PARTIAL, packed(mark(problem))
+        if len(payload) > PAYLOAD_BYTES_MAX:
+            why = f"{len(payload):,} bytes of one pane are too large to keep: use shorter panes"
+            return PARTIAL, packed(mark(BadArgument(why)))
+        return (PARTIAL, packed(payload)) if quick is None else (PROVISIONAL, quick)
 
     def _fold_scattered(self) -> None:
         if not self._scattered:
@@ -178,7 +210,13 @@ class Folder:
                 summary = self._open.get((name, pane))
                 if summary is None:
                     summary = self._open[name, pane] = spec.new()
-                spec.update(summary, part)
+                if not isinstance(summary, Exception):
+                    try:
+                        spec.update(summary, part)
+                    except MemoryError:
+                        raise
+                    except Exception as problem:  # a sum beyond its range: the pane is marked
+                        self._open[name, pane] = problem
                 self._events[name, pane] += end - first
         self._since_check += len(panes)
 
@@ -188,23 +226,28 @@ class Folder:
         times: np.ndarray,
         rows: np.ndarray,
         malformed: np.ndarray | None,
+        refused: Sequence[Refused],
         place: Place,
     ) -> None:
         self.tally.rejected += len(rows)
         for row in rows[: max(0, REJECTED_KEPT_MAX - len(self.rejected))].tolist():
-            record = batch.slice(row, 1).to_pylist()[0]
-            is_malformed = malformed is not None and bool(malformed[row])
-            text = record.pop(CORRUPT_COLUMN, None)
-            if is_malformed:
+            record = batch.slice(row, 1)
+            corrupt = record.schema.get_field_index(CORRUPT_COLUMN)
+            text = None if corrupt < 0 else record.column(corrupt)
+            if corrupt >= 0:
+                record = record.select([n for n in record.schema.names if n != CORRUPT_COLUMN])
+            shown, raw = shown_record(record)
+            if malformed is not None and malformed[row]:
                 reason, detail = "malformed", "the record does not parse as the source's format"
-                raw = str(text)
+                raw = (shown_value(text) or "").encode("utf-8", "replace")[:RAW_BYTES_MAX]
+            elif self._plan.earliest <= times[row] <= self._plan.latest:
+                column, why = next((c, why) for c, mask, why in refused if mask[row])
+                reason, detail = "bad_value", f"column '{column}': {shown[column]!r:.100} {why}"
             else:
-                reason, detail = self._why(record[self._plan.time], int(times[row]))
-                raw = json.dumps(record, default=str, ensure_ascii=False)
-            kept = raw.encode("utf-8", "replace")[:RAW_BYTES_MAX]
-            self.rejected.append(Rejected(reason, detail, place(row), kept))
+                reason, detail = self._why(shown[self._plan.time], int(times[row]))
+            self.rejected.append(Rejected(reason, detail, place(row), raw))
 
-    def _why(self, value: Any, time: int) -> tuple[str, str]:
+    def _why(self, value: str | None, time: int) -> tuple[str, str]:
         column = self._plan.time
         shown = str(value)[:100]
         if value is None:

@@ -1,0 +1,109 @@
+"""Which rows hold a value that a summary cannot take, though its column's type is right.
+
+They are rejected with a reason, so that one bad value stops no pipeline. What is found here need
+not be looked for when a summary is updated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.arrow import pc
+
+INT64_MAX = (1 << 63) - 1
+_PER_US = {"s": 1_000_000, "ms": 1_000}
+
+Refused = tuple[str, np.ndarray, str]
+"""A column, bool[n] of the rows whose value cannot be taken, and what is wrong with it."""
+
+
+def refused_values(
+    batch: pa.RecordBatch, columns: Sequence[str], floats: Collection[str] = ()
+) -> Iterator[Refused]:
+    """Text that is not UTF-8, whole numbers beyond int64, times beyond int64 microseconds.
+
+    `floats` are those columns whose numbers become floats, and so may be of any size.
+    """
+    for name in columns:
+        column = batch.column(name)
+        kind = column.type
+        inner = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if _is_text(inner):
+            mask = _not_utf8(column)
+            if mask is not None:
+                yield name, mask, "is not UTF-8 text"
+        elif pa.types.is_uint64(inner) and name not in floats:
+            mask = _beyond(_plain(column), -1, INT64_MAX)
+            if mask is not None:
+                yield name, mask, "is beyond int64"
+        elif pa.types.is_timestamp(inner) and inner.unit in _PER_US:
+            most = INT64_MAX // _PER_US[inner.unit]
+            mask = _beyond(_plain(column).view(pa.int64()), -most, most)
+            if mask is not None:
+                yield name, mask, "is beyond the times that microseconds can tell"
+
+
+def below_zero(column: Any) -> np.ndarray | None:
+    """Rows of a column of numbers that are below 0; None where there are none."""
+    if pa.types.is_null(column.type) or pa.types.is_boolean(column.type):
+        return None
+    return _beyond(_plain(column), 0, None)
+
+
+def _plain(column: Any) -> Any:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _beyond(numbers: Any, least: int, most: int | None) -> np.ndarray | None:
+    """Rows outside of [least, most]."""
+    if len(numbers) == numbers.null_count:
+        return None
+    found = pc.min_max(numbers)
+    low, high = found["min"].as_py(), found["max"].as_py()
+    if low >= least and (most is None or high <= most):
+        return None
+    kind = numbers.type
+    outside = (
+        pc.less(numbers, pa.scalar(least, kind)) if low < least else pa.repeat(False, len(numbers))
+    )
+    if most is not None and high > most:
+        outside = pc.or_(outside, pc.greater(numbers, pa.scalar(most, kind)))
+    return pc.fill_null(outside, False).to_numpy(zero_copy_only=False)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_view(kind)
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    return pa.types.is_string_view(kind)
+
+
+def _not_utf8(column: Any) -> np.ndarray | None:
+    if _is_sound(column.dictionary if pa.types.is_dictionary(column.type) else column):
+        return None
+    column = _plain(column)
+    wide = pa.large_binary()
+    raw = column.cast(pa.binary_view()).cast(wide) if _is_view(column.type) else column.cast(wide)
+    bad = [value is not None and not _decodes(value) for value in raw.to_pylist()]
+    return np.array(bad, bool) if any(bad) else None
+
+
+def _is_sound(text: Any) -> bool:
+    try:
+        text.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _decodes(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
