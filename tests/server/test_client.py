@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+import time
+
 import pytest
 
 import muntin
 from muntin.client import Backoff, ServerError
 from muntin.errors import BadArgument, SelectError
+from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
-from muntin.times import instant_us
+from muntin.times import instant_text, instant_us
 from tests.server.conftest import PATIENCE_SECONDS, server_that_comes_back
 
 SELECT = "SELECT driver, count FROM orders(driver) FOR ALL ORDER BY driver"
@@ -66,6 +71,71 @@ def test_a_subscription_survives_the_server(feeder, ledger):
     kept = [w.start for w in ledger.windows("orders")]
     first, second = (kept.index(instant_us(s)) for s in starts)
     assert second == first + 1
+
+
+def followed_meanwhile(updates, number):
+    """What a thread that follows hears; it waits while nobody answers."""
+    heard, failed = [], []
+
+    def follow():
+        try:
+            heard.extend(next(updates) for _ in range(number))
+        except Exception as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    return thread, heard, failed
+
+
+@pytest.mark.parametrize("kept", [1_000, 2], ids=["all are replayed", "some are a gap"])
+def test_a_subscription_waits_for_a_server_that_is_away(feeder, ledger, kept, monkeypatch):
+    monkeypatch.setattr("muntin.client.subscription.RETRY_SECONDS", (0.05, 0.1))
+    server, port = server_that_comes_back(ledger)
+    with server:
+        updates = muntin.connect(server.url).subscribe(query="busiest", on="window")
+    before = len(ledger.windows("orders"))
+    thread, heard, failed = followed_meanwhile(updates, 4 if kept == 1_000 else 3)
+    for _ in range(4):
+        feeder.minute()
+    time.sleep(1.0)  # it is refused a few times
+    assert not failed
+    with Server(ledger, port=port, limits=ServerLimits(replay_windows_max=kept)):
+        thread.join(PATIENCE_SECONDS)
+        updates.close()
+    assert not failed
+    missed = [instant_text(window.start) for window in ledger.windows("orders")[before:]]
+    assert len(missed) >= 4
+    if kept == 1_000:
+        assert [update.window["start"] for update in heard] == missed[:4]
+    else:
+        assert heard[0].gap["windows"] == len(missed) - 2
+        assert heard[0].gap["start"] == missed[0]
+        assert [update.window["start"] for update in heard[1:]] == missed[-2:]
+
+
+def test_who_never_answered_is_told_so():
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and does not listen
+        client = muntin.connect(f"http://127.0.0.1:{nobody.getsockname()[1]}")
+        with pytest.raises(ServerError, match="does not answer"):
+            client.subscribe(SELECT)
+        with pytest.raises(ServerError, match="does not answer"):
+            client.sql(SELECT)
+
+
+def test_an_answer_that_is_cut_is_told_so():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def cut():
+            one, _ = listening.accept()
+            one.recv(4096)
+            one.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+            one.close()
+
+        threading.Thread(target=cut).start()
+        with pytest.raises(ServerError, match="does not answer"):
+            muntin.connect(f"127.0.0.1:{listening.getsockname()[1]}").state()
 
 
 def test_clients_do_not_come_back_at_once():

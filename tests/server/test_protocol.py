@@ -205,6 +205,44 @@ entries = st.dictionaries(
 )  # fmt: skip
 
 
+@pytest.mark.parametrize(("text", "said", "identifier", "fatal"), [
+    (r'{"type":"subscribe","id":"\ud800","state":true}', "id: holds half a surrogate", "", False),
+    (r'{"type":"subscribe","id":"a","select":"\udfff"}', "select: holds half", "a", False),
+    (r'{"type":"unsubscribe","id":"a","\ud800":1}', r"'\ud800': there is no such", "a", False),
+    ('{"type":"unsubscribe","id":"a","id":"b"}', "'id': stands twice", "", False),
+    ('{"type":"unsubscribe","id":"a","x":{"y":1,"y":2}}', "'y': stands twice", "", False),
+    ('{"type":"unsubscribe","id":1e999}', "id: text of at most", "", False),
+    ('{"type":"unsubscribe","id":-0}', "id: text of at most", "", False),
+    ('{"type":"unsubscribe","id":null}', "id: text of at most", "", False),
+    ('{"type":["unsubscribe"],"id":"a"}', "type: one of", "a", False),
+    ('{"type":"subscribe","id":"a","windows":1}', "windows: text", "a", False),
+    ('{"type":"subscribe","id":"a","state":1e400}', "state: true", "a", False),
+    ('{"type":"unsubscribe","id":NaN}', "a message is one JSON object", "", True),
+    ('{"type":"unsubscribe","id":-Infinity}', "a message is one JSON object", "", True),
+    ('{"type":"unsubscribe","id":%s}' % ("9" * 5_000), "a message is one JSON object", "", True),
+    ("[" * 60_000, "a message is one JSON object", "", True),
+    ('{"a":' * 12_000, "a message is one JSON object", "", True),
+    ('{"a":' * 9_000 + "1" + "}" * 9_000, "a message is one JSON object", "", True),
+    ('"x"', "a message is one JSON object", "", True),
+    ("", "a message is one JSON object", "", True),
+    ("\ufeff{}", "a message is one JSON object", "", True),
+    ('{"id":"\x00"}', "a message is one JSON object", "", True),
+], ids=range(21))  # fmt: skip
+def test_odd_json_is_one_clear_error(text, said, identifier, fatal):
+    with pytest.raises(BadMessage) as bad:
+        parse(text)
+    assert str(bad.value).startswith(said)
+    assert (bad.value.id, bad.value.fatal) == (identifier, fatal)
+    connection = Connection(Grant(READ, "x"), "run", 0.0, LIMITS)
+    connection.next_frame()
+    effects = connection.receive(text, 0.0)
+    if fatal:
+        assert effects[0].code == 4000
+    else:
+        answer = json.loads(connection.next_frame().text)
+        assert (answer["type"], answer["code"], answer["id"]) == ("error", "message", identifier)
+
+
 @given(entries)
 @settings(max_examples=600)
 def test_any_json_is_a_message_or_refused(given_entries):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 from typing import Any, Literal, Self
 from urllib.parse import urlencode, urlsplit
 
@@ -153,7 +154,7 @@ class Client:
                 return answer.read()
         except urllib.error.HTTPError as refused:
             raise refusal(refused.code, refused.read(), statement) from None
-        except OSError as problem:
+        except (OSError, HTTPException) as problem:
             reason = getattr(problem, "reason", problem)
             raise ServerError(f"{self.url} does not answer: {reason}; is it running?") from None
 

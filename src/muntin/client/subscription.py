@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Self
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from muntin.client.answers import ServerError, Update, error_of, refusal, update_of
-from muntin.errors import MuntinError
+from muntin.errors import LedgerError, MuntinError
 
 if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
 
+PASSING = ("", "busy", "502", "503", "504")  # what a server, or a proxy before it, says for a time
 RETRY_SECONDS = (1.0, 2.0, 4.0, 5.0)
 PUSH_BYTES_MAX = 1 << 20  # a server pushes at most 256 KiB of characters
 
@@ -44,6 +45,9 @@ class Backoff:
 
 class Subscription(Iterator[Update]):
     """Updates as they come; `next()` waits for one. Made by `Client.subscribe`.
+
+    A server that is away, or cannot read its ledger now, is asked again until it answers; closed
+    windows since then come first, and an update with a `gap` where they cannot be had any more.
 
     Attributes
     ----------
@@ -80,10 +84,10 @@ class Subscription(Iterator[Update]):
                 update = self._hear(json.loads(self._socket.recv()))
                 if update is not None:
                     return update
-            except (ConnectionClosed, ServerError) as lost:
+            except (ConnectionClosed, ServerError, LedgerError) as lost:
                 if self._closed.is_set():
                     break
-                fatal = isinstance(lost, ServerError) and lost.code not in ("", "busy")
+                fatal = isinstance(lost, ServerError) and lost.code not in PASSING
                 if fatal or not self._reconnect:
                     raise ServerError(f"{self._address}: the connection was lost: {lost}") from None
                 self._socket = None
@@ -106,21 +110,21 @@ class Subscription(Iterator[Update]):
         from websockets.sync.client import connect as open_socket
 
         self._leave.close()
-        opening = open_socket(
-            self._address,
-            additional_headers=self._headers,
-            compression=None,
-            max_size=PUSH_BYTES_MAX,
-            open_timeout=self._timeout,
-        )
         try:
-            socket = self._leave.enter_context(opening)
+            socket = open_socket(
+                self._address,
+                additional_headers=self._headers,
+                compression=None,
+                max_size=PUSH_BYTES_MAX,
+                open_timeout=self._timeout,
+            )
         except InvalidStatus as refused:
             raise refusal(
                 refused.response.status_code, bytes(refused.response.body or b"")
             ) from None
         except (OSError, TimeoutError, InvalidHandshake, EOFError) as problem:
             raise ServerError(f"{self._address} does not answer: {problem}") from None
+        self._leave.enter_context(socket)
         try:
             socket.send(json.dumps(self._wanted | ({"after": self.after} if self.after else {})))
             while True:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,7 +22,7 @@ from muntin.server.commands import Commands
 from muntin.server.doors import Grant
 from muntin.server.limits import ServerLimits
 from muntin.server.live import Hub
-from muntin.server.messages import STATEMENT_CHARACTERS_MAX, command
+from muntin.server.messages import STATEMENT_CHARACTERS_MAX, command, json_object, unicode_text
 from muntin.server.metrics import CONTENT_TYPE_LATEST, Metrics
 from muntin.server.openapi import ARROW, document
 from muntin.server.problems import RefusalError, problem, status_of
@@ -249,6 +248,7 @@ class Http:
             text = given.get("select")
             if not isinstance(text, str) or set(given) != {"select"}:
                 raise BadArgument('send {"select": "SELECT …"}')
+            unicode_text(text, "select")
         if len(text) > STATEMENT_CHARACTERS_MAX:
             raise RefusalError(
                 413, "limit", f"a statement has at most {STATEMENT_CHARACTERS_MAX:,}"
@@ -258,13 +258,7 @@ class Http:
     async def _json(self, request: Request) -> dict[str, Any]:
         if _content_type(request) != "application/json":
             raise RefusalError(415, "content_type", "send Content-Type: application/json")
-        try:
-            given = json.loads(_decoded(await self._body(request)))
-        except (ValueError, RecursionError):
-            raise BadArgument("the body is not JSON") from None
-        if not isinstance(given, dict):
-            raise BadArgument("the body is not a JSON object")
-        return given
+        return json_object(_decoded(await self._body(request)), "the body")
 
     async def _body(self, request: Request) -> bytes:
         parts, size = [], 0

@@ -77,15 +77,8 @@ def parse(text: str) -> Message:
     BadMessage
         `fatal` where the text is not a JSON object at all: the client speaks something else.
     """
-    try:
-        given = json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        raise BadMessage("a message is one JSON object", fatal=True) from None
-    if not isinstance(given, dict):
-        raise BadMessage("a message is one JSON object", fatal=True)
-    identifier = given.get("id", "")
-    if not isinstance(identifier, str) or len(identifier) > _ID_MAX:
-        raise BadMessage(f"id: text of at most {_ID_MAX} characters")
+    given = json_object(text, "a message")
+    identifier = _text(given, "id", _ID_MAX, "")
     kind = given.get("type")
     if kind == "hello":
         _only(given, "", "type", "id", "ticket")
@@ -105,6 +98,26 @@ def parse(text: str) -> Message:
             raise BadMessage(str(problem), identifier) from None
         return Subscribe(identifier, topic(given, identifier), place)
     raise BadMessage("type: one of hello, subscribe, unsubscribe, slow_down, resume", identifier)
+
+
+def json_object(text: str, what: str) -> dict[str, Any]:
+    """One JSON object (RFC 8259) whose names stand once each; `what` it is, for the error.
+
+    Raises
+    ------
+    BadMessage
+        `fatal` where it is no JSON object at all: infinities and numbers of thousands of digits
+        are none, nor is what is nested too deep to read.
+    """
+    try:
+        given = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_unique)
+    except _TwiceError as twice:
+        raise BadMessage(f"{twice}: stands twice in {what}") from None
+    except (ValueError, RecursionError):
+        raise BadMessage(f"{what} is one JSON object", fatal=True) from None
+    if not isinstance(given, dict):
+        raise BadMessage(f"{what} is one JSON object", fatal=True)
+    return given
 
 
 def command(action: str, given: dict[str, Any], identifier: str = "") -> Command:
@@ -151,17 +164,21 @@ def _text(given: dict[str, Any], name: str, limit: int, identifier: str) -> str:
     value = given.get(name, "")
     if not isinstance(value, str) or len(value) > limit:
         raise BadMessage(f"{name}: text of at most {limit} characters", identifier)
-    if not _is_unicode(value):
-        raise BadMessage(f"{name}: holds half a surrogate pair", identifier)
-    return value
+    return unicode_text(value, name, identifier)
 
 
-def _is_unicode(text: str) -> bool:
+def unicode_text(value: str, name: str, identifier: str = "") -> str:
+    """The same text, which JSON's escapes can make what no encoding writes.
+
+    Raises
+    ------
+    BadMessage
+    """
     try:
-        text.encode()
+        value.encode()
     except UnicodeEncodeError:
-        return False
-    return True
+        raise BadMessage(f"{name}: holds half a surrogate pair", identifier) from None
+    return value
 
 
 def _only(given: dict[str, Any], identifier: str, *names: str) -> None:
@@ -169,6 +186,21 @@ def _only(given: dict[str, Any], identifier: str, *names: str) -> None:
         if name not in names:
             shown = ascii(name)[:40]
             raise BadMessage(f"{shown}: there is no such entry in this message", identifier)
+
+
+class _TwiceError(Exception):
+    """A name stands twice in an object: readers differ in which one they take."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise _TwiceError(ascii(name)[:40])
+            seen.add(name)
+    return found
 
 
 def _no_constant(_: str) -> Any:
