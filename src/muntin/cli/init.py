@@ -21,7 +21,10 @@ def register(app: typer.Typer) -> None:
 
         if output.exists() and not force:
             raise SpecError(f"{output} is there already: choose --output, or --force")
-        text = pipeline_text(inspect(data))
-        output.write_text(text, encoding="utf-8")
+        found = inspect(data)
+        output.write_text(pipeline_text(found), encoding="utf-8")
+        for warning in found.warnings:
+            typer.secho("note: ", fg="yellow", err=True, nl=False)
+            typer.echo(warning, err=True)
         Pipeline.of(output)
         typer.echo(f"{output}: written. Read it, then:  muntin run {output} --once")

@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 from muntin.errors import SourceError
 from muntin.times import duration_text
 
 SAMPLE_ROWS = 200_000
 KEYS_MAX, INDICATORS_MAX = 4, 6
+BAD_SHARE_MAX = 0.05  # of times or numbers; a column with more of them is of another kind
 KEY_DISTINCT_SHARE_MAX = 0.5  # a column with a value of its own for each row is an identifier
 _TIME_NAME = re.compile(r"(^|_)(time|timestamp|ts|date|datetime|at|when)($|_)", re.IGNORECASE)
 _FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json"}
@@ -18,13 +23,23 @@ _FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "js
 _READERS = {
     "parquet": "read_parquet($1)",
     "csv": "read_csv($1, ignore_errors=true)",
-    "json": "read_json($1, ignore_errors=true)",
+    "json": "read_json($1, ignore_errors=true, format='auto')",
+    "jsonl": "read_json($1, ignore_errors=true, format='newline_delimited')",
 }
 _SPARK_TYPES = {
     "BIGINT": "bigint", "DOUBLE": "double", "BOOLEAN": "boolean", "DATE": "date",
     "TIMESTAMP": "timestamp", "TIMESTAMP WITH TIME ZONE": "timestamp",
 }  # fmt: skip
-_PANES_US = [s * 1_000_000 for s in (1, 10, 60, 600, 3600, 86_400)]
+_SECOND = 1_000_000
+_WINDOWS_US = {  # pane -> window
+    _SECOND: 60 * _SECOND,
+    10 * _SECOND: 600 * _SECOND,
+    60 * _SECOND: 3600 * _SECOND,
+    600 * _SECOND: 6 * 3600 * _SECOND,
+    3600 * _SECOND: 86_400 * _SECOND,
+    86_400 * _SECOND: 7 * 86_400 * _SECOND,
+}
+PANES_MAX = 10_000
 
 
 @dataclass(slots=True)
@@ -35,13 +50,15 @@ class Found:
     format: str
     time: str
     unit: str | None
-    span_us: int
+    pane_us: int
     keys: list[str] = field(default_factory=list)
     indicators: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     """Column -> why."""
     options: dict[str, str] = field(default_factory=dict)
     """Of the source."""
+    fields: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
 
 
 def inspect(data: Path) -> Found:
@@ -49,25 +66,44 @@ def inspect(data: Path) -> Found:
     import duckdb
 
     file, form = _first_file(data)
-    reader = _READERS[form]
+    reader = _READERS["jsonl" if form == "json" and _is_json_lines(file) else form]
     connection = duckdb.connect()
     try:
-        sample = connection.sql(f"SELECT * FROM {reader} LIMIT {SAMPLE_ROWS}", params=[str(file)])
-        connection.register("sample", sample.to_arrow_table())
+        read = connection.sql(f"SELECT * FROM {reader} LIMIT {SAMPLE_ROWS}", params=[str(file)])
+        sample = read.to_arrow_table()
+        connection.register("sample", sample)
         rows = connection.sql("SUMMARIZE sample").fetchall()
-        total = connection.sql("SELECT count(*) FROM sample").fetchall()[0][0]
-        options = _csv_options(connection, file) if form == "csv" else {}
+        sniffed = _csv_options(connection, file) if form == "csv" else ({}, {})
     except duckdb.Error as problem:
         raise SourceError(f"{file}: cannot be read as {form}: {str(problem)[:300]}") from None
+    total = sample.num_rows
     if not total:
         raise SourceError(f"{file}: holds no rows, so there is nothing to look at")
     columns = {str(row[0]): (str(row[1]), int(row[4] or 0)) for row in rows}
-    time, unit = _time_column(columns, connection)
-    found = Found(str(data), form, time, unit, _span_us(connection, time, unit), options=options)
+    time, unit, times = _time_column(columns, sample)
+    options, fields = sniffed
+    found = Found(str(data), form, time, unit, _pane_us(times), options=options)
+    if time in fields:
+        found.fields[time] = fields[time]
+    absent = total - len(times)
+    if absent:
+        found.warnings.append(
+            f"{absent:,} of the first {total:,} rows have no time in '{time}'"
+            f"{_shown(sample, time)}: they will be rejected"
+        )
     for name, (kind, distinct) in columns.items():
         if name == time:
             continue
-        if _is_number(kind) and not _looks_like_key(name, kind, distinct):
+        number = _number_in_text(sample[name]) if kind == "VARCHAR" else None
+        if number is not None:
+            cast, bad = number
+            found.fields[name] = f"TRY_CAST(`{name}` AS {cast})"
+            found.indicators.append(name)
+            found.warnings.append(
+                f"{bad:,} of the first {total:,} rows have no number in '{name}'"
+                f"{_shown(sample, name)}: a field reads them as null"
+            )
+        elif _is_number(kind) and not _looks_like_key(name, kind, distinct):
             found.indicators.append(name)
         elif kind in ("VARCHAR", "BOOLEAN", "DATE") or _is_number(kind):
             if distinct > KEY_DISTINCT_SHARE_MAX * total and total > 100:
@@ -91,15 +127,18 @@ def pipeline_text(found: Found) -> str:
     """The commented pipeline file."""
     name = re.sub(r"[^a-z0-9_-]+", "_", Path(found.path).stem.lower()).strip("_-") or "events"
     name = name if name[0].isalpha() else f"s_{name}"
-    pane = next((p for p in _PANES_US if found.span_us / p <= 10_000), _PANES_US[-1])
-    window = max(pane, min(_PANES_US[-1], pane * 24))
-    window -= window % pane
+    pane = found.pane_us
+    window = _WINDOWS_US[pane]
     pair = found.keys[:2]
     keys = ", ".join(
         [*map(_quoted, found.keys), f"[{', '.join(map(_quoted, pair))}]"]
         if len(pair) == 2
         else map(_quoted, found.keys)
     )
+    fields = "".join(f"  {_quoted(n)}: {text}\n" for n, text in found.fields.items())
+    if fields:
+        fields = f"\n# Columns made or replaced, by Spark's SQL.\nfields:\n{fields}"
+    warnings = "".join(f"# Note: {warning}.\n" for warning in found.warnings)
     left_out = "".join(f"#   {column}: {why}\n" for column, why in found.left_out.items())
     time = (
         _quoted(found.time)
@@ -113,14 +152,14 @@ def pipeline_text(found: Found) -> str:
     source = ", ".join(f"{entry}: {_quoted(text)}" for entry, text in entries.items())
     return f"""\
 # Written by `muntin init {found.path}`. Check it with `muntin check`, run it with `muntin run`.
-name: {name}
+{warnings}name: {name}
 
 # Where events come from: any Spark source; further entries here are its options.
 source: {{{source}}}
 
 # The event time: a timestamp, ISO 8601 text (without a zone it is UTC), or a number with its unit.
 time: {time}
-
+{fields}
 # The smallest slice of time that is kept. Any window is made of whole panes.
 pane: {duration_text(pane)}
 
@@ -153,58 +192,131 @@ def _first_file(data: Path) -> tuple[Path, str]:
     return files[0], _FORMATS[files[0].suffix]
 
 
-def _csv_options(connection, file: Path) -> dict[str, str]:
-    """The schema, so that Spark need not read all of the files to infer one; and the separator."""
-    columns, separator, header, times = connection.sql(
-        "SELECT Columns, Delimiter, HasHeader, TimestampFormat "
+def _is_json_lines(file: Path) -> bool:
+    """One object a line: where lines are bad, the others can still be read."""
+    with file.open("rb") as stream:
+        return stream.read(4096).lstrip()[:1] == b"{"
+
+
+def _csv_options(connection, file: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """The schema, so that Spark need not read all of the files to infer one, and the separator;
+    and fields for times that are written in a way of their own."""
+    columns, separator, header, times, dates = connection.sql(
+        "SELECT Columns, Delimiter, HasHeader, TimestampFormat, DateFormat "
         "FROM sniff_csv($1, ignore_errors=true)",
         params=[str(file)],
     ).fetchall()[0]
-    kinds = dict(_SPARK_TYPES)
-    if times:  # not as Spark reads them
-        del kinds["TIMESTAMP"]
+    kinds, fields = dict(_SPARK_TYPES), {}
+    for kind, form in (("TIMESTAMP", times), ("DATE", dates)):
+        if not form or form == "%Y-%m-%d":
+            continue
+        del kinds[kind]  # not as Spark reads them
+        for each in columns:
+            if each["type"] == kind:
+                name = each["name"].replace("`", "``")
+                fields[each["name"]] = f"try_to_timestamp(`{name}`, '{_spark_pattern(form)}')"
     ddl = [(each["name"], kinds.get(each["type"], "string")) for each in columns]
     found = {"schema": ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in ddl)}
     if separator != ",":
         found["sep"] = separator
     if not header:
         found["header"] = "false"
-    return found
+    return found, fields
 
 
-def _time_column(columns: dict[str, tuple[str, int]], connection) -> tuple[str, str | None]:
+def _spark_pattern(strptime: str) -> str:
+    """ "%d/%m/%Y %H:%M" as Spark writes it: "dd/MM/yyyy HH:mm"."""
+    letters = {
+        "d": "dd", "m": "MM", "Y": "yyyy", "y": "yy", "H": "HH", "I": "hh", "M": "mm", "S": "ss",
+        "p": "a", "f": "SSSSSS", "g": "SSS", "b": "MMM", "B": "MMMM", "z": "XXX",
+    }  # fmt: skip
+    text = re.sub(r"%-?([a-zA-Z])", lambda found: letters.get(found[1], "'?'"), strptime)
+    return text.replace("T", "''T''") if "T" in text else text
+
+
+def _time_column(
+    columns: dict[str, tuple[str, int]], sample: pa.Table
+) -> tuple[str, str | None, np.ndarray]:
+    """The event time with its unit, and its values: microseconds, without those that are none."""
+    named = [name for name in columns if _TIME_NAME.search(name)]
     for name, (kind, _) in columns.items():
         if kind.startswith("TIMESTAMP"):
-            return name, None
-    for name, (kind, _) in columns.items():
-        if kind == "VARCHAR" and _TIME_NAME.search(name):
-            bad = connection.sql(
-                f"SELECT count(*) FROM sample WHERE try_cast({_sql(name)} AS TIMESTAMP) IS NULL"
-            ).fetchall()[0][0]
-            if not bad:
-                return name, None
-    for name, (kind, _) in columns.items():
-        if kind == "BIGINT" and _TIME_NAME.search(name):
-            newest = connection.sql(f"SELECT max({_sql(name)}) FROM sample").fetchall()[0][0] or 0
+            return name, None, _times(sample[name])
+    for name in [*named, *(name for name in columns if name not in named)]:
+        if columns[name][0] == "VARCHAR":
+            times = _times(sample[name])
+            if len(times) >= (1 - BAD_SHARE_MAX) * max(1, len(sample[name].drop_null())):
+                return name, None, times
+    for name in named:
+        if columns[name][0] == "BIGINT":
+            newest = max((v for v in sample[name].to_pylist() if v is not None), default=0)
             for unit, least in (("ns", 10**17), ("us", 10**14), ("ms", 10**11), ("s", 10**8)):
                 if newest >= least:
-                    return name, unit
+                    return name, unit, _times(sample[name], unit)
     for name, (kind, _) in columns.items():
         if kind == "DATE":
-            return name, None
+            return name, None, _times(sample[name])
     there = ", ".join(f"{name} {kind}" for name, (kind, _) in columns.items())
-    raise SourceError(f"no column looks like an event time; there are {there}")
+    raise SourceError(
+        f"no column looks like an event time (a timestamp, a date, ISO 8601 text, or a number "
+        f"since 1970 whose name says time, ts, date, at, when); there are {there}"
+    )
 
 
-def _span_us(connection, time: str, unit: str | None) -> int:
-    column = _sql(time)
-    if unit is None:
-        column = f"{column}::TIMESTAMP"
-        text = f"SELECT epoch_us(max({column})) - epoch_us(min({column})) FROM sample"
-        return int(connection.sql(text).fetchall()[0][0] or 0)
-    factor = {"ns": 0.001, "us": 1, "ms": 1_000, "s": 1_000_000}[unit]
-    span = connection.sql(f"SELECT max({column}) - min({column}) FROM sample").fetchall()[0][0]
-    return int((span or 0) * factor)
+def _times(column: pa.ChunkedArray, unit: str | None = None) -> np.ndarray:
+    from muntin.spark.event_time import ABSENT, event_times
+
+    times = event_times(column.combine_chunks(), unit)
+    return times[times != ABSENT]
+
+
+def _pane_us(times: np.ndarray) -> int:
+    """Some thousands of panes at most, and none below the step in which the times come.
+
+    A few times that are far off say nothing about the others.
+    """
+    first, last = np.quantile(times, [0.01, 0.99]) if len(times) else (0, 0)
+    panes = list(_WINDOWS_US)
+    for pane in panes:
+        longer = [p for p in panes if p > pane]
+        in_steps = longer and np.mean(times % longer[0] == 0) > 1 - BAD_SHARE_MAX
+        if (last - first) / pane <= PANES_MAX and not in_steps:
+            return pane
+    return panes[-1]
+
+
+def _number_in_text(column: pa.ChunkedArray) -> tuple[str, int] | None:
+    """The type of a column of numbers with a few other texts among them, and how many."""
+    texts = column.drop_null()
+    numbers = [_number(text) for text in texts.to_pylist()]
+    bad = numbers.count(None)
+    if not 0 < bad <= BAD_SHARE_MAX * len(numbers):
+        return None
+    whole = all(number is None or isinstance(number, int) for number in numbers)
+    return ("BIGINT" if whole else "DOUBLE"), bad
+
+
+def _number(text: str) -> int | float | None:
+    text = text.strip()
+    if re.fullmatch(r"[+-]?\d{1,18}", text):
+        return int(text)
+    if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text):
+        return float(text)
+    return None
+
+
+def _shown(sample: pa.Table, name: str) -> str:
+    """The first text in a column that is no time and no number."""
+    from muntin.spark.event_time import ABSENT, event_times
+
+    column: Any = sample[name].combine_chunks().drop_null()
+    if not pa.types.is_string(column.type):
+        return ""
+    bad = event_times(column, None) == ABSENT
+    for text in column.filter(pa.array(bad)).to_pylist():
+        if _number(text) is None:
+            return f", such as {text[:40]!r}"
+    return ""
 
 
 def _is_number(kind: str) -> bool:

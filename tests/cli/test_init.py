@@ -1,0 +1,90 @@
+"""`muntin init` looks past records that are wrong, says so, and writes a file that runs."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from muntin.spec import Pipeline
+from muntin.times import duration_text
+
+MINUTES = [f"2024-03-01 {n // 60:02}:{n % 60:02}:00" for n in range(1440)]
+
+
+@pytest.fixture
+def init(muntin, tmp_path):
+    """Of a file's content: the pipeline, and what was said."""
+
+    def made(name, content):
+        data = tmp_path / name
+        if isinstance(content, pa.Table):
+            pq.write_table(content, data)
+        else:
+            data.write_text(content)
+        code, _, err = muntin("init", data, "-o", tmp_path / "p.yaml", "--force")
+        assert code == 0, err
+        code, _, problem = muntin("check", tmp_path / "p.yaml")
+        assert code == 0, problem
+        return Pipeline.of(tmp_path / "p.yaml"), err
+
+    return made
+
+
+def csv(rows):
+    return "\n".join(["at,origin,delay", *rows]) + "\n"
+
+
+def test_one_bad_time_among_many(init):
+    rows = [f"{MINUTES[n % 1440]},EWR,{n % 50}" for n in range(3000)]
+    rows[1234] = "soon,EWR,3"
+    found, said = init("d.csv", csv(rows))
+    assert found.time.column == "at"
+    assert "1 of the first 3,000 rows have no time in 'at', such as 'soon'" in said
+
+
+def test_json_with_bad_lines(init):
+    lines = [json.dumps({"at": t, "origin": "EWR", "delay": n}) for n, t in enumerate(MINUTES)]
+    lines[100] = '{"at": "2024'
+    lines[200] = "oops"
+    found, _ = init("d.json", "\n".join(lines))
+    assert found.time.column == "at"
+    assert ("origin",) in found.summaries["d"].keys
+    assert "delay" in found.summaries["d"].indicators
+
+
+def test_numbers_with_other_texts_among_them_are_no_keys(init):
+    rows = [f"{t},EWR,{n % 7 - 2}" for n, t in enumerate(MINUTES)]
+    rows[10] = f"{MINUTES[10]},EWR,n/a"
+    rows[20] = f"{MINUTES[20]},EWR,-"
+    found, said = init("d.csv", csv(rows))
+    assert "delay" in found.summaries["d"].indicators
+    assert found.fields == {"delay": "TRY_CAST(`delay` AS BIGINT)"}
+    assert "2 of the first 1,440 rows have no number in 'delay', such as 'n/a'" in said
+
+
+@pytest.mark.parametrize(
+    ("step", "count", "pane", "window"),
+    [
+        (1, 5_000, "1 second", "1 minute"),
+        (1, 86_400, "10 seconds", "10 minutes"),
+        (60, 1_440, "1 minute", "1 hour"),
+        (3600, 8_760, "1 hour", "1 day"),
+        (86_400, 365, "1 day", "1 week"),
+    ],
+)
+def test_the_grid_is_that_of_the_data(init, step, count, pane, window):
+    """Also where a few records are years away."""
+    times = [1_704_067_200_000_000 + n * step * 1_000_000 for n in range(count)]
+    times[5] = 17
+    at = pa.array(times, pa.timestamp("us", "UTC"))
+    table = pa.table({"t": at, "k": ["ab"[n % 2] for n in range(count)]})
+    found, _ = init("d.parquet", table)
+    assert duration_text(found.pane) == pane
+    assert duration_text(found.summaries["d"].window.length) == window
+
+
+def test_times_in_a_way_of_their_own(init):
+    rows = [f"{(n % 28) + 1:02}/03/2024 10:{n % 60:02}:00,EWR,{n}" for n in range(200)]
+    found, _ = init("d.csv", csv(rows))
+    assert found.fields == {"at": "try_to_timestamp(`at`, 'dd/MM/yyyy HH:mm:ss')"}
