@@ -6,8 +6,10 @@ import asyncio
 import threading
 
 from muntin.server.feeds import Feeds
+from muntin.server.limits import ServerLimits
 from muntin.server.messages import Topic
 from muntin.server.reader import Reader
+from muntin.server.statements import Statements
 from tests.server.conftest import PATIENCE_SECONDS
 
 WINDOWS = Topic("windows", "", "window")
@@ -16,8 +18,16 @@ WINDOWS = Topic("windows", "", "window")
 class Listener:
     """A subscriber that is told there is news, and does not look."""
 
+    client = "listener"
+
     def pump(self):
         pass
+
+
+def feeds_of(ledger, limits=None):
+    limits = limits or ServerLimits()
+    reader = Reader(ledger)
+    return Feeds(reader, Statements(reader, limits), limits)
 
 
 def held(read, found, go_on):
@@ -44,7 +54,7 @@ def test_who_comes_while_closings_are_read_has_them_and_those_after(feeder, ledg
     found, go_on = threading.Event(), threading.Event()
 
     async def follow():
-        feeds = Feeds(Reader(ledger))
+        feeds = feeds_of(ledger)
         feeds._closings.read = held(feeds._closings.read, found, go_on)
         await feeds.start()
         try:
@@ -67,9 +77,9 @@ def test_a_bug_of_ours_silences_nobody(feeder, ledger):
     """What could not be made is read from the ledger, and what closes next is pushed again."""
 
     async def follow():
-        feeds = Feeds(Reader(ledger))
-        made = feeds._pushes.closed
-        feeds._pushes.closed = None
+        feeds = feeds_of(ledger)
+        made = feeds._pushes.window
+        feeds._pushes.window = None
         await feeds.start()
         try:
             channel = await feeds.open(WINDOWS, Listener())
@@ -77,10 +87,10 @@ def test_a_bug_of_ours_silences_nobody(feeder, ledger):
             feeder.minute()
             await happens(lambda: channel.floor > before)
             assert channel.floor == channel.head
-            feeds._pushes.closed = made
+            feeds._pushes.window = made
             feeder.minute()
             await happens(lambda: channel.seq == 1)
-            missed, gap = await feeds.replay(channel, before)
+            missed, gap = await feeds.replay(channel, before, None)
             assert (len(missed), gap) == (1, None)
         finally:
             await feeds.stop()

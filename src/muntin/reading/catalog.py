@@ -12,7 +12,7 @@ from muntin.errors import SelectError
 from muntin.kinds import SequentialSpec, SummarySpec
 from muntin.ledger.base import Ledger
 from muntin.ledger.records import ClosedWindow, PipelineInfo
-from muntin.reading.panes import Layout, Merged, Panes
+from muntin.reading.panes import CACHE_BYTES, Layout, Merged, Panes
 from muntin.reading.sequences import Sequences, check_whole_stream
 from muntin.reading.stored_results import read_result
 from muntin.select.catalog import (
@@ -57,11 +57,14 @@ class LedgerCatalog:
     """Thread-safe; reads what the ledger holds now, at each call."""
 
     def __init__(
-        self, ledger: Ledger, now_us: Callable[[], int] = lambda: time.time_ns() // 1000
+        self,
+        ledger: Ledger,
+        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        cache_bytes: int = CACHE_BYTES,
     ) -> None:
         self._ledger = ledger
         self._now_us = now_us
-        self._panes = Panes(ledger)
+        self._panes = Panes(ledger, cache_bytes)
         self._sequences = Sequences(ledger)
         self._read = _Read(-1, {}, {}, {})
         self._exact: dict[tuple[str, str], bool] = {}  # by standing query and its text

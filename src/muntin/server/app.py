@@ -20,7 +20,9 @@ from muntin.server.http import Http
 from muntin.server.limits import ServerLimits
 from muntin.server.live import Hub, Tokens
 from muntin.server.reader import Reader
+from muntin.server.sending import Paced
 from muntin.server.sse import Events
+from muntin.server.statements import Statements
 from muntin.server.static import static_routes
 
 _LOG = logging.getLogger("muntin.server")
@@ -50,14 +52,16 @@ def make_app(
     """
     limits = limits or ServerLimits()
     reader = addition.reader if addition else Reader(ledger)
-    feeds = Feeds(reader, limits)
+    statements = Statements(reader, limits)
+    feeds = Feeds(reader, statements, limits)
     feeds.on_trouble = lambda why: _LOG.warning("the ledger cannot be followed: %s", why)
     commands = Commands(reader, limits)
     hub = Hub(doors, feeds, commands, limits, tokens)
-    http = Http(reader, hub, commands, limits, addition.paths if addition else None)
+    http = Http(reader, hub, commands, statements, limits, addition.paths if addition else None)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        statements.start()
         await feeds.start()
         ticking = asyncio.create_task(hub.tick())
         try:
@@ -68,6 +72,7 @@ def make_app(
             hub.leave()
             await feeds.stop()
             http.close()
+            statements.close()
             reader.close()
 
     app = Starlette(
@@ -83,6 +88,7 @@ def make_app(
     app.state.hub = hub
     if addition and addition.collector is not None:
         http.metrics.registry.register(addition.collector)
+    app.add_middleware(Paced, limits=limits)
     app.add_middleware(_SafeHeaders)
     return app
 

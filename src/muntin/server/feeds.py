@@ -1,6 +1,7 @@
 """What is followed: each topic is computed once, whoever and however many follow it.
 
-The loop's thread owns channels and subscribers; threads of a small pool read the ledger.
+The loop's thread owns channels and subscribers; a thread of its own follows the ledger. Each feed
+delivers for itself: one whose statement is slow holds up no other.
 """
 
 from __future__ import annotations
@@ -9,30 +10,37 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Protocol
 
-from muntin.errors import LedgerError, MuntinError
+from muntin.errors import LedgerError
 from muntin.server.channel import BEGINNING, Channel, Place, Pushed
-from muntin.server.closings import Closings
+from muntin.server.closings import Closing, Closings
 from muntin.server.frames import Frame
 from muntin.server.limits import ServerLimits
 from muntin.server.messages import Topic
 from muntin.server.problems import RefusalError
 from muntin.server.pushes import Pushes
 from muntin.server.reader import Reader
+from muntin.server.statements import Statements
 
 WAIT_SECONDS = 0.25  # for the ledger to change, before the thread looks whether to stop
 REST_SECONDS = 1.0  # after the ledger could not be read
 RECHECK_SECONDS = 5.0  # an answer may become stale without any commit
 SHARE_OF_TIME = 0.5  # of one feed: a costly statement moves less often
+SUBSCRIBERS_LOOKED_AT = 16
 _LOG = logging.getLogger("muntin.server")
 
 
 class Subscriber(Protocol):
     """Who is told that a channel has news."""
+
+    client: Hashable
+    """Whose turn its statements take."""
 
     def pump(self) -> None: ...
 
@@ -49,24 +57,26 @@ class Feed:
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
     said: str = ""
+    closed: deque[Closing] = field(default_factory=deque)
+    """Windows whose messages are still to be made."""
 
 
 class Feeds:
     """All feeds of one server. Its methods are for the loop's thread."""
 
-    def __init__(self, reader: Reader, limits: ServerLimits | None = None) -> None:
+    def __init__(self, reader: Reader, statements: Statements, limits: ServerLimits) -> None:
         self._reader = reader
-        self._limits = limits or ServerLimits()
-        self._pushes = Pushes(reader, self._limits)
+        self._statements = statements
+        self._limits = limits
+        self._pushes = Pushes(reader, statements, limits)
         self._closings = Closings(reader.ledger)
         self._head = BEGINNING
-        self._pool = ThreadPoolExecutor(4, "muntin-feed")
+        self._following = ThreadPoolExecutor(1, "muntin-follow")
         self._feeds: dict[Topic, Feed] = {}
-        self._opening: dict[Topic, asyncio.Future[str]] = {}
+        self._opening = 0
         self._by_channel: dict[int, Feed] = {}
         self._numbers = 0
         self._follower: asyncio.Task[None] | None = None
-        self._warming: asyncio.Task[None] | None = None
         self._stopping = False
         self.pushed = 0
         """Messages that were made, each for all of its subscribers."""
@@ -77,16 +87,16 @@ class Feeds:
         await self._run(self._closings.begin)
         self._head = self._closings.head
         self._follower = asyncio.create_task(self._follow())
-        self._warming = asyncio.create_task(self._warm())
 
     async def stop(self) -> None:
         self._stopping = True
-        tasks = [f.task for f in self._feeds.values() if f.task] + [self._follower, self._warming]
+        tasks = [f.task for f in self._feeds.values() if f.task] + [self._follower]
         for task in tasks:
             if task is not None:
                 task.cancel()
         await asyncio.gather(*(t for t in tasks if t is not None), return_exceptions=True)
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._following.shutdown(wait=False, cancel_futures=True)
+        self._pushes.close()
 
     async def open(self, topic: Topic, subscriber: Subscriber) -> Channel:
         """Join the feed of a topic; it is made where nobody follows it yet.
@@ -98,7 +108,7 @@ class Feeds:
         """
         feed = self._feeds.get(topic)
         if feed is None:
-            followed = await self._checked(topic)
+            followed = await self._checked(topic, subscriber.client)
             feed = self._feeds.get(topic) or self._make(topic, followed)
         feed.subscribers.add(subscriber)
         return feed.channel
@@ -114,36 +124,31 @@ class Feeds:
             if feed.task is not None:
                 feed.task.cancel()
 
-    async def replay(self, channel: Channel, after: Place) -> tuple[list[Pushed], Frame | None]:
+    async def replay(
+        self, channel: Channel, after: Place, client: Hashable
+    ) -> tuple[list[Pushed], Frame | None]:
         """Closed windows after a place, up to the channel's floor, from the ledger."""
         feed = self._by_channel.get(channel.number)
         if feed is None:
             return [], None
-        return await self._run(
-            self._pushes.replay, feed.topic, channel.number, feed.followed, after, channel.floor
+        return await self._pushes.replay(
+            feed.topic, channel.number, feed.followed, after, channel.floor, client
         )
 
     @property
     def count(self) -> int:
         return len(self._feeds)
 
-    async def _checked(self, topic: Topic) -> str:
-        if len(self._feeds) + len(self._opening) >= self._limits.feeds_max:
+    async def _checked(self, topic: Topic, client: Hashable) -> str:
+        if len(self._feeds) + self._opening >= self._limits.feeds_max:
             raise RefusalError(
                 503, "busy", "too many different statements are followed", "ask later"
             )
-        task = self._opening.get(topic)
-        if task is None:  # who asks the same meanwhile waits for the same check
-            task = asyncio.ensure_future(self._run(self._pushes.checked, topic))
-            self._opening[topic] = task
-
-            def checked(done: asyncio.Future[str]) -> None:
-                del self._opening[topic]
-                if not done.cancelled():
-                    done.exception()  # heard, also where all who asked have gone meanwhile
-
-            task.add_done_callback(checked)
-        return await asyncio.shield(task)
+        self._opening += 1
+        try:
+            return await self._pushes.checked(topic, client)
+        finally:
+            self._opening -= 1
 
     def _make(self, topic: Topic, followed: str) -> Feed:
         self._numbers += 1
@@ -155,12 +160,6 @@ class Feeds:
             feed.wake.set()
             feed.task = asyncio.create_task(self._move(feed))
         return feed
-
-    async def _warm(self) -> None:
-        try:
-            await self._run(self._reader.warm)
-        except MuntinError as error:  # whoever asks will hear it too
-            self.on_trouble(str(error))
 
     async def _follow(self) -> None:
         """Wait for commits; wake what moves, push what closed."""
@@ -192,28 +191,35 @@ class Feeds:
         # moved here and not where a thread reads: a channel is made before it or after it, never
         # between a window's reading and its pushing
         self._head = closed[-1][0]
-        feeds = self._by_window()
-        at_once = len(closed) <= self._limits.ring_messages_max
-        made = await asyncio.gather(
-            *(
-                self._run(
-                    self._pushes.closed,
-                    feed.topic,
-                    feed.channel.number,
-                    feed.channel.seq,
-                    [c for c in closed if feed.followed in ("", c[1].summary)],
+        for feed in self._by_window():
+            feed.closed.extend(c for c in closed if feed.followed in ("", c[1].summary))
+            if len(feed.closed) > self._limits.ring_messages_max:
+                self._skip([feed])
+            elif feed.closed and (feed.task is None or feed.task.done()):
+                feed.task = asyncio.create_task(self._deliver(feed))
+
+    async def _deliver(self, feed: Feed) -> None:
+        """Push the windows that have closed, one after the other."""
+        channel = feed.channel
+        while feed.closed:
+            place, window = feed.closed.popleft()
+            try:
+                pushed = await self._pushes.window(
+                    feed.topic, channel.number, channel.seq + 1, place, window, self._client(feed)
                 )
-                for feed in feeds
-                if at_once
-            )
-        )
-        for feed, pushed in zip(feeds, made, strict=False):
-            for each in pushed:
-                feed.channel.close_window(each.place, each.frame)
-            self.pushed += len(pushed)
-        self._skip([f for f in self._by_window() if not at_once or f not in feeds])
-        for feed in feeds:
-            self._tell(feed)
+            except Exception:  # a bug of ours must not end the pushes of all
+                _LOG.exception("cannot push what has closed")
+                self._skip([feed])
+                return
+            if place > channel.head:  # else it was skipped meanwhile
+                channel.close_window(place, pushed.frame)
+                self.pushed += 1
+                self._tell(feed)
+
+    def _client(self, feed: Feed) -> Hashable:
+        """Whose turn a feed takes: of those who follow it, one that has little else waiting."""
+        some = (subscriber.client for subscriber in islice(feed.subscribers, SUBSCRIBERS_LOOKED_AT))
+        return min(some, key=self._statements.waiting_of, default="")
 
     def _by_window(self) -> list[Feed]:
         return [feed for feed in self._feeds.values() if feed.topic.on == "window"]
@@ -221,6 +227,7 @@ class Feeds:
     def _skip(self, feeds: list[Feed]) -> None:
         """What has closed was not made here: subscribers read it from the ledger."""
         for feed in feeds:
+            feed.closed.clear()
             feed.channel.skip_to(self._head)
             self._tell(feed)
 
@@ -234,10 +241,9 @@ class Feeds:
                 await asyncio.wait_for(feed.wake.wait(), quiet)
             feed.wake.clear()
             began = time.monotonic()
-            found = await self._run(
-                self._pushes.update, feed.topic, feed.channel.number, feed.channel.seq + 1
+            said, made = await self._pushes.update(
+                feed.topic, feed.channel.number, feed.channel.seq + 1, self._client(feed)
             )
-            said, made = found
             if state or said != feed.said:
                 feed.said = said
                 feed.channel.update(made)
@@ -251,4 +257,4 @@ class Feeds:
             subscriber.pump()
 
     def _run(self, work: Callable, *arguments):
-        return asyncio.get_running_loop().run_in_executor(self._pool, work, *arguments)
+        return asyncio.get_running_loop().run_in_executor(self._following, work, *arguments)

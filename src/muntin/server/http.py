@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import pyarrow as pa
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from muntin.errors import BadArgument, LedgerError
-from muntin.ledger.records import Rejected
-from muntin.select.result import Result
+from muntin.server.answering import ARROW, JSON, Asked
 from muntin.server.commands import Commands
 from muntin.server.doors import Grant
 from muntin.server.limits import ServerLimits
 from muntin.server.live import Hub
 from muntin.server.messages import STATEMENT_CHARACTERS_MAX, command, json_object, unicode_text
 from muntin.server.metrics import CONTENT_TYPE_LATEST, Metrics
-from muntin.server.openapi import ARROW, document
+from muntin.server.once import Once
+from muntin.server.openapi import document
 from muntin.server.problems import RefusalError, problem, status_of
-from muntin.server.pushes import window_json
 from muntin.server.reader import Reader
-from muntin.server.state import StateReader, spec_number
+from muntin.server.sending import AnswerResponse, client_of
+from muntin.server.state import StateReader
+from muntin.server.statements import Statements
 from muntin.times import instant_us
 
-ARROW_ROWS = 65_536  # of one record batch
 WINDOWS_MAX = 10_000
 REJECTED_MAX = 1_000
 _LOG = logging.getLogger("muntin.server")
@@ -47,18 +44,21 @@ class Http:
         reader: Reader,
         hub: Hub,
         commands: Commands,
+        statements: Statements,
         limits: ServerLimits,
         more_paths: Mapping[str, Any] | None = None,
     ) -> None:
         self._more_paths = more_paths
-        self._reader = reader
         self._hub = hub
         self._commands = commands
         self._limits = limits
-        self._state = StateReader(reader)
+        self._statements = statements
         self.metrics = Metrics(reader, hub)
-        self._pool = ThreadPoolExecutor(limits.statements_at_once, "muntin-query")
-        self._waiting = 0
+        state = StateReader(reader)
+        # small reads of the ledger, which never wait for a statement nor for each other
+        self._state_once = Once(lambda: state.read(time.time_ns() // 1000), "muntin-state")
+        self._metrics_once = Once(self.metrics.text, "muntin-metrics")
+        self._health_once = Once(reader.ledger.version, "muntin-health")
 
     def routes(self) -> list[Route]:
         return [
@@ -75,7 +75,8 @@ class Http:
         ]
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for once in (self._state_once, self._metrics_once, self._health_once):
+            once.close()
 
     def admitted(self, request: Request) -> Grant:
         """Who asks; raises RefusalError."""
@@ -92,29 +93,28 @@ class Http:
 
     async def _query(self, request: Request, _: Grant) -> Response:
         text = await self._statement(request)
-        arrow = _wants_arrow(request)
+        form = ARROW if _wants_arrow(request) else JSON
+        most = self._limits.json_rows_max
         began = time.perf_counter()
         outcome = "failed"
         try:
-            response = await self._in_pool(self._answer, text, arrow)
+            response = await self._answered(
+                request, "sql", form, text=text, form=form, rows_max=most
+            )
             outcome = "answered"
         finally:
             self.metrics.answers[outcome] += 1
             self.metrics.query_seconds.observe(time.perf_counter() - began)
         return response
 
-    def _answer(self, text: str, arrow: bool) -> Response:
-        result = self._reader.sql(text)
-        if arrow:
-            return StreamingResponse(_arrow(result), media_type=ARROW)
-        if len(result) > self._limits.json_rows_max:
-            raise RefusalError(
-                400,
-                "too_large",
-                f"{len(result):,} rows; at most {self._limits.json_rows_max:,} come as JSON",
-                f"add LIMIT, or send Accept: {ARROW}",
-            )
-        return Response(result.to_json(), media_type="application/json")
+    async def _answered(
+        self, request: Request, name: str, media_type: str = JSON, **arguments: Any
+    ) -> Response:
+        """What `Answering` makes of it, in its turn."""
+        asked = Asked(name, arguments, self._limits.answer_bytes_max)
+        client = client_of(request.client)
+        answer = await self._statements.answer(asked, client, asking=True)
+        return AnswerResponse(answer, self._statements, media_type)
 
     async def _command(self, request: Request, grant: Grant) -> Response:
         given = await self._json(request)
@@ -138,73 +138,44 @@ class Http:
         summary = given.get("summary")
         newest = _flag(given.get("newest_first", "false"), "newest_first")
 
-        def read() -> list[dict[str, Any]]:
-            if summary is not None:
-                self._reader.pipeline_of(summary)
-            found = self._reader.ledger.windows(
-                summary, start=start, end=end, limit=limit, newest_first=newest
-            )
-            return [window_json(window) for window in found]
-
-        return JSONResponse({"windows": await self._in_pool(read)})
+        return await self._answered(
+            request,
+            "windows",
+            summary=summary,
+            start=start,
+            end=end,
+            limit=limit,
+            newest_first=newest,
+        )
 
     async def _summaries(self, request: Request, _: Grant) -> Response:
         _only(request)
-        return JSONResponse(await self._in_pool(self._names))
-
-    def _names(self) -> dict[str, Any]:
-        windows = {n: s.window.kind if s.window else None for n, s in self._reader.specs().items()}
-        summaries = [
-            {
-                "name": name,
-                "kind": info.kind,
-                "pipeline": self._reader.pipeline_of(name),
-                "keys": [list(key) for key in info.keys],
-                "indicators": list(info.indicators),
-                "by": list(info.by),
-                "parts": list(info.parts),
-                "sketched": info.sketched,
-                "windows": windows.get(name),
-            }
-            for name, info in self._reader.summaries().items()
-        ]
-        on = {n: q.on for p in self._reader.pipelines().values() for n, q in p.queries.items()}
-        queries = [
-            {"name": name, "select": info.select, "on": on.get(name, "window")}
-            for name, info in self._reader.queries().items()
-        ]
-        specs = {info.name: spec_number(info) for info in self._reader.ledger.pipelines()}
-        return {"summaries": summaries, "queries": queries, "specs": specs}
+        return await self._answered(request, "summaries")
 
     async def _rejected(self, request: Request, _: Grant) -> Response:
         given = request.query_params
         _only(request, "pipeline", "after", "limit")
-        pipeline = given.get("pipeline", "")
-        after = _integer(given.get("after", "0"), "after", 0, 2**62)
-        limit = _integer(given.get("limit", "100"), "limit", 1, REJECTED_MAX)
-
-        def read() -> list[dict[str, Any]]:
-            if pipeline not in self._reader.pipelines():
-                known = ", ".join(sorted(self._reader.pipelines())) or "none"
-                raise BadArgument(f"there is no pipeline '{pipeline[:80]}'; there are: {known}")
-            records = self._reader.ledger.rejected(pipeline, limit=limit, after=after)
-            return [_rejected_json(number, record) for number, record in records]
-
-        return JSONResponse({"rejected": await self._in_pool(read)})
+        return await self._answered(
+            request,
+            "rejected",
+            pipeline=given.get("pipeline", ""),
+            after=_integer(given.get("after", "0"), "after", 0, 2**62),
+            limit=_integer(given.get("limit", "100"), "limit", 1, REJECTED_MAX),
+        )
 
     async def _state_now(self, request: Request, _: Grant) -> Response:
         _only(request)
-        return JSONResponse(await self._in_pool(self._state.read, time.time_ns() // 1000))
+        return JSONResponse(await self._state_once())
 
     async def _metrics(self, _: Request, __: Grant) -> Response:
-        text = await self._in_pool(self.metrics.text)
+        text = await self._metrics_once()
         return Response(text, headers={"content-type": CONTENT_TYPE_LATEST})
 
     async def _healthz(self, _: Request) -> Response:
         """Without a token, so it says nothing about the data."""
         try:
-            await self._in_pool(self._reader.ledger.version)
-        except (LedgerError, RefusalError) as error:
+            await self._health_once()
+        except LedgerError as error:
             _LOG.warning("not healthy: %s", error)
             return JSONResponse({"status": "failing"}, 503)
         return JSONResponse({"status": "ok"})
@@ -228,17 +199,6 @@ class Http:
                 return JSONResponse({"error": problem(error)}, status, headers)
 
         return endpoint
-
-    async def _in_pool(self, work: Callable, *arguments: Any) -> Any:
-        limits = self._limits
-        if self._waiting >= limits.statements_at_once + limits.statements_waiting_max:
-            raise RefusalError(503, "busy", "too many statements at once", "ask again in a second")
-        self._waiting += 1
-        try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._pool, work, *arguments)
-        finally:
-            self._waiting -= 1
 
     async def _statement(self, request: Request) -> str:
         if _content_type(request) == "text/plain":
@@ -275,29 +235,6 @@ class Http:
         except ClientDisconnect:
             raise RefusalError(400, "gone", "the connection ended before the body did") from None
         return b"".join(parts)
-
-
-def _arrow(result: Result) -> Any:
-    """The Arrow IPC stream in pieces; the particulars are in the schema's metadata."""
-    table = result.to_arrow()
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        for batch in table.to_batches(max_chunksize=ARROW_ROWS):
-            stream.write_batch(batch)
-            yield sink.getvalue()
-            sink.seek(0)
-            sink.truncate()
-    yield sink.getvalue()
-
-
-def _rejected_json(number: int, record: Rejected) -> dict[str, Any]:
-    return {
-        "number": number,
-        "reason": record.reason,
-        "detail": record.detail,
-        "place": record.place,
-        "raw": record.raw.decode("utf-8", "replace"),
-    }
 
 
 def _wants_arrow(request: Request) -> bool:

@@ -55,12 +55,28 @@ class ServerLimits:
     """The same for bytes."""
     body_pieces_max: int = 1_024
     """Of an HTTP request's body: each costs as much, though it be one byte; HTTP 400."""
-    statements_at_once: int = 4
-    """Of POST /query. More would only take turns in Python."""
+    statements_at_once: int = 2
+    """Each in a process of its own. One client has at most all but one of them."""
     statements_waiting_max: int = 64
     """More than these: HTTP 503 with Retry-After."""
+    statements_of_client_max: int = 16
+    """That wait or run; HTTP 503 with Retry-After."""
+    statement_seconds: float = 10.0
+    """In DuckDB; the statement is interrupted."""
+    statement_end_seconds: float = 15.0
+    """For reading, running and writing, once kernels are loaded; its process is killed."""
+    statements_memory_bytes: int = 256 << 20
+    """Of all statements together beyond what their processes have when idle; the largest process
+    is killed. Caches have a quarter of it, a result too, DuckDB a half."""
     json_rows_max: int = 100_000
     """Of a JSON answer; more come as Arrow."""
+    answer_bytes_max: int = 128 << 20
+    """Of one answer; error."""
+    answers_bytes_max: int = 512 << 20
+    answers_unread_max: int = 64
+    """Answers that clients have not read yet, in files; HTTP 503 with Retry-After."""
+    answer_bytes_per_second: int = 32 * KIB
+    """A client that reads slower, or nothing for `write_stall_seconds`, is cut."""
     ring_messages_max: int = 64
     ring_bytes_max: int = 1 << 20
     """Pushed closed windows that a feed keeps at hand; older ones are read from the ledger."""

@@ -7,7 +7,7 @@ import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -23,6 +23,7 @@ from muntin.server.doors import Doors, Grant, is_loopback
 from muntin.server.feeds import Feeds
 from muntin.server.limits import ServerLimits
 from muntin.server.problems import RefusalError, problem
+from muntin.server.sending import client_of
 from muntin.server.sockets import Socket, socket_of
 
 TICK_SECONDS = 1.0
@@ -44,8 +45,11 @@ class Follower(Protocol):
 class Client:
     """One WebSocket; the loop's thread only."""
 
-    def __init__(self, connection: protocol.Connection, socket: Socket, hub: Hub) -> None:
+    def __init__(
+        self, connection: protocol.Connection, socket: Socket, hub: Hub, client: Hashable
+    ) -> None:
         self.connection = connection
+        self.client = client
         self._socket = socket
         self._hub = hub
         self._tasks: set[asyncio.Task[None]] = set()
@@ -123,7 +127,7 @@ class Client:
 
     async def _replay(self, effect: protocol.Replay) -> None:
         try:
-            found, gap = await self._hub.feeds.replay(effect.channel, effect.after)
+            found, gap = await self._hub.feeds.replay(effect.channel, effect.after, self.client)
         except MuntinError:
             await asyncio.sleep(TICK_SECONDS)  # the ledger cannot be read now: try again
             self.connection.replay_failed(effect)
@@ -169,7 +173,7 @@ class Hub:
         try:
             grant = self.admit(headers, secure=secure)
             connection = protocol.Connection(grant, self.run, time.monotonic(), self.limits)
-            client = Client(connection, socket_of(websocket), self)
+            client = Client(connection, socket_of(websocket), self, client_of(websocket.client))
             with self.room(client, self.clients, websocket.client):
                 await websocket.accept()
                 await self._converse(websocket, client)

@@ -1,38 +1,53 @@
-"""Messages of feeds, made from the ledger. Called in threads of the feeds' pool."""
+"""Messages of feeds: what moves, and windows that have closed."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any
 
 from muntin.errors import MuntinError, UnknownName
 from muntin.ledger.records import ClosedWindow
-from muntin.select.result import Result
+from muntin.server.answering import JSON, Asked, json_pieces, window_json, within
 from muntin.server.channel import Place, Pushed
-from muntin.server.closings import CLOSED_AT_ONCE_MAX, Closing
+from muntin.server.closings import CLOSED_AT_ONCE_MAX
 from muntin.server.frames import Frame, compact, frame, joined
 from muntin.server.limits import ServerLimits
 from muntin.server.messages import Topic
-from muntin.server.problems import plain, problem
+from muntin.server.once import Once
+from muntin.server.problems import problem
 from muntin.server.reader import Reader
 from muntin.server.state import StateReader
+from muntin.server.statements import Statements
 from muntin.times import instant_text
 
+THREADS = 2  # that read small things of the ledger for messages; no statement runs in them
 _LOG = logging.getLogger("muntin.server")
 
 
 class Pushes:
-    """Thread-safe."""
+    """For the loop's thread. What costs time is in the statements' turns; the pipeline's own
+    results are read from the ledger, and wait for nobody."""
 
-    def __init__(self, reader: Reader, limits: ServerLimits) -> None:
+    def __init__(self, reader: Reader, statements: Statements, limits: ServerLimits) -> None:
         self._reader = reader
+        self._statements = statements
         self._limits = limits
-        self._state = StateReader(reader)
+        self._pool = ThreadPoolExecutor(THREADS, "muntin-push")
+        self._replaying = ThreadPoolExecutor(1, "muntin-replay")
+        state = StateReader(reader)
+        self._state = Once(lambda: state.read(time.time_ns() // 1000), "muntin-feed-state")
 
-    def checked(self, topic: Topic) -> str:
+    def close(self) -> None:
+        self._state.close()
+        for pool in (self._pool, self._replaying):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    async def checked(self, topic: Topic, client: Hashable) -> str:
         """The summary whose windows a topic follows, or "" for all or none.
 
         Raises
@@ -44,48 +59,72 @@ class Pushes:
             return ""
         if topic.kind == "windows":
             if topic.text:
-                self._reader.pipeline_of(topic.text)
+                await self._read(self._reader.pipeline_of, topic.text)
             return topic.text
-        text = self._statement(topic)
-        if topic.on == "update":
-            self._reader.check(text)
-            return ""
-        return self._reader.followed(text)
+        text = await self._statement(topic)
+        name = "check" if topic.on == "update" else "followed"
+        return (await self._answer(name, client, text=text)).decode()
 
-    def update(self, topic: Topic, channel: int, seq: int) -> tuple[str, Frame]:
+    async def update(
+        self, topic: Topic, channel: int, seq: int, client: Hashable
+    ) -> tuple[str, Frame]:
         """The message of a topic that moves, and what to compare to know whether it moved."""
         about = {"type": "result", "channel": channel, "seq": seq}
         try:
             if topic.kind == "state":
-                state = self._state.read(time.time_ns() // 1000)
+                state = await self._state()
                 return "", joined(about | {"type": "state"}, "state", compact(state))
-            said = self._reader.sql(self._statement(topic)).to_json()
-        except MuntinError as error:
-            said = compact(problem(error))
-            return said, joined(about, "error", said)
+            text = await self._statement(topic)
+            most = self._limits.json_rows_max
+            answer = await self._answer("sql", client, text=text, form=JSON, rows_max=most)
         except Exception as error:  # a bug of ours must not end the feed of others
-            _LOG.exception("cannot answer %s", topic)
-            said = compact(problem(error))
+            said = self._told(topic, error)
             return said, joined(about, "error", said)
-        if len(said) > self._limits.push_bytes_max:
-            said = compact(self._too_large(len(said)))
-            return said, joined(about, "error", said)
+        said = answer.decode()
         return said, joined(about, "result", said)
 
-    def closed(
-        self, topic: Topic, channel: int, seq: int, closings: Sequence[Closing]
-    ) -> list[Pushed]:
-        """Messages of windows that have just closed."""
-        made = []
-        for place, window in closings:
-            seq += 1
-            made.append(Pushed(place, self._window(topic, channel, seq, place, window)))
-        return made
+    async def window(
+        self,
+        topic: Topic,
+        channel: int,
+        seq: int | None,
+        place: Place,
+        window: ClosedWindow,
+        client: Hashable,
+    ) -> Pushed:
+        """The message of a window that has closed."""
+        kind = {"type": "window", "channel": channel, "seq": seq}
+        about = kind | {"after": str(place), "window": window_json(window)}
+        if topic.kind == "windows":
+            return Pushed(place, frame(about))
+        try:
+            result = await self._result(topic, window, client)
+        except Exception as error:
+            return Pushed(place, joined(about, "error", self._told(topic, error)))
+        return Pushed(place, joined(about, "result", result.decode()))
 
-    def replay(
-        self, topic: Topic, channel: int, followed: str, after: Place, until: Place
+    async def replay(
+        self,
+        topic: Topic,
+        channel: int,
+        followed: str,
+        after: Place,
+        until: Place,
+        client: Hashable,
     ) -> tuple[list[Pushed], Frame | None]:
         """The next closed windows after a place that a client missed, and what it cannot get."""
+        loop = asyncio.get_running_loop()
+        missed, gap = await loop.run_in_executor(
+            self._replaying, self._missed, channel, followed, after, until
+        )
+        return [
+            await self.window(topic, channel, None, place, window, client)
+            for place, window in missed
+        ], gap
+
+    def _missed(
+        self, channel: int, followed: str, after: Place, until: Place
+    ) -> tuple[list[tuple[Place, ClosedWindow]], Frame | None]:
         windows = self._reader.ledger.windows(
             followed or None, since=after.closed_at, limit=CLOSED_AT_ONCE_MAX
         )
@@ -97,10 +136,7 @@ class Pushes:
             gap = self._gap(channel, len(cut), cut[0][1].start, cut[-1][1].end)
         elif after.summary and self._dropped(after):
             gap = self._gap(channel, None, after.start, missed[0][1].start if missed else None)
-        return [
-            Pushed(place, self._window(topic, channel, None, place, window))
-            for place, window in missed[: self._limits.replay_messages_max]
-        ], gap
+        return missed[: self._limits.replay_messages_max], gap
 
     def _dropped(self, after: Place) -> bool:
         """Whether retention has dropped windows that closed after a place."""
@@ -111,50 +147,44 @@ class Pushes:
         message = {"type": "gap", "channel": channel, "windows": windows}
         return frame(message | {"start": instant_text(start), "end": instant_text(end)})
 
-    def _window(
-        self, topic: Topic, channel: int, seq: int | None, place: Place, window: ClosedWindow
-    ) -> Frame:
-        about: dict[str, Any] = {"type": "window", "channel": channel, "seq": seq}
-        about |= {"after": str(place), "window": window_json(window)}
-        if topic.kind == "windows":
-            return frame(about)
-        try:
-            said = self._result(topic, window).to_json()
-        except MuntinError as error:
-            return joined(about, "error", compact(problem(error)))
-        except Exception as error:
-            _LOG.exception("cannot answer %s", topic)
-            return joined(about, "error", compact(problem(error)))
-        if len(said) > self._limits.push_bytes_max:
-            return joined(about, "error", compact(self._too_large(len(said))))
-        return joined(about, "result", said)
-
-    def _result(self, topic: Topic, window: ClosedWindow) -> Result:
+    async def _result(self, topic: Topic, window: ClosedWindow, client: Hashable) -> bytes:
         if topic.kind == "query":
-            stored = self._reader.standing(topic.text, window)
+            stored = await self._read(self._stored, topic.text, window)
             if stored is not None:
                 return stored
-        return self._reader.on_window(self._statement(topic), window)
+        text = await self._statement(topic)
+        return await self._answer("on_window", client, text=text, window=asdict(window))
 
-    def _statement(self, topic: Topic) -> str:
+    def _stored(self, query: str, window: ClosedWindow) -> bytes | None:
+        result = self._reader.standing(query, window)
+        return (
+            None
+            if result is None
+            else b"".join(within(self._limits.push_bytes_max, json_pieces(result)))
+        )
+
+    async def _statement(self, topic: Topic) -> str:
         if topic.kind == "select":
             return topic.text
-        queries = self._reader.queries()
+        queries = await self._read(self._reader.queries)
         if topic.text not in queries:
             known = ", ".join(sorted(queries)) or "none"
             raise UnknownName(f"there is no standing query '{topic.text}'; there are: {known}")
         return queries[topic.text].select
 
-    def _too_large(self, size: int) -> dict[str, Any]:
-        most = self._limits.push_bytes_max
-        message = f"the result has {size:,} characters; at most {most:,} are pushed"
-        return plain("too_large", message, "add LIMIT, or ask POST /query")
+    async def _answer(self, name: str, client: Hashable, **arguments: Any) -> bytes:
+        """Computed in the client's turn; too short to be in a file."""
+        asked = Asked(name, arguments, self._limits.push_bytes_max)
+        answer = await self._statements.answer(asked, client)
+        try:
+            return b"".join([piece async for piece in answer.pieces()])
+        finally:
+            self._statements.release(answer)
 
+    async def _read(self, work: Callable, *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work, *arguments)
 
-def window_json(window: ClosedWindow) -> dict[str, Any]:
-    """A closed window as JSON values, times as ISO 8601."""
-    plain = asdict(window)
-    plain["fill"] = dict(window.fill)
-    for name in ("start", "end", "closed_at"):
-        plain[name] = instant_text(plain[name])
-    return plain
+    def _told(self, topic: Topic, error: Exception) -> str:
+        if not isinstance(error, MuntinError):
+            _LOG.error("cannot answer %s", topic, exc_info=error)
+        return compact(problem(error))

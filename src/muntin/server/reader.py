@@ -1,12 +1,8 @@
-"""What the server reads of a ledger; one computation serves all that ask the same at once."""
+"""What the server reads of a ledger."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections import OrderedDict
 from collections.abc import Mapping
-from concurrent.futures import Future
 from typing import Any
 
 from muntin.errors import UnknownName
@@ -18,43 +14,27 @@ from muntin.reading.stored_results import read_result
 from muntin.reading.warm import warm
 from muntin.select.catalog import OPEN, Catalog, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.engine import Engine
+from muntin.select.limits import Limits
 from muntin.select.result import Result, WindowRead
 from muntin.server.steady import SteadyCatalog
 from muntin.spec import Pipeline
 
-SHARED_SECONDS = 1.0  # `now()` and `stale` may be so old
-SHARED_MAX = 64
-SHARED_ROWS_MAX = 20_000
-
 
 class Reader:
-    """Thread-safe. `catalog`: what SELECT reads, where that is not the ledger itself."""
+    """Thread-safe. `catalog`: what SELECT reads, where that is not the ledger itself. `limits`:
+    of one statement."""
 
-    def __init__(self, ledger: Ledger, catalog: Catalog | None = None) -> None:
+    def __init__(
+        self, ledger: Ledger, catalog: Catalog | None = None, limits: Limits | None = None
+    ) -> None:
         self.ledger = ledger
         self.catalog = catalog or LedgerCatalog(ledger)
-        self._engine = Engine(SteadyCatalog(self.catalog, ledger.version))
-        self._lock = threading.Lock()
-        self._answers: OrderedDict[tuple[str, int], tuple[float, Future[Result]]] = OrderedDict()
+        self._engine = Engine(SteadyCatalog(self.catalog, ledger.version), limits)
         self._specs: tuple[int, dict[str, Pipeline]] = (-1, {})
 
     def sql(self, text: str) -> Result:
-        """Answer a statement; who asks the same of the same state of the ledger shares it."""
-        key = (text, self.ledger.version())
-        now = time.monotonic()
-        with self._lock:
-            at, shared = self._answers.get(key, (0.0, None))
-            mine = shared is None or now - at > SHARED_SECONDS
-            if mine:
-                shared = Future()
-                self._answers[key] = (now, shared)
-                self._answers.move_to_end(key)
-                while len(self._answers) > SHARED_MAX:
-                    self._answers.popitem(last=False)
-        assert shared is not None  # noqa: S101
-        if mine:
-            self._compute(key, text, shared)
-        return shared.result()
+        """Answer a statement."""
+        return self._engine.sql(text)
 
     def warm(self) -> None:
         """Compile and load what merging the newest panes needs, before somebody waits for it."""
@@ -159,19 +139,3 @@ class Reader:
     def close(self) -> None:
         """Give back what the engine holds; the ledger is its owner's."""
         self._engine.close()
-
-    def _compute(self, key: tuple[str, int], text: str, shared: Future[Any]) -> None:
-        try:
-            result = self._engine.sql(text)
-        except BaseException as error:
-            self._forget(key, shared)
-            shared.set_exception(error)
-            return
-        if len(result) > SHARED_ROWS_MAX:
-            self._forget(key, shared)
-        shared.set_result(result)
-
-    def _forget(self, key: tuple[str, int], shared: Future[Any]) -> None:
-        with self._lock:
-            if self._answers.get(key, (0.0, None))[1] is shared:
-                del self._answers[key]

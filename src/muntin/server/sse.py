@@ -23,7 +23,8 @@ from muntin.server.http import Http
 from muntin.server.live import TICK_SECONDS, Hub
 from muntin.server.messages import Subscribe, topic
 from muntin.server.problems import RefusalError, problem, status_of
-from muntin.server.sockets import Stream, stream_of
+from muntin.server.sending import client_of
+from muntin.server.sockets import stream_of
 
 COMMENT_SECONDS = 15.0  # proxies close what is silent
 RETRY_MS = (500, 5_000)  # a browser comes back after so long; not all at once
@@ -46,7 +47,7 @@ class Events:
             grant = self._http.admitted(request)
             wanted = _wanted(request)
             connection = protocol.Connection(grant, hub.run, time.monotonic(), hub.limits)
-            client = _EventClient(hub, connection, stream_of(scope), receive, send)
+            client = _EventClient(hub, connection, request, send)
             with hub.room(client, hub.streams, request.client):
                 await client.open(wanted)
                 await client.run()
@@ -62,14 +63,14 @@ class _EventClient:
         self,
         hub: Hub,
         connection: protocol.Connection,
-        stream: Stream,
-        receive: Receive,
+        request: Request,
         send: Send,
     ) -> None:
         self.connection = connection
+        self.client = client_of(request.client)
         self._hub = hub
-        self._stream = stream
-        self._receive = receive
+        self._stream = stream_of(request.scope)
+        self._receive = request.receive
         self._send = send
         self._gone = False
         self._news = asyncio.Event()
@@ -147,7 +148,7 @@ class _EventClient:
 
     async def _replay(self, asked: protocol.Replay) -> None:
         try:
-            found, gap = await self._hub.feeds.replay(asked.channel, asked.after)
+            found, gap = await self._hub.feeds.replay(asked.channel, asked.after, self.client)
         except MuntinError:
             await asyncio.sleep(TICK_SECONDS)  # the ledger cannot be read now: try again
             self.connection.replay_failed(asked)

@@ -1,0 +1,275 @@
+"""What is computed for clients: statements, and lists that may be long. Bytes come out.
+
+It runs wherever the ledger can be read: in a process of its own (`worker.py`) for a ledger in a
+file, in a thread for one in memory. Sizes are looked at before and while bytes are made.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from tempfile import SpooledTemporaryFile
+from typing import IO, Any
+
+import pyarrow as pa
+
+from muntin.errors import BadArgument, LedgerError, MuntinError, SelectError
+from muntin.ledger.records import ClosedWindow, Rejected
+from muntin.select.result import Result
+from muntin.select.values import json_column
+from muntin.server.problems import RefusalError, problem, status_of
+from muntin.server.reader import Reader
+from muntin.server.state import spec_number
+from muntin.times import instant_text
+
+ARROW = "application/vnd.apache.arrow.stream"
+JSON = "application/json"
+BATCH_ROWS = 65_536  # of one Arrow record batch
+PIECE_VALUES = 10_000  # of JSON, written at once
+INLINE_BYTES = 256 << 10  # of an answer that is kept in memory; longer ones are in a file
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One thing to compute.
+
+    Attributes
+    ----------
+    name : str
+        A method of `Answering`.
+    arguments : mapping
+        Of that method, as JSON values.
+    bytes_max : int
+        Of the answer.
+    """
+
+    name: str
+    arguments: Mapping[str, Any]
+    bytes_max: int
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+class Answering:
+    """Thread-safe where the reader is."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._known: Mapping[str, Callable[..., Iterator[bytes]]] = {
+            "sql": self._sql,
+            "on_window": self._on_window,
+            "check": self._check,
+            "followed": self._followed,
+            "windows": self._windows,
+            "rejected": self._rejected,
+            "summaries": self._summaries,
+        }
+
+    def answer(self, asked: Asked) -> IO[bytes]:
+        """The answer's bytes, from the start: in memory where they are few, else in a file.
+
+        Raises
+        ------
+        MuntinError
+        """
+        out = SpooledTemporaryFile(INLINE_BYTES)  # noqa: SIM115 (the caller's to close)
+        try:
+            for piece in within(asked.bytes_max, self._known[asked.name](**asked.arguments)):
+                out.write(piece)
+        except BaseException:
+            out.close()
+            raise
+        out.seek(0)
+        return out
+
+    def _sql(self, text: str, form: str, rows_max: int) -> Iterator[bytes]:
+        result = self._reader.sql(text)
+        if len(result) > rows_max:
+            raise RefusalError(
+                400,
+                "too_large",
+                f"{len(result):,} rows; at most {rows_max:,} come as JSON",
+                f"add LIMIT, or send Accept: {ARROW}",
+            )
+        return arrow_pieces(result) if form == ARROW else json_pieces(result)
+
+    def _on_window(self, text: str, window: Mapping[str, Any]) -> Iterator[bytes]:
+        return json_pieces(self._reader.on_window(text, ClosedWindow(**window)))
+
+    def _check(self, text: str) -> Iterator[bytes]:
+        self._reader.check(text)
+        return iter(())
+
+    def _followed(self, text: str) -> Iterator[bytes]:
+        yield self._reader.followed(text).encode()
+
+    def _windows(
+        self,
+        summary: str | None,
+        start: int | None,
+        end: int | None,
+        limit: int,
+        newest_first: bool,
+    ) -> Iterator[bytes]:
+        if summary is not None:
+            self._reader.pipeline_of(summary)
+        found = self._reader.ledger.windows(
+            summary, start=start, end=end, limit=limit, newest_first=newest_first
+        )
+        yield encoded({"windows": [window_json(window) for window in found]})
+
+    def _rejected(self, pipeline: str, limit: int, after: int) -> Iterator[bytes]:
+        if pipeline not in self._reader.pipelines():
+            known = ", ".join(sorted(self._reader.pipelines())) or "none"
+            raise BadArgument(f"there is no pipeline '{pipeline[:80]}'; there are: {known}")
+        records = self._reader.ledger.rejected(pipeline, limit=limit, after=after)
+        yield encoded({"rejected": [_rejected_json(number, record) for number, record in records]})
+
+    def _summaries(self) -> Iterator[bytes]:
+        reader = self._reader
+        windows = {n: s.window.kind if s.window else None for n, s in reader.specs().items()}
+        summaries = [
+            {
+                "name": name,
+                "kind": info.kind,
+                "pipeline": reader.pipeline_of(name),
+                "keys": [list(key) for key in info.keys],
+                "indicators": list(info.indicators),
+                "by": list(info.by),
+                "parts": list(info.parts),
+                "sketched": info.sketched,
+                "windows": windows.get(name),
+            }
+            for name, info in reader.summaries().items()
+        ]
+        on = {n: q.on for p in reader.pipelines().values() for n, q in p.queries.items()}
+        queries = [
+            {"name": name, "select": info.select, "on": on.get(name, "window")}
+            for name, info in reader.queries().items()
+        ]
+        specs = {info.name: spec_number(info) for info in reader.ledger.pipelines()}
+        yield encoded({"summaries": summaries, "queries": queries, "specs": specs})
+
+
+def json_pieces(result: Result) -> Iterator[bytes]:
+    """What `Result.to_json` writes, piece by piece: never more than some rows at once."""
+    about = {"columns": result.columns, "types": [str(t) for t in result.table.schema.types]}
+    yield encoded(about)[:-1] + b', "rows": ['
+    step = max(1, PIECE_VALUES // max(1, result.table.num_columns))
+    for at in range(0, len(result), step):
+        rows = _rows(result.table.slice(at, step))
+        yield (b", " if at else b"") + encoded(rows)[1:-1]
+    yield b"], " + encoded(result.particulars())[1:]
+
+
+def within(bytes_max: int, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The pieces, as they are made.
+
+    Raises
+    ------
+    RefusalError
+        They are longer in all; no more than that was made.
+    """
+    size = 0
+    for piece in pieces:
+        size += len(piece)
+        if size > bytes_max:
+            raise RefusalError(
+                400,
+                "too_large",
+                f"the result has more than {bytes_max:,} bytes",
+                "add LIMIT or WHERE; POST /query answers more than is pushed",
+            )
+        yield piece
+
+
+def arrow_pieces(result: Result) -> Iterator[bytes]:
+    """The Arrow IPC stream; the particulars are in the schema's metadata."""
+    table = result.to_arrow()
+    sink = _Taken()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        for batch in table.to_batches(max_chunksize=BATCH_ROWS):
+            stream.write_batch(batch)
+            yield from sink.taken()
+    yield from sink.taken()
+
+
+class _Taken:
+    """A file that Arrow writes to; what was written is taken out again."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def write(self, piece: Any) -> int:
+        self._pieces.append(bytes(piece))
+        return len(self._pieces[-1])
+
+    def taken(self) -> list[bytes]:
+        found, self._pieces = self._pieces, []
+        return found
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def told(error: BaseException) -> dict[str, Any]:
+    """An error as it is told to another process."""
+    return {**problem(error), "status": status_of(error)}
+
+
+def heard(told: Mapping[str, Any]) -> MuntinError:
+    """The error that another process told: it reads the same to clients.
+
+    Raises
+    ------
+    RuntimeError
+        It was a bug, which is in the log of that process.
+    """
+    code, message, remedy = told["code"], told["message"], told["remedy"]
+    if code == "internal":
+        raise RuntimeError("a process that answers statements failed; the log says where")
+    if code == "ledger":
+        return LedgerError(message)
+    if told["status"] != 400:
+        return RefusalError(told["status"], code, message, remedy)
+    return SelectError(
+        message, code=code, position=told["position"], length=told["length"], remedy=remedy
+    )
+
+
+def window_json(window: ClosedWindow) -> dict[str, Any]:
+    """A closed window as JSON values, times as ISO 8601."""
+    plain = asdict(window)
+    plain["fill"] = dict(window.fill)
+    for name in ("start", "end", "closed_at"):
+        plain[name] = instant_text(plain[name])
+    return plain
+
+
+def encoded(value: Any) -> bytes:
+    """JSON as `Result.to_json` writes it."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+
+
+def _rows(table: pa.Table) -> list[list[Any]]:
+    columns = [json_column(column) for column in table.columns]
+    if not columns:
+        return [[] for _ in range(table.num_rows)]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _rejected_json(number: int, record: Rejected) -> dict[str, Any]:
+    return {
+        "number": number,
+        "reason": record.reason,
+        "detail": record.detail,
+        "place": record.place,
+        "raw": record.raw.decode("utf-8", "replace"),
+    }

@@ -1,0 +1,101 @@
+"""Answers on their way to a client: a piece at a time, and cut where the client does not read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable
+
+from starlette.datastructures import Address
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from muntin.server.doors import is_loopback
+from muntin.server.limits import ServerLimits
+from muntin.server.sockets import stream_of
+from muntin.server.statements import PIECE_BYTES, Answer, Statements
+
+EVENTS = "/events"  # looks after its own clients
+
+
+def client_of(address: Address | None) -> Hashable:
+    """Whose turn a request takes: an address; on loopback, where all share one, a connection."""
+    if address is None:
+        return ""
+    return (address.host, address.port) if is_loopback(address.host) else address.host
+
+
+class AnswerResponse(Response):
+    """An answer that `Statements` gave, which is given back at the end."""
+
+    def __init__(self, answer: Answer, statements: Statements, media_type: str) -> None:
+        super().__init__(media_type=media_type)
+        self.headers["content-length"] = str(answer.size)
+        self._answer = answer
+        self._statements = statements
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        try:
+            start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+            await send(start)
+            if self._answer.size > PIECE_BYTES:
+                stream_of(scope).narrow()  # what is not read stays in the file
+            async for piece in self._answer.pieces():
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            self._statements.release(self._answer)
+
+
+class CutOffError(Exception):
+    """The client read too slowly; its connection is no more."""
+
+
+class Paced:
+    """Cuts clients that do not read what they have asked for.
+
+    Bodies go out in pieces, so that each waits until the client has taken those before it.
+    """
+
+    def __init__(self, app: ASGIApp, limits: ServerLimits) -> None:
+        self._app = app
+        self._limits = limits
+        self.cut = 0
+        """Connections."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] == EVENTS:
+            await self._app(scope, receive, send)
+            return
+        clock = asyncio.get_running_loop().time
+        stall, pace = self._limits.write_stall_seconds, self._limits.answer_bytes_per_second
+        waited, sent = 0.0, 0
+
+        async def piece(message: Message) -> None:
+            nonlocal waited, sent
+            began = clock()
+            left = stall + sent / pace - waited
+            try:
+                async with asyncio.timeout(min(stall, left)):
+                    await send(message)
+            except TimeoutError:
+                stream_of(scope).abort()
+                await asyncio.sleep(0)  # now the connection is lost, and nobody writes to it
+                raise CutOffError from None
+            waited += clock() - began
+            sent += len(message.get("body", b""))
+
+        async def sending(message: Message) -> None:
+            body = message.get("body", b"")
+            if len(body) <= PIECE_BYTES:
+                await piece(message)
+                return
+            more = message.get("more_body", False)
+            for at in range(0, len(body), PIECE_BYTES):
+                last = at + PIECE_BYTES >= len(body)
+                part = body[at : at + PIECE_BYTES]
+                await piece({**message, "body": part, "more_body": more or not last})
+
+        try:
+            await self._app(scope, receive, sending)
+        except CutOffError:
+            self.cut += 1

@@ -1,0 +1,265 @@
+"""What clients ask to be computed: in turns, once for all who ask the same, in bounded memory."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Hashable
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, Protocol
+
+from muntin.errors import MuntinError
+from muntin.ledger.sqlite import SqliteLedger
+from muntin.server.answering import INLINE_BYTES, Answering, Asked
+from muntin.server.limits import ServerLimits
+from muntin.server.problems import RefusalError
+from muntin.server.reader import Reader
+from muntin.server.turns import Turns
+from muntin.server.workers import Workers
+
+SHARED_SECONDS = 1.0  # `now()` and `stale` may be so old
+SHARED_MAX = 64
+_LOG = logging.getLogger("muntin.server")
+PIECE_BYTES = 64 << 10  # of an answer that is in memory for a client that reads
+
+
+class Runner(Protocol):
+    """Where things are computed."""
+
+    places: int
+    ended: int
+
+    def start(self) -> None: ...
+
+    async def run(self, asked: Asked) -> IO[bytes]: ...
+
+    def close(self) -> None: ...
+
+
+class Threads:
+    """Computes in this process, which alone holds the ledger."""
+
+    def __init__(self, reader: Reader, limits: ServerLimits) -> None:
+        self.places = limits.statements_at_once
+        self.ended = 0
+        self._reader = reader
+        self._answering = Answering(reader)
+        self._pool = ThreadPoolExecutor(self.places, "muntin-query")
+
+    def start(self) -> None:
+        self._pool.submit(self._warm)
+
+    def _warm(self) -> None:
+        try:
+            self._reader.warm()
+        except MuntinError as error:  # whoever asks will hear it too
+            _LOG.warning("not ready for statements: %s", error)
+
+    async def run(self, asked: Asked) -> IO[bytes]:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, self._answering.answer, asked)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+class Answer:
+    """An answer's bytes, in memory where they are few, else in a file without a name."""
+
+    def __init__(self, made: IO[bytes]) -> None:
+        self.size = made.seek(0, os.SEEK_END)
+        made.seek(0)
+        self.users = 0
+        self.data: bytes | None = None
+        self._file: IO[bytes] | None = None
+        if self.size <= INLINE_BYTES:
+            with made:
+                self.data = made.read()
+        else:
+            made.fileno()  # what is still in memory goes to the file
+            self._file = made
+
+    @property
+    def file_bytes(self) -> int:
+        return 0 if self._file is None else self.size
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """All of it; of a file only what is being sent is in memory."""
+        if self._file is None:
+            yield self.data or b""
+            return
+        number = self._file.fileno()
+        for at in range(0, self.size, PIECE_BYTES):
+            yield await asyncio.to_thread(os.pread, number, PIECE_BYTES, at)
+
+    def close(self) -> None:
+        """The file is gone."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class _Job:
+    """One computation, for all who wait for it."""
+
+    def __init__(self, asked: Asked, key: tuple[str, int], at: float) -> None:
+        self.asked = asked
+        self.key = key
+        self.at = at
+        self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.clients: list[Hashable] = []
+        self.started = False
+        self.waiters = 0
+
+
+class Statements:
+    """For the loop's thread."""
+
+    def __init__(self, reader: Reader, limits: ServerLimits) -> None:
+        self._reader = reader
+        self._limits = limits
+        ledger = reader.ledger
+        apart = type(reader) is Reader and isinstance(ledger, SqliteLedger) and hasattr(os, "fork")
+        self.runner: Runner = (
+            Workers(ledger, limits)
+            if apart and isinstance(ledger, SqliteLedger)
+            else Threads(reader, limits)
+        )
+        self._turns: Turns[_Job] = Turns(self.runner.places)
+        self._shared: OrderedDict[tuple[str, int], _Job] = OrderedDict()
+        self._looking = ThreadPoolExecutor(1, "muntin-version")
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.held = self.held_bytes = 0
+        """Answers in files that are being read by clients."""
+
+    def start(self) -> None:
+        self.runner.start()
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._looking.shutdown(wait=False, cancel_futures=True)
+        self.runner.close()
+
+    def waiting_of(self, client: Hashable) -> int:
+        """How much of a client's waits or runs."""
+        return self._turns.waiting_of(client)
+
+    async def answer(self, asked: Asked, client: Hashable, *, asking: bool = False) -> Answer:
+        """The answer; `release` it when it was used.
+
+        Parameters
+        ----------
+        client : hashable
+            Whose turn it takes.
+        asking : bool
+            It may be refused because of too many that wait: somebody asks, who can ask again.
+
+        Raises
+        ------
+        MuntinError
+        """
+        if asking:
+            self._admit(client)
+        loop = asyncio.get_running_loop()
+        version = await loop.run_in_executor(self._looking, self._reader.ledger.version)
+        job = self._job((asked.to_json(), version), asked, client)
+        job.waiters += 1
+        try:
+            return await asyncio.shield(job.answer)
+        except asyncio.CancelledError:
+            self._unwanted(job)
+            raise
+
+    def release(self, answer: Answer) -> None:
+        """The answer was used, or will not be."""
+        answer.users -= 1
+        if answer.users == 0:
+            self._discard(answer)
+
+    def _admit(self, client: Hashable) -> None:
+        limits = self._limits
+        unread = self.held_bytes >= limits.answers_bytes_max
+        if unread or self.held >= limits.answers_unread_max:
+            raise RefusalError(
+                503, "busy", "too many answers that are not read yet", "ask again in a second"
+            )
+        if self._turns.waiting >= limits.statements_waiting_max:
+            raise RefusalError(503, "busy", "too many statements at once", "ask again in a second")
+        if self._turns.waiting_of(client) >= limits.statements_of_client_max:
+            raise RefusalError(
+                503, "busy", "too many statements of one client at once", "ask one after another"
+            )
+
+    def _job(self, key: tuple[str, int], asked: Asked, client: Hashable) -> _Job:
+        """The computation of the same question over the same state, or a new one."""
+        now = asyncio.get_running_loop().time()
+        job = self._shared.get(key)
+        if job is None or (job.answer.done() and now - job.at > SHARED_SECONDS):
+            job = self._shared[key] = _Job(asked, key, now)
+            self._shared.move_to_end(key)
+            while len(self._shared) > SHARED_MAX:
+                self._shared.popitem(last=False)
+        if not job.started and client not in job.clients:
+            job.clients.append(client)  # whoever has a turn first: nobody waits for another's
+            self._turns.put(client, job)
+            self._dispatch()
+        return job
+
+    def _dispatch(self) -> None:
+        while (turn := self._turns.take()) is not None:
+            job = turn.work
+            job.started = True
+            self._withdraw(job)
+            task = asyncio.create_task(self._run(turn.client, job))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, client: Hashable, job: _Job) -> None:
+        try:
+            answer = Answer(await self.runner.run(job.asked))
+        except asyncio.CancelledError:
+            job.answer.cancel()
+            raise
+        except Exception as error:
+            self._forget(job)
+            job.answer.set_exception(error)
+            job.answer.exception()  # heard, also where all who asked have gone meanwhile
+        else:
+            if answer.file_bytes:
+                self._forget(job)
+                self.held += 1
+                self.held_bytes += answer.file_bytes
+            answer.users = job.waiters
+            if not answer.users:
+                self._discard(answer)
+            job.answer.set_result(answer)
+        finally:
+            self._turns.done(client)
+            self._dispatch()
+
+    def _unwanted(self, job: _Job) -> None:
+        """One who waited has gone."""
+        job.waiters -= 1
+        if job.answer.done():
+            if not job.answer.cancelled() and job.answer.exception() is None:
+                self.release(job.answer.result())
+        elif not job.waiters and not job.started:
+            self._withdraw(job)
+            self._forget(job)
+
+    def _withdraw(self, job: _Job) -> None:
+        for client in job.clients:
+            self._turns.drop(client, job)
+
+    def _forget(self, job: _Job) -> None:
+        if self._shared.get(job.key) is job:
+            del self._shared[job.key]
+
+    def _discard(self, answer: Answer) -> None:
+        if answer.file_bytes:
+            self.held -= 1
+            self.held_bytes -= answer.file_bytes
+        answer.close()

@@ -1,0 +1,155 @@
+"""Processes that answer statements: `python -m muntin.server.worker`, started by `workers.py`.
+
+The first process has loaded what an answer needs and does nothing but fork: a worker is there in
+some milliseconds, so that one whose statement is beyond its limits can be killed at any time. It
+forks while it has one thread and no ledger. When the server ends, its socket does, and it kills
+what it has forked, whatever that computes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+import struct
+import sys
+import threading
+from pathlib import Path
+from typing import IO, Any
+
+from muntin.errors import MuntinError
+from muntin.ledger.sqlite import SqliteLedger
+from muntin.reading.catalog import LedgerCatalog
+from muntin.select.limits import Limits
+from muntin.server.answering import INLINE_BYTES, Answering, Asked, told
+from muntin.server.problems import status_of
+from muntin.server.reader import Reader
+
+BEGIN, END = b"b", b"e"
+LENGTH = struct.Struct(">I")
+PIECE_BYTES = 64 << 10
+_LOG = logging.getLogger("muntin.server")
+
+
+def nurse(control: socket.socket, settings: dict[str, Any]) -> None:
+    """Fork workers and end them as told, until nobody is there to tell."""
+    children: set[int] = set()
+    while True:
+        told_now, given, _, _ = socket.recv_fds(control, 1, 1)
+        if not told_now:
+            break
+        if told_now == BEGIN:
+            pid = os.fork()
+            if pid == 0:
+                control.close()
+                _work(socket.socket(fileno=given[0]), settings)
+            os.close(given[0])
+            children.add(pid)
+            control.sendall(LENGTH.pack(pid))
+        elif told_now == END:
+            (pid,) = LENGTH.unpack(_exactly(control, LENGTH.size))
+            if pid in children:  # not waited for yet, so the number is still its own
+                children.remove(pid)
+                _end(pid)
+    for pid in children:
+        _end(pid)
+
+
+def _end(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, 0)
+
+
+def _work(connection: socket.socket, settings: dict[str, Any]) -> None:
+    """Answer until the other side goes; never returns."""
+    try:
+        Worker(connection, settings).serve()
+    except (OSError, EOFError):
+        pass  # the server has gone
+    except BaseException:
+        _LOG.exception("a process that answers statements ends")
+    finally:
+        os._exit(0)  # the first process' own clean-up is not ours
+
+
+class Worker:
+    """One process' end of the conversation: one question at a time.
+
+    A message is its head's length, its head as JSON, and `size` bytes where the head says so; of
+    an answer in a file the file itself is sent.
+    """
+
+    def __init__(self, connection: socket.socket, settings: dict[str, Any]) -> None:
+        self._connection = connection
+        self._sending = threading.Lock()
+        ledger = SqliteLedger(Path(settings["ledger"]), create=False)
+        limits = Limits(**settings["limits"])
+        catalog = LedgerCatalog(ledger, cache_bytes=settings["cache_bytes"])
+        self._reader = Reader(ledger, catalog, limits)
+        self._answering = Answering(self._reader)
+
+    def serve(self) -> None:
+        threading.Thread(target=self._warm, name="muntin-warm", daemon=True).start()
+        while True:
+            (size,) = LENGTH.unpack(_exactly(self._connection, LENGTH.size))
+            self._answer(Asked(**json.loads(_exactly(self._connection, size))))
+
+    def _warm(self) -> None:
+        try:
+            self._reader.warm()
+        except MuntinError as error:  # whoever asks will hear it too
+            _LOG.debug("not warm: %s", error)
+        except Exception:
+            _LOG.exception("cannot prepare for statements")
+        self._send({"kind": "warm"})
+
+    def _answer(self, asked: Asked) -> None:
+        try:
+            out = self._answering.answer(asked)
+        except Exception as error:
+            if status_of(error) == 500:
+                _LOG.exception("cannot answer %s", asked)
+            self._send({"kind": "error", **told(error)})
+            return
+        with out:
+            size = out.seek(0, os.SEEK_END)
+            out.seek(0)
+            head = {"kind": "answer", "size": size, "file": size > INLINE_BYTES}
+            self._send(head, out)
+
+    def _send(self, head: dict[str, Any], out: IO[bytes] | None = None) -> None:
+        data = json.dumps(head).encode()
+        data = LENGTH.pack(len(data)) + data
+        with self._sending:
+            if out is not None and head["file"]:
+                out.flush()
+                sent = socket.send_fds(self._connection, [data], [out.fileno()])
+                self._connection.sendall(data[sent:])
+            else:
+                self._connection.sendall(data + (b"" if out is None else out.read()))
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = connection.recv(min(size - len(data), PIECE_BYTES))
+        if not more:
+            raise EOFError
+        data += more
+    return data
+
+
+def main() -> None:
+    """Arguments: the control socket's number, and settings as JSON."""
+    logging.basicConfig(format="%(levelname)s:%(name)s: %(message)s")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends us
+    nurse(socket.socket(fileno=int(sys.argv[1])), json.loads(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    main()

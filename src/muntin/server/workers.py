@@ -1,0 +1,403 @@
+"""The server's side of the processes that answer statements: begin, ask, watch, end. One loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Coroutine
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any
+
+from muntin.errors import MuntinError, SelectError
+from muntin.ledger.sqlite import SqliteLedger
+from muntin.select.limits import Limits
+from muntin.server.answering import Asked, heard
+from muntin.server.limits import ServerLimits
+from muntin.server.worker import BEGIN, END, LENGTH
+
+RECEIVED_BYTES = 256 << 10
+_LOG = logging.getLogger("muntin.server")
+_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+
+
+class Nursery:
+    """Starts workers over one ledger. Its blocking calls are for threads."""
+
+    def __init__(self, ledger: SqliteLedger, limits: ServerLimits) -> None:
+        share = limits.statements_memory_bytes // 4
+        self._settings = {
+            "ledger": str(ledger.path.absolute()),
+            "cache_bytes": share,
+            "limits": asdict(
+                Limits(
+                    seconds=limits.statement_seconds,
+                    memory_bytes=2 * share,
+                    result_bytes=share,
+                    cache_bytes=share,
+                    concurrent=1,
+                )
+            ),
+        }
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._closed = False
+
+    def begin(self) -> tuple[socket.socket, int]:
+        """A new worker: its socket and its process' number. Waits for it.
+
+        Raises
+        ------
+        OSError
+            There is no memory or no process to be had.
+        """
+        ours, theirs = socket.socketpair()
+        try:
+            with self._lock, theirs:
+                return ours, self._begun(theirs)
+        except BaseException:
+            ours.close()
+            raise
+
+    def forget(self, pid: int) -> None:
+        """A worker was killed: its number may be given to others."""
+        with contextlib.suppress(OSError), self._lock:
+            if self._control is not None:
+                self._control.sendall(END + LENGTH.pack(pid))
+
+    def close(self) -> None:
+        """End all."""
+        with self._lock:
+            self._closed = True
+            self._stop()
+
+    def _begun(self, theirs: socket.socket) -> int:
+        control = self._started()
+        socket.send_fds(control, [BEGIN], [theirs.fileno()])
+        answer = control.recv(LENGTH.size, socket.MSG_WAITALL)
+        if len(answer) == LENGTH.size:
+            return LENGTH.unpack(answer)[0]
+        self._stop()
+        raise OSError("the process that starts workers has ended")
+
+    def _started(self) -> socket.socket:
+        if self._closed:
+            raise OSError("the server has ended")
+        if self._process is not None and self._process.poll() is not None:
+            self._stop()
+        if self._control is None:
+            self._control, theirs = socket.socketpair()
+            with theirs:
+                self._process = subprocess.Popen(  # noqa: S603 (this interpreter, our module)
+                    [
+                        sys.executable,
+                        "-m",
+                        "muntin.server.worker",
+                        str(theirs.fileno()),
+                        json.dumps(self._settings),
+                    ],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    # it forks: no threads before that, and a worker has one core anyway
+                    env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+                    start_new_session=True,  # a terminal's Ctrl-C is for the server
+                )
+        return self._control
+
+    def _stop(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._process is not None:
+            try:
+                self._process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+
+
+class WorkerProcess:
+    """One worker; asked one thing at a time. For the loop's thread."""
+
+    def __init__(
+        self, connection: socket.socket, pid: int, end: Callable[[int], None], end_seconds: float
+    ) -> None:
+        self.pid = pid
+        self.busy = False
+        self.ended = False
+        self.idle_bytes: int | None = None
+        """Of memory, when it was warm."""
+        self._connection = connection
+        self._connection.setblocking(False)
+        self._end = end
+        self._end_seconds = end_seconds
+        self._loop = asyncio.get_running_loop()
+        self._received = bytearray()
+        self._files: list[int] = []
+        self._answer: asyncio.Future[IO[bytes]] | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._loop.add_reader(connection.fileno(), self._readable)
+
+    async def ask(self, asked: Asked) -> IO[bytes]:
+        """The answer's bytes.
+
+        Raises
+        ------
+        MuntinError
+            What the worker says, or that it had to be ended.
+        """
+        self.busy = True
+        self._answer = answer = self._loop.create_future()
+        if self.idle_bytes is not None:
+            self._limit_time()
+        data = asked.to_json().encode()
+        try:
+            await self._loop.sock_sendall(self._connection, LENGTH.pack(len(data)) + data)
+        except OSError:
+            self.end(_gone())
+        try:
+            return await answer
+        finally:
+            self.busy = False
+            self._answer = None
+            if self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
+
+    @property
+    def grown_bytes(self) -> int:
+        """Memory beyond what it had when it was warm; 0 where this system does not tell."""
+        if self.idle_bytes is None:
+            return 0
+        return max(0, memory_of(self.pid) - self.idle_bytes)
+
+    def end(self, why: MuntinError) -> None:
+        """Kill it; who waits for its answer gets `why`."""
+        if self.ended:
+            return
+        self.ended = True
+        self._loop.remove_reader(self._connection.fileno())
+        self._connection.close()
+        for file in self._files:
+            os.close(file)
+        self._end(self.pid)
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(why)
+
+    def _limit_time(self) -> None:
+        self._deadline = self._loop.call_later(
+            self._end_seconds, lambda: self.end(took_too_long(self._end_seconds))
+        )
+
+    def _readable(self) -> None:
+        try:
+            data, files, _, _ = socket.recv_fds(self._connection, RECEIVED_BYTES, 4)
+        except BlockingIOError:
+            return
+        except OSError:
+            data, files = b"", []
+        if not data:
+            self.end(_gone())
+            return
+        self._received += data
+        self._files += files
+        while not self.ended and self._message():
+            pass
+
+    def _message(self) -> bool:
+        """Take a whole message off what was received; False where there is none yet."""
+        received = self._received
+        if len(received) < LENGTH.size:
+            return False
+        body = LENGTH.size + LENGTH.unpack_from(received)[0]
+        if len(received) < body:
+            return False
+        head: dict[str, Any] = json.loads(received[LENGTH.size : body])
+        size = 0 if head.get("file", True) else head["size"]
+        if len(received) < body + size:
+            return False
+        data = bytes(received[body : body + size])
+        del received[: body + size]
+        if head["kind"] == "warm":
+            self.idle_bytes = memory_of(self.pid)
+            if self.busy:  # it may have had to compile what the statement needs
+                self._limit_time()
+        elif head["kind"] == "error":
+            self._hear(head)
+        else:
+            file = os.fdopen(self._files.pop(0), "rb") if head["file"] else io.BytesIO(data)
+            if self._answer is not None and not self._answer.done():
+                self._answer.set_result(file)
+            else:
+                file.close()
+        return True
+
+    def _hear(self, head: dict[str, Any]) -> None:
+        if self._answer is None or self._answer.done():
+            return
+        try:
+            self._answer.set_exception(heard(head))
+        except RuntimeError as bug:
+            self._answer.set_exception(bug)
+
+
+class Workers:
+    """Runs what is asked in a few processes, and ends those whose statements are beyond limits.
+
+    Attributes
+    ----------
+    places : int
+        How much is computed at once.
+    ended : int
+        Workers that were killed.
+    """
+
+    WATCH_SECONDS = 0.02
+
+    def __init__(self, ledger: SqliteLedger, limits: ServerLimits) -> None:
+        self.places = limits.statements_at_once
+        self.ended = 0
+        self._limits = limits
+        self._nursery = Nursery(ledger, limits)
+        self._free = [_Place(self._begin) for _ in range(self.places)]
+        self._taken: set[_Place] = set()
+        self._watching: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Have workers ready before somebody asks."""
+        for place in self._free:
+            place.prepare()
+
+    async def run(self, asked: Asked) -> IO[bytes]:
+        """The answer's bytes; at most `places` at once. Raises MuntinError."""
+        place = self._free.pop()  # the one that was used last has more in its caches
+        self._taken.add(place)
+        try:
+            worker = await place.ready()
+            if self._watching is None or self._watching.done():
+                self._watching = asyncio.create_task(self._watch())
+            return await worker.ask(asked)
+        finally:
+            self._taken.remove(place)
+            self._give_back(place)
+
+    def close(self) -> None:
+        """End all of them."""
+        for place in (*self._free, *self._taken):
+            place.close()
+        self._nursery.close()
+
+    def _give_back(self, place: _Place) -> None:
+        share = self._limits.statements_memory_bytes // self.places
+        if place.worker is not None and place.worker.grown_bytes > share:
+            place.worker.end(_gone())  # what it keeps would be missing for others
+        if place.worker is not None and not place.worker.ended:
+            self._free.append(place)
+        else:
+            place.prepare()
+            self._free.insert(0, place)
+
+    async def _begin(self) -> WorkerProcess:
+        try:
+            connection, pid = await asyncio.to_thread(self._nursery.begin)
+        except OSError as problem:
+            raise SelectError(
+                f"no process can be had to answer with: {problem}", code="limit", remedy="ask again"
+            ) from None
+        return WorkerProcess(connection, pid, self._end, self._limits.statement_end_seconds)
+
+    def _end(self, pid: int) -> None:
+        self.ended += 1
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)  # its parent has not waited for it: the number is its own
+        asyncio.get_running_loop().run_in_executor(None, self._nursery.forget, pid)
+
+    async def _watch(self) -> None:
+        """End the largest worker while all of them together have grown too much."""
+        most = self._limits.statements_memory_bytes
+        while self._taken:
+            workers = [p.worker for p in (*self._free, *self._taken) if p.worker is not None]
+            grown = {worker: worker.grown_bytes for worker in workers if not worker.ended}
+            if sum(grown.values()) > most:
+                max(grown, key=lambda worker: grown[worker]).end(needs_too_much(most))
+            await asyncio.sleep(self.WATCH_SECONDS)
+
+
+class _Place:
+    """Where one worker stands, and after its end the next."""
+
+    def __init__(self, begin: Callable[[], Coroutine[Any, Any, WorkerProcess]]) -> None:
+        self.worker: WorkerProcess | None = None
+        self._begin = begin
+        self._beginning: asyncio.Task[WorkerProcess] | None = None
+
+    def prepare(self) -> None:
+        """Begin a worker where there is none."""
+        if self._beginning is None and (self.worker is None or self.worker.ended):
+            self.worker = None
+            self._beginning = asyncio.create_task(self._begin())
+            self._beginning.add_done_callback(self._begun)
+
+    async def ready(self) -> WorkerProcess:
+        """The worker, which is begun where there is none. Raises MuntinError."""
+        self.prepare()
+        if self._beginning is not None:
+            return await asyncio.shield(self._beginning)
+        assert self.worker is not None  # noqa: S101
+        return self.worker
+
+    def close(self) -> None:
+        if self._beginning is not None:
+            self._beginning.cancel()
+        if self.worker is not None:
+            self.worker.end(_gone())
+
+    def _begun(self, task: asyncio.Task[WorkerProcess]) -> None:
+        self._beginning = None
+        if task.cancelled():
+            return
+        if (error := task.exception()) is None:
+            self.worker = task.result()
+        else:
+            _LOG.warning("%s", error)
+
+
+def memory_of(pid: int) -> int:
+    """Bytes of memory that a process has; 0 where this system does not tell."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def took_too_long(seconds: float) -> SelectError:
+    return SelectError(
+        f"the statement took longer than {seconds:g} s, and its process was ended",
+        code="timeout",
+        remedy="ask for less: a shorter window, fewer rows, a join on keys",
+    )
+
+
+def needs_too_much(most: int) -> SelectError:
+    return SelectError(
+        f"the statement needs more memory than it may have ({most >> 20} MiB)",
+        code="limit",
+        remedy="ask for less: a shorter window, fewer groups, a join on keys",
+    )
+
+
+def _gone() -> SelectError:
+    return SelectError(
+        "the process that answered this statement has ended", code="limit", remedy="ask for less"
+    )
