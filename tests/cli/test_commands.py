@@ -3,12 +3,15 @@
 import contextlib
 import json
 import sqlite3
+import sys
+from importlib.metadata import version
 
 import pyarrow as pa
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 import pytest
 
+from muntin.cli import doctor
 from muntin.cli.held import ASKED
 from muntin.kinds import KINDS
 from muntin.ledger.open import open_ledger
@@ -170,6 +173,36 @@ def test_doctor_names_what_is_wrong(muntin, monkeypatch, tmp_path):
     assert "WRONG" in out
     assert "remedy:" in out
     assert str(tmp_path) in out
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo 3.11 0.0.1", "Python 3.11 with Muntin 0.0.1"),
+        ("echo \"ModuleNotFoundError: No module named 'muntin'\" >&2; exit 1", "named 'muntin'"),
+    ],
+)
+def test_doctor_asks_the_python_that_workers_would_be(muntin, monkeypatch, tmp_path, script, said):
+    other = tmp_path / "python3"
+    other.write_text(f"#!/bin/sh\n{script}\n")
+    other.chmod(0o755)
+    monkeypatch.setenv("PYSPARK_PYTHON", str(other))
+    code, out, _ = muntin("doctor")
+    assert code == 1
+    lines = out.splitlines()
+    at = next(n for n, line in enumerate(lines) if f"PYSPARK_PYTHON={other}" in line)
+    assert lines[at].startswith("WRONG")
+    assert said in lines[at]
+    assert lines[at + 1].strip() == f"remedy: export PYSPARK_PYTHON={sys.executable}"
+
+
+def test_doctor_knows_the_bounds_of_what_is_installed(monkeypatch):
+    bounds = ["uvicorn>=999", "nothing-of-this-name>=1", "matplotlib>=999; extra == 'notebook'"]
+    monkeypatch.setattr(doctor, "requires", lambda name: bounds)
+    found = {what.split(",")[0]: good for good, what, _ in doctor.findings()}
+    assert found["nothing-of-this-name: not installed"] is False
+    assert found[f"uvicorn {version('uvicorn')}"] is False
+    assert not any("matplotlib" in what for what in found)
 
 
 def test_doctor_reads_a_whole_ledger(muntin, tmp_path):

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
-SERVER_PORT = 8787
-PACKAGES: dict[str, tuple[tuple[int, ...], tuple[int, ...] | None]] = {
-    # name: (at least, below)
-    "pyspark": ((4, 1), (5,)),
-    "pandas": ((2, 2), (3,)),
-    "pyarrow": ((18,), None),
-    "numpy": ((2,), None),
-    "numba": ((0, 61), None),
-    "duckdb": ((2,), None),
-    "sqlglot": ((30,), (31,)),
-    "pydantic": ((2, 10), (3,)),
-}
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
+SERVER_PORT = 8787
 Finding = tuple[bool, str, str]
 """Good or not, what was looked at, and the remedy."""
 
@@ -55,8 +48,7 @@ def findings() -> Iterator[Finding]:
     yield from _java()
     yield _python()
     yield _worker_python()
-    for name, (least, below) in PACKAGES.items():
-        yield _package(name, least, below)
+    yield from _packages()
     yield _port(SERVER_PORT)
     for what, folder in _folders():
         yield _writable(what, folder)
@@ -81,25 +73,57 @@ def _python() -> Finding:
 
 
 def _worker_python() -> Finding:
+    """What Spark's workers run: they must have the same Muntin in the same Python."""
     asked = os.environ.get("PYSPARK_PYTHON")
-    if not asked:
-        return True, "PYSPARK_PYTHON: not set, workers use this Python", ""
-    same = os.path.realpath(asked) == os.path.realpath(sys.executable)
-    return same, f"PYSPARK_PYTHON={asked}", f"export PYSPARK_PYTHON={sys.executable}"
-
-
-def _package(name: str, least: tuple[int, ...], below: tuple[int, ...] | None) -> Finding:
-    wanted = f"{name}>={'.'.join(map(str, least))}"
-    if below:
-        wanted += f",<{'.'.join(map(str, below))}"
-    remedy = f'{sys.executable} -m pip install "{wanted}"'
+    if not asked or os.path.realpath(asked) == os.path.realpath(sys.executable):
+        said = f"={asked}" if asked else ": not set"
+        return True, f"PYSPARK_PYTHON{said}, workers on this machine use this Python", ""
+    remedy = f"export PYSPARK_PYTHON={sys.executable}"
     try:
-        found = version(name)
+        found = subprocess.run(  # noqa: S603 (what Spark would start)
+            [asked, "-c", _WHO], capture_output=True, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        return False, f"PYSPARK_PYTHON={asked}: does not start: {problem}", remedy
+    lines = (found.stdout if found.returncode == 0 else found.stderr).strip().splitlines()
+    told = lines[-1] if lines else f"ended with {found.returncode}"
+    mine = f"{sys.version_info[0]}.{sys.version_info[1]} {version('muntin')}"
+    if found.returncode:
+        return False, f"PYSPARK_PYTHON={asked}: {told}", remedy
+    python, _, muntin = told.partition(" ")
+    what = f"PYSPARK_PYTHON={asked}: Python {python} with Muntin {muntin}"
+    return told == mine, what, remedy
+
+
+_WHO = (
+    "import sys, muntin, pyarrow, numba; "
+    "print(f'{sys.version_info[0]}.{sys.version_info[1]} {muntin.__version__}')"
+)
+
+
+def _packages() -> Iterator[Finding]:
+    """What this installation asks for, as its own metadata says."""
+    from packaging.requirements import Requirement
+
+    try:
+        wanted = [Requirement(text) for text in requires("muntin") or ()]
     except PackageNotFoundError:
-        return False, f"{name}: not installed", remedy
-    numbers = tuple(int(part) for part in found.split(".")[:3] if part.isdigit())
-    good = numbers >= least and (below is None or numbers < below)
-    return good, f"{name} {found}", remedy
+        yield False, "muntin: not installed, only found", f"{sys.executable} -m pip install muntin"
+        return
+    for requirement in wanted:
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            yield _package(requirement)
+
+
+def _package(wanted: Requirement) -> Finding:
+    remedy = f'{sys.executable} -m pip install "{wanted.name}{wanted.specifier}"'
+    try:
+        found = version(wanted.name)
+    except PackageNotFoundError:
+        return False, f"{wanted.name}: not installed", remedy
+    good = wanted.specifier.contains(found, prereleases=True)
+    told = f"{wanted.name} {found}"
+    return good, told if good else f"{told}, and {wanted.specifier} is needed", remedy
 
 
 def _ledger(url: str) -> Iterator[Finding]:
