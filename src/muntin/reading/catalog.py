@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -82,10 +82,15 @@ class LedgerCatalog:
         span, closed = self._span(known, layout, window)
         if span is None or span[0] >= span[1]:
             return Loaded(
-                summary=None, watermark=known.info.watermark, stale=self._stale(known), token=None
+                summary=None,
+                watermark=known.info.watermark,
+                stale=self._stale(known),
+                token=None,
+                like=lambda: self._panes.newest(layout, known.info.epoch),
             )
         merged = self._panes.merged(layout, *span, generation=known.info.epoch)
-        return loaded(known.info, layout.spec, merged, span, closed, self._stale(known))
+        found = loaded(known.info, layout.spec, merged, span, closed, self._stale(known))
+        return replace(found, like=lambda: self._panes.newest(layout, known.info.epoch))
 
     def _followed(
         self, known: _Known, layout: Layout, spec: SequentialSpec, window: WindowAsked
@@ -116,7 +121,8 @@ class LedgerCatalog:
         start, end = span or (None, None)
         points = self._ledger.trend(query, start=start, end=end, limit=HISTORY_MAX)
         tables = []
-        for point in points:
+        # the newest there is says what types the columns have, where a part has no rows
+        for point in points or self._ledger.trend(query, limit=1, newest_first=True):
             table = _rows_of(point.result)
             for place, (name, value, kind) in enumerate(
                 (
@@ -136,6 +142,7 @@ class LedgerCatalog:
             }
         )
         table = pa.concat_tables(tables, promote_options="permissive") if tables else empty
+        table = table if points else table.slice(0, 0)
         covered = (points[0].start, points[-1].end) if points else None
         return LoadedTable(
             table,

@@ -205,6 +205,16 @@ class Panes:
         end = panes[1] if panes else max(bounds[1] for bounds in held)
         return min(bounds[0] for bounds in held), end
 
+    def newest(self, layout: Layout, generation: Hashable = 0) -> Any:
+        """The summary of the newest slice that is held; where there is none, a new one."""
+        for length in (layout.pane, *layout.rungs):
+            bounds = self._ledger.bounds(layout.name, length)
+            if bounds is not None:
+                end = bounds[1]
+                for piece in self.each_slice(layout, length, end - length, end, generation):
+                    return piece.summary
+        return layout.spec.new()
+
     def starts(self, layout: Layout, start: int, end: int) -> list[int]:
         """Starts of the panes in [start, end) that hold events."""
         return [span[0] for span in self._ledger.spans(layout.name, layout.pane, start, end)]

@@ -5,7 +5,7 @@ All times are int64 microseconds since 1970-01-01 UTC.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -93,6 +93,9 @@ class Loaded:
         For an approximate one: what is known about its error, e.g. {"relative": 0.01}.
     token : Hashable
         The same token means the same content; None means that it must not be cached.
+    like : callable or None
+        The newest summary that is held, or a new one: for the types of columns of which this one
+        holds nothing.
     """
 
     summary: Any
@@ -104,6 +107,7 @@ class Loaded:
     exact: bool = True
     bounds: Mapping[str, Any] | None = None
     token: Hashable = None
+    like: Callable[[], Any] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,15 +12,30 @@ _PLAIN = frozenset((pa.int64(), pa.float64(), pa.string(), pa.bool_()))  # as th
 
 
 def conformed(table: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Exactly `columns`: one that the window did not have reads as null; times are naive UTC."""
+    """Exactly `columns`: one that the table does not have is null, also in its type; times are
+    naive UTC."""
     if table.column_names == list(columns) and _PLAIN.issuperset(table.schema.types):
         return table
     arrays = []
     for name in columns:
         index = table.schema.get_field_index(name)
         arrays.append(_plain(table.column(index)) if index >= 0 else pa.nulls(len(table)))
-    made = [a.cast(pa.int64()) if pa.types.is_null(a.type) else a for a in arrays]
-    return pa.table(made, names=list(columns))
+    return pa.table(arrays, names=list(columns))
+
+
+def typed(table: pa.Table, like: pa.Table | None) -> pa.Table:
+    """The same rows, where a column of no type has that of its namesake in `like`."""
+    for at, field in enumerate(table.schema):
+        if pa.types.is_null(field.type) and like is not None:
+            place = like.schema.get_field_index(field.name)
+            kind = like.schema.field(place).type if place >= 0 else field.type
+            table = table.set_column(at, field.name, pa.nulls(len(table), kind))
+    return table
+
+
+def has_untyped(table: pa.Table) -> bool:
+    """Whether a column's type is not known from its rows."""
+    return any(pa.types.is_null(field.type) for field in table.schema)
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:

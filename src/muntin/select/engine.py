@@ -182,7 +182,7 @@ class Engine:
         loaded = find(bound.source, bound.window)
         name, table = self._tables.get(
             None if loaded.token is None else (loaded.token, bound.source, shape_of(bound)),
-            lambda: conformed(loaded.table, bound.columns),
+            lambda: (conformed(loaded.table, bound.columns), True),
         )
         window = WindowRead(bound.source, bound.window or WindowAsked("all"), loaded.covered)
         return _Read(window, loaded, loaded.exact, name, table, quoted(name))

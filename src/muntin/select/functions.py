@@ -80,8 +80,8 @@ class TableFunction:
         blocks = [
             conformed(self.table(part, arguments), self.columns) for part in summary.summaries()
         ]
-        if not blocks:
-            return conformed(keys, self.all_columns(info))
+        if not blocks:  # no keys: the types of a part's columns, without rows
+            blocks = [conformed(self.table(summary.template, arguments), self.columns).slice(0, 0)]
         owner = np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])
         table = pa.concat_tables(blocks, promote_options="permissive")
         owners = keys.take(pa.array(owner))
@@ -158,7 +158,8 @@ def _estimated(
     columns: dict[str, Any] = dict(asked)
     found = (estimate.value, estimate.lower, estimate.upper)
     for name, values in zip((value, "lower", "upper"), map(np.atleast_1d, found), strict=True):
-        columns[name] = pa.nulls(rows, pa.float64()) if len(values) != rows else pa.array(values)
+        kind = pa.from_numpy_dtype(np.asarray(values).dtype)
+        columns[name] = pa.nulls(rows, kind) if len(values) != rows else pa.array(values)
     columns["confidence"] = pa.array(np.full(rows, float(estimate.confidence)))
     if count is not None:
         columns["n"] = pa.array(np.full(rows, count, np.int64))
@@ -247,7 +248,10 @@ def _contains(summary: Any, arguments: tuple[Argument, ...]) -> pa.Table:
 
 
 def _top_k(summary: Any, arguments: tuple[Argument, ...]) -> pa.Table:
-    return summary.top(arguments[0])
+    found = summary.top(arguments[0])
+    if found.num_rows:
+        return found
+    return found.set_column(found.column_names.index("item"), "item", pa.nulls(0))  # of any type
 
 
 def _distinct(summary: Any, arguments: tuple[Argument, ...]) -> pa.Table:  # noqa: ARG001

@@ -17,17 +17,29 @@ import pyarrow as pa
 
 from muntin.select.bind import Bound
 from muntin.select.catalog import Loaded, SummaryInfo
-from muntin.select.conform import conformed
+from muntin.select.conform import conformed, has_untyped, typed
 from muntin.select.functions import TABLE_FUNCTIONS
 
 _TABLES_MAX = 4096
 
 
-def table_of(bound: Bound, loaded: Loaded, info: SummaryInfo) -> pa.Table:
-    """The rows of a summary that a FROM item asks for."""
+def table_of(bound: Bound, loaded: Loaded, info: SummaryInfo) -> tuple[pa.Table, bool]:
+    """The rows of a summary that a FROM item asks for, and whether they may be kept.
+
+    The types of columns are those of the summary also where the window holds nothing; then they
+    are read from what else is held, which may be more later.
+    """
     summary = loaded.summary
-    if summary is None:
-        return _empty(bound, info)
+    table = _empty(bound, info) if summary is None else _rows(bound, summary, info)
+    if not has_untyped(table):
+        return table, True
+    other = loaded.like() if loaded.like is not None else None
+    if other is not None:
+        table = typed(table, _rows(bound, other, info))
+    return typed(table, _numbers(bound, info)), False
+
+
+def _rows(bound: Bound, summary: Any, info: SummaryInfo) -> pa.Table:
     if bound.kind == "function":
         function = TABLE_FUNCTIONS[bound.function]
         return conformed(function.rows(summary, info, bound.arguments), bound.columns)
@@ -45,7 +57,9 @@ def table_of(bound: Bound, loaded: Loaded, info: SummaryInfo) -> pa.Table:
 
 def shape_of(bound: Bound) -> Hashable:
     """What of a summary `table_of` gives: with the token, the name of its content."""
-    return bound.kind, bound.key, bound.columns, bound.function, bound.arguments, bound.summed
+    # 1 equals 1.0, but a column of one is not that of the other
+    arguments = tuple(map(repr, bound.arguments))
+    return bound.kind, bound.key, bound.columns, bound.function, arguments, bound.summed
 
 
 def fullest_key(summary: Any, info: SummaryInfo) -> tuple[str, ...]:
@@ -99,24 +113,28 @@ def _as_asked(key: tuple[str, ...]) -> str | tuple[str, ...]:
 
 
 def _empty(bound: Bound, info: SummaryInfo) -> pa.Table:
-    """No events: no rows (a total of nothing). Types are a guess that compares with anything."""
+    """No events: no rows (a total of nothing)."""
     if bound.kind == "total":
         return conformed(pa.table({"count": [0]}), bound.columns)
-    text = {*(bound.key or ()), *info.by, *info.parts}
-    return pa.table(
-        {
-            name: pa.array([], pa.string() if name in text else _TYPES.get(name, pa.int64()))
-            for name in bound.columns
-        }
-    )
+    known = dict.fromkeys(info.parts, pa.string())
+    if bound.function == "periodic":
+        known |= _PERIODIC
+    columns = {name: pa.array([], known.get(name, pa.null())) for name in bound.columns}
+    return pa.table(columns)
 
 
-_TYPES = {
-    **dict.fromkeys(("item",), pa.string()),
+def _numbers(bound: Bound, info: SummaryInfo) -> pa.Table:
+    """Types where nothing is held at all: numbers, but for columns that may be anything. Those
+    have no type, which compares with any."""
+    any_type = {*(bound.key or ()), *info.by, "item"}
+    return pa.table({n: pa.array([], pa.int64()) for n in bound.columns if n not in any_type})
+
+
+_PERIODIC = {
+    "item": pa.string(),
     **dict.fromkeys(("next_expected", "last_batch", "first_seen"), pa.timestamp("us")),
     **dict.fromkeys(("interval", "interval_low", "interval_high"), pa.duration("us")),
-    **dict.fromkeys(("present", "guaranteed", "complete", "other"), pa.bool_()),
-    **dict.fromkeys(("q", "confidence", "false_positive_rate"), pa.float64()),
+    **dict.fromkeys(("periodicity", "lower", "upper"), pa.float64()),
 }
 
 
@@ -135,8 +153,13 @@ class TableCache:
         self._made = 0
         self._lock = threading.Lock()
 
-    def get(self, name: Hashable, make: Callable[[], pa.Table]) -> tuple[str, pa.Table]:
-        """The table and its name in DuckDB, made if it is not there. None is never kept."""
+    def get(
+        self, name: Hashable, make: Callable[[], tuple[pa.Table, bool]]
+    ) -> tuple[str, pa.Table]:
+        """The table and its name in DuckDB, made if it is not there.
+
+        `make` says too whether it may be kept. One whose name is None is never kept.
+        """
         with self._lock:
             found = self._tables.get(name) if name is not None else None
             if found is not None:
@@ -145,8 +168,9 @@ class TableCache:
             self._made += 1
             entry_name = f"t{self._made}"
         # Made outside the lock: two threads may both make it, and one is kept.
-        entry = (entry_name, make())
-        if name is None or entry[1].nbytes > self._bytes_max:
+        table, keep = make()
+        entry = (entry_name, table)
+        if name is None or not keep or entry[1].nbytes > self._bytes_max:
             return entry
         with self._lock:
             kept = self._tables.setdefault(name, entry)

@@ -106,6 +106,11 @@ class Keyed:
         return self._keys.names
 
     @property
+    def template(self) -> Any:
+        """An empty summary such as each key has. Not to be changed."""
+        return self._template
+
+    @property
     def inner_kind(self) -> str:
         """Kind of each key's summary."""
         return self._template.kind

@@ -1,0 +1,158 @@
+# ruff: noqa: S608 - statements are what this file is made of
+"""The types of a FROM item's columns are those of the summary, whatever the window holds."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muntin.ledger.memory import MemoryLedger
+from muntin.session import Session
+from muntin.spark.ingest import Ingest
+from muntin.spec import Pipeline
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "pipeline"))
+from support import SECOND, START, gather
+
+SUMMARIES = {
+    "m": {"keys": ["num", "day", "at", "flag", ["num", "s"]], "indicators": ["i", "f"]},
+    "sm": {"keys": ["num", ["num", "s"]], "indicators": ["i"], "sketch": {}},
+    "q": {"kind": "quantiles", "value": "f"},
+    "qi": {"kind": "quantiles", "value": "i", "type": "int64"},
+    "qk": {"kind": "quantiles", "value": "i", "type": "int64", "by": ["num"]},
+    "tn": {"kind": "top_k", "item": "num"},
+    "ts": {"kind": "top_k", "item": "s"},
+    "tk": {"kind": "top_k", "item": "num", "by": ["s"]},
+    "c": {"kind": "frequency", "item": "num", "track": 5},
+    "ck": {"kind": "frequency", "item": "s", "by": ["num"], "track": 5},
+    "d": {"kind": "distinct", "item": "num"},
+    "dk": {"kind": "distinct", "item": "s", "by": ["num", "s"]},
+    "fp": {"kind": "fingerprint", "key": "s", "rank": "i", "type": "int64", "bits": 20},
+    "p": {"kind": "periodic", "item": ["num", "s"], "gap": "1 s", "interval_unit": "1 s"},
+}
+ITEMS = (
+    "m", "m(num)", "m(day)", "m(at)", "m(flag)", "m(num, s)", "sm", "sm(num)", "sm(num, s)",
+    "quantiles(q, 0.5)", "ranks(q, 1)", "ranks(q, 1.5)", "quantiles(qi, 0.5)", "ranks(qi, 1)",
+    "quantiles(qk, 0.5)", "ranks(qk, 1)", "top_k(tn)", "top_k(ts)", "top_k(tk)", "frequency(c, 1)",
+    "top_k(c)", "frequency(ck, 'a')", "top_k(ck)", "distinct(d)", "distinct(dk)",
+    "contains(fp, 'a')", "quantiles(fp, 0.5)", "ranks(fp, 1)", "windows(m)", "trend(on_n)",
+)  # fmt: skip
+OPEN = ("periodic(p)",)
+NOTHING = "FOR '2020-01-01' TO '2020-01-02'"
+
+
+def _events(at: int, *, nulls: bool = False) -> pa.Table:
+    def column(values: list[object], kind: pa.DataType) -> pa.Array:
+        return pa.array([None] * len(values) if nulls else values, kind)
+
+    return pa.table(
+        {
+            "time": pa.array([START + at * SECOND] * 3, pa.timestamp("us", "UTC")),
+            "num": column([7, 10, -5], pa.int64()),
+            "s": column(["a", "b", "a"], pa.string()),
+            "day": column([1, 2, 3], pa.date32()),
+            "at": column([1, 2, 3], pa.timestamp("us", "UTC")),
+            "flag": column([True, False, True], pa.bool_()),
+            "i": column([1, 2, 3], pa.int64()),
+            "f": column([0.5, 1.5, 2.5], pa.float64()),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    ledger = MemoryLedger()
+    spec = Pipeline.of(
+        {
+            "name": "p",
+            "time": "time",
+            "pane": "1 s",
+            "summaries": {
+                name: {"window": {"kind": "tumbling", "length": "5 s"}, **entry}
+                if name == "m"
+                else entry
+                for name, entry in SUMMARIES.items()
+            },
+            "queries": {"on_n": "SELECT num, f, sum(i) AS i FROM m(num) GROUP BY num, f"},
+        }
+    )
+    ingest = Ingest(spec, ledger, query_id="q", mode="continue")
+    ingest.take(0, gather([_events(0)]))
+    ingest.take(1, gather([_events(20, nulls=True)]))
+    ingest.take(2, gather([_events(40)]))
+    ingest.close()
+    return Session(ledger)
+
+
+@pytest.mark.parametrize("item", ITEMS)
+def test_an_empty_window_has_the_types_of_a_full_one(session: Session, item: str) -> None:
+    full = session.sql(f"SELECT * FROM {item} FOR ALL").table
+    assert len(full)
+    empty = session.sql(f"SELECT * FROM {item} {NOTHING}").table
+    assert empty.schema.types == full.schema.types
+    assert len(empty) == (1 if item in ("m", "sm") else 0)
+    start = START + 20 * SECOND
+    nulls = f"FOR '{_text(start)}' TO '{_text(start + SECOND)}'"
+    assert session.sql(f"SELECT * FROM {item} {nulls}").table.schema.types == full.schema.types
+
+
+def _text(us: int) -> str:
+    from muntin.times import instant_text
+
+    return instant_text(us)
+
+
+def test_keys_of_an_empty_window_compare_as_keys_do(session: Session) -> None:
+    nothing = f"m(num) {NOTHING}"
+    both = f"SELECT num FROM m(num) FOR ALL UNION ALL SELECT num FROM {nothing}"
+    for text, expected in (
+        (f"SELECT max(num), min(num) FROM ({both}) AS u", [[10, -5]]),
+        (f"{both} ORDER BY num DESC NULLS LAST LIMIT 1", [[10]]),
+        (f"SELECT num FROM {nothing} WHERE num > 3", []),
+        (f"SELECT sum(num), max(num) FROM {nothing}", [[None, None]]),
+        (
+            f"SELECT count(b.i) FROM m(num) FOR ALL AS a LEFT JOIN {nothing} AS b USING (num)",
+            [[0]],
+        ),
+        (f"SELECT count(*) FROM m(num) FOR ALL AS a FULL JOIN {nothing} AS b USING (num)", [[4]]),
+    ):
+        assert session.sql(text).rows == expected, text
+
+
+def test_types_do_not_depend_on_who_asked_first(session: Session) -> None:
+    for text, kind in (("1", pa.int64()), ("1.0", pa.float64()), ("1", pa.int64())):
+        result = session.sql(f"SELECT x FROM ranks(qi, {text}) FOR ALL")
+        assert result.table.schema.types == [kind], text
+    zeros = [str(session.sql(f"SELECT x FROM ranks(q, {z}) FOR ALL").rows) for z in ("0.0", "-0.0")]
+    assert zeros == ["[[0.0]]", "[[-0.0]]"]
+
+
+@given(st.lists(st.sampled_from(("1", "1.0", "-1", "2", "2.0")), min_size=1, max_size=4))
+def test_ranks_have_the_types_that_were_written(session: Session, written: list[str]) -> None:
+    whole = all("." not in text for text in written)
+    result = session.sql(f"SELECT x FROM ranks(qi, {', '.join(written)}) FOR ALL")
+    assert result.table.schema.types == [pa.int64() if whole else pa.float64()]
+    assert [row[0] for row in result.rows] == [float(text) for text in written]
+
+
+def test_a_ledger_that_holds_nothing_yet() -> None:
+    """What the pipeline file says is known; a key of no known type compares with anything."""
+    ledger = MemoryLedger()
+    spec = Pipeline.of({"name": "p", "time": "time", "pane": "1 s", "summaries": SUMMARIES})
+    Ingest(spec, ledger, query_id="q", mode="continue").close()
+    session = Session(ledger)
+    assert session.sql("SELECT num FROM m(num) WHERE num > 3").rows == []
+    assert session.sql("SELECT s FROM m(num, s) WHERE s LIKE 'a%' AND num = 4").rows == []
+    assert session.sql("SELECT max(s), sum(num), sum(i) FROM m(num, s)").rows == [
+        [None, None, None]
+    ]
+    table = session.sql("SELECT value FROM quantiles(qi, 0.5)").table
+    assert table.schema.types == [pa.int64()]
+    assert session.sql("SELECT * FROM m").rows == [[0, None, None]]
+    for item in (*ITEMS[:-1], *OPEN):
+        assert len(session.sql(f"SELECT * FROM {item}")) == (1 if item in ("m", "sm") else 0), item
