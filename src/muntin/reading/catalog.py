@@ -12,7 +12,12 @@ from muntin.errors import SelectError
 from muntin.kinds import SequentialSpec, SummarySpec
 from muntin.ledger.base import Ledger
 from muntin.ledger.records import ClosedWindow, PipelineInfo
+<<<<<<< HEAD
 from muntin.reading.panes import CACHE_BYTES, Layout, Merged, Panes
+=======
+from muntin.reading.liveness import liveness
+from muntin.reading.panes import Layout, Merged, Panes
+>>>>>>> 729eecf (State: running, idle, stale, failed and finished are told apart; one rate)
 from muntin.reading.sequences import Sequences, check_whole_stream
 from muntin.reading.stored_results import read_result
 from muntin.select.catalog import (
@@ -28,8 +33,6 @@ from muntin.select.plan import Planner
 from muntin.spec import Pipeline
 from muntin.times import instant_text
 
-STALE_TRIGGERS = 3
-STALE_US_MIN = 10_000_000  # a batch may take seconds; below this nothing is called stale
 HISTORY_MAX = 100_000  # windows or trend points in one answer
 
 Span = tuple[int, int]
@@ -289,13 +292,8 @@ class LedgerCatalog:
         return start, end
 
     def _stale(self, known: _Known) -> bool:
-        committed = known.info.committed_at
-        status = self._ledger.status(known.info.name) or {}
-        if committed is None or status.get("state") == "finished":
-            return committed is None
-        alive = max(committed, int(status.get("at", 0)))
-        limit = max(STALE_US_MIN, STALE_TRIGGERS * known.pipeline.trigger)
-        return self._now_us() - alive > limit
+        status = self._ledger.status(known.info.name)
+        return liveness(known.info, status, known.pipeline.trigger, self._now_us()).stale
 
 
 def _rows_of(result: bytes) -> pa.Table:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
 from muntin.assembly.followers import LIMIT_FACTOR
 from muntin.ledger.records import PipelineInfo
-from muntin.reading.catalog import STALE_TRIGGERS, STALE_US_MIN
+from muntin.reading.liveness import liveness
 from muntin.server.reader import Reader
 from muntin.spec import Pipeline
-from muntin.times import US_PER_SECOND
-
-RATE_US = 10 * US_PER_SECOND  # events a second are an average over so long
 
 
 def spec_number(info: PipelineInfo) -> int:
@@ -24,11 +20,10 @@ def spec_number(info: PipelineInfo) -> int:
 
 
 class StateReader:
-    """Reads the state; remembers the last seconds for rates. Used by one thread at a time."""
+    """Reads the state, which is the same for all that read it. Thread-safe."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._seen: dict[str, deque[tuple[int, int]]] = {}
 
     def read(self, now_us: int) -> dict[str, Any]:
         """All pipelines of the ledger; times are microseconds since 1970 UTC."""
@@ -46,13 +41,14 @@ class StateReader:
     def _pipeline(self, info: PipelineInfo, spec: Pipeline, now_us: int) -> dict[str, Any]:
         ledger = self._reader.ledger
         status = ledger.status(info.name) or {}
-        alive = max(info.committed_at or 0, int(status.get("at", 0)))
-        finished = status.get("state") == "finished"
-        late_us = now_us - alive
+        alive = liveness(info, status, spec.trigger, now_us)
+        rate = self._reader.rates.of(info.name, info.committed_at, info.read, now_us)
         return {
             "name": info.name,
             "spec": spec_number(info),
-            "state": status.get("state", "unknown"),
+            "state": alive.state,
+            "reason": alive.reason,
+            "not_taken_over": status.get("not_taken_over", ""),
             "read": info.read,
             "counted": info.counted,
             "late": info.late,
@@ -61,24 +57,15 @@ class StateReader:
             "watermark": info.watermark,
             "newest": info.max_event_time,
             "committed_at": info.committed_at,
-            "silent_us": None if not alive else late_us,
-            "stale": not finished and late_us > max(STALE_US_MIN, STALE_TRIGGERS * spec.trigger),
+            "silent_us": alive.silent_us,
+            "stale": alive.stale,
             "trigger_us": spec.trigger,
             "lateness_us": spec.lateness,
             "batch_seconds": status.get("batch_seconds"),
-            "events_per_second": self._rate(info, now_us),
+            "events_per_second": rate,
             "failing": status.get("failing") or {},
             "open": self._open(info.name, spec, status),
         }
-
-    def _rate(self, info: PipelineInfo, now_us: int) -> float | None:
-        """Events a second of wall clock; None until there are two readings."""
-        seen = self._seen.setdefault(info.name, deque())
-        seen.append((now_us, info.read))
-        while len(seen) > 2 and seen[0][0] < now_us - RATE_US:
-            seen.popleft()
-        elapsed, read = now_us - seen[0][0], info.read - seen[0][1]
-        return round(read / elapsed * US_PER_SECOND, 1) if elapsed > 0 and read >= 0 else None
 
     def _open(
         self, name: str, pipeline: Pipeline, status: Mapping[str, Any]

@@ -60,8 +60,10 @@ async function start() {
     const one = state.pipelines.find((p) => p.name === pipeline) ?? state.pipelines[0];
     if (!one) return;
     if (state.pipelines.some((p) => p.spec !== found.specs[p.name])) return location.reload(); // other names
-    stale = one.silent_us != null && one.stale ? `stale: silent for ${duration(one.silent_us)}` : "";
-    note = one.silent_us == null ? "live, no batch yet" : one.state === "finished" ? "live, pipeline finished" : "";
+    stale = { failed: `failed: ${one.reason}`, stale: `stale: silent for ${duration(one.silent_us ?? 0)}` }[one.state] ?? "";
+    note = one.not_taken_over ? `live; the changed file is not taken over: ${one.not_taken_over}`
+      : { unknown: "live, no batch yet", finished: "live, pipeline finished",
+        idle: one.committed_at == null ? "live, pipeline idle" : `live, pipeline idle: nothing new for ${duration(state.now - one.committed_at)}` }[one.state] ?? "";
     say(live.state);
     for (const part of parts) part(state, one);
   });

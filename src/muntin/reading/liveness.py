@@ -1,0 +1,60 @@
+"""Whether a pipeline still works: what it last said in the ledger, and how long ago."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from muntin.ledger.records import PipelineInfo
+
+STALE_TRIGGERS = 3
+STALE_US_MIN = 10_000_000  # a batch may take seconds; below this nothing is called stale
+STATES = ("unknown", "running", "idle", "stale", "failed", "finished")
+
+
+@dataclass(frozen=True, slots=True)
+class Liveness:
+    """What a pipeline does, as far as its ledger tells.
+
+    Attributes
+    ----------
+    state : str
+        One of `STATES`. "unknown": it has said and committed nothing yet. "running": it commits.
+        "idle": it is there, and has nothing to commit. "stale": no sign of life for three
+        triggers, and 10 s at least; its process may be gone. "failed": it ended by an error.
+        "finished": it ended in order, since it was stopped or had taken all.
+    stale : bool
+        Answers may lack events that have come since: unknown, stale or failed.
+    silent_us : int or None
+        Since the last sign of life; None where there was none.
+    reason : str
+        Why it failed.
+    """
+
+    state: str
+    stale: bool
+    silent_us: int | None
+    reason: str = ""
+
+
+def liveness(
+    info: PipelineInfo, status: Mapping[str, Any] | None, trigger_us: int, now_us: int
+) -> Liveness:
+    """What a pipeline does, by its last commit and the last status that its process wrote."""
+    status = status or {}
+    said, said_at = status.get("state"), int(status.get("at", 0))
+    committed = info.committed_at or 0
+    alive = max(committed, said_at)
+    if not alive:
+        return Liveness("unknown", True, None)
+    silent = now_us - alive
+    if said == "finished":
+        return Liveness("finished", not committed, silent)
+    if said == "failed" and committed <= said_at:
+        return Liveness("failed", True, silent, str(status.get("reason", "")))
+    limit = max(STALE_US_MIN, STALE_TRIGGERS * trigger_us)
+    if silent > limit:
+        return Liveness("stale", True, silent)
+    idle = now_us - committed > limit
+    return Liveness("idle" if idle else "running", not committed, silent)

@@ -1,0 +1,152 @@
+"""What /state says of a pipeline: the same to all, and whether it still works."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from dataclasses import replace
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muntin.reading.liveness import STALE_US_MIN, STATES, liveness
+from muntin.server.rates import RATE_US, Rates
+from muntin.server.reader import Reader
+from muntin.server.state import StateReader
+
+SECOND = 1_000_000
+NOW = 1_700_000_000 * SECOND
+
+
+def ago(seconds):
+    return NOW - seconds * SECOND
+
+
+@pytest.mark.parametrize(("committed", "said", "expected", "stale"), [
+    (None, None, "unknown", True),
+    (ago(1), None, "running", False),
+    (ago(1), {"state": "running", "at": ago(1)}, "running", False),
+    (ago(60), {"state": "running", "at": ago(2)}, "idle", False),
+    (None, {"state": "running", "at": ago(2)}, "idle", True),
+    (ago(60), {"state": "running", "at": ago(60)}, "stale", True),
+    (ago(60), None, "stale", True),
+    (ago(60), {"state": "finished", "at": ago(60)}, "finished", False),
+    (ago(2), {"state": "failed", "at": ago(1), "reason": "no column x"}, "failed", True),
+    (ago(900), {"state": "failed", "at": ago(600), "reason": "no column x"}, "failed", True),
+    (ago(1), {"state": "failed", "at": ago(60), "reason": "no column x"}, "running", False),
+    (ago(-60), {"state": "running", "at": ago(-60)}, "running", False),  # the clock went back
+])  # fmt: skip
+def test_liveness(feeder, ledger, committed, said, expected, stale):
+    info = replace(ledger.pipelines()[0], committed_at=committed)
+    found = liveness(info, said, trigger_us=SECOND, now_us=NOW)
+    assert (found.state, found.stale) == (expected, stale)
+    assert found.state in STATES
+    assert found.reason == (said["reason"] if expected == "failed" else "")
+
+
+def test_a_long_trigger_is_not_stale_before_three(feeder, ledger):
+    info = replace(ledger.pipelines()[0], committed_at=ago(60))
+    assert liveness(info, None, trigger_us=30 * SECOND, now_us=NOW).state == "running"
+    assert liveness(info, None, trigger_us=19 * SECOND, now_us=NOW).state == "stale"
+
+
+def test_a_pipeline_that_failed_says_so(feeder, ledger, server):
+    def said():
+        return httpx.get(server.url + "/state").json()["pipelines"][0]
+
+    def stale():
+        body = {"select": f"SELECT count, {random.random()} AS x FROM orders FOR ALL"}  # noqa: S608
+        return httpx.post(server.url + "/query", json=body).json()["stale"]
+
+    assert (said()["state"], said()["stale"], said()["reason"]) == ("running", False, "")
+    assert stale() is False
+    writer, at = feeder.ingest.writer, ledger.pipelines()[0].committed_at + 1
+    writer.set_status({"state": "running", "at": at, "not_taken_over": "there is no delai"})
+    assert (said()["state"], said()["not_taken_over"]) == ("running", "there is no delai")
+    writer.set_status({"state": "failed", "at": at, "reason": "there is no column 'delai'"})
+    assert (said()["state"], said()["stale"]) == ("failed", True)
+    assert said()["reason"] == "there is no column 'delai'"
+    assert stale() is True
+    assert httpx.get(server.url + "/healthz").status_code == 200  # the server itself is well
+    feeder.minute()  # it was started anew
+    assert (said()["state"], said()["not_taken_over"]) == ("running", "")
+
+
+def test_all_see_one_rate(feeder, ledger):
+    reader = Reader(ledger)
+    asking = [StateReader(reader) for _ in range(3)]
+    found = []
+    for _ in range(3):
+        feeder.minute()
+        now = ledger.pipelines()[0].committed_at
+        for number, one in enumerate(asking):  # each looks at another time
+            found.append(one.read(now + 7_000 * number)["pipelines"][0]["events_per_second"])
+    assert found[:3] == [None] * 3
+    assert found[3] > 0
+    assert found[3:6] == found[3:4] * 3
+    assert found[6:] == found[6:7] * 3
+    reader.close()
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 30 * SECOND), st.integers(0, 9_999)), min_size=2, max_size=20
+    ),
+    st.randoms(),
+)
+def test_the_rate_is_that_of_the_commits(commits, rng):
+    """Each commit is seen by somebody, some of them late: the newest span of ten seconds counts."""
+    rates, at, read, seen = Rates(), NOW, 0, []
+    for wait, events in commits:
+        at, read = at + wait, read + events
+        seen.append((at, read))
+        found = rates.of("p", at, read, at)
+        for late_at, late_read in rng.sample(seen, min(2, len(seen))):
+            assert rates.of("p", late_at, late_read, at) == found
+    begin, before = next(
+        (seen[i] for i in range(len(seen) - 2, -1, -1) if seen[i][0] <= at - RATE_US), seen[0]
+    )
+    assert found == round((read - before) / (at - begin) * SECOND, 1)
+    quiet = max(RATE_US, 30 * 3 * SECOND) + 1
+    assert rates.of("p", at, read, at + quiet) == 0.0
+
+
+def test_a_pipeline_that_begins_anew_has_no_old_rate():
+    rates = Rates()
+    rates.of("p", NOW, 1_000, NOW)
+    assert rates.of("p", NOW + SECOND, 2_000, NOW + SECOND) == 1_000.0
+    assert rates.of("q", NOW, 1, NOW) is None
+    assert rates.of("p", NOW + 2 * SECOND, 10, NOW + 2 * SECOND) is None  # begun anew
+    assert rates.of("p", NOW + 3 * SECOND, 20, NOW + 3 * SECOND) == 10.0
+    assert rates.of("p", NOW - 60 * SECOND, 30, NOW - 60 * SECOND) is None  # the clock went back
+    assert rates.of("p", None, 0, NOW) is None
+
+
+def test_threads_that_look_at_once_see_the_same():
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(200):
+            rates, found, start = Rates(), [], threading.Barrier(4)
+            for number in range(3):
+                rates.of("p", NOW + number, 100 * number, NOW)
+
+            def look(rates=rates, found=found, start=start):
+                start.wait()
+                found.append(rates.of("p", NOW + 60 * SECOND, 9_000, NOW + 60 * SECOND))
+
+            threads = [threading.Thread(target=look) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert found == [round(8_800 / (60 * SECOND - 2) * SECOND, 1)] * 4
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def test_limits_agree():
+    assert STALE_US_MIN == RATE_US  # where nothing comes, the rate is 0 when it is called idle
