@@ -12,12 +12,8 @@ from muntin.errors import SelectError
 from muntin.kinds import SequentialSpec, SummarySpec
 from muntin.ledger.base import Ledger
 from muntin.ledger.records import ClosedWindow, PipelineInfo
-<<<<<<< HEAD
-from muntin.reading.panes import CACHE_BYTES, Layout, Merged, Panes
-=======
 from muntin.reading.liveness import liveness
-from muntin.reading.panes import Layout, Merged, Panes
->>>>>>> 729eecf (State: running, idle, stale, failed and finished are told apart; one rate)
+from muntin.reading.panes import CACHE_BYTES, Layout, Merged, Panes
 from muntin.reading.sequences import Sequences, check_whole_stream
 from muntin.reading.stored_results import read_result
 from muntin.select.catalog import (

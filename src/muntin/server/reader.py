@@ -30,14 +30,8 @@ class Reader:
     ) -> None:
         self.ledger = ledger
         self.catalog = catalog or LedgerCatalog(ledger)
-<<<<<<< HEAD
         self._engine = Engine(SteadyCatalog(self.catalog, ledger.version), limits)
-=======
-        self._engine = Engine(SteadyCatalog(self.catalog, ledger.version))
         self.rates = Rates()
-        self._lock = threading.Lock()
-        self._answers: OrderedDict[tuple[str, int], tuple[float, Future[Result]]] = OrderedDict()
->>>>>>> 729eecf (State: running, idle, stale, failed and finished are told apart; one rate)
         self._specs: tuple[int, dict[str, Pipeline]] = (-1, {})
 
     def sql(self, text: str) -> Result:
