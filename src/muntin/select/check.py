@@ -107,6 +107,7 @@ _UNITS = frozenset(
     for ending in ("", "S")
 )
 _NUMBER = re.compile(r"(\d{1,60}(\.\d{0,60})?|\.\d{1,60})([eE][+-]?\d{1,3})?\Z", re.ASCII)
+_DIGITS_MAX = 38
 _LISTS = ("expressions", "ifs", "partition_by")
 _CHAIN = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.DPipe, exp.And, exp.Or, exp.SetOperation)
 _FRAME_WORDS = frozenset(("UNBOUNDED", "CURRENT ROW", "PRECEDING", "FOLLOWING", "ROWS", "RANGE"))
@@ -284,6 +285,16 @@ def _check_literal(statement: Statement, node: exp.Literal) -> None:
     """Numbers are rendered as they were written, so they have to be numbers."""
     if not node.is_string and not _NUMBER.match(node.name):
         raise _refused(statement, node, f"the number {node.name[:40]}")
+    if not node.is_string and node.name.isdigit() and len(node.name.lstrip("0")) > _DIGITS_MAX:
+        start, end = _place(node)
+        raise SelectError(
+            f"an integer has at most {_DIGITS_MAX} digits",
+            code="limit",
+            text=statement.text,
+            position=start,
+            length=max(0, end - start),
+            remedy=f"write a float, e.g. {float(node.name):.6g}",
+        )
 
 
 def _check_sum(statement: Statement, node: exp.Expr) -> None:

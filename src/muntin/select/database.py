@@ -23,6 +23,8 @@ from muntin.select.limits import Limits
 
 _REGISTERED_MAX = 64
 _BATCH_ROWS = 100_000
+_INVALIDATED = "database has been invalidated"
+_TRIES = 3  # of a statement while others make DuckDB give up its database
 
 
 class DatabaseError(Exception):
@@ -77,16 +79,28 @@ class Database:
         DatabaseError
         """
         end = time.monotonic() + seconds
-        with self._connection(seconds) as connection:
-            connection.register(tables, keep)
-            left = end - time.monotonic()
-            with self._watchdog.watching(connection.cursor, max(left, 0.001)) as watch:
-                try:
-                    return self._read(connection.cursor, sql, parameters)
-                except duckdb.Error as error:
-                    raise _converted(error, timed_out=watch.fired, seconds=seconds) from None
-                except MemoryError:
-                    raise DatabaseError("memory", "not enough memory") from None
+        for _ in range(_TRIES):
+            with self._connection(seconds) as connection:
+                left = end - time.monotonic()
+                with self._watchdog.watching(connection.cursor, max(left, 0.001)) as watch:
+                    try:
+                        connection.register(tables, keep)
+                        return self._read(connection.cursor, sql, parameters)
+                    # what a stream of Arrow batches meets on its way comes as an OSError
+                    except (duckdb.Error, OSError, pa.ArrowException) as error:
+                        if _INVALIDATED not in str(error):
+                            raise _converted(error, watch.fired, seconds) from None
+                    except MemoryError:
+                        raise DatabaseError("memory", "not enough memory") from None
+                self._renew(connection)
+        raise DatabaseError("internal", "DuckDB failed on this statement")
+
+    def _renew(self, connection: _Connection) -> None:
+        """A new database, after some statement has made DuckDB give the old one up."""
+        with self._lock:
+            if connection.root is self._root:
+                self._root = None
+                self._idle = []
 
     def _read(self, cursor: Any, sql: str, parameters: Mapping[str, Any] | None) -> pa.Table:
         relation = cursor.sql(sql, params=dict(parameters)) if parameters else cursor.sql(sql)
@@ -117,14 +131,16 @@ class Database:
                 self.check_open()
                 if self._root is None:
                     self._root = _connected(self._limits)
+                root = self._root
                 connection = self._idle.pop() if self._idle else None
             if connection is None:
-                connection = _Connection(self._root.cursor())
+                connection = _Connection(root)
             try:
                 yield connection
             finally:
                 with self._lock:
-                    self._idle.append(connection)
+                    if connection.root is self._root:
+                        self._idle.append(connection)
         finally:
             self._slots.release()
 
@@ -179,8 +195,9 @@ def _connected(limits: Limits) -> Any:
 class _Connection:
     """A cursor of DuckDB and what is registered with it."""
 
-    def __init__(self, cursor: Any) -> None:
-        self.cursor = cursor
+    def __init__(self, root: Any) -> None:
+        self.root = root
+        self.cursor = root.cursor()
         self._names: dict[str, None] = {}
 
     def register(self, tables: Mapping[str, pa.Table], keep: Container[str]) -> None:
@@ -263,7 +280,7 @@ class _Watchdog:
             self._changed.notify()
 
 
-def _converted(error: duckdb.Error, *, timed_out: bool, seconds: float) -> DatabaseError:
+def _converted(error: Exception, timed_out: bool, seconds: float) -> DatabaseError:
     text = str(error)
     kind = type(error).__name__.removesuffix("Exception")
     position = None

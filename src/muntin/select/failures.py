@@ -17,6 +17,7 @@ _LIMITS = {
 _QUOTED = re.compile(r"'([A-Za-z_][A-Za-z0-9_]*)\(|\"([^\"]+)\"|'([^']+)'")
 _COLUMN = re.compile(r"source column (\w+)")
 _OWN_NAME = re.compile(r'"?\bt\d+\b"?\.')
+_TIMES = ("date", "timestamp", "time field", "interval")
 _ARITHMETIC = ("overflow", "out of range")
 
 
@@ -29,7 +30,9 @@ def converted(error: DatabaseError, plan: CheckedStatement) -> SelectError:
     start, length = _place(message, plan.text)
     lower = message.lower()
     code, remedy = "type", ""
-    if any(word in lower for word in _ARITHMETIC):
+    if any(word in lower for word in _ARITHMETIC) and any(word in lower for word in _TIMES):
+        code = "value"
+    elif any(word in lower for word in _ARITHMETIC):
         code, remedy = "overflow", "cast to DOUBLE before multiplying or adding: x::DOUBLE * y"
     elif error.kind.lower() in ("conversion", "invalid input", "invalidinput", "out of range"):
         code = "value"

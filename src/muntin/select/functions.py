@@ -124,6 +124,10 @@ def _items(arguments: Sequence[Argument]) -> tuple[Argument, ...]:
             raise ArgumentError(index, f"{value!r} is not an item", "items are texts or integers")
         if len(kinds) > 1 and isinstance(value, str) != isinstance(arguments[0], str):
             raise ArgumentError(index, "items are all texts or all integers")
+    whole = [a for a in arguments if isinstance(a, int)]
+    for index, value in enumerate(whole):
+        if not -(1 << 63) <= value < 1 << (63 if min(whole) < 0 else 64):
+            raise ArgumentError(index, f"{value!r} is not an integer of 64 bits, as items are")
     return tuple(arguments)
 
 
@@ -167,7 +171,8 @@ def _estimated(
 
 
 def _asked(arguments: tuple[Argument, ...]) -> pa.Array:
-    return pa.array(arguments)
+    beyond = any(isinstance(a, int) and a >= 1 << 63 for a in arguments)
+    return pa.array(arguments, pa.uint64() if beyond else None)
 
 
 def _floats(arguments: tuple[Argument, ...]) -> np.ndarray:
@@ -182,7 +187,7 @@ def _quantiles(summary: Any, arguments: tuple[Argument, ...]) -> pa.Table:
 
 
 def _ranks(summary: Any, arguments: tuple[Argument, ...]) -> pa.Table:
-    whole = all(isinstance(a, int) for a in arguments)
+    whole = all(isinstance(a, int) and abs(a) < 1 << 63 for a in arguments)
     asked = np.asarray(arguments) if whole else _floats(arguments)
     numbers = _numbers_of(summary)
     estimate = numbers.rank(asked)

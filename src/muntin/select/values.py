@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.times import instant_text
+from muntin.errors import SelectError
+from muntin.times import instant_text, instant_us
 
 
 def plain_table(table: pa.Table) -> pa.Table:
@@ -19,23 +20,31 @@ def plain_table(table: pa.Table) -> pa.Table:
     Sums of int64 come as 128-bit integers: int64 where all fit, else decimal128(38, 0). Decimals
     with digits after the point become float64, times get the zone that they are in, UTC. Intervals
     without months are durations. A column name that stands twice gets a number.
+
+    Raises
+    ------
+    SelectError
+        A value that Arrow, Python or JSON cannot hold: names the column.
     """
-    arrays = [_plain(table.column(i)) for i in range(table.num_columns)]
+    arrays = [_plain(table.column(i), name) for i, name in enumerate(table.column_names)]
     return pa.Table.from_arrays(arrays, names=_distinct(table.column_names))
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _plain(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     kind = column.type
     if pa.types.is_decimal(kind):
         if kind.scale > 0:
             # By way of text: Arrow's own cast is off by a unit in the last place (0.3).
             return column.cast(pa.string()).cast(pa.float64())
-        try:
-            return column.cast(pa.int64())
-        except pa.ArrowInvalid:
-            return column
+        return _whole(column, name)
     if pa.types.is_timestamp(kind):
-        return column.cast(pa.timestamp("us", "UTC"))
+        return _within_years(column.cast(pa.timestamp("us", "UTC")), pa.int64(), _YEARS_US, name)
+    if pa.types.is_date32(kind):
+        return _within_years(column, pa.int32(), _YEARS_DAYS, name)
+    if pa.types.is_time64(kind) and _beyond(column.cast(pa.int64()), (0, _DAY_US - 1)):
+        raise _no_value(name, "holds 24:00, which is no time of day", "cast to INTERVAL or VARCHAR")
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        raise _no_value(name, "holds bytes, not text", "cast it to VARCHAR")
     if pa.types.is_dictionary(kind):
         return column.cast(kind.value_type)
     if kind == pa.month_day_nano_interval():
@@ -43,8 +52,44 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column
 
 
-_INTERVAL = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
 _DAY_US = 86_400_000_000
+_YEARS_US = (instant_us("0001-01-01"), instant_us("9999-12-31T23:59:59.999999"))
+_YEARS_DAYS = (_YEARS_US[0] // _DAY_US, _YEARS_US[1] // _DAY_US)
+
+
+def _whole(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """DuckDB's 128-bit integers."""
+    try:
+        return column.cast(pa.int64())
+    except pa.ArrowInvalid:
+        pass
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        raise _no_value(name, "holds an integer of more than 38 digits", "cast to DOUBLE") from None
+    return column
+
+
+def _within_years(
+    column: pa.ChunkedArray, whole: pa.DataType, years: tuple[int, int], name: str
+) -> pa.ChunkedArray:
+    """The column, if each of its times is one that Python has too; DuckDB knows infinite ones."""
+    if _beyond(column.cast(whole), years):
+        what = "holds a time that is infinite or outside of the years 1 to 9999"
+        raise _no_value(name, what, "leave it out with WHERE, or cast it to VARCHAR")
+    return column
+
+
+def _beyond(column: pa.ChunkedArray, ends: tuple[int, int]) -> bool:
+    found = pc.min_max(column).as_py()
+    return found["min"] is not None and (found["min"] < ends[0] or found["max"] > ends[1])
+
+
+def _no_value(name: str, what: str, remedy: str) -> SelectError:
+    return SelectError(f"column '{name[:64]}' of the answer {what}", code="value", remedy=remedy)
+
+
+_INTERVAL = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
 _DAYS_MAX = (1 << 63) // _DAY_US - 200_000  # room for the nanoseconds beside them
 
 

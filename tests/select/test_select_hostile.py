@@ -1,0 +1,155 @@
+# ruff: noqa: S608 - statements are what this file is made of
+"""Whatever is asked, there is an answer in every form, or one clear error."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+import pytest
+from select_catalogs import catalog
+from statement_fuzzer import outcome, run, write_out
+
+from muntin import summaries
+from muntin.errors import SelectError
+from muntin.select import Engine, Limits, SummaryInfo
+from muntin.select.database import Database
+
+_LIMITS = Limits(seconds=1.0, memory_bytes=256 << 20, result_rows=100_000)
+_SECONDS_MAX = 20.0  # a statement may take 1; a machine with other work may take longer
+_VALUES = [
+    ("'infinity'::DATE", "infinite"),
+    ("'-infinity'::TIMESTAMP", "infinite"),
+    ("make_date(294000, 1, 1)", "years"),
+    ("make_timestamp(-290000, 1, 1, 0, 0, 0)", "years"),
+    ("TIME '24:00'", "24:00"),
+    ("170141183460469231731687303715884105727", "38 digits"),
+    ("1" * 54, "38 digits"),
+    ("sum(99999999999999999999999999999999999999::HUGEINT)", "38 digits"),
+]
+
+
+def _engine() -> Engine:
+    made = catalog()
+    delays, calls, seen = summaries.KLL(), summaries.CountMin(64, 3, track=5), None
+    delays.update([1.0, 2.0, 5.0, -3.0])
+    calls.update(["d1", "d2", "d1"])
+    seen = summaries.DynamicBloom()
+    seen.update(["d1", "d2"])
+    for name, kind, summary in (
+        ("delays", "quantiles", delays),
+        ("calls", "frequency", calls),
+        ("seen", "dynamic_bloom", seen),
+    ):
+        made.infos[name] = SummaryInfo(name, kind)
+        for window in ("open", "all", "last", "range", "window"):
+            made.held[name, window] = summary
+    return Engine(made, _LIMITS)
+
+
+def _all_have_an_outcome(seed: int, count: int) -> None:
+    engine = _engine()
+    try:
+        found, bad = run(engine, seed, count, _SECONDS_MAX)
+    finally:
+        engine.close()
+    shown = [f"{type(error).__name__}: {str(error)[:200]}: {text}" for text, error in bad[:10]]
+    assert not bad, f"seed {seed}: {len(bad)} statements: " + "\n".join(shown)
+    assert found["answered"] > count // 20
+    assert found["type"] > count // 20
+
+
+def test_random_statements() -> None:
+    _all_have_an_outcome(20261122, 1200)
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_random_statements() -> None:
+    """New ones each time; the seed is in the message."""
+    for _ in range(20):
+        _all_have_an_outcome(random.SystemRandom().randrange(1 << 32), 5000)
+
+
+@pytest.mark.parametrize(("text", "said"), _VALUES)
+def test_values_that_no_client_can_hold(engine: Engine, text: str, said: str) -> None:
+    if "sum" in text:
+        text = "sum(x) FROM (SELECT 99999999999999999999999999999999999999 AS x UNION ALL SELECT 1)"
+    with pytest.raises(SelectError, match=said) as caught:
+        engine.sql(f"SELECT {text}")
+    assert caught.value.remedy
+    assert caught.value.code in ("value", "limit", "overflow")
+
+
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [
+        ("DATE '9999-12-31', DATE '0001-01-01'", ["9999-12-31", "0001-01-01"]),
+        ("TIME '23:59:59.999999'", ["23:59:59.999999"]),
+        ("TIMESTAMP '9999-12-31 23:59:59.999999'", ["9999-12-31T23:59:59.999999Z"]),
+        ("99999999999999999999999999999999999999", [10**38 - 1]),
+        ("'infinity'::TIMESTAMP::VARCHAR", ["infinity"]),
+        ("1e308 * 10, 'nan'::DOUBLE", [None, None]),
+    ],
+)
+def test_values_at_the_ends(engine: Engine, text: str, row: list[object]) -> None:
+    result = engine.sql(f"SELECT {text}")
+    assert result.rows == [row]
+    write_out(result)
+
+
+@pytest.mark.parametrize("item", [str(10**23), str(-(10**23)), str(2**64), "-1, " + str(2**63)])
+def test_items_beyond_64_bits(item: str) -> None:
+    engine = _engine()
+    with pytest.raises(SelectError, match="64 bits"):
+        engine.sql(f"SELECT * FROM frequency(calls, {item})")
+    assert outcome(engine, f"SELECT * FROM ranks(delays, {item})") == "answered"
+    engine.close()
+
+
+# DuckDB gives its database up on these: an error where it had ruled one out.
+_FATAL = (
+    "SELECT count(*) FROM orders(area) WHERE (DATE '5881580-07-10' - area::INT)::TIMESTAMP > now()"
+)
+
+
+def test_a_statement_that_breaks_duckdb_breaks_no_other() -> None:
+    engine = _engine()
+    errors: list[BaseException] = []
+
+    def ask(text: str) -> None:
+        for _ in range(30):
+            try:
+                outcome(engine, text)
+            except BaseException as error:
+                errors.append(error)
+
+    texts = (_FATAL, "SELECT driver, count + 1 FROM orders(driver)", "SELECT sum(tip) FROM orders")
+    threads = [threading.Thread(target=ask, args=(text,)) for text in texts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not errors
+    assert engine.sql("SELECT sum(count + 0) FROM orders(driver)").rows == [[12]]
+    engine.close()
+
+
+def test_a_database_that_was_given_up_is_made_anew() -> None:
+    database = Database(_LIMITS)
+
+    def answer() -> list[dict[str, int]]:
+        return database.run("SELECT 1 AS a", {}, seconds=5, keep=()).to_pylist()
+
+    assert answer() == [{"a": 1}]
+    broken = database._root
+
+    class Broken:
+        def sql(self, *_: object, **__: object) -> None:
+            raise OSError("FATAL: database has been invalidated because of a previous error")
+
+        def interrupt(self) -> None: ...
+
+    database._idle[0].cursor = Broken()
+    assert answer() == [{"a": 1}]
+    assert database._root is not broken
+    database.close()
