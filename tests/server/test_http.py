@@ -168,7 +168,7 @@ def test_rejected(server, feeder):
 
 def test_health_and_metrics(http):
     ask(http, SELECT)
-    assert http.get("/healthz").json() == {"status": "ok"}
+    assert http.get("/healthz").json() == {"pipelines": {"running": 1}, "status": "ok"}
     text = http.get("/metrics").text
     assert 'muntin_read_total{pipeline="orders"} 90.0' in text
     assert "muntin_query_seconds_bucket" in text

@@ -70,7 +70,9 @@ def test_a_pipeline_that_failed_says_so(feeder, ledger, server):
     assert (said()["state"], said()["stale"]) == ("failed", True)
     assert said()["reason"] == "there is no column 'delai'"
     assert stale() is True
-    assert httpx.get(server.url + "/healthz").status_code == 200  # the server itself is well
+    health = httpx.get(server.url + "/healthz")
+    assert health.status_code == 200  # the server itself is well
+    assert health.json() == {"pipelines": {"failed": 1}, "status": "degraded"}
     feeder.minute()  # it was started anew
     assert (said()["state"], said()["not_taken_over"]) == ("running", "")
 

@@ -26,7 +26,7 @@ def _lives_on(request):
         server = request.getfixturevalue("guarded")
         with welcomed(server, "south") as good:
             good.send(encode(Hello(0, 1)))
-            assert get(server, "/healthz").json() == {"status": "ok"}
+            assert get(server, "/healthz").json() == {"pipelines": {}, "status": "ok"}
             assert get(server, "/top_k").status_code == 200
         until(lambda: not server.keeper.sessions)
 

@@ -110,10 +110,20 @@ def _paths() -> dict[str, Any]:
         },
         "/healthz": {
             "get": {
-                "summary": "Whether the ledger can be read",
+                "summary": "Whether the ledger can be read, and whether its pipelines work",
                 "security": [{}],
                 "responses": {
-                    **json_of("It can", {"status": {"const": "ok"}}),
+                    **json_of(
+                        "It can; degraded: a pipeline is failed or stale",
+                        {
+                            "status": {"enum": ["ok", "degraded"]},
+                            "pipelines": {
+                                "description": "How many are in each state",
+                                "type": "object",
+                                "additionalProperties": {"type": "integer"},
+                            },
+                        },
+                    ),
                     "503": {"description": "It cannot"},
                 },
             }

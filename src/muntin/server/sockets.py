@@ -30,6 +30,10 @@ BUFFER_BYTES_HIGH = 32 * KIB  # beyond this, a client is behind
 KERNEL_BYTES = 64 * KIB  # Linux doubles it
 _LOG = logging.getLogger("muntin.server.connection")
 _LOG.setLevel(logging.ERROR)  # what is no HTTP is refused without a word
+_BAD_REQUEST = (
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n"
+    b"Connection: close\r\nContent-Length: %d\r\n\r\n%s"
+)
 PIECE_BYTES = 2 * KIB  # looked at between two looks at the budget: at most 341 empty frames
 
 
@@ -258,10 +262,13 @@ class GuardedHttp(H11Protocol):
             self._expect("body" if state is h11.SEND_BODY else "")
 
     def send_400_response(self, msg: str) -> None:
+        """As uvicorn does, which forgets that an answer may be on its way, or have no body."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            super().send_400_response(msg)
-        else:  # an answer is on its way, or was given
-            self.transport.close()
+            self.transport.write(_BAD_REQUEST % (len(msg), msg.encode("ascii")))
+        self.transport.close()
 
     def _unsupported_upgrade_warning(self) -> None:
         """Whoever likes could fill the log."""

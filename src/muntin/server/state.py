@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,6 +38,18 @@ class StateReader:
             ],
             **self._reader.more_state(),
         }
+
+    def health(self, now_us: int) -> dict[str, Any]:
+        """How many pipelines are in each state; `status` is "degraded" where one should work and
+        does not. Says nothing of the data, so that whoever comes may know it."""
+        specs, ledger = self._reader.pipelines(), self._reader.ledger
+        found = [
+            liveness(info, ledger.status(info.name), specs[info.name].trigger, now_us).state
+            for info in ledger.pipelines()
+            if info.name in specs
+        ]
+        bad = "failed" in found or "stale" in found
+        return {"pipelines": dict(Counter(found)), "status": "degraded" if bad else "ok"}
 
     def _pipeline(self, info: PipelineInfo, spec: Pipeline, now_us: int) -> dict[str, Any]:
         ledger = self._reader.ledger
