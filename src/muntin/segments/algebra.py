@@ -1,0 +1,135 @@
+"""What a kind of summary is: four functions over columns of states, and its parameters.
+
+Everything else (grouping, keys, rollups, windows, limits, bytes, shards) is written once and knows
+no kind.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.errors import IncompatibleSummary
+from muntin.segments.columns import States
+from muntin.segments.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a column of states holds.
+
+    Parameters
+    ----------
+    dtype : "int64", "float64" or "uint8"
+        Of a value.
+    ragged : bool
+        A list a row.
+    keys : bool
+        int64 that are keys of doubles (`order_keys`): they compress as doubles.
+    required : bool
+        Never None, not even where all are zeros.
+    """
+
+    dtype: str = "int64"
+    ragged: bool = False
+    keys: bool = False
+    required: bool = False
+
+    @property
+    def doubles(self) -> bool:
+        return self.keys or self.dtype == "float64"
+
+    @property
+    def streams(self) -> int:
+        """In the bytes of a segment."""
+        if not self.ragged:
+            return 1
+        return 2 if self.dtype == "uint8" else 3
+
+
+@dataclass(frozen=True)
+class Algebra(ABC):
+    """A kind with its parameters: an immutable value, equal to another of the same parameters.
+
+    `order` (int64[n]) and `bounds` (int64[groups + 1]) are those of `grouping.Groups`: group g is
+    made of the rows order[bounds[g]:bounds[g + 1]].
+    """
+
+    kind: ClassVar[str]
+    order_free: ClassVar[bool]
+    """Whether states, and so bytes, do not depend on how events were spread, cut and ordered."""
+
+    @abstractmethod
+    def parameters(self) -> dict[str, Any]:
+        """What two segments must share to be merged, as JSON holds it."""
+
+    @classmethod
+    @abstractmethod
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
+        """The inverse of `parameters`; CorruptSummary."""
+
+    @abstractmethod
+    def columns(self) -> dict[str, Shape]:
+        """The columns of the states, in the order of the bytes."""
+
+    @abstractmethod
+    def fold(self, values: Sequence[pa.Array], order: np.ndarray, bounds: np.ndarray) -> States:
+        """Events -> one state a group.
+
+        Parameters
+        ----------
+        values : arrays [n]
+            The kind says which.
+        """
+
+    @abstractmethod
+    def merge(self, states: States, order: np.ndarray, bounds: np.ndarray) -> States:
+        """States -> one state a group, of at least one each."""
+
+    @abstractmethod
+    def check(self, table: Table) -> None:
+        """CorruptSummary where no events could have made these states. One pass."""
+
+    @abstractmethod
+    def answer(self, table: Table, question: Any) -> pa.Table:
+        """Value, bounds and confidence of each state.
+
+        Returns
+        -------
+        pyarrow.Table
+            `row` (int64: number of the state), ascending; then what is asked for.
+        """
+
+    def fitted(self, values: Sequence[pa.Array]) -> Self:  # noqa: ARG002
+        """With what only the values decide: types of sums that nobody declared."""
+        return self
+
+    def united(self, other: Algebra) -> Algebra:
+        """The kind of a merge of both; IncompatibleSummary."""
+        if self != other:
+            raise IncompatibleSummary(
+                f"{self.kind} of {other.parameters()} cannot join {self.parameters()}"
+            )
+        return self
+
+    def adapted(self, table: Table, to: Algebra) -> States:  # noqa: ARG002
+        """States as the kind of a merge has them."""
+        return table.states
+
+    def subtract(self, states: States, others: States, events: np.ndarray) -> States | None:  # noqa: ARG002
+        """Row by row, states less others; None: this kind cannot. `events` is what is left."""
+        return None
+
+
+def merged_algebra(algebras: Sequence[Algebra]) -> Algebra:
+    """The kind of a merge of all."""
+    whole = algebras[0]
+    for algebra in algebras[1:]:
+        if algebra is not whole:
+            whole = whole.united(algebra)
+    return whole

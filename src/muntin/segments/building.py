@@ -1,0 +1,268 @@
+"""Segments from events, from segments, and less segments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.errors import BadArgument, IncompatibleSummary
+from muntin.segments.algebra import Algebra, merged_algebra
+from muntin.segments.columns import Ragged, States, concat, frozen, take
+from muntin.segments.grouping import as_slices, counted, group, limited
+from muntin.segments.kernels.lists import sum_counts
+from muntin.segments.keys import Encoded, Keys, union
+from muntin.segments.table import Segment, Table, check_same
+
+WHOLE = 0
+"""`merge(..., step=WHOLE)`: all slices become slice 0."""
+
+
+def build(
+    algebra: Algebra,
+    slices: np.ndarray,
+    values: Sequence[pa.Array],
+    keys: Sequence[tuple[str, ...]] = ((),),
+    columns: Mapping[str, pa.Array] | None = None,
+    limit: int | None = None,
+) -> Segment:
+    """The segment of a batch of events.
+
+    Parameters
+    ----------
+    algebra : Algebra
+        The kind and its parameters.
+    slices : int64[n]
+        Number of each event's slice.
+    values : arrays [n]
+        What the kind's `fold` takes.
+    keys : sequence of tuples of names
+        One table for each; () is the empty key.
+    columns : mapping of name -> array [n]
+        The columns that keys name.
+    limit : int, optional
+        Keys kept a slice; those beyond are summarised together. See `limited`.
+
+    Raises
+    ------
+    BadArgument
+        Columns are missing, differ in length, or are of types that cannot be used.
+    """
+    slices = as_slices(slices)
+    n = len(slices)
+    columns = columns or {}
+    for array in (*values, *columns.values()):
+        if len(array) != n:
+            raise BadArgument(f"a column has {len(array)} rows, there are {n} slices")
+    algebra = algebra.fitted(values)
+    encoded = Encoded(columns)
+    tables = [_fold(algebra, slices, values, *encoded.keys(by, n), limit) for by in keys]
+    kept = tuple(table for table in tables if len(table))
+    return Segment(algebra, *counted(slices), kept, limit)
+
+
+def _fold(
+    algebra: Algebra,
+    slices: np.ndarray,
+    values: Sequence[pa.Array],
+    keys: Keys,
+    numbers: np.ndarray,
+    limit: int | None,
+) -> Table:
+    groups = group(slices, numbers, len(keys))
+    if limit is not None:
+        groups = limited(groups, limit, len(keys))
+    states, items = _itemized(algebra.fold(values, groups.order, groups.bounds))
+    table = Table(
+        keys=keys,
+        slices=groups.slices,
+        starts=groups.starts,
+        key=groups.keys,
+        events=frozen(np.diff(groups.bounds)),
+        states=states,
+        items=items,
+    )
+    return table.with_used_keys()
+
+
+def _itemized(states: States) -> tuple[States, Keys | None]:
+    """States without, and the items that they name."""
+    items = states.get("items of all")
+    if not isinstance(items, Keys):
+        return states, None
+    return {name: column for name, column in states.items() if column is not items}, items
+
+
+def merge(segments: Sequence[Segment], step: int = 1) -> Segment:
+    """The segment of the events of all.
+
+    Parameters
+    ----------
+    segments : at least one
+        Their order matters only to the bytes of kinds that are not `order_free`.
+    step : int
+        1: slices stay. m > 1: slice s becomes s // m, as a rollup does. `WHOLE`: slice 0.
+
+    Raises
+    ------
+    IncompatibleSummary
+        Other kinds, parameters, limits or types of keys.
+    """
+    if not segments:
+        raise BadArgument("merge() of nothing: give at least one segment")
+    if step < 0:
+        raise BadArgument(f"step={step}: give 1, the slices of a longer one, or WHOLE")
+    first = segments[0]
+    if len(segments) == 1 and step == 1:
+        return first
+    for segment in segments[1:]:
+        check_same(first, segment)
+    algebra = merged_algebra([segment.algebra for segment in segments])
+    names = dict.fromkeys(table.by for segment in segments for table in segment.tables)
+    tables = []
+    for by in names:
+        parts = [(s.algebra, table) for s in segments for table in s.tables if table.by == by]
+        joined = [_adapted(table, one, algebra) for one, table in parts]
+        tables.append(_merge(algebra, joined, step, first.limit))
+    slices = _stepped(np.concatenate([segment.slices for segment in segments]), step)
+    events = np.concatenate([segment.events for segment in segments])
+    found, at = np.unique(slices, return_inverse=True)
+    totals = np.zeros(len(found), np.int64)
+    np.add.at(totals, at, events)
+    return Segment(algebra, frozen(found), frozen(totals), tuple(tables), first.limit)
+
+
+def _adapted(table: Table, one: Algebra, algebra: Algebra) -> Table:
+    if one is algebra or one == algebra:
+        return table
+    return replace(table, states=one.adapted(table, algebra))
+
+
+def _stepped(slices: np.ndarray, step: int) -> np.ndarray:
+    if step == 1:
+        return slices
+    return np.zeros_like(slices) if step == WHOLE else slices // step
+
+
+def _merge(algebra: Algebra, parts: list[Table], step: int, limit: int | None) -> Table:
+    whole = joined(parts)
+    slices = _stepped(whole.slice_of_row, step)
+    groups = group(slices, whole.key, len(whole.keys))
+    if limit is not None:
+        groups = limited(groups, limit, len(whole.keys))
+    if len(groups.keys) == len(whole):  # nothing to merge: rows are only brought into order
+        order = groups.order
+        states = {name: take(column, order) for name, column in whole.states.items()}
+        events = frozen(whole.events[order])
+    else:
+        states = algebra.merge(whole.states, groups.order, groups.bounds)
+        events = np.empty(len(groups.keys), np.int64)
+        sum_counts(whole.events, groups.order, groups.bounds, events)
+    table = replace(
+        whole,
+        slices=groups.slices,
+        starts=groups.starts,
+        key=groups.keys,
+        events=frozen(events),
+        states=states,
+    )
+    return table.with_used_keys()
+
+
+def joined(parts: Sequence[Table]) -> Table:
+    """The rows of several tables of one key, one after the other: not in order, not merged."""
+    if len(parts) == 1:
+        return parts[0]
+    keys, numbers = union([part.keys for part in parts])
+    rest = np.int64(len(keys))
+    key = [np.append(to, rest)[part.key] for part, to in zip(parts, numbers, strict=True)]
+    items, states = None, [part.states for part in parts]
+    if parts[0].items is not None:
+        known = [part.items for part in parts if part.items is not None]
+        items, item_numbers = union(known)
+        states = [_renumbered(one, to) for one, to in zip(states, item_numbers, strict=True)]
+    sizes = [len(part) for part in parts]
+    names = list(dict.fromkeys(name for one in states for name in one))
+    slices = np.concatenate([part.slices for part in parts])
+    lengths = np.concatenate([np.diff(part.starts) for part in parts])
+    return Table(
+        keys=keys,
+        slices=slices,
+        starts=np.concatenate(([0], np.cumsum(lengths))),
+        key=np.concatenate(key),
+        events=np.concatenate([part.events for part in parts]),
+        states={name: concat([one.get(name) for one in states], sizes) for name in names},
+        items=items,
+    )
+
+
+def _renumbered(states: States, to: np.ndarray) -> States:
+    column = states["item"]
+    if not isinstance(column, Ragged):
+        return states
+    return {**states, "item": Ragged(column.starts, frozen(to[column.items]))}
+
+
+def subtract(whole: Segment, part: Segment) -> Segment:
+    """The events of `whole` that are not in `part`, slice by slice.
+
+    Raises
+    ------
+    IncompatibleSummary
+        The kind cannot, or `part` holds what `whole` does not. A limit hides which keys are in
+        the rest, so that there is nothing to subtract with one.
+    """
+    check_same(whole, part)
+    if whole.algebra != part.algebra or whole.limit is not None:
+        raise IncompatibleSummary("only segments of the same parameters, without a limit, subtract")
+    tables = []
+    for table in whole.tables:
+        other = part.table(table.by)
+        tables.append(table if other is None else _subtract(whole.algebra, table, other))
+    if any(whole.table(table.by) is None for table in part.tables):
+        raise IncompatibleSummary("a segment cannot take away a key that it does not have")
+    events = whole.events.copy()
+    at = np.searchsorted(whole.slices, part.slices)
+    if not np.isin(part.slices, whole.slices).all() or (events[at] < part.events).any():
+        raise IncompatibleSummary("a segment cannot take away events that it does not have")
+    events[at] -= part.events
+    left = np.flatnonzero(events)
+    kept = tuple(table for table in tables if len(table))
+    return replace(
+        whole, slices=frozen(whole.slices[left]), events=frozen(events[left]), tables=kept
+    )
+
+
+def _subtract(algebra: Algebra, table: Table, other: Table) -> Table:
+    both = joined([table, other])
+    groups = group(both.slice_of_row, both.key, len(both.keys))
+    sizes, n = np.diff(groups.bounds), len(table)
+    mine = groups.order[groups.bounds[:-1]]  # rows of `table` come first
+    if (mine >= n).any():
+        raise IncompatibleSummary("a segment cannot take away a key that it does not have")
+    pairs = sizes == 2
+    theirs = groups.order[groups.bounds[1:] - 1][pairs]
+    events = both.events[mine].copy()
+    events[pairs] -= both.events[theirs]
+    if (events < 0).any():
+        raise IncompatibleSummary("a segment cannot take away events that it does not have")
+    at = np.flatnonzero(pairs)
+    rows = {name: take(column, mine[at]) for name, column in both.states.items()}
+    less = {name: take(column, theirs) for name, column in both.states.items()}
+    left = algebra.subtract(rows, less, events[at])
+    if left is None:
+        raise IncompatibleSummary(f"{algebra.kind} cannot be subtracted")
+    alone = np.flatnonzero(~pairs)
+    order = np.argsort(np.concatenate((at, alone)), kind="stable")
+    states = {
+        name: take(
+            concat([column, take(both.states[name], mine[alone])], [len(at), len(alone)]), order
+        )
+        for name, column in left.items()
+    }
+    whole = replace(
+        table, keys=both.keys, key=groups.keys, events=events, states=states, items=both.items
+    )
+    return whole.rows_at(np.flatnonzero(events))

@@ -1,0 +1,67 @@
+"""What is true of every table and segment, whatever its kind: CorruptSummary where it is not."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from muntin.errors import CorruptSummary
+from muntin.segments.columns import Ragged
+from muntin.segments.keys import Keys, in_order
+from muntin.segments.table import Segment, Table
+from muntin.summaries.reading import exact_sum
+
+EVENTS_MAX = (1 << 62) - 1
+
+
+def check_table(table: Table, limit: int | None) -> None:
+    """Order, keys, items and events of a table; the states are the kind's to check."""
+    n, keys = len(table), len(table.keys)
+    if not n or int(table.starts[-1]) != n:
+        raise CorruptSummary("segment: a table has no rows")
+    if not in_order(table.keys) or (table.items is not None and not in_order(table.items)):
+        raise CorruptSummary("segment: keys are not in their order")
+    _check_used(table.keys, table.key, "a key")
+    if (table.key == keys).any() and limit is None:
+        raise CorruptSummary("segment: a rest of keys, and no limit")
+    falls = table.key[1:] <= table.key[:-1]
+    falls[table.starts[1:-1] - 1] = False
+    if falls.any():
+        raise CorruptSummary("segment: the keys of a slice do not ascend")
+    if limit is not None and table.by:
+        rest = np.add.reduceat(table.key == keys, table.starts[:-1])
+        sizes = np.diff(table.starts)
+        if ((rest == 1) & (sizes != limit + 1)).any() or (sizes > limit + rest).any():
+            raise CorruptSummary(f"segment: a slice does not keep to its limit of {limit} keys")
+    if table.events.min() < 1 or exact_sum(table.events) > EVENTS_MAX:
+        raise CorruptSummary("segment: a row has no events, or there are too many")
+    if table.items is not None:
+        column = table.states["item"]
+        numbers = column.items if isinstance(column, Ragged) else np.empty(0, np.int64)
+        if (numbers == len(table.items)).any():
+            raise CorruptSummary("segment: an item is not there")
+        _check_used(table.items, numbers, "an item")
+
+
+def _check_used(keys: Keys, numbers: np.ndarray, what: str) -> None:
+    size = len(keys)
+    if len(numbers) and (numbers.min() < 0 or numbers.max() > size):
+        raise CorruptSummary(f"segment: {what} is not there")
+    used = np.zeros(size + 1, bool)
+    used[numbers] = True
+    if keys.names and not used[:size].all():
+        raise CorruptSummary(f"segment: {what} is in no row")
+
+
+def check_segment(segment: Segment) -> None:
+    """Slices and events of a segment against those of its tables."""
+    slices, events = segment.slices, segment.events
+    if len({table.by for table in segment.tables}) < len(segment.tables):
+        raise CorruptSummary("segment: two tables have the same key")
+    if len(events) and (events.min() < 1 or exact_sum(events) > EVENTS_MAX):
+        raise CorruptSummary("segment: a slice has no events, or there are too many")
+    for table in segment.tables:
+        at = np.searchsorted(slices, table.slices)
+        if not len(slices) or (slices[np.minimum(at, len(slices) - 1)] != table.slices).any():
+            raise CorruptSummary("segment: a table has a slice that the segment has not")
+        if (np.add.reduceat(table.events, table.starts[:-1]) > events[at]).any():
+            raise CorruptSummary("segment: a table has more events than there are")

@@ -1,0 +1,384 @@
+"""The one form of a segment in bytes, of every kind.
+
+    offset  what
+    0       magic "MSEG", version (1 byte), 3 zero bytes
+    8       bytes of the description, of the directory, of the index, of the rest (u64 each)
+    40      description: canonical JSON: kind, parameters, limit, the tables' names and sizes
+    -       directory: form, width, base, numbers and stored bytes of each stream
+    -       index streams: slices, events a slice; of each table slices and rows a slice
+    -       CRC-32C of all before (4 bytes): the index is read and trusted without the rest
+    -       the streams of keys, events and states
+    -       CRC-32C of all before (4 bytes)
+
+Same segment, same bytes, with the same release of zstd. The checksum is for damage, not for
+attackers: lengths are checked before they are believed, and each kind checks its states.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import google_crc32c
+import numpy as np
+import pyarrow as pa
+
+from muntin.errors import CorruptSummary
+from muntin.segments.algebra import Algebra, Shape
+from muntin.segments.checks import check_segment, check_table
+from muntin.segments.columns import Column, Ragged, frozen, starts_of
+from muntin.segments.keys import NO_KEY, Keys
+from muntin.segments.registry import algebra_of
+from muntin.segments.streams import StreamReader, StreamWriter
+from muntin.segments.table import Segment, Table
+from muntin.summaries import key_columns
+
+MAGIC, VERSION = b"MSEG", 1
+DECODED_BYTES_MAX = 1 << 32
+DESCRIPTION_BYTES_MAX = 1 << 24
+_HEAD = struct.Struct("<4sB3xQQQQ")
+_CRC = struct.Struct("<I")
+_CRC_BYTES = 1 << 18
+_ENCODER = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Index:
+    """What a segment's first bytes tell: no state is decoded.
+
+    Attributes
+    ----------
+    algebra : Algebra
+    slices, events : int64[s]
+        Slices with events, and how many.
+    tables : tuple of (key columns, slices, rows of each slice)
+    """
+
+    algebra: Algebra
+    limit: int | None
+    slices: np.ndarray
+    events: np.ndarray
+    tables: tuple[tuple[tuple[str, ...], np.ndarray, np.ndarray], ...]
+
+
+def encode(segment: Segment) -> bytes:
+    """The bytes of a segment."""
+    index, rest = StreamWriter(), StreamWriter()
+    index.numbers(_steps(segment.slices))
+    index.numbers(segment.events)
+    tables = []
+    shapes = segment.algebra.columns()
+    for table in segment.tables:
+        index.numbers(_steps(table.slices))
+        index.numbers(frozen(np.diff(table.starts)))
+        tables.append(_described(table))
+        _write_table(rest, table, shapes)
+    description = _ENCODER.encode(
+        {
+            "kind": segment.algebra.kind,
+            "parameters": segment.algebra.parameters(),
+            "limit": segment.limit,
+            "slices": len(segment.slices),
+            "tables": tables,
+        }
+    ).encode()
+    directory = b"".join((*index.directory, *rest.directory))
+    front, back = b"".join(index.payload), b"".join(rest.payload)
+    sizes = len(description), len(directory), len(front), len(back)
+    head = b"".join((_HEAD.pack(MAGIC, VERSION, *sizes), description, directory, front))
+    crc = google_crc32c.value(head)
+    first = _CRC.pack(crc)
+    crc = google_crc32c.extend(google_crc32c.extend(crc, first), back)
+    return b"".join((head, first, back, _CRC.pack(crc)))
+
+
+def _steps(slices: np.ndarray) -> np.ndarray:
+    """The first slice, then the steps from each to the next: constant where none is missing."""
+    return frozen(np.diff(slices, prepend=np.int64(0)))
+
+
+def _described(table: Table) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "by": list(table.by),
+        "types": list(table.keys.kinds),
+        "keys": len(table.keys),
+        "slices": len(table.slices),
+    }
+    if table.items is not None:
+        described |= {"items": len(table.items), "item type": table.items.kinds[0]}
+    return described
+
+
+def _write_table(out: StreamWriter, table: Table, shapes: dict[str, Shape]) -> None:
+    _write_keys(out, table.keys)
+    if table.items is not None:
+        _write_keys(out, table.items)
+    out.lists(Ragged(table.starts, table.key))
+    out.numbers(table.events)
+    for name, shape in shapes.items():
+        out.column(table.states[name], shape.doubles, shape.dtype == "int64")
+
+
+def _write_keys(out: StreamWriter, keys: Keys) -> None:
+    for column in keys.columns:
+        valid = column.is_valid().to_numpy(zero_copy_only=False)
+        out.raw(frozen(valid.astype(np.uint8)))
+        if column.type == pa.null():
+            continue
+        if pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type):
+            filled = column.fill_null("" if pa.types.is_large_string(column.type) else b"")
+            filled = pa.concat_arrays([filled])
+            _, offsets, data = filled.buffers()
+            starts = np.frombuffer(offsets, np.int64)[filled.offset :][: len(filled) + 1]
+            text = np.frombuffer(data or b"", np.uint8)[int(starts[0]) : int(starts[-1])]
+            out.numbers(frozen(np.diff(starts)))
+            out.raw(frozen(text))
+        else:
+            out.numbers(frozen(_integers(column)))
+
+
+def _integers(column: pa.Array) -> np.ndarray:
+    """Numbers of a column of 64 bits, days or booleans; 0 where it is null."""
+    if pa.types.is_date32(column.type):
+        column = column.view(pa.int32())
+    elif column.type == pa.uint64():
+        column = column.view(pa.int64())
+    return column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+
+
+def read_index(data: bytes | memoryview) -> Index:
+    """What a segment holds, from its first bytes; the rest is neither read nor checked."""
+    return _opened(data)[0]
+
+
+def decode(data: bytes | memoryview, keys: Sequence[tuple[str, ...]] | None = None) -> Segment:
+    """The segment that `encode` wrote.
+
+    Parameters
+    ----------
+    keys : sequence of tuples of names, optional
+        Tables to read; the others are passed over.
+
+    Raises
+    ------
+    CorruptSummary
+        Anything else: damaged, cut, of a newer version, or states that no events could have made.
+    """
+    index, reader, described, view = _opened(data)
+    (expected,) = _CRC.unpack(view[-_CRC.size :])
+    if _crc_of(view[: -_CRC.size]) != expected:
+        raise CorruptSummary("segment: checksum does not match, the bytes are damaged")
+    shapes = index.algebra.columns()
+    tables = []
+    budget = DECODED_BYTES_MAX
+    for (by, slices, rows), entry in zip(index.tables, described, strict=True):
+        if keys is not None and by not in keys:
+            reader.skip(_streams(entry, shapes))
+            continue
+        table = _read_table(reader, by, entry, slices, rows, shapes, budget // 8)
+        budget -= table.nbytes
+        check_table(table, index.limit)
+        index.algebra.check(table)
+        tables.append(table)
+    reader.done()
+    segment = Segment(index.algebra, index.slices, index.events, tuple(tables), index.limit)
+    check_segment(segment)
+    return segment
+
+
+def _opened(
+    data: bytes | memoryview,
+) -> tuple[Index, StreamReader, list[dict[str, Any]], memoryview]:
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise CorruptSummary(f"segment: expected bytes, got {type(data).__name__}")
+    view = memoryview(data).cast("B")
+    if len(view) < _HEAD.size or view[:4] != MAGIC:
+        raise CorruptSummary("not a segment: the bytes do not begin with MSEG")
+    _, version, described, directory, front, back = _HEAD.unpack_from(view)
+    if version != VERSION or any(view[5:8]):
+        raise CorruptSummary(f"segment of version {version}: upgrade Muntin to read it")
+    head = _HEAD.size + described + directory + front
+    if described > DESCRIPTION_BYTES_MAX or len(view) != head + back + 2 * _CRC.size:
+        raise CorruptSummary(f"segment: {len(view)} bytes are not what its head says")
+    (crc,) = _CRC.unpack_from(view, head)
+    if _crc_of(view[:head]) != crc:
+        raise CorruptSummary("segment: checksum does not match, the bytes are damaged")
+    at = _HEAD.size + described
+    try:
+        told = json.loads(bytes(view[_HEAD.size : at]).decode())
+        canonical = _ENCODER.encode(told).encode() == view[_HEAD.size : at]
+    except (ValueError, RecursionError) as problem:
+        raise CorruptSummary(f"segment: its description is not JSON ({problem})") from None
+    if not canonical:
+        raise CorruptSummary("segment: its description is not in canonical form")
+    payload = memoryview(
+        b"".join((view[at + directory : head], view[head + _CRC.size : -_CRC.size]))
+    )
+    reader = StreamReader(view[at : at + directory], payload)
+    index, tables = _read_index(told, reader)
+    return index, reader, tables, view
+
+
+def _read_index(told: Any, reader: StreamReader) -> tuple[Index, list[dict[str, Any]]]:
+    names = {"kind", "parameters", "limit", "slices", "tables"}
+    if not isinstance(told, dict) or set(told) != names or not isinstance(told["tables"], list):
+        raise CorruptSummary("segment: its description lacks entries")
+    algebra = algebra_of(told["kind"], told["parameters"])
+    limit = told["limit"]
+    if limit is not None:
+        _size(limit, "limit")
+    slices = _slices(reader, _size(told["slices"], "slices"))
+    events = reader.numbers(len(slices))
+    tables = []
+    for table in told["tables"]:
+        by = _check_described(table)
+        own = _slices(reader, _size(table["slices"], "slices"))
+        tables.append((by, own, reader.numbers(len(own))))
+    return Index(algebra, limit, slices, events, tuple(tables)), told["tables"]
+
+
+def _check_described(table: Any) -> tuple[str, ...]:
+    names = {"by", "types", "keys", "slices"}
+    if not isinstance(table, dict) or set(table) not in (names, names | {"items", "item type"}):
+        raise CorruptSummary("segment: a table's description lacks entries")
+    by, types = table["by"], table["types"]
+    if not isinstance(by, list) or not isinstance(types, list) or len(by) != len(types):
+        raise CorruptSummary("segment: a table's key columns have no types")
+    if not all(isinstance(name, str) for name in by) or len(set(by)) < len(by):
+        raise CorruptSummary("segment: a table's key columns are not names")
+    if not all(kind is None or kind in key_columns.TYPES for kind in types):
+        raise CorruptSummary(f"segment: key columns of types {types!r:.100}")
+    return tuple(by)
+
+
+def _size(value: Any, what: str) -> int:
+    if type(value) is not int or not 0 <= value <= DECODED_BYTES_MAX // 8:
+        raise CorruptSummary(f"segment: {value!r:.50} {what}")
+    return value
+
+
+def _slices(reader: StreamReader, count: int) -> np.ndarray:
+    steps = reader.numbers(count)
+    if count and (steps[1:] <= 0).any():
+        raise CorruptSummary("segment: slices do not ascend")
+    slices = np.cumsum(steps)
+    if (np.diff(slices) <= 0).any():
+        raise CorruptSummary("segment: slices are beyond int64")
+    return frozen(slices)
+
+
+def _streams(entry: dict[str, Any], shapes: dict[str, Shape]) -> int:
+    """How many streams a table has."""
+    dictionaries = [*entry["types"], *([entry["item type"]] if "items" in entry else [])]
+    count = sum(1 if kind is None else 3 if kind in TEXTS else 2 for kind in dictionaries)
+    return count + 4 + sum(shape.streams for shape in shapes.values())
+
+
+TEXTS = ("string", "binary")
+ITEM_TYPES = {**key_columns.TYPES, "binary": pa.large_binary(), "uint64": pa.uint64()}
+
+
+def _read_table(
+    reader: StreamReader,
+    by: tuple[str, ...],
+    entry: dict[str, Any],
+    slices: np.ndarray,
+    sizes: np.ndarray,
+    shapes: dict[str, Shape],
+    left: int,
+) -> Table:
+    if len(sizes) and (sizes.min() < 1 or sizes.max() > left):
+        raise CorruptSummary("segment: a slice of a table has no rows, or too many")
+    rows = int(sizes.sum())
+    if rows * (2 + len(shapes)) > left:
+        raise CorruptSummary(f"segment: {rows} rows are more than are read at once")
+    keys = _read_keys(reader, by, entry["types"], _size(entry["keys"], "keys"), left)
+    items = None
+    if "items" in entry:
+        size = _size(entry["items"], "items")
+        items = _read_keys(reader, ("item",), [entry["item type"]], size, left)
+    key = reader.lists(len(slices), "int64", False, rows)
+    starts = starts_of(sizes)
+    if not np.array_equal(key.starts, starts):
+        raise CorruptSummary("segment: the rows of a table differ from its index")
+    events = reader.numbers(rows)
+    states: dict[str, Column] = {}
+    for name, shape in shapes.items():
+        form = shape.dtype, shape.doubles, shape.ragged, shape.required
+        states[name] = reader.column(rows, *form, left)
+    return Table(keys, slices, starts, key.items, events, states, items)
+
+
+def _read_keys(
+    reader: StreamReader, names: tuple[str, ...], kinds: list[Any], size: int, left: int
+) -> Keys:
+    if not names:
+        if size != 1:
+            raise CorruptSummary(f"segment: {size} empty keys")
+        return NO_KEY
+    columns = [_read_key_column(reader, kind, size, left) for kind in kinds]
+    hashes = key_columns.fold([key_columns.hashes_of("", column, 0) for column in columns])
+    return Keys(names, tuple(columns), frozen(hashes))
+
+
+def _read_key_column(reader: StreamReader, kind: str | None, size: int, left: int) -> pa.Array:
+    flags = reader.raw(size)
+    if size and flags.max() > 1:
+        raise CorruptSummary("segment: a key is neither null nor not")
+    if kind is None:
+        if flags.any():
+            raise CorruptSummary("segment: a key without a type is not null")
+        return pa.nulls(size)
+    nulls = flags == 0
+    values = reader.numbers(size)
+    if values[nulls].any():
+        raise CorruptSummary("segment: a null key has a value")
+    mask = pa.py_buffer(np.packbits(~nulls, bitorder="little").tobytes()) if nulls.any() else None
+    if kind in TEXTS:
+        if size and (values.min() < 0 or values.max() > left or int(values.sum()) > left):
+            raise CorruptSummary("segment: the length of a key is impossible")
+        starts = starts_of(values)
+        text = reader.raw(int(starts[-1]))
+        buffers = [mask, pa.py_buffer(starts), pa.py_buffer(text)]
+        array = pa.Array.from_buffers(ITEM_TYPES[kind], size, buffers)
+        try:
+            array.validate(full=True)
+        except pa.ArrowInvalid:
+            raise CorruptSummary("segment: a key is not UTF-8") from None
+        return array
+    low, high = {"bool": (0, 1), "date32": (-(2**31), 2**31 - 1)}.get(kind, (-(2**63), 2**63 - 1))
+    if size and (int(values.min()) < low or int(values.max()) > high):
+        raise CorruptSummary("segment: a key is outside its type")
+    plain = pa.Array.from_buffers(pa.int64(), size, [mask, pa.py_buffer(values)])
+    if kind == "date32":
+        plain = plain.cast(pa.int32())
+    return plain.view(pa.uint64()) if kind == "uint64" else plain.cast(ITEM_TYPES[kind])
+
+
+def _crc_of(view: memoryview) -> int:
+    crc = 0
+    for at in range(0, len(view), _CRC_BYTES):
+        crc = google_crc32c.extend(crc, bytes(view[at : at + _CRC_BYTES]))
+    return crc
+
+
+def cut(segment: Segment, nbytes: int = 1 << 24) -> list[Segment]:
+    """Runs of slices of about `nbytes` in memory each, as a ledger keeps them.
+
+    The states that were measured are 4 to 12 times smaller in bytes.
+    """
+    if segment.nbytes <= nbytes or len(segment.slices) < 2:
+        return [segment]
+    rows = np.zeros(len(segment.slices), np.int64)
+    for table in segment.tables:
+        rows[np.searchsorted(segment.slices, table.slices)] += np.diff(table.starts)
+    share = np.cumsum(rows) * (segment.nbytes / (nbytes * max(segment.rows, 1)))
+    edges = np.flatnonzero(np.diff(share.astype(np.int64), prepend=0))
+    ends = [*segment.slices[edges[edges > 0]].tolist(), int(segment.slices[-1]) + 1]
+    firsts = [int(segment.slices[0]), *ends[:-1]]
+    return [segment.between(a, b) for a, b in zip(firsts, ends, strict=True) if a < b]

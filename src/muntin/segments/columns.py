@@ -1,0 +1,130 @@
+"""The columns that states are made of, one row a state.
+
+A column is fixed (int64, uint64, float64 or uint8 [rows] or [rows, width]), ragged (a list a row),
+or None, which stands for zeros or empty lists: what is never there costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from muntin.segments.kernels.lists import gather_lists
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ragged:
+    """A list a row: row i holds items[starts[i]:starts[i + 1]]; starts[0] is 0."""
+
+    starts: np.ndarray
+    items: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Items of each row: int64[rows]."""
+        return np.diff(self.starts)
+
+
+Column = np.ndarray | Ragged | None
+States = Mapping[str, Column]
+NOTHING = np.empty(0, np.int64)
+NOTHING.setflags(write=False)
+
+
+def frozen(array: np.ndarray) -> np.ndarray:
+    """The same memory, read-only and contiguous: what kernels read, and nobody changes."""
+    view = np.ascontiguousarray(array).view()
+    view.setflags(write=False)
+    return view
+
+
+def starts_of(sizes: np.ndarray) -> np.ndarray:
+    """Where lists of these sizes begin, and the end: int64[rows + 1]."""
+    starts = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=starts[1:])
+    return frozen(starts)
+
+
+def ragged(sizes: np.ndarray, items: np.ndarray) -> Ragged | None:
+    """Lists of these sizes; None where all are empty."""
+    return Ragged(starts_of(sizes), frozen(items)) if len(items) else None
+
+
+def present(column: np.ndarray) -> np.ndarray | None:
+    """The column, or None where it is all zeros."""
+    return frozen(column) if column.any() else None
+
+
+def lists(column: Column, rows: int, dtype: Any = np.int64) -> Ragged:
+    """A ragged column that is there, whatever was given."""
+    if isinstance(column, Ragged):
+        return column
+    return Ragged(frozen(np.zeros(rows + 1, np.int64)), frozen(np.empty(0, dtype)))
+
+
+def numbers(column: Column) -> np.ndarray:
+    """A fixed column, empty where there is none: kernels take that for zeros."""
+    return column if isinstance(column, np.ndarray) else NOTHING
+
+
+def take(column: Column, rows: np.ndarray) -> Column:
+    """The rows of these numbers, in their order."""
+    if column is None:
+        return None
+    if isinstance(column, np.ndarray):
+        return frozen(column[rows])
+    starts = starts_of(column.sizes[rows])
+    items = np.empty(int(starts[-1]), column.items.dtype)
+    gather_lists(column.starts, column.items, frozen(rows), starts, items)
+    return Ragged(starts, frozen(items)) if len(items) else None
+
+
+def between(column: Column, first: int, last: int) -> Column:
+    """Rows first ... last - 1, without copying."""
+    if column is None:
+        return None
+    if isinstance(column, np.ndarray):
+        return column[first:last]
+    low, high = int(column.starts[first]), int(column.starts[last])
+    if low == high:
+        return None
+    starts = column.starts[first : last + 1]
+    return Ragged(starts if low == 0 else frozen(starts - low), column.items[low:high])
+
+
+def concat(columns: Sequence[Column], rows: Sequence[int]) -> Column:
+    """One column of several; `rows` of each."""
+    if len(columns) == 1:
+        return columns[0]
+    there = [column for column in columns if column is not None]
+    if not there:
+        return None
+    if isinstance(there[0], np.ndarray):
+        shape, dtype = there[0].shape[1:], there[0].dtype
+        return frozen(
+            np.concatenate(
+                [
+                    column if isinstance(column, np.ndarray) else np.zeros((size, *shape), dtype)
+                    for column, size in zip(columns, rows, strict=True)
+                ]
+            )
+        )
+    dtype = there[0].items.dtype
+    parts = [lists(column, size, dtype) for column, size in zip(columns, rows, strict=True)]
+    sizes = np.concatenate([part.sizes for part in parts])
+    return Ragged(starts_of(sizes), frozen(np.concatenate([part.items for part in parts])))
+
+
+def same(one: Column, other: Column) -> bool:
+    """Whether two columns hold the same, bit by bit."""
+    if isinstance(one, Ragged) and isinstance(other, Ragged):
+        return same(one.starts, other.starts) and same(one.items, other.items)
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return one.shape == other.shape and one.dtype == other.dtype and bytes(one) == bytes(other)
+    return one is None and other is None

@@ -1,0 +1,138 @@
+"""Rows of equal (slice, key) side by side: the same for events and for states, for all kinds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from muntin.errors import BadArgument
+from muntin.segments.columns import frozen
+from muntin.segments.kernels import grouping as kernels
+from muntin.segments.kernels.grouping import CODE_BITS_MAX
+from muntin.summaries.kernels.sorting import sort_pairs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Groups:
+    """Groups in the order of (slice, number of the key).
+
+    Attributes
+    ----------
+    order : int64[n]
+        The rows, group by group; within a group as they came.
+    bounds : int64[groups + 1]
+        Where each group begins in the order.
+    slices : int64[s], ascending
+        Slices that occur.
+    starts : int64[s + 1]
+        Where the groups of each slice begin.
+    keys : int64[groups]
+        Number of each group's key.
+    """
+
+    order: np.ndarray
+    bounds: np.ndarray
+    slices: np.ndarray
+    starts: np.ndarray
+    keys: np.ndarray
+
+
+def group(slices: np.ndarray, keys: np.ndarray, keys_max: int) -> Groups:
+    """Group rows by slice and key.
+
+    Parameters
+    ----------
+    slices, keys : int64[n]
+    keys_max : int
+        No key's number is above it.
+    """
+    n = len(slices)
+    if not n:
+        none = frozen(np.empty(0, np.int64))
+        zero = frozen(np.zeros(1, np.int64))
+        return Groups(none, zero, none, zero, none)
+    low, high = int(slices.min()), int(slices.max())
+    width = keys_max + 1
+    seen = None
+    if (high - low + 1) * width > 1 << CODE_BITS_MAX:
+        seen, slices = np.unique(slices, return_inverse=True)
+        low, high = 0, len(seen) - 1
+    codes = (slices - low) * width  # slices and keys that occur: below 2^62
+    codes += keys
+    bits = ((high - low + 1) * width).bit_length()
+    order, bounds, found = (_by_words if bits <= CODE_BITS_MAX and n < 1 << 32 else _by_pairs)(
+        codes, bits
+    )
+    group_slices, group_keys = np.divmod(found, width)
+    group_slices = group_slices + low if seen is None else seen[group_slices]
+    return _with_slices(order, bounds, group_slices, group_keys)
+
+
+def _by_words(codes: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    n = len(codes)
+    words = np.empty(n, np.uint64)
+    if not kernels.pack_codes(codes, words):
+        words = kernels.sort_codes(words, bits)
+    order, bounds, found = (np.empty(n + extra, np.int64) for extra in (0, 1, 0))
+    groups = kernels.unpack_groups(words, order, bounds, found)
+    bounds[groups] = n
+    return order, bounds[: groups + 1].copy(), found[:groups].copy()
+
+
+def _by_pairs(codes: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # noqa: ARG001
+    order = np.arange(len(codes))
+    if (codes[1:] < codes[:-1]).any():
+        sort_pairs(codes, order)
+    firsts = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1])))
+    return order, np.append(firsts, len(codes)), codes[firsts]
+
+
+def counted(slices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The slices that occur, ascending, and how many rows each has."""
+    if len(slices):
+        low, high = int(slices.min()), int(slices.max())
+        if high - low < 4 * len(slices) + 1024:
+            counts = np.bincount(slices - low)
+            found = np.flatnonzero(counts)
+            return frozen(found + low), frozen(counts[found])
+    found, counts = np.unique(slices, return_counts=True)
+    return frozen(found), frozen(counts.astype(np.int64))
+
+
+def _with_slices(
+    order: np.ndarray, bounds: np.ndarray, slices: np.ndarray, keys: np.ndarray
+) -> Groups:
+    """`slices` has the slice of each group here."""
+    firsts = np.flatnonzero(np.concatenate(([True], slices[1:] != slices[:-1])))
+    starts = np.append(firsts, len(slices))
+    return Groups(*map(frozen, (order, bounds, slices[firsts], starts, keys)))
+
+
+def limited(groups: Groups, limit: int, other: int) -> Groups:
+    """At most `limit` keys a slice: those first in the order of hashes. The rest is one group.
+
+    Which keys are kept does not depend on the order of events or of merges: a key among the
+    first of a union is among the first of every part that has it, so that no kept key has
+    events in the group of the rest. `other` is that group's number.
+    """
+    sizes = np.diff(groups.starts)
+    if not (sizes > limit).any() and not (groups.keys == other).any():
+        return groups
+    rank = np.arange(len(groups.keys)) - np.repeat(groups.starts[:-1], sizes)
+    # a rest that came with the rows stands after the keys: it is one of those past the limit
+    kept = rank <= limit
+    keys = np.where(rank < limit, groups.keys, other)[kept]
+    bounds = np.append(groups.bounds[:-1][kept], groups.bounds[-1])
+    slices = np.repeat(groups.slices, sizes)[kept]
+    return _with_slices(groups.order, bounds, slices, keys)
+
+
+def as_slices(slices: object, rows: int | None = None) -> np.ndarray:
+    """Numbers of slices as int64[n]; BadArgument."""
+    numbers = np.asarray(slices)
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or numbers.dtype == np.uint64:
+        raise BadArgument(f"slices are {numbers.dtype} {numbers.shape}: give one int64 a row")
+    if rows is not None and len(numbers) != rows:
+        raise BadArgument(f"{len(numbers)} slices for {rows} rows: give one for each")
+    return frozen(numbers.astype(np.int64, copy=False))

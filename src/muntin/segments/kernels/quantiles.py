@@ -1,0 +1,369 @@
+"""KLL over many groups at once: one sketch a group, each a sorted list as long as it is small.
+
+A sketch is a list of items (int64 keys), the sizes of its levels (an empty list: one level, all
+items, sorted, nothing lost) and its two ends (a list of two where there are levels; else they are
+the first and the last item). Coins come from what is merged, so that the same parts give the same
+bytes and different ones different coins.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from muntin.summaries.kernels import kernel
+from muntin.summaries.kernels.compaction import GOLDEN, LEVELS_MAX, MIX_1, absorb
+from muntin.summaries.kernels.many_stacks import gather_levels
+from muntin.summaries.kernels.sampling import sample_blocks
+from muntin.summaries.kernels.sorting import sort_keys, sort_pairs
+from muntin.summaries.kernels.weighted_view import find_around
+
+RUN_ITEMS_MAX = 1 << 15  # sorted at once
+BLOCK_SHIFT_MAX = 20
+SAMPLER_SHARE = 0.2  # of KLL's variance, that the sampler in front may add
+MERGE_ITEMS_SORTED = 32  # in units of k: a merge of fewer items sorts them all
+MERGE_SHARE = 0.1  # of KLL's variance, that a merge's sampling may add
+
+
+@kernel()
+def _seed(items):
+    """Depends on all items and their order."""
+    h = np.uint64(items.shape[0]) * GOLDEN
+    for i in range(items.shape[0]):
+        h = (h ^ np.uint64(items[i])) * MIX_1
+        h ^= h >> np.uint64(29)
+    return h
+
+
+@kernel()
+def _shift_of(blocks, halves):
+    """Logarithm of the size of blocks that add so much variance."""
+    bits = 0
+    whole = np.int64(min(blocks, 1e18))
+    while whole > 0:
+        whole >>= 1
+        bits += 1
+    return min(max(bits - 1, 0) // halves, BLOCK_SHIFT_MAX)
+
+
+@kernel()
+def _fold_one(run, k, caps, coins, out, offsets):
+    """A sketch of a run of more than k items: levels in `out`; returns how many."""
+    n = run.shape[0]
+    shift = _shift_of(SAMPLER_SHARE * n / (np.float64(k) * k), 1)
+    held = np.empty(0, np.int64)
+    held_offsets = np.zeros(2, np.int64)
+    height = 1
+    chunk = RUN_ITEMS_MAX << shift
+    for start in range(0, n, chunk):
+        part = run[start : min(start + chunk, n)]
+        if shift == 0:
+            new = part.copy()
+            sort_keys(new)
+            new_offsets = np.zeros(2, np.int64)
+            new_offsets[1] = part.shape[0]
+        else:
+            new = np.empty((part.shape[0] >> shift) + shift, np.int64)
+            new_offsets = np.empty(shift + 2, np.int64)
+            sample_blocks(part, False, shift, coins, new, new_offsets)
+            sort_keys(new[new_offsets[shift] : new_offsets[shift + 1]])
+        space = np.empty(held.shape[0] + new.shape[0], np.int64)
+        height = absorb(
+            held, None, held_offsets, new, None, new_offsets, caps, k // 8, 0, coins,
+            space, None, offsets,
+        )  # fmt: skip
+        held = space[: offsets[height]].copy()
+        held_offsets = offsets[: height + 1].copy()
+    out[: held.shape[0]] = held
+    return height
+
+
+@kernel()
+def fold_quantiles(items, bounds, k, caps, seed, starts, levels, level_starts, ends, end_starts):
+    """Items of groups, each becoming a sketch, in place.
+
+    Parameters
+    ----------
+    items : int64[n]
+        Group g is items[bounds[g]:bounds[g + 1]]. Sketches are put in front.
+    starts, level_starts, end_starts : int64[groups + 1]
+        Filled with the lists' starts.
+    levels, ends : int64[...]
+        62 and 2 for each group of more than k items.
+    """
+    filled = 0
+    offsets = np.empty(LEVELS_MAX + 2, np.int64)
+    starts[0] = level_starts[0] = end_starts[0] = 0
+    for g in range(bounds.shape[0] - 1):
+        first = bounds[g]
+        n = bounds[g + 1] - first
+        run = items[first : first + n]
+        at = level_starts[g]
+        level_starts[g + 1] = at
+        end_starts[g + 1] = end_starts[g]
+        if n <= k:
+            sort_keys(run)
+            for i in range(n):
+                items[filled + i] = run[i]
+            filled += n
+        else:
+            low = high = run[0]
+            for i in range(n):
+                low = min(low, run[i])
+                high = max(high, run[i])
+            coins = np.zeros(4, np.uint64)
+            coins[0] = _seed(run) ^ np.uint64(seed)
+            out = np.empty(n, np.int64)
+            height = _fold_one(run, k, caps, coins, out, offsets)
+            size = offsets[height]
+            for i in range(size):
+                items[filled + i] = out[i]
+            filled += size
+            for level in range(height):
+                levels[at + level] = offsets[level + 1] - offsets[level]
+            level_starts[g + 1] = at + height
+            ends[end_starts[g]] = low
+            ends[end_starts[g] + 1] = high
+            end_starts[g + 1] += 2
+        starts[g + 1] = filled
+
+
+@kernel()
+def _flatten(rows, starts, items, level_starts, levels, flat, edges, heights):
+    """The sketches of rows in a row, with their levels' edges; returns edges used and weight."""
+    at = 0
+    edge = 0
+    weight = 0
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        first = starts[row]
+        size = starts[row + 1] - first
+        for j in range(size):
+            flat[at + j] = items[first + j]
+        height = level_starts[row + 1] - level_starts[row]
+        edges[edge] = at
+        if height == 0:
+            edges[edge + 1] = at + size
+            weight += size
+            height = 1
+        else:
+            for level in range(height):
+                own = levels[level_starts[row] + level]
+                weight += own << level
+                edges[edge + level + 1] = edges[edge + level] + own
+        heights[i] = height
+        edge += height + 1
+        at += size
+    return edge, weight
+
+
+@kernel()
+def merge_quantiles(
+    starts, items, level_starts, levels, end_starts, ends, order, bounds, k, caps, seed,
+    out_starts, out_items, out_level_starts, out_levels, out_end_starts, out_ends,
+):  # fmt: skip
+    """Sketches of groups as one each. Lists as in `fold_quantiles`; a single one stays as it is."""
+    filled = 0
+    out_starts[0] = out_level_starts[0] = out_end_starts[0] = 0
+    offsets = np.empty(LEVELS_MAX + 2, np.int64)
+    for g in range(bounds.shape[0] - 1):
+        rows = order[bounds[g] : bounds[g + 1]]
+        total = 0
+        heights_sum = 0
+        levels_max = 1
+        compacted = False
+        low = high = np.int64(0)
+        some = False
+        for i in range(rows.shape[0]):
+            row = rows[i]
+            size = starts[row + 1] - starts[row]
+            if size == 0:
+                continue
+            total += size
+            height = level_starts[row + 1] - level_starts[row]
+            if height:
+                compacted = True
+                heights_sum += height
+                levels_max = max(levels_max, height)
+                first = ends[end_starts[row]]
+                last = ends[end_starts[row] + 1]
+            else:
+                heights_sum += 1
+                first = items[starts[row]]
+                last = items[starts[row + 1] - 1]
+            low = min(low, first) if some else first
+            high = max(high, last) if some else last
+            some = True
+        at = out_level_starts[g]
+        out_level_starts[g + 1] = at
+        out_end_starts[g + 1] = out_end_starts[g]
+        if rows.shape[0] == 1 or (not compacted and total <= k):
+            first = filled
+            for i in range(rows.shape[0]):
+                for j in range(starts[rows[i]], starts[rows[i] + 1]):
+                    out_items[filled] = items[j]
+                    filled += 1
+            if rows.shape[0] > 1:
+                sort_keys(out_items[first:filled])
+            elif compacted:
+                for level in range(level_starts[rows[0]], level_starts[rows[0] + 1]):
+                    out_levels[out_level_starts[g + 1]] = levels[level]
+                    out_level_starts[g + 1] += 1
+        else:
+            flat = np.empty(total, np.int64)
+            edges = np.empty(heights_sum + 2 * rows.shape[0], np.int64)
+            heights = np.empty(rows.shape[0], np.int64)
+            edge, weight = _flatten(rows, starts, items, level_starts, levels, flat, edges, heights)
+            coins = np.zeros(4, np.uint64)
+            coins[0] = _seed(flat) ^ np.uint64(seed)
+            shift = 0
+            if total > MERGE_ITEMS_SORTED * k:
+                share = weight / np.float64(k)
+                shift = _shift_of(6 * MERGE_SHARE * 0.25 * share * share / heights_sum, 2)
+            united_levels = max(levels_max, shift + 1)
+            united = np.empty(total, np.int64)
+            united_offsets = np.empty(united_levels + 1, np.int64)
+            gather_levels(flat, edges[:edge], heights, shift, coins, united, united_offsets)
+            for level in range(united_levels):
+                sort_keys(united[united_offsets[level] : united_offsets[level + 1]])
+            space = np.empty(total, np.int64)
+            height = absorb(
+                united[:0], None, np.zeros(2, np.int64), united, None, united_offsets,
+                caps, k // 8, 0, coins, space, None, offsets,
+            )  # fmt: skip
+            for i in range(offsets[height]):
+                out_items[filled + i] = space[i]
+            filled += offsets[height]
+            for level in range(height):
+                out_levels[at + level] = offsets[level + 1] - offsets[level]
+            out_level_starts[g + 1] = at + height
+        if out_level_starts[g + 1] > at:
+            out_ends[out_end_starts[g]] = low
+            out_ends[out_end_starts[g] + 1] = high
+            out_end_starts[g + 1] += 2
+        out_starts[g + 1] = filled
+
+
+@kernel()
+def _weighted(items, levels, values, cumulative):
+    """Items in order, and the running sum of their weights."""
+    at = 0
+    for level in range(levels.shape[0]):
+        for _ in range(levels[level]):
+            values[at] = items[at]
+            cumulative[at] = np.int64(1) << level
+            at += 1
+    sort_pairs(values, cumulative)
+    for i in range(1, at):
+        cumulative[i] += cumulative[i - 1]
+
+
+@kernel()
+def quantiles(
+    starts, items, level_starts, levels, end_starts, ends, fractions, error, out
+):  # fmt: skip
+    """`out[:, row, i]` = key at fraction i, and at the ends of its interval. No row is empty."""
+    size = 1
+    for row in range(starts.shape[0] - 1):
+        size = max(size, starts[row + 1] - starts[row])
+    values = np.empty(size, np.int64)
+    cumulative = np.empty(size, np.int64)
+    ones = np.arange(1, size + 1)
+    places = np.empty((3, fractions.shape[0]), np.int64)
+    for row in range(starts.shape[0] - 1):
+        first = starts[row]
+        n = starts[row + 1] - first
+        if level_starts[row + 1] > level_starts[row]:
+            own = levels[level_starts[row] : level_starts[row + 1]]
+            _weighted(items[first : first + n], own, values[:n], cumulative[:n])
+            find_around(fractions, error, cumulative[:n], True, places)
+            low = ends[end_starts[row]]
+            high = ends[end_starts[row] + 1]
+        else:
+            values[:n] = items[first : first + n]
+            find_around(fractions, 0.0, ones[:n], True, places)
+            low = values[0]
+            high = values[n - 1]
+        for e in range(3):
+            for i in range(fractions.shape[0]):
+                place = places[e, i]
+                if place == 0:
+                    out[e, row, i] = low
+                elif place == n + 1:
+                    out[e, row, i] = high
+                else:
+                    out[e, row, i] = values[place - 1]
+
+
+@kernel()
+def ranks(
+    starts, items, level_starts, levels, end_starts, ends, points, inclusive, weight, sure
+):  # fmt: skip
+    """Weight of the items <= (or <) each point, and whether it is certain. No row is empty."""
+    for row in range(starts.shape[0] - 1):
+        first = starts[row]
+        n = starts[row + 1] - first
+        exact = level_starts[row + 1] == level_starts[row]
+        low = items[first] if exact else ends[end_starts[row]]
+        high = items[first + n - 1] if exact else ends[end_starts[row] + 1]
+        total = 0
+        for i in range(points.shape[0]):
+            weight[row, i] = 0
+        at = first
+        for level in range(1 if exact else level_starts[row + 1] - level_starts[row]):
+            own = n if exact else levels[level_starts[row] + level]
+            total += own << level
+            for i in range(points.shape[0]):
+                a = 0
+                b = own
+                while a < b:
+                    middle = (a + b) >> 1
+                    item = items[at + middle]
+                    if item < points[i] or (inclusive and item == points[i]):
+                        a = middle + 1
+                    else:
+                        b = middle
+                weight[row, i] += a << level
+            at += own
+        for i in range(points.shape[0]):
+            below = points[i] < low or (not inclusive and points[i] == low)
+            above = points[i] > high or (inclusive and points[i] == high)
+            if below:
+                weight[row, i] = 0
+            elif above:
+                weight[row, i] = total
+            sure[row, i] = exact or below or above
+
+
+@kernel()
+def check_quantiles(starts, items, level_starts, levels, end_starts, ends, counts, k):
+    """The first row that no values could have made, or -1."""
+    for row in range(starts.shape[0] - 1):
+        first = starts[row]
+        n = starts[row + 1] - first
+        height = level_starts[row + 1] - level_starts[row]
+        two = end_starts[row + 1] - end_starts[row]
+        if height == 0:
+            if two != 0 or n != counts[row] or n > k:
+                return row
+            for i in range(first + 1, first + n):
+                if items[i] < items[i - 1]:
+                    return row
+            continue
+        if height < 2 or height > LEVELS_MAX or two != 2 or counts[row] <= 0:
+            return row
+        low = ends[end_starts[row]]
+        high = ends[end_starts[row] + 1]
+        at = first
+        weight = np.int64(0)
+        for level in range(height):
+            own = levels[level_starts[row] + level]
+            if own < 0 or own > first + n - at or own > (counts[row] - weight) >> level:
+                return row
+            weight += own << level
+            for i in range(at, at + own):
+                if items[i] < low or items[i] > high or (i > at and items[i] < items[i - 1]):
+                    return row
+            at += own
+        if at != first + n or weight != counts[row] or n == 0:
+            return row
+    return -1

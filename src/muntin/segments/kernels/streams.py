@@ -1,0 +1,97 @@
+"""Numbers in the fewest bytes, each byte's place in a row of its own, which compresses better."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from muntin.summaries.kernels import kernel
+from muntin.summaries.kernels.order_keys import key_of
+
+
+@kernel()
+def narrow(values, base, width, planes):
+    """Byte b of values[i] - base (wrapping) to planes[b * n + i]."""
+    n = values.shape[0]
+    for b in range(width):
+        shift = np.uint64(8 * b)
+        at = b * n
+        for i in range(n):
+            planes[at + i] = np.uint8((np.uint64(values[i]) - np.uint64(base)) >> shift)
+
+
+@kernel()
+def widen(planes, base, width, out):
+    """The inverse of `narrow`."""
+    n = out.shape[0]
+    for i in range(n):
+        out[i] = base
+    for b in range(width):
+        shift = np.uint64(8 * b)
+        at = b * n
+        for i in range(n):
+            out[i] = np.int64(np.uint64(out[i]) + (np.uint64(planes[at + i]) << shift))
+
+
+@kernel()
+def split_lists(starts, items, firsts, steps):
+    """The first item of each list, and each later one less the one before (wrapping)."""
+    lists = 0
+    filled = 0
+    for i in range(starts.shape[0] - 1):
+        if starts[i] == starts[i + 1]:
+            continue
+        firsts[lists] = items[starts[i]]
+        lists += 1
+        for j in range(starts[i] + 1, starts[i + 1]):
+            steps[filled] = items[j] - items[j - 1]
+            filled += 1
+    return lists
+
+
+@kernel()
+def join_lists(starts, firsts, steps, items):
+    """The inverse of `split_lists`."""
+    lists = 0
+    filled = 0
+    for i in range(starts.shape[0] - 1):
+        if starts[i] == starts[i + 1]:
+            continue
+        held = firsts[lists]
+        lists += 1
+        items[starts[i]] = held
+        for j in range(starts[i] + 1, starts[i + 1]):
+            held += steps[filled]
+            filled += 1
+            items[j] = held
+
+
+@kernel()
+def to_decimals(bits, keys, scale, out):
+    """Doubles as integers in units of 1 / scale; False where one of them is no such number.
+
+    bits : int64[n]
+        The doubles' bits, or (`keys`) their keys of `order_keys`.
+    """
+    doubles = out.view(np.float64)
+    for i in range(bits.shape[0]):
+        out[i] = key_of(bits[i]) if keys else bits[i]
+        bit = out[i]
+        value = doubles[i]
+        whole = np.rint(value * scale)
+        if not abs(whole) < 9007199254740992.0:
+            return False
+        doubles[i] = whole / scale
+        if out[i] != bit:
+            return False
+        out[i] = np.int64(whole)
+    return True
+
+
+@kernel()
+def from_decimals(integers, keys, scale, out):
+    """The inverse of `to_decimals`."""
+    doubles = out.view(np.float64)
+    for i in range(integers.shape[0]):
+        doubles[i] = np.float64(integers[i]) / scale
+        if keys:
+            out[i] = key_of(out[i])

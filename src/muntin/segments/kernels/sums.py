@@ -1,0 +1,75 @@
+"""Sums of groups: integers in 128 bits, floats as pairs (high, low) of twice their precision."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from muntin.summaries.kernels import kernel
+from muntin.summaries.kernels.vector_sums import add_pairs
+
+
+@kernel()
+def sum_integers(low, beyond, order, bounds, out_low, out_beyond):
+    """Sum of each group, exact: low + beyond * 2^64. `beyond` empty: zeros."""
+    wide = beyond.shape[0] > 0
+    for g in range(bounds.shape[0] - 1):
+        below = np.uint64(0)
+        above = np.int64(0)
+        for i in range(bounds[g], bounds[g + 1]):
+            row = order[i]
+            value = low[row]
+            below += np.uint64(value)
+            above += (value >> 63) + (below < np.uint64(value))
+            if wide:
+                above += beyond[row]
+        out_low[g] = np.int64(below)
+        out_beyond[g] = above - (np.int64(below) >> 63)
+
+
+@kernel()
+def subtract_integers(low, beyond, other_low, other_beyond, out_low, out_beyond):
+    """`out` = this less other, row by row; empty `beyond`: zeros."""
+    for i in range(low.shape[0]):
+        left = np.int64(np.uint64(low[i]) - np.uint64(other_low[i]))
+        above = (low[i] >> 63) - (other_low[i] >> 63)
+        above -= np.uint64(low[i]) < np.uint64(other_low[i])
+        if beyond.shape[0] > 0:
+            above += beyond[i]
+        if other_beyond.shape[0] > 0:
+            above -= other_beyond[i]
+        out_low[i] = left
+        out_beyond[i] = above - (left >> 63)
+
+
+@kernel()
+def sum_floats(high, low, order, bounds, out_high, out_low):
+    """Sum of each group; beyond float64 it is (inf, 0). `low` empty: zeros."""
+    paired = low.shape[0] > 0
+    for g in range(bounds.shape[0] - 1):
+        s = 0.0
+        e = 0.0
+        for i in range(bounds[g], bounds[g + 1]):
+            row = order[i]
+            s, e = add_pairs(s, e, high[row], low[row] if paired else 0.0)
+        if not np.isfinite(s):
+            s = np.inf
+            e = 0.0
+        out_high[g] = s + 0.0  # -0.0 is 0.0
+        out_low[g] = e + 0.0
+
+
+@kernel()
+def pairs_of_integers(low, beyond, out_high, out_low):
+    """128-bit integers as pairs of floats; exact below 2^106. `beyond` empty: zeros."""
+    for i in range(low.shape[0]):
+        value = low[i]
+        above = np.float64(value >> 63)
+        if beyond.shape[0] > 0:
+            above += beyond[i]
+        above *= 18446744073709551616.0
+        lower = np.float64(np.uint64(value) & np.uint64(0xFFFFFFFF))
+        middle = np.float64(np.uint64(value) >> np.uint64(32)) * 4294967296.0
+        s, e = add_pairs(above, 0.0, middle, 0.0)
+        s, e = add_pairs(s, e, lower, 0.0)
+        out_high[i] = s
+        out_low[i] = e

@@ -1,0 +1,251 @@
+"""The different keys of a table, in the order of their hashes, and the numbers that stand for them.
+
+A key is a tuple of values: text, integer, boolean, date or timestamp; null is a value of its own.
+Its hash is XXH64 of the value (of several, folded). Numbers count from 0 in the order of (hash,
+value), so that whoever sorts by number has sorted by hash: unions are merges of sorted runs, and
+a shard, which is a range of hashes, is a range of numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from muntin.errors import BadArgument, IncompatibleSummary
+from muntin.segments.columns import frozen
+from muntin.summaries import key_columns
+
+KEY_TYPES: dict[pa.DataType, str] = {kind: name for name, kind in key_columns.TYPES.items()}
+DIRECT_CELLS_MAX = 1 << 24  # a table of that many int64 finds the combinations that occur
+_compute: Any = pc
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Keys:
+    """Different keys in the order of (hash, value).
+
+    Attributes
+    ----------
+    columns : Arrow arrays [n], one a name
+        In the types of `key_columns.TYPES`, or null where no value is known. Without columns
+        there is one key, the empty one.
+    hashes : uint64[n], ascending
+    """
+
+    names: tuple[str, ...]
+    columns: tuple[pa.Array, ...]
+    hashes: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    @property
+    def kinds(self) -> tuple[str | None, ...]:
+        """Type of each column; None as long as there were only nulls."""
+        return tuple(KEY_TYPES.get(column.type) for column in self.columns)
+
+    def take(self, rows: np.ndarray) -> Keys:
+        """The keys of ascending numbers."""
+        if len(rows) == len(self):
+            return self
+        at = pa.array(rows)
+        columns = tuple(column.take(at) for column in self.columns)
+        return Keys(self.names, columns, frozen(self.hashes[rows]))
+
+    def equals(self, other: Keys) -> bool:
+        return (
+            self.names == other.names
+            and np.array_equal(self.hashes, other.hashes)
+            and all(a.equals(b) for a, b in zip(self.columns, other.columns, strict=True))
+        )
+
+
+NO_KEY = Keys((), (), frozen(np.zeros(1, np.uint64)))
+"""The empty key: that of all events."""
+
+
+class Encoded:
+    """Key columns of a batch as codes, each column once, for all keys that are made of them."""
+
+    def __init__(self, columns: Mapping[str, pa.Array]) -> None:
+        self._columns = columns
+        self._codes: dict[str, tuple[np.ndarray, pa.Array]] = {}
+
+    def keys(self, names: tuple[str, ...], rows: int) -> tuple[Keys, np.ndarray]:
+        """The different keys of some columns, and the number of each row's: int64[rows].
+
+        Raises
+        ------
+        BadArgument
+            A column is missing, or of a type that cannot be a key.
+        """
+        if not names:
+            return NO_KEY, np.zeros(rows, np.int64)
+        parts = [self._column(name) for name in names]
+        codes, size = parts[0][0], len(parts[0][1])
+        firsts: np.ndarray | None = None
+        for more, values in parts[1:]:
+            codes, firsts = _dense(codes * len(values) + more, size * len(values))
+            size = len(firsts)
+        columns, hashes = [], []
+        for part_codes, values in parts:
+            at = np.arange(size) if firsts is None else part_codes[firsts]
+            hashes.append(key_columns.hashes_of("", values, 0)[at])
+            columns.append(values if firsts is None else values.take(pa.array(at)))
+        keys, new = _ordered(names, columns, key_columns.fold(hashes))
+        return keys, new[codes]
+
+    def _column(self, name: str) -> tuple[np.ndarray, pa.Array]:
+        if name not in self._codes:
+            if name not in self._columns:
+                raise BadArgument(
+                    f"key column {name!r} is missing; columns are {', '.join(self._columns)!r:.500}"
+                )
+            self._codes[name] = _coded(name, key_columns.column_of(name, self._columns[name]))
+        return self._codes[name]
+
+
+def _coded(name: str, array: pa.Array) -> tuple[np.ndarray, pa.Array]:
+    """Number of each row's value, and the different values, in their kind's type."""
+    kind = key_columns.kind_of(name, array)
+    if pa.types.is_dictionary(array.type) and not array.dictionary.null_count:
+        encoded = array
+        if array.null_count:
+            encoded = _compute.dictionary_encode(array.dictionary_decode(), null_encoding="encode")
+    else:
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        if kind is not None and kind != "string":
+            array = key_columns.canonical(name, array, kind)
+        encoded = _compute.dictionary_encode(array, null_encoding="encode")
+    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    values = key_columns.canonical(name, encoded.dictionary, kind)
+    # a given dictionary may hold what no row has, or a value twice
+    used = np.bincount(codes, minlength=len(values)) > 0
+    again = _compute.dictionary_encode(values.filter(pa.array(used)), null_encoding="encode")
+    if len(again.dictionary) < len(values):
+        to = np.zeros(len(values), np.int64)
+        to[used] = again.indices.to_numpy(zero_copy_only=False)
+        codes, values = to[codes], again.dictionary
+    return codes, values
+
+
+def _dense(codes: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Codes below `size` as consecutive numbers, and a row that has each number."""
+    if size <= max(4 * len(codes), 1 << 10) and size <= DIRECT_CELLS_MAX:
+        rows = np.full(size, -1, np.int64)
+        rows[codes] = np.arange(len(codes))
+        used = np.flatnonzero(rows >= 0)
+        firsts = rows[used]
+        rows[used] = np.arange(len(used))
+        return rows[codes], firsts
+    encoded = pa.array(codes).dictionary_encode()
+    numbers = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    firsts = np.empty(len(encoded.dictionary), np.int64)
+    firsts[numbers] = np.arange(len(codes))
+    return numbers, firsts
+
+
+def _ordered(
+    names: tuple[str, ...], columns: Sequence[pa.Array], hashes: np.ndarray
+) -> tuple[Keys, np.ndarray]:
+    """Different keys in their order, and the new number of each."""
+    order = np.argsort(hashes, kind="stable")
+    ordered = hashes[order]
+    if len(order) > 1 and (ordered[1:] == ordered[:-1]).any():
+        order = _by_value(columns, hashes)
+    taken = tuple(column.take(pa.array(order)) for column in columns)
+    to = np.empty(len(order), np.int64)
+    to[order] = np.arange(len(order))
+    return Keys(names, taken, frozen(hashes[order])), to
+
+
+def _by_value(columns: Sequence[pa.Array], hashes: np.ndarray) -> np.ndarray:
+    """The order of (hash, value), where two values share a hash."""
+    named = {f"c{i}": column for i, column in enumerate(columns) if len(column.type.name) > 0}
+    table = pa.table({"hash": pa.array(hashes), **named})
+    keys = [(name, "ascending") for name in table.column_names if table[name].type != pa.null()]
+    return _compute.sort_indices(table, sort_keys=keys, null_placement="at_start").to_numpy()
+
+
+def union(parts: Sequence[Keys]) -> tuple[Keys, list[np.ndarray]]:
+    """The keys of all parts, which have the same names, and the new numbers of each part's.
+
+    Raises
+    ------
+    IncompatibleSummary
+        A column has another type in another part.
+    """
+    first = parts[0]
+    if all(part is first for part in parts) or (
+        all(len(part) == len(first) for part in parts) and all(first.equals(p) for p in parts)
+    ):
+        return first, [np.arange(len(first))] * len(parts)
+    names = first.names
+    columns = [_joined(name, [part.columns[i] for part in parts]) for i, name in enumerate(names)]
+    hashes = np.concatenate([part.hashes for part in parts])
+    order = np.argsort(hashes, kind="stable")  # a merge of runs that are sorted
+    ordered = hashes[order]
+    new = np.ones(len(order), bool)
+    new[1:] = ordered[1:] != ordered[:-1]
+    at = pa.array(order)
+    sorted_columns = [column.take(at) for column in columns]
+    if not _agree(sorted_columns, new):  # two values of one hash
+        order = _by_value(columns, hashes)
+        at = pa.array(order)
+        sorted_columns = [column.take(at) for column in columns]
+        new[1:] = False
+        for column in sorted_columns:
+            new[1:] |= ~_equal_to_next(column)
+    to = np.empty(len(order), np.int64)
+    to[order] = np.cumsum(new) - 1
+    kept = pa.array(np.flatnonzero(new))
+    keys = Keys(names, tuple(c.take(kept) for c in sorted_columns), frozen(hashes[order][new]))
+    ends = np.cumsum([len(part) for part in parts])[:-1]
+    return keys, np.split(to, ends)
+
+
+def _joined(name: str, columns: list[pa.Array]) -> pa.Array:
+    kinds = {column.type for column in columns} - {pa.null()}
+    if len(kinds) > 1:
+        shown = " and ".join(sorted(str(KEY_TYPES[kind]) for kind in kinds))
+        raise IncompatibleSummary(
+            f"key column {name!r} is {shown}: cast the column to one type before it is summarised"
+        )
+    if kinds:
+        (kind,) = kinds
+        columns = [pa.nulls(len(c), kind) if c.type == pa.null() else c for c in columns]
+    return pa.concat_arrays(columns)
+
+
+def _agree(columns: Sequence[pa.Array], new: np.ndarray) -> bool:
+    """Whether keys of equal hashes, side by side, are equal."""
+    return all((new[1:] | _equal_to_next(column)).all() for column in columns)
+
+
+def _equal_to_next(column: pa.Array) -> np.ndarray:
+    """bool[n - 1]; null equals null."""
+    if column.type == pa.null():
+        return np.ones(max(len(column) - 1, 0), bool)
+    one, other = column[:-1], column[1:]
+    equal = _compute.fill_null(_compute.equal(one, other), False)
+    if column.null_count:
+        equal = _compute.or_(equal, _compute.and_(one.is_null(), other.is_null()))
+    return equal.to_numpy(zero_copy_only=False)
+
+
+def in_order(keys: Keys) -> bool:
+    """Whether keys are different, and in the order of (hash, value)."""
+    same = keys.hashes[1:] == keys.hashes[:-1]
+    if (keys.hashes[1:] < keys.hashes[:-1]).any():
+        return False
+    if not same.any():
+        return True
+    if np.any(np.all([_equal_to_next(column) for column in keys.columns], axis=0)):
+        return False
+    return bool((_by_value(keys.columns, keys.hashes) == np.arange(len(keys))).all())

@@ -1,0 +1,292 @@
+"""`vector_matrix`: exact sums of indicators.
+
+=========== =================================================================================
+State       a row: of each int64 indicator its sum in 128 bits (`sum`, and `beyond`, multiples
+            of 2^64, where one is beyond int64); of each float64 one a pair of floats (`sum`,
+            `low`); `nulls`, events without a value; `unseen`, events from before the indicator
+            was there
+Error       none; float sums to about 1e-32 of the sum of magnitudes
+Merge       adds; indicators of both are kept, int64 joins float64 as float64
+Duplicates  count twice
+Limits      an integer sum beyond int64 is kept, and null with `overflow` when it is asked for;
+            a float sum beyond float64 is null with `overflow` for ever
+=========== =================================================================================
+
+Same events, same bytes, however they were spread: for integers always; a float's low part may
+differ in its last bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from muntin.errors import CorruptSummary, IncompatibleSummary
+from muntin.segments.algebra import Algebra, Shape
+from muntin.segments.columns import NOTHING, Column, States, frozen, numbers, present
+from muntin.segments.kernels import sums as kernels
+from muntin.segments.kernels.lists import sum_counts
+from muntin.segments.table import Table
+from muntin.summaries.vector_matrix.indicators import indicator_values
+
+SumType = Literal["int64", "float64"]
+_INT64_MAX = (1 << 63) - 1
+_NAMES_MAX = 256
+
+
+@dataclass(frozen=True)
+class Totals:
+    """The question: all sums of each row."""
+
+
+@dataclass(frozen=True)
+class Sums(Algebra):
+    """Sums of indicators.
+
+    Parameters
+    ----------
+    indicators : tuple of (name, "int64" | "float64" | None)
+        None: the first values that have a type decide it. `fold` takes one array for each.
+    """
+
+    indicators: tuple[tuple[str, SumType | None], ...] = ()
+
+    kind: ClassVar[str] = "vector_matrix"
+    order_free: ClassVar[bool] = True
+
+    def parameters(self) -> dict[str, Any]:
+        return {"indicators": [list(pair) for pair in self.indicators]}
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
+        pairs = parameters.get("indicators")
+        if set(parameters) != {"indicators"} or not isinstance(pairs, list):
+            raise CorruptSummary(f"vector_matrix: parameters {sorted(parameters)} are not its own")
+        if len(pairs) > _NAMES_MAX:
+            raise CorruptSummary(f"vector_matrix: {len(pairs)} indicators")
+        for pair in pairs:
+            if (
+                not isinstance(pair, list)
+                or len(pair) != 2
+                or not isinstance(pair[0], str)
+                or pair[1] not in ("int64", "float64", None)
+            ):
+                raise CorruptSummary(f"vector_matrix: {pair!r:.100} is no indicator")
+        if len({pair[0] for pair in pairs}) < len(pairs):
+            raise CorruptSummary("vector_matrix: an indicator stands twice")
+        return cls(tuple((name, kind) for name, kind in pairs))
+
+    def columns(self) -> dict[str, Shape]:
+        shapes = {"nulls": Shape(), "unseen": Shape(), "beyond": Shape(), "low": Shape("float64")}
+        return {
+            f"{name}.{part}": shapes.get(part) or Shape(kind or "int64", required=True)
+            for name, kind in self.indicators
+            for part in _parts(kind)
+        }
+
+    def fitted(self, values: Sequence[pa.Array]) -> Self:
+        found: list[tuple[str, SumType | None]] = [
+            (name, kind or indicator_values(name, column[:1], None).type if len(column) else kind)
+            for (name, kind), column in zip(self.indicators, values, strict=True)
+        ]
+        for at, ((name, kind), column) in enumerate(zip(found, values, strict=True)):
+            if kind is None and column.null_count < len(column):
+                found[at] = (name, indicator_values(name, column, None).type)
+        return type(self)(tuple(found))
+
+    def fold(self, values: Sequence[pa.Array], order: np.ndarray, bounds: np.ndarray) -> States:
+        states: dict[str, Column] = {}
+        size = len(bounds) - 1
+        for (name, kind), column in zip(self.indicators, values, strict=True):
+            read = indicator_values(name, column, kind)
+            nulls = None
+            if read.nulls:
+                missing = frozen(_missing(column).astype(np.int64))
+                counts = np.empty(size, np.int64)
+                sum_counts(missing, order, bounds, counts)
+                nulls = present(counts)
+            states[f"{name}.nulls"] = nulls
+            states[f"{name}.unseen"] = None
+            if kind is None or read.numbers is None:
+                states.update(_zeros(name, kind, size))
+            else:
+                states.update(_summed(name, kind, frozen(read.numbers), None, order, bounds))
+        return states
+
+    def merge(self, states: States, order: np.ndarray, bounds: np.ndarray) -> States:
+        out: dict[str, Column] = {}
+        size = len(bounds) - 1
+        for name, kind in self.indicators:
+            for part in ("nulls", "unseen"):
+                column = states[f"{name}.{part}"]
+                if isinstance(column, np.ndarray):
+                    counts = np.empty(size, np.int64)
+                    sum_counts(column, order, bounds, counts)
+                    column = present(counts)
+                out[f"{name}.{part}"] = column
+            first = states.get(f"{name}.sum")
+            if isinstance(first, np.ndarray) and kind is not None:
+                second = states[f"{name}.{'beyond' if kind == 'int64' else 'low'}"]
+                out.update(_summed(name, kind, first, second, order, bounds))
+        return out
+
+    def united(self, other: Algebra) -> Algebra:
+        if not isinstance(other, Sums):
+            raise IncompatibleSummary(f"a vector_matrix cannot join {other.kind}")
+        kinds = dict(self.indicators)
+        for name, kind in other.indicators:
+            held = kinds.get(name)
+            kinds[name] = "float64" if {kind, held} == {"int64", "float64"} else held or kind
+        return Sums(tuple(kinds.items()))
+
+    def adapted(self, table: Table, to: Algebra) -> States:
+        if not isinstance(to, Sums):
+            raise IncompatibleSummary(f"a vector_matrix cannot become {to.kind}")
+        mine, states = dict(self.indicators), dict(table.states)
+        for name, kind in to.indicators:
+            if name not in mine:
+                states[f"{name}.nulls"], states[f"{name}.unseen"] = None, table.events
+                states.update(_zeros(name, kind, len(table)))
+            elif mine[name] is None:
+                states.update(_zeros(name, kind, len(table)))
+            elif mine[name] != kind:
+                low = states[f"{name}.sum"]
+                beyond = numbers(states.pop(f"{name}.beyond"))
+                assert isinstance(low, np.ndarray)  # noqa: S101
+                pair = np.empty(len(low)), np.empty(len(low))
+                kernels.pairs_of_integers(low, beyond, *pair)
+                states[f"{name}.sum"], states[f"{name}.low"] = frozen(pair[0]), present(pair[1])
+        return states
+
+    def subtract(self, states: States, others: States, events: np.ndarray) -> States | None:
+        if any(kind == "float64" for _, kind in self.indicators):
+            return None
+        out: dict[str, Column] = {}
+        for name, kind in self.indicators:
+            for part in ("nulls", "unseen"):
+                ours, theirs = numbers(states[f"{name}.{part}"]), numbers(others[f"{name}.{part}"])
+                left = (ours if len(ours) else np.zeros(len(events), np.int64)).copy()
+                left -= theirs if len(theirs) else 0
+                if (left < 0).any() or (left > events).any():
+                    raise IncompatibleSummary(f"{name!r}: fewer nulls than are taken away")
+                out[f"{name}.{part}"] = present(left)
+            if kind is None:
+                continue
+            low, beyond = np.empty(len(events), np.int64), np.empty(len(events), np.int64)
+            ours: Any = (numbers(states[f"{name}.{part}"]) for part in ("sum", "beyond"))
+            theirs: Any = (numbers(others[f"{name}.{part}"]) for part in ("sum", "beyond"))
+            kernels.subtract_integers(*ours, *theirs, low, beyond)
+            if (low[events == 0] != 0).any():
+                raise IncompatibleSummary(f"{name!r}: a sum is left without an event")
+            out.update({f"{name}.sum": frozen(low), f"{name}.beyond": present(beyond)})
+        return out
+
+    def check(self, table: Table) -> None:
+        for name, kind in self.indicators:
+            nulls, unseen = (numbers(table.states[f"{name}.{p}"]) for p in ("nulls", "unseen"))
+            without = np.zeros(len(table), np.int64)
+            for counts in (nulls, unseen):
+                if len(counts) and (counts.min() < 0 or (counts > table.events - without).any()):
+                    raise CorruptSummary(f"vector_matrix: {name!r:.100} lacks values too often")
+                without = without + counts if len(counts) else without
+            if kind == "int64":
+                _check_integers(name, table, without)
+            elif kind == "float64":
+                _check_floats(name, table, without)
+
+    def answer(self, table: Table, question: Any = None) -> pa.Table:  # noqa: ARG002
+        """`count`; each indicator: null where no event could have one; `overflow` (bool): a sum
+        of the row is null since it is beyond its type."""
+        columns: dict[str, pa.Array] = {
+            "row": pa.array(np.arange(len(table))),
+            "count": pa.array(table.events),
+        }
+        overflow = np.zeros(len(table), bool)
+        for name, kind in self.indicators:
+            unseen = numbers(table.states[f"{name}.unseen"])
+            absent = unseen == table.events if len(unseen) else np.zeros(len(table), bool)
+            if kind is None:
+                columns[name] = pa.nulls(len(table), pa.int64())
+                continue
+            total = numbers(table.states[f"{name}.sum"])
+            if kind == "int64":
+                beyond = numbers(table.states[f"{name}.beyond"])
+                over = beyond != 0 if len(beyond) else np.zeros(len(table), bool)
+            else:
+                over = np.isinf(total)
+            overflow |= over
+            hidden = absent | over
+            columns[name] = pa.array(total, mask=hidden) if hidden.any() else pa.array(total)
+        columns["overflow"] = pa.array(overflow)
+        return pa.table(columns)
+
+
+def _parts(kind: SumType | None) -> tuple[str, ...]:
+    sums = {"int64": ("sum", "beyond"), "float64": ("sum", "low"), None: ()}[kind]
+    return ("nulls", "unseen", *sums)
+
+
+def _missing(column: pa.Array) -> np.ndarray:
+    """bool[n]: null, NaN or infinite."""
+    call: Any = pc
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_floating(column.type):
+        finite = call.fill_null(call.is_finite(column), False)
+        return ~finite.to_numpy(zero_copy_only=False)
+    return column.is_null().to_numpy(zero_copy_only=False)
+
+
+def _zeros(name: str, kind: SumType | None, size: int) -> dict[str, Column]:
+    if kind is None:
+        return {}
+    return {f"{name}.sum": frozen(np.zeros(size, kind)), f"{name}.{_parts(kind)[3]}": None}
+
+
+def _summed(
+    name: str, kind: SumType, first: np.ndarray, second: Column, order: np.ndarray, bounds: Any
+) -> dict[str, Column]:
+    size = len(bounds) - 1
+    if kind == "int64":
+        low, beyond = np.empty(size, np.int64), np.empty(size, np.int64)
+        kernels.sum_integers(first, numbers(second), order, bounds, low, beyond)
+        return {f"{name}.sum": frozen(low), f"{name}.beyond": present(beyond)}
+    high, low = np.empty(size), np.empty(size)
+    paired = second if isinstance(second, np.ndarray) else _NO_FLOATS
+    kernels.sum_floats(first, paired, order, bounds, high, low)
+    return {f"{name}.sum": frozen(high), f"{name}.low": present(low)}
+
+
+_NO_FLOATS = frozen(NOTHING.astype(np.float64))
+
+
+def _check_integers(name: str, table: Table, without: np.ndarray) -> None:
+    low, beyond = (numbers(table.states[f"{name}.{part}"]) for part in ("sum", "beyond"))
+    if len(low) != len(table):
+        raise CorruptSummary(f"vector_matrix: the sums of {name!r:.100} are missing")
+    # no more than the values times 2^63
+    if len(beyond) and (np.abs(beyond) > (table.events - without >> 1) + 1).any():
+        raise CorruptSummary(f"vector_matrix: a sum of {name!r:.100} is beyond its events")
+    empty = without == table.events
+    if low[empty].any() or (len(beyond) and beyond[empty].any()):
+        raise CorruptSummary(f"vector_matrix: {name!r:.100} has a sum of no values")
+
+
+def _check_floats(name: str, table: Table, without: np.ndarray) -> None:
+    high, low = (numbers(table.states[f"{name}.{part}"]) for part in ("sum", "low"))
+    if high.dtype != np.float64 or len(high) != len(table):
+        raise CorruptSummary(f"vector_matrix: the sums of {name!r:.100} are missing")
+    bad = np.isnan(high) | (high == -np.inf) | ((high == 0) & np.signbit(high))
+    if len(low):
+        with np.errstate(invalid="ignore"):
+            bad |= ~np.isfinite(low) | (high + low != high) | (np.isinf(high) & (low != 0))
+    if bad.any():
+        raise CorruptSummary(f"vector_matrix: a sum of {name!r:.100} is no normal pair of floats")
+    empty = without == table.events
+    if high[empty].any() or (len(low) and low[empty].any()):
+        raise CorruptSummary(f"vector_matrix: {name!r:.100} has a sum of no values")

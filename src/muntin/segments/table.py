@@ -1,0 +1,237 @@
+"""The states of one key over a run of slices, as a table; and a segment, which is its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.errors import IncompatibleSummary
+from muntin.segments.columns import Ragged, States, between, frozen, take
+from muntin.segments.keys import Keys
+
+if TYPE_CHECKING:
+    from muntin.segments.algebra import Algebra
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Rows (slice, key) -> events, state; ordered by slice, then by hash of the key.
+
+    Attributes
+    ----------
+    keys : Keys
+        The different keys; each occurs.
+    slices : int64[s], ascending
+        Slices that have rows.
+    starts : int64[s + 1]
+        Where the rows of each slice begin; the last is the number of rows.
+    key : int64[rows]
+        Number of each row's key, ascending within a slice; `len(keys)` is the rest of the keys,
+        beyond a limit.
+    events : int64[rows], above 0
+    states : mapping of name -> column
+        See `Algebra.columns`.
+    items : Keys, optional
+        The different items that a column of the states names by number.
+    """
+
+    keys: Keys
+    slices: np.ndarray
+    starts: np.ndarray
+    key: np.ndarray
+    events: np.ndarray
+    states: States
+    items: Keys | None = None
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        """The key columns."""
+        return self.keys.names
+
+    @property
+    def slice_of_row(self) -> np.ndarray:
+        """int64[rows]"""
+        return np.repeat(self.slices, np.diff(self.starts))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held by states and numbers, without the keys."""
+        arrays: list[Any] = [self.key, self.events, self.slices, self.starts]
+        for column in self.states.values():
+            arrays += [column.starts, column.items] if isinstance(column, Ragged) else [column]
+        return sum(array.nbytes for array in arrays if array is not None)
+
+    def at(self, first: int, last: int) -> Table:
+        """The rows of slices number first ... last - 1 of `slices`; keys that are left go."""
+        if first == 0 and last == len(self.slices):
+            return self
+        low, high = int(self.starts[first]), int(self.starts[last])
+        states = {name: between(column, low, high) for name, column in self.states.items()}
+        cut = replace(
+            self,
+            slices=self.slices[first:last],
+            starts=frozen(self.starts[first : last + 1] - low),
+            key=self.key[low:high],
+            events=self.events[low:high],
+            states=states,
+        )
+        return cut.with_used_keys()
+
+    def rows_at(self, rows: np.ndarray) -> Table:
+        """The rows of ascending numbers, in their slices."""
+        sizes = np.bincount(
+            np.searchsorted(self.starts, rows, side="right") - 1, minlength=len(self.slices)
+        )
+        kept = np.flatnonzero(sizes)
+        cut = replace(
+            self,
+            slices=frozen(self.slices[kept]),
+            starts=frozen(np.concatenate(([0], np.cumsum(sizes[kept])))),
+            key=frozen(self.key[rows]),
+            events=frozen(self.events[rows]),
+            states={name: take(column, rows) for name, column in self.states.items()},
+        )
+        return cut.with_used_keys()
+
+    def with_used_keys(self) -> Table:
+        """Without keys and items that no row names."""
+        keys, key = _used(self.keys, self.key)
+        if self.items is None:
+            return replace(self, keys=keys, key=key)
+        column = self.states["item"]
+        if not isinstance(column, Ragged):
+            return replace(self, keys=keys, key=key, items=self.items.take(np.empty(0, np.int64)))
+        items, numbers = _used(self.items, column.items)
+        states = {**self.states, "item": Ragged(column.starts, numbers)}
+        return replace(self, keys=keys, key=key, states=states, items=items)
+
+    def key_arrays(self) -> list[pa.Array]:
+        """The key columns of all rows; null in the row of the rest."""
+        key = self.key
+        rest = key >= len(self.keys)
+        at = pa.array(key, mask=rest) if rest.any() else pa.array(key)
+        return [column.take(at) for column in self.keys.columns]
+
+    def is_rest(self) -> np.ndarray:
+        """bool[rows]: rows of the events of all keys beyond the limit."""
+        return self.key >= len(self.keys)
+
+
+def _used(keys: Keys, numbers: np.ndarray) -> tuple[Keys, np.ndarray]:
+    """The keys that numbers name (`len(keys)` names none), and their new numbers."""
+    if not keys.names:
+        return keys, numbers
+    size = len(keys)
+    used = np.bincount(numbers, minlength=size + 1)[:size] > 0
+    if used.all():
+        return keys, numbers
+    to = np.append(np.cumsum(used) - 1, int(used.sum()))
+    return keys.take(np.flatnonzero(used)), frozen(to[numbers])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segment:
+    """The states of one summary over a run of slices.
+
+    Attributes
+    ----------
+    algebra : Algebra
+        The kind and its parameters.
+    slices, events : int64[s]
+        Slices that have events, ascending, and how many they have: also those that a key which
+        was added later does not hold.
+    tables : tuple of Table
+        One for each key: a vector matrix has several, the other kinds one.
+    limit : int, optional
+        Keys kept a slice.
+    """
+
+    algebra: Algebra
+    slices: np.ndarray
+    events: np.ndarray
+    tables: tuple[Table, ...]
+    limit: int | None = None
+
+    @property
+    def count(self) -> int:
+        """Events of all slices."""
+        return int(self.events.sum())
+
+    @property
+    def rows(self) -> int:
+        """Rows of all tables."""
+        return sum(len(table) for table in self.tables)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held, about."""
+        return sum(table.nbytes for table in self.tables)
+
+    def table(self, by: Sequence[str] = ()) -> Table | None:
+        """The table of a key, or None."""
+        return next((table for table in self.tables if table.by == tuple(by)), None)
+
+    def between(self, first: int, last: int) -> Segment:
+        """The slices first ... last - 1."""
+        low, high = np.searchsorted(self.slices, (first, last)).tolist()
+        tables = []
+        for table in self.tables:
+            ends = np.searchsorted(table.slices, (first, last)).tolist()
+            tables.append(table.at(*ends))
+        return replace(
+            self,
+            slices=self.slices[low:high],
+            events=self.events[low:high],
+            tables=tuple(table for table in tables if len(table)),
+        )
+
+    def shard(self, number: int, shards: int) -> Segment:
+        """The rows whose keys' hashes lie in one of `shards` equal ranges; the rest in the last.
+
+        `slices` and `events` tell the events of the rows of this shard.
+        """
+        edges = [((part << 64) + shards - 1) // shards for part in (number, number + 1)]
+        tables = []
+        for table in self.tables:
+            at = [
+                len(table.keys) if edge > _HASH_MAX else
+                int(np.searchsorted(table.keys.hashes, np.uint64(edge))) for edge in edges
+            ]  # fmt: skip
+            last = at[1] if number < shards - 1 else len(table.keys) + 1
+            tables.append(table.rows_at(np.flatnonzero((table.key >= at[0]) & (table.key < last))))
+        kept = tuple(table for table in tables if len(table))
+        slices, events = totals(kept)
+        return replace(self, slices=slices, events=events, tables=kept)
+
+
+_HASH_MAX = (1 << 64) - 1
+
+
+def totals(tables: Sequence[Table]) -> tuple[np.ndarray, np.ndarray]:
+    """Slices of all tables, and the most events that a table has of each."""
+    if not tables:
+        none = frozen(np.empty(0, np.int64))
+        return none, none
+    slices = np.unique(np.concatenate([table.slices for table in tables]))
+    events = np.zeros(len(slices), np.int64)
+    for table in tables:
+        at = np.searchsorted(slices, table.slices)
+        events[at] = np.maximum(events[at], np.add.reduceat(table.events, table.starts[:-1]))
+    return frozen(slices), frozen(events)
+
+
+def check_same(one: Any, other: Any) -> None:
+    """IncompatibleSummary where two segments cannot be of one summary."""
+    if one.algebra.kind != other.algebra.kind:
+        raise IncompatibleSummary(
+            f"a segment of {one.algebra.kind} cannot join one of {other.algebra.kind}"
+        )
+    if one.limit != other.limit:
+        raise IncompatibleSummary(f"limit {one.limit} cannot join limit {other.limit}")

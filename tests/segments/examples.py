@@ -1,0 +1,50 @@
+"""An example of each kind of the registry: what the tests that are generated from it use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.segments.algebra import Algebra
+from muntin.segments.building import build
+from muntin.segments.quantiles import Quantiles, QuantilesAt, RanksOf
+from muntin.segments.sums import Sums, Totals
+from muntin.segments.table import Segment
+
+
+@dataclass(frozen=True)
+class Example:
+    algebra: Algebra
+    values: Callable[[np.random.Generator, int], list[pa.Array]]
+    questions: tuple[Any, ...]
+
+
+def _sums(rng: np.random.Generator, n: int) -> list[pa.Array]:
+    missing = rng.random(n) < 0.1
+    large = rng.integers(-(2**62), 2**62, n)
+    return [pa.array(large, mask=missing), pa.array(rng.normal(0, 1e6, n))]
+
+
+def _numbers(rng: np.random.Generator, n: int) -> list[pa.Array]:
+    return [pa.array(np.round(rng.gamma(2, 20, n), 1), mask=rng.random(n) < 0.1)]
+
+
+EXAMPLES: dict[str, Example] = {
+    "vector_matrix": Example(Sums((("i", "int64"), ("f", "float64"))), _sums, (Totals(),)),
+    "quantiles": Example(
+        Quantiles(k=8), _numbers, (QuantilesAt((0.0, 0.5, 1.0)), RanksOf((20.0,)))
+    ),
+}
+
+
+def example(kind: str, rows: int, seed: int = 1) -> Segment:
+    """Rows of five slices and four keys."""
+    rng = np.random.default_rng(seed)
+    found = EXAMPLES[kind]
+    slices = rng.integers(100, 105, rows)
+    keys = pa.array(np.array(["EWR", "JFK", "LGA", "Zürich"])[rng.integers(0, 4, rows)])
+    return build(found.algebra, slices, found.values(rng, rows), [("text",)], {"text": keys})

@@ -1,0 +1,228 @@
+"""Exact sums: against Python's own integers and fractions, and against VectorMatrix."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.segments.building import WHOLE, merge, subtract
+from muntin.segments.codec import decode, encode
+from muntin.segments.sums import Sums
+from muntin.summaries import VectorMatrix
+from tests.segments.streams import Stream, by_bytes, rows_of, spread, streams
+
+INTEGERS = st.integers(-5, 5) | st.sampled_from([2**63 - 1, -(2**63), 2**62])
+FLOATS = st.floats(-1e9, 1e9) | st.sampled_from([0.1, -0.0, 1e308, float("nan"), float("inf")])
+INT, FLOAT = (pa.int64(), INTEGERS), (pa.float64(), FLOATS)
+BOTH = Sums((("i", None), ("f", None)))
+KEYS = ((), ("text",), ("text", "number"))
+
+
+def oracle(stream: Stream, by: Any, values: Any, step: int = 1) -> dict[Any, list[Any]]:
+    """(slice, key) -> the values that are there."""
+    found: dict[Any, list[Any]] = defaultdict(list)
+    for i in range(len(stream)):
+        at = stream.slices[i] // step if step else 0
+        key = (at, *(stream.columns[name][1][i] for name in by))
+        value = values[i]
+        if value is not None and math.isfinite(value):
+            found[key].append(value)
+        else:
+            found[key] += []
+    return dict(found)
+
+
+def check_against_oracle(stream: Stream, segment: Any, step: int = 1) -> None:
+    for by in KEYS:
+        integers = oracle(stream, by, stream.values[0][1], step)
+        floats = oracle(stream, by, stream.values[1][1], step)
+        got = rows_of(segment, by)
+        assert set(got) == set(integers)
+        for key, (row,) in got.items():
+            exact = sum(integers[key])
+            fits = -(2**63) <= exact < 2**63
+            if "i" in row and fits:
+                assert row["i"] == exact
+            elif "i" in row:
+                assert row["i"] is None
+                assert row["overflow"]
+            if row["f"] is None:
+                assert row["overflow"]
+                assert sum(map(abs, floats[key])) > 1e308
+                continue
+            exact = sum(map(Fraction, floats[key]), Fraction(0))
+            size = sum(map(abs, map(Fraction, floats[key])), Fraction(0))
+            assert abs(Fraction(row["f"]) - exact) <= size / 2**100 + abs(exact) / 2**53
+
+
+@given(streams(INT, FLOAT))
+def test_fold_is_what_python_sums(stream: Stream) -> None:
+    types = Sums((("i", "int64"), ("f", "float64")))
+    segment = by_bytes(stream.build(types, KEYS))
+    assert segment.count == len(stream)
+    check_against_oracle(stream, segment)
+
+
+@given(streams(INT, FLOAT), st.data(), st.sampled_from([1, 2, 5, WHOLE]))
+def test_parts_and_rollups_sum_to_the_same(stream: Stream, data: Any, step: int) -> None:
+    types = Sums((("i", "int64"), ("f", "float64")))
+    parts = [part.build(types, KEYS) for part in data.draw(spread(stream))]
+    merged = by_bytes(merge(parts, step))
+    check_against_oracle(stream, merged, step)
+    halves = merge([merge(parts[:1]), *parts[1:]])
+    check_against_oracle(stream, merge([halves], step), step)
+
+
+@given(streams(INT), st.data())
+def test_integers_have_the_same_bytes_however_they_were_spread(stream: Stream, data: Any) -> None:
+    algebra = Sums((("i", "int64"),))
+    whole = encode(stream.build(algebra, KEYS))
+    parts = [by_bytes(part.build(algebra, KEYS)) for part in data.draw(spread(stream))]
+    assert encode(merge(parts)) == whole
+    assert encode(merge([merge(parts[:2]), *parts[2:]])) == whole
+    step = data.draw(st.sampled_from([2, 3, WHOLE]))
+    rolled = encode(merge([stream.build(algebra, KEYS)], step))
+    assert encode(merge([merge([part], step) for part in parts], step and 1)) == rolled
+
+
+@given(streams(INT), st.data())
+def test_merge_of_slices_is_slice_of_merges(stream: Stream, data: Any) -> None:
+    algebra = Sums((("i", "int64"),))
+    parts = [part.build(algebra, KEYS) for part in data.draw(spread(stream))]
+    low = min(stream.slices) + data.draw(st.integers(-1, 9))
+    high = low + data.draw(st.integers(0, 9))
+    cut = merge([part.between(low, high) for part in parts])
+    assert encode(merge(parts).between(low, high)) == encode(cut)
+
+
+@given(streams(INT, keys=("text", "number", "flag", "day", "time", "nothing")))
+def test_every_type_of_key_comes_back(stream: Stream) -> None:
+    names = tuple(stream.columns)
+    segment = by_bytes(stream.build(Sums((("i", None),)), [names, *((name,) for name in names)]))
+    for by in (names, *((name,) for name in names)):
+        assert set(rows_of(segment, by)) == set(oracle(stream, by, stream.values[0][1]))
+
+
+@given(streams((pa.int64(), st.integers(-100, 100)), (pa.float64(), st.sampled_from([0.5, 2.25]))))
+def test_a_window_is_what_a_vector_matrix_holds(stream: Stream) -> None:
+    matrix = VectorMatrix([("text",), ("text", "number")], {"i": "int64", "f": "float64"})
+    columns = {**stream.columns, "i": stream.values[0], "f": stream.values[1]}
+    matrix.update(pa.table({name: pa.array(v, kind) for name, (kind, v) in columns.items()}))
+    types = Sums((("i", "int64"), ("f", "float64")))
+    window = merge([stream.build(types, matrix.keys)], WHOLE)
+    for key in matrix.keys:
+        table = window.table(key)
+        assert table is not None
+        got = window.algebra.answer(table, None).drop_columns(["row", "overflow"])
+        keys = pa.table(dict(zip(key, table.key_arrays(), strict=True)))
+        expected = matrix.table(key)
+        rows = [*keys.to_pylist()], [*got.to_pylist()]
+        mine = sorted(({**k, **v} for k, v in zip(*rows, strict=True)), key=repr)
+        assert mine == sorted(expected.to_pylist(), key=repr)
+
+
+@given(streams(INT, rows_min=2), st.data(), st.integers(1, 3))
+def test_a_limit_keeps_the_same_keys_complete_whatever_the_order(
+    stream: Stream, data: Any, limit: int
+) -> None:
+    algebra, keys = Sums((("i", "int64"),)), [("text",)]
+    full = rows_of(stream.build(algebra, keys), ("text",))
+    whole = by_bytes(stream.build(algebra, keys, limit))
+    for (at, *key), (row,) in rows_of(whole, ("text",)).items():
+        kept = sum(1 for other in full if other[0] == at)
+        if key == ["rest"]:
+            assert kept > limit
+        else:
+            assert [row] == full[(at, *key)]
+    parts = [part.build(algebra, keys, limit) for part in data.draw(spread(stream))]
+    assert encode(merge(parts)) == encode(whole)
+    step = data.draw(st.sampled_from([2, WHOLE]))
+    assert encode(merge(parts, step)) == encode(merge([stream.build(algebra, keys, limit)], step))
+
+
+@given(streams((pa.int64(), st.integers(-5, 5)), rows_min=2), st.data())
+def test_what_is_subtracted_is_gone(stream: Stream, data: Any) -> None:
+    algebra = Sums((("i", "int64"),))
+    parts = [part.build(algebra, KEYS) for part in data.draw(spread(stream))]
+    rest = subtract(merge(parts), parts[0])
+    if len(parts) > 1:
+        assert encode(rest) == encode(merge(parts[1:]))
+        with pytest.raises(IncompatibleSummary):
+            subtract(parts[1], merge(parts))
+    else:
+        assert not rest.tables
+        assert not rest.count
+
+
+@given(streams(INT), streams(INT, FLOAT), streams(FLOAT))
+def test_keys_and_indicators_may_be_added(old: Stream, new: Stream, floats: Stream) -> None:
+    first = old.build(Sums((("i", "int64"),)), [("text",)])
+    second = new.build(Sums((("i", "int64"), ("f", "float64"))), [("text",), ("number",)])
+    merged = by_bytes(merge([first, second], WHOLE))
+    assert merged.count == len(old) + len(new)
+    added, kept = merged.table(("number",)), merged.table(("text",))
+    assert added is not None
+    assert kept is not None
+    assert int(added.events.sum()) == len(new)
+    assert int(kept.events.sum()) == len(old) + len(new)
+    with_f = set(rows_of(merge([second], WHOLE), ("text",)))
+    for key, (row,) in rows_of(merged, ("text",)).items():
+        if key not in with_f:
+            assert row["f"] is None
+    third = floats.build(Sums((("i", "float64"),)), [("text",)])
+    together = by_bytes(merge([first, third], WHOLE))
+    assert together.algebra == Sums((("i", "float64"),))
+    for key, (row,) in rows_of(together, ("text",)).items():
+        values = oracle(old, ("text",), old.values[0][1], 0).get(key, [])
+        values = values + oracle(floats, ("text",), floats.values[0][1], 0).get(key, [])
+        if row["i"] is not None:
+            exact = sum(map(Fraction, values), Fraction(0))
+            size = sum(map(abs, map(Fraction, values)), Fraction(0))
+            assert abs(Fraction(row["i"]) - exact) <= size / 2**100 + abs(exact) / 2**53
+
+
+def test_a_type_that_changes_is_refused() -> None:
+    text = Stream([1], {"k": (pa.string(), ["a"])}, [])
+    number = Stream([1], {"k": (pa.int64(), [1])}, [])
+    nothing = Stream([1], {"k": (pa.null(), [None])}, [])
+    one, two, three = (stream.build(Sums(), [("k",)]) for stream in (text, number, nothing))
+    with pytest.raises(IncompatibleSummary, match="'k' is int64 and string"):
+        merge([one, two])
+    assert len(by_bytes(merge([three, one])).tables[0]) == 2
+    with pytest.raises(BadArgument, match="'k' is double"):
+        Stream([1], {"k": (pa.float64(), [1.5])}, []).build(Sums(), [("k",)])
+    with pytest.raises(BadArgument, match="missing"):
+        text.build(Sums(), [("other",)])
+
+
+@pytest.mark.parametrize(
+    ("column", "change"),
+    [
+        ("i.sum", lambda x: np.where(np.arange(len(x)) == 0, 5, x)),  # a sum of no value
+        ("i.nulls", lambda x: x + 5),
+        ("i.nulls", lambda x: -x),
+        ("f.sum", lambda x: np.where(np.arange(len(x)) == 1, np.nan, x)),
+        ("f.sum", lambda x: np.where(np.arange(len(x)) == 1, -np.inf, x)),
+        ("f.low", lambda x: np.full(3, 100.0)),
+        ("i.beyond", lambda x: np.array([0, 0, 9])),
+        ("i.unseen", lambda x: np.array([1, 1, 1])),
+    ],
+)
+def test_impossible_states_are_refused(column: str, change: Any) -> None:
+    values = [(pa.int64(), [None, 2, 3]), (pa.float64(), [None, 2.5, 1e300])]
+    segment = Stream([0, 1, 2], {}, values).build(Sums((("i", "int64"), ("f", "float64"))))
+    (table,) = segment.tables
+    states = {**table.states, column: change(table.states[column])}
+    data = encode(replace(segment, tables=(replace(table, states=states),)))
+    with pytest.raises(CorruptSummary):
+        decode(data)
