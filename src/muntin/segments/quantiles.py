@@ -35,7 +35,7 @@ from muntin.segments.columns import (
     present,
     take,
 )
-from muntin.segments.kernels import quantiles as kernels
+from muntin.segments.kernels import quantiles as _kernels
 from muntin.segments.kernels.lists import keep_present, sum_counts
 from muntin.segments.table import Table
 from muntin.summaries.kll_answers import CONFIDENCE
@@ -51,6 +51,7 @@ from muntin.summaries.order_keys import (
 from muntin.summaries.weighted_view import check_fractions, check_points
 from muntin.summaries.with_nulls import absent
 
+kernels: Any = _kernels  # lists of columns are unpacked into their calls
 SEED_MAX = (1 << 64) - 1
 _LEVELS = 62
 _ARROW = {"float64": pa.float64(), "float32": pa.float32(), "int64": pa.int64()}

@@ -29,11 +29,12 @@ import pyarrow.compute as pc
 from muntin.errors import CorruptSummary, IncompatibleSummary
 from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.columns import NOTHING, Column, States, frozen, numbers, present
-from muntin.segments.kernels import sums as kernels
+from muntin.segments.kernels import sums as _kernels
 from muntin.segments.kernels.lists import sum_counts
 from muntin.segments.table import Table
 from muntin.summaries.vector_matrix.indicators import indicator_values
 
+kernels: Any = _kernels  # halves of sums are unpacked into their calls
 SumType = Literal["int64", "float64"]
 _INT64_MAX = (1 << 63) - 1
 _NAMES_MAX = 256
