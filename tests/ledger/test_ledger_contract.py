@@ -645,7 +645,10 @@ def test_windows_and_trends_show_their_newest_revision(ledger):
     assert ledger.windows(revisions=True) == [first[0], newer, first[1]]
     assert ledger.windows(newest_first=True, limit=1) == [first[1]]
     assert ledger.windows(start=1) == ledger.windows("s", start=100, end=101) == [first[1]]
-    assert ledger.windows(end=100) == ledger.windows(since=8) == [newer]
+    assert ledger.windows(end=100) == [newer]
+    assert ledger.closings(0) == [(2, first[1]), (3, newer)]
+    assert ledger.closings(2) == [(3, newer)]
+    assert ledger.closings(0, until=2, limit=1) == [(2, first[1])]
     assert ledger.windows("t") == []
     assert [p.result for p in ledger.trend("q")] == [b"new" * 200]
     assert [p.revision for p in ledger.trend("q", revisions=True, newest_first=True)] == [1, 0]
@@ -654,6 +657,8 @@ def test_windows_and_trends_show_their_newest_revision(ledger):
     replaced = window(0, 1, events=6)
     writer.close_windows([replaced], [], {})
     assert ledger.windows("s", end=1) == [replaced]
+    assert ledger.closings(0) == [(2, first[1]), (4, replaced)]
+    assert ledger.last_closing() == 4
 
 
 def test_windows_of_all_summaries_are_in_order(ledger):
@@ -791,3 +796,33 @@ def test_wait_returns_on_a_change_or_in_time(reopen):
     writer.set_status({"a": 1})
     waiting.join(60)
     assert found == [version + 1]
+
+
+def test_closings_are_numbered_by_the_ledger_and_no_clock(ledger):
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    for number, closed_at in enumerate((50, 20, 90)):
+        writer.close_windows([window(number * 100, closed_at=closed_at)], [], {})
+    assert [(n, w.start) for n, w in ledger.closings(0)] == [(1, 0), (2, 100), (3, 200)]
+    again = ledger.open_writer("p", SPEC, query_id="B", mode="overwrite")
+    assert (ledger.closings(0), ledger.closings_dropped(), ledger.last_closing()) == ([], 3, 3)
+    again.close_windows([window(0)], [], {})
+    assert [(n, w.start) for n, w in ledger.closings(3)] == [(4, 0)]
+    again.drop_history_before(1000)
+    assert (ledger.closings(0), ledger.closings_dropped()) == ([], 4)
+
+
+def test_pieces_that_do_not_merge_are_left_until_another_comes(ledger):
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    for number in range(2):
+        writer.commit(batch(number, partial("s", 0, [number])))
+    assert ledger.crowded("s", PANE, 100) == [0]
+    writer.leave(ledger.pieces("s", PANE, 0, PANE))
+    assert ledger.crowded("s", PANE, 100) == []
+    pieces = ledger.pieces("s", PANE, 0, PANE)
+    made = [(p.events, p.late, p.payload) for p in pieces]
+    assert writer.roll_up("s", 20, 0, made[0], [p.id for p in pieces], more=made[1:])
+    assert ids_of(ledger.pieces("s", 20, 0, 20)) == ids_of(pieces)
+    assert ledger.crowded("s", 20, 100) == []
+    writer.commit(batch(2, partial("s", 0, [2])))
+    assert ledger.crowded("s", PANE, 100) == [0]
+    assert ids_of(ledger.pieces("s", PANE, 0, PANE)).total() == 3

@@ -137,10 +137,10 @@ def _everything(ledger):
 
 def test_a_newer_version_asks_to_upgrade(filled):
     with sqlite3.connect(filled) as connection:
-        connection.execute("PRAGMA user_version = 2")
+        connection.execute("PRAGMA user_version = 3")
     connection.close()
     before = filled.read_bytes()
-    with pytest.raises(LedgerError, match=r"x.db is a ledger of format 2, .* up to 1: upgrade"):
+    with pytest.raises(LedgerError, match=r"x.db is a ledger of format 3, .* up to 2: upgrade"):
         SqliteLedger(filled)
     assert filled.read_bytes() == before
 

@@ -56,7 +56,7 @@ class World(RuleBasedStateMachine):
 
     @rule()
     def a_window_closes(self):
-        place = Place(len(self.closed) + 1, "s", len(self.closed), 0)
+        place = Place(1, len(self.closed) + 1)
         pushed = Pushed(place, frame({"type": "window", "after": str(place)}))
         self.closed.append(pushed)
         self.windows.close_window(place, pushed.frame)
@@ -64,7 +64,7 @@ class World(RuleBasedStateMachine):
     @rule(many=st.integers(1, 9))
     def windows_close_that_only_the_ledger_has(self, many):
         for _ in range(many):
-            place = Place(len(self.closed) + 1, "s", len(self.closed), 0)
+            place = Place(1, len(self.closed) + 1)
             self.closed.append(Pushed(place, frame({"type": "window", "after": str(place)})))
         self.windows.skip_to(place)
 
@@ -304,7 +304,7 @@ def test_frames_are_websocket_frames(text):
 
 def test_places_only_grow_and_read_back():
     channel = Channel(1, "window")
-    place = Place(5, "orders", -3, 2)
+    place = Place(5, 3)
     channel.close_window(place, frame({}))
     with pytest.raises(BadArgument, match="only grow"):
         channel.close_window(place, frame({}))

@@ -227,7 +227,8 @@ class GridFollower:
         bounds = self._panes.bounds(self._layout)
         if bounds is None:
             return
-        after = self._next if self._next is not None else bounds[0]
+        # the first events may be ahead of the watermark, and earlier ones come in time after them
+        after = self._next if self._next is not None else min(bounds[0], sealed_until)
         due = {
             start: end
             for pane in self._panes.starts(self._layout, after - self._length, sealed_until)

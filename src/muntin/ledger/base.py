@@ -226,16 +226,36 @@ class View(Protocol):
         *,
         start: int | None = None,
         end: int | None = None,
-        since: int | None = None,
         limit: int = 1000,
         newest_first: bool = False,
         revisions: bool = False,
     ) -> list[ClosedWindow]:
         """Closed windows that start in [start, end), by (start, summary, revision).
 
-        The newest revision of each, or all that are kept with `revisions`. `since`: only those
-        with closed_at >= since.
+        The newest revision of each, or all that are kept with `revisions`.
         """
+        ...
+
+    def generation(self) -> int:
+        """Tells this ledger from others that stood, or will stand, in its place."""
+        ...
+
+    def closings(
+        self, after: int, *, until: int | None = None, limit: int = 1000
+    ) -> list[tuple[int, ClosedWindow]]:
+        """Windows in the order in which they were stored, by running number, from 1.
+
+        Those with a number above `after`, up to `until`; of each the newest revision, whose number
+        it has. No number is used again in a generation, whatever clocks do.
+        """
+        ...
+
+    def last_closing(self) -> int:
+        """The highest number that a closing was ever given; 0 before the first."""
+        ...
+
+    def closings_dropped(self) -> int:
+        """Closings up to this number are not all there: retention, or a reset, took some."""
         ...
 
     def trend(
@@ -310,7 +330,10 @@ class Ledger(View, Protocol):
         ...
 
     def wait(self, version: int, timeout: float) -> int:
-        """Block until `version()` is above `version` or `timeout` seconds passed; the version."""
+        """Block until `version()` is another or `timeout` seconds passed; the version.
+
+        It is lower where another ledger stands in this one's place.
+        """
         ...
 
     def ask(

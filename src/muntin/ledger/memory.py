@@ -33,7 +33,8 @@ class Store:
 
     def __init__(self) -> None:
         self.changed = threading.Condition(threading.RLock())
-        self.tables = Tables()
+        now = time.time_ns() // 1000
+        self.tables = Tables(version=now, generation=now)
         self._frozen: Tables | None = None
 
     @contextmanager
@@ -113,7 +114,7 @@ class MemoryLedger:
         self._check_open()
         with self._store.changed:
             self._store.changed.wait_for(
-                lambda: self._closed or self._store.tables.version > version, max(0.0, timeout)
+                lambda: self._closed or self._store.tables.version != version, max(0.0, timeout)
             )
             self._check_open()
             return self._store.tables.version
@@ -196,6 +197,22 @@ class MemoryLedger:
     def windows(self, summary: str | None = None, **how: Any) -> list[ClosedWindow]:
         with self._view() as view:
             return view.windows(summary, **how)
+
+    def generation(self) -> int:
+        with self._view() as view:
+            return view.generation()
+
+    def closings(self, after: int, **how: Any) -> list[tuple[int, ClosedWindow]]:
+        with self._view() as view:
+            return view.closings(after, **how)
+
+    def last_closing(self) -> int:
+        with self._view() as view:
+            return view.last_closing()
+
+    def closings_dropped(self) -> int:
+        with self._view() as view:
+            return view.closings_dropped()
 
     def trend(self, query: str, **how: Any) -> list[TrendPoint]:
         with self._view() as view:

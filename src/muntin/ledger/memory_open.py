@@ -105,6 +105,7 @@ def _delete_data(tables: Tables, pipeline: Pipeline) -> None:
     ):
         for key in [key for key in table if key[0] in owners]:
             del table[key]
+    tables.drop_closings(gone=True)
     for summary in summaries:
         tables.states.pop(summary, None)
         tables.rollups.pop(summary, None)

@@ -121,6 +121,11 @@ class Tables:
         default_factory=dict
     )
     """(summary, start) -> revision -> window and its fill as JSON."""
+    closings: dict[int, tuple[str, int, int]] = field(default_factory=dict)
+    """Number -> (summary, start, revision), in order."""
+    next_closing: int = 1
+    closings_dropped: int = 0
+    generation: int = 0
     trends: dict[tuple[str, int], dict[int, TrendPoint]] = field(default_factory=dict)
     commands: dict[int, tuple[Command, str, str | None]] = field(default_factory=dict)
     """Id -> command, its arguments and answer as JSON."""
@@ -137,9 +142,31 @@ class Tables:
             {summary: dict(shards) for summary, shards in self.states.items()},
             {summary: rollups.copy() for summary, rollups in self.rollups.items()},
             {key: dict(revisions) for key, revisions in self.windows.items()},
+            dict(self.closings),
+            self.next_closing,
+            self.closings_dropped,
+            self.generation,
             {key: dict(revisions) for key, revisions in self.trends.items()},
             dict(self.commands),
         )
+
+    def note_closing(self, summary: str, start: int, revision: int) -> None:
+        """Give a window that is stored the next number."""
+        self.closings[self.next_closing] = (summary, start, revision)
+        self.next_closing += 1
+
+    def drop_closings(self, *, gone: bool) -> None:
+        """Forget those whose window is not there any more, or has a newer closing.
+
+        `gone`: readers are to be told that some are missing.
+        """
+        newest = {window: number for number, window in self.closings.items()}
+        for number, (summary, start, revision) in list(self.closings.items()):
+            there = revision in self.windows.get((summary, start), {})
+            if not there or newest[summary, start, revision] != number:
+                del self.closings[number]
+                if gone and not there:
+                    self.closings_dropped = max(self.closings_dropped, number)
 
     def shelf(self, summary: str, length: int) -> Shelf:
         """The shelf to read; an empty one where there is none."""
@@ -212,7 +239,6 @@ class TablesView:
         *,
         start: int | None = None,
         end: int | None = None,
-        since: int | None = None,
         limit: int = 1000,
         newest_first: bool = False,
         revisions: bool = False,
@@ -223,13 +249,32 @@ class TablesView:
             for (owner, at), kept in self._tables.windows.items()
             if summary in (None, owner) and low <= at < high
             for window, fill in _chosen(kept, revisions)
-            if since is None or window.closed_at >= since
         ]
         found.sort(key=lambda entry: entry[:3], reverse=newest_first)
         return [
             replace(window, fill=json.loads(fill))
             for *_, window, fill in found[: check_limit(limit)]
         ]
+
+    def generation(self) -> int:
+        return self._tables.generation
+
+    def last_closing(self) -> int:
+        return self._tables.next_closing - 1
+
+    def closings_dropped(self) -> int:
+        return self._tables.closings_dropped
+
+    def closings(
+        self, after: int, *, until: int | None = None, limit: int = 1000
+    ) -> list[tuple[int, ClosedWindow]]:
+        found = []
+        for number, (summary, start, revision) in self._tables.closings.items():
+            kept = self._tables.windows[summary, start]
+            if number > after and (until is None or number <= until) and revision == max(kept):
+                window, fill = kept[revision]
+                found.append((number, replace(window, fill=json.loads(fill))))
+        return found[: check_limit(limit)]
 
     def trend(
         self,

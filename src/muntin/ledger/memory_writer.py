@@ -310,10 +310,15 @@ class MemoryWriter:
         body = dump(assembler, "assembler's state", ASSEMBLER_BYTES_MAX)
         fills = [dump(window.fill, "fill of a window", FILL_BYTES_MAX) for window in windows]
         with self._writing() as (tables, pipeline):
+            again = False
             for window, fill in zip(windows, fills, strict=True):
                 kept = tables.windows.setdefault((window.summary, window.start), {})
+                again |= bool(kept)
                 kept[window.revision] = (window, fill)
                 _keep_newest(kept)
+                tables.note_closing(window.summary, window.start, window.revision)
+            if again:
+                tables.drop_closings(gone=False)
             for point in trends:
                 points = tables.trends.setdefault((point.query, point.start), {})
                 points[point.revision] = point
@@ -349,6 +354,8 @@ class MemoryWriter:
                     gone += _drop_ended(kept, before, lambda entry: entry[0].end)
                     if not kept:
                         del tables.windows[key]
+            if gone:
+                tables.drop_closings(gone=True)
             for key, points in list(tables.trends.items()):
                 if tables.names[ROLE_QUERY, key[0]][0] == pipeline.name:
                     gone += _drop_ended(points, before, lambda point: point.end)

@@ -12,7 +12,7 @@ from typing import Any
 
 from muntin.times import datetime_of
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 2: closings are numbered
 RAW_BYTES_MAX = 4096  # of a rejected record; the rest is cut
 REJECTED_KEPT_MAX = 100_000  # records of a pipeline; the oldest go, the count stays
 WAITING_COMMANDS_MAX = 1_000  # of a pipeline; then `ask` refuses

@@ -7,6 +7,7 @@ Each table's last column is the row's checksum (`payload.checksum`). Tables with
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +20,13 @@ APPLICATION_ID = 0x4D4E544E  # "MNTN"
 PAGE_BYTES = 8192  # a compressed summary of a few KB fits into one page
 
 _TABLES = """
-CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), version INTEGER NOT NULL) STRICT;
-INSERT INTO meta VALUES (1, 0);
+CREATE TABLE meta (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    version INTEGER NOT NULL,
+    generation INTEGER NOT NULL DEFAULT 0,
+    closings_dropped INTEGER NOT NULL DEFAULT 0
+) STRICT;
+INSERT INTO meta VALUES (1, 0, 0, 0);
 
 CREATE TABLE pipelines (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -128,7 +134,6 @@ CREATE TABLE windows (
     crc INTEGER NOT NULL,
     PRIMARY KEY (summary, start, revision)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX windows_closed ON windows (closed_at);
 
 CREATE TABLE trends (
     query INTEGER NOT NULL,
@@ -176,6 +181,24 @@ CREATE TABLE commands (
     crc INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX commands_by_pipeline ON commands (pipeline, id);
+"""
+
+
+_CLOSINGS = """
+-- Which windows were stored, in order: numbers are never used again.
+CREATE TABLE closings (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    summary INTEGER NOT NULL,
+    start INTEGER NOT NULL,
+    revision INTEGER NOT NULL,
+    crc INTEGER NOT NULL,
+    UNIQUE (summary, start, revision)
+) STRICT;
+"""
+_FROM_1 = """
+ALTER TABLE meta ADD COLUMN generation INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE meta ADD COLUMN closings_dropped INTEGER NOT NULL DEFAULT 0;
+DROP INDEX windows_closed;
 """
 
 
@@ -260,6 +283,7 @@ WINDOWS = Table(
         "fill", "closed_at",
     ),
 )  # fmt: skip
+CLOSINGS = Table("closings", ("number", "summary", "start", "revision"))
 TRENDS = Table("trends", ("query", "start", "revision", "until"), True)
 DOCUMENTS = Table("documents", ("pipeline", "name", "body"))
 REJECTED = Table(
@@ -269,7 +293,7 @@ COMMANDS = Table(
     "commands", ("id", "pipeline", "action", "arguments", "client", "asked_at", "answer")
 )
 TABLES = (
-    PIPELINES, NAMES, BATCHES, PIECES, STATES, COVERAGE, DIRTY, DROPPED, WINDOWS, TRENDS,
+    PIPELINES, NAMES, BATCHES, PIECES, STATES, COVERAGE, DIRTY, DROPPED, WINDOWS, CLOSINGS, TRENDS,
     DOCUMENTS, REJECTED, COMMANDS,
 )  # fmt: skip
 
@@ -304,10 +328,38 @@ def state_of(connection: sqlite3.Connection, place: str) -> bool:
 
 def create(connection: sqlite3.Connection) -> None:
     """Make the tables, in the transaction that the caller has begun."""
-    for statement in _statements(_TABLES):
+    for statement in _statements(_TABLES + _CLOSINGS):
         connection.execute(statement)
+    _begin_generation(connection)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+
+
+def is_old(connection: sqlite3.Connection) -> bool:
+    """Does a ledger need `upgrade`?"""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return version < FORMAT_VERSION
+
+
+def upgrade(connection: sqlite3.Connection) -> None:
+    """From format 1, in the transaction that the caller has begun."""
+    if not is_old(connection):
+        return
+    for statement in _statements(_FROM_1 + _CLOSINGS):
+        connection.execute(statement)
+    rows = connection.execute(
+        "SELECT summary, start, revision FROM windows ORDER BY closed_at, start, revision"
+    ).fetchall()
+    for number, row in enumerate(rows, start=1):
+        connection.execute(CLOSINGS.insert, CLOSINGS.seal_row(number, *row))
+    _begin_generation(connection)
+    connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+
+
+def _begin_generation(connection: sqlite3.Connection) -> None:
+    """Versions begin where no earlier ledger of this place has come to: caches go by them."""
+    now = time.time_ns() // 1000
+    connection.execute("UPDATE meta SET generation = ?1, version = max(version, ?1)", (now,))
 
 
 def _statements(script: str) -> Iterable[str]:

@@ -119,7 +119,7 @@ class SqliteLedger(SqliteView):
                     # PRAGMA data_version is one read of shared memory where nothing changed
                     while connection.execute("PRAGMA data_version").fetchone()[0] == state:
                         left = deadline - time.monotonic()
-                        if found > version or left <= 0:
+                        if found != version or left <= 0:
                             return found
                         self._file.check_open()
                         time.sleep(min(POLL_SECONDS, left))

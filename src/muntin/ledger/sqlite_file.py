@@ -32,6 +32,8 @@ class SqliteFile:
     _idle: list[sqlite3.Connection] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _process: int = 0
+    _identity: tuple[int, int] | None = None
+    """Of the file that the idle connections are of."""
     _closed: bool = False
 
     def prepare(self, *, create: bool) -> None:
@@ -49,6 +51,9 @@ class SqliteFile:
                     if not create:
                         raise LedgerMissing(f"{self.path} is empty, not a ledger yet")
                     self._create(connection)
+                elif schema.is_old(connection):
+                    with transaction(connection):
+                        schema.upgrade(connection)
                 self._settle(connection)
             finally:
                 connection.close()
@@ -115,28 +120,42 @@ class SqliteFile:
     def reader(self) -> Iterator[sqlite3.Connection]:
         """A connection from the pool, for reading only, in a transaction."""
         self.check_open()
-        connection = self._take()
+        identity = self._look()
+        connection = self._take(identity)
         try:
             with self.explained(), one_state(connection):
                 yield connection
         except BaseException:
             connection.close()
             raise
-        self._give_back(connection)
+        self._give_back(connection, identity)
 
-    def _take(self) -> sqlite3.Connection:
+    def _look(self) -> tuple[int, int] | None:
+        """Which file is there now: it may have been deleted and made anew."""
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _take(self, identity: tuple[int, int] | None) -> sqlite3.Connection:
         with self._lock:
             if self._process != os.getpid():  # a fork must not use its parent's connections
                 self._idle, self._process = [], os.getpid()
+            if self._identity != identity:
+                for connection in self._idle:
+                    connection.close()
+                self._idle, self._identity = [], identity
             if self._idle:
                 return self._idle.pop()
         connection = self.connect()
         connection.execute("PRAGMA query_only = ON")
         return connection
 
-    def _give_back(self, connection: sqlite3.Connection) -> None:
+    def _give_back(self, connection: sqlite3.Connection, identity: tuple[int, int] | None) -> None:
         with self._lock:
-            if not self._closed and len(self._idle) < IDLE_CONNECTIONS_MAX:
+            known = not self._closed and self._identity == identity
+            if known and len(self._idle) < IDLE_CONNECTIONS_MAX:
                 self._idle.append(connection)
                 return
         connection.close()

@@ -21,6 +21,7 @@ from muntin.ledger.records import (
 )
 from muntin.ledger.rollups import Rollups
 from muntin.ledger.rules import (
+    INT64_MAX,
     INT64_MIN,
     ROLE_QUERY,
     ROLE_SUMMARY,
@@ -146,7 +147,6 @@ class SqliteView:
         *,
         start: int | None = None,
         end: int | None = None,
-        since: int | None = None,
         limit: int = 1000,
         newest_first: bool = False,
         revisions: bool = False,
@@ -155,9 +155,6 @@ class SqliteView:
         if summary is not None:
             conditions.append(f"summary = {_NAME}")
             values += _bindable((ROLE_SUMMARY, summary))
-        if since is not None:
-            conditions.append("closed_at >= ?")
-            values.append(whole(since, "since"))
         if not revisions:
             conditions.append(_newest("windows", "summary"))
         down = " DESC" if newest_first else ""
@@ -171,13 +168,35 @@ class SqliteView:
                 connection, self._place, schema.WINDOWS, clause, [*values, check_limit(limit)]
             )
             names = _names(connection, self._place) if rows else {}
-        return [
-            ClosedWindow(
-                names[row[0]], row[1], row[3], row[4], row[2], bool(row[5]), row[6], row[7],
-                json.loads(row[8]), row[9],
-            )
-            for row in rows
-        ]  # fmt: skip
+        return [_window(names[row[0]], row) for row in rows]
+
+    def generation(self) -> int:
+        return self._plain("SELECT generation FROM meta")[0][0]
+
+    def last_closing(self) -> int:
+        found = self._plain("SELECT seq FROM sqlite_sequence WHERE name = 'closings'")
+        return found[0][0] if found else 0
+
+    def closings_dropped(self) -> int:
+        return self._plain("SELECT closings_dropped FROM meta")[0][0]
+
+    def closings(
+        self, after: int, *, until: int | None = None, limit: int = 1000
+    ) -> list[tuple[int, ClosedWindow]]:
+        columns = ", ".join(f"windows.{name}" for name in (*schema.WINDOWS.columns, "crc"))
+        statement = (
+            f"SELECT closings.number, {columns} FROM closings JOIN windows ON "
+            "windows.summary = closings.summary AND windows.start = closings.start "
+            "AND windows.revision = closings.revision "
+            f"WHERE number > ? AND number <= ? AND windows.{_newest('windows', 'summary')} "
+            "ORDER BY number LIMIT ?"
+        )
+        reach = (whole(after, "after"), INT64_MAX if until is None else whole(until, "until"))
+        with self._connect() as connection:
+            found = connection.execute(statement, (*reach, check_limit(limit))).fetchall()
+            names = _names(connection, self._place) if found else {}
+        opened = [(row[0], schema.WINDOWS.open_row(row[1:], self._place)) for row in found]
+        return [(number, _window(names[row[0]], row)) for number, row in opened]
 
     def trend(
         self,
@@ -284,6 +303,13 @@ def load_rollups(
 
 def _names(connection: sqlite3.Connection, place: str) -> dict[int, str]:
     return {row[0]: row[2] for row in read_rows(connection, place, schema.NAMES, "")}
+
+
+def _window(summary: str, row: tuple[Any, ...]) -> ClosedWindow:
+    return ClosedWindow(
+        summary, row[1], row[3], row[4], row[2], bool(row[5]), row[6], row[7],
+        json.loads(row[8]), row[9],
+    )  # fmt: skip
 
 
 def _pipeline(row: tuple[Any, ...]) -> PipelineInfo:

@@ -42,7 +42,13 @@ from muntin.ledger.rules import (
     whole,
 )
 from muntin.ledger.sqlite_file import SqliteFile, transaction
-from muntin.ledger.sqlite_open import Opened, grow_version, store_spec
+from muntin.ledger.sqlite_open import (
+    Opened,
+    grow_version,
+    next_id,
+    note_dropped,
+    store_spec,
+)
 from muntin.ledger.sqlite_view import read_rows
 
 Record = dict[str, Any]
@@ -249,6 +255,11 @@ class SqliteWriter:
         ]  # fmt: skip
         with self._writing() as (connection, _):
             connection.executemany(schema.WINDOWS.insert, closed)
+            number = next_id(connection, "closings")
+            connection.executemany(  # one that replaces another of its revision is a new closing
+                schema.CLOSINGS.insert,
+                [schema.CLOSINGS.seal_row(n, *row[:3]) for n, row in enumerate(closed, number)],
+            )
             connection.executemany(schema.TRENDS.insert, points)
             for table, owner, rows in (("windows", "summary", closed), ("trends", "query", points)):
                 connection.executemany(
@@ -256,6 +267,11 @@ class SqliteWriter:
                     f"(SELECT max(revision) FROM {table} WHERE {owner} = ?1 AND start = ?2) - ?3",
                     [(row[0], row[1], REVISIONS_KEPT_MAX) for row in rows if row[2]],
                 )
+            connection.executemany(
+                "DELETE FROM closings WHERE summary = ?1 AND start = ?2 AND revision < "
+                "(SELECT min(revision) FROM windows WHERE summary = ?1 AND start = ?2)",
+                [(row[0], row[1]) for row in closed if row[2]],
+            )
             self._store_document(connection, "assembler", body)
 
     def set_status(self, status: Mapping[str, Any]) -> None:
@@ -293,7 +309,13 @@ class SqliteWriter:
         before = whole(before, "before")
         mine = self._opened.identifier
         of_names = "(SELECT id FROM names WHERE pipeline = ?)"
+        ended = (
+            "WHERE (summary, start, revision) IN (SELECT summary, start, revision FROM windows "
+            f"WHERE summary IN {of_names} AND until <= ?)"
+        )
         with self._writing() as (connection, _):
+            note_dropped(connection, ended, (mine, before))
+            connection.execute(f"DELETE FROM closings {ended}", (mine, before))
             return sum(
                 connection.execute(statement, (mine, before)).rowcount
                 for statement in (

@@ -40,6 +40,8 @@ class _Known:
 
     info: PipelineInfo
     pipeline: Pipeline
+    generation: tuple[int, int]
+    """Of the ledger, and of the pipeline within it: what is cached of others is not of this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +87,17 @@ class LedgerCatalog:
                 watermark=known.info.watermark,
                 stale=self._stale(known),
                 token=None,
-                like=lambda: self._panes.newest(layout, known.info.epoch),
+                like=lambda: self._panes.newest(layout, known.generation),
             )
-        merged = self._panes.merged(layout, *span, generation=known.info.epoch)
+        merged = self._panes.merged(layout, *span, generation=known.generation)
         found = loaded(known.info, layout.spec, merged, span, closed, self._stale(known))
-        return replace(found, like=lambda: self._panes.newest(layout, known.info.epoch))
+        return replace(found, like=lambda: self._panes.newest(layout, known.generation))
 
     def _followed(
         self, known: _Known, layout: Layout, spec: SequentialSpec, window: WindowAsked
     ) -> Loaded:
         check_whole_stream(layout.name, window)
-        read = self._sequences.read(layout.name, spec, known.info.epoch)
+        read = self._sequences.read(layout.name, spec, known.generation)
         pane, covered = layout.pane, None
         if read.span is not None:
             covered = (read.span[0] // pane * pane, (read.span[1] // pane + 1) * pane)
@@ -193,7 +195,11 @@ class LedgerCatalog:
         read = self._read
         if read.version != version:
             infos = self._ledger.pipelines()
-            known = {info.name: _Known(info, Pipeline.from_json(info.spec)) for info in infos}
+            place = self._ledger.generation()
+            known = {
+                info.name: _Known(info, Pipeline.from_json(info.spec), (place, info.epoch))
+                for info in infos
+            }
             read = self._read = _Read(
                 version,
                 known,

@@ -12,25 +12,20 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Self
 
 from muntin.errors import BadArgument
-from muntin.ledger.records import ClosedWindow
 from muntin.server.frames import Frame
 from muntin.server.limits import ServerLimits
 
 On = Literal["window", "update"]
-_PLACE = re.compile(r"([0-9]{1,18})\.([a-z][a-z0-9_-]{0,63})\.(-?[0-9]{1,19})\.([0-9]{1,9})")
+_PLACE = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})")
 
 
 class Place(NamedTuple):
     """Where a subscriber is in the order in which windows closed; it outlives the server."""
 
-    closed_at: int
-    summary: str
-    start: int
-    revision: int
-
-    @classmethod
-    def of(cls, window: ClosedWindow) -> Self:
-        return cls(window.closed_at, window.summary, window.start, window.revision)
+    generation: int
+    """Of the ledger; one that stands in the place of another is younger."""
+    number: int
+    """Of the closing; the ledger gives them, and no wall clock."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -42,20 +37,20 @@ class Place(NamedTuple):
             It is not one.
         """
         if text == "0":
-            return cls(0, "", 0, 0)
+            return cls(0, 0)
         found = _PLACE.fullmatch(text)
         if found is None:
             raise BadArgument(f"{text[:80]!r} is no place to go on from: send the last `after`")
-        closed_at, summary, start, revision = found.groups()
-        return cls(int(closed_at), summary, int(start), int(revision))
+        generation, number = found.groups()
+        return cls(int(generation), int(number))
 
     def __str__(self) -> str:
-        if not self.summary:
+        if self == BEGINNING:
             return "0"  # before all windows
-        return f"{self.closed_at}.{self.summary}.{self.start}.{self.revision}"
+        return f"{self.generation}.{self.number}"
 
 
-BEGINNING = Place(0, "", 0, 0)
+BEGINNING = Place(0, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Which windows have closed since one last looked, in the order of their places."""
+"""Which windows have closed since one last looked, in the order in which the ledger stored them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from muntin.ledger.base import Ledger
 from muntin.ledger.records import ClosedWindow
 from muntin.server.channel import BEGINNING, Place
 
-OVERLAP_US = 2_000_000  # a wall clock may step back so far without a window being passed over
 CLOSED_AT_ONCE_MAX = 100_000
 
 Closing = tuple[Place, ClosedWindow]
@@ -19,38 +18,29 @@ class Closings:
     ----------
     head : Place
         The newest that was returned; places that are returned only grow.
+    anew : bool
+        The last `read` found another ledger in the place of the one before.
     """
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._seen: dict[tuple[str, int, int], int] = {}
         self.head: Place = BEGINNING
+        self.anew = False
 
     def begin(self) -> None:
         """What has closed before this is not new."""
-        newest = self._ledger.windows(limit=64, newest_first=True)
-        last = max((w.closed_at for w in newest), default=0)
-        recent = self._ledger.windows(since=last - OVERLAP_US, limit=CLOSED_AT_ONCE_MAX)
-        for window in recent:
-            self._seen[_key(window)] = window.closed_at
-            self.head = max(self.head, Place.of(window))
+        generation = self._ledger.generation()
+        self.head = Place(generation, self._ledger.last_closing())
 
     def read(self) -> list[Closing]:
         """New windows and new revisions, oldest closing first."""
-        since = self.head.closed_at - OVERLAP_US
-        found = self._ledger.windows(since=since, limit=CLOSED_AT_ONCE_MAX)
-        new = sorted((w for w in found if _key(w) not in self._seen), key=Place.of)
-        closings = []
-        for window in new:
-            self._seen[_key(window)] = window.closed_at
-            place = Place.of(window)
-            if place <= self.head:  # the clock stepped back, or two closed in one microsecond
-                place = place._replace(closed_at=self.head.closed_at + 1)
-            self.head = place
-            closings.append((place, window))
-        self._seen = {k: at for k, at in self._seen.items() if at >= since - OVERLAP_US}
+        with self._ledger.snapshot() as view:
+            generation = view.generation()
+            self.anew = generation != self.head.generation
+            if self.anew:
+                self.head = Place(generation, 0)
+            found = view.closings(self.head.number, limit=CLOSED_AT_ONCE_MAX)
+        closings = [(Place(generation, number), window) for number, window in found]
+        if closings:
+            self.head = closings[-1][0]
         return closings
-
-
-def _key(window: ClosedWindow) -> tuple[str, int, int]:
-    return window.summary, window.start, window.revision

@@ -186,6 +186,9 @@ class Feeds:
 
     async def _close_windows(self) -> None:
         closed = await self._run(self._closings.read)
+        if self._closings.anew:  # another ledger: what followers have not seen is gone
+            self._head = self._closings.head._replace(number=0)
+            self._skip(self._by_window())
         if not closed:
             return
         # moved here and not where a thread reads: a channel is made before it or after it, never

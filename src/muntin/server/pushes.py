@@ -13,7 +13,7 @@ from typing import Any
 from muntin.errors import MuntinError, UnknownName
 from muntin.ledger.records import ClosedWindow
 from muntin.server.answering import JSON, Asked, json_pieces, window_json, within
-from muntin.server.channel import Place, Pushed
+from muntin.server.channel import BEGINNING, Place, Pushed
 from muntin.server.closings import CLOSED_AT_ONCE_MAX
 from muntin.server.frames import Frame, compact, frame, joined
 from muntin.server.limits import ServerLimits
@@ -125,25 +125,26 @@ class Pushes:
     def _missed(
         self, channel: int, followed: str, after: Place, until: Place
     ) -> tuple[list[tuple[Place, ClosedWindow]], Frame | None]:
-        windows = self._reader.ledger.windows(
-            followed or None, since=after.closed_at, limit=CLOSED_AT_ONCE_MAX
-        )
-        missed = sorted((Place.of(w), w) for w in windows if after < Place.of(w) <= until)
+        with self._reader.ledger.snapshot() as view:
+            generation, dropped = view.generation(), view.closings_dropped()
+            same = after.generation == generation
+            begin = after.number if same else 0
+            found = view.closings(begin, until=until.number, limit=CLOSED_AT_ONCE_MAX)
+        missed = [
+            (Place(generation, number), window)
+            for number, window in found
+            if followed in ("", window.summary) and after < Place(generation, number) <= until
+        ]
         gap = None
         most = self._limits.replay_windows_max
         if len(missed) > most:
             cut, missed = missed[:-most], missed[-most:]
             gap = self._gap(channel, len(cut), cut[0][1].start, cut[-1][1].end)
-        elif after.summary and self._dropped(after):
-            gap = self._gap(channel, None, after.start, missed[0][1].start if missed else None)
+        elif after != BEGINNING and (not same or dropped > after.number):
+            gap = self._gap(channel, None, None, missed[0][1].start if missed else None)
         return missed[: self._limits.replay_messages_max], gap
 
-    def _dropped(self, after: Place) -> bool:
-        """Whether retention has dropped windows that closed after a place."""
-        oldest = self._reader.ledger.windows(after.summary, limit=1)
-        return not oldest or oldest[0].start > after.start
-
-    def _gap(self, channel: int, windows: int | None, start: int, end: int | None) -> Frame:
+    def _gap(self, channel: int, windows: int | None, start: int | None, end: int | None) -> Frame:
         message = {"type": "gap", "channel": channel, "windows": windows}
         return frame(message | {"start": instant_text(start), "end": instant_text(end)})
 

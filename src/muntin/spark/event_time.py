@@ -119,13 +119,18 @@ def _from_text(column: pa.Array) -> np.ndarray:
     parts = pc.extract_regex(column, _ISO)
     day, clock, fraction, zone = (parts.field(i) for i in range(4))
     # a match that lacks the optional parts has them as empty text; no match is null
-    clock = pc.if_else(pc.equal(clock, ""), "00:00:00", clock)
+    midnight, seconds, colon, letter, nothing = (
+        pa.scalar(part, column.type) for part in ("00:00:00", "00", ":", "T", "")
+    )
+    clock = pc.if_else(pc.equal(clock, nothing), midnight, clock)
     clock = pc.if_else(
-        pc.equal(pc.utf8_length(clock), 5), pc.binary_join_element_wise(clock, "00", ":"), clock
+        pc.equal(pc.utf8_length(clock), 5),
+        pc.binary_join_element_wise(clock, seconds, colon),
+        clock,
     )
     fraction = pc.utf8_slice_codeunits(fraction, 0, 7)
-    text = pc.binary_join_element_wise(day, "T", clock, fraction, "")
-    text = pc.if_else(parts.is_valid(), text, None)
+    text = pc.binary_join_element_wise(day, letter, clock, fraction, nothing)
+    text = pc.if_else(parts.is_valid(), text, pa.scalar(None, column.type))
     micros = _filled(_cast_what_can_be(text).view(pa.int64()))
     present = micros != ABSENT
     return np.where(present, micros - _offsets(zone.fill_null("")) * present, ABSENT)

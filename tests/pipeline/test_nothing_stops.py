@@ -1,0 +1,115 @@
+"""No event, value, standing query or restart stops a pipeline, and every event is accounted for."""
+
+import os
+
+import numpy as np
+import pytest
+
+from muntin.errors import MuntinError
+from muntin.ledger.memory import MemoryLedger
+from muntin.spark.ingest import Ingest
+from tests.pipeline.arbitrary import events, spec_and_columns
+from tests.pipeline.support import gather
+
+PIPELINES = int(os.environ.get("MUNTIN_PIPELINES", "0"))
+FIRST = int(os.environ.get("MUNTIN_FIRST_SEED", "0"))
+
+
+def run_one(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    spec, types = spec_and_columns(random)
+    ledger = MemoryLedger()
+    ingest = Ingest(spec, ledger, query_id="q")
+    fed = 0
+    try:
+        for number in range(int(random.integers(1, 8))):
+            batches = [events(random, spec, types) for _ in range(int(random.integers(1, 3)))]
+            fed += sum(len(batch) for batch in batches)
+            ingest.take(number, gather([Partition(batch) for batch in batches]))
+            if random.random() < 0.15:
+                ingest.close()
+                ingest = Ingest(spec, ledger, query_id="q")
+        ingest.finish()
+        check(ledger, spec, fed)
+    finally:
+        ingest.close()
+
+
+class Partition:
+    """What one worker sees; a table would not hold views."""
+
+    def __init__(self, *batches) -> None:
+        self._batches = batches
+
+    def to_batches(self):
+        return self._batches
+
+
+def check(ledger, spec, fed: int) -> None:
+    (info,) = ledger.pipelines()
+    assert info.read == fed == info.counted + info.rejected
+    kept = sum(1 for _ in ledger.rejected("p", limit=100_000))
+    assert kept == info.rejected
+    for name, summary in spec.summaries.items():
+        if summary.sequential:
+            continue
+        spans = ledger.spans(name, spec.pane)
+        assert sum(span[1] for span in spans) == info.counted
+        for length in spec.rungs:
+            reach = next((c for c in ledger.coverage(name) if c.length == length), None)
+            if reach is not None:
+                held = [s for s in ledger.spans(name, length) if s[0] not in reach.dirty]
+                below = [
+                    s
+                    for s in spans
+                    if reach.start <= s[0] < reach.until
+                    and s[0] // length * length not in reach.dirty
+                ]
+                assert sum(s[1] for s in held) == sum(s[1] for s in below)
+        check_windows(ledger, spec, name, summary, spans)
+
+
+def check_windows(ledger, spec, name, summary, spans) -> None:
+    """Each event of a sealed pane lies in one floating window, or in all of its grid."""
+    window = summary.window
+    state = (ledger.assembler("p") or {}).get(name)
+    if state is None or state["next"] is None:
+        return
+    windows = ledger.windows(name, limit=1_000_000)
+    opened = state["window"]["start"] if window.kind == "floating" else None
+    until = state["next"] if opened is None else opened
+    for start, _, _ in spans:
+        holds = [w for w in windows if w.start <= start < w.end]
+        if window.kind == "floating":
+            assert len(holds) == (start < until), (start, holds)
+        else:
+            every = window.every or window.length
+            first = (start - window.length) // every * every + every
+            due = [s for s in range(first, start + 1, every) if s + window.length <= until]
+            assert [w.start for w in holds] == due
+    for each in windows:
+        assert each.events == sum(s[1] for s in spans if each.start <= s[0] < each.end)
+    for query in spec.queries:
+        points = ledger.trend(query, limit=1_000_000)
+        followed = [n for n in spec.summaries if n in spec.queries[query].select]
+        if name == followed[0]:
+            assert {p.start for p in points} == {w.start for w in windows}
+
+
+def test_random_pipelines_never_stop():
+    for seed in range(250):
+        _named(seed)
+
+
+@pytest.mark.chaos
+def test_ten_thousand_random_pipelines_never_stop():
+    for seed in range(FIRST, FIRST + (PIPELINES or 10_000)):
+        _named(seed)
+
+
+def _named(seed: int) -> None:
+    try:
+        run_one(seed)
+    except (Exception, MuntinError) as problem:
+        problem.add_note(f"seed {seed}")
+        raise
