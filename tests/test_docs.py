@@ -1,14 +1,26 @@
 """Links in the documents lead somewhere, and what they show is what there is."""
 
+import contextlib
+import json
+import os
 import re
-from pathlib import Path
+import subprocess
+import sys
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from muntin import spec_file
+from muntin.assembly.standing import StandingQueries
+from muntin.ledger.open import open_ledger
+from muntin.server.serving import Server
+from muntin.sites.spec import CoordinatorSpec
 from muntin.spec import Pipeline
+from tests.docs_samples import PAGES as SAMPLE_PAGES
+from tests.docs_samples import ROOT, as_input, samples_of
 
-ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -19,15 +31,144 @@ def test_links_lead_somewhere(page):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_the_pipeline_file_of_the_reference_is_one():
-    text = (ROOT / "docs" / "pipeline-file.md").read_text(encoding="utf-8")
-    example = re.search(r"```yaml\n(name: flights.*?)```", text, re.DOTALL)[1]
-    assert "on: window" in example
-    entries = yaml.load(example.replace("on: window", '"on": window'), Loader=yaml.SafeLoader)
-    assert Pipeline.of(entries).name == "flights"
-
-
 def test_every_document_is_reached_from_the_readme():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     missing = [p.name for p in (ROOT / "docs").glob("*.md") if f"docs/{p.name}" not in readme]
     assert not missing
+
+
+# Samples: each is run, or the page says above it why not (<!-- not run here: ... -->).
+
+SAMPLES = [sample for page in SAMPLE_PAGES for sample in samples_of(page)]
+RUN = [sample for sample in SAMPLES if not sample.why_not]
+SPARK_PAGES = ("README.md", "server.md", "fingerprint-index.md")
+SHELL = ("sh", "console")
+PLAIN = sorted({s.page for s in RUN if s.language == "python"} - set(SPARK_PAGES))
+
+
+def test_every_sample_is_of_a_language_that_is_run():
+    """What is only shown (an answer, an error) is text without a language, or JSON."""
+    known = {"python", "yaml", "sql", "json", *SHELL}
+    assert {s.name: s.language for s in RUN if s.language and s.language not in known} == {}
+    for sample in RUN:
+        if not sample.language:
+            assert not sample.text.startswith(("muntin ", "python ", "pip ", "$ ")), sample.name
+    assert len([s for s in RUN if s.language == "python"]) >= 9
+
+
+@pytest.mark.parametrize("page", PLAIN)
+def test_python_samples_run_in_the_order_of_their_page(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for sample in RUN:
+        if (sample.page, sample.language) == (page, "python"):
+            exec(compile(sample.text, sample.name, "exec"), names)  # noqa: S102 (our own)
+
+
+@pytest.mark.parametrize("sample", [s for s in RUN if s.language == "json"], ids=lambda s: s.name)
+def test_json_samples_are_json(sample):
+    assert json.loads(sample.text)
+
+
+@pytest.mark.parametrize("sample", [s for s in RUN if s.language == "yaml"], ids=lambda s: s.name)
+def test_yaml_samples_are_what_they_say(sample, tmp_path, monkeypatch):
+    """A pipeline, a coordinator, or entries of a pipeline with the summaries of their page."""
+    path = tmp_path / "sample.yaml"
+    path.write_text(sample.text, encoding="utf-8")
+    for variable in ("NORTH_TOKEN", "SOUTH_TOKEN"):
+        monkeypatch.setenv(variable, "0123456789abcdef")
+    data = spec_file.read(path).data
+    if "state" in data:
+        assert CoordinatorSpec.of(path).sites
+    elif "pane" in data:
+        _check(Pipeline.of(path))
+    else:
+        _check(_pipeline(sample.page, data))
+
+
+def _pipeline(page, data):
+    """Entries of a pipeline file, or of its summaries, made whole."""
+    summaries = data.get("summaries") or {k: v for k, v in data.items() if k != "queries"}
+    if not summaries:
+        summaries = _summaries_of(page)
+    entries = {"name": "sample", "time": "time", "pane": "1 second", "summaries": summaries}
+    return Pipeline.of(entries | {"queries": data.get("queries", {})})
+
+
+def _summaries_of(page):
+    found = {}
+    for sample in RUN:
+        if sample.page == page and sample.language == "yaml":
+            data = yaml.safe_load(sample.text)
+            if "pane" not in data and "state" not in data:
+                found |= data.get("summaries") or {k: v for k, v in data.items() if k != "queries"}
+    return found
+
+
+def _check(pipeline):
+    StandingQueries(pipeline, open_ledger("memory://docs")).close()
+
+
+def test_sql_samples_are_right():
+    """Those of select.md are asked in tests/select/test_select_docs.py."""
+    asked = [s for s in RUN if s.language == "sql" and s.page != "select.md"]
+    assert asked
+    for sample in asked:
+        for at, line in enumerate(sample.text.splitlines()):
+            queries = {f"line{at}": {"select": line.partition(" -- ")[0], "on": "update"}}
+            _check(_pipeline(sample.page, {"queries": queries}))
+
+
+@pytest.mark.spark
+def test_samples_that_need_spark_and_commands(tmp_path):
+    """In order, in one folder with data, by a process of its own: as a reader does it."""
+    hours = [1_356_998_400_000_000 + n * 3_600_000_000 for n in range(2_000)]
+    flights = pa.table(
+        {
+            "date": pa.array(hours, pa.timestamp("us", "UTC")),
+            "origin": [("EWR", "JFK", "LGA")[n % 3] for n in range(2_000)],
+            "destination": [("ATL", "LAX", "ORD", "SFO")[n % 4] for n in range(2_000)],
+            "delay": pa.array([n % 61 - 10 for n in range(2_000)], pa.int64()),
+            "distance": pa.array([100 + n % 7 for n in range(2_000)], pa.int64()),
+        }
+    )
+    (tmp_path / "data" / "flights").mkdir(parents=True)
+    pq.write_table(flights, tmp_path / "data" / "flights" / "flights.parquet")
+    named = flights.rename_columns(["time_hour", "origin", "carrier", "delay", "distance"])
+    pq.write_table(named, tmp_path / "flights.parquet")
+    needed = [s for s in RUN if s.page in SPARK_PAGES and s.language == "python"]
+    needed += [s for s in RUN if s.language in SHELL]
+    assert len(needed) >= 6
+    needed.sort(key=lambda s: (SPARK_PAGES.index(s.page) if s.page in SPARK_PAGES else 9, s.line))
+    path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])  # activated
+    with serving(tmp_path / "served.db") as url:
+        text = as_input(needed).replace("http://127.0.0.1:8787", url)
+        done = subprocess.run(
+            [sys.executable, ROOT / "tests" / "docs_samples.py"],
+            input=text,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONWARNINGS": "ignore", "PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=500,
+        )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert [s.name for s in needed if f"ran {s.name} " not in done.stderr] == []
+
+
+@contextlib.contextmanager
+def serving(path):
+    """A server of a ledger of flights, as docs/server.md has one."""
+    ledger = open_ledger(f"sqlite:///{path}")
+    entries = {"keys": ["origin"], "window": {"length": "1 day"}}
+    spec = Pipeline.of(
+        {"name": "flights", "time": "time", "pane": "1 hour", "summaries": {"flights": entries}}
+    )
+    ledger.open_writer("flights", spec.as_json(), query_id="docs").close()
+    server = Server(ledger, port=0)
+    server.start()
+    try:
+        yield server.url
+    finally:
+        server.stop()
+        ledger.close()

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from muntin.client import Subscription, Update
-from muntin.errors import MuntinError
+from muntin.errors import BadArgument, MuntinError
 
 __all__ = ["watch"]
 
@@ -16,14 +16,17 @@ __all__ = ["watch"]
 def watch(updates: Iterator[Update]) -> Any:
     """Show updates as they come, in a widget with a button that stops it.
 
-    Needs ipywidgets: `pip install muntin[notebook]`.
+    Needs ipywidgets: `pip install ipywidgets`.
 
     Parameters
     ----------
     updates : iterator of Update
         For example `muntin.connect(url).subscribe("SELECT ...")`.
     """
-    import ipywidgets as widgets
+    try:
+        import ipywidgets as widgets
+    except ImportError:
+        raise BadArgument("watch needs ipywidgets: pip install ipywidgets") from None
 
     shown = widgets.HTML("waiting for the first answer")
     button = widgets.Button(description="stop")

@@ -235,6 +235,7 @@ class Pipeline(Strict):
 
     @property
     def ledger_url(self) -> str:
+        """Where the summaries are kept: `ledger`, or a SQLite file named after the pipeline."""
         return self.ledger or f"sqlite:///{self.name}.db"
 
     def columns(self) -> list[str]:

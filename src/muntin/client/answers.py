@@ -39,6 +39,7 @@ class RemoteWindow:
     """Microseconds since 1970 UTC."""
 
     def to_dict(self) -> dict[str, Any]:
+        """As JSON values: source, asked, and covered with start and end as ISO 8601."""
         covered = None
         if self.covered is not None:
             covered = {"start": instant_text(self.covered[0]), "end": instant_text(self.covered[1])}

@@ -84,6 +84,7 @@ class Result:
 
     @property
     def columns(self) -> list[str]:
+        """Names of the columns, in order."""
         return self.table.column_names
 
     @property
@@ -157,11 +158,11 @@ class Result:
         return self.table.to_pandas()
 
     def to_polars(self) -> Any:
-        """A polars DataFrame; needs polars: `pip install "muntin[notebook]"`."""
+        """A polars DataFrame; needs polars: `pip install polars`."""
         try:
             import polars as pl
         except ImportError:
-            raise BadArgument('to_polars needs polars: pip install "muntin[notebook]"') from None
+            raise BadArgument("to_polars needs polars: pip install polars") from None
 
         return pl.from_arrow(readable_by_polars(self.table))
 

@@ -43,7 +43,7 @@ def plot(
     try:
         import matplotlib.pyplot as plt
     except ImportError:
-        raise BadArgument('plot needs matplotlib: pip install "muntin[notebook]"') from None
+        raise BadArgument("plot needs matplotlib: pip install matplotlib") from None
 
     table = result.table
     if not table.num_columns or not table.num_rows:

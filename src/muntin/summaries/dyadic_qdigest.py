@@ -89,14 +89,17 @@ class DyadicQDigest:
 
     @property
     def bits(self) -> int:
+        """The domain is 0 to 2**bits - 1."""
         return self._map.bits
 
     @property
     def k(self) -> int:
+        """At most 3 k nodes stay; bounds of a rank are at most bits * (n // k) apart."""
         return self._k
 
     @property
     def domain(self) -> OrderMap:
+        """How numbers are mapped to the domain, in order."""
         return self._map
 
     @property

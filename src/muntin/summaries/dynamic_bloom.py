@@ -133,6 +133,7 @@ class DynamicBloom:
 
     @property
     def capacity(self) -> int:
+        """Keys that it was planned for."""
         return self._parameters["capacity"]
 
     @property
@@ -142,6 +143,7 @@ class DynamicBloom:
 
     @property
     def seed(self) -> int:
+        """Of the hashes; filters of different seeds do not merge."""
         return self._seed
 
     @property
@@ -151,6 +153,7 @@ class DynamicBloom:
 
     @property
     def layout(self) -> Layout:
+        """compact, split or paper."""
         return self._parameters["layout"]
 
     @property
@@ -170,6 +173,7 @@ class DynamicBloom:
 
     @property
     def nbytes(self) -> int:
+        """Bytes in memory."""
         return self._filters.nbytes
 
     @property
@@ -234,17 +238,20 @@ class DynamicBloom:
         self._count += other._count
 
     def copy(self) -> Self:
+        """A filter of its own over the same keys."""
         twin = type(self)(**self._parameters)
         twin._type, twin._count = self._type, self._count
         twin._filters = self._filters.copy()
         return twin
 
     def to_bytes(self) -> bytes:
+        """Versioned bytes with a checksum."""
         parameters = {**self._parameters, "items": self._type or ""}
         return seal(self.kind, parameters, _COUNT.pack(self._count) + self._filters.write())
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
+        """What `to_bytes` gave; CorruptSummary for anything else."""
         return cls._read(data, copy=True)
 
     @classmethod

@@ -81,10 +81,12 @@ class Fingerprint:
 
     @property
     def bloom(self) -> DynamicBloom:
+        """The filter of the keys."""
         return self._bloom
 
     @property
     def digest(self) -> DyadicQDigest | None:
+        """The digest of the ranked numbers; None where nothing is ranked."""
         return self._digest
 
     @property
@@ -94,14 +96,17 @@ class Fingerprint:
 
     @property
     def keys(self) -> int:
+        """Different keys seen (but those that were taken for others)."""
         return self._bloom.keys
 
     @property
     def nbytes(self) -> int:
+        """Bytes in memory."""
         return self._bloom.nbytes + (self._digest.nbytes if self._digest else 0)
 
     @property
     def bits_per_key(self) -> float:
+        """Bits that a key takes in the filter."""
         return self._bloom.bits_per_key
 
     @property
@@ -153,10 +158,12 @@ class Fingerprint:
         return self.contains_hashes(self._bloom.hashes(keys))
 
     def contains_hashes(self, hashes: np.ndarray) -> np.ndarray:
+        """As `contains`, of keys that were hashed already."""
         inside = (hashes >= np.uint64(self._least)) & (hashes <= np.uint64(self._most))
         return self._bloom.contains_hashes(hashes) & inside
 
     def false_positive_rate(self) -> float:
+        """Share of keys that are not there and are said to be, now."""
         return self._bloom.false_positive_rate()
 
     def quantile(self, q: Any) -> Estimate:
@@ -191,6 +198,7 @@ class Fingerprint:
         self._most = max(self._most, other._most)
 
     def copy(self) -> Self:
+        """A summary of its own with the same keys and ranks."""
         twin = type(self).__new__(type(self))
         twin._bloom = self._bloom.copy()
         twin._digest = self._digest.copy() if self._digest else None
@@ -198,6 +206,7 @@ class Fingerprint:
         return twin
 
     def to_bytes(self) -> bytes:
+        """Versioned bytes with a checksum."""
         bloom = self._bloom.to_bytes()
         digest = self._digest.to_bytes() if self._digest else b""
         return seal(
@@ -206,6 +215,7 @@ class Fingerprint:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
+        """What `to_bytes` gave; CorruptSummary for anything else."""
         return cls._read(data, copy=True)
 
     @classmethod

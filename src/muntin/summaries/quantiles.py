@@ -98,6 +98,7 @@ class KLL(KLLAnswers):
 
     @property
     def seed(self) -> int:
+        """Of its coins: the same updates with the same seed give the same bytes."""
         return self._seed
 
     @property

@@ -217,6 +217,7 @@ class TimeWindowQuantiles(WindowQuantiles):
         self._view = None
 
     def copy(self) -> Self:
+        """A window of its own with the same items."""
         new = super().copy()
         new.late, new.tolerance = self.late, self.tolerance
         return new

@@ -26,7 +26,7 @@ def plot(table: Mapping[str, Mapping[str, float]], path: str | PathLike[str]) ->
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise BadArgument("plots need matplotlib: pip install muntin[notebook]") from None
+        raise BadArgument("plots need matplotlib: pip install matplotlib") from None
     figure = Figure(figsize=(10, 3.2), layout="constrained")
     for place, cost in enumerate(COSTS, 1):
         axis = figure.add_subplot(1, len(COSTS), place)

@@ -94,6 +94,7 @@ class VectorMatrix:
 
     @property
     def capacity(self) -> int | None:
+        """Rows per key that a floating window may hold; None: as many as come."""
         return self._state.capacity
 
     @property
@@ -252,6 +253,7 @@ class VectorMatrix:
         self._shown.clear()
 
     def copy(self) -> VectorMatrix:
+        """A matrix of its own with the same rows."""
         return self._of(self._state.copy())
 
     def to_bytes(self) -> bytes:
