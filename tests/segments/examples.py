@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from muntin.segments.algebra import Algebra
 from muntin.segments.building import build
+from muntin.segments.distinct import DistinctCount, DistinctItems
 from muntin.segments.quantiles import Quantiles, QuantilesAt, RanksOf
 from muntin.segments.sums import Sums, Totals
 from muntin.segments.table import Segment
@@ -33,8 +34,14 @@ def _numbers(rng: np.random.Generator, n: int) -> list[pa.Array]:
     return [pa.array(np.round(rng.gamma(2, 20, n), 1), mask=rng.random(n) < 0.1)]
 
 
+def _names(rng: np.random.Generator, n: int) -> list[pa.Array]:
+    names = [f"item {number}" for number in (rng.pareto(1, n) * 3).astype(int)]
+    return [pa.array(names, mask=rng.random(n) < 0.1)]
+
+
 EXAMPLES: dict[str, Example] = {
     "vector_matrix": Example(Sums((("i", "int64"), ("f", "float64"))), _sums, (Totals(),)),
+    "distinct": Example(DistinctItems(lg_k=6), _names, (DistinctCount(),)),
     "quantiles": Example(
         Quantiles(k=8), _numbers, (QuantilesAt((0.0, 0.5, 1.0)), RanksOf((20.0,)))
     ),

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from muntin.errors import IncompatibleSummary
 from muntin.segments.columns import States
+from muntin.segments.keys import Keys
 from muntin.segments.table import Table
 
 
@@ -78,17 +79,23 @@ class Algebra(ABC):
         """The columns of the states, in the order of the bytes."""
 
     @abstractmethod
-    def fold(self, values: Sequence[pa.Array], order: np.ndarray, bounds: np.ndarray) -> States:
+    def fold(
+        self, values: Sequence[Any], order: np.ndarray, bounds: np.ndarray, items: Keys | None
+    ) -> States:
         """Events -> one state a group.
 
         Parameters
         ----------
         values : arrays [n]
-            The kind says which.
+            The kind says which; as `itemized` left them.
+        items : Keys, optional
+            Those of `itemized`.
         """
 
     @abstractmethod
-    def merge(self, states: States, order: np.ndarray, bounds: np.ndarray) -> States:
+    def merge(
+        self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None
+    ) -> States:
         """States -> one state a group, of at least one each."""
 
     @abstractmethod
@@ -104,6 +111,10 @@ class Algebra(ABC):
         pyarrow.Table
             `row` (int64: number of the state), ascending; then what is asked for.
         """
+
+    def itemized(self, values: Sequence[pa.Array]) -> tuple[Sequence[Any], Keys | None]:
+        """For kinds whose states name items: the items as numbers, and the different ones."""
+        return values, None
 
     def fitted(self, values: Sequence[pa.Array]) -> Self:  # noqa: ARG002
         """With what only the values decide: types of sums that nobody declared."""

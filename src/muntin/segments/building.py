@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -58,7 +59,8 @@ def build(
             raise BadArgument(f"a column has {len(array)} rows, there are {n} slices")
     algebra = algebra.fitted(values)
     encoded = Encoded(columns)
-    tables = [_fold(algebra, slices, values, *encoded.keys(by, n), limit) for by in keys]
+    read, items = algebra.itemized(values)
+    tables = [_fold(algebra, slices, read, items, *encoded.keys(by, n), limit) for by in keys]
     kept = tuple(table for table in tables if len(table))
     return Segment(algebra, *counted(slices), kept, limit)
 
@@ -66,7 +68,8 @@ def build(
 def _fold(
     algebra: Algebra,
     slices: np.ndarray,
-    values: Sequence[pa.Array],
+    values: Sequence[Any],
+    items: Keys | None,
     keys: Keys,
     numbers: np.ndarray,
     limit: int | None,
@@ -74,25 +77,16 @@ def _fold(
     groups = group(slices, numbers, len(keys))
     if limit is not None:
         groups = limited(groups, limit, len(keys))
-    states, items = _itemized(algebra.fold(values, groups.order, groups.bounds))
     table = Table(
         keys=keys,
         slices=groups.slices,
         starts=groups.starts,
         key=groups.keys,
         events=frozen(np.diff(groups.bounds)),
-        states=states,
+        states=algebra.fold(values, groups.order, groups.bounds, items),
         items=items,
     )
     return table.with_used_keys()
-
-
-def _itemized(states: States) -> tuple[States, Keys | None]:
-    """States without, and the items that they name."""
-    items = states.get("items of all")
-    if not isinstance(items, Keys):
-        return states, None
-    return {name: column for name, column in states.items() if column is not items}, items
 
 
 def merge(segments: Sequence[Segment], step: int = 1) -> Segment:
@@ -157,7 +151,7 @@ def _merge(algebra: Algebra, parts: list[Table], step: int, limit: int | None) -
         states = {name: take(column, order) for name, column in whole.states.items()}
         events = frozen(whole.events[order])
     else:
-        states = algebra.merge(whole.states, groups.order, groups.bounds)
+        states = algebra.merge(whole.states, groups.order, groups.bounds, whole.items)
         events = np.empty(len(groups.keys), np.int64)
         sum_counts(whole.events, groups.order, groups.bounds, events)
     table = replace(

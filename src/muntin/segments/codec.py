@@ -30,7 +30,7 @@ from muntin.errors import CorruptSummary
 from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.checks import check_segment, check_table
 from muntin.segments.columns import Column, Ragged, frozen, starts_of
-from muntin.segments.keys import NO_KEY, Keys
+from muntin.segments.keys import NO_KEY, TYPES, Keys, hashes_of
 from muntin.segments.registry import algebra_of
 from muntin.segments.streams import StreamReader, StreamWriter
 from muntin.segments.table import Segment, Table
@@ -121,7 +121,7 @@ def _write_table(out: StreamWriter, table: Table, shapes: dict[str, Shape]) -> N
     out.lists(Ragged(table.starts, table.key))
     out.numbers(table.events)
     for name, shape in shapes.items():
-        out.column(table.states[name], shape.doubles, shape.dtype == "int64")
+        out.column(table.states[name], shape.doubles, shape.dtype == "int64", shape.streams)
 
 
 def _write_keys(out: StreamWriter, keys: Keys) -> None:
@@ -280,7 +280,6 @@ def _streams(entry: dict[str, Any], shapes: dict[str, Shape]) -> int:
 
 
 TEXTS = ("string", "binary")
-ITEM_TYPES = {**key_columns.TYPES, "binary": pa.large_binary(), "uint64": pa.uint64()}
 
 
 def _read_table(
@@ -309,7 +308,7 @@ def _read_table(
     events = reader.numbers(rows)
     states: dict[str, Column] = {}
     for name, shape in shapes.items():
-        form = shape.dtype, shape.doubles, shape.ragged, shape.required
+        form = shape.dtype, shape.doubles, shape.streams, shape.required
         states[name] = reader.column(rows, *form, left)
     return Table(keys, slices, starts, key.items, events, states, items)
 
@@ -322,8 +321,7 @@ def _read_keys(
             raise CorruptSummary(f"segment: {size} empty keys")
         return NO_KEY
     columns = [_read_key_column(reader, kind, size, left) for kind in kinds]
-    hashes = key_columns.fold([key_columns.hashes_of("", column, 0) for column in columns])
-    return Keys(names, tuple(columns), frozen(hashes))
+    return Keys(names, tuple(columns), frozen(hashes_of(columns)))
 
 
 def _read_key_column(reader: StreamReader, kind: str | None, size: int, left: int) -> pa.Array:
@@ -345,7 +343,7 @@ def _read_key_column(reader: StreamReader, kind: str | None, size: int, left: in
         starts = starts_of(values)
         text = reader.raw(int(starts[-1]))
         buffers = [mask, pa.py_buffer(starts), pa.py_buffer(text)]
-        array = pa.Array.from_buffers(ITEM_TYPES[kind], size, buffers)
+        array = pa.Array.from_buffers(TYPES[kind], size, buffers)
         try:
             array.validate(full=True)
         except pa.ArrowInvalid:
@@ -357,7 +355,7 @@ def _read_key_column(reader: StreamReader, kind: str | None, size: int, left: in
     plain = pa.Array.from_buffers(pa.int64(), size, [mask, pa.py_buffer(values)])
     if kind == "date32":
         plain = plain.cast(pa.int32())
-    return plain.view(pa.uint64()) if kind == "uint64" else plain.cast(ITEM_TYPES[kind])
+    return plain.view(pa.uint64()) if kind == "uint64" else plain.cast(TYPES[kind])
 
 
 def _crc_of(view: memoryview) -> int:

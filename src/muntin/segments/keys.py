@@ -19,8 +19,11 @@ import pyarrow.compute as pc
 from muntin.errors import BadArgument, IncompatibleSummary
 from muntin.segments.columns import frozen
 from muntin.summaries import key_columns
+from muntin.summaries.items import hash_items
 
-KEY_TYPES: dict[pa.DataType, str] = {kind: name for name, kind in key_columns.TYPES.items()}
+TYPES = {**key_columns.TYPES, "binary": pa.large_binary(), "uint64": pa.uint64()}
+"""Of keys, and (binary, uint64) of items."""
+KEY_TYPES: dict[pa.DataType, str] = {kind: name for name, kind in TYPES.items()}
 DIRECT_CELLS_MAX = 1 << 24  # a table of that many int64 finds the combinations that occur
 _compute: Any = pc
 
@@ -97,7 +100,7 @@ class Encoded:
             at = np.arange(size) if firsts is None else part_codes[firsts]
             hashes.append(key_columns.hashes_of("", values, 0)[at])
             columns.append(values if firsts is None else values.take(pa.array(at)))
-        keys, new = _ordered(names, columns, key_columns.fold(hashes))
+        keys, new = ordered(names, columns, key_columns.fold(hashes))
         return keys, new[codes]
 
     def _column(self, name: str) -> tuple[np.ndarray, pa.Array]:
@@ -151,10 +154,10 @@ def _dense(codes: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
     return numbers, firsts
 
 
-def _ordered(
+def ordered(
     names: tuple[str, ...], columns: Sequence[pa.Array], hashes: np.ndarray
 ) -> tuple[Keys, np.ndarray]:
-    """Different keys in their order, and the new number of each."""
+    """Different keys, in any order, as `Keys`, and the new number of each."""
     order = np.argsort(hashes, kind="stable")
     ordered = hashes[order]
     if len(order) > 1 and (ordered[1:] == ordered[:-1]).any():
@@ -237,6 +240,14 @@ def _equal_to_next(column: pa.Array) -> np.ndarray:
     if column.null_count:
         equal = _compute.or_(equal, _compute.and_(one.is_null(), other.is_null()))
     return equal.to_numpy(zero_copy_only=False)
+
+
+def hashes_of(columns: Sequence[pa.Array]) -> np.ndarray:
+    """Hash of each key or item: uint64[n]."""
+    kinds = (pa.large_binary(), pa.uint64())
+    return key_columns.fold(
+        [hash_items(c, 0) if c.type in kinds else key_columns.hashes_of("", c, 0) for c in columns]
+    )
 
 
 def in_order(keys: Keys) -> bool:

@@ -31,12 +31,11 @@ from muntin.segments.columns import (
     States,
     frozen,
     lists,
-    numbers,
-    present,
     take,
 )
 from muntin.segments.kernels import quantiles as _kernels
-from muntin.segments.kernels.lists import keep_present, sum_counts
+from muntin.segments.keys import Keys
+from muntin.segments.nulls import check_nulls, counts_of, merged_nulls, without_nulls
 from muntin.segments.table import Table
 from muntin.summaries.kll_answers import CONFIDENCE
 from muntin.summaries.level_stack import K_MAX, K_MIN, check_k, level_capacities
@@ -49,7 +48,6 @@ from muntin.summaries.order_keys import (
     to_keys,
 )
 from muntin.summaries.weighted_view import check_fractions, check_points
-from muntin.summaries.with_nulls import absent
 
 kernels: Any = _kernels  # lists of columns are unpacked into their calls
 SEED_MAX = (1 << 64) - 1
@@ -130,37 +128,38 @@ class Quantiles(Algebra):
             "ends": Shape(ragged=True, keys=doubles),
         }
 
-    def fold(self, values: Sequence[pa.Array], order: np.ndarray, bounds: np.ndarray) -> States:
+    def fold(
+        self,
+        values: Sequence[Any],
+        order: np.ndarray,
+        bounds: np.ndarray,
+        items: Keys | None,  # noqa: ARG002
+    ) -> States:
         (column,) = values
-        nulls = None
-        missing = absent([column])
+        order, bounds, nulls, missing = without_nulls(values, order, bounds)
         if missing is not None:
-            counts = np.empty(len(bounds) - 1, np.int64)
-            kept, kept_bounds = np.empty(len(order), np.int64), np.empty(len(bounds), np.int64)
-            size = keep_present(order, bounds, frozen(missing), kept, kept_bounds, counts)
-            order, bounds, nulls = kept[:size], frozen(kept_bounds), present(counts)
             call: Any = pc
-            fill = pa.scalar(0, column.type)
-            column = call.if_else(pa.array(missing), fill, column)
+            column = call.if_else(pa.array(missing), pa.scalar(0, column.type), column)
         keys = to_keys(as_column(column, self.dtype))
-        items = keys[order]
+        held = keys[order]
         groups = len(bounds) - 1
         large = int(np.count_nonzero(np.diff(bounds) > self.k))
-        out = _Lists(groups, items, large)
+        out = _Lists(groups, held, large)
         caps = level_capacities(self.k)[0]
         kernels.fold_quantiles(
-            items, bounds, self.k, caps, np.uint64(self.seed),
+            held, bounds, self.k, caps, np.uint64(self.seed),
             out.starts, out.levels, out.level_starts, out.ends, out.end_starts,
         )  # fmt: skip
         return {"nulls": nulls, **out.states()}
 
-    def merge(self, states: States, order: np.ndarray, bounds: np.ndarray) -> States:
-        nulls = states["nulls"]
-        groups = len(bounds) - 1
-        if isinstance(nulls, np.ndarray):
-            counts = np.empty(groups, np.int64)
-            sum_counts(nulls, order, bounds, counts)
-            nulls = present(counts)
+    def merge(
+        self,
+        states: States,
+        order: np.ndarray,
+        bounds: np.ndarray,
+        items: Keys | None,  # noqa: ARG002
+    ) -> States:
+        nulls, groups = merged_nulls(states, order, bounds), len(bounds) - 1
         flat = _flat(states, len(order))
         sizes = np.diff(flat[0])[order]
         totals = np.add.reduceat(sizes, bounds[:-1]) if groups else sizes
@@ -176,13 +175,9 @@ class Quantiles(Algebra):
         return {"nulls": nulls, **out.states()}
 
     def check(self, table: Table) -> None:
-        nulls = numbers(table.states["nulls"])
-        if len(nulls) and (nulls.min() < 0 or (nulls > table.events).any()):
-            raise CorruptSummary("quantiles: more nulls than events")
-        counts = table.events - nulls if len(nulls) else table.events
-        row = kernels.check_quantiles(
-            *_flat(table.states, len(table)), frozen(counts), np.int64(self.k)
-        )
+        check_nulls(table)
+        counts = counts_of(table)
+        row = kernels.check_quantiles(*_flat(table.states, len(table)), counts, np.int64(self.k))
         if row >= 0:
             raise CorruptSummary(f"quantiles: row {row} is no sketch of {counts[row]} values")
         for name in ("items", "ends"):
@@ -210,9 +205,7 @@ class Quantiles(Algebra):
             sure = np.empty(weight.shape, np.bool_)
             keys = frozen(to_keys(points))
             kernels.ranks(*flat, keys, question.inclusive, weight, sure)
-            nulls = numbers(table.states["nulls"])
-            counts = (table.events - nulls if len(nulls) else table.events)[filled]
-            value = weight / counts[:, None]
+            value = weight / counts_of(table)[filled][:, None]
             error = np.where(sure, 0.0, self.rank_error)
             lower, upper = np.maximum(value - error, 0.0), np.minimum(value + error, 1.0)
             found = [part.ravel() for part in (value, lower, upper)]

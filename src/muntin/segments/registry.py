@@ -11,6 +11,7 @@ from muntin.segments.algebra import Algebra
 
 KINDS: dict[str, tuple[str, str]] = {
     "vector_matrix": ("muntin.segments.sums", "Sums"),
+    "distinct": ("muntin.segments.distinct", "DistinctItems"),
     "quantiles": ("muntin.segments.quantiles", "Quantiles"),
 }
 """Kind -> module and class, which is imported when it is first met."""

@@ -67,12 +67,13 @@ class StreamWriter:
         """uint8[n]"""
         self._write(PLAIN, 1, 0, values, len(values))
 
-    def column(self, column: Column, doubles: bool, keys: bool) -> None:
+    def column(self, column: Column, doubles: bool, keys: bool, streams: int) -> None:
         """A column of states; see `StreamReader.column`. Zeros are not written."""
         if isinstance(column, Ragged):
             self.lists(column, doubles and keys)
         elif column is None or not column.any():
-            self._put(NOTHING, PLAIN)
+            for _ in range(streams):
+                self._put(NOTHING, PLAIN)
         elif column.dtype == np.uint8:
             self.raw(column)
         elif doubles:
@@ -167,7 +168,7 @@ class StreamReader:
         return frozen(planes)
 
     def column(
-        self, rows: int, dtype: str, doubles: bool, lists: bool, required: bool, left: int
+        self, rows: int, dtype: str, doubles: bool, streams: int, required: bool, left: int
     ) -> Column:
         """A column of states.
 
@@ -177,18 +178,19 @@ class StreamReader:
         dtype : "int64", "float64" or "uint8"
         doubles : bool
             int64 that are keys of doubles; float64.
-        lists : bool
-            A list a row, of `left` items at most in all.
+        streams : int
+            More than one: a list a row, of `left` items at most in all.
         required : bool
             Zeros stand as zeros, not as None.
         """
         absent = self._next < len(self.entries) and self.entries[self._next].count == 0
-        if lists:
-            column = self.lists(0 if absent else rows, dtype, doubles, left)
-            return column if len(column.items) else None
         if absent and rows:
-            self.numbers(0)
+            for _ in range(streams):
+                self.numbers(0)
             return frozen(np.zeros(rows, dtype)) if required else None
+        if streams > 1:
+            column = self.lists(rows, dtype, doubles, left)
+            return column if len(column.items) else None
         if dtype == "uint8":
             return self.raw(rows)
         if dtype == "float64":
@@ -197,8 +199,6 @@ class StreamReader:
 
     def lists(self, rows: int, dtype: str, keys: bool, left: int) -> Ragged:
         sizes = self.numbers(rows)
-        if rows == 0 and dtype == "int64":
-            return Ragged(starts_of(sizes), NOTHING)
         if rows and (sizes.min() < 0 or sizes.max() > left):
             raise CorruptSummary("segment: the length of a list is impossible")
         total = int(sizes.sum()) if rows else 0

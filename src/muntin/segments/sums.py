@@ -31,6 +31,7 @@ from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.columns import NOTHING, Column, States, frozen, numbers, present
 from muntin.segments.kernels import sums as _kernels
 from muntin.segments.kernels.lists import sum_counts
+from muntin.segments.keys import Keys
 from muntin.segments.table import Table
 from muntin.summaries.vector_matrix.indicators import indicator_values
 
@@ -100,7 +101,13 @@ class Sums(Algebra):
                 found[at] = (name, indicator_values(name, column, None).type)
         return type(self)(tuple(found))
 
-    def fold(self, values: Sequence[pa.Array], order: np.ndarray, bounds: np.ndarray) -> States:
+    def fold(
+        self,
+        values: Sequence[Any],
+        order: np.ndarray,
+        bounds: np.ndarray,
+        items: Keys | None,  # noqa: ARG002
+    ) -> States:
         states: dict[str, Column] = {}
         size = len(bounds) - 1
         for (name, kind), column in zip(self.indicators, values, strict=True):
@@ -119,7 +126,13 @@ class Sums(Algebra):
                 states.update(_summed(name, kind, frozen(read.numbers), None, order, bounds))
         return states
 
-    def merge(self, states: States, order: np.ndarray, bounds: np.ndarray) -> States:
+    def merge(
+        self,
+        states: States,
+        order: np.ndarray,
+        bounds: np.ndarray,
+        items: Keys | None,  # noqa: ARG002
+    ) -> States:
         out: dict[str, Column] = {}
         size = len(bounds) - 1
         for name, kind in self.indicators:

@@ -1,0 +1,167 @@
+"""`distinct`: HyperLogLog a row, as a list of registers in use while these are few.
+
+=========== =================================================================================
+State       a row: `entries`, slot << 6 | value of the registers in use, ascending, or, from a
+            fifth of them on, `registers`, all; `nulls`, events without an item
+Error       as `Distinct`: standard error 1.04 / sqrt(2**lg_k); bounds at 99 %
+Merge       exact: the registers of all events
+Duplicates  harmless
+Source      see `muntin.summaries.distinct`
+Limits      no item can be taken back
+=========== =================================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.errors import CorruptSummary
+from muntin.segments.algebra import Algebra, Shape
+from muntin.segments.columns import Column, Ragged, States, frozen, lists
+from muntin.segments.items import item_numbers
+from muntin.segments.kernels import distinct as _kernels
+from muntin.segments.keys import Keys
+from muntin.segments.nulls import check_nulls, counts_of, merged_nulls, without_nulls
+from muntin.segments.table import Table
+from muntin.summaries.checks import integer_in
+from muntin.summaries.distinct import CONFIDENCE, LG_K_MAX, LG_K_MIN
+from muntin.summaries.items import integers, text_buffers
+
+kernels: Any = _kernels  # lists of columns are unpacked into their calls
+_Z = 2.5758293035489004  # of the normal distribution, for CONFIDENCE
+
+
+@dataclass(frozen=True)
+class DistinctCount:
+    """The question: how many different items."""
+
+
+@dataclass(frozen=True)
+class DistinctItems(Algebra):
+    """The number of different items. `fold` takes their column.
+
+    Parameters
+    ----------
+    lg_k : int
+        Logarithm of the number of registers, 4 to 21.
+    """
+
+    lg_k: int = 12
+
+    kind: ClassVar[str] = "distinct"
+    order_free: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        integer_in("lg_k", self.lg_k, LG_K_MIN, LG_K_MAX)
+
+    def parameters(self) -> dict[str, Any]:
+        return {"lg_k": self.lg_k}
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
+        lg_k = parameters.get("lg_k")
+        if len(parameters) != 1 or type(lg_k) is not int or not LG_K_MIN <= lg_k <= LG_K_MAX:
+            raise CorruptSummary(f"distinct: parameters {dict(parameters)!r:.200}")
+        return cls(lg_k)
+
+    def columns(self) -> dict[str, Shape]:
+        return {
+            "nulls": Shape(),
+            "entries": Shape(ragged=True),
+            "registers": Shape("uint8", ragged=True),
+        }
+
+    def fold(
+        self,
+        values: Sequence[Any],
+        order: np.ndarray,
+        bounds: np.ndarray,
+        items: Keys | None,  # noqa: ARG002
+    ) -> States:
+        order, bounds, nulls, _ = without_nulls(values, order, bounds)
+        codes, different = item_numbers(values[0])
+        of_item = np.empty(len(different), np.int64)
+        if pa.types.is_integer(different.type):
+            kernels.entries_of_integers(integers(different), self.lg_k, of_item)
+        else:
+            kernels.entries_of_texts(*text_buffers(different), self.lg_k, of_item)
+        entries = of_item[codes[order]]
+        m, groups = 1 << self.lg_k, len(bounds) - 1
+        large = int(np.count_nonzero(np.diff(bounds) * kernels.ENTRY_BYTES >= m))
+        starts, register_starts = np.empty(groups + 1, np.int64), np.empty(groups + 1, np.int64)
+        registers = np.empty(large * m, np.uint8)
+        kernels.fold_distinct(entries, bounds, m, starts, registers, register_starts)
+        return _states(nulls, starts, entries, register_starts, registers)
+
+    def merge(
+        self,
+        states: States,
+        order: np.ndarray,
+        bounds: np.ndarray,
+        items: Keys | None,  # noqa: ARG002
+    ) -> States:
+        flat = _flat(states, len(order))
+        m, groups = 1 << self.lg_k, len(bounds) - 1
+        sizes = (np.diff(flat[0]) * kernels.ENTRY_BYTES + np.diff(flat[2]))[order]
+        large = int(np.count_nonzero(np.add.reduceat(sizes, bounds[:-1]) >= m))
+        starts, register_starts = np.empty(groups + 1, np.int64), np.empty(groups + 1, np.int64)
+        room = np.empty(len(flat[1]) + large * (m // kernels.ENTRY_BYTES + 1), np.int64)
+        registers = np.empty(large * m, np.uint8)
+        kernels.merge_distinct(
+            *flat, order, bounds, m, starts, room, register_starts, registers
+        )  # fmt: skip
+        nulls = merged_nulls(states, order, bounds)
+        return _states(nulls, starts, room, register_starts, registers)
+
+    def check(self, table: Table) -> None:
+        check_nulls(table)
+        row = kernels.check_distinct(
+            *_flat(table.states, len(table)), counts_of(table), 1 << self.lg_k
+        )
+        if row >= 0:
+            raise CorruptSummary(f"distinct: row {row} has registers that no items make")
+
+    def answer(self, table: Table, question: Any = None) -> pa.Table:  # noqa: ARG002
+        """`value`, `lower`, `upper` (float64) at `confidence` 0.99."""
+        m = 1 << self.lg_k
+        value, used = np.empty(len(table)), np.empty(len(table), np.int64)
+        kernels.estimate_distinct(*_flat(table.states, len(table)), m, value, used)
+        error = _Z * math.sqrt((3 * math.log(2) - 1) / m)
+        lower = np.maximum(value / (math.exp(error) * (1 + 1.08 / m)), used)
+        upper = np.where(value > 0, value / (1 - error) + 1, 0.0)
+        return pa.table(
+            {
+                "row": np.arange(len(table)),
+                "value": np.maximum(value, lower),
+                "lower": lower,
+                "upper": np.maximum(upper, lower),
+                "confidence": np.full(len(table), CONFIDENCE),
+            }
+        )
+
+
+def _states(
+    nulls: Column,
+    starts: np.ndarray,
+    entries: np.ndarray,
+    register_starts: np.ndarray,
+    registers: np.ndarray,
+) -> States:
+    used, dense = int(starts[-1]), int(register_starts[-1])
+    return {
+        "nulls": nulls,
+        "entries": Ragged(frozen(starts), frozen(entries[:used].copy())) if used else None,
+        "registers": Ragged(frozen(register_starts), frozen(registers[:dense])) if dense else None,
+    }
+
+
+def _flat(states: States, rows: int) -> tuple[np.ndarray, ...]:
+    entries = lists(states["entries"], rows)
+    registers = lists(states["registers"], rows, np.uint8)
+    return entries.starts, entries.items, registers.starts, registers.items

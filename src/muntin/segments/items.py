@@ -1,0 +1,44 @@
+"""Columns of items: the different ones, once a batch, and the number of each row's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from muntin.segments.columns import frozen
+from muntin.segments.keys import Keys, ordered
+from muntin.summaries.items import as_items, hash_items
+
+_compute: Any = pc
+
+
+def item_numbers(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
+    """Number of each row's item (of a null: any), and the different items, as `as_items` has them.
+
+    Raises
+    ------
+    BadArgument
+        Floats, lists and other values that are no items.
+    """
+    if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
+        text = pa.types.is_string_view(column.type)
+        column = column.cast(pa.large_string() if text else pa.large_binary())
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    encoded = _compute.dictionary_encode(column)
+    codes = _compute.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)
+    return codes.astype(np.int64), as_items(encoded.dictionary)
+
+
+def item_keys(column: pa.Array) -> tuple[np.ndarray, Keys]:
+    """Number of each row's item (of a null: any), and the items in the order of their hashes."""
+    codes, different = item_numbers(column)
+    wide = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+    different = different.cast(wide.get(different.type, different.type))
+    if not len(different):
+        return codes, Keys(("item",), (pa.nulls(0),), frozen(np.empty(0, np.uint64)))
+    keys, to = ordered(("item",), [different], hash_items(different, 0))
+    return to[codes], keys

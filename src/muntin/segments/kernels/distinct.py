@@ -1,0 +1,260 @@
+"""HyperLogLog over many groups at once: entries (slot << 6 | value) while few, registers then.
+
+Hash, slots and values are those of `muntin.summaries.kernels.distinct`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import types
+
+from muntin.summaries.kernels import inlined, kernel
+from muntin.summaries.kernels.distinct import (
+    SEED,
+    VALUE_MAX,
+    _final,
+    _first,
+    _part,
+    _rotate,
+    _second,
+)
+from muntin.summaries.kernels.memory import load_u64
+from muntin.summaries.kernels.sorting import sort_keys
+
+VALUE_BITS = 6
+ENTRY_BYTES = 5  # what an entry counts for: rows of fewer bytes than registers keep entries
+
+
+@inlined()
+def _entry(h1, h2, length, lg_k):
+    h1 ^= np.uint64(length)
+    h2 ^= np.uint64(length)
+    h1 += h2
+    h2 += h1
+    h1 = _final(h1)
+    h2 = _final(h2)
+    h1 += h2
+    h2 += h1
+    value = 1
+    while value < VALUE_MAX and h2 < np.uint64(0x8000000000000000):
+        h2 <<= np.uint64(1)
+        value += 1
+    slot = np.int64(h1 & np.uint64((1 << lg_k) - 1))
+    return (slot << VALUE_BITS) | value
+
+
+@kernel()
+def entries_of_texts(data, offsets, lg_k, out):
+    """`out[i]` = entry of text i."""
+    for i in range(offsets.shape[0] - 1):
+        at = types.intp(offsets[i])
+        end = types.intp(offsets[i + 1])
+        length = end - at
+        h1 = SEED
+        h2 = SEED
+        while at + 16 <= end:
+            h1 ^= _first(load_u64(data, at))
+            h1 = (_rotate(h1, 27) + h2) * np.uint64(5) + np.uint64(0x52DCE729)
+            h2 ^= _second(load_u64(data, at + 8))
+            h2 = (_rotate(h2, 31) + h1) * np.uint64(5) + np.uint64(0x38495AB5)
+            at += 16
+        if at + 8 < end:
+            h2 ^= _second(_part(data, at + 8, end - at - 8))
+            h1 ^= _first(load_u64(data, at))
+        elif at < end:
+            h1 ^= _first(_part(data, at, end - at))
+        out[i] = _entry(h1, h2, length, lg_k)
+
+
+@kernel()
+def entries_of_integers(bits, lg_k, out):
+    """`out[i]` = entry of integer i, as its eight little-endian bytes."""
+    for i in range(bits.shape[0]):
+        out[i] = _entry(SEED ^ _first(np.uint64(bits[i])), SEED, 8, lg_k)
+
+
+@kernel()
+def _emit(scratch, filled, dense, entries, registers):
+    """Registers as entries, or as registers, at the end of what there is; clears them."""
+    m = scratch.shape[0]
+    used = 0
+    for slot in range(m):
+        used += scratch[slot] > 0
+    if ENTRY_BYTES * used < m:
+        for slot in range(m):
+            if scratch[slot]:
+                entries[filled] = (slot << VALUE_BITS) | scratch[slot]
+                filled += 1
+                scratch[slot] = 0
+    else:
+        for slot in range(m):
+            registers[dense + slot] = scratch[slot]
+            scratch[slot] = 0
+        dense += m
+    return filled, dense
+
+
+@kernel()
+def _unique(entries, first, filled, n):
+    """Entries first ... first + n in order, the largest of each slot, put to `filled`."""
+    sort_keys(entries[first : first + n])
+    for i in range(first, first + n):
+        if i + 1 < first + n and entries[i] >> VALUE_BITS == entries[i + 1] >> VALUE_BITS:
+            continue
+        entries[filled] = entries[i]
+        filled += 1
+    return filled
+
+
+@kernel()
+def fold_distinct(entries, bounds, m, starts, registers, register_starts):
+    """Entries of groups, in place, as the states of groups.
+
+    Parameters
+    ----------
+    entries : int64[n]
+        Group g is entries[bounds[g]:bounds[g + 1]].
+    m : int
+        Registers.
+    registers : uint8[m * groups of at least m / 5 entries]
+    """
+    scratch = np.zeros(m, np.uint8)
+    filled = 0
+    dense = 0
+    starts[0] = register_starts[0] = 0
+    for g in range(bounds.shape[0] - 1):
+        first = bounds[g]
+        n = bounds[g + 1] - first
+        if ENTRY_BYTES * n < m:
+            filled = _unique(entries, first, filled, n)
+        else:
+            for i in range(first, first + n):
+                slot = entries[i] >> VALUE_BITS
+                value = np.uint8(entries[i] & 63)
+                if scratch[slot] < value:
+                    scratch[slot] = value
+            filled, dense = _emit(scratch, filled, dense, entries, registers)
+        starts[g + 1] = filled
+        register_starts[g + 1] = dense
+
+
+@kernel()
+def merge_distinct(
+    starts, entries, register_starts, registers, order, bounds, m,
+    out_starts, out_entries, out_register_starts, out_registers,
+):  # fmt: skip
+    """States of groups as one each; `out_entries` holds all of `entries`, or m / 5 a group."""
+    scratch = np.zeros(m, np.uint8)
+    filled = 0
+    dense = 0
+    out_starts[0] = out_register_starts[0] = 0
+    for g in range(bounds.shape[0] - 1):
+        total = 0
+        large = False
+        for i in range(bounds[g], bounds[g + 1]):
+            row = order[i]
+            total += starts[row + 1] - starts[row]
+            large |= register_starts[row + 1] > register_starts[row]
+        if not large and ENTRY_BYTES * total < m:
+            first = filled
+            for i in range(bounds[g], bounds[g + 1]):
+                for j in range(starts[order[i]], starts[order[i] + 1]):
+                    out_entries[filled] = entries[j]
+                    filled += 1
+            filled = _unique(out_entries, first, first, total)
+        else:
+            for i in range(bounds[g], bounds[g + 1]):
+                row = order[i]
+                for j in range(starts[row], starts[row + 1]):
+                    slot = entries[j] >> VALUE_BITS
+                    scratch[slot] = max(scratch[slot], np.uint8(entries[j] & 63))
+                at = register_starts[row]
+                for slot in range(register_starts[row + 1] - at):
+                    scratch[slot] = max(scratch[slot], registers[at + slot])
+            filled, dense = _emit(scratch, filled, dense, out_entries, out_registers)
+        out_starts[g + 1] = filled
+        out_register_starts[g + 1] = dense
+
+
+@kernel()
+def _sigma(x):
+    y = 1.0
+    z = x
+    while True:
+        x *= x
+        before = z
+        z += x * y
+        y += y
+        if z == before:
+            return z
+
+
+@kernel()
+def _tau(x):
+    if x == 0.0 or x == 1.0:
+        return 0.0
+    y = 1.0
+    z = 1 - x
+    while True:
+        x = math.sqrt(x)
+        before = z
+        y *= 0.5
+        z -= (1 - x) ** 2 * y
+        if z == before:
+            return z / 3
+
+
+@kernel()
+def estimate_distinct(starts, entries, register_starts, registers, m, value, used):
+    """Ertl's improved raw estimate of each row, and its registers in use."""
+    counts = np.empty(VALUE_MAX + 1, np.int64)
+    for row in range(value.shape[0]):
+        counts[:] = 0
+        n = starts[row + 1] - starts[row]
+        if register_starts[row + 1] > register_starts[row]:
+            for i in range(register_starts[row], register_starts[row + 1]):
+                counts[registers[i]] += 1
+        else:
+            counts[0] = m - n
+            for i in range(starts[row], starts[row + 1]):
+                counts[entries[i] & 63] += 1
+        used[row] = m - counts[0]
+        if counts[0] == m:
+            value[row] = 0.0
+            continue
+        z = m * _tau(1 - counts[VALUE_MAX] / np.float64(m))
+        for v in range(VALUE_MAX - 1, 0, -1):
+            z = 0.5 * (z + counts[v])
+        z += m * _sigma(counts[0] / np.float64(m))
+        value[row] = np.float64(m) * m / (2 * math.log(2.0) * z)
+
+
+@kernel()
+def check_distinct(starts, entries, register_starts, registers, counts, m):
+    """The first row that no items could have made, or -1."""
+    for row in range(starts.shape[0] - 1):
+        n = starts[row + 1] - starts[row]
+        size = register_starts[row + 1] - register_starts[row]
+        used = n
+        if size:
+            if size != m or n:
+                return row
+            for i in range(register_starts[row], register_starts[row + 1]):
+                if registers[i] > VALUE_MAX:
+                    return row
+                used += registers[i] > 0
+            if ENTRY_BYTES * used < m:
+                return row
+        elif ENTRY_BYTES * n >= m:
+            return row
+        for i in range(starts[row], starts[row + 1]):
+            slot = entries[i] >> VALUE_BITS
+            if slot < 0 or slot >= m or entries[i] & 63 == 0:
+                return row
+            if i > starts[row] and slot <= entries[i - 1] >> VALUE_BITS:
+                return row
+        if used > counts[row] or (used == 0) != (counts[row] == 0):
+            return row
+    return -1

@@ -1,0 +1,52 @@
+"""Events without a value: counted in a column `nulls`, and left out of the states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.errors import CorruptSummary
+from muntin.segments.columns import Column, States, frozen, numbers, present
+from muntin.segments.kernels.lists import keep_present, sum_counts
+from muntin.segments.table import Table
+from muntin.summaries.with_nulls import absent
+
+
+def without_nulls(
+    values: Sequence[pa.Array], order: np.ndarray, bounds: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, Column, np.ndarray | None]:
+    """The events that have all values: their order and bounds, how many each group lacks, and
+    which lack one (bool[n])."""
+    missing = absent(values)
+    if missing is None:
+        return order, bounds, None, None
+    counts = np.empty(len(bounds) - 1, np.int64)
+    kept, kept_bounds = np.empty(len(order), np.int64), np.empty(len(bounds), np.int64)
+    size: Any = keep_present(order, bounds, frozen(missing), kept, kept_bounds, counts)
+    return frozen(kept[:size]), frozen(kept_bounds), present(counts), missing
+
+
+def merged_nulls(states: States, order: np.ndarray, bounds: np.ndarray) -> Column:
+    """The column of a merge."""
+    nulls = states["nulls"]
+    if not isinstance(nulls, np.ndarray):
+        return None
+    counts = np.empty(len(bounds) - 1, np.int64)
+    sum_counts(nulls, order, bounds, counts)
+    return present(counts)
+
+
+def counts_of(table: Table) -> np.ndarray:
+    """Events with a value of each row: int64[rows]."""
+    nulls = numbers(table.states["nulls"])
+    return frozen(table.events - nulls) if len(nulls) else table.events
+
+
+def check_nulls(table: Table) -> None:
+    """CorruptSummary where a row has more nulls than events, or fewer than none."""
+    nulls = numbers(table.states["nulls"])
+    if len(nulls) and (nulls.min() < 0 or (nulls > table.events).any()):
+        raise CorruptSummary("segment: more nulls than events")
