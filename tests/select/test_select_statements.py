@@ -104,8 +104,8 @@ def test_rows(engine: Engine, text: str) -> None:
 
 PLAIN = [
     "SELECT driver, area, time, served FROM cells ORDER BY time DESC LIMIT 3 OFFSET 1",
-    "SELECT area, sum(count) AS n, avg(time), min(paid), max(tip), median(time) FROM cells "
-    "GROUP BY area HAVING sum(count) > 1 ORDER BY n",
+    "SELECT area, sum(count) AS n, avg(time / count), min(paid), max(tip), "
+    "median(time / count) FROM cells GROUP BY area HAVING sum(count) > 1 ORDER BY n",
     "SELECT DISTINCT area % 2 AS odd FROM cells ORDER BY odd",
     "SELECT CASE WHEN time > 20 THEN 'long' ELSE 'short' END AS kind, count(*) FROM cells "
     "GROUP BY ALL ORDER BY kind",
@@ -121,14 +121,15 @@ PLAIN = [
     "SELECT row_number() OVER (ORDER BY time), rank() OVER (PARTITION BY area ORDER BY time), "
     "lag(time, 1) OVER (ORDER BY time), sum(time) OVER (ORDER BY time ROWS BETWEEN 1 PRECEDING "
     "AND CURRENT ROW), first_value(time) OVER (ORDER BY time DESC) FROM cells ORDER BY time",
-    "SELECT count(DISTINCT area), sum(time) FILTER (WHERE area = 1), quantile_cont(time, 0.5), "
-    "arg_max(driver, time), bool_or(debt > 0), count_if(tip > 1), stddev(time) FROM cells",
+    "SELECT count(DISTINCT area), sum(time) FILTER (WHERE area = 1), "
+    "quantile_cont(time / count, 0.5), arg_max(driver, time), bool_or(debt > 0), "
+    "count_if(tip > 1), stddev(time + 0) FROM cells",
     "SELECT area FROM cells UNION SELECT 9 ORDER BY area",
     "SELECT area FROM cells EXCEPT SELECT 1 ORDER BY area",
     "SELECT area FROM cells INTERSECT ALL SELECT 1",
     "SELECT a.time FROM cells a LEFT JOIN cells b ON a.driver = b.driver AND a.area <> b.area "
     "WHERE b.driver IS NULL ORDER BY a.time",
-    "SELECT time FROM cells WHERE time > (SELECT avg(time) FROM cells) ORDER BY time",
+    "SELECT time FROM cells WHERE time > (SELECT avg(time / 1) FROM cells) ORDER BY time",
     "SELECT time FROM cells x WHERE area IN (SELECT area FROM cells y WHERE y.debt > x.debt) "
     "ORDER BY time",
     "SELECT date_trunc('hour', TIMESTAMP '2026-01-01 10:30'), strftime(DATE '2026-01-01', '%j'), "

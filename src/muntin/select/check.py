@@ -12,7 +12,7 @@ from typing import Any
 from sqlglot import exp
 
 from muntin.errors import SelectError
-from muntin.select.functions_allowed import FUNCTIONS, LITERAL_PATTERN, words
+from muntin.select.functions_allowed import FUNCTIONS, LITERAL_PATTERN, NOT_OVER, words
 from muntin.select.limits import Limits
 from muntin.select.parser import span_of
 from muntin.select.syntax import MARK, Statement, VectorItem, item_number
@@ -341,6 +341,17 @@ def _check_window(statement: Statement, node: exp.Window) -> None:
         inner = inner.this
     if not isinstance(inner, exp.Anonymous):
         raise _refused(statement, node, "OVER after anything but a function")
+    name = str(inner.this).lower()
+    if name in NOT_OVER:
+        error = _refused(statement, node, f"{name}(...) OVER")
+        raise SelectError(
+            error.message,
+            code=error.code,
+            text=error.text,
+            position=error.position,
+            length=error.length,
+            remedy=NOT_OVER[name],
+        )
 
 
 def _check_var(statement: Statement, node: exp.Var) -> None:

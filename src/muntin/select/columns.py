@@ -33,6 +33,32 @@ def _identifier(name: str, like: exp.Expr | None) -> exp.Identifier:
     return made
 
 
+_INSTEAD = {
+    "avg": "sum({0}) / sum(count)",
+    **dict.fromkeys(
+        ("median", "mode", "quantile", "quantile_cont", "quantile_disc"),
+        "FROM quantiles(<summary>, ...), of a summary of kind quantiles",
+    ),
+    **dict.fromkeys(
+        ("stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp", "skewness",
+         "kurtosis"),
+        "sums of an indicator of squares, sum(squares) / sum(count) - (sum({0}) / sum(count)) ^ 2",
+    ),
+}  # fmt: skip
+"""Aggregates that a reader takes for those of events, and what gives these."""
+
+
+def _spread_of(node: exp.Column) -> exp.Anonymous | None:
+    """The aggregate that a column is the first argument of, as it is."""
+    part: exp.Expr = node
+    around = node.parent
+    while isinstance(around, (exp.Paren, exp.Cast, exp.TryCast, exp.Distinct, exp.Order, exp.Neg)):
+        part, around = around, around.parent
+    if not isinstance(around, exp.Anonymous) or str(around.this).lower() not in _INSTEAD:
+        return None
+    return around if around.expressions and around.expressions[0] is part else None
+
+
 class ColumnResolver:
     """Resolves columns in place; each error says what is visible there."""
 
@@ -44,10 +70,34 @@ class ColumnResolver:
         """Pieces of a subquery's value, by the id of its node."""
 
     def resolve(self, node: exp.Column, scope: Scope) -> None:
+        function = _spread_of(node)
         if node.args.get("table") is not None:
             self._qualified(node, scope)
         else:
             self._plain(node, scope)
+        if function is not None:
+            self._check_spread(function, node, scope)
+
+    def _check_spread(self, function: exp.Anonymous, node: exp.Column, scope: Scope) -> None:
+        """An indicator is a sum over events: its mean over rows is not that over events."""
+        name = node.name
+        for around in scope.chain():
+            found = [around.source(node.table)] if node.table else around.with_column(name)
+            source = next((s for s in found if s is not None), None)
+            if source is None:
+                continue
+            bound = source.bound
+            if bound is None or bound.kind not in ("key", "total") or name not in bound.indicators:
+                return
+            called = str(function.this).lower()
+            raise self._error(
+                node,
+                f"{name} is the sum over the events of a row: {called}({name}) would be that of "
+                "sums, not of events",
+                f"for events write {_INSTEAD[called].format(name)}; for the rows of "
+                f"{bound.shown}, name it in a WITH query first: {name} AS total",
+                code="sums",
+            )
 
     def _qualified(self, node: exp.Column, scope: Scope) -> None:
         source = self._source(node, scope)

@@ -17,9 +17,12 @@ AGGREGATES = words(
     sum avg min max count median mode quantile quantile_cont quantile_disc stddev stddev_pop
     stddev_samp variance var_pop var_samp skewness kurtosis entropy first last any_value arg_min
     arg_max min_by max_by bool_and bool_or count_if corr covar_pop covar_samp regr_slope
-    regr_intercept regr_r2 approx_count_distinct fsum
+    regr_intercept regr_r2 fsum
     """
 )
+NOT_OVER = {"entropy": "SELECT entropy(x) FROM ... GROUP BY ..."}
+"""Aggregates that DuckDB works out from all rows of each frame, without looking whether it is to
+stop (a minute for 60,000 rows), and what to write instead."""
 WINDOW_FUNCTIONS = words(
     """
     row_number rank dense_rank percent_rank cume_dist ntile lag lead first_value last_value

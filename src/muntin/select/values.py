@@ -81,7 +81,7 @@ def _within_years(
 
 
 def _beyond(column: pa.ChunkedArray, ends: tuple[int, int]) -> bool:
-    found = pc.min_max(column).as_py()
+    found = pc.call_function("min_max", [column]).as_py()
     return found["min"] is not None and (found["min"] < ends[0] or found["max"] > ends[1])
 
 
