@@ -1,6 +1,7 @@
 """The commands that need no Spark, as a user types them."""
 
 import contextlib
+import io
 import json
 import sqlite3
 import sys
@@ -10,9 +11,11 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from muntin.cli import doctor
 from muntin.cli.held import ASKED
+from muntin.cli.tables import rich_table
 from muntin.kinds import KINDS
 from muntin.ledger.open import open_ledger
 from muntin.spec import Pipeline
@@ -64,6 +67,14 @@ def test_a_pipe_gets_all_of_a_wide_and_long_table(muntin, tmp_path):
     for number in (0, 1199):
         assert out.count(wide[number][1]) == 2
     assert "…" not in out
+
+
+def test_a_terminal_takes_no_orders_from_data():
+    console = Console(width=80, force_terminal=True, file=io.StringIO())
+    console.print(rich_table(pa.table({"a": ["[red]x[/]", "a\x1b[2Jb"]})))
+    shown = console.file.getvalue()
+    assert "[red]x[/]" in shown
+    assert "\x1b[2J" not in shown
 
 
 def test_query_gives_an_object_a_row(muntin, ledger):

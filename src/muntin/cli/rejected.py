@@ -15,24 +15,25 @@ def register(app: typer.Typer) -> None:
         limit: int = typer.Option(20, min=1, max=100_000),
     ) -> None:
         """Show the records that were rejected, with their reason."""
-        from rich.console import Console
-        from rich.table import Table
+        import pyarrow as pa
 
+        from muntin.cli.tables import print_table
         from muntin.ledger.open import open_ledger
 
-        console = Console()
         opened = open_ledger(ledger, create=False)
         try:
             infos = [p for p in opened.pipelines() if pipeline in ("", p.name)]
             for info in infos:
-                console.print(f"{info.name}: {info.rejected:,} of {info.read:,} events rejected")
+                typer.echo(f"{info.name}: {info.rejected:,} of {info.read:,} events rejected")
                 if not info.rejected:
                     continue
-                table = Table("reason", "detail", "where", "record")
-                kept = opened.rejected(info.name, limit=limit)
-                for _, record in islice(kept, limit):
-                    raw = record.raw.decode("utf-8", "replace")
-                    table.add_row(record.reason, record.detail, record.place, raw[:200])
-                console.print(table)
+                records = [r for _, r in islice(opened.rejected(info.name, limit=limit), limit)]
+                columns = {
+                    "reason": [record.reason for record in records],
+                    "detail": [record.detail for record in records],
+                    "where": [record.place for record in records],
+                    "record": [r.raw.decode("utf-8", "replace")[:200] for r in records],
+                }
+                print_table(pa.table({n: pa.array(v, pa.string()) for n, v in columns.items()}))
         finally:
             opened.close()

@@ -26,13 +26,17 @@ def rich_table(table: pa.Table, rows_max: int = ROWS_SHOWN_MAX) -> Table:
     import pyarrow as pa
     from rich import box
     from rich.table import Table
+    from rich.text import Text
+
+    from muntin.select.result_text import CONTROLS
 
     shown_table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for field in table.schema:
         number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
         shown_table.add_column(field.name, justify="right" if number else "left")
     for row in _rows(table.slice(0, rows_max)):
-        shown_table.add_row(*[shown(value) for value in row])
+        # as it is: neither markup nor control characters of the data do anything
+        shown_table.add_row(*[Text(shown(value).translate(CONTROLS)) for value in row])
     return shown_table
 
 

@@ -22,12 +22,12 @@ def cell(value: Any, *, cut: bool = True) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
-    text = str(value).translate(_CONTROLS)
+    text = str(value).translate(CONTROLS)
     return text if len(text) <= _CELL_MAX or not cut else text[: _CELL_MAX - 3] + "..."
 
 
 # What moves a terminal's cursor or colours it must not come from a key in the data.
-_CONTROLS = dict.fromkeys((*range(32), *range(127, 160), 0x202E, 0x2066, 0x2067), "�")
+CONTROLS = dict.fromkeys((*range(32), *range(127, 160), 0x202E, 0x2066, 0x2067), "�")
 
 
 def table(
