@@ -47,6 +47,8 @@ class Bound:
     arguments: tuple[Argument, ...] = ()
     vector: bool = False
     """In the paper's spelling."""
+    key_columns: tuple[str, ...] = ()
+    """Of a total, which has none of them: its summary's, for messages."""
     summed: bool = False
     """One row will do: the sum of each column."""
 
@@ -158,6 +160,7 @@ class Binder:
                 info.name,
                 show_item(item),
                 indicators=info.indicators,
+                key_columns=tuple(dict.fromkeys(part for key in info.keys for part in key)),
             )
         names = []
         parts = {part.lower(): part for key in info.keys for part in key}

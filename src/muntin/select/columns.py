@@ -328,6 +328,15 @@ class ColumnResolver:
         self, node: exp.Column, sources: list[Source], given: list[str] | None = None
     ) -> SelectError:
         names = [c.name for s in sources for c in s.relation.columns] + (given or [])
+        for source in sources:
+            if source.bound is not None and node.name in source.bound.key_columns:
+                return self._error(
+                    node.this,
+                    f"{source.bound.source} without a key is one row: it has no column "
+                    f"'{node.name[:64]}'",
+                    f"write FROM {source.bound.source}({node.name}) for a row for each",
+                    code="unknown_column",
+                )
         where = " or ".join(dict.fromkeys(s.shown for s in sources)) or "this SELECT without FROM"
         return self._error(
             node.this,

@@ -82,7 +82,7 @@ class _Extraction:
             elif level.in_from and kind in (TokenType.COMMA, TokenType.JOIN):
                 at = self._next_item(at, level)
                 continue
-            elif level.in_from and kind is TokenType.FOR:
+            elif level.query and kind is TokenType.FOR:
                 raise self._error(
                     token,
                     "this window clause does not follow a FROM item",

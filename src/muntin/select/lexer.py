@@ -198,7 +198,7 @@ def _one_statement(text: str, tokens: list[Token]) -> list[Token]:
             text=text,
             position=head.start,
             length=head.end - head.start + 1,
-            remedy="nothing else is available here; SELECT only reads",
+            remedy="beside SELECT, which only reads, there are SHOW TABLES and DESCRIBE <name>",
         )
     return tokens
 

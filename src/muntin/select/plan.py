@@ -14,6 +14,7 @@ from muntin.select.check import check_tree
 from muntin.select.direct import projected
 from muntin.select.lexer import check_text
 from muntin.select.limits import Limits
+from muntin.select.listing import listed
 from muntin.select.names import resolve
 from muntin.select.parser import parse
 from muntin.select.render import render
@@ -89,11 +90,24 @@ class Planner:
         if entry is not None and entry.is_of(summaries, queries):
             return entry.plan
         check_text(text, self._limits)
-        plan = self._with_constants(text, summaries, queries)
+        plan = self._listing(text, summaries, queries)
+        plan = plan or self._with_constants(text, summaries, queries)
         if plan is None:
             plan = self._make(text, summaries, queries, ())
         self._keep(self._plans, text, _Entry(plan, summaries, queries))
         return plan
+
+    def _listing(
+        self, text: str, summaries: Mapping[str, SummaryInfo], queries: Mapping[str, QueryInfo]
+    ) -> CheckedStatement | None:
+        def columns_of(query: QueryInfo) -> tuple[str, ...]:
+            return self._make(query.select, summaries, queries, (query.name,)).columns
+
+        found = listed(text, summaries, queries, columns_of)
+        if found is None:
+            return None
+        columns, sql = found
+        return CheckedStatement(text, columns, (), (), (), sql, False, None, self._limits)
 
     def _kept(self, plans: OrderedDict[str, _Entry], key: str) -> _Entry | None:
         with self._lock:

@@ -1,0 +1,108 @@
+"""`SHOW TABLES` and `DESCRIBE x`: what there is to ask, as rows like any other answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from muntin.errors import SelectError
+from muntin.select.bind import MATRIX_KINDS
+from muntin.select.catalog import TREND_COLUMNS, TREND_ERROR, WINDOW_COLUMNS, QueryInfo, SummaryInfo
+from muntin.select.functions import TABLE_FUNCTIONS
+from muntin.suggestions import did_you_mean
+
+_SHOW = re.compile(r"\s*SHOW\s+TABLES\s*;?\s*\Z", re.IGNORECASE)
+_DESCRIBE = re.compile(
+    r'\s*DESC(?:RIBE)?\s+(?:"(?P<quoted>[^"]+)"|(?P<plain>[\w-]+))\s*;?\s*\Z', re.IGNORECASE
+)
+_TABLES = ("name", "kind", "keys", "indicators", "ask")
+_COLUMNS = ("ask", "column", "meaning")
+
+Rows = Sequence[tuple[str | None, ...]]
+
+
+def listed(
+    text: str,
+    summaries: Mapping[str, SummaryInfo],
+    queries: Mapping[str, QueryInfo],
+    columns_of: Callable[[QueryInfo], tuple[str, ...]],
+) -> tuple[tuple[str, ...], str] | None:
+    """Columns and SQL of a statement that lists; None if it is none of these.
+
+    Raises
+    ------
+    SelectError
+        DESCRIBE of a name that does not exist.
+    """
+    if _SHOW.match(text):
+        rows = [_row(info) for info in summaries.values()]
+        rows += [(name, "standing query", None, None, f"trend({name})") for name in queries]
+        return _TABLES, _values(_TABLES, sorted(rows, key=lambda row: str(row[0])))
+    found = _DESCRIBE.match(text)
+    if found is None:
+        return None
+    name = found["quoted"] or found["plain"]
+    if name in summaries:
+        return _COLUMNS, _values(_COLUMNS, _of_summary(summaries[name]))
+    if name in queries:
+        return _COLUMNS, _values(_COLUMNS, _of_query(name, columns_of(queries[name])))
+    raise SelectError(
+        f"no summary or standing query '{name[:64]}'",
+        code="unknown_name",
+        text=text,
+        position=found.start("quoted" if found["quoted"] else "plain"),
+        length=len(name),
+        remedy=did_you_mean(name, [*summaries, *queries]),
+    )
+
+
+def _row(info: SummaryInfo) -> tuple[str | None, ...]:
+    keys = [*info.keys] or [(name,) for name in info.by]
+    shown = ", ".join(name[0] if len(name) == 1 else f"({', '.join(name)})" for name in keys)
+    return info.name, info.kind, shown or None, ", ".join(info.indicators) or None, _ways(info)[0]
+
+
+def _ways(info: SummaryInfo) -> list[str]:
+    """How it is asked."""
+    if info.kind in MATRIX_KINDS:
+        return [f"{info.name}({', '.join(key)})" for key in info.keys]
+    known = [f.usage for f in TABLE_FUNCTIONS.values() if info.kind in f.kinds]
+    return [usage.replace("<summary>", info.name) for usage in known] or [info.name]
+
+
+def _of_summary(info: SummaryInfo) -> Rows:
+    rows: list[tuple[str | None, ...]] = []
+    if info.kind in MATRIX_KINDS:
+        sums = [("count", "number of events")]
+        sums += [(name, "sum over the events of a row") for name in info.indicators]
+        if info.sketched:
+            sums += [(f"{name}_lower", f"lower bound of {name}") for name, _ in sums]
+        for key, way in zip(info.keys, _ways(info), strict=True):
+            rows += [(way, name, "key") for name in key]
+            rows += [(way, name, meaning) for name, meaning in sums]
+    for function in TABLE_FUNCTIONS.values():
+        if info.kind in function.kinds:
+            way = function.usage.replace("<summary>", info.name)
+            by = {*info.by, *info.parts}
+            rows += [(way, n, "key" if n in by else "answer") for n in function.all_columns(info)]
+    return rows + [(f"windows({info.name})", name, "closed windows") for name in WINDOW_COLUMNS]
+
+
+def _of_query(name: str, columns: Sequence[str]) -> Rows:
+    taken = {*TREND_COLUMNS, TREND_ERROR}
+    every = (*TREND_COLUMNS, *(c for c in columns if c.lower() not in taken), TREND_ERROR)
+    return [(f"trend({name})", c, "window" if c in taken else "answer") for c in every]
+
+
+def _values(columns: Sequence[str], rows: Rows) -> str:
+    """The rows as SQL."""
+    names = ", ".join(f'"{name}"' for name in columns)
+    if not rows:
+        nothing = ", ".join(f'NULL::VARCHAR AS "{name}"' for name in columns)
+        return f"SELECT {nothing} LIMIT 0"
+    written = ", ".join(f"({', '.join(_text(value) for value in row)})" for row in rows)
+    return f"SELECT * FROM (VALUES {written}) AS listed({names})"  # noqa: S608 - `_text` quotes
+
+
+def _text(value: str | None) -> str:
+    return "NULL::VARCHAR" if value is None else "'" + value.replace("'", "''") + "'"
