@@ -20,6 +20,7 @@ check: setup
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 
+# Of them, ten thousand random pipelines take an hour: MUNTIN_PIPELINES=500 for fewer.
 chaos: setup
 	$(BIN)/python -m pytest tests -q -m "chaos or slow" $(ARGS)
 

@@ -13,7 +13,7 @@ from ledger_helpers import PANE, SPEC, batch, ids_of, partial
 
 from muntin.errors import LedgerError
 from muntin.ledger import Batch, ClosedWindow, Rejected, State, TrendPoint, open_ledger
-from muntin.ledger.schema import TABLES
+from muntin.ledger.schema import PAGE_BYTES, TABLES
 from muntin.ledger.sqlite import SqliteLedger
 
 
@@ -220,5 +220,37 @@ def test_a_backup_is_a_ledger(filled, tmp_path):
     assert _everything(copy) == _everything(ledger)
     assert copy.verify() == []
     assert ids_of(copy.pieces("s", PANE, 0, 100))
+    copy.close()
+    ledger.close()
+
+
+def test_a_damaged_schema_page_is_told_as_damage(filled):
+    """SQLite's messages quote what it found, which need not be text."""
+    sound = filled.read_bytes()
+    told = 0
+    for at in range(100, PAGE_BYTES, 61):
+        filled.write_bytes(sound[:at] + b"\xff\xc3" + sound[at + 2 :])
+        try:
+            ledger = SqliteLedger(filled)
+            _everything(ledger)
+            ledger.close()
+        except LedgerError as problem:
+            told += "x.db" in str(problem)
+    assert told > 10
+
+
+def test_a_closed_writer_leaves_nothing_in_the_log(tmp_path):
+    ledger = SqliteLedger(tmp_path / "x.db")
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    for number in range(20):
+        writer.commit(batch(number, partial("s", number * PANE, [number])))
+    writer.set_status({"state": "finished"})
+    ledger.spans("s", PANE)  # a reader's connection stays open
+    writer.close()
+    (tmp_path / "copy.db").write_bytes((tmp_path / "x.db").read_bytes())
+    assert (tmp_path / "x.db-wal").stat().st_size == 0
+    copy = SqliteLedger(tmp_path / "copy.db")
+    assert copy.status("p") == {"state": "finished"}
+    assert len(copy.spans("s", PANE)) == 20
     copy.close()
     ledger.close()

@@ -176,8 +176,18 @@ class SqliteFile:
         """Turn SQLite's errors into LedgerError, with the file and the remedy."""
         try:
             yield
-        except (sqlite3.Error, sqlite3.Warning, OverflowError) as problem:
+        except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeDecodeError) as problem:
             raise LedgerError(f"{self.path}: {_remedy(problem, self.busy_seconds)}") from problem
+
+
+def checkpoint(connection: sqlite3.Connection) -> None:
+    """Bring all of the write-ahead log into the file, and empty it: a copy of the file is whole.
+
+    As far as readers let it; another time where they do not.
+    """
+    with suppress(sqlite3.Error):
+        connection.execute("PRAGMA busy_timeout = 2000")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
 @contextmanager
@@ -217,6 +227,8 @@ def _name_of(problem: BaseException) -> str:
 
 
 def _remedy(problem: BaseException, busy_seconds: float) -> str:
+    if isinstance(problem, UnicodeDecodeError):  # sqlite3 decodes names and messages itself
+        return f"{_DAMAGED} (text in it is not UTF-8)"
     name = _name_of(problem)
     for prefix, remedy in _REMEDIES.items():
         if name.startswith(prefix):

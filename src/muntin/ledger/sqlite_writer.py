@@ -41,7 +41,7 @@ from muntin.ledger.rules import (
     read_spec,
     whole,
 )
-from muntin.ledger.sqlite_file import SqliteFile, transaction
+from muntin.ledger.sqlite_file import SqliteFile, checkpoint, transaction
 from muntin.ledger.sqlite_open import (
     Opened,
     grow_version,
@@ -330,4 +330,5 @@ class SqliteWriter:
         with self._lock:
             if not self._closed:
                 self._closed = True
+                checkpoint(self._connection)
                 self._connection.close()

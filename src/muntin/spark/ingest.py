@@ -269,11 +269,15 @@ class Ingest:
 
 def gather_from(df: DataFrame, pipeline: Pipeline) -> GatherRows:
     """Partials of a DataFrame: one job without a shuffle."""
+    from pyspark import TaskContext
+
     columns, _ = needed(df, pipeline)
 
     def gather(plan: Plan) -> list[Row]:
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return as_batches(fold(plan, batches))
+            context = TaskContext.get()
+            where = "" if context is None else f"partition {context.partitionId()}, "
+            return as_batches(fold(plan, batches, where))
 
         return from_table(columns.mapInArrow(task, ROWS_DDL).toArrow())
 

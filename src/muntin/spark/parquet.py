@@ -100,7 +100,7 @@ def _read(share: list[Split], columns: list[str]) -> Iterator[Placed]:
 
 
 def _place(path: str, first: int, row: int) -> str:
-    return f"{path}, row {first + row}"
+    return f"{path}, row {first + row + 1}"
 
 
 def _coded(path: str, columns: list[str]) -> list[str]:

@@ -80,8 +80,9 @@ class Tally:
 class Folder:
     """Folds one task's batches into partial summaries."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, where: str = "") -> None:
         self._plan = plan
+        self._where = where
         self._sequencer = Sequencer(plan.summaries)
         self._in_panes = {n: s for n, s in plan.summaries.items() if not s.sequential}
         self._columns = list(
@@ -98,11 +99,11 @@ class Folder:
     def fold(self, batch: pa.RecordBatch, place: Place | None = None) -> None:
         """Count a batch's rows, or keep them until there are enough to sort.
 
-        `place` tells where a row of it stands; by default, as which it was read.
+        `place` tells where a row of it stands; by default, as which of its partition it was read.
         """
         batch = without_views(batch, batch.schema.names)
         read = self.tally.read
-        place = place or (lambda row: f"row {read + row}")
+        place = place or (lambda row: f"{self._where}row {read + row + 1}")
         times = event_times(batch.column(self._plan.time), self._plan.unit)
         bad = (times < self._plan.earliest) | (times > self._plan.latest)
         malformed = _valid(batch, CORRUPT_COLUMN)
@@ -261,14 +262,14 @@ class Folder:
         return "too_old", f"column '{column}': {shown} is older than the panes that are kept"
 
 
-def fold(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
-    """All of a task: batches in, rows for the driver out."""
-    return fold_placed(plan, ((batch, None) for batch in batches))
+def fold(plan: Plan, batches: Iterable[pa.RecordBatch], where: str = "") -> Iterator[Row]:
+    """All of a task: batches in, rows for the driver out. `where` begins the place of its rows."""
+    return fold_placed(plan, ((batch, None) for batch in batches), where)
 
 
-def fold_placed(plan: Plan, batches: Iterable[Placed]) -> Iterator[Row]:
+def fold_placed(plan: Plan, batches: Iterable[Placed], where: str = "") -> Iterator[Row]:
     """As `fold`, of batches that know where their rows stand."""
-    folder = Folder(plan)
+    folder = Folder(plan, where)
     for batch, place in batches:
         folder.fold(batch, place)
         yield from folder.emit(all_of_it=False)

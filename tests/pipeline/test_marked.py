@@ -1,0 +1,104 @@
+"""Sums beyond their range, pieces too large and statements that fail: told, and nothing stops."""
+
+import pyarrow as pa
+import pytest
+
+from muntin.errors import SelectError
+from muntin.ledger import rules
+from muntin.session import Session
+from tests.pipeline.support import SECOND, START, pipeline, run
+
+BIG = 2**62
+MATRIX = {"keys": ["k"], "indicators": ["i"]}
+
+
+def events(*rows):
+    return pa.table(
+        {
+            "time": pa.array([START + s * SECOND for s, _, _ in rows], pa.timestamp("us", "UTC")),
+            "k": pa.array([k for _, k, _ in rows], pa.string()),
+            "i": pa.array([i for _, _, i in rows], pa.int64()),
+        }
+    )
+
+
+def spec(summary=MATRIX, **more):
+    plain = {"pane": "1 s", "lateness": "0 s", "summaries": {"m": summary}, "queries": {}}
+    return pipeline(**plain | more)
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [[[(0, "a", BIG), (0, "a", BIG)]], [[(0, "a", BIG)], [(0, "a", BIG)]]],
+    ids=["one batch", "two batches"],
+)
+def test_a_pane_beyond_int64_is_told_by_the_answers_that_need_it(batches):
+    fed = [[events(*rows)] for rows in [*batches, [(30, "b", 1)], [(600, "b", 1)]]]
+    with run(spec(rollups=["10 s"]), fed) as ingest:
+        session = Session(ingest.ledger)
+        with pytest.raises(SelectError, match="indicator 'i': a sum is beyond int64"):
+            session.sql("SELECT i FROM m FOR ALL")
+        late = "SELECT k, i FROM m(k) FOR '2023-11-14 22:13:50' TO '2023-11-14 22:14:00'"
+        assert session.sql(late).rows == [["b", 1]]
+        assert ingest.ledger.coverage("m")[0].until > START + 500 * SECOND
+        assert ingest.ledger.pipelines()[0].counted == 4
+
+
+def test_a_rollup_beyond_int64_holds_what_it_was_made_from():
+    fed = [[events((s, "a", BIG))] for s in range(4)] + [[events((600, "b", 1))]]
+    with run(spec(rollups=["10 s"]), fed) as ingest:
+        rolled = ingest.ledger.pieces("m", 10 * SECOND, START, START + 10 * SECOND)
+        assert sum(piece.events for piece in rolled) == 4
+        assert len(rolled) == 4  # no two of them can be added
+        assert ingest.ledger.crowded("m", 10 * SECOND, 2**62) == []
+
+
+def test_what_would_be_too_large_stays_in_pieces_that_answers_merge(monkeypatch):
+    rows = [[(s, f"{'x' * 50}{s}{n}", 1) for n in range(40)] for s in range(8)]
+    fed = [[events(*some)] for some in rows] + [[events((600, "b", 1))]]
+    largest = 6_000
+    monkeypatch.setattr("muntin.assembly.together.PAYLOAD_BYTES_MAX", largest)
+    monkeypatch.setattr(rules, "PAYLOAD_BYTES_MAX", largest)
+    with run(spec(rollups=["10 s"]), fed) as ingest:
+        rolled = ingest.ledger.pieces("m", 10 * SECOND, START, START + 10 * SECOND)
+        assert len(rolled) > 1
+        assert max(len(piece.payload) for piece in rolled) <= largest
+        assert Session(ingest.ledger).sql("SELECT count, i FROM m FOR ALL").rows == [[321, 321]]
+        assert len(Session(ingest.ledger).sql("SELECT k FROM m(k) FOR ALL").rows) == 321
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ("SELECT k, i * 4 AS x FROM m(k)", "overflow"),
+        ("SELECT CAST(k AS BIGINT) AS x FROM m(k)", "value"),
+        ("SELECT a.k FROM m(k) AS a LEFT JOIN m(k) FOR WINDOW '2020-01-01' AS b USING (k)", None),
+    ],
+)
+def test_a_failing_standing_query_has_its_error_as_the_windows_result(query, code):
+    window = {"kind": "tumbling", "length": "2 s"}
+    given = spec(MATRIX | {"window": window}, queries={"q": query})
+    fed = [[events((0, "1", 1))], [events((4, "x", BIG))], [events((8, "3", 1))]]
+    fed += [[events((5, "y", 2))], [events((20, "4", 1))]]
+    with run(given, fed) as ingest:
+        closed = [(w.start, w.revision) for w in ingest.ledger.windows("m")]
+        points = ingest.ledger.trend("q")
+        assert [(p.start, p.revision) for p in points] == closed
+        assert len(closed) == 3
+        found = Session(ingest.ledger).sql("SELECT revision, error FROM trend(q)").rows
+        failed = [error is not None for _, error in found]
+        assert failed == ([False, True, False] if code else [True] * 3)
+        assert [revision for revision, _ in found] == [0, 1, 0]
+        assert ingest.ledger.status("orders")["failing"].keys() <= {"q"}
+
+
+def test_late_events_that_no_window_holds_close_one():
+    for window in ({"kind": "tumbling", "length": "10 s"}, {"kind": "floating", "length": "10 s"}):
+        given = spec(MATRIX | {"window": window}, queries={"q": "SELECT k, count FROM m(k)"})
+        fed = [[events((s, "a", 1))] for s in (1, 41, 25, 25, -25, 100, 200)]
+        with run(given, fed) as ingest:
+            windows = ingest.ledger.windows("m")
+            assert sum(w.events for w in windows) == 6  # all but the one that is open
+            assert [w.revision for w in windows] == [0, 0, 1, 0, 0]
+            trend = Session(ingest.ledger).sql("SELECT sum(count) FROM trend(q)").rows
+            assert trend == [[6]]
