@@ -6,6 +6,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+from muntin.errors import BadArgument
 from muntin.kinds import KINDS
 
 NUMBERS = [
@@ -118,3 +119,17 @@ def test_an_empty_batch_changes_nothing():
         before = summary.to_bytes()
         spec.update(summary, pa.record_batch({"k": KEYS[:0], "v": pa.array([], pa.int64())}))
         assert summary.to_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.binary(), pa.large_binary(), pa.binary_view(), pa.duration("us"), pa.time32("s"),
+        pa.float32(), pa.decimal128(5, 1), pa.list_(pa.int8()), pa.month_day_nano_interval(),
+        pa.dictionary(pa.int8(), pa.binary()),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_a_key_is_refused_before_any_event(kind):
+    spec = KINDS["vector_matrix"](keys=["k"])
+    with pytest.raises(BadArgument, match="a key is text"):
+        spec.check_types({"k": kind})

@@ -40,12 +40,7 @@ def check_keys(names: Iterable[str], types: Mapping[str, pa.DataType], what: str
     """BadArgument where a column cannot be a key."""
     for name in dict.fromkeys(names):
         kind = types[name]
-        if (
-            pa.types.is_floating(kind)
-            or pa.types.is_decimal(kind)
-            or pa.types.is_binary(kind)
-            or pa.types.is_nested(kind)
-        ):
+        if not _can_be_key(kind):
             raise BadArgument(
                 f"{what} '{name}' is {kind}: a key is text, an integer, a boolean, a date or a "
                 f"timestamp; cast it under fields, for example  {name}: CAST({name} AS STRING)"
@@ -80,6 +75,20 @@ def check_number(name: str, kind: pa.DataType, what: str, *, whole: bool = False
             f"{what} '{name}' is {kind}, and must be a number: cast it under fields, "
             f"for example  {name}: CAST({name} AS DOUBLE)"
         )
+
+
+def _can_be_key(kind: pa.DataType) -> bool:
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return (
+        pa.types.is_string(plain)
+        or pa.types.is_large_string(plain)
+        or pa.types.is_string_view(plain)
+        or pa.types.is_integer(plain)
+        or pa.types.is_boolean(plain)
+        or pa.types.is_date(plain)
+        or pa.types.is_timestamp(plain)
+        or pa.types.is_null(plain)
+    )
 
 
 def _is_text(kind: pa.DataType) -> bool:
