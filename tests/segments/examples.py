@@ -12,9 +12,11 @@ import pyarrow as pa
 from muntin.segments.algebra import Algebra
 from muntin.segments.building import build
 from muntin.segments.distinct import DistinctCount, DistinctItems
+from muntin.segments.frequency import Frequency
 from muntin.segments.quantiles import Quantiles, QuantilesAt, RanksOf
 from muntin.segments.sums import Sums, Totals
 from muntin.segments.table import Segment
+from muntin.segments.top_k import Heaviest, TopItems, WeightOf
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,17 @@ def _names(rng: np.random.Generator, n: int) -> list[pa.Array]:
     return [pa.array(names, mask=rng.random(n) < 0.1)]
 
 
+def _weighed(rng: np.random.Generator, n: int) -> list[pa.Array]:
+    return [*_names(rng, n), pa.array(rng.integers(1, 5, n))]
+
+
 EXAMPLES: dict[str, Example] = {
     "vector_matrix": Example(Sums((("i", "int64"), ("f", "float64"))), _sums, (Totals(),)),
     "distinct": Example(DistinctItems(lg_k=6), _names, (DistinctCount(),)),
+    "frequency": Example(
+        Frequency(width=16, depth=3, track=2), _weighed, (Heaviest(2), WeightOf(("item 3", "x")))
+    ),
+    "top_k": Example(TopItems(capacity=4), _weighed, (Heaviest(3), WeightOf(("item 3", "x")))),
     "quantiles": Example(
         Quantiles(k=8), _numbers, (QuantilesAt((0.0, 0.5, 1.0)), RanksOf((20.0,)))
     ),

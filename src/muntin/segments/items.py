@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.segments.columns import frozen
-from muntin.segments.keys import Keys, ordered
+from muntin.segments.keys import NO_ITEMS, Keys, ordered
 from muntin.summaries.items import as_items, hash_items
 
 _compute: Any = pc
@@ -28,6 +27,8 @@ def item_numbers(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
         column = column.cast(pa.large_string() if text else pa.large_binary())
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    if pa.types.is_null(column.type):
+        return np.zeros(len(column), np.int64), pa.array([], pa.int64())
     encoded = _compute.dictionary_encode(column)
     codes = _compute.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)
     return codes.astype(np.int64), as_items(encoded.dictionary)
@@ -39,6 +40,6 @@ def item_keys(column: pa.Array) -> tuple[np.ndarray, Keys]:
     wide = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
     different = different.cast(wide.get(different.type, different.type))
     if not len(different):
-        return codes, Keys(("item",), (pa.nulls(0),), frozen(np.empty(0, np.uint64)))
+        return codes, NO_ITEMS
     keys, to = ordered(("item",), [different], hash_items(different, 0))
     return to[codes], keys

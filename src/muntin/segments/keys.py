@@ -70,6 +70,7 @@ class Keys:
 
 NO_KEY = Keys((), (), frozen(np.zeros(1, np.uint64)))
 """The empty key: that of all events."""
+NO_ITEMS = Keys(("item",), (pa.nulls(0),), frozen(np.zeros(0, np.uint64)))
 
 
 class Encoded:

@@ -12,7 +12,9 @@ from muntin.segments.algebra import Algebra
 KINDS: dict[str, tuple[str, str]] = {
     "vector_matrix": ("muntin.segments.sums", "Sums"),
     "distinct": ("muntin.segments.distinct", "DistinctItems"),
+    "frequency": ("muntin.segments.frequency", "Frequency"),
     "quantiles": ("muntin.segments.quantiles", "Quantiles"),
+    "top_k": ("muntin.segments.top_k", "TopItems"),
 }
 """Kind -> module and class, which is imported when it is first met."""
 

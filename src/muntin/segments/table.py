@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from muntin.errors import IncompatibleSummary
 from muntin.segments.columns import Ragged, States, between, frozen, take
-from muntin.segments.keys import Keys
+from muntin.segments.keys import NO_ITEMS, Keys
 
 if TYPE_CHECKING:
     from muntin.segments.algebra import Algebra
@@ -107,7 +107,7 @@ class Table:
             return replace(self, keys=keys, key=key)
         column = self.states["item"]
         if not isinstance(column, Ragged):
-            return replace(self, keys=keys, key=key, items=self.items.take(np.empty(0, np.int64)))
+            return replace(self, keys=keys, key=key, items=NO_ITEMS)
         items, numbers = _used(self.items, column.items)
         states = {**self.states, "item": Ragged(column.starts, numbers)}
         return replace(self, keys=keys, key=key, states=states, items=items)

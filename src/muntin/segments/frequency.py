@@ -1,0 +1,220 @@
+"""`frequency`: how often each item was there: a list while items are few, Count-Min then.
+
+=========== =================================================================================
+State       a row: `item`, `weight`, `offset`, `gained`, `total` and `nulls` as in `top_k`; from
+            more than max(2 x track, width x depth / 8) items on also `cells`, the counters of
+            Count-Min, and the list then holds the heaviest only
+Error       none without cells; with them as `CountMin`: truth <= value, and value - truth <=
+            ceil(e / width x total) with probability 1 - exp(-depth)
+Merge       lists and cells add up; what has only a list is added to the cells
+Duplicates  count again
+Source      see `muntin.summaries.count_min`
+Limits      cells do not depend on how events were spread (conservative ones do), nor do lists
+            without cells; which items are in the list beside cells does
+=========== =================================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.errors import BadArgument, CorruptSummary
+from muntin.segments.algebra import Algebra, Shape
+from muntin.segments.columns import Ragged, States, frozen, lists
+from muntin.segments.items import item_keys
+from muntin.segments.kernels import frequency as _kernels
+from muntin.segments.kernels.top_k import close_lists, merge_items
+from muntin.segments.keys import Keys
+from muntin.segments.nulls import check_nulls, merged_nulls
+from muntin.segments.table import Table
+from muntin.segments.top_k import (
+    Entries,
+    Heaviest,
+    WeightOf,
+    check_entries,
+    flat,
+    folded,
+    heaviest,
+    numbered,
+    weights_of,
+)
+from muntin.summaries.count_min import CELLS_MAX, DEPTH_MAX, TRACK_MAX
+
+kernels: Any = _kernels  # lists of columns are unpacked into their calls
+_close: Any = close_lists
+_merge: Any = merge_items
+_E_NUMERATOR, _E_DENOMINATOR = 2_718_281_828_459_046, 10**15  # e, rounded up
+_ANY = np.int64((1 << 62) - 1)
+
+
+@dataclass(frozen=True)
+class Frequency(Algebra):
+    """Weights of items. `fold` takes their column and, if they are weighed, that of weights.
+
+    Parameters
+    ----------
+    width, depth : int
+        Of the cells: the error is e / width of the total weight; 2 or more, 1 to 32.
+    conservative : bool
+        Cells are raised no further than an item's new estimate.
+    track : int
+        Heaviest items that are listed beside cells; 0: none.
+    """
+
+    width: int = 2048
+    depth: int = 5
+    conservative: bool = False
+    track: int = 100
+
+    kind: ClassVar[str] = "frequency"
+    order_free: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not _possible(self.width, self.depth, self.conservative, self.track):
+            raise BadArgument(f"frequency: {self.parameters()} is out of range")
+
+    @property
+    def few(self) -> int:
+        """Up to so many items a row is a list."""
+        return max(2 * self.track, self.width * self.depth // 8)
+
+    @property
+    def confidence(self) -> float:
+        """Probability that `lower` of one answer from cells holds."""
+        return -math.expm1(-self.depth)
+
+    def parameters(self) -> dict[str, Any]:
+        return {
+            "width": self.width,
+            "depth": self.depth,
+            "conservative": self.conservative,
+            "track": self.track,
+        }
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
+        names = ("width", "depth", "conservative", "track")
+        found = [parameters.get(name) for name in names]
+        if len(parameters) != len(names) or not _possible(*found):
+            raise CorruptSummary(f"frequency: parameters {dict(parameters)!r:.200}")
+        return cls(**parameters)
+
+    def columns(self) -> dict[str, Shape]:
+        return {
+            "nulls": Shape(),
+            "item": Shape(ragged=True),
+            "weight": Shape(ragged=True),
+            "gained": Shape(ragged=True),
+            "offset": Shape(),
+            "total": Shape(required=True),
+            "cells": Shape(ragged=True),
+        }
+
+    def itemized(self, values: Sequence[pa.Array]) -> tuple[Sequence[Any], Keys | None]:
+        return numbered(values)
+
+    def fold(
+        self, values: Sequence[Any], order: np.ndarray, bounds: np.ndarray, items: Keys | None
+    ) -> States:
+        states = folded(values, order, bounds, 1, int(_ANY))
+        rows = frozen(np.arange(len(bounds)))
+        return self.merge({**states, "cells": None}, rows[:-1], rows, items)
+
+    def merge(
+        self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None
+    ) -> States:
+        held = flat(states, len(order))
+        groups = len(bounds) - 1
+        out = Entries.room(groups, len(held[1]))
+        _merge(*held, order, bounds, 1, _ANY, *out.arrays)
+        starts, named, weights, gained, offsets, totals = out.arrays
+        cells = lists(states["cells"], len(order))
+        sizes = np.diff(starts)
+        some = np.add.reduceat(cells.sizes[order], bounds[:-1]) > 0
+        size = int(np.count_nonzero(some | (sizes > self.few))) * self.width * self.depth
+        cell_starts, counters = np.empty(groups + 1, np.int64), np.empty(size, np.int64)
+        hashes = items.hashes if items is not None else np.empty(0, np.uint64)
+        kernels.merge_cells(
+            *held[:3], cells.starts, cells.items, order, bounds, frozen(sizes), frozen(totals),
+            self.few, hashes, self.depth, self.width, self.conservative, cell_starts, counters,
+        )  # fmt: skip
+        _close(cell_starts, self.track, starts, named, weights, gained, offsets)
+        used = int(cell_starts[-1])
+        column = Ragged(frozen(cell_starts), frozen(counters[:used])) if used else None
+        nulls = merged_nulls(states, order, bounds)
+        return {"nulls": nulls, **out.states(), "cells": column}
+
+    def check(self, table: Table) -> None:
+        check_nulls(table)
+        cells = lists(table.states["cells"], len(table))
+        beside = 2 * self.track if self.track else -1
+        most = np.where(cells.sizes > 0, beside, self.few)
+        check_entries(table, max(self.track, 1), frozen(most), "frequency")
+        offset = table.states["offset"]
+        if isinstance(offset, np.ndarray) and offset[cells.sizes == 0].any():
+            raise CorruptSummary("frequency: a list without cells lacks items")
+        total = table.states["total"]
+        row = kernels.check_cells(
+            cells.starts, cells.items, total, self.depth, self.width, self.conservative
+        )
+        if row >= 0:
+            raise CorruptSummary(f"frequency: row {row} has cells that no events make")
+
+    def answer(self, table: Table, question: Any) -> pa.Table:
+        """As `top_k`; `WeightOf` also has `confidence`, which is 1 where a row has no cells."""
+        held = flat(table.states, len(table))
+        cells = lists(table.states["cells"], len(table))
+        if isinstance(question, Heaviest):
+            if not self.track and len(cells.items):
+                raise BadArgument("this frequency lists no items: make it with track above 0")
+            return heaviest(table, held, question.k)
+        if not isinstance(question, WeightOf):
+            raise BadArgument(f"frequency cannot answer {question!r:.100}: ask Heaviest, WeightOf")
+        value, lower, upper = weights_of(table, held, question.items)
+        asked = len(question.items)
+        rows = np.repeat(np.arange(len(table)), asked)
+        dense = np.repeat(cells.sizes > 0, asked)
+        if dense.any():
+            value = np.where(dense, self._cells(table, cells, question.items).ravel(), value)
+            errors = np.array([self._error(int(total)) for total in held[5]], np.int64)[rows]
+            lower = np.where(dense, np.maximum(value - errors, 0), lower)
+            upper = np.where(dense, value, upper)
+        found = {
+            "row": rows,
+            "item": pa.array(list(question.items) * len(table)),
+            "value": value,
+            "lower": lower,
+            "upper": upper,
+            "confidence": np.where(dense, self.confidence, 1.0),
+        }
+        return pa.table(found).filter(pa.array(held[5][rows] >= 0))
+
+    def _error(self, total: int) -> int:
+        return -(-max(total, 0) * _E_NUMERATOR // (self.width * _E_DENOMINATOR))
+
+    def _cells(self, table: Table, cells: Ragged, items: Sequence[Any]) -> np.ndarray:
+        """Least cell of each item: int64[rows, items]."""
+        codes, keys = item_keys(pa.array(list(items)))
+        out = np.zeros((len(table), len(codes)), np.int64)
+        hashes = frozen(keys.hashes[codes])
+        kernels.estimate_cells(cells.starts, cells.items, hashes, self.depth, self.width, out)
+        return out
+
+
+def _possible(width: Any, depth: Any, conservative: Any, track: Any) -> bool:
+    return (
+        type(width) is int
+        and type(depth) is int
+        and type(conservative) is bool
+        and type(track) is int
+        and 2 <= width <= CELLS_MAX
+        and 1 <= depth <= DEPTH_MAX
+        and width * depth <= CELLS_MAX
+        and 0 <= track <= TRACK_MAX
+    )

@@ -1,0 +1,94 @@
+"""Count-Min over many groups at once: exact lists of items while these are few, cells then."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from muntin.summaries.kernels import kernel
+from muntin.summaries.kernels.count_min import add, estimate
+
+LIMIT = (1 << 63) - 1
+
+
+@kernel()
+def merge_cells(
+    starts, items, weights, cell_starts, cells, order, bounds, sizes, totals, few, hashes,
+    depth, width, conservative, out_starts, out,
+):  # fmt: skip
+    """Cells of the groups that have, or get, any.
+
+    Parameters
+    ----------
+    starts, items, weights, cell_starts, cells
+        The states: those without cells list all of their items.
+    sizes : int64[groups]
+        Different items that the lists of each group hold together.
+    totals : int64[groups]
+        -1: nothing is kept of the group.
+    few : int
+        A group of more items gets cells.
+    hashes : uint64[items]
+    out : int64[depth * width * groups that may get cells]
+    """
+    filled = 0
+    out_starts[0] = 0
+    for g in range(bounds.shape[0] - 1):
+        dense = sizes[g] > few
+        listed = 0
+        for i in range(bounds[g], bounds[g + 1]):
+            row = order[i]
+            if cell_starts[row + 1] > cell_starts[row]:
+                dense = True
+            else:
+                listed += starts[row + 1] - starts[row]
+        if dense and totals[g] >= 0:
+            own = out[filled : filled + depth * width].reshape(depth, width)
+            own[:] = 0
+            heavy = np.empty(max(listed, 1), np.int64)
+            named = np.empty(listed, np.uint64)
+            n = 0
+            for i in range(bounds[g], bounds[g + 1]):
+                row = order[i]
+                if cell_starts[row + 1] == cell_starts[row]:
+                    for j in range(starts[row], starts[row + 1]):
+                        named[n] = hashes[items[j]]
+                        heavy[n] = weights[j]
+                        n += 1
+            if n:
+                add(own, named, heavy, LIMIT, conservative)
+            for i in range(bounds[g], bounds[g + 1]):
+                at = cell_starts[order[i]]
+                for c in range(cell_starts[order[i] + 1] - at):
+                    out[filled + c] += cells[at + c]
+            filled += depth * width
+        out_starts[g + 1] = filled
+
+
+@kernel()
+def estimate_cells(cell_starts, cells, hashes, depth, width, out):
+    """`out[row, i]` = least cell of item i, in rows that have cells."""
+    for row in range(out.shape[0]):
+        at = cell_starts[row]
+        if cell_starts[row + 1] > at:
+            estimate(cells[at : at + depth * width].reshape(depth, width), hashes, out[row])
+
+
+@kernel()
+def check_cells(cell_starts, cells, totals, depth, width, conservative):
+    """The first row whose cells no events could have made, or -1."""
+    for row in range(totals.shape[0]):
+        at = cell_starts[row]
+        size = cell_starts[row + 1] - at
+        if size == 0:
+            continue
+        if size != depth * width or totals[row] <= 0:
+            return row
+        for d in range(depth):
+            left = totals[row]
+            for c in range(at + d * width, at + (d + 1) * width):
+                if cells[c] < 0 or cells[c] > left:
+                    return row
+                left -= cells[c]
+            if left == totals[row] or (left != 0 and not conservative):
+                return row
+    return -1

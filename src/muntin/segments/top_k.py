@@ -1,0 +1,305 @@
+"""`top_k`: Space-Saving a row, exact while it has few items.
+
+=========== =================================================================================
+State       a row: `item`, numbers of items of the table, ascending, and their `weight`;
+            `offset`, which no other item exceeds, and, where it is not 0, `gained`: an item
+            weighs at most offset + weight, and surely weight + gained; `total`, -1 where it is
+            beyond int64; `nulls`, events without an item or weight
+Error       offset <= total / (capacity + 1); 0 while there are at most 2 x capacity items
+Merge       weights, what is gained and offsets add up, item by item; then all but `capacity`
+            items go, where there are more than twice as many
+Duplicates  count again
+Source      see `muntin.summaries.space_saving`
+Limits      while the offset is 0, bytes do not depend on how events were spread; after that
+            bounds hold whatever the order, and which light items are kept depends on it
+=========== =================================================================================
+
+A negative weight is no weight: such events are counted in `nulls`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from muntin.errors import BadArgument, CorruptSummary
+from muntin.segments.algebra import Algebra, Shape
+from muntin.segments.columns import Column, Ragged, States, frozen, lists, numbers, present
+from muntin.segments.items import item_keys
+from muntin.segments.kernels import top_k as _kernels
+from muntin.segments.keys import Keys, union
+from muntin.segments.nulls import check_nulls, counts_of, merged_nulls, without_nulls
+from muntin.segments.table import Table
+from muntin.summaries.checks import integer_in
+from muntin.summaries.space_saving import CAPACITY_MAX
+
+kernels: Any = _kernels  # lists of columns are unpacked into their calls
+_compute: Any = pc
+
+
+@dataclass(frozen=True)
+class Heaviest:
+    """The question: the k heaviest items of each row; None: all that are kept."""
+
+    k: int | None = None
+
+
+@dataclass(frozen=True)
+class WeightOf:
+    """The question: the weight of items."""
+
+    items: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class TopItems(Algebra):
+    """The heaviest items. `fold` takes their column and, if they are weighed, that of weights.
+
+    Parameters
+    ----------
+    capacity : int
+        Every item heavier than total / (capacity + 1) is kept.
+    """
+
+    capacity: int = 1000
+
+    kind: ClassVar[str] = "top_k"
+    order_free: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        integer_in("capacity", self.capacity, 1, CAPACITY_MAX)
+
+    def parameters(self) -> dict[str, Any]:
+        return {"capacity": self.capacity}
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
+        capacity = parameters.get("capacity")
+        if len(parameters) != 1 or type(capacity) is not int or not 1 <= capacity <= CAPACITY_MAX:
+            raise CorruptSummary(f"top_k: parameters {dict(parameters)!r:.200}")
+        return cls(capacity)
+
+    def columns(self) -> dict[str, Shape]:
+        return {
+            "nulls": Shape(),
+            "item": Shape(ragged=True),
+            "weight": Shape(ragged=True),
+            "gained": Shape(ragged=True),
+            "offset": Shape(),
+            "total": Shape(required=True),
+        }
+
+    def itemized(self, values: Sequence[pa.Array]) -> tuple[Sequence[Any], Keys | None]:
+        return numbered(values)
+
+    def fold(
+        self,
+        values: Sequence[Any],
+        order: np.ndarray,
+        bounds: np.ndarray,
+        items: Keys | None,  # noqa: ARG002
+    ) -> States:
+        return folded(values, order, bounds, self.capacity, 2 * self.capacity)
+
+    def merge(
+        self,
+        states: States,
+        order: np.ndarray,
+        bounds: np.ndarray,
+        items: Keys | None,  # noqa: ARG002
+    ) -> States:
+        held = flat(states, len(order))
+        out = Entries.room(len(bounds) - 1, len(held[1]))
+        most = 2 * self.capacity
+        kernels.merge_items(*held, order, bounds, self.capacity, most, *out.arrays)
+        return {"nulls": merged_nulls(states, order, bounds), **out.states()}
+
+    def check(self, table: Table) -> None:
+        check_nulls(table)
+        most = frozen(np.full(len(table), 2 * self.capacity))
+        check_entries(table, self.capacity, most, "top_k")
+
+    def answer(self, table: Table, question: Any) -> pa.Table:
+        """Of `Heaviest`: `item`, `value`, `lower`, `upper`, `guaranteed` (surely among the k
+        heaviest), heaviest first. Of `WeightOf`: `item`, `value`, `lower`, `upper`. All int64,
+        certain; nothing of rows whose total is beyond int64."""
+        held = flat(table.states, len(table))
+        if isinstance(question, Heaviest):
+            return heaviest(table, held, question.k)
+        if isinstance(question, WeightOf):
+            value, lower, upper = weights_of(table, held, question.items)
+            rows = np.repeat(np.arange(len(table)), len(question.items))
+            asked = pa.array(list(question.items) * len(table))
+            found = {"row": rows, "item": asked, "value": value, "lower": lower, "upper": upper}
+            return pa.table(found).filter(pa.array(held[5][rows] >= 0))
+        raise BadArgument(f"top_k cannot answer {question!r:.100}: ask Heaviest or WeightOf")
+
+
+def numbered(values: Sequence[pa.Array]) -> tuple[Sequence[Any], Keys]:
+    """Items as their numbers (null where they are), and the different ones."""
+    codes, keys = item_keys(values[0])
+    missing = values[0].is_null().to_numpy(zero_copy_only=False)
+    return [pa.array(codes, mask=missing), *values[1:]], keys
+
+
+def folded(
+    values: Sequence[Any], order: np.ndarray, bounds: np.ndarray, capacity: int, most: int
+) -> dict[str, Column]:
+    """The states of a batch of numbered items, and weights where there are any."""
+    weights = frozen(np.ones(1, np.int64))
+    if len(values) > 1:
+        values = [values[0], _weights(values[1])]
+        weights = frozen(_compute.fill_null(values[1], 0).to_numpy(zero_copy_only=False))
+    order, bounds, nulls, _ = without_nulls(values, order, bounds)
+    named = frozen(_compute.fill_null(values[0], 0).to_numpy(zero_copy_only=False))
+    out = Entries.room(len(bounds) - 1, len(order))
+    kernels.fold_items(named, weights, order, bounds, capacity, most, *out.arrays)
+    return {"nulls": nulls, **out.states()}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entries:
+    """Room for the lists of groups: starts, items, weights, gained, offsets, totals."""
+
+    arrays: tuple[np.ndarray, ...]
+
+    @classmethod
+    def room(cls, groups: int, items: int) -> Self:
+        sizes = (groups + 1, items, items, items, groups, groups)
+        return cls(tuple(np.empty(size, np.int64) for size in sizes))
+
+    def states(self) -> dict[str, Column]:
+        """What a kernel has filled, as columns."""
+        starts, items, weights, gained, offsets, totals = self.arrays
+        used = int(starts[-1])
+        at = frozen(starts)
+        states: dict[str, Column] = dict.fromkeys(("item", "weight", "gained"))
+        if used:
+            states["item"] = Ragged(at, frozen(items[:used].copy()))
+            states["weight"] = Ragged(at, frozen(weights[:used].copy()))
+        if offsets.any():
+            own_starts, own = np.empty(len(starts), np.int64), np.empty(used, np.int64)
+            size = kernels.gather_gained(at, frozen(offsets), frozen(gained), own_starts, own)
+            states["gained"] = Ragged(frozen(own_starts), frozen(own[:size].copy()))
+        return {**states, "offset": present(offsets), "total": frozen(totals)}
+
+
+def flat(states: States, rows: int) -> tuple[np.ndarray, ...]:
+    """Starts, items, weights, gained (of each item), offsets and totals."""
+    item, weight = lists(states["item"], rows), lists(states["weight"], rows)
+    gained = lists(states["gained"], rows)
+    offsets = numbers(states["offset"])
+    offsets = offsets if len(offsets) else frozen(np.zeros(rows, np.int64))
+    spread = np.empty(len(item.items), np.int64)
+    kernels.spread_gained(item.starts, offsets, gained.starts, gained.items, spread)
+    return item.starts, item.items, weight.items, frozen(spread), offsets, numbers(states["total"])
+
+
+def check_entries(table: Table, capacity: int, most: np.ndarray, kind: str) -> None:
+    """CorruptSummary where lists of items contradict themselves, their totals or events.
+
+    `most` items (int64[rows]) may be in a row; -1: none are listed, whatever there was.
+    """
+    rows = len(table)
+    item, weight = lists(table.states["item"], rows), lists(table.states["weight"], rows)
+    gained = lists(table.states["gained"], rows)
+    if table.items is None or not np.array_equal(item.starts, weight.starts):
+        raise CorruptSummary(f"{kind}: items without weights")
+    offsets = numbers(table.states["offset"])
+    offsets = offsets if len(offsets) else frozen(np.zeros(rows, np.int64))
+    row = kernels.check_items(
+        item.starts, item.items, weight.items, gained.starts, gained.items,
+        offsets, numbers(table.states["total"]), counts_of(table), np.int64(capacity), most,
+    )  # fmt: skip
+    if row >= 0:
+        raise CorruptSummary(f"{kind}: row {row} holds items that no events make")
+
+
+def heaviest(table: Table, held: tuple[np.ndarray, ...], k: int | None) -> pa.Table:
+    """The answer to `Heaviest`."""
+    if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 0):
+        raise BadArgument(f"k must be an integer of at least 0, got {k!r}")
+    starts, items, weights, gained, offsets, _ = held
+    sizes = np.diff(starts)
+    row = np.repeat(np.arange(len(sizes)), sizes)
+    upper, lower = weights + offsets[row], weights + gained
+    names = table.items.columns[0] if table.items is not None else pa.nulls(0)
+    # equal ones in the order of the items themselves
+    place = np.empty(len(names), np.int64)
+    if len(names):
+        place[_compute.array_sort_indices(names).to_numpy()] = np.arange(len(names))
+    order = np.lexsort((place[items], -lower, -upper, row))
+    rank = np.arange(len(order)) - np.repeat(starts[:-1], sizes)
+    rival = offsets.copy()
+    if k is not None:
+        next_one = np.flatnonzero(rank == k)
+        rival[row[next_one]] = np.maximum(rival[row[next_one]], upper[order[next_one]])
+        order = order[rank < k]
+    at = row[order]
+    return pa.table(
+        {
+            "row": at,
+            "item": names.take(pa.array(items[order])),
+            "value": upper[order],
+            "lower": lower[order],
+            "upper": upper[order],
+            "guaranteed": lower[order] >= rival[at],
+        }
+    )
+
+
+def places_of(table: Table, held: tuple[np.ndarray, ...], items: Sequence[Any]) -> np.ndarray:
+    """Where each item stands in the lists of each row, row by row; -1 where it does not."""
+    codes, asked = item_keys(pa.array(list(items)))
+    if table.items is None or not len(table.items):
+        return np.full(len(table) * len(codes), -1, np.int64)
+    both, (mine, theirs) = union([table.items, asked])
+    to = np.full(len(both), -1, np.int64)
+    to[mine] = np.arange(len(mine))
+    numbered = to[theirs][codes]
+    starts, listed = held[0], held[1]
+    width = len(table.items) + 1
+    row = np.repeat(np.arange(len(table)), np.diff(starts))
+    wanted = (np.arange(len(table))[:, None] * width + numbered[None, :]).ravel()
+    there = row * width + listed
+    at = np.searchsorted(there, wanted)
+    found = at < len(there)
+    found[found] = there[at[found]] == wanted[found]
+    found &= np.tile(numbered >= 0, len(table))
+    return np.where(found, at, -1)
+
+
+def weights_of(
+    table: Table, held: tuple[np.ndarray, ...], items: Sequence[Any]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Value, lower and upper weight of each item in each row, row by row."""
+    at = places_of(table, held, items)
+    offset = np.repeat(held[4], len(items))
+    kept = at >= 0
+    upper, lower = offset.copy(), np.zeros(len(at), np.int64)
+    upper[kept] += held[2][at[kept]]
+    lower[kept] = held[2][at[kept]] + held[3][at[kept]]
+    return upper, lower, upper
+
+
+def _weights(column: pa.Array) -> pa.Array:
+    """Weights as int64; null where they are null, NaN, negative, or no whole numbers of int64."""
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
+        fits = _compute.and_(
+            _compute.less(column, 2.0**63), _compute.equal(_compute.floor(column), column)
+        )
+        column = _compute.if_else(fits, column, None)
+    elif pa.types.is_uint64(column.type):
+        column = _compute.if_else(_compute.less_equal(column, (1 << 63) - 1), column, None)
+    elif not pa.types.is_integer(column.type):
+        raise BadArgument(f"weights are {column.type}: give whole numbers")
+    column = _compute.if_else(_compute.greater_equal(column, 0), column, None)
+    return column.cast(pa.int64())
