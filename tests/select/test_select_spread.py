@@ -66,6 +66,6 @@ def test_aggregates_over_frames(engine: Engine) -> None:
     for name in sorted(NOT_OVER):
         assert name in AGGREGATES
         with pytest.raises(SelectError, match="not available") as caught:
-            engine.check(f"SELECT {name}(driver) OVER (ORDER BY count) FROM orders(driver)")  # noqa: S608
+            engine.check(f"SELECT {name}(count) OVER (ORDER BY count) FROM orders(driver)")  # noqa: S608
         assert caught.value.remedy
-        assert engine.sql(f"SELECT {name}(driver) FROM orders(driver)").rows  # noqa: S608
+        assert engine.sql(f"SELECT {name}(count) FROM orders(driver)").rows  # noqa: S608

@@ -20,7 +20,11 @@ AGGREGATES = words(
     regr_intercept regr_r2 fsum
     """
 )
-NOT_OVER = {"entropy": "SELECT entropy(x) FROM ... GROUP BY ..."}
+NOT_OVER = {
+    "entropy": "SELECT entropy(x) FROM ... GROUP BY ...",
+    "fsum": "write sum(x) OVER",
+    "mode": "SELECT mode(x) FROM ... GROUP BY ...",
+}
 """Aggregates that DuckDB works out from all rows of each frame, without looking whether it is to
 stop (a minute for 60,000 rows), and what to write instead."""
 WINDOW_FUNCTIONS = words(
