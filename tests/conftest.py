@@ -46,7 +46,7 @@ def no_session_stays():
     """
     yield
     if "pyspark" in sys.modules:
-        from muntin.cli.run import stop_spark
+        from muntin.cli.stopping import stop_spark
 
         stop_spark()
 

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
+
+READING, CLOSING = "reading", "closing windows"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A part of the batch at hand."""
+
+    name: str = ""
+    """"" between batches."""
+    done: int = 0
+    total: int = 0
+    began: float = field(default_factory=time.monotonic)
 
 
 @dataclass(slots=True)
@@ -14,9 +28,12 @@ class Progress:
     counted: int = 0
     late: int = 0
     rejected: int = 0
+    newest: int | None = None
+    """The newest event time that was counted, microseconds since 1970 UTC."""
     windows: dict[str, int] = field(default_factory=dict)
     """Closed windows by reason."""
     seconds: float = 0.0
     """In batches; waiting for data is not counted."""
     panes: set[int] = field(default_factory=set, repr=False)
     """Starts of the panes that got events."""
+    step: Step = field(default_factory=Step, repr=False)

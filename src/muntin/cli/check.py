@@ -71,7 +71,7 @@ def _problems(pipeline: Pipeline) -> Iterator[str]:
 
 def _by_spark(pipeline: Pipeline) -> Iterator[str]:
     """What Spark finds wrong when it opens the source."""
-    from muntin.cli.run import stop_spark
+    from muntin.cli.stopping import stop_spark
     from muntin.errors import SourceError
     from muntin.spark.session import session
     from muntin.spark.source import needed, stream_source

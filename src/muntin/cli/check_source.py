@@ -302,7 +302,7 @@ def spark_says(text: str) -> str | None:
     from py4j.protocol import Py4JJavaError
     from pyspark.java_gateway import launch_gateway
 
-    from muntin.spark.session import java_version
+    from muntin.spark.java import java_version
 
     if java_version()[0] is None:
         return None

@@ -40,7 +40,9 @@ def register(app: typer.Typer) -> None:
         ),
         seconds: float = typer.Option(0, min=0, help="Stop after so many; 0: at the end."),
         show: bool = typer.Option(True, "--open/--no-open", help="Open the dashboard."),
-        port: int = typer.Option(8787, min=0, max=65535, help="Of the dashboard."),
+        port: int | None = typer.Option(
+            None, min=0, max=65535, help="Of the dashboard; by default 8787 or a free one."
+        ),
         folder: Path = typer.Option(None, help="Where ledger and files go; default: temporary."),
     ) -> None:
         """Replay flights (or taxi orders) through Spark and watch windows open and close."""
@@ -48,12 +50,13 @@ def register(app: typer.Typer) -> None:
         import time
 
         import muntin
-        from muntin.cli.run import ctrl_c, print_progress, stop_spark
-        from muntin.cli.serve import beside
+        from muntin.cli.run import print_progress
+        from muntin.cli.serve import PORT, beside
+        from muntin.cli.stopping import stop_spark, stopping
         from muntin.cli.view import follow
         from muntin.demo.replay import Replay
         from muntin.meanwhile import meanwhile
-        from muntin.spark.session import SHORT_RUN
+        from muntin.spark.settings import SHORT_RUN
         from muntin.spec import Pipeline
 
         place = folder or Path(tempfile.mkdtemp(prefix="muntin-demo-"))
@@ -63,7 +66,9 @@ def register(app: typer.Typer) -> None:
             if taxi:
                 raise typer.BadParameter("--sites shows flights: leave --taxi out")
             place.mkdir(parents=True, exist_ok=True)
-            return run_sites(sites, speed, seconds, port, place.absolute(), show)
+            return run_sites(
+                sites, speed, seconds, PORT if port is None else port, place.absolute(), show
+            )
         slices, entries, schema = _taxi(speed, drivers, orders) if taxi else _flights(speed)
         spec = Pipeline.of(
             entries
@@ -74,30 +79,31 @@ def register(app: typer.Typer) -> None:
             }
         )
         typer.echo(f"starting Spark; in another terminal, ask:\n\n  {_ask(spec)}\n")
-        replay = Replay(slices, place / "events")
-        began = time.monotonic()
-        with meanwhile(replay.write_first):
-            stream = muntin.stream(None, spec)
-        server = beside(stream.ledger, port, show=show)
-        replay.start()
+        with stopping() as stop:
+            replay = Replay(slices, place / "events")
+            began = time.monotonic()
+            with meanwhile(replay.write_first):
+                stream = muntin.stream(None, spec)
+            stop.begun()
 
-        def tick() -> None:
-            over = seconds and time.monotonic() - began > seconds
-            if asked.is_set() or over or (replay.finished.is_set() and stream.caught_up()):
-                stream.stop()
+            def tick() -> None:
+                over = seconds and time.monotonic() - began > seconds
+                if stop.is_set() or over or (replay.finished.is_set() and stream.caught_up()):
+                    stream.stop()
 
-        try:
-            with ctrl_c() as asked:
+            server = None
+            try:
+                server = beside(stream.ledger, port, show=show)
+                replay.start()
                 follow(stream, spec, tick)
-        except KeyboardInterrupt:
-            typer.echo("stopping now", err=True)
-        finally:
-            replay.stop()
-            server.stop()
-            stream.stop()
-            stop_spark()
-            print_progress(spec, stream.progress, time.monotonic() - began)
-            typer.echo(f"\nThe ledger is still there:\n\n  {_ask(spec)}")
+            finally:
+                replay.stop()
+                if server:
+                    server.stop()
+                stream.stop()
+                stop_spark()
+                print_progress(spec, stream.progress, time.monotonic() - began)
+                typer.echo(f"\nThe ledger is still there:\n\n  {_ask(spec)}")
 
 
 def _ask(spec: Pipeline) -> str:

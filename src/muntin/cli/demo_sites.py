@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 
 import typer
@@ -16,8 +15,8 @@ def run_sites(sites: int, speed: str, seconds: float, port: int, folder: Path, s
     import yaml
 
     from muntin.cli.race import follow
-    from muntin.cli.run import ctrl_c
     from muntin.cli.serve import open_page
+    from muntin.cli.stopping import stopping
     from muntin.demo import sites as demo
     from muntin.demo.flights import flights
     from muntin.demo.replay import TICK_SECONDS, slices_of
@@ -37,8 +36,8 @@ def run_sites(sites: int, speed: str, seconds: float, port: int, folder: Path, s
     processes = None
     began = time.monotonic()
     try:
-        with ctrl_c() as asked:
-            signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+        with stopping() as stop:
+            stop.begun()
             server.start()
             typer.echo(f"the race:  {server.url}\nfiles and logs:  {folder}")
             files = {
@@ -55,11 +54,9 @@ def run_sites(sites: int, speed: str, seconds: float, port: int, folder: Path, s
                     replay.start()
                 processes.check()
                 over = seconds and time.monotonic() - began > seconds
-                return bool(over) or asked.wait(pause)
+                return bool(over) or stop.wait(pause)
 
             follow(lambda: server.keeper.picture.state, rest)
-    except KeyboardInterrupt:
-        typer.echo("stopping now", err=True)
     finally:
         replay.stop()
         if processes:

@@ -55,7 +55,7 @@ def findings() -> Iterator[Finding]:
 
 
 def _java() -> Iterator[Finding]:
-    from muntin.spark.session import JAVA_MIN, java_remedy, java_version
+    from muntin.spark.java import JAVA_MIN, java_remedy, java_version
 
     major, path = java_version()
     if major is None:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 if TYPE_CHECKING:
+    from muntin.cli.stopping import Stop
+    from muntin.ledger.base import Mode
     from muntin.progress import Progress
     from muntin.sites.site import Site
     from muntin.spark.stream import Stream
     from muntin.spec import Pipeline
-
-WATCH_SECONDS = 1.0
 
 
 def register(app: typer.Typer) -> None:
@@ -34,60 +30,65 @@ def register(app: typer.Typer) -> None:
         ),
         live: bool = typer.Option(True, help="Show the live view, where this is a terminal."),
         serve: bool = typer.Option(False, "--serve", help="Serve the dashboard beside it."),
-        port: int = typer.Option(8787, min=0, max=65535, help="Of --serve; 0 takes a free one."),
+        port: int | None = typer.Option(
+            None, min=0, max=65535, help="Of --serve; by default 8787 or, where taken, a free one."
+        ),
     ) -> None:
-        """Run a pipeline: summarise its source until stopped, or --once."""
-        import time
+        """Run a pipeline: summarise its source until stopped, or --once.
 
-        import muntin
-        from muntin.cli.view import follow
+        Ctrl-C and SIGTERM end it after the batch at hand. Its exit status is not 0 where more
+        records were rejected than the file's `max_rejected` allows.
+        """
+        from muntin.cli.stopping import stopping
         from muntin.errors import SpecError
-        from muntin.spark.stream import checkpoint_beside
-        from muntin.spec import Pipeline
 
-        spec = Pipeline.of(pipeline)
-        if append and reset:
-            raise SpecError("--append keeps the data and --reset deletes them: choose one")
-        if reset:
-            _delete(Path(spec.checkpoint or checkpoint_beside(spec.ledger_url, spec.name)))
-        if spec.sites is not None:
-            from muntin.sites.site import token_for
+        with stopping() as stop:
+            if append and reset:
+                raise SpecError("--append keeps the data and --reset deletes them: choose one")
+            mode = "append" if append else "overwrite" if reset else "continue"
+            spec, progress = _run(
+                pipeline, stop, mode, once=once, live=live, serve=serve, port=port
+            )
+        check_rejected(spec, progress)
 
-            token_for(spec)  # a missing one is an error now, not after Spark has started
-        began = time.monotonic()
-        stream = muntin.stream(
-            None,
-            spec,
-            once=once,
-            mode="append" if append else "overwrite" if reset else "continue",
-        )
-        from muntin.cli.serve import beside
 
-        server = beside(stream.ledger, port) if serve else None
-        sites = _sites(spec, stream)
-        try:
-            with ctrl_c() as asked:
+def _run(
+    file: Path, stop: Stop, mode: Mode, *, once: bool, live: bool, serve: bool, port: int | None
+) -> tuple[Pipeline, Progress]:
+    import time
 
-                def tick() -> None:
-                    _reread(pipeline, stream)
-                    if asked.is_set():
-                        stream.stop()
+    import muntin
+    from muntin.cli.serve import beside
+    from muntin.cli.stopping import stop_spark
+    from muntin.cli.view import follow
+    from muntin.ledger.open import open_ledger
+    from muntin.spec import Pipeline
 
-                if live and not once:
-                    follow(stream, spec, tick)
-                else:
-                    while not stream.await_termination(WATCH_SECONDS):
-                        tick()
-        except KeyboardInterrupt:
-            typer.echo("stopping now", err=True)
-        finally:
-            for site in sites:
-                site.stop()
-            if server:
-                server.stop()
-            stream.stop()
-            stop_spark()
-        print_progress(spec, stream.progress, time.monotonic() - began)
+    spec = Pipeline.of(file)
+    if spec.sites is not None:
+        from muntin.sites.site import token_for
+
+        token_for(spec)  # a missing one is an error now, not after Spark has started
+    began = time.monotonic()
+    ledger = open_ledger(spec.ledger_url)
+    with ExitStack() as ending:
+        if serve:
+            ending.callback(beside(ledger, port).stop)
+        ending.callback(stop_spark)
+        stream = muntin.stream(None, spec, ledger=ledger, once=once, mode=mode)
+        ending.callback(stream.stop)
+        stop.begun()
+        for site in _sites(spec, stream):
+            ending.callback(site.stop)
+
+        def tick() -> None:
+            _reread(file, stream)
+            if stop.is_set():
+                stream.stop()
+
+        follow(stream, spec, tick, live=live and not once)
+    print_progress(spec, stream.progress, time.monotonic() - began)
+    return spec, stream.progress
 
 
 def _sites(spec: Pipeline, stream: Stream) -> list[Site]:
@@ -100,37 +101,6 @@ def _sites(spec: Pipeline, stream: Stream) -> list[Site]:
     for site in sites:
         site.start()
     return sites
-
-
-@contextmanager
-def ctrl_c() -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C sets; the second one interrupts.
-
-    An exception would come in the middle of a call to Java, and Spark's own handler also cancels
-    the batch at hand.
-    """
-    asked = threading.Event()
-
-    def first(*_: object) -> None:
-        asked.set()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        said = "\nstopping after the batch at hand; what was committed stays\n"
-        os.write(2, said.encode())  # a handler may not wait for a lock that a print holds
-
-    before = signal.signal(signal.SIGINT, first)
-    try:
-        yield asked
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def stop_spark() -> None:
-    """End Spark's processes now, in order, rather than when this one ends."""
-    from pyspark.sql import SparkSession
-
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        active.stop()
 
 
 _read_at: dict[Path, float] = {}
@@ -147,16 +117,24 @@ def _reread(path: Path, stream: Stream) -> None:
     _read_at[path] = changed
     try:
         stream.reconfigure(path)
-        typer.echo(f"{path}: read again", err=True)
+        typer.echo(f"{path}: taken over, as it is now", err=True)
     except MuntinError as problem:
-        typer.echo(f"{path} has changed and is not taken over: {problem}", err=True)
+        typer.echo(f"{path} is not taken over, the pipeline goes on as before: {problem}", err=True)
 
 
-def _delete(checkpoint: Path) -> None:
-    import shutil
-
-    if checkpoint.is_dir():
-        shutil.rmtree(checkpoint)
+def check_rejected(spec: Pipeline, progress: Progress) -> None:
+    """Exit status 1 where a larger share was rejected than the file allows."""
+    share = progress.rejected / progress.read if progress.read else 0.0
+    if share <= spec.max_rejected:
+        return
+    typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
+    typer.echo(
+        f"{progress.rejected:,} of {progress.read:,} records were rejected ({share:.1%}), more "
+        f"than max_rejected: {spec.max_rejected:g} allows; the others are in the ledger. See why:  "
+        f"muntin rejected --ledger {spec.ledger_url}",
+        err=True,
+    )
+    raise typer.Exit(1)
 
 
 def print_progress(spec: Pipeline, progress: Progress, seconds: float) -> None:
@@ -173,5 +151,5 @@ def print_progress(spec: Pipeline, progress: Progress, seconds: float) -> None:
         ("events a second", f"{rate:,.0f}"),
     ):
         typer.echo(f"{name:>16}  {value}")
-    if progress.rejected:
+    if progress.rejected and progress.rejected <= progress.read * spec.max_rejected:
         typer.echo(f"see why:  muntin rejected --ledger {spec.ledger_url}")

@@ -61,14 +61,20 @@ def register(app: typer.Typer) -> None:
             opened.close()
 
 
-def beside(ledger: Ledger, port: int, *, show: bool = False) -> Server:
-    """A server in a thread of this process, on loopback; `show` opens its page."""
+def beside(ledger: Ledger, port: int | None, *, show: bool = False) -> Server:
+    """A server in a thread of this process, on loopback; `show` opens its page.
+
+    Where nobody asked for a port, it is 8787, or a free one. BadArgument where the one that was
+    asked for is taken.
+    """
     from muntin.errors import BadArgument
     from muntin.server.serving import Server
 
     try:
-        server = Server(ledger, port=port)
-    except BadArgument:  # the port is taken: any other will do
+        server = Server(ledger, port=PORT if port is None else port)
+    except BadArgument:
+        if port is not None:
+            raise
         server = Server(ledger, port=0)
     server.start()
     typer.echo(f"dashboard:  {server.url}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from muntin.cli.tables import rich_table
 from muntin.errors import SelectError
+from muntin.progress import READING
 from muntin.times import duration_text, instant_text
 
 if TYPE_CHECKING:
@@ -17,31 +18,86 @@ if TYPE_CHECKING:
     from muntin.spec import Pipeline
 
 REFRESH_SECONDS = 0.5
+TICK_SECONDS = 0.5
+LINE_SECONDS = 5.0
 WINDOWS_SHOWN = 8
 ROWS_SHOWN = 10
 
 
-def follow(stream: Stream, pipeline: Pipeline, on_tick: Callable[[], None] = lambda: None) -> None:
-    """Show the view until the stream ends; plain lines where this is no terminal."""
+def follow(
+    stream: Stream,
+    pipeline: Pipeline,
+    on_tick: Callable[[], None] = lambda: None,
+    *,
+    live: bool = True,
+) -> None:
+    """Show the view until the stream ends; lines where this is no terminal, or not `live`."""
     from rich.console import Console
     from rich.live import Live
 
     console = Console()
-    view = View(stream, pipeline)
-    if not console.is_terminal:
-        while not stream.await_termination(1.0):
+    if not live or not console.is_terminal:
+        lines = Lines(stream)
+        while not stream.await_termination(TICK_SECONDS):
             on_tick()
-            line = view.line()
+            line = lines.due()
             if line:
                 console.print(line, highlight=False)
         return
-    with Live(console=console, auto_refresh=False, screen=False) as live:
+    view = View(stream, pipeline)
+    with Live(console=console, auto_refresh=False, screen=False) as shown:
         while True:
             ended = stream.await_termination(REFRESH_SECONDS)
             on_tick()
-            live.update(view.render(), refresh=True)
+            shown.update(view.render(), refresh=True)
             if ended:
                 return
+
+
+class Lines:
+    """What is going on, a line every few seconds, as long as something is."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._began = self._last = time.monotonic()
+        self._read = 0
+        self._shown: object = None
+
+    def due(self) -> str:
+        """The next line, or "" where it is too early, or nothing has changed."""
+        now = time.monotonic()
+        if now - self._last < LINE_SECONDS:
+            return ""
+        progress = self._stream.progress
+        closed = sum(progress.windows.values())
+        doing = self._doing(now)
+        what = (progress.read, closed, doing)
+        if what == self._shown:
+            return ""
+        rate = (progress.read - self._read) / (now - self._last)
+        self._shown, self._last, self._read = what, now, progress.read
+        parts = [
+            f"{progress.read:,} events",
+            *([f"{rate:,.0f}/s"] if rate else []),
+            f"{closed:,} windows closed",
+            f"{progress.late:,} late",
+            *([f"{progress.rejected:,} rejected"] if progress.rejected else []),
+            *([f"at {instant_text(progress.newest)}"] if progress.newest is not None else []),
+            *([doing] if doing else []),
+        ]
+        return ", ".join(parts)
+
+    def _doing(self, now: float) -> str:
+        """The part of the batch at hand, and how long it will take at its pace so far."""
+        step = self._stream.progress.step
+        done, total = self._stream.tasks() if step.name == READING else (step.done, step.total)
+        if not step.name or not total:
+            return step.name
+        text = f"{step.name} {min(1.0, done / total):.0%}"
+        spent = now - step.began
+        if not done or spent < LINE_SECONDS:
+            return text
+        return f"{text}, about {duration_text(int(spent * (total / done - 1)) * 1_000_000)} left"
 
 
 class View:
@@ -51,16 +107,6 @@ class View:
         self._stream = stream
         self._pipeline = pipeline
         self._seen: list[tuple[float, int]] = []
-        self._last_line = -1
-
-    def line(self) -> str:
-        """One line, where something has happened since the last."""
-        progress = self._stream.progress
-        if progress.read == self._last_line:
-            return ""
-        self._last_line = progress.read
-        closed = sum(progress.windows.values())
-        return f"{progress.read:,} events, {closed:,} windows closed, {progress.late:,} late"
 
     def render(self) -> Group:
         from rich.console import Group

@@ -21,7 +21,7 @@ from muntin.arrow import pc
 from muntin.demo import child
 from muntin.demo.replay import TICK_SECONDS, Replay
 from muntin.errors import SourceError
-from muntin.spark.session import SHORT_RUN
+from muntin.spark.settings import SHORT_RUN
 from muntin.times import duration_us
 
 AIRPORTS = 3

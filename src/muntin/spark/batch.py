@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from muntin.errors import SpecError
+from muntin.errors import BadArgument, SourceError, SpecError
 from muntin.ledger.base import Ledger, Mode
+from muntin.ledger.memory import MemoryLedger
 from muntin.ledger.open import open_ledger
 from muntin.meanwhile import meanwhile
 from muntin.reading.warm import warm
 from muntin.session import Session
 from muntin.spark.csv_files import gather_csv
-from muntin.spark.ingest import GatherRows, Ingest, gather_from
+from muntin.spark.failures import plainly
+from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from
 from muntin.spark.parquet import gather_parquet
+from muntin.spark.partials import Plan
 from muntin.spark.progress import job_progress
+from muntin.spark.rows import Row
+from muntin.spark.session import is_classic
 from muntin.spark.session import session as spark_session
 from muntin.spark.source import batch_source, check_path
+from muntin.spark.tables import arrow_of, gather_table, is_table
 from muntin.spec import Pipeline, SourceSpec
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+    from muntin.spark.tables import SupportsArrow
+
+    Given = DataFrame | SupportsArrow | str | Path | Sequence[str | Path]
 
 
 def summarize(
-    data: DataFrame | str | Path | None,
+    data: Given | None,
     spec: Pipeline | Mapping[str, Any] | str | Path,
     *,
     ledger: Ledger | str | None = None,
@@ -37,14 +47,15 @@ def summarize(
 
     Parameters
     ----------
-    data : DataFrame, path or None
-        A Spark DataFrame; or the path of Parquet files, or of files that end in .csv or .json; or
-        None for the spec's own source. Local Parquet and CSV files are read by Arrow in the
-        workers (faster), unless the spec has fields.
+    data : DataFrame, table, path, list of paths or None
+        A Spark DataFrame; a pandas or polars DataFrame or an Arrow table, which need no Spark
+        unless the spec has fields; the path of Parquet files, or of files that end in .csv or
+        .json, or several; or None for the spec's own source. Local Parquet and CSV files are read
+        by Arrow in the workers (faster), unless the spec has fields.
     spec : Pipeline, mapping or path
         The pipeline, as an object, as keywords, or as a YAML file.
     ledger : Ledger or str, optional
-        Where to; by default the spec's ledger, or `memory://` where the spec names none.
+        Where to; by default the spec's ledger or, where the spec names none, a new one in memory.
     mode : {"error", "append", "overwrite"}
         What to do if the ledger already has data of this pipeline, as Spark's save modes.
     progress : bool, optional
@@ -63,8 +74,10 @@ def summarize(
         The ledger has data of this pipeline and mode is "error".
     """
     pipeline = Pipeline.of(spec)
-    opened = _ledger(ledger, pipeline)
-    gather = _gather(data, pipeline)
+    opened = _ledger(ledger, pipeline, mode)
+    check_before(pipeline, opened, mode)
+    with plainly():
+        gather = _gather(data, pipeline)
     query_id = f"batch-{uuid.uuid4()}"
     ingest = Ingest(pipeline, opened, query_id=query_id, mode=mode)
     try:
@@ -76,24 +89,68 @@ def summarize(
     return Session(opened, progress=ingest.progress)
 
 
-def _ledger(ledger: Ledger | str | None, pipeline: Pipeline) -> Ledger:
-    if ledger is None:
-        return open_ledger(pipeline.ledger or f"memory://{pipeline.name}")
-    return open_ledger(ledger) if isinstance(ledger, str) else ledger
+def _ledger(ledger: Ledger | str | None, pipeline: Pipeline, mode: Mode) -> Ledger:
+    if ledger is not None:
+        return open_ledger(ledger) if isinstance(ledger, str) else ledger
+    if pipeline.ledger:
+        return open_ledger(pipeline.ledger)
+    if mode == "error":  # nobody asked to keep it: the same cell may run again
+        MemoryLedger.forget(pipeline.name)
+    return open_ledger(f"memory://{pipeline.name}")
 
 
-def _gather(data: DataFrame | str | Path | None, pipeline: Pipeline) -> GatherRows:
-    if data is not None and not isinstance(data, str | Path):
-        gather = gather_from(data, pipeline)
+def _gather(data: Given | None, pipeline: Pipeline) -> GatherRows:
+    if data is None or isinstance(data, str | Path):
+        gather = _of_files([_source(data, pipeline)], pipeline)
+    elif hasattr(data, "mapInArrow"):
+        gather = _of_frame(data, pipeline)
+    elif is_table(data):
+        gather = _of_table(data, pipeline)
+    elif isinstance(data, Sequence) and data and all(isinstance(d, str | Path) for d in data):
+        gather = _of_files([_source(path, pipeline) for path in data], pipeline)
     else:
-        source = _source(data, pipeline)
-        check_path(source)
-        with meanwhile(lambda: warm(pipeline)):  # while Spark starts
-            spark = spark_session(settings=pipeline.spark)
-            gather = gather_parquet(spark, source, pipeline) or gather_csv(spark, source, pipeline)
-            gather = gather or gather_from(batch_source(spark, source), pipeline)
+        raise BadArgument(
+            "summarize takes a Spark, pandas or polars DataFrame, an Arrow table, a path, or a "
+            f"list of paths, not {ascii(data)[:80]} ({type(data).__name__})"
+        )
     warm(pipeline)
     return gather
+
+
+def _of_frame(df: Any, pipeline: Pipeline) -> GatherRows:
+    if df.isStreaming:
+        raise SourceError(
+            "this DataFrame is a stream: give it to muntin.stream, or read it by spark.read"
+        )
+    return gather_from(df, pipeline)
+
+
+def _of_table(data: Any, pipeline: Pipeline) -> GatherRows:
+    if not pipeline.fields:
+        return gather_table(data, pipeline)
+    spark = spark_session(settings=pipeline.spark)  # which evaluates them
+    table = arrow_of(data).read_all()
+    return gather_from(spark.createDataFrame(table), pipeline)  # pyright: ignore[reportArgumentType]
+
+
+def _of_files(sources: Sequence[SourceSpec], pipeline: Pipeline) -> GatherRows:
+    for source in sources:
+        check_path(source)
+    with meanwhile(lambda: warm(pipeline)):  # while Spark starts
+        spark = spark_session(settings=pipeline.spark)
+        gathers = [_of_source(spark, source, pipeline) for source in sources]
+
+    def gather(plan: Plan) -> Sequence[Row]:
+        return [row for each in gathers for row in each(plan)]
+
+    return gather
+
+
+def _of_source(spark: SparkSession, source: SourceSpec, pipeline: Pipeline) -> GatherRows:
+    gather = None
+    if is_classic(spark):  # else there is no way to have tasks read files
+        gather = gather_parquet(spark, source, pipeline) or gather_csv(spark, source, pipeline)
+    return gather or gather_from(batch_source(spark, source), pipeline)
 
 
 def _source(path: str | Path | None, pipeline: Pipeline) -> SourceSpec:

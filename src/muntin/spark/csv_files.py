@@ -26,7 +26,7 @@ from muntin.spark.csv_reading import Format, read_lines, readable
 from muntin.spark.ingest import GatherRows, gather_from
 from muntin.spark.partials import CORRUPT_COLUMN, Placed, Plan, fold_placed
 from muntin.spark.rows import Row, collect_rows
-from muntin.spark.source import batch_source, needed, of_csv_lines
+from muntin.spark.source import batch_source, local_path, needed, of_csv_lines
 from muntin.spec import Pipeline, SourceSpec
 
 if TYPE_CHECKING:
@@ -74,8 +74,7 @@ def gather_csv(spark: SparkSession, source: SourceSpec, pipeline: Pipeline) -> G
         return None
     df = batch_source(spark, source)
     form = _format(df, pipeline, written)
-    utc = spark.conf.get("spark.sql.session.timeZone") in ("UTC", "Etc/UTC", "Z")
-    if form is None or not (utc or not any(map(pa.types.is_timestamp, form.wanted.types))):
+    if form is None:
         return None
     by_spark = gather_from(df, pipeline)
     header = source.options.get("header", "true") == "true"
@@ -120,8 +119,8 @@ def dialect(source: SourceSpec) -> tuple[str, str] | None:
 
 def plain_files(path: str) -> list[str] | None:
     """Files of a local file or folder, in order; None where only Spark can read them."""
-    here = Path(path)
-    if "://" in path or not here.exists():
+    here = local_path(path)
+    if here is None or not here.exists():
         return None
     found = [here]
     if here.is_dir():

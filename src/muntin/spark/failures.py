@@ -1,14 +1,25 @@
-"""What a worker raised, without the JVM's and Python's traces around it."""
+"""What a worker raised or Spark refused, without the JVM's and Python's traces around it."""
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from muntin import errors
-from muntin.errors import MuntinError
+from muntin.errors import MuntinError, SourceError
 
 _PREFIX = "muntin.errors."
+_TOLD_MAX = 500  # characters
+# Python's own account of what a user's files may do to a worker
+_OF_FILES = re.compile(
+    r"^(?:\w+\.)*(FileNotFoundError|PermissionError|IsADirectoryError|OSError|ArrowInvalid): (.+)$",
+    re.MULTILINE,
+)
+_NO_MUNTIN = re.compile(r"No module named '?(muntin|numba|pyarrow|numpy)\b")
+_OF_SPARK = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)?)\] ([^\n]+)")
+_SAYS_NOTHING = ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR")
 
 
 @contextmanager
@@ -26,11 +37,72 @@ def plainly() -> Iterator[None]:
 
 
 def worker_error(problem: Exception) -> Exception:
-    """The MuntinError that a worker raised; or `problem` itself where it was none."""
-    for line in reversed(str(problem).splitlines()):
-        name, _, text = line.strip().partition(": ")
+    """The MuntinError that a worker raised, or that says in a line why no worker could.
+
+    `problem` itself where it is something else: then its trace is worth having.
+    """
+    text = str(problem)
+    for line in reversed(text.splitlines()):
+        name, _, message = line.strip().partition(": ")
         if name.startswith(_PREFIX):
             kind = getattr(errors, name.removeprefix(_PREFIX), None)
             if isinstance(kind, type) and issubclass(kind, MuntinError):
-                return kind(text)
-    return problem
+                return kind(message)
+    return _start_error(text) or _source_error(problem, text) or problem
+
+
+def reason(problem: Exception) -> str:
+    """The line of Spark's account that says it."""
+    text = str(problem)
+    for name, message in _OF_SPARK.findall(text):
+        if name not in _SAYS_NOTHING:
+            return _cut(f"[{name}] {message}")
+    lines = [line.strip().removeprefix(": ") for line in text.splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith("An error occurred while calling")]
+    return _cut(told[0] if told else type(problem).__name__)
+
+
+def _start_error(text: str) -> SourceError | None:
+    """Why Spark could not start Python with all that tasks need."""
+    missing = _NO_MUNTIN.search(text)
+    if missing:
+        return SourceError(
+            f"Spark's workers have no {missing[1]}: install muntin in the Python that they run, on "
+            "each machine, and name that Python by PYSPARK_PYTHON or spark.pyspark.python; in "
+            f"local mode, unset PYSPARK_PYTHON or set it to {sys.executable}"
+        )
+    is_start = "Cannot run program" in text or "Error from python worker" in text
+    if is_start or "PYTHON_VERSION_MISMATCH" in text:
+        return SourceError(
+            f"Spark's Python workers do not start ({_why(text)}): "
+            f"unset PYSPARK_PYTHON, or set it to {sys.executable}"
+        )
+    return None
+
+
+def _source_error(problem: Exception, text: str) -> SourceError | None:
+    """What is wrong with the files, or with what Spark was asked for."""
+    from pyspark.errors import PySparkException
+
+    of_files = _OF_FILES.findall(text)
+    if of_files:
+        name, message = of_files[-1]
+        gone = name == "FileNotFoundError" or "No such file" in message
+        remedy = ": is it gone? It must stay, where all workers see it, until it was read"
+        return SourceError(_cut(message) + remedy if gone else _cut(f"{name}: {message}"))
+    from_java = isinstance(problem, PySparkException) or type(problem).__module__.startswith("py4j")
+    if not from_java or "Traceback (most recent call last)" in text:
+        return None
+    return SourceError(f"Spark: {reason(problem)}")
+
+
+def _why(told: str) -> str:
+    """The line that says it, in Spark's account of a task that failed."""
+    of_python, found, _ = told.partition("PYTHONPATH was:")  # stands behind Python's own trace
+    lines = of_python if found else told.partition("Lost task")[2].partition("): ")[2] or told
+    lines = lines.strip().splitlines()
+    return _cut(lines[-1 if found else 0].strip())
+
+
+def _cut(line: str) -> str:
+    return line.strip()[:_TOLD_MAX]

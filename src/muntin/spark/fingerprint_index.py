@@ -20,8 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import BadArgument
+from muntin.spark.failures import plainly
 from muntin.spark.index import build as building
-from muntin.spark.index.files import forget, write_once
+from muntin.spark.index.files import forget, index_folder, write_once
 from muntin.spark.index.manifest import MANIFEST, PARTITIONS_MAX, Manifest, PartitionFile
 from muntin.spark.index.plan import HEADROOM, Plan, new_digest
 from muntin.spark.index.query import ask_by_job, ask_here, can_read, keep_present
@@ -29,6 +30,7 @@ from muntin.spark.index.reader import Groups, IndexReader, check_key, read_diges
 from muntin.spark.index.runs import remove_left, run_folder
 from muntin.spark.index.sources import Source, source_of
 from muntin.spark.progress import job_progress
+from muntin.spark.session import own_python
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
 from muntin.summaries.dynamic_bloom import HEADROOM_MAX, item_type
 from muntin.summaries.order_maps import OrderMap, map_for
@@ -110,7 +112,7 @@ class FingerprintIndex(IndexReader):
             Of the number; without it one that takes all values (62 bits). A tight one, such as
             `IntegerRange(20)`, makes a smaller digest that is built faster.
         path : str, optional
-            Folder of the index, on storage that the workers see, too; otherwise a temporary one.
+            Folder of the index, a path that the workers see, too; otherwise a temporary one.
         overwrite : bool
             Replace the index that is in `path`; otherwise that is an error.
         spark : SparkSession, optional
@@ -161,7 +163,7 @@ class FingerprintIndex(IndexReader):
     @classmethod
     def load(cls, spark: SparkSession, path: str | Path) -> Self:
         """Open a saved index, as `IndexReader.open`, to append to it or to ask it by jobs."""
-        folder = Path(path).resolve()
+        folder = index_folder(path)
         manifest = Manifest.read(folder)
         return cls(spark, folder, manifest, read_digest(folder, manifest))
 
@@ -195,7 +197,8 @@ class FingerprintIndex(IndexReader):
         ):  # one a core, made once: a job that is sent to some starts no others
             cores = max(1, context.defaultParallelism)
             self._tasks = context.parallelize(range(cores), cores)
-        return ask_by_job(context, self._tasks, str(self._folder), self._names, groups)
+        with plainly(), own_python(self._spark):
+            return ask_by_job(context, self._tasks, str(self._folder), self._names, groups)
 
     def filter(self, df: DataFrame, column: str, *, keep: bool = True) -> DataFrame:
         """Rows of a DataFrame whose key may be in the index.
@@ -215,7 +218,8 @@ class FingerprintIndex(IndexReader):
             seed=self._manifest.seed,
             keep=keep,
         )
-        return df.mapInArrow(keeping, df.schema)
+        with own_python(df.sparkSession):
+            return df.mapInArrow(keeping, df.schema)
 
     def append(
         self,
@@ -252,7 +256,7 @@ class FingerprintIndex(IndexReader):
 
     def save(self, path: str | Path) -> None:
         """Copy the index to a folder, from which `load` opens it."""
-        target = Path(path).resolve()
+        target = index_folder(path)
         target.mkdir(parents=True, exist_ok=True)
         if target == self._folder:
             return
@@ -285,7 +289,12 @@ class FingerprintIndex(IndexReader):
     ) -> building.Built:
         manifest = self._manifest
         building.warm()
-        with run_folder(self._folder) as runs, job_progress(progress, f"{text} the index"):
+        with (
+            run_folder(self._folder) as runs,
+            job_progress(progress, f"{text} the index"),
+            plainly(),
+            own_python(source.spark),
+        ):
             plan = Plan(
                 folder=str(self._folder),
                 runs=runs,
@@ -344,7 +353,7 @@ def _empty_folder(path: str | Path | None, *, overwrite: bool) -> Path:
     """Where a new index goes; BadArgument where there is one that shall stay."""
     if path is None:
         return Path(tempfile.mkdtemp(prefix="muntin-index-")).resolve()
-    folder = Path(path).resolve()
+    folder = index_folder(path)
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / MANIFEST).exists() and not overwrite:
         raise BadArgument(f"{folder} holds an index already: load it, or overwrite=True")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,21 +20,25 @@ from muntin.assembly.standing import StandingQueries
 from muntin.errors import LedgerConflict, LedgerError, MuntinError
 from muntin.ledger.base import Ledger, Mode, Writer
 from muntin.ledger.records import Batch, ClosedWindow, Command, Rejected
-from muntin.progress import Progress
+from muntin.ledger.rules import check_query
+from muntin.progress import CLOSING, READING, Progress, Step
 from muntin.reading.panes import Panes
 from muntin.spark.failures import plainly
 from muntin.spark.partials import Plan, Tally, fold, gathered
 from muntin.spark.rows import ROWS_DDL, Row, as_batches, from_table
 from muntin.spark.sequences import Sequences
+from muntin.spark.session import own_python
 from muntin.spark.source import needed
 from muntin.spec import Pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+REASON_CHARACTERS_MAX = 2_000
 REJECTED_COMMITTED_MAX = 10_000  # records of one batch that are kept; all are counted
 STOPPING = "the pipeline is stopping: this batch comes again at the restart"
 ANSWER_SECONDS = 0.2  # how often clients' commands are looked for
+BEAT_SECONDS = 5.0  # how often a pipeline that has nothing to do says that it is there
 
 GatherRows = Callable[[Plan], Sequence[Row]]
 
@@ -50,7 +54,9 @@ class Ingest:
         query_id: str,
         mode: Mode = "continue",
         on_batch: Callable[[Ingest], None] | None = None,
+        ended_by: Callable[[], str] = lambda: "",
     ) -> None:
+        """`ended_by` tells why nothing more will come; "" while something may."""
         self.pipeline = pipeline
         self.ledger = ledger
         self.query_id = query_id
@@ -69,6 +75,10 @@ class Ingest:
         self._newest = info.max_event_time
         self._set_up()
         self._stopped = threading.Event()
+        self.taken_over: LedgerConflict | None = None
+        self._ended_by = ended_by
+        self._not_taken = ""
+        self._say("running", None)
         self._answering = threading.Thread(
             target=self._answer_commands, name=f"muntin-{pipeline.name}", daemon=True
         )
@@ -91,14 +101,19 @@ class Ingest:
             last = self.writer.last_batch(self.query_id)
             late: dict[str, list[int]] = {}
             if last is None or batch_id > last:
+                self.progress.step = Step(READING)
                 with plainly():
                     gathered_rows = gather(self.plan())
                 late = self._commit(batch_id, gathered_rows)
-            for mark in self._assembler.marks(self._watermark):
+            marks = self._assembler.marks(self._watermark)
+            step_began = time.monotonic()
+            for number, mark in enumerate(marks):
+                self.progress.step = Step(CLOSING, number, len(marks), step_began)
                 self._assemble(mark, late)
                 late = {}
                 self._maintenance.run(mark)
             self._maintenance.compact_open(self._watermark, self._newest)
+            self.progress.step = Step()
             self.progress.seconds += time.monotonic() - began
             self._say("running", time.monotonic() - began)
         if self._on_batch:
@@ -121,6 +136,27 @@ class Ingest:
         with self._lock:
             self._maintenance.finish(self._watermark)
             self._say("finished", None)
+
+    def fail(self, why: str) -> None:
+        """The last word in the ledger, where a pipeline ends that should not: readers see it."""
+        with suppress(MuntinError):  # it may be the ledger that fails; silence tells as well
+            self._say("failed", None, reason=why[:REASON_CHARACTERS_MAX])
+
+    def is_taken_over(self) -> bool:
+        """Has another writer taken the pipeline over? Asks the ledger."""
+        if self.taken_over is None:
+            try:
+                self.writer.set_status(self._said)
+            except LedgerConflict as conflict:
+                self.taken_over = conflict
+            except LedgerError:
+                return False
+        return self.taken_over is not None
+
+    def refuse(self, why: str) -> None:
+        """Say in the ledger that a changed spec was not taken over, until one is."""
+        self._not_taken = why[:REASON_CHARACTERS_MAX]
+        self._say("running", None)
 
     @contextmanager
     def _unless_stopping(self) -> Iterator[None]:
@@ -169,6 +205,8 @@ class Ingest:
             self.writer.set_spec(pipeline.as_json())
             self.pipeline = pipeline
             self._set_up()
+            self._not_taken = ""
+            self._say("running", None)
 
     def _commit(self, batch_id: int, rows: Sequence[Row]) -> dict[str, list[int]]:
         partials, rejected, tally = gathered(rows)
@@ -203,6 +241,7 @@ class Ingest:
         self._watermark = watermark
         if tally.newest is not None:
             self._newest = max(tally.newest, self._newest or tally.newest)
+            self.progress.newest = self._newest
         self.progress.batches += 1
         self.progress.read += tally.read
         self.progress.counted += tally.counted
@@ -228,28 +267,44 @@ class Ingest:
                 counts[window.reason] = counts.get(window.reason, 0) + 1
         return written
 
-    def _say(self, state: str, batch_seconds: float | None) -> None:
-        self.writer.set_status(
-            {
-                "state": state,
-                "at": time.time_ns() // 1000,
-                "batches": self.progress.batches,
-                "read": self.progress.read,
-                "seconds": round(self.progress.seconds, 3),
-                "batch_seconds": None if batch_seconds is None else round(batch_seconds, 4),
-                "open": self._assembler.open_windows(),
-                "failing": self._queries.failing,
-            }
-        )
+    def _say(self, state: str, batch_seconds: float | None, **more: str) -> None:
+        if self._not_taken:
+            more["not_taken_over"] = self._not_taken
+        self._said = {
+            "state": state,
+            "at": time.time_ns() // 1000,
+            "batches": self.progress.batches,
+            "read": self.progress.read,
+            "seconds": round(self.progress.seconds, 3),
+            "batch_seconds": None if batch_seconds is None else round(batch_seconds, 4),
+            "open": self._assembler.open_windows(),
+            "failing": self._queries.failing,
+            **more,
+        }
+        self._said_at = time.monotonic()
+        self.writer.set_status(self._said)
+
+    def _beat(self) -> None:
+        """A sign of life, also in a long batch and where nothing comes."""
+        if time.monotonic() - self._said_at < BEAT_SECONDS:
+            return
+        said = dict(self._said, at=time.time_ns() // 1000)
+        why = self._ended_by()
+        if why:
+            said |= {"state": "failed", "reason": why[:REASON_CHARACTERS_MAX]}
+        self._said_at = time.monotonic()
+        self.writer.set_status(said)
 
     def _answer_commands(self) -> None:
-        """Clients' commands wait in the ledger's control table."""
+        """Clients' commands wait in the ledger's control table; between them, a sign of life."""
         while not self._stopped.wait(ANSWER_SECONDS):
             try:
+                self._beat()
                 for command in self.ledger.commands(self.pipeline.name):
                     self.writer.answer(command.id, self._obeyed(command))
-            except LedgerConflict:
-                return  # another writer took over, and answers from now on
+            except LedgerConflict as conflict:
+                self.taken_over = conflict  # by another writer, which answers from now on
+                return
             except LedgerError:
                 continue  # busy, or a full disk: the command still waits
 
@@ -267,6 +322,22 @@ class Ingest:
         return next(p for p in self.ledger.pipelines() if p.name == self.pipeline.name)
 
 
+def check_before(pipeline: Pipeline, ledger: Ledger, mode: Mode, query_id: str = "") -> None:
+    """All that an ingest would refuse, before Spark starts.
+
+    `query_id` is that of the checkpoint, "" where a new query would begin.
+    """
+    StandingQueries(pipeline, ledger).close()
+    if mode == "overwrite":
+        return
+    info = next((p for p in ledger.pipelines() if p.name == pipeline.name), None)
+    if info is not None and info.batches:
+        known = bool(query_id)  # whether it fed the ledger, the writer looks up
+        check_query(pipeline.name, ledger.url, mode, query_id or "to come", info.query_id, known)
+    check_changes(pipeline, ledger)
+    Sequences(pipeline, ledger)
+
+
 def gather_from(df: DataFrame, pipeline: Pipeline) -> GatherRows:
     """Partials of a DataFrame: one job without a shuffle."""
     from pyspark import TaskContext
@@ -279,7 +350,8 @@ def gather_from(df: DataFrame, pipeline: Pipeline) -> GatherRows:
             where = "" if context is None else f"partition {context.partitionId()}, "
             return as_batches(fold(plan, batches, where))
 
-        return from_table(columns.mapInArrow(task, ROWS_DDL).toArrow())
+        with own_python(df.sparkSession):
+            return from_table(columns.mapInArrow(task, ROWS_DDL).toArrow())
 
     return gather
 

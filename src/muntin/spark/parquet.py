@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from muntin.errors import BadArgument, SourceError
 from muntin.spark.partials import Placed, Plan, fold_placed
 from muntin.spark.rows import Row, collect_rows
-from muntin.spark.source import check_types, no_column
+from muntin.spark.source import check_types, local_path, no_column
 from muntin.spec import Pipeline, SourceSpec
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ class Split:
 
 def parquet_files(path: str) -> list[str]:
     """The Parquet files of a local file, folder or pattern, in order; [] if they are elsewhere."""
-    if "://" in path:
+    here = local_path(path)
+    if here is None:
         return []
-    here = Path(path)
     if here.is_dir():
         found = [
             file
@@ -56,7 +56,8 @@ def parquet_files(path: str) -> list[str]:
     elif here.is_file():
         found = [here]
     else:
-        found = [f for f in Path(here.anchor or ".").glob(path.lstrip("/")) if f.is_file()]
+        pattern = str(here.relative_to(here.anchor))
+        found = [f for f in Path(here.anchor).glob(pattern) if f.is_file()]
     return sorted(str(file) for file in found)
 
 

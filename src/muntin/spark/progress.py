@@ -23,7 +23,8 @@ def job_progress(show: bool | None, text: str) -> Iterator[None]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     spark = SparkSession.getActiveSession()
-    tracker = spark.sparkContext.statusTracker() if spark else None
+    is_classic = spark is not None and hasattr(spark, "_jsparkSession")
+    tracker = spark.sparkContext.statusTracker() if spark and is_classic else None
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),

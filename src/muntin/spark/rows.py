@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from muntin.spark.session import own_python
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -70,7 +72,8 @@ def collect_rows(
     if not count:
         return []
     tasks = spark.sparkContext.parallelize(range(count), count)
-    found: deque[Any] = deque(tasks.mapPartitions(run).collect())
+    with own_python(spark):
+        found: deque[Any] = deque(tasks.mapPartitions(run).collect())
     rows: list[Row] = []
     while found:
         what, name, pane, events, size = found.popleft()

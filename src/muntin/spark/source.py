@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
-from muntin.errors import BadArgument, SourceError
+from muntin.errors import BadArgument, MuntinError, SourceError
 from muntin.spark.event_time import check_type
+from muntin.spark.failures import reason
 from muntin.spark.partials import CORRUPT_COLUMN
 from muntin.spec import Pipeline, SourceSpec
 from muntin.suggestions import did_you_mean
@@ -35,7 +37,8 @@ def batch_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
         reader = reader.options(**_KEEP_MALFORMED)
     if ddl:
         reader = reader.schema(ddl)
-    return _loaded(lambda: reader.load(source.path) if source.path else reader.load(), source)
+    found = _loaded(lambda: reader.load(source.path) if source.path else reader.load(), source)
+    return _with_timestamps(found, source)
 
 
 def stream_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
@@ -48,11 +51,26 @@ def stream_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
             reader = reader.options(**_KEEP_MALFORMED)
         reader = reader.schema(ddl)
     path = source.path
-    if path and Path(path).is_file():
+    here = local_path(path) if path else None
+    if here is not None and here.is_file():
         # Spark streams folders: the folder with a filter for this one file
-        reader = reader.option("pathGlobFilter", Path(path).name)
-        path = str(Path(path).parent)
-    return _loaded(lambda: reader.load(path) if path else reader.load(), source)
+        reader = reader.option("pathGlobFilter", here.name)
+        path = str(here.parent)
+    found = _loaded(lambda: reader.load(path) if path else reader.load(), source)
+    return _with_timestamps(found, source)
+
+
+def _with_timestamps(df: DataFrame, source: SourceSpec) -> DataFrame:
+    """Of local Parquet files: timestamps in nanoseconds, which came as numbers."""
+    from pyspark.sql import functions as sf
+
+    if source.format != "parquet" or source.schema_ or not source.path:
+        return df
+    numbers = {name for name, kind in df.dtypes if kind == "bigint"}
+    for name in numbers & nanoseconds(source.path):
+        quoted = name.replace("`", "``")
+        df = df.withColumn(name, sf.expr(f"timestamp_micros(`{quoted}` div 1000)"))
+    return df
 
 
 def of_csv_lines(
@@ -64,14 +82,37 @@ def of_csv_lines(
     return reader.csv(spark.sparkContext.parallelize(lines, 1))
 
 
+def local_path(path: str) -> Path | None:
+    """A path of this machine, absolute: workers may have another working folder. None elsewhere."""
+    if path.startswith("file:"):
+        return Path(unquote(urlsplit(path).path))
+    return None if "://" in path else Path(path).absolute()
+
+
+def nanoseconds(path: str) -> set[str]:
+    """Columns of nanoseconds in the first of local Parquet files."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    here = local_path(path)
+    if here is None:
+        return set()
+    file = next(here.rglob("*.parquet"), None) if here.is_dir() else here
+    try:
+        schema = pq.read_schema(file) if file is not None and file.is_file() else pa.schema([])
+    except (pa.ArrowInvalid, OSError):
+        return set()  # Spark says why
+    return {f.name for f in schema if pa.types.is_timestamp(f.type) and f.type.unit == "ns"}
+
+
 def check_path(source: SourceSpec) -> None:
     """SourceError where local files, which should tell their schema, are not there. Asks no Spark,
     so that nobody waits for its start to be told of a path."""
     if source.format not in FILE_FORMATS or source.schema_ or not source.path:
         return
-    if "://" in source.path or any(c in source.path for c in "*?[{"):
+    here = local_path(source.path)
+    if here is None or any(c in source.path for c in "*?[{"):
         return
-    here = Path(source.path)
     if not here.exists():
         raise SourceError(f"source.path: {source.path}: no such file or folder")
     if here.is_file() and here.stat().st_size == 0:
@@ -110,7 +151,7 @@ def needed(df: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, pa.Schema]:
             df = df.withColumn(name, sf.expr(expression))
             _ = df.schema
         except PySparkException as problem:
-            raise SourceError(f"fields.{name}: {expression!r}: {_first_line(problem)}") from None
+            raise SourceError(f"fields.{name}: {expression!r}: {reason(problem)}") from None
     wanted = list(dict.fromkeys([pipeline.time.column, *pipeline.columns()]))
     for column in wanted:
         if column not in df.columns:
@@ -124,7 +165,7 @@ def needed(df: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, pa.Schema]:
     except BadArgument as problem:
         raise SourceError(str(problem)) from None
     except PySparkException as problem:
-        raise SourceError(f"a column has no Arrow type: {_first_line(problem)}") from None
+        raise SourceError(f"a column has no Arrow type: {reason(problem)}") from None
     return df, schema
 
 
@@ -149,6 +190,8 @@ def _options(source: SourceSpec) -> dict[str, str]:
     options = dict(source.options)
     if source.format == "csv":
         options.setdefault("header", "true")
+    if source.format in _TEXT_FORMATS:
+        options.setdefault("timeZone", "UTC")  # of naive times, whatever the session's
     return options
 
 
@@ -157,21 +200,24 @@ def _with_corrupt(ddl: str) -> str:
 
 
 def _loaded(load: Any, source: SourceSpec) -> DataFrame:
-    from pyspark.errors import PySparkException
-
     try:
         return load()
-    except PySparkException as problem:
-        text = _first_line(problem)
+    except MuntinError:
+        raise
+    except Exception as problem:  # PySpark does not name all that Java raises
+        text = reason(problem)
         if "PATH_NOT_FOUND" in text:
             text = f"source.path: {source.path}: no such file or folder"
-        elif "DATA_SOURCE_NOT_FOUND" in text:
+        elif "DATA_SOURCE_NOT_FOUND" in text or "ClassNotFoundException" in text:
             text = (
                 f"source.format: Spark has no source '{source.format}'; "
                 f"there are {', '.join(FILE_FORMATS)}, rate, kafka, or a package on its class path"
             )
+        elif source.format == "kafka":
+            text = (
+                f"source.format: {source.format}: {text}; Spark's connector is a package of its "
+                "own: name its jars by spark.jars, or spark.jars.packages, under spark:"
+            )
+        else:
+            text = f"source: {text}"
         raise SourceError(text) from None
-
-
-def _first_line(problem: Exception) -> str:
-    return str(problem).strip().splitlines()[0][:500]

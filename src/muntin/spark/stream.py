@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,9 @@ from muntin.progress import Progress
 from muntin.reading.warm import warm
 from muntin.select.result import Result
 from muntin.session import Session
-from muntin.spark.failures import worker_error
-from muntin.spark.ingest import Ingest, gather_from
+from muntin.spark.checkpoint import checkpoint_beside, delete_checkpoint, query_of
+from muntin.spark.failures import plainly, worker_error
+from muntin.spark.ingest import Ingest, check_before, gather_from
 from muntin.spark.session import session as spark_session
 from muntin.spark.session import start_worker
 from muntin.spark.source import check_path, needed, stream_source
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 START_SECONDS_MAX = 60.0  # a query that started knows its id long before
+WATCH_SECONDS = 0.5
+RESTARTS_MAX = 20  # while an older process still writes to the checkpoint
 
 
 class Stream:
@@ -49,13 +53,14 @@ class Stream:
         mode: Mode,
         on_batch: Callable[[Ingest], None] | None,
     ) -> None:
+        self._df = df
         self._pipeline = pipeline
         self._ledger = ledger
-        self._mode: Mode = mode
-        self._on_batch = on_batch
         self._ingest: Ingest | None = None
         self._problem: Exception | None = None
         self._ended = False
+        self._stopping = False
+        self._restarts = 0
         self._known = threading.Event()
         self._session = Session(ledger)
         writer = (
@@ -67,7 +72,22 @@ class Stream:
             writer = writer.trigger(availableNow=True)
         elif pipeline.trigger:
             writer = writer.trigger(processingTime=f"{pipeline.trigger // 1000} milliseconds")
+        self._writer = writer
         self.query: StreamingQuery = writer.start()
+        try:
+            self._ingest = Ingest(
+                pipeline,
+                ledger,
+                query_id=str(self.query.id),
+                mode=mode,
+                on_batch=on_batch,
+                ended_by=self._ended_by,
+            )
+        except Exception as problem:
+            self._problem = problem
+            self._known.set()
+            self.query.stop()
+            raise
         self._known.set()
 
     def sql(self, statement: str) -> Result:
@@ -86,7 +106,7 @@ class Stream:
 
     @property
     def ingest(self) -> Ingest | None:
-        """The writer's side; None before the first batch."""
+        """The writer's side."""
         return self._ingest
 
     def slow_down(self, summary: str | None = None) -> dict[str, Any]:
@@ -98,10 +118,25 @@ class Stream:
         return self._command("resume", summary)
 
     def reconfigure(self, spec: Pipeline | Mapping[str, Any] | str | Path) -> None:
-        """Go on with another spec from the next batch: keys, indicators and queries may change."""
-        pipeline = Pipeline.of(spec)
-        if self._ingest is not None:
-            self._ingest.reconfigure(pipeline)
+        """Go on with another spec from the next batch: keys, indicators, fields and queries.
+
+        Raises
+        ------
+        SpecError, SourceError, LedgerConflict
+            It is wrong, or cannot be taken over while running: the old one goes on, and the
+            ledger's status says why until a better one comes.
+        """
+        try:
+            pipeline = Pipeline.of(spec)
+            if pipeline.source != self._pipeline.source:
+                raise SpecError("source: cannot change while the pipeline runs: start it again")
+            needed(self._df, pipeline)
+            if self._ingest is not None:
+                self._ingest.reconfigure(pipeline)
+        except MuntinError as problem:
+            if self._ingest is not None:
+                self._ingest.refuse(str(problem))
+            raise
         self._pipeline = pipeline
 
     def await_termination(self, timeout: float | None = None) -> bool:
@@ -111,21 +146,37 @@ class Stream:
         ------
         MuntinError
             What ended the query, if that was ours.
+        LedgerConflict
+            Another process runs the pipeline now.
         """
         from pyspark.errors import StreamingQueryException
 
-        try:
-            if timeout is None:
-                self.query.awaitTermination()
-                ended = True
-            else:
-                ended = bool(self.query.awaitTermination(timeout))  # pyright: ignore[reportArgumentType]
-        except StreamingQueryException as problem:
-            self._close()
-            raise self._cause(problem) from None
-        if ended:
-            self._close()
-        return ended
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = WATCH_SECONDS if end is None else end - time.monotonic()
+            try:
+                ended = self.query.awaitTermination(max(0.001, min(left, WATCH_SECONDS)))  # pyright: ignore[reportArgumentType]
+            except StreamingQueryException as problem:
+                if self._stopping:
+                    ended = True
+                elif self._restarted(problem):
+                    continue
+                else:
+                    raise self._failed(problem) from None
+            if self._ingest is not None and self._ingest.taken_over and not self._stopping:
+                raise self._failed(self._ingest.taken_over)
+            if ended:
+                self._close()
+                return True
+            if end is not None and time.monotonic() >= end:
+                return False
+
+    def tasks(self) -> tuple[int, int]:
+        """Tasks of the batch at hand: those that are done, and all."""
+        tracker = self._df.sparkSession.sparkContext.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        running = [stage for stage in stages if stage is not None]
+        return sum(s.numCompletedTasks for s in running), sum(s.numTasks for s in running)
 
     def caught_up(self) -> bool:
         """Has all been taken that the source is known to hold?"""
@@ -134,6 +185,7 @@ class Stream:
 
     def stop(self) -> None:
         """Stop after the batch at hand; what was committed stays, and a restart goes on."""
+        self._stopping = True
         if self._ingest is None:
             self.query.stop()
         else:
@@ -144,19 +196,47 @@ class Stream:
     def _take(self, df: DataFrame, batch_id: int) -> None:
         if not self._known.wait(START_SECONDS_MAX):
             raise SourceError("the streaming query did not start within a minute")
+        ingest = self._ingest
+        if ingest is None:
+            raise self._problem or SourceError("the pipeline has not started")
         try:
-            if self._ingest is None:
-                self._ingest = Ingest(
-                    self._pipeline,
-                    self._ledger,
-                    query_id=str(self.query.id),
-                    mode=self._mode,
-                    on_batch=self._on_batch,
-                )
-            self._ingest.take(batch_id, gather_from(df, self._ingest.pipeline))
+            ingest.take(batch_id, gather_from(df, ingest.pipeline))
         except Exception as problem:
-            self._problem = problem
+            if not self._stopping:
+                self._problem = problem
             raise
+
+    def _ended_by(self) -> str:
+        """Why the query has ended by itself; "" while it runs, or was stopped."""
+        if self._stopping or self.query.isActive:
+            return ""
+        problem = self.query.exception()
+        return "" if problem is None or is_log_taken(problem) else str(self._cause(problem))
+
+    def _restarted(self, problem: Exception) -> bool:
+        """Go on where an older process wrote to the checkpoint before it saw that it was fenced."""
+        if not is_log_taken(problem) or self._restarts >= RESTARTS_MAX:
+            return False
+        if self._ingest is None or self._ingest.is_taken_over():
+            return False
+        self._restarts += 1
+        time.sleep(WATCH_SECONDS)
+        self._problem = None
+        self.query = self._writer.start()
+        return True
+
+    def _failed(self, problem: Exception) -> Exception:
+        """Say so in the ledger, end all, and give the error that tells why."""
+        if self._ingest is not None and self._ingest.is_taken_over():
+            self._problem = self._ingest.taken_over
+        cause = self._cause(problem)
+        self._problem = cause
+        self._stopping = True
+        if self._ingest is not None:
+            self._ingest.fail(str(cause))
+        self.query.stop()
+        self._close()
+        return cause
 
     def _command(self, action: str, summary: str | None) -> dict[str, Any]:
         if summary is not None and summary not in self._pipeline.summaries:
@@ -208,7 +288,8 @@ def stream(
     once : bool
         Take all that is there, then stop.
     mode : {"continue", "append", "overwrite"}
-        What to do if another query has fed the ledger; "continue" refuses.
+        What to do if another query has fed the ledger; "continue" refuses. "overwrite" deletes
+        the pipeline's data and its checkpoint.
     on_batch : callable, optional
         Called after each batch.
 
@@ -222,19 +303,26 @@ def stream(
         ledger = pipeline.ledger_url
     url = ledger if isinstance(ledger, str) else ledger.url
     opened = open_ledger(ledger) if isinstance(ledger, str) else ledger
+    place = checkpoint or pipeline.checkpoint or checkpoint_beside(url, pipeline.name)
+    query_id = query_of(place)
+    if query_id is not None:
+        check_before(pipeline, opened, mode, query_id)
     if data is None:
-        data = _own_source(pipeline)
+        with plainly():
+            data = _own_source(pipeline)
     if not data.isStreaming:
         raise SourceError(
             "this DataFrame is not streaming: use spark.readStream, or muntin.summarize"
         )
     needed(data, pipeline)
     warm(pipeline)
+    if mode == "overwrite":
+        delete_checkpoint(data.sparkSession, place)
     return Stream(
         data,
         pipeline,
         opened,
-        checkpoint=checkpoint or pipeline.checkpoint or checkpoint_beside(url, pipeline.name),
+        checkpoint=place,
         once=once,
         mode=mode,
         on_batch=on_batch,
@@ -252,9 +340,6 @@ def _own_source(pipeline: Pipeline) -> DataFrame:
             return stream_source(spark, pipeline.source)
 
 
-def checkpoint_beside(url: str, name: str) -> str:
-    """The default checkpoint folder of a pipeline: beside its ledger's file."""
-    if url.startswith("sqlite:///"):
-        path = url.removeprefix("sqlite:///").partition("?")[0]
-        return f"{path}.checkpoints/{name}"
-    raise SpecError(f"checkpoint: is missing, and a ledger {url} has no folder to put it beside")
+def is_log_taken(problem: Exception) -> bool:
+    """Has another query written the same entry of the checkpoint?"""
+    return "CONCURRENT_STREAM_LOG_UPDATE" in str(problem)

@@ -7,16 +7,36 @@ import mmap
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
-from muntin.errors import SourceError
+from muntin.errors import BadArgument, SourceError
 from muntin.spark.index.manifest import PartitionFile
 from muntin.summaries.fingerprint_index import Fingerprint
 from muntin.summaries.static_filter import to_partitions
 
 OPEN_MAX = 4096  # mapped files that a process keeps
 _open: dict[str, Fingerprint] = {}
+
+
+def index_folder(path: str | Path) -> Path:
+    """The folder of an index, from its path or `file:///` URI.
+
+    Raises
+    ------
+    BadArgument
+        It is elsewhere: its files are mapped into memory where they are asked.
+    """
+    text = os.fspath(path)
+    if text.startswith("file:"):
+        text = unquote(urlsplit(text).path)
+    elif "://" in text:
+        raise BadArgument(
+            f"path: {text}: an index lies in files that are mapped into memory: name a folder that "
+            "this machine and the workers have mounted, and copy it from and to such storage"
+        )
+    return Path(text).resolve()
 
 
 def write_once(folder: Path, stem: str, data: bytes) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary
-from muntin.spark.index.files import by_partition, opened
+from muntin.spark.index.files import by_partition, index_folder, opened
 from muntin.spark.index.manifest import Manifest
 from muntin.spark.index.query import ask_here
 from muntin.summaries.base import Estimate
@@ -52,7 +52,7 @@ class IndexReader:
         CorruptSummary
             A file is damaged. Filters are checked when they are first asked.
         """
-        folder = Path(path).resolve()
+        folder = index_folder(path)
         manifest = Manifest.read(folder)
         return cls(folder, manifest, read_digest(folder, manifest))
 

@@ -1,0 +1,83 @@
+"""Ctrl-C and SIGTERM: a clean end at any moment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_GENTLY = "\nstopping after the batch at hand; what was committed stays\n"
+_AT_ONCE = "\nstopped; what was committed stays\n"
+
+
+class Stop:
+    """Whether somebody asked to stop, and what that means by now.
+
+    Until `begun` there is nothing to finish: the first signal ends the process, and Spark's with
+    it. From then on it is for the batch at hand to end, and the second signal does not wait.
+    """
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+        self._has_begun = False
+
+    def begun(self) -> None:
+        """There is a pipeline that must be stopped in order."""
+        self._has_begun = True
+
+    def is_set(self) -> bool:
+        return self._asked.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        return self._asked.wait(seconds)
+
+    def on_signal(self, number: int, _: FrameType | None) -> None:
+        """An exception would come in the middle of a call to Java, and leave Java behind."""
+        if self._has_begun and not self.is_set():
+            self._asked.set()
+            _say(_GENTLY)
+            return
+        for each in _SIGNALS:
+            signal.signal(each, signal.SIG_IGN)  # no third one between here and the end
+        _say(_AT_ONCE)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # threads that miss Java say so at length
+        end_java()
+        os._exit(128 + number)
+
+
+@contextmanager
+def stopping() -> Iterator[Stop]:
+    """Handle both signals for the block."""
+    stop = Stop()
+    before = {number: signal.signal(number, stop.on_signal) for number in _SIGNALS}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def end_java() -> None:
+    """End the Java machine that this process has started, if it has, and wait for that."""
+    import sys
+
+    started = sys.modules.get("muntin.spark.java")
+    if started is not None:
+        started.end_all()
+
+
+def stop_spark() -> None:
+    """End Spark's processes now, in order, rather than when this one ends."""
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        active.stop()
+
+
+def _say(text: str) -> None:
+    os.write(2, text.encode())  # a handler may not wait for a lock that a print holds

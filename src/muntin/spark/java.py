@@ -1,0 +1,110 @@
+"""Java: is it there, which command installs it, and the machines that Spark has started here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from muntin.errors import SourceError
+
+JAVA_MIN = 17
+END_SECONDS = 8.0  # for Java to delete its temporary files
+_ADDRESS_FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
+
+
+class _Machine(subprocess.Popen[bytes]):
+    """A process of Java's that PySpark starts; it keeps no hold of it until it is up."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.address_file = (kwargs.get("env") or {}).get(_ADDRESS_FILE)
+        _machines.append(self)
+
+
+_machines: list[_Machine] = []
+
+
+@contextmanager
+def recorded() -> Iterator[None]:
+    """Know the machines that are started in the block, from their first moment."""
+    from pyspark import java_gateway as found
+
+    java_gateway: Any = found
+    before = java_gateway.Popen
+    java_gateway.Popen = _Machine
+    try:
+        yield
+    finally:
+        java_gateway.Popen = before
+
+
+def end_all() -> None:
+    """End all machines that were recorded, and wait until they have ended."""
+    for machine in _machines:
+        machine.terminate()
+    for machine in _machines:
+        try:
+            machine.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            machine.kill()
+            machine.wait()
+        if machine.address_file:
+            shutil.rmtree(os.path.dirname(machine.address_file), ignore_errors=True)
+    _machines.clear()
+
+
+def java_version() -> tuple[int | None, str]:
+    """Major version of the Java that Spark will use (None where there is none), and its path."""
+    home = os.environ.get("JAVA_HOME")
+    command = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    if not command or not os.path.exists(command):
+        return None, command or ""
+    try:
+        said = subprocess.run(  # noqa: S603 (the user's own Java)
+            [command, "-version"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None, command
+    for word in (said.stderr + said.stdout).split('"')[1::2]:
+        parts = word.split(".")
+        major = parts[1] if parts[0] == "1" and len(parts) > 1 else parts[0]
+        if major.isdigit():
+            return int(major), command
+    return None, command
+
+
+def java_remedy() -> str:
+    """The one command that installs Java on this platform."""
+    if sys.platform == "darwin":
+        return "brew install --cask temurin@17"  # a plain openjdk would not be on the PATH
+    for tool, command in (
+        ("apt-get", "sudo apt-get install -y openjdk-17-jre-headless"),
+        ("dnf", "sudo dnf install -y java-17-openjdk-headless"),
+        ("pacman", "sudo pacman -S jre17-openjdk-headless"),
+        ("apk", "sudo apk add openjdk17-jre-headless"),
+        ("zypper", "sudo zypper install java-17-openjdk-headless"),
+    ):
+        if shutil.which(tool):
+            return command
+    return "install OpenJDK 17 with your package manager"
+
+
+def check_java() -> None:
+    """SourceError where there is no Java that Spark can use."""
+    major, path = java_version()
+    if major is None:
+        where = f" (JAVA_HOME points to {path})" if os.environ.get("JAVA_HOME") else ""
+        raise SourceError(
+            f"Spark needs Java {JAVA_MIN}, and none was found{where}: {java_remedy()}"
+        )
+    if major < JAVA_MIN:
+        raise SourceError(f"Spark needs Java {JAVA_MIN}; {path} is Java {major}: {java_remedy()}")

@@ -1,0 +1,103 @@
+"""Tables in memory (pandas, polars, Arrow): folded here, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from muntin.errors import BadArgument, SourceError
+from muntin.spark.ingest import GatherRows
+from muntin.spark.partials import Plan, fold
+from muntin.spark.rows import Row
+from muntin.spark.source import check_types, no_column
+from muntin.spec import Pipeline
+
+ROWS_AT_ONCE = 1 << 18
+
+
+class SupportsArrow(Protocol):
+    """A table that gives its columns as Arrow: pandas, polars, DuckDB, Arrow itself."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+def is_table(data: Any) -> bool:
+    """Does it give Arrow batches, as pandas, polars, DuckDB and Arrow do?"""
+    return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
+
+
+def arrow_of(data: Any) -> pa.RecordBatchReader:
+    """The batches of a table, without a copy where its owner makes none.
+
+    Raises
+    ------
+    SourceError
+        A column has no Arrow type, such as one of Python objects of several kinds.
+    """
+    try:
+        if hasattr(data, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(data)
+        batch = pa.record_batch(data)
+        return pa.RecordBatchReader.from_batches(batch.schema, [batch])
+    except (pa.ArrowException, TypeError, ValueError) as problem:
+        said = str(problem).splitlines()[0][:300]
+        raise SourceError(
+            f"this {type(data).__name__} cannot become an Arrow table ({said}): give each column "
+            "values of one type"
+        ) from None
+
+
+def gather_table(data: Any, pipeline: Pipeline) -> GatherRows:
+    """Partials of a table in memory.
+
+    Raises
+    ------
+    SourceError
+        A column is missing, or of a type that cannot be used.
+    """
+    reader = arrow_of(data)
+    columns = list(dict.fromkeys([pipeline.time.column, *pipeline.columns()]))
+    for column in columns:
+        if column not in reader.schema.names:
+            raise SourceError(no_column(column, pipeline, reader.schema.names))
+    fields = [reader.schema.field(column) for column in columns]
+    schema = pa.schema([(field.name, _plain(field.type)) for field in fields])
+    try:
+        check_types(pipeline, schema)
+    except BadArgument as problem:
+        raise SourceError(str(problem)) from None
+
+    def gather(plan: Plan) -> Sequence[Row]:
+        return list(fold(plan, _batches(reader, schema)))
+
+    return gather
+
+
+def _batches(reader: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for read in reader:
+        for first in range(0, read.num_rows, ROWS_AT_ONCE):
+            part = read.slice(first, ROWS_AT_ONCE).select(schema.names)
+            arrays = [
+                _cast(column, field.type)
+                for column, field in zip(part.columns, schema, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if isinstance(column, pa.DictionaryArray):
+        return column.dictionary.cast(kind).take(column.indices)
+    return column if column.type == kind else column.cast(kind)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Of the ways to hold the same values, the one that Spark has as well."""
+    if pa.types.is_dictionary(kind):
+        return _plain(kind.value_type)
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return pa.binary()
+    return kind

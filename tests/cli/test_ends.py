@@ -1,0 +1,234 @@
+"""How `muntin run` ends: by Ctrl-C or SIGTERM at any moment, beside a second one, with bad data."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from muntin.ledger.open import open_ledger
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds processes in /proc"),
+]
+FILE = """
+name: flights
+source: {{format: parquet, path: {folder}/flights, maxFilesPerTrigger: 1,
+          schema: "date timestamp, origin string, delay bigint"}}
+time: date
+pane: 1 hour
+ledger: sqlite:///{folder}/flights.db
+spark: {{spark.master: "local[2]"}}
+{more}
+summaries:
+  flights: {{keys: [origin], indicators: [delay]}}
+"""
+SECONDS = 300.0  # on a machine with other work
+
+
+started: dict[str, subprocess.Popen] = {}
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays():
+    yield
+    for process in started.values():
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    started.clear()
+
+
+class Run:
+    """A pipeline in a process of its own, which is told from others by a word in what it starts."""
+
+    def __init__(self, folder: Path, *words: str, more: str = "", files: int = 400) -> None:
+        self.folder = folder
+        self.file = folder / "pipeline.yaml"
+        self.mark = f"muntin-test-{os.getpid()}-{time.monotonic_ns()}"
+        if not self.file.exists():
+            self.file.write_text(FILE.format(folder=folder, more=more))
+            (folder / "flights").mkdir()
+            for number in range(files):
+                write(folder, number)
+        self.process = started[self.mark] = subprocess.Popen(
+            [sys.executable, "-m", "tests.sites.command", "run", str(self.file), *words],
+            env=os.environ | {"MUNTIN_TEST": self.mark},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def ended(self) -> tuple[int, str, str]:
+        out, err = self.process.communicate(timeout=SECONDS)
+        return self.process.returncode, out, err
+
+    def left(self) -> list[str]:
+        """Commands of the processes that it has started and that are still there."""
+        found = []
+        for folder in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if f"MUNTIN_TEST={self.mark}".encode() in (folder / "environ").read_bytes():
+                    command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                    found += [command] if command else []
+        return found
+
+    def wait_for_batches(self, least: int = 1) -> None:
+        ledger = self.folder / "flights.db"
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
+            assert self.process.poll() is None, self.process.communicate()
+            if ledger.exists() and batches(self.folder) >= least:
+                return
+            time.sleep(0.2)
+        raise AssertionError("no batch")
+
+
+def write(folder: Path, number: int) -> None:
+    start = 1_700_000_000_000_000 + number * 60_000_000
+    times = pa.array([start + i for i in range(100)], pa.timestamp("us", "UTC"))
+    table = pa.table({"date": times, "origin": ["EWR"] * 100, "delay": [1] * 100})
+    pq.write_table(table, folder / "flights" / f"{number:05d}.parquet")
+
+
+def status(folder: Path) -> dict:
+    with contextlib.closing(open_ledger(f"sqlite:///{folder}/flights.db", create=False)) as ledger:
+        return dict(ledger.status("flights") or {})
+
+
+def batches(folder: Path) -> int:
+    with contextlib.closing(open_ledger(f"sqlite:///{folder}/flights.db", create=False)) as ledger:
+        return sum(info.batches for info in ledger.pipelines())
+
+
+def gone(run: Run) -> bool:
+    end = time.monotonic() + 10
+    while run.left() and time.monotonic() < end:
+        time.sleep(0.2)
+    return not run.left()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("delay", [0.3, 2.0, 3.0, 4.0, 6.0])
+def test_a_start_that_is_stopped_leaves_nothing_behind(tmp_path, number, delay):
+    run = Run(tmp_path, files=3)
+    time.sleep(delay)
+    run.process.send_signal(number)
+    code, _, err = run.ended()
+    if delay > 1:  # before that, Python has not come so far as to handle it
+        assert code in (0, 128 + number)
+        assert [line for line in err.splitlines() if line and "incubator" not in line][1:] == []
+    assert gone(run), run.left()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_pipeline_that_is_stopped_ends_after_its_batch(tmp_path, number):
+    run = Run(tmp_path)
+    run.wait_for_batches()
+    run.process.send_signal(number)
+    code, out, err = run.ended()
+    assert code == 0
+    lines = [line for line in err.splitlines() if line and "incubator" not in line]
+    assert lines == ["stopping after the batch at hand; what was committed stays"]
+    assert "events a second" in out
+    assert status(tmp_path)["state"] == "finished"
+    assert gone(run), run.left()
+
+
+def test_the_second_signal_does_not_wait(tmp_path):
+    run = Run(tmp_path)
+    run.wait_for_batches()
+    run.process.send_signal(signal.SIGINT)
+    time.sleep(0.05)
+    with contextlib.suppress(ProcessLookupError):
+        run.process.send_signal(signal.SIGINT)
+    code, _, err = run.ended()
+    assert code in (0, 130)
+    assert "Traceback" not in err
+    assert gone(run), run.left()
+
+
+def test_the_newer_of_two_takes_over_and_the_older_says_so(tmp_path):
+    older = Run(tmp_path)
+    older.wait_for_batches(2)
+    newer = Run(tmp_path)
+    code, _, err = older.ended()
+    assert code == 1
+    lines = [line for line in err.splitlines() if line and "incubator" not in line]
+    assert len(lines) == 1
+    assert lines[0].startswith('error: another writer (epoch 2) took over pipeline "flights"')
+    newer.wait_for_batches(batches(tmp_path) + 2)
+    newer.process.send_signal(signal.SIGINT)
+    code, _, err = newer.ended()
+    assert code == 0, err
+    assert status(tmp_path)["state"] == "finished"
+
+
+def test_a_mistake_in_the_file_of_a_running_pipeline_is_not_taken_over(tmp_path):
+    run = Run(tmp_path)
+    run.wait_for_batches()
+    text = run.file.read_text()
+    run.file.write_text(text + 'fields: {far: "delay >> > 15"}\n')
+    end = time.monotonic() + SECONDS
+    while "not_taken_over" not in status(tmp_path) and time.monotonic() < end:
+        time.sleep(0.2)
+    told = status(tmp_path)
+    assert told["state"] == "running"
+    assert told["not_taken_over"].startswith("fields.far: 'delay >> > 15'")
+    run.wait_for_batches(batches(tmp_path) + 2)
+    run.file.write_text(text)
+    end = time.monotonic() + SECONDS
+    while "not_taken_over" in status(tmp_path) and time.monotonic() < end:
+        time.sleep(0.2)
+    assert "not_taken_over" not in status(tmp_path)
+    run.process.send_signal(signal.SIGINT)
+    code, _, err = run.ended()
+    assert code == 0
+    assert err.count("is not taken over, the pipeline goes on as before: fields.far") == 1
+
+
+def test_a_pipeline_that_dies_says_why_in_the_ledger(tmp_path):
+    run = Run(tmp_path)
+    run.wait_for_batches()
+    for number in range(400):
+        (tmp_path / "flights" / f"{number:05d}.parquet").write_bytes(b"this is no Parquet" * 100)
+    code, _, err = run.ended()
+    assert code == 1
+    lines = [line for line in err.splitlines() if line and "incubator" not in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("error: ")
+    told = status(tmp_path)
+    assert told["state"] == "failed"
+    assert f"error: {told['reason']}" == lines[0]
+
+
+def test_a_reset_reads_all_again_where_the_checkpoint_is_a_uri(tmp_path):
+    place = f"checkpoint: file://{tmp_path}/checkpoint"
+    assert Run(tmp_path, "--once", more=place, files=3).ended()[0] == 0
+    write(tmp_path, 3)
+    code, out, err = Run(tmp_path, "--once", "--reset").ended()
+    assert code == 0, err
+    assert out.split("events", 1)[1].split()[0] == "400"
+
+
+def test_rejected_records_beyond_the_share_of_the_file_are_no_success(tmp_path):
+    (tmp_path / "flights").mkdir()
+    rows = {"date": ["one", "2024-01-01 00:00:00"], "origin": ["a", "b"], "delay": [1, 2]}
+    pq.write_table(pa.table(rows), tmp_path / "flights" / "00000.parquet")
+    file = FILE.format(folder=tmp_path, more="").replace("date timestamp", "date string")
+    (tmp_path / "pipeline.yaml").write_text(file)
+    code, out, err = Run(tmp_path, "--once").ended()
+    assert code == 1
+    assert "error: 1 of 2 records were rejected (50.0%), more than max_rejected: 0.1 allows" in err
+    assert "rejected  1" in out
+    (tmp_path / "pipeline.yaml").write_text(file + "max_rejected: 0.5\n")
+    assert Run(tmp_path, "--once", "--reset").ended()[0] == 0

@@ -1,0 +1,97 @@
+"""A session that the user has started stays as it is, and answers are right whatever it says."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+pytestmark = pytest.mark.spark
+
+SCRIPT = """
+import json, sys
+from pyspark.sql import SparkSession
+import muntin
+
+spark = (
+    SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    .config("spark.sql.session.timeZone", "America/New_York")
+    .config("spark.sql.shuffle.partitions", "64")
+    .config("spark.sql.execution.arrow.maxRecordsPerBatch", "7")
+    .config("spark.sql.execution.arrow.useLargeVarTypes", "true")
+    .config("spark.sql.ansi.enabled", "false")
+    .getOrCreate()
+)
+before = dict(spark.conf.getAll)
+spec = {
+    "name": "flights", "time": "time", "pane": "1 hour",
+    "summaries": {"flights": {"keys": ["origin"], "indicators": ["delay"]}},
+}
+told = {}
+for name in ("flights.csv", "flights.json", "flights.parquet", "frame", "fields"):
+    own = dict(spec, ledger=f"memory://{name.replace('.', '-')}")
+    if name == "frame":
+        data = spark.read.parquet(f"{sys.argv[1]}/flights.parquet")
+    elif name == "fields":
+        own["fields"] = {"time": "to_timestamp(text)"}
+        data = f"{sys.argv[1]}/texts.parquet"
+    else:
+        data = f"{sys.argv[1]}/{name}"
+    with muntin.summarize(data, own, progress=False) as session:
+        rows = session.sql("SELECT origin, count, delay FROM flights(origin) FOR ALL")
+        told[name] = [
+            sorted(map(list, rows.to_arrow().to_pandas().itertuples(index=False))),
+            session.ledger.bounds("flights", 3_600_000_000),
+        ]
+told["unchanged"] = dict(spark.conf.getAll) == before
+told["executable"] = spark.sparkContext.pythonExec
+print(json.dumps(told))
+spark.stop()
+"""
+HOUR = 3_600_000_000
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("own")
+    texts = ["2013-01-01 05:15:00", "2013-01-01 05:59:59", "2013-01-01 06:00:00"]
+    rest = {"origin": ["EWR", "JFK", "EWR"], "delay": [1, 2, 4]}
+    times = pa.array([1357017300, 1357019999, 1357020000], pa.timestamp("s"))
+    table = pa.table({"time": times.cast(pa.timestamp("us", "UTC")), **rest})
+    pq.write_table(table, folder / "flights.parquet")
+    pq.write_table(pa.table({"text": texts, **rest}), folder / "texts.parquet")
+    rows = list(zip(texts, rest["origin"], rest["delay"], strict=True))
+    lines = [",".join(map(str, row)) for row in rows]
+    (folder / "flights.csv").write_text("\n".join(["time,origin,delay", *lines]) + "\n")
+    objects = [dict(zip(("time", "origin", "delay"), row, strict=True)) for row in rows]
+    (folder / "flights.json").write_text("\n".join(map(json.dumps, objects)) + "\n")
+    (folder / "script.py").write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, folder / "script.py", folder],
+        # no environment is active: the python3 of the PATH has no muntin
+        env={k: v for k, v in os.environ.items() if not k.startswith("PYSPARK")}
+        | {"PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    "name", ["flights.csv", "flights.json", "flights.parquet", "frame", "fields"]
+)
+def test_answers_do_not_depend_on_it(told, name):
+    rows, bounds = told[name]
+    assert rows == [["EWR", 2, 5], ["JFK", 1, 2]]
+    assert bounds == [1357017300_000_000 // HOUR * HOUR, 1357020000_000_000 + HOUR]
+
+
+def test_it_is_left_as_it_was(told):
+    assert told["unchanged"]
+    assert told["executable"] == "python3"

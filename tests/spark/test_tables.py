@@ -1,0 +1,105 @@
+"""Tables in memory are summarised without Spark; what cannot be is refused in one line."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import muntin
+from muntin.errors import BadArgument, LedgerConflict, SelectError, SourceError, SpecError
+from muntin.spark import batch
+
+TIMES = [dt.datetime(2013, 1, 1, 5, 15), dt.datetime(2013, 1, 1, 5, 59), dt.datetime(2013, 1, 1, 6)]
+ROWS = {"time": TIMES, "origin": ["EWR", "JFK", "EWR"], "delay": [1, 2, 4]}
+SPEC = {
+    "name": "flights",
+    "time": "time",
+    "pane": "1 hour",
+    "summaries": {"flights": {"keys": ["origin"], "indicators": ["delay"]}},
+}
+EXPECTED = [("EWR", 2, 5), ("JFK", 1, 2)]
+
+
+def nanoseconds():
+    return pa.table({**ROWS, "time": pa.array(TIMES, pa.timestamp("ns"))})
+
+
+TABLES = {
+    "pandas": lambda: pd.DataFrame(ROWS),
+    "pandas, categories": lambda: pd.DataFrame(ROWS).astype({"origin": "category"}),
+    "pandas, an index": lambda: pd.DataFrame(ROWS).set_index("time"),
+    "polars": lambda: pl.DataFrame(ROWS),
+    "polars, categories": lambda: pl.DataFrame(ROWS, schema_overrides={"origin": pl.Categorical}),
+    "arrow": lambda: pa.table(ROWS),
+    "nanoseconds": nanoseconds,
+    "large text": lambda: pa.table({**ROWS, "origin": pa.array(ROWS["origin"], pa.large_string())}),
+    "a batch": lambda: pa.RecordBatch.from_pydict(ROWS),
+    "a reader": lambda: pa.table(ROWS).to_reader(),
+}
+
+
+@pytest.fixture(autouse=True)
+def no_spark(monkeypatch):
+    def refuses(*_, **__):
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(batch, "spark_session", refuses)
+
+
+def asked(session):
+    table = session.sql("SELECT origin, count, delay FROM flights(origin) FOR ALL ORDER BY origin")
+    return [tuple(row.values()) for row in table.to_arrow().to_pylist()]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_is_taken_as_it_is(name):
+    with muntin.summarize(TABLES[name](), SPEC) as session:
+        assert asked(session) == EXPECTED
+        assert session.progress is not None
+        assert session.progress.read == 3
+
+
+def test_a_cell_can_run_again_where_nobody_named_a_ledger():
+    first = muntin.summarize(pa.table(ROWS), SPEC)
+    second = muntin.summarize(pa.table(ROWS), SPEC)
+    assert asked(first) == asked(second) == EXPECTED
+    more = muntin.summarize(pa.table(ROWS), SPEC, mode="append")
+    assert asked(more) == [("EWR", 4, 10), ("JFK", 2, 4)]
+
+
+def test_a_ledger_that_was_named_is_not_fed_twice_and_spark_is_not_started_for_it(tmp_path):
+    url = f"sqlite:///{tmp_path}/flights.db"
+    with muntin.summarize(pa.table(ROWS), SPEC, ledger=url):
+        pass
+    (tmp_path / "more.parquet").write_bytes(b"nobody reads this")
+    with pytest.raises(LedgerConflict, match=r'mode="append" to add .* mode="overwrite" to delete'):
+        muntin.summarize(tmp_path / "more.parquet", SPEC, ledger=url)
+    with pytest.raises(LedgerConflict, match="was fed by query batch-"):
+        muntin.stream(None, {**SPEC, "source": {"format": "rate"}}, ledger=url)
+    with muntin.summarize(pa.table(ROWS), SPEC, ledger=url, mode="overwrite") as session:
+        assert asked(session) == EXPECTED
+
+
+def test_a_wrong_standing_query_is_told_before_spark_starts(tmp_path):
+    spec = {**SPEC, "queries": {"worst": "SELECT origin, dealy FROM flights(origin)"}}
+    with pytest.raises((SelectError, SpecError), match="dealy"):
+        muntin.summarize(tmp_path, spec)
+
+
+@pytest.mark.parametrize("given", [5, [], [1, 2], {"time": [1]}, object()])
+def test_other_things_are_refused(given):
+    with pytest.raises(BadArgument, match="summarize takes a Spark, pandas or polars DataFrame"):
+        muntin.summarize(given, SPEC)
+
+
+def test_columns_are_checked():
+    with pytest.raises(SourceError, match=r"no column 'origin'.*did you mean 'origins'"):
+        muntin.summarize(pa.table({**ROWS, "origins": ROWS["origin"]}).drop(["origin"]), SPEC)
+    with pytest.raises(SourceError, match="time: column 'time' is bool"):
+        muntin.summarize(pa.table({**ROWS, "time": [True, False, True]}), SPEC)
+    with pytest.raises(SourceError, match="cannot become an Arrow table"):
+        muntin.summarize(pd.DataFrame({**ROWS, "origin": ["a", 1, object()]}), SPEC)
