@@ -27,6 +27,8 @@ SPREAD = ("avg", "median", "mode", "stddev", "var_pop", "var_samp", "skewness", 
     ],
 )
 def test_of_sums_is_refused(engine: Engine, name: str, text: str) -> None:
+    if name in NOT_OVER:
+        text = text.replace(" OVER (ORDER BY driver)", "")
     with pytest.raises(SelectError, match=rf"{name}\(time\) would be that of sums") as caught:
         engine.sql(text.format(name))
     error = caught.value
