@@ -45,7 +45,7 @@ def pushing_server(pipe, size, hertz, port=0):
     padding = "x" * max(0, size - 90)
 
     class Stamped(feeds_module.Feeds):
-        async def _checked(self, topic):
+        async def _checked(self, topic, client):
             return ""
 
         async def _move(self, feed):

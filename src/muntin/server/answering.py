@@ -86,7 +86,7 @@ class Answering:
 
     def _sql(self, text: str, form: str, rows_max: int) -> Iterator[bytes]:
         result = self._reader.sql(text)
-        if len(result) > rows_max:
+        if form == JSON and len(result) > rows_max:
             raise RefusalError(
                 400,
                 "too_large",

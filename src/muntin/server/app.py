@@ -86,6 +86,13 @@ def make_app(
         lifespan=lifespan,
     )
     app.state.hub = hub
+    app.state.statements = statements
+
+    def goodbye() -> None:
+        statements.leave()
+        hub.leave()
+
+    app.state.goodbye = goodbye
     if addition and addition.collector is not None:
         http.metrics.registry.register(addition.collector)
     app.add_middleware(Paced, limits=limits)

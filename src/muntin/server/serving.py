@@ -89,7 +89,7 @@ class Server:
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self._socket.getsockname()[1]}"
         self._server = _Uvicorn(_config(self.app, limits))
-        self._server.goodbye = self.app.state.hub.leave
+        self._server.goodbye = self.app.state.goodbye
         self._thread: threading.Thread | None = None
 
     def run(self) -> None:

@@ -372,6 +372,8 @@ def stream_of(scope: Scope) -> Stream:
 
 
 def _narrow(transport: asyncio.Transport) -> None:
+    if transport.is_closing():
+        return
     transport.set_write_buffer_limits(high=BUFFER_BYTES_HIGH)
     connected = transport.get_extra_info("socket")
     # else the kernel takes up to 4 MiB for a client that reads nothing

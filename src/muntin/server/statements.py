@@ -131,6 +131,8 @@ class Statements:
         self._shared: OrderedDict[tuple[str, int], _Job] = OrderedDict()
         self._looking = ThreadPoolExecutor(1, "muntin-version")
         self._tasks: set[asyncio.Task[None]] = set()
+        self._unanswered: set[_Job] = set()
+        self._leaving = False
         self.held = self.held_bytes = 0
         """Answers in files that are being read by clients."""
 
@@ -142,6 +144,14 @@ class Statements:
             task.cancel()
         self._looking.shutdown(wait=False, cancel_futures=True)
         self.runner.close()
+
+    def leave(self) -> None:
+        """Whoever waits is told that the server stops."""
+        self._leaving = True
+        for job in tuple(self._unanswered):
+            if not job.answer.done():
+                job.answer.set_exception(_stops())
+                job.answer.exception()
 
     def waiting_of(self, client: Hashable) -> int:
         """How much of a client's waits or runs."""
@@ -161,6 +171,8 @@ class Statements:
         ------
         MuntinError
         """
+        if self._leaving:
+            raise _stops()
         if asking:
             self._admit(client)
         loop = asyncio.get_running_loop()
@@ -199,6 +211,7 @@ class Statements:
         job = self._shared.get(key)
         if job is None or (job.answer.done() and now - job.at > SHARED_SECONDS):
             job = self._shared[key] = _Job(asked, key, now)
+            self._unanswered.add(job)
             self._shared.move_to_end(key)
             while len(self._shared) > SHARED_MAX:
                 self._shared.popitem(last=False)
@@ -225,9 +238,13 @@ class Statements:
             raise
         except Exception as error:
             self._forget(job)
-            job.answer.set_exception(error)
-            job.answer.exception()  # heard, also where all who asked have gone meanwhile
+            if not job.answer.done():
+                job.answer.set_exception(error)
+                job.answer.exception()  # heard, also where all who asked have gone meanwhile
         else:
+            if job.answer.done():  # the server stops
+                answer.close()
+                return
             if answer.file_bytes:
                 self._forget(job)
                 self.held += 1
@@ -237,6 +254,7 @@ class Statements:
                 self._discard(answer)
             job.answer.set_result(answer)
         finally:
+            self._unanswered.discard(job)
             self._turns.done(client)
             self._dispatch()
 
@@ -249,6 +267,7 @@ class Statements:
         elif not job.waiters and not job.started:
             self._withdraw(job)
             self._forget(job)
+            self._unanswered.discard(job)
 
     def _withdraw(self, job: _Job) -> None:
         for client in job.clients:
@@ -263,3 +282,7 @@ class Statements:
             self.held -= 1
             self.held_bytes -= answer.file_bytes
         answer.close()
+
+
+def _stops() -> RefusalError:
+    return RefusalError(503, "busy", "the server stops", "ask again later")

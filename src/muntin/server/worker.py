@@ -1,9 +1,9 @@
 """Processes that answer statements: `python -m muntin.server.worker`, started by `workers.py`.
 
-The first process has loaded what an answer needs and does nothing but fork: a worker is there in
-some milliseconds, so that one whose statement is beyond its limits can be killed at any time. It
-forks while it has one thread and no ledger. When the server ends, its socket does, and it kills
-what it has forked, whatever that computes.
+The first process has loaded what an answer needs, kernels too, and does nothing but fork: a worker
+is there in some milliseconds, so that one whose statement is beyond its limits can be killed at any
+time, and what was loaded is in memory once. It forks while it has one thread and no ledger open.
+When the server ends, its socket does, and it kills what it has forked, whatever that computes.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ import signal
 import socket
 import struct
 import sys
-import threading
 from pathlib import Path
 from typing import IO, Any
 
 from muntin.errors import MuntinError
 from muntin.ledger.sqlite import SqliteLedger
 from muntin.reading.catalog import LedgerCatalog
+from muntin.reading.warm import warm
 from muntin.select.limits import Limits
 from muntin.server.answering import INLINE_BYTES, Answering, Asked, told
 from muntin.server.problems import status_of
 from muntin.server.reader import Reader
+from muntin.spec import Pipeline
 
-BEGIN, END = b"b", b"e"
+BEGIN, END, WARM = b"b", b"e", b"w"
 LENGTH = struct.Struct(">I")
 PIECE_BYTES = 64 << 10
 _LOG = logging.getLogger("muntin.server")
@@ -37,6 +38,7 @@ _LOG = logging.getLogger("muntin.server")
 def nurse(control: socket.socket, settings: dict[str, Any]) -> None:
     """Fork workers and end them as told, until nobody is there to tell."""
     children: set[int] = set()
+    warm_for: list[Any] = []
     while True:
         told_now, given, _, _ = socket.recv_fds(control, 1, 1)
         if not told_now:
@@ -49,6 +51,9 @@ def nurse(control: socket.socket, settings: dict[str, Any]) -> None:
             os.close(given[0])
             children.add(pid)
             control.sendall(LENGTH.pack(pid))
+        elif told_now == WARM:
+            _warm(settings, warm_for)
+            control.sendall(LENGTH.pack(len(warm_for)))
         elif told_now == END:
             (pid,) = LENGTH.unpack(_exactly(control, LENGTH.size))
             if pid in children:  # not waited for yet, so the number is still its own
@@ -56,6 +61,24 @@ def nurse(control: socket.socket, settings: dict[str, Any]) -> None:
                 _end(pid)
     for pid in children:
         _end(pid)
+
+
+def _warm(settings: dict[str, Any], warm_for: list[Any]) -> None:
+    """Load, or compile, the kernels of the ledger's pipelines, for all workers to come."""
+    try:
+        ledger = SqliteLedger(Path(settings["ledger"]), create=False)
+        try:
+            specs = [info.spec for info in ledger.pipelines()]
+        finally:
+            ledger.close()  # SQLite's locks do not outlive a fork
+        for spec in specs:
+            if spec not in warm_for:
+                warm(Pipeline.from_json(spec))
+                warm_for.append(spec)
+    except MuntinError as error:  # whoever asks will hear it too
+        _LOG.debug("not warm: %s", error)
+    except Exception:
+        _LOG.exception("cannot prepare for statements")
 
 
 def _end(pid: int) -> None:
@@ -86,7 +109,6 @@ class Worker:
 
     def __init__(self, connection: socket.socket, settings: dict[str, Any]) -> None:
         self._connection = connection
-        self._sending = threading.Lock()
         ledger = SqliteLedger(Path(settings["ledger"]), create=False)
         limits = Limits(**settings["limits"])
         catalog = LedgerCatalog(ledger, cache_bytes=settings["cache_bytes"])
@@ -94,19 +116,9 @@ class Worker:
         self._answering = Answering(self._reader)
 
     def serve(self) -> None:
-        threading.Thread(target=self._warm, name="muntin-warm", daemon=True).start()
         while True:
             (size,) = LENGTH.unpack(_exactly(self._connection, LENGTH.size))
             self._answer(Asked(**json.loads(_exactly(self._connection, size))))
-
-    def _warm(self) -> None:
-        try:
-            self._reader.warm()
-        except MuntinError as error:  # whoever asks will hear it too
-            _LOG.debug("not warm: %s", error)
-        except Exception:
-            _LOG.exception("cannot prepare for statements")
-        self._send({"kind": "warm"})
 
     def _answer(self, asked: Asked) -> None:
         try:
@@ -125,13 +137,12 @@ class Worker:
     def _send(self, head: dict[str, Any], out: IO[bytes] | None = None) -> None:
         data = json.dumps(head).encode()
         data = LENGTH.pack(len(data)) + data
-        with self._sending:
-            if out is not None and head["file"]:
-                out.flush()
-                sent = socket.send_fds(self._connection, [data], [out.fileno()])
-                self._connection.sendall(data[sent:])
-            else:
-                self._connection.sendall(data + (b"" if out is None else out.read()))
+        if out is not None and head["file"]:
+            out.flush()
+            sent = socket.send_fds(self._connection, [data], [out.fileno()])
+            self._connection.sendall(data[sent:])
+        else:
+            self._connection.sendall(data + (b"" if out is None else out.read()))
 
 
 def _exactly(connection: socket.socket, size: int) -> bytes:

@@ -23,9 +23,10 @@ from muntin.ledger.sqlite import SqliteLedger
 from muntin.select.limits import Limits
 from muntin.server.answering import Asked, heard
 from muntin.server.limits import ServerLimits
-from muntin.server.worker import BEGIN, END, LENGTH
+from muntin.server.worker import BEGIN, END, LENGTH, WARM
 
 RECEIVED_BYTES = 256 << 10
+WARM_SECONDS = 5.0  # until a ledger that is empty is looked at again
 _LOG = logging.getLogger("muntin.server")
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
@@ -53,6 +54,17 @@ class Nursery:
         self._control: socket.socket | None = None
         self._closed = False
 
+    def warm(self) -> int:
+        """Have kernels loaded for all workers to come: for how many pipelines.
+
+        Raises
+        ------
+        OSError
+            As `begin`.
+        """
+        with self._lock:
+            return self._asked(WARM)
+
     def begin(self) -> tuple[socket.socket, int]:
         """A new worker: its socket and its process' number. Waits for it.
 
@@ -64,7 +76,7 @@ class Nursery:
         ours, theirs = socket.socketpair()
         try:
             with self._lock, theirs:
-                return ours, self._begun(theirs)
+                return ours, self._asked(BEGIN, theirs.fileno())
         except BaseException:
             ours.close()
             raise
@@ -81,9 +93,9 @@ class Nursery:
             self._closed = True
             self._stop()
 
-    def _begun(self, theirs: socket.socket) -> int:
+    def _asked(self, command: bytes, *files: int) -> int:
         control = self._started()
-        socket.send_fds(control, [BEGIN], [theirs.fileno()])
+        socket.send_fds(control, [command], list(files))
         answer = control.recv(LENGTH.size, socket.MSG_WAITALL)
         if len(answer) == LENGTH.size:
             return LENGTH.unpack(answer)[0]
@@ -131,13 +143,20 @@ class WorkerProcess:
     """One worker; asked one thing at a time. For the loop's thread."""
 
     def __init__(
-        self, connection: socket.socket, pid: int, end: Callable[[int], None], end_seconds: float
+        self,
+        connection: socket.socket,
+        pid: int,
+        end: Callable[[int], None],
+        end_seconds: float,
+        *,
+        warm: bool,
     ) -> None:
         self.pid = pid
+        self.warm = warm
+        """Else kernels may have to be compiled first, which takes as long as it takes."""
         self.busy = False
         self.ended = False
-        self.idle_bytes: int | None = None
-        """Of memory, when it was warm."""
+        self._idle_bytes = memory_of(pid)
         self._connection = connection
         self._connection.setblocking(False)
         self._end = end
@@ -159,8 +178,8 @@ class WorkerProcess:
         """
         self.busy = True
         self._answer = answer = self._loop.create_future()
-        if self.idle_bytes is not None:
-            self._limit_time()
+        if self.warm:
+            self.limit_time()
         data = asked.to_json().encode()
         try:
             await self._loop.sock_sendall(self._connection, LENGTH.pack(len(data)) + data)
@@ -177,10 +196,8 @@ class WorkerProcess:
 
     @property
     def grown_bytes(self) -> int:
-        """Memory beyond what it had when it was warm; 0 where this system does not tell."""
-        if self.idle_bytes is None:
-            return 0
-        return max(0, memory_of(self.pid) - self.idle_bytes)
+        """Memory beyond what it began with; 0 where this system does not tell."""
+        return max(0, memory_of(self.pid) - self._idle_bytes)
 
     def end(self, why: MuntinError) -> None:
         """Kill it; who waits for its answer gets `why`."""
@@ -195,7 +212,8 @@ class WorkerProcess:
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(why)
 
-    def _limit_time(self) -> None:
+    def limit_time(self) -> None:
+        """From now on, what it does may take so long."""
         self._deadline = self._loop.call_later(
             self._end_seconds, lambda: self.end(took_too_long(self._end_seconds))
         )
@@ -229,11 +247,7 @@ class WorkerProcess:
             return False
         data = bytes(received[body : body + size])
         del received[: body + size]
-        if head["kind"] == "warm":
-            self.idle_bytes = memory_of(self.pid)
-            if self.busy:  # it may have had to compile what the statement needs
-                self._limit_time()
-        elif head["kind"] == "error":
+        if head["kind"] == "error":
             self._hear(head)
         else:
             file = os.fdopen(self._files.pop(0), "rb") if head["file"] else io.BytesIO(data)
@@ -273,11 +287,14 @@ class Workers:
         self._free = [_Place(self._begin) for _ in range(self.places)]
         self._taken: set[_Place] = set()
         self._watching: asyncio.Task[None] | None = None
+        self._warming: asyncio.Task[None] | None = None
+        self._is_warm = False
 
     def start(self) -> None:
         """Have workers ready before somebody asks."""
         for place in self._free:
             place.prepare()
+        self._warming = asyncio.create_task(self._warm())
 
     async def run(self, asked: Asked) -> IO[bytes]:
         """The answer's bytes; at most `places` at once. Raises MuntinError."""
@@ -294,14 +311,17 @@ class Workers:
 
     def close(self) -> None:
         """End all of them."""
+        if self._warming is not None:
+            self._warming.cancel()
         for place in (*self._free, *self._taken):
             place.close()
         self._nursery.close()
 
     def _give_back(self, place: _Place) -> None:
         share = self._limits.statements_memory_bytes // self.places
-        if place.worker is not None and place.worker.grown_bytes > share:
-            place.worker.end(_gone())  # what it keeps would be missing for others
+        worker = place.worker
+        if worker is not None and (worker.grown_bytes > share or self._is_warm > worker.warm):
+            worker.end(_gone())  # what it keeps would be missing for others
         if place.worker is not None and not place.worker.ended:
             self._free.append(place)
         else:
@@ -315,13 +335,33 @@ class Workers:
             raise SelectError(
                 f"no process can be had to answer with: {problem}", code="limit", remedy="ask again"
             ) from None
-        return WorkerProcess(connection, pid, self._end, self._limits.statement_end_seconds)
+        end_seconds = self._limits.statement_end_seconds
+        return WorkerProcess(connection, pid, self._end, end_seconds, warm=self._is_warm)
+
+    async def _warm(self) -> None:
+        """Have kernels loaded once, and in place of the first workers those that have them."""
+        while True:
+            try:
+                if await asyncio.to_thread(self._nursery.warm):
+                    break
+            except OSError as problem:
+                _LOG.warning("kernels are not loaded: %s", problem)
+            await asyncio.sleep(WARM_SECONDS)
+        self._is_warm = True
+        for place in self._taken:
+            if place.worker is not None and not place.worker.warm:
+                place.worker.limit_time()  # and replaced when it is given back
+        for place in self._free:
+            if place.worker is not None and not place.worker.warm:
+                place.worker.end(_gone())
+                place.prepare()
 
     def _end(self, pid: int) -> None:
         self.ended += 1
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)  # its parent has not waited for it: the number is its own
-        asyncio.get_running_loop().run_in_executor(None, self._nursery.forget, pid)
+        with contextlib.suppress(RuntimeError):  # the loop ends, and the nursery with it
+            asyncio.get_running_loop().run_in_executor(None, self._nursery.forget, pid)
 
     async def _watch(self) -> None:
         """End the largest worker while all of them together have grown too much."""
@@ -340,10 +380,13 @@ class _Place:
     def __init__(self, begin: Callable[[], Coroutine[Any, Any, WorkerProcess]]) -> None:
         self.worker: WorkerProcess | None = None
         self._begin = begin
+        self._closed = False
         self._beginning: asyncio.Task[WorkerProcess] | None = None
 
     def prepare(self) -> None:
         """Begin a worker where there is none."""
+        if self._closed:
+            return
         if self._beginning is None and (self.worker is None or self.worker.ended):
             self.worker = None
             self._beginning = asyncio.create_task(self._begin())
@@ -354,10 +397,12 @@ class _Place:
         self.prepare()
         if self._beginning is not None:
             return await asyncio.shield(self._beginning)
-        assert self.worker is not None  # noqa: S101
+        if self.worker is None:
+            raise _gone()
         return self.worker
 
     def close(self) -> None:
+        self._closed = True
         if self._beginning is not None:
             self._beginning.cancel()
         if self.worker is not None:
@@ -365,7 +410,7 @@ class _Place:
 
     def _begun(self, task: asyncio.Task[WorkerProcess]) -> None:
         self._beginning = None
-        if task.cancelled():
+        if task.cancelled() or self._closed:
             return
         if (error := task.exception()) is None:
             self.worker = task.result()
@@ -374,9 +419,10 @@ class _Place:
 
 
 def memory_of(pid: int) -> int:
-    """Bytes of memory that a process has; 0 where this system does not tell."""
+    """Bytes of memory that a process has, without files; 0 where this system does not tell."""
     try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+        _, resident, shared = Path(f"/proc/{pid}/statm").read_text().split()[:3]
+        return (int(resident) - int(shared)) * _PAGE
     except (OSError, IndexError, ValueError):
         return 0
 

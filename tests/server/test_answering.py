@@ -1,0 +1,92 @@
+"""Answers as bytes: piece by piece they are what `Result` writes whole, and never more."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muntin.errors import LedgerError, SelectError
+from muntin.select.catalog import WindowAsked
+from muntin.select.result import Result, WindowRead
+from muntin.server import answering
+from muntin.server.answering import arrow_pieces, heard, json_pieces, told, within
+from muntin.server.problems import RefusalError, problem, status_of
+
+COLUMNS = [
+    (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
+    (pa.float64(), st.floats()),
+    (pa.string(), st.text(max_size=20)),
+    (pa.bool_(), st.booleans()),
+    (pa.timestamp("us", "UTC"), st.datetimes(dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30))),
+    (pa.decimal128(38, 0), st.integers(-(10**37), 10**37).map(decimal.Decimal)),
+    (pa.date32(), st.dates()),
+    (pa.binary(), st.binary(max_size=5)),
+]
+
+
+@st.composite
+def results(draw):
+    rows = draw(st.integers(0, 30))
+    kinds = draw(st.lists(st.sampled_from(COLUMNS), max_size=4))
+    arrays = [
+        pa.array(draw(st.lists(st.none() | v, min_size=rows, max_size=rows)), t) for t, v in kinds
+    ]
+    names = [f'c{i} \u00e9"' for i in range(len(arrays))]
+    read = WindowRead("s", WindowAsked("all"), (0, 60_000_000))
+    table = pa.Table.from_arrays(arrays, names=names)
+    return Result(table, windows=(read,), watermark=1_700_000_000_000_001, exact=False)
+
+
+@given(results(), st.integers(1, 12))
+def test_json_in_pieces_is_the_json(result, piece_values):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(answering, "PIECE_VALUES", piece_values)
+        assert b"".join(json_pieces(result)) == result.to_json().encode()
+
+
+@given(results())
+def test_arrow_in_pieces_is_the_stream(result):
+    data = b"".join(arrow_pieces(result))
+    assert pa.ipc.open_stream(data).read_all().equals(result.to_arrow(), check_metadata=True)
+
+
+def test_no_piece_holds_the_whole():
+    table = pa.table({"n": range(100_000), "m": range(100_000)})
+    sizes = [len(piece) for piece in json_pieces(Result(table))]
+    assert max(sizes) < sum(sizes) / 10
+
+
+def test_nothing_is_made_beyond_the_limit():
+    made = []
+
+    def pieces():
+        for number in range(1000):
+            made.append(number)
+            yield b"x" * 10
+
+    with pytest.raises(RefusalError) as refused:
+        list(within(55, pieces()))
+    assert refused.value.code == "too_large"
+    assert len(made) == 6
+    assert b"".join(within(10_000, pieces())) == b"x" * 10_000
+
+
+@pytest.mark.parametrize("error", [
+    SelectError("no column", code="unknown_column", text="SELECT x", position=7, length=1,
+                remedy="columns: y"),
+    RefusalError(503, "busy", "too many", "later"),
+    LedgerError("it is gone"),
+])  # fmt: skip
+def test_errors_read_the_same_from_another_process(error):
+    again = heard(told(error))
+    assert (problem(again), status_of(again)) == (problem(error), status_of(error))
+
+
+def test_a_bug_in_another_process_is_a_bug_here():
+    with pytest.raises(RuntimeError):
+        heard(told(ZeroDivisionError()))

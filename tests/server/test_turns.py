@@ -1,0 +1,57 @@
+"""Whose turn it is, for any order in which clients ask and work ends."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muntin.server.turns import Turns
+
+CLIENTS = "abcd"
+STEPS = st.lists(
+    st.one_of(st.sampled_from(CLIENTS), st.integers(0, 5)),  # a client asks, or the nth run ends
+    max_size=120,
+)
+
+
+@given(st.integers(1, 4), STEPS)
+def test_places_shares_and_turns(places, steps):
+    turns, running, waiting, asked = Turns(places), [], [], 0
+    passed_over = dict.fromkeys(CLIENTS, 0)
+    for step in steps:
+        if isinstance(step, str):
+            asked += 1
+            waiting.append((step, asked))
+            turns.put(step, (step, asked))
+        elif running:
+            turns.done(running.pop(step % len(running)).client)
+        while (turn := turns.take()) is not None:
+            mine = [w for w in waiting if w[0] == turn.client]
+            assert turn.work == mine[0]  # its own are in order
+            waiting.remove(turn.work)
+            running.append(turn)
+            of = [t.client for t in running]
+            for client in {w[0] for w in waiting} - {turn.client}:
+                passed_over[client] += of.count(client) < max(1, places - 1)
+            passed_over[turn.client] = 0
+            # whoever may run more is passed over by each other client once at most
+            assert max(passed_over.values()) < len(CLIENTS)
+        held = [turn.client for turn in running]
+        assert len(held) <= places
+        assert all(held.count(c) <= max(1, places - 1) for c in CLIENTS)
+        assert turns.waiting == len(waiting)
+        if len(held) < places:  # nobody waits who may run
+            assert all(held.count(w[0]) >= max(1, places - 1) for w in waiting)
+
+
+def test_what_is_dropped_does_not_run():
+    turns = Turns(1)
+    turns.put("a", 1)
+    turns.put("a", 2)
+    turns.drop("a", 1)
+    turns.drop("b", 1)
+    assert turns.waiting_of("a") == 1
+    turn = turns.take()
+    assert (turn.work, turns.take()) == (2, None)
+    turns.done("a")
+    assert turns.waiting_of("a") == 0

@@ -1,0 +1,294 @@
+"""Statements in processes of their own: the same answers, and an end to whatever they do."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import httpx
+import psutil
+import pyarrow as pa
+import pytest
+
+from muntin.ledger.open import open_ledger
+from muntin.reading.catalog import LedgerCatalog
+from muntin.select.engine import Engine
+from muntin.server.limits import ServerLimits
+from muntin.server.serving import Server
+from muntin.server.statements import PIECE_BYTES
+from tests.server.conftest import PATIENCE_SECONDS, until
+from tests.server.test_live import Live
+
+ARROW = "application/vnd.apache.arrow.stream"
+FOR_EVER = ServerLimits(statement_seconds=3600.0, statement_end_seconds=3600.0)
+
+
+def heavy(number=0, items=15):
+    """Counts 5 to the power of 15 rows: nobody waits for its end."""
+    names = [f"a{i}" for i in range(items)]
+    sources = ", ".join(f"orders(driver) FOR ALL AS {name}" for name in names)
+    total = " + ".join(f"{name}.count" for name in names)
+    return f"SELECT count(*) + {number} FROM {sources} WHERE {total} <> {number}"  # noqa: S608
+
+
+def large(rows):
+    """So many rows of the few in the ledger."""
+    items, held = 1, 5
+    while held < rows:
+        items, held = items + 1, held * 5
+    sources = ", ".join(f"orders(driver) FOR ALL AS a{i}" for i in range(items))
+    return f"SELECT a0.driver, a0.count FROM {sources} LIMIT {rows}"  # noqa: S608
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    made = open_ledger(f"sqlite:///{tmp_path / 'orders.db'}")
+    yield made
+    made.close()
+
+
+@contextlib.contextmanager
+def serving(ledger, limits=None):
+    with Server(ledger, port=0, limits=limits) as server:
+        yield server, httpx.Client(base_url=server.url, timeout=PATIENCE_SECONDS)
+
+
+def ask(http, statement, **headers):
+    headers = {"content-type": "text/plain", **headers}
+    return http.post("/query", content=statement, headers=headers)
+
+
+def workers_of(server):
+    places = server.app.state.statements.runner
+    return [p.worker for p in (*places._free, *places._taken) if p.worker is not None]
+
+
+class Asking:
+    """Somebody who asks, each time by a connection of its own, and waits in a thread."""
+
+    def __init__(self, server, statement):
+        self.answer = None
+        self._thread = threading.Thread(target=self._ask, args=(server.url, statement), daemon=True)
+        self._thread.start()
+
+    def _ask(self, url, statement):
+        try:
+            self.answer = ask(httpx.Client(base_url=url, timeout=3600), statement)
+        except httpx.HTTPError as error:
+            self.answer = error
+
+
+def busy(server):
+    return len(server.app.state.statements.runner._taken)
+
+
+def test_answers_and_errors_are_those_of_the_engine(feeder, ledger):
+    engine = Engine(LedgerCatalog(ledger))
+    statement = "SELECT driver, count / 7 AS share FROM orders(driver) FOR ALL ORDER BY driver"
+    with serving(ledger) as (server, http):
+        found = ask(http, statement)
+        assert found.content == engine.sql(statement).to_json().encode()
+        table = pa.ipc.open_stream(ask(http, statement, accept=ARROW).content).read_all()
+        assert table.to_pydict() == engine.sql(statement).table.to_pydict()
+        wrong = ask(http, "SELECT drivr FROM orders(driver)")
+        assert (wrong.status_code, wrong.json()["error"]["position"]) == (400, 7)
+        assert http.get("/summaries").json()["summaries"][0]["name"] == "orders"
+        assert len(http.get("/windows").json()["windows"]) == len(ledger.windows())
+        assert all(worker.pid != os.getpid() for worker in workers_of(server))
+    engine.close()
+
+
+def test_an_answer_has_what_was_committed_before_the_question(feeder, ledger):
+    statement = "SELECT sum(count) FROM orders(driver) FOR ALL"
+    with serving(ledger) as (_, http):
+        for _ in range(5):
+            before = ask(http, statement).json()["rows"][0][0]
+            feeder.minute()
+            assert ask(http, statement).json()["rows"][0][0] == before + 30
+
+
+def test_a_statement_beyond_its_time_is_ended_from_outside(feeder, ledger):
+    limits = ServerLimits(statement_seconds=3600.0, statement_end_seconds=1.0)
+    with serving(ledger, limits) as (server, http):
+        refused = ask(http, heavy())
+        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "timeout")
+        assert server.app.state.statements.runner.ended
+        assert ask(http, "SELECT sum(count) FROM orders(driver) FOR ALL").status_code == 200
+
+
+def test_a_statement_beyond_its_memory_is_ended_from_outside(feeder, ledger):
+    limits = ServerLimits(
+        statement_seconds=3600.0, statement_end_seconds=3600.0, statements_memory_bytes=4 << 20
+    )
+    with serving(ledger, limits) as (_, http):
+        refused = ask(http, heavy())
+        assert refused.status_code == 400
+        assert refused.json()["error"]["code"] == "limit"
+        assert "memory" in refused.json()["error"]["message"]
+
+
+def test_a_process_that_dies_is_replaced(feeder, ledger):
+    with serving(ledger, FOR_EVER) as (server, http):
+        asking = Asking(server, heavy())
+        until(lambda: any(worker.busy for worker in workers_of(server)))
+        (victim,) = [worker for worker in workers_of(server) if worker.busy]
+        os.kill(victim.pid, signal.SIGKILL)
+        answer = until(lambda: asking.answer)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "limit")
+        assert ask(http, "SELECT sum(count) FROM orders(driver) FOR ALL").status_code == 200
+
+
+def test_the_process_that_starts_them_is_replaced(feeder, ledger):
+    with serving(ledger, FOR_EVER) as (server, http):
+        assert ask(http, "SELECT count FROM orders").status_code == 200
+        runner = server.app.state.statements.runner
+        runner._nursery._process.kill()
+        for worker in workers_of(server):
+            os.kill(worker.pid, signal.SIGKILL)
+        statement = "SELECT sum(count) FROM orders(driver) FOR ALL"
+        until(lambda: ask(http, statement).status_code == 200)
+
+
+def test_nobody_waits_for_one_clients_statements(feeder, ledger):
+    """Every place that one client may have is held; what others are told does not need it."""
+    with serving(ledger, FOR_EVER) as (server, http):
+        hostile, other = Live(server), Live(server)
+        windows = other.subscribe(windows="orders")
+        ask(http, "SELECT count FROM orders")  # workers are there
+        for number in range(8):
+            text = {"type": "subscribe", "id": f"h{number}", "select": heavy(number)}
+            hostile.socket.send(json.dumps(text))
+        for _ in range(8):  # each was checked, and is to be computed
+            hostile.hear("subscribed")
+        until(lambda: any(worker.busy for worker in workers_of(server)))
+        held = {worker.pid for worker in workers_of(server) if worker.busy}
+        feeder.minute()
+        assert other.hear("window")["channel"] == windows["channel"]
+        assert http.get("/healthz").json()["status"] == "ok"
+        assert http.get("/state").status_code == 200
+        assert http.get("/metrics").status_code == 200
+        assert ask(http, "SELECT sum(count) FROM orders(driver) FOR ALL").status_code == 200
+        assert {worker.pid for worker in workers_of(server) if worker.busy} == held
+        hostile.socket.close()
+        other.socket.close()
+
+
+def test_closed_windows_do_not_wait_where_every_place_is_held(feeder, ledger):
+    with serving(ledger, FOR_EVER) as (server, http):
+        other = Live(server)
+        other.subscribe(windows="orders")
+        assert other.subscribe(id="q", query="busiest", on="window")["type"] == "subscribed"
+        held = [Asking(server, heavy(number)) for number in range(6)]
+        until(lambda: busy(server) == server.app.state.statements.runner.places)
+        feeder.minute()
+        heard = [other.hear("window"), other.hear("window")]
+        assert ["result" in message for message in heard].count(True) == 1  # the stored one
+        assert http.get("/healthz").status_code == 200
+        assert [asking.answer for asking in held] == [None] * 6
+        other.socket.close()
+
+
+def test_what_is_pushed_is_bounded_before_it_is_made(feeder, ledger):
+    with serving(ledger) as (server, _):
+        live = Live(server)
+        live.subscribe(select=large(2_000_000))
+        told = live.hear("result")
+        assert told["error"]["code"] in ("too_large", "limit")
+        live.socket.close()
+
+
+def test_a_long_answer_is_whole_and_in_a_file(feeder, ledger):
+    with serving(ledger) as (server, http):
+        with http.stream(
+            "POST",
+            "/query",
+            content=large(300_000),
+            headers={"content-type": "text/plain", "accept": ARROW},
+        ) as response:
+            assert int(response.headers["content-length"]) > 4 * PIECE_BYTES
+            data = b"".join(response.iter_bytes())
+        assert pa.ipc.open_stream(data).read_all().num_rows == 300_000
+        until(lambda: not server.app.state.statements.held)
+        assert server.app.state.statements.held_bytes == 0
+
+
+def test_who_does_not_read_an_answer_is_cut(feeder, ledger):
+    limits = ServerLimits(write_stall_seconds=1.0)
+    with serving(ledger, limits) as (server, _):
+        host, port = server.url.removeprefix("http://").split(":")
+        made = socket.socket()
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        made.connect((host, int(port)))
+        body = large(300_000).encode()
+        made.sendall(
+            f"POST /query HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: text/plain\r\n"
+            f"Accept: {ARROW}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+            + body
+        )
+        statements = server.app.state.statements
+        until(lambda: statements.held)
+        until(lambda: not statements.held)
+        made.settimeout(PATIENCE_SECONDS)
+        read = 0
+        with contextlib.suppress(ConnectionResetError):
+            while some := made.recv(1 << 16):
+                read += len(some)
+        assert read < 2 << 20  # of more than 4
+        made.close()
+
+
+def test_unread_answers_are_bounded_in_number(feeder, ledger):
+    limits = ServerLimits(answers_unread_max=0)
+    with serving(ledger, limits) as (_, http):
+        refused = ask(http, "SELECT count FROM orders")
+        assert refused.status_code == 503
+        assert refused.headers["retry-after"] == "1"
+
+
+def test_one_client_has_so_many_waiting(feeder, ledger):
+    limits = ServerLimits(statements_of_client_max=0)
+    with serving(ledger, limits) as (_, http):
+        assert ask(http, "SELECT count FROM orders").status_code == 503
+
+
+def test_no_process_outlives_a_server_that_is_killed(feeder, ledger):
+    """Also not one that computes, and would hear of it only at its end."""
+    muntin = str(Path(sys.executable).with_name("muntin"))
+    command = [muntin, "serve", "--port", "0", "--ledger", ledger.url]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
+        url = process.stdout.readline().decode().split()[-1]
+        there = psutil.Process(process.pid)
+        until(lambda: len(there.children(recursive=True)) >= 3)
+        asking = threading.Thread(target=_asked_in_vain, args=(url,), daemon=True)
+        asking.start()
+        until(lambda: any(c.cpu_times().user > 1.0 for c in there.children(recursive=True)[1:]))
+        children = there.children(recursive=True)
+        process.kill()
+        psutil.wait_procs(children, timeout=PATIENCE_SECONDS)
+        assert not [c for c in children if c.is_running() and c.status() != psutil.STATUS_ZOMBIE]
+
+
+def _asked_in_vain(url):
+    with httpx.Client(base_url=url, timeout=3600) as http:
+        try:
+            ask(http, heavy())
+        except httpx.HTTPError:
+            return
+
+
+def test_nothing_is_left_after_a_server_that_ends(feeder, ledger):
+    with serving(ledger, FOR_EVER) as (server, _):
+        asking = Asking(server, heavy())
+        until(lambda: any(worker.busy for worker in workers_of(server)))
+        runner = server.app.state.statements.runner
+        pids = [worker.pid for worker in workers_of(server)] + [runner._nursery._process.pid]
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+    assert until(lambda: asking.answer) is not None
