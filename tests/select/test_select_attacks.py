@@ -36,8 +36,6 @@ STATEMENTS = [
     "IMPORT DATABASE '/tmp/x'",
     "CALL pragma_version()",
     "EXPLAIN SELECT 1",
-    "DESCRIBE orders",
-    "SHOW TABLES",
     "SUMMARIZE orders",
     "USE memory",
     "BEGIN",
