@@ -6,6 +6,7 @@ import pytest
 
 from muntin.spark import settings
 from muntin.spark.settings import said_outside, settings_for, worker_python
+from muntin.spark.stream import is_log_taken
 
 
 @pytest.fixture(autouse=True)
@@ -82,3 +83,14 @@ def test_the_python_of_tasks(nothing_said):
 def test_a_session_elsewhere_is_only_told_how_to_read(nothing_said):
     nothing_said.setenv("SPARK_REMOTE", "sc://there")
     assert settings_for({"spark.sql.x": "1"}) == {**settings.READING, "spark.sql.x": "1"}
+
+
+def test_a_checkpoint_that_an_older_process_still_writes_to_is_known_by_its_error():
+    assert is_log_taken(
+        Exception(
+            "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Concurrent "
+            "update to the log. Multiple streaming jobs detected for 85 SQLSTATE: XXKST"
+        )
+    )
+    assert is_log_taken(Exception("[CONCURRENT_STREAM_LOG_UPDATE] ..."))
+    assert not is_log_taken(Exception("[STREAM_FAILED] terminated with exception: disk full"))
