@@ -7,8 +7,10 @@ calls of `transport.write`, without a task or a queue for each.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
+import struct
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -282,6 +284,9 @@ class GuardedHttp(H11Protocol):
         _narrow(self.transport)
 
     def abort(self) -> None:
+        connected = self.transport.get_extra_info("socket")
+        with contextlib.suppress(OSError):  # else the kernel goes on trying to send what it has
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
 
     def _expect(self, coming: str) -> None:
