@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import duckdb
@@ -68,7 +69,14 @@ class OneWindow:
     def __init__(self, table: pa.Table) -> None:
         info = SummaryInfo("orders", "vector_matrix", (("driver",),), INDICATORS)
         self._infos = {"orders": info}
-        self._loaded = Loaded(Window(table), covered=(0, 1), watermark=1, token=1)
+        self._loaded = Loaded(
+            Window(table), covered=(0, 1), held=(0, 1), watermark=1, revision=0, late=0,
+            stale=False, exact=True, bounds={}, uncounted={}, notes=(), token=1, like=None,
+        )  # fmt: skip
+
+    @contextmanager
+    def moment(self) -> Iterator[OneWindow]:
+        yield self
 
     def summaries(self) -> dict[str, SummaryInfo]:
         return self._infos

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,8 +11,33 @@ import pyarrow as pa
 
 from muntin.errors import SelectError
 from muntin.select.catalog import Loaded, LoadedTable, QueryInfo, SummaryInfo, WindowAsked
+from muntin.select.result import Result
 
 HOUR = 3_600_000_000
+
+
+def result_of(table: pa.Table, **about: Any) -> Result:
+    """A result of which nothing is said but what is given."""
+    said: dict[str, Any] = {
+        "windows": (), "watermark": None, "revision": 0, "exact": True, "bounds": {}, "notes": (),
+        "late": 0, "stale": False, "seconds": 0.0,
+    }  # fmt: skip
+    return Result(table, **said | about)
+
+
+def loaded_of(summary: Any, **about: Any) -> Loaded:
+    """The first hour of a summary, exact, but for what is given."""
+    said: dict[str, Any] = {
+        "covered": (0, HOUR), "held": (0, HOUR), "watermark": HOUR, "revision": 0, "late": 0,
+        "stale": False, "exact": True, "bounds": {}, "uncounted": {}, "notes": (), "token": None,
+        "like": None,
+    }  # fmt: skip
+    return Loaded(summary, **said | about)
+
+
+def loaded_table(table: pa.Table) -> LoadedTable:
+    """The first hour of a history, exact."""
+    return LoadedTable(table, (0, HOUR), HOUR, 0, 0, False, True, {}, (), None)
 
 
 class Tables:
@@ -43,6 +69,10 @@ class MemoryCatalog:
     loads: list[tuple[str, WindowAsked]] = field(default_factory=list)
     cached: bool = True
 
+    @contextmanager
+    def moment(self) -> Iterator[MemoryCatalog]:
+        yield self
+
     def summaries(self) -> Mapping[str, SummaryInfo]:
         return self.infos
 
@@ -55,10 +85,9 @@ class MemoryCatalog:
             raise SelectError("no window has closed yet", code="no_window")
         held = self.held.get((summary, window.kind))
         token = (summary, window) if self.cached else None
-        return Loaded(
+        return loaded_of(
             held,
             covered=(0, HOUR) if held is not None else None,
-            watermark=HOUR,
             revision=1 if window.kind == "window" else 0,
             late=2,
             token=token,
@@ -66,10 +95,10 @@ class MemoryCatalog:
 
     def trend(self, query: str, window: WindowAsked | None) -> LoadedTable:
         table = self.trends[query]
-        return LoadedTable(table if window is None else table.slice(0, 1), (0, HOUR), HOUR)
+        return loaded_table(table if window is None else table.slice(0, 1))
 
     def windows(self, summary: str, window: WindowAsked | None) -> LoadedTable:
-        return LoadedTable(self.closed[summary], (0, HOUR), HOUR)
+        return loaded_table(self.closed[summary])
 
 
 def orders() -> Tables:

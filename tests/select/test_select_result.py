@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from select_catalogs import HOUR
+from select_catalogs import HOUR, result_of
 
 from muntin.errors import BadArgument, UnknownName
 from muntin.select import Engine, Result, WindowAsked, WindowRead
@@ -22,7 +22,7 @@ from muntin.select.values import plain_table
 
 
 def _result(columns: dict[str, pa.Array], **about: object) -> Result:
-    return Result(plain_table(pa.table(columns)), **about)  # type: ignore[arg-type]
+    return result_of(plain_table(pa.table(columns)), **about)
 
 
 def test_json_is_one_object(engine: Engine) -> None:
@@ -47,6 +47,7 @@ def test_json_is_one_object(engine: Engine) -> None:
         "revision": 0,
         "exact": True,
         "bounds": {},
+        "notes": [],
         "late": 2,
         "stale": False,
     }
@@ -124,7 +125,7 @@ def test_lengths_of_time_are_what_pandas_polars_and_duckdb_read(values, cut) -> 
     """As timedeltas in frames; as text that each of them reads back to the same length."""
     column = pa.array(values, pa.month_day_nano_interval())
     chunks = pa.chunked_array([column.slice(0, cut), column.slice(cut)])
-    result = Result(plain_table(pa.table({"span": chunks})))
+    result = result_of(plain_table(pa.table({"span": chunks})))
     truth = [v and dt.timedelta(days=v[1], microseconds=v[2] // 1000) for v in values]
     assert result.table["span"].to_pylist() == truth
     assert result.to_polars()["span"].to_list() == truth
@@ -189,7 +190,7 @@ def test_text_and_html_are_safe_to_show() -> None:
             "<b>": pa.array(["<script>alert(1)</script>", "a\x1b[2Jb\n\u202e", "x" * 100]),
             "n": pa.array([1234567, None, 0]),
         },
-        windows=(WindowRead("<i>", WindowAsked("open"), None),),
+        windows=(WindowRead("<i>", "OPEN", None),),
     )
     html = result._repr_html_()
     assert "<script>" not in html
@@ -202,11 +203,11 @@ def test_text_and_html_are_safe_to_show() -> None:
     assert "1,234,567" in text
     assert len({len(line) for line in text.split("\n")[1:2]}) == 1
     assert "and 2 more" in result.to_text(rows_max=1)
-    assert "nothing yet" in result.footer()
+    assert "OPEN: nothing" in result.footer()
 
 
 def test_no_rows_and_no_columns() -> None:
-    empty = Result(pa.table({"a": pa.array([], pa.int64())}))
+    empty = result_of(pa.table({"a": pa.array([], pa.int64())}))
     assert empty.rows == []
     assert json.loads(empty.to_json())["window"] is None
     assert empty.to_text().startswith("a\n-\n0 rows")

@@ -58,7 +58,9 @@ def by_duckdb() -> Iterator[Engine]:
     planner = made._planner
     planner._with_constants = lambda *_: None  # type: ignore[method-assign]
     plan_of = planner.plan
-    planner.plan = lambda text: replace(plan_of(text), projected=None)  # type: ignore[method-assign]
+    planner.plan = lambda text, moment: replace(  # type: ignore[method-assign]
+        plan_of(text, moment), projected=None
+    )
     yield made
     made.close()
 
@@ -126,15 +128,15 @@ def test_most_of_what_is_listed_is_answered_directly(engine: Engine) -> None:
 @settings(max_examples=40)
 @given(st.lists(texts, min_size=2, max_size=6))
 def test_a_plan_is_the_same_after_any_others(before: list[str]) -> None:
-    warm = Planner(_catalog(), Limits())
+    warm = Planner(Limits())
     for text in before:
-        fresh = Planner(_catalog(), Limits())
+        fresh = Planner(Limits())
         assert _planned(warm, text) == _planned(fresh, text)
 
 
 def _planned(planner: Planner, text: str) -> object:
     try:
-        plan = planner.plan(text)
+        plan = planner.plan(text, _catalog())
     except SelectError as error:
         return error.message, error.code, error.position, error.length, error.remedy
     return plan, plan.show(), plan.text, [item.span for item in plan.statement.items]
@@ -149,10 +151,10 @@ def test_constants_are_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return original(text, limits)
 
     monkeypatch.setattr(planning, "parse", parse)
-    planner = Planner(_catalog(), Limits())
+    planner = Planner(Limits())
 
     def arguments(text: str) -> tuple:
-        item = planner.plan(text).items[0]
+        item = planner.plan(text, _catalog()).items[0]
         assert item is not None
         return item.arguments
 
@@ -191,20 +193,20 @@ def test_any_constants_in_a_known_shape(data: st.DataObject) -> None:
     forms += ["SELECT item FROM frequency(calls, {}, {})", "SELECT * FROM frequency(calls,{}, 'b')"]
     form = data.draw(st.sampled_from(forms))
     limits = Limits(literal_bytes=8)
-    warm = Planner(_catalog(), limits)
+    warm = Planner(limits)
     for first in ("0.5", "1", "'b'"):
         _planned(warm, form.format(first, first))
     text = form.format(data.draw(NUMBER | STRING), data.draw(NUMBER | STRING))
-    assert _planned(warm, text) == _planned(Planner(_catalog(), limits), text)
+    assert _planned(warm, text) == _planned(Planner(limits), text)
 
 
 def test_a_shape_follows_the_catalog() -> None:
     made = catalog()
-    planner = Planner(made, Limits())
+    planner = Planner(Limits())
     text = "SELECT * FROM orders(driver)"
-    assert "tip" in planner.plan(text).columns
+    assert "tip" in planner.plan(text, made).columns
     made.infos["orders"] = replace(made.infos["orders"], indicators=("served",))
-    assert planner.plan(text).columns == ("driver", "count", "served")
+    assert planner.plan(text, made).columns == ("driver", "count", "served")
 
 
 def test_rows_beyond_the_limit_are_refused() -> None:

@@ -36,7 +36,8 @@ def test_answers_show_as_tables(remote):
     shown = remote.sql(SELECT)._repr_html_()
     assert shown.count("<tr") == 6
     assert "<th>driver</th>" in shown.replace(' style="text-align: left"', "")
-    hostile = muntin.select.result.Result(pa.table({"<b>": ["<script>alert(1)</script>"]}))
+    rows = pa.table({"<b>": ["<script>alert(1)</script>"]})
+    hostile = muntin.select.result.Result.of(rows, remote.sql(SELECT).particulars())
     assert "<script" not in hostile._repr_html_()
     assert "<b>" not in hostile._repr_html_()
 

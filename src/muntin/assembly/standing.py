@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from muntin.errors import LedgerError, MuntinError, SelectError, SpecError
 from muntin.ledger.base import Ledger
 from muntin.ledger.records import PAYLOAD_BYTES_MAX
-from muntin.reading.catalog import LedgerCatalog, summary_info
+from muntin.reading.catalog import LedgerCatalog
+from muntin.reading.moment import LedgerMoment, loaded
 from muntin.reading.panes import Layout, Merged
 from muntin.reading.sequences import check_whole_stream
+from muntin.reading.snapshot import summary_info
 from muntin.reading.stored_results import stored_error, stored_result
-from muntin.select.catalog import OPEN, Loaded, QueryInfo, SummaryInfo, WindowAsked
+from muntin.select.catalog import (
+    OPEN,
+    Loaded,
+    LoadedTable,
+    QueryInfo,
+    SummaryInfo,
+    WindowAsked,
+)
 from muntin.select.engine import Engine
 from muntin.select.plan import CheckedStatement
 from muntin.spec import Pipeline
@@ -40,7 +51,7 @@ class StandingQueries:
 
     def __init__(self, pipeline: Pipeline, ledger: Ledger) -> None:
         self._pipeline = pipeline
-        self._catalog = _WindowCatalog(pipeline, LedgerCatalog(ledger))
+        self._catalog = _PipelineCatalog(pipeline, LedgerCatalog(ledger))
         self._engine = Engine(self._catalog)
         self._told: set[str] = set()
         self.failing: dict[str, dict[str, Any]] = {}
@@ -53,20 +64,20 @@ class StandingQueries:
         Where the statement fails on this window (an overflow, a cast, another window that is not
         there) the error is the result: data never stop a pipeline.
         """
-        asked = WindowAsked("range", start_us=start, end_us=end)
-        self._catalog.at_hand = (layout.name, asked, merged)
+        asked = WindowAsked("range", start_us=start, end_us=end, whole=True)
         try:
-            table = self._engine.sql(self._pipeline.queries[query].select, window=asked).table
+            with self._catalog.moment() as moment:
+                moment.closing = _Closing(layout, asked, merged)
+                reading = self._engine.read(self._pipeline.queries[query].select, moment, asked)
+            found = self._engine.answer(reading)
         except LedgerError:
             raise  # of the ledger, not of the window
         except Exception as error:
             if error.__cause__ is not None and isinstance(error.__cause__, LedgerError):
                 raise error.__cause__ from None
             return self._failed(query, start, error)
-        finally:
-            self._catalog.at_hand = None
         self.failing.pop(query, None)
-        result = stored_result(table)
+        result = stored_result(found)
         if len(result) > PAYLOAD_BYTES_MAX:
             return self._failed(query, start, SelectError("the result is too large to keep"))
         return result
@@ -126,30 +137,67 @@ class StandingQueries:
                 )
 
 
-class _WindowCatalog:
-    """The pipeline's own summaries; the window that closes comes from memory, not the ledger."""
+@dataclass(frozen=True, slots=True)
+class _Closing:
+    """The window that closes: what it holds is at hand."""
+
+    layout: Layout
+    asked: WindowAsked
+    merged: Merged
+
+
+class _PipelineCatalog:
+    """The ledger, with the names of the pipeline as it is now."""
 
     def __init__(self, pipeline: Pipeline, stored: LedgerCatalog) -> None:
         self._infos = {name: summary_info(name, s) for name, s in pipeline.summaries.items()}
-        self._query_infos = {n: QueryInfo(n, q.select) for n, q in pipeline.queries.items()}
+        self._queries = {n: QueryInfo(n, q.select) for n, q in pipeline.queries.items()}
         self._stored = stored
-        self.at_hand: tuple[str, WindowAsked, Merged] | None = None
+
+    @contextmanager
+    def moment(self) -> Iterator[_PipelineMoment]:
+        with self._stored.moment() as stored:
+            yield _PipelineMoment(self._infos, self._queries, stored)
+
+
+class _PipelineMoment:
+    """The pipeline's own summaries; the window that closes comes from memory, not the ledger."""
+
+    def __init__(
+        self,
+        infos: Mapping[str, SummaryInfo],
+        queries: Mapping[str, QueryInfo],
+        stored: LedgerMoment,
+    ) -> None:
+        self._infos = infos
+        self._queries = queries
+        self._stored = stored
+        self.closing: _Closing | None = None
 
     def summaries(self) -> Mapping[str, SummaryInfo]:
         return self._infos
 
     def queries(self) -> Mapping[str, QueryInfo]:
-        return self._query_infos
+        return self._queries
 
     def load(self, summary: str, window: WindowAsked) -> Loaded:
-        if self.at_hand is not None and (summary, window) == self.at_hand[:2]:
-            merged = self.at_hand[2].usable()
-            covered = (window.start_us or 0, window.end_us or 0)
-            return Loaded(merged.summary, covered, late=merged.late, token=None)
-        return self._stored.load(summary, window)
+        closing = self.closing
+        if closing is None or (summary, window) != (closing.layout.name, closing.asked):
+            return self._stored.load(summary, window)
+        start, end = window.start_us or 0, window.end_us or 0
+        return loaded(
+            self._stored.pipeline_of(summary),
+            closing.layout,
+            closing.merged,
+            covered=(start, end),
+            held=(start, end),
+            revision=0,
+            notes=(),
+            uncounted=self._stored.uncounted(closing.layout, closing.merged, start, end),
+        )
 
-    def trend(self, query: str, window: WindowAsked | None) -> Any:
+    def trend(self, query: str, window: WindowAsked | None) -> LoadedTable:
         return self._stored.trend(query, window)
 
-    def windows(self, summary: str, window: WindowAsked | None) -> Any:
+    def windows(self, summary: str, window: WindowAsked | None) -> LoadedTable:
         return self._stored.windows(summary, window)

@@ -11,7 +11,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pyarrow as pa
 
-from muntin.client.answers import RemoteWindow, ServerError, Update, refusal, result_of
+from muntin.client.answers import ServerError, Update, refusal
 from muntin.client.subscription import Backoff, Subscription
 from muntin.errors import BadArgument
 from muntin.select.result import Result
@@ -19,7 +19,6 @@ from muntin.select.result import Result
 __all__ = [
     "Backoff",
     "Client",
-    "RemoteWindow",
     "ServerError",
     "Subscription",
     "Update",
@@ -64,7 +63,7 @@ class Client:
         body = self._ask("/query", {"select": statement}, statement, accept=ARROW)
         table = pa.ipc.open_stream(body).read_all()
         about = json.loads((table.schema.metadata or {}).get(b"muntin", b"{}"))
-        return result_of(table.replace_schema_metadata(None), about)
+        return Result.of(table.replace_schema_metadata(None), about)
 
     def summaries(self) -> dict[str, Any]:
         """What can be asked: {"summaries": [...], "queries": [...]}."""

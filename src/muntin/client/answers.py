@@ -6,13 +6,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 
 from muntin.errors import LedgerError, MuntinError, SelectError
-from muntin.select.result import Result, WindowRead
-from muntin.times import instant_text, instant_us
+from muntin.select.result import Result
 
 
 class ServerError(MuntinError):
@@ -27,23 +26,6 @@ class ServerError(MuntinError):
     def __init__(self, message: str, code: str = "") -> None:
         super().__init__(message)
         self.code = code
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteWindow:
-    """What one FROM item was asked for and what it covers, as the server says it."""
-
-    source: str
-    asked: str
-    covered: tuple[int, int] | None
-    """Microseconds since 1970 UTC."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values: source, asked, and covered with start and end as ISO 8601."""
-        covered = None
-        if self.covered is not None:
-            covered = {"start": instant_text(self.covered[0]), "end": instant_text(self.covered[1])}
-        return {"source": self.source, "asked": self.asked, "covered": covered}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +99,7 @@ def update_of(message: Mapping[str, Any]) -> Update:
         return Update(gap={name: message[name] for name in ("windows", "start", "end")})
     given = message.get("result")
     return Update(
-        result=None if given is None else result_of(_table(given), given),
+        result=None if given is None else Result.of(_table(given), given),
         window=message.get("window"),
         seq=message.get("seq"),
         after=message.get("after"),
@@ -132,26 +114,3 @@ def _table(given: Mapping[str, Any]) -> pa.Table:
     columns = list(zip(*given["rows"], strict=True)) or [()] * len(names)
     arrays = [pa.array(list(column)) for column in columns]
     return pa.Table.from_arrays(arrays, names=names)
-
-
-def result_of(table: pa.Table, about: Mapping[str, Any]) -> Result:
-    """Rows with their particulars."""
-    windows = [
-        RemoteWindow(w["source"], w["asked"], _covered(w["covered"])) for w in about["windows"]
-    ]
-    return Result(
-        table,
-        windows=cast("tuple[WindowRead, ...]", tuple(windows)),
-        watermark=None if about["watermark"] is None else instant_us(about["watermark"]),
-        revision=about["revision"],
-        exact=about["exact"],
-        bounds=about["bounds"],
-        late=about["late"],
-        stale=about["stale"],
-    )
-
-
-def _covered(covered: Mapping[str, str] | None) -> tuple[int, int] | None:
-    if covered is None:
-        return None
-    return instant_us(covered["start"]), instant_us(covered["end"])

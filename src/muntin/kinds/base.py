@@ -137,6 +137,10 @@ class SummarySpec(Strict, ABC):
         """What is known about the error of answers: entries of `Result.bounds`."""
         return {}
 
+    def uncounted(self, summary: Any) -> Mapping[str | tuple[str, ...], int]:  # noqa: ARG002
+        """Events that a key or an indicator has not counted, where that is not 0."""
+        return {}
+
     def merged(self, parts: Sequence[Any]) -> Any:
         """One new summary of all parts, which stay as they are; at least one is given."""
         whole = parts[0].copy()

@@ -150,6 +150,16 @@ class VectorMatrixSpec(SummarySpec):
             "confidence": -math.expm1(-self.sketch.depth),
         }
 
+    def uncounted(self, summary: Matrix) -> Mapping[str | tuple[str, ...], int]:
+        if not isinstance(summary, summaries.VectorMatrix):  # a sketch stays as it is
+            return {}
+        lacking = summary.uncounted()
+        there = {*summary.keys, *summary.indicators}
+        never = [part for part in (*self.keys, *self.indicators) if part not in there]
+        return {part: events for part, events in lacking.items() if events} | (
+            dict.fromkeys(never, summary.count) if summary.count else {}
+        )
+
     def provisional(self, summary: Any) -> bytes | None:
         return summary.to_numbered_bytes() if self.sketch is None else None
 

@@ -11,40 +11,16 @@ from typing import Any, Self, cast
 
 from muntin.errors import LedgerError, MuntinError
 from muntin.kinds import SummarySpec
-from muntin.kinds.marked import marked_with
-from muntin.ledger.base import Ledger
-from muntin.ledger.records import Coverage, Piece
+from muntin.ledger.base import View
+from muntin.ledger.records import Piece
+from muntin.reading.held import Held, Layout, Reach
 from muntin.times import duration_text, instant_text
-from muntin.windows.cover import cover
 
 CACHE_BYTES = 256 << 20
 SLICES_AT_ONCE = 256  # read together, so that a year of panes is neither one query nor 8,760
 
 Span = tuple[int, int, int]
 """Start, events, number of pieces."""
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How one summary lies in the ledger."""
-
-    name: str
-    spec: SummarySpec
-    pane: int
-    rungs: tuple[int, ...]
-
-    def read(self, payload: bytes) -> Any:
-        """The summary of a stored payload.
-
-        Raises
-        ------
-        MuntinError
-            A worker could not make one, and marked the slice; or the bytes are damaged.
-        """
-        problem = marked_with(payload)
-        if problem is not None:
-            raise problem
-        return self.spec.read(payload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,23 +58,39 @@ class Slice(Merged):
 
 
 class Panes:
-    """Reads panes. Thread-safe; what it returns is shared and must not be changed."""
+    """Reads panes. Thread-safe; what it returns is shared and must not be changed.
 
-    def __init__(self, ledger: Ledger, cache_bytes: int = CACHE_BYTES) -> None:
-        self._ledger = ledger
+    Parameters
+    ----------
+    view : View
+        A ledger, or a snapshot of one: what is answered from several reads at once needs one.
+    """
+
+    def __init__(self, view: View, cache_bytes: int = CACHE_BYTES) -> None:
+        self._view = view
         self._cache = _Cache(cache_bytes)
 
+    def at(self, view: View) -> Panes:
+        """The same of another moment; what was merged is shared."""
+        other = Panes(view, 0)
+        other._cache = self._cache
+        return other
+
     def merged(self, layout: Layout, start: int, end: int, generation: Hashable = 0) -> Merged:
-        """The summary of all panes in [start, end), both multiples of the pane.
+        """The summary of what is held of [start, end), both multiples of the pane.
 
         `generation` tells contents apart that were overwritten; a pipeline's epoch will do.
         """
-        runs, token, _ = self._stored(layout, start, end, generation)
+        return self.merged_runs(layout, self.held(layout).reach(start, end), generation)
+
+    def merged_runs(self, layout: Layout, reach: Reach, generation: Hashable = 0) -> Merged:
+        """The summary of exactly the slices of a reach."""
+        token, _ = self._stored(layout, reach, generation)
         found = self._cache.get(token)
         if found is not None:
             return found
         parts, events, late = [], 0, 0
-        for length, first, until in runs:
+        for length, first, until in reach.runs:
             for piece in self.each_slice(layout, length, first, until, generation):
                 parts.append(piece.usable().summary)
                 events += piece.events
@@ -110,15 +102,16 @@ class Panes:
 
     def window(self, layout: Layout, start: int, end: int, generation: Hashable = 0) -> Merged:
         """As `merged`; where the parts do not merge, what says so takes the summary's place."""
+        reach = self.held(layout).reach(start, end)
         try:
-            return self.merged(layout, start, end, generation)
+            return self.merged_runs(layout, reach, generation)
         except LedgerError:
             raise
         except MuntinError as problem:
             found = problem
         events = late = 0
-        runs, token, _ = self._stored(layout, start, end, generation)
-        for length, first, until in runs:
+        token, _ = self._stored(layout, reach, generation)
+        for length, first, until in reach.runs:
             for piece in self.each_slice(layout, length, first, until, generation):
                 events += piece.events
                 late += piece.late
@@ -149,21 +142,33 @@ class Panes:
             raise
         except MuntinError:
             return None
-        _, token, stored = self._stored(layout, start, end, 0)
+        token, stored = self._stored(layout, self.held(layout).reach(start, end), 0)
         return Merged(summary, events, late, token) if events == stored else None
 
-    def _stored(
-        self, layout: Layout, start: int, end: int, generation: Hashable
-    ) -> tuple[list[tuple[int, int, int]], Hashable, int]:
-        """The slices that cover [start, end), a token of their content, and their events."""
-        runs = list(self._runs(layout, start, end))
+    def _stored(self, layout: Layout, reach: Reach, generation: Hashable) -> tuple[Hashable, int]:
+        """A token of the content of the slices, and their events."""
         held = tuple(
             (length, *span)
-            for length, first, until in runs
-            for span in self._ledger.spans(layout.name, length, first, until)
+            for length, first, until in reach.runs
+            for span in self._view.spans(layout.name, length, first, until)
         )
-        token = (layout.name, generation, start, end, held)
-        return runs, token, sum(events for _, _, events, _ in held)
+        return (layout.name, generation, held), sum(events for _, _, events, _ in held)
+
+    def counted_since(
+        self, layout: Layout, reach: Reach, generation: Hashable = 0
+    ) -> dict[Any, int]:
+        """Key or indicator -> from where on it has counted all events of the slices.
+
+        Of those that lack some, and not of one that lacks some of the newest slice.
+        """
+        since: dict[Hashable, int] = {}
+        never: set[Hashable] = set()
+        for length, first, until in reach.runs:
+            for piece in self.each_slice(layout, length, first, until, generation):
+                lacking = layout.spec.uncounted(piece.usable().summary)
+                never = set(lacking)
+                since |= dict.fromkeys(lacking, piece.start + length)
+        return {part: start for part, start in since.items() if part not in never}
 
     def each_pane(
         self, layout: Layout, start: int, end: int, generation: Hashable = 0
@@ -187,28 +192,23 @@ class Panes:
         The `ids` of a slice from the cache may be those from before it was compacted; `fresh` ones
         are what the ledger holds now.
         """
-        spans = self._ledger.spans(layout.name, length, start, end)
+        spans = self._view.spans(layout.name, length, start, end)
         for at in range(0, len(spans), SLICES_AT_ONCE):
             part = spans[at : at + SLICES_AT_ONCE]
             yield from self._read(layout, length, part, generation, fresh=fresh)
 
+    def held(self, layout: Layout) -> Held:
+        """What there is to read."""
+        return Held(self._view, layout)
+
     def bounds(self, layout: Layout) -> tuple[int, int] | None:
-        """Start of the first and end of the last slice, or None where there is nothing."""
-        panes = self._ledger.bounds(layout.name, layout.pane)
-        if self._ledger.horizon(layout.name, layout.pane) is None:
-            return panes
-        # retention has dropped panes: the rollups that stand for them begin earlier
-        found = [self._ledger.bounds(layout.name, length) for length in layout.rungs] + [panes]
-        held = [bounds for bounds in found if bounds is not None]
-        if not held:
-            return None
-        end = panes[1] if panes else max(bounds[1] for bounds in held)
-        return min(bounds[0] for bounds in held), end
+        """Start of the first and end of the last slice that is held, or None: nothing is."""
+        return self.held(layout).bounds
 
     def newest(self, layout: Layout, generation: Hashable = 0) -> Any:
         """The summary of the newest slice that is held; where there is none, a new one."""
         for length in (layout.pane, *layout.rungs):
-            bounds = self._ledger.bounds(layout.name, length)
+            bounds = self._view.bounds(layout.name, length)
             if bounds is not None:
                 end = bounds[1]
                 for piece in self.each_slice(layout, length, end - length, end, generation):
@@ -217,26 +217,7 @@ class Panes:
 
     def starts(self, layout: Layout, start: int, end: int) -> list[int]:
         """Starts of the panes in [start, end) that hold events."""
-        return [span[0] for span in self._ledger.spans(layout.name, layout.pane, start, end)]
-
-    def _runs(self, layout: Layout, start: int, end: int) -> list[tuple[int, int, int]]:
-        reach: dict[int, Coverage] = {c.length: c for c in self._ledger.coverage(layout.name)}
-
-        def usable(length: int, at: int) -> bool:
-            rolled = reach.get(length)
-            return (
-                rolled is not None
-                and rolled.start <= at
-                and at + length <= rolled.until
-                and at not in rolled.dirty
-            )
-
-        bounds = self.bounds(layout)
-        if bounds is None:
-            return []
-        # outside of what is stored there is nothing: an ad hoc range of a century costs nothing
-        start, end = max(start, bounds[0]), min(end, bounds[1])
-        return list(cover(start, end, (layout.pane, *layout.rungs), usable))
+        return [span[0] for span in self._view.spans(layout.name, layout.pane, start, end)]
 
     def _read(
         self, layout: Layout, length: int, spans: list[Span], generation: Hashable, *, fresh: bool
@@ -249,7 +230,7 @@ class Panes:
         }
         missing = [start for start, piece in found.items() if piece is None]
         if missing:
-            stored = self._ledger.pieces(layout.name, length, missing[0], missing[-1] + length)
+            stored = self._view.pieces(layout.name, length, missing[0], missing[-1] + length)
             by_start = {
                 start: list(pieces) for start, pieces in groupby(stored, key=lambda p: p.start)
             }

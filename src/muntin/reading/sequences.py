@@ -10,7 +10,7 @@ from typing import Any
 
 from muntin.errors import SelectError
 from muntin.kinds import SequentialSpec
-from muntin.ledger.base import Ledger
+from muntin.ledger.base import View
 from muntin.select.catalog import WindowAsked
 
 _KEPT_MAX = 8  # summaries; each some hundred kilobytes and what is held
@@ -33,14 +33,15 @@ class Followed:
 class Sequences:
     """Reads shards' states; remembers the newest of each summary. Thread-safe."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def __init__(self) -> None:
         self._kept: dict[str, Followed] = {}
         self._lock = threading.Lock()
 
-    def read(self, name: str, spec: SequentialSpec, generation: Hashable = 0) -> Followed:
+    def read(
+        self, view: View, name: str, spec: SequentialSpec, generation: Hashable = 0
+    ) -> Followed:
         """The summary as the last commit left it, with the events that are still held."""
-        payloads = self._ledger.states(name)
+        payloads = view.states(name)
         token = (name, generation, *((shard, _digest(p)) for shard, p in payloads.items()))
         with self._lock:
             kept = self._kept.get(name)

@@ -1,22 +1,37 @@
 """What a standing query gave for a window, as the ledger keeps it: an Arrow IPC stream.
 
-Where the statement failed on that window, the stream has no columns, and its schema says why.
+Beside the rows stands what is true of them whenever they are read: how exact they are, and what
+they cover. Where the statement failed on that window, the stream has no columns, and says why.
 """
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pyarrow as pa
 
 from muntin.errors import SelectError
+from muntin.ledger.records import TrendPoint
+from muntin.select.catalog import Note
+from muntin.select.result import Result
+from muntin.times import instant_text
 
+_TRUE = b"muntin"
+_STORED = ("windows", "exact", "bounds", "notes", "late")
+"""The rest is of the moment: two runs over the same events store the same, but for `late`."""
 _ERROR = b"muntin.error"
 _TEXT_MAX = 2_000  # characters of each part of an error
 
 
-def stored_result(table: pa.Table) -> bytes:
+def stored_result(result: Result) -> bytes:
     """The bytes of a result."""
+    said = result.particulars()
+    about = json.dumps({name: said[name] for name in _STORED}, ensure_ascii=False, allow_nan=False)
+    return _stream(result.table.replace_schema_metadata({_TRUE: about.encode()}))
+
+
+def _stream(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
@@ -35,23 +50,32 @@ def stored_error(error: Exception) -> bytes:
         "remedy": found.remedy[:_TEXT_MAX],
     }
     empty = pa.schema([], {_ERROR: json.dumps(parts).encode()})
-    return stored_result(pa.Table.from_arrays([], schema=empty))
+    return _stream(pa.Table.from_arrays([], schema=empty))
 
 
-def read_result(stored: bytes) -> pa.Table:
-    """The result.
+def read_result(point: TrendPoint, watermark: int | None, *, stale: bool) -> Result:
+    """The result: as true as it was when it was stored, beside the watermark of now.
 
     Raises
     ------
     SelectError
         The statement failed on that window.
     """
-    table = pa.ipc.open_stream(stored).read_all()
-    parts = (table.schema.metadata or {}).get(_ERROR)
-    if parts is None:
-        return table
-    about = json.loads(parts)
-    raise SelectError(about.pop("message"), **about)
+    table = pa.ipc.open_stream(point.result).read_all()
+    metadata = table.schema.metadata or {}
+    if _ERROR in metadata:
+        about = json.loads(metadata[_ERROR])
+        raise SelectError(about.pop("message"), **about)
+    said = json.loads(metadata[_TRUE]) if _TRUE in metadata else _unknown(point)
+    said |= {"watermark": instant_text(watermark), "revision": point.revision, "stale": stale}
+    return Result.of(table.replace_schema_metadata(None), said)
+
+
+def _unknown(point: TrendPoint) -> dict[str, Any]:
+    """Of a result that an earlier release stored, without what is true of it."""
+    message = f"{point.query}: stored by an earlier release, which did not keep how exact it is"
+    note = Note("unknown", point.query, message)
+    return {"windows": [], "exact": False, "bounds": {}, "notes": [note.to_dict()], "late": 0}
 
 
 def _plain(error: Exception) -> str:

@@ -6,7 +6,8 @@ All times are int64 microseconds since 1970-01-01 UTC.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
@@ -24,12 +25,16 @@ class WindowAsked:
         "open": the window that is not closed yet. "last": the newest `length_us` of event time.
         "range": [start_us, end_us). "window": the closed window that starts at `start_us`.
         "newest_window": the closed window that ended last. "all": everything the ledger holds.
+    whole : bool
+        A range of which a part is not held any more is refused, as a closed window is; without,
+        what is still held answers, and the answer says so.
     """
 
     kind: WindowKind = "open"
     length_us: int | None = None
     start_us: int | None = None
     end_us: int | None = None
+    whole: bool = False
 
 
 OPEN = WindowAsked()
@@ -71,16 +76,63 @@ class QueryInfo:
     select: str
 
 
+NoteCode = Literal["open", "nothing", "retention", "cut", "uncounted", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What an answer's rows do not show by themselves, said in a sentence.
+
+    Attributes
+    ----------
+    code : str
+        "open": no window was asked for, so that only the open one was read. "nothing": the ledger
+        holds nothing there. "retention": a part of what was asked for is not held any more. "cut":
+        only the newest rows of a history were read. "uncounted": a key or indicator was added
+        later and has not counted all events. "unknown": stored by a release that kept less.
+    source : str
+        Summary or standing query.
+    message : str
+        For people.
+    """
+
+    code: NoteCode
+    source: str
+    message: str
+
+    def to_dict(self) -> dict[str, str]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Uncounted:
+    """What a key or an indicator of a summary has not counted, since it was added later."""
+
+    events: int
+    """So many of them it does not have."""
+    of: int
+    """Events in the window."""
+    since: int | None
+    """From here on it has counted all; None where that is not known, or it never did."""
+
+
+Part = str | tuple[str, ...]
+"""An indicator, or a key of a vector matrix."""
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A window of a summary, merged, and how true it is.
+    """A window of a summary, merged, and how true it is. Who makes one says all of it.
 
     Attributes
     ----------
     summary : Summary or None
         None where the window holds nothing.
     covered : (int, int) or None
-        Start and end of the panes that were merged.
+        Start and end of exactly what was read; None where that is nothing.
+    held : (int, int) or None
+        Start and end of all that the ledger holds of the summary.
+    watermark : int or None
     revision : int
         Of a closed window: 0, and +1 each time a late event changed it.
     late : int
@@ -89,25 +141,31 @@ class Loaded:
         The pipeline has not committed for longer than it should.
     exact : bool
         The summary is exact (what approximate summaries answer is never exact).
-    bounds : mapping or None
+    bounds : mapping
         For an approximate one: what is known about its error, e.g. {"relative": 0.01}.
+    uncounted : mapping
+        Keys and indicators that have not counted every event of the window.
+    notes : tuple of Note
     token : Hashable
         The same token means the same content; None means that it must not be cached.
     like : callable or None
         The newest summary that is held, or a new one: for the types of columns of which this one
-        holds nothing.
+        holds nothing. To be called while the moment is open.
     """
 
     summary: Any
-    covered: tuple[int, int] | None = None
-    watermark: int | None = None
-    revision: int = 0
-    late: int = 0
-    stale: bool = False
-    exact: bool = True
-    bounds: Mapping[str, Any] | None = None
-    token: Hashable = None
-    like: Callable[[], Any] | None = field(default=None, compare=False)
+    covered: tuple[int, int] | None
+    held: tuple[int, int] | None
+    watermark: int | None
+    revision: int
+    late: int
+    stale: bool
+    exact: bool
+    bounds: Mapping[str, Any]
+    uncounted: Mapping[Part, Uncounted]
+    notes: tuple[Note, ...]
+    token: Hashable
+    like: Callable[[], Any] | None = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,17 +173,19 @@ class LoadedTable:
     """Rows that the ledger has ready (`trend`, `windows`), with the same particulars."""
 
     table: pa.Table
-    covered: tuple[int, int] | None = None
-    watermark: int | None = None
-    revision: int = 0
-    late: int = 0
-    stale: bool = False
-    exact: bool = True
-    token: Hashable = None
+    covered: tuple[int, int] | None
+    watermark: int | None
+    revision: int
+    late: int
+    stale: bool
+    exact: bool
+    bounds: Mapping[str, Any]
+    notes: tuple[Note, ...]
+    token: Hashable
 
 
-class Catalog(Protocol):
-    """The ledger as SELECT sees it. Called from several threads at once."""
+class Moment(Protocol):
+    """One state of what can be asked: all that a statement reads is read of one moment."""
 
     def summaries(self) -> Mapping[str, SummaryInfo]:
         """All that can be asked, by name. Cheap: called for every statement."""
@@ -148,6 +208,14 @@ class Catalog(Protocol):
 
     def windows(self, summary: str, window: WindowAsked | None) -> LoadedTable:
         """Closed windows: the columns of `WINDOW_COLUMNS`."""
+        ...
+
+
+class Catalog(Protocol):
+    """The ledger as SELECT sees it. Called from several threads at once."""
+
+    def moment(self) -> AbstractContextManager[Moment]:
+        """What can be asked now; it stays as it is while it is open. Keep it short."""
         ...
 
 

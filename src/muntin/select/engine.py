@@ -12,8 +12,17 @@ import pyarrow as pa
 
 from muntin.errors import MuntinError, SelectError
 from muntin.select.bind import Bound
-from muntin.select.catalog import OPEN, Catalog, Loaded, LoadedTable, SummaryInfo, WindowAsked
+from muntin.select.catalog import (
+    OPEN,
+    Catalog,
+    Loaded,
+    LoadedTable,
+    Moment,
+    Note,
+    WindowAsked,
+)
 from muntin.select.conform import conformed
+from muntin.select.counted import lacking, lacking_note
 from muntin.select.database import Database, DatabaseError
 from muntin.select.direct import answered
 from muntin.select.failures import converted
@@ -23,6 +32,8 @@ from muntin.select.render import NOW, quoted, with_sources
 from muntin.select.result import Result, WindowRead
 from muntin.select.tables import TableCache, shape_of, table_of
 from muntin.select.values import plain_table
+from muntin.select.window_clause import show_window
+from muntin.times import instant_text
 
 _EPOCH = datetime(1970, 1, 1)  # no zone, like DuckDB's TIMESTAMP; both are UTC
 
@@ -33,10 +44,23 @@ class _Read:
 
     window: WindowRead
     loaded: Loaded | LoadedTable
+    shown: str
+    """The item and its window, in one spelling."""
     exact: bool
+    bounds: Mapping[str, Any]
+    notes: tuple[Note, ...]
     name: str
     table: pa.Table
     sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A statement, and what it reads."""
+
+    plan: CheckedStatement
+    items: tuple[_Read | None, ...]
+    started: float
 
 
 class Engine:
@@ -58,7 +82,7 @@ class Engine:
     def __init__(self, catalog: Catalog, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
         self._catalog = catalog
-        self._planner = Planner(catalog, self.limits)
+        self._planner = Planner(self.limits)
         self._tables = TableCache(self.limits.cache_bytes)
         self._database = Database(self.limits)
 
@@ -70,7 +94,8 @@ class Engine:
         SelectError
             The text is no statement, or names something that does not exist.
         """
-        return self._planner.plan(text)
+        with self._catalog.moment() as moment:
+            return self._planner.plan(text, moment)
 
     def sql(
         self,
@@ -80,7 +105,7 @@ class Engine:
         now: datetime | int | None = None,
         timeout_s: float | None = None,
     ) -> Result:
-        """Run a statement.
+        """Run a statement: `read` it of what there is now, and `answer`.
 
         Parameters
         ----------
@@ -98,10 +123,26 @@ class Engine:
         SelectError
             With a code, the place in the text, and a remedy.
         """
+        with self._catalog.moment() as moment:
+            reading = self.read(text, moment, window)
+        return self.answer(reading, now=now, timeout_s=timeout_s)
+
+    def read(self, text: str, moment: Moment, window: WindowAsked | None = None) -> Reading:
+        """Check a statement, and load what its FROM items ask for: all of it of one moment."""
         started = time.perf_counter()
-        plan = self._planner.plan(text)
-        reads = self._load(plan, window or OPEN)
-        known = [read for read in reads if read is not None]
+        plan = self._planner.plan(text, moment)
+        return Reading(plan, tuple(self._load(plan, moment, window)), started)
+
+    def answer(
+        self,
+        reading: Reading,
+        *,
+        now: datetime | int | None = None,
+        timeout_s: float | None = None,
+    ) -> Result:
+        """The rows of a statement whose FROM items were read; the ledger is not looked at."""
+        plan = reading.plan
+        known = [read for read in reading.items if read is not None]
         try:
             self._database.check_open()
             table = None
@@ -109,15 +150,15 @@ class Engine:
                 table = answered(known[0].table, plan.projected, plan.columns, self.limits)
             if table is None:
                 moment = _moment(now) if plan.clock else None
-                table = plain_table(self._run(plan, reads, moment, timeout_s))
+                table = plain_table(self._run(plan, reading.items, moment, timeout_s))
         except DatabaseError as error:
             raise converted(error, plan) from None
-        return _result(table, known, time.perf_counter() - started)
+        return _result(table, known, time.perf_counter() - reading.started)
 
     def _run(
         self,
         plan: CheckedStatement,
-        reads: list[_Read | None],
+        reads: tuple[_Read | None, ...],
         moment: datetime | None,
         timeout_s: float | None,
     ) -> pa.Table:
@@ -133,9 +174,10 @@ class Engine:
         """Give back DuckDB's memory and the watchdog's thread."""
         self._database.close()
 
-    def _load(self, plan: CheckedStatement, default: WindowAsked) -> list[_Read | None]:
-        summaries = self._catalog.summaries()
-        # The same window of the same summary is loaded once: one statement, one state.
+    def _load(
+        self, plan: CheckedStatement, moment: Moment, default: WindowAsked | None
+    ) -> list[_Read | None]:
+        # The same window of the same summary is loaded once.
         seen: dict[tuple[str, WindowAsked], Loaded] = {}
         reads: list[_Read | None] = []
         for number, bound in enumerate(plan.items):
@@ -143,7 +185,10 @@ class Engine:
                 reads.append(None)
                 continue
             try:
-                reads.append(self._read(bound, summaries, default, seen))
+                if bound.kind in ("trend", "windows"):
+                    reads.append(self._read_history(bound, moment))
+                else:
+                    reads.append(self._read(bound, moment, default, seen, plan.names))
             except SelectError as error:
                 raise _placed(error, plan, number) from None
             except KeyError:
@@ -156,45 +201,52 @@ class Engine:
     def _read(
         self,
         bound: Bound,
-        summaries: Mapping[str, SummaryInfo],
-        default: WindowAsked,
+        moment: Moment,
+        default: WindowAsked | None,
         seen: dict[tuple[str, WindowAsked], Loaded],
+        names: frozenset[str] | None,
     ) -> _Read:
-        if bound.kind in ("trend", "windows"):
-            return self._read_history(bound)
-        asked = bound.window or default
+        asked = bound.window or default or OPEN
         loaded = seen.get((bound.source, asked))
         if loaded is None:
-            loaded = self._catalog.load(bound.source, asked)
-            seen[bound.source, asked] = loaded
-        info = summaries[bound.source]
+            loaded = seen[bound.source, asked] = moment.load(bound.source, asked)
+        info = moment.summaries()[bound.source]
         name, table = self._tables.get(
             None if loaded.token is None else (loaded.token, bound.source, shape_of(bound)),
             lambda: table_of(bound, loaded, info),
         )
+        said = bound.window is not None or default is not None
+        notes = loaded.notes if said else _only_open(loaded, bound.source)
         rows = bound.kind != "total" and (bound.kind == "function" or info.sketched)
         exact = loaded.exact and not rows  # a sketch's totals are exact, its rows are not
-        window = WindowRead(bound.source, asked, loaded.covered)
-        return _Read(window, loaded, exact, name, table, quoted(name))
+        bounds = {} if exact else dict(loaded.bounds)
+        short = lacking(bound, info, loaded.uncounted, names)
+        if short:
+            exact = False
+            bounds["uncounted"] = {what: each.events for what, each in short.items()}
+            notes = (*notes, lacking_note(bound, short))
+        window = WindowRead(bound.source, show_window(asked), loaded.covered)
+        shown = f"{bound.shown} {window.asked}"
+        return _Read(window, loaded, shown, exact, bounds, notes, name, table, quoted(name))
 
-    def _read_history(self, bound: Bound) -> _Read:
-        find = self._catalog.trend if bound.kind == "trend" else self._catalog.windows
+    def _read_history(self, bound: Bound, moment: Moment) -> _Read:
+        find = moment.trend if bound.kind == "trend" else moment.windows
         loaded = find(bound.source, bound.window)
         name, table = self._tables.get(
             None if loaded.token is None else (loaded.token, bound.source, shape_of(bound)),
             lambda: (conformed(loaded.table, bound.columns), True),
         )
-        window = WindowRead(bound.source, bound.window or WindowAsked("all"), loaded.covered)
-        return _Read(window, loaded, loaded.exact, name, table, quoted(name))
+        asked = show_window(bound.window or WindowAsked("all"))
+        window = WindowRead(bound.source, asked, loaded.covered)
+        shown = f"{bound.shown} {asked}"
+        return _Read(
+            window, loaded, shown, loaded.exact, loaded.bounds, loaded.notes, name, table,
+            quoted(name),
+        )  # fmt: skip
 
 
 def _result(table: pa.Table, reads: list[_Read], seconds: float) -> Result:
     marks = [r.loaded.watermark for r in reads if r.loaded.watermark is not None]
-    bounds: dict[str, Any] = {}
-    for read in reads:
-        known = getattr(read.loaded, "bounds", None)
-        if known and not read.exact:
-            bounds[read.window.source] = dict(known)
     parts = {(r.window.source, r.window.asked): r.loaded.late for r in reads}
     return Result(
         table,
@@ -202,11 +254,42 @@ def _result(table: pa.Table, reads: list[_Read], seconds: float) -> Result:
         watermark=min(marks, default=None),
         revision=max((r.loaded.revision for r in reads), default=0),
         exact=all(r.exact for r in reads),
-        bounds=bounds,
+        bounds=_bounds(reads),
+        notes=tuple(dict.fromkeys(note for r in reads for note in r.notes)),
         late=sum(parts.values()),
         stale=any(r.loaded.stale for r in reads),
         seconds=seconds,
     )
+
+
+def _bounds(reads: list[_Read]) -> dict[str, Any]:
+    """By source; by item and window where those of one source differ."""
+    of_source: dict[str, list[_Read]] = {}
+    for read in reads:
+        if read.bounds:
+            of_source.setdefault(read.window.source, []).append(read)
+    found: dict[str, Any] = {}
+    for source, same in of_source.items():
+        if all(read.bounds == same[0].bounds for read in same):
+            found[source] = dict(same[0].bounds)
+        else:
+            found |= {read.shown: dict(read.bounds) for read in same}
+    return found
+
+
+def _only_open(loaded: Loaded, source: str) -> tuple[Note, ...]:
+    """Nobody said which window is meant: where there is more, the answer says so."""
+    if loaded.held is None or (loaded.covered is not None and loaded.covered[0] <= loaded.held[0]):
+        return loaded.notes
+    read = "which holds nothing yet"
+    if loaded.covered is not None:
+        read = f"from {instant_text(loaded.covered[0])} on"
+    message = (
+        f"{source}: without FOR, only the open window is read, {read}; "
+        f"FOR ALL reads all since {instant_text(loaded.held[0])}"
+    )
+    others = tuple(note for note in loaded.notes if note.code != "nothing")
+    return (Note("open", source, message), *others)
 
 
 def _placed(error: SelectError, plan: CheckedStatement, number: int) -> SelectError:

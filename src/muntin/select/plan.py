@@ -7,9 +7,11 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from sqlglot import exp
+
 from muntin.errors import SelectError
 from muntin.select.bind import Binder, Bound
-from muntin.select.catalog import Catalog, QueryInfo, SummaryInfo, WindowAsked
+from muntin.select.catalog import Moment, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.check import check_tree
 from muntin.select.direct import projected
 from muntin.select.lexer import check_text
@@ -49,6 +51,8 @@ class CheckedStatement:
     clock: bool
     projected: tuple[str, ...] | None
     """Columns of the one FROM item, where the statement does nothing but list them."""
+    names: frozenset[str] | None
+    """Columns that it reads, of whichever item; None: all that there are."""
     limits: Limits
 
     @property
@@ -73,19 +77,18 @@ class _Entry:
 
 
 class Planner:
-    """Checks statements against a catalog; thread-safe."""
+    """Checks statements against what can be asked; thread-safe."""
 
-    def __init__(self, catalog: Catalog, limits: Limits) -> None:
-        self._catalog = catalog
+    def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._plans: OrderedDict[str, _Entry] = OrderedDict()
         self._shapes: OrderedDict[str, _Entry] = OrderedDict()
         self._lock = threading.Lock()
 
-    def plan(self, text: str) -> CheckedStatement:
-        """The plan of a text, from the last time if the catalog is still the same."""
-        summaries = dict(self._catalog.summaries())
-        queries = dict(self._catalog.queries())
+    def plan(self, text: str, moment: Moment) -> CheckedStatement:
+        """The plan of a text, from the last time if there is still the same to ask."""
+        summaries = dict(moment.summaries())
+        queries = dict(moment.queries())
         entry = self._kept(self._plans, text) if isinstance(text, str) else None
         if entry is not None and entry.is_of(summaries, queries):
             return entry.plan
@@ -155,6 +158,7 @@ class Planner:
             sql,
             clock,
             projected(resolved.tree, resolved.items),
+            _names_read(resolved.tree),
             self._limits,
         )
         slots = None if around else slots_of(statement)
@@ -182,6 +186,13 @@ class Planner:
         except SelectError:
             return None
         return replace(entry.plan, text=text, items=(bound,))
+
+
+def _names_read(tree: exp.Expr) -> frozenset[str] | None:
+    for star in tree.find_all(exp.Star):
+        if isinstance(star.parent, exp.Select | exp.Column):
+            return None
+    return frozenset(column.name for column in tree.find_all(exp.Column))
 
 
 def _no_columns(query: QueryInfo) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -14,10 +14,9 @@ import pyarrow as pa
 
 from muntin.errors import BadArgument, UnknownName
 from muntin.select import result_text
-from muntin.select.catalog import WindowAsked
+from muntin.select.catalog import Note
 from muntin.select.values import json_column, readable_by_polars, text_column
-from muntin.select.window_clause import show_window
-from muntin.times import datetime_of, instant_text
+from muntin.times import datetime_of, instant_text, instant_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +25,18 @@ class WindowRead:
 
     source: str
     """Summary, or standing query."""
-    asked: WindowAsked
+    asked: str
+    """The clause without FOR, in one spelling."""
     covered: tuple[int, int] | None
-    """Start and end of the panes, microseconds since 1970 UTC; None where there is nothing."""
+    """Start and end of exactly what was read, microseconds since 1970 UTC; None: nothing was."""
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> WindowRead:
+        """What `to_dict` made."""
+        covered = said["covered"]
+        if covered is not None:
+            covered = instant_us(covered["start"]), instant_us(covered["end"])
+        return cls(said["source"], said["asked"], covered)
 
     @property
     def start(self) -> datetime | None:
@@ -44,12 +52,14 @@ class WindowRead:
         covered = None
         if self.covered is not None:
             covered = {"start": instant_text(self.covered[0]), "end": instant_text(self.covered[1])}
-        return {"source": self.source, "asked": show_window(self.asked), "covered": covered}
+        return {"source": self.source, "asked": self.asked, "covered": covered}
 
 
 @dataclass(frozen=True)
 class Result:
     """Rows of a SELECT, with the window that they cover.
+
+    Nothing that they are true of has a default: who makes a result says all of it.
 
     Attributes
     ----------
@@ -61,9 +71,14 @@ class Result:
     revision : int
         The highest of what was read.
     exact : bool
-        No approximate summary took part. Otherwise the bounds are columns, or in `bounds`.
+        No approximate summary took part, and every event of what is covered was counted.
+        Otherwise the bounds are columns, or in `bounds`.
     bounds : mapping
-        Source -> what is known about the error of its rows.
+        Source -> what is known about the error of its rows. Where a source is read in several
+        ways that differ in it: FROM item and window -> that.
+    notes : tuple of Note
+        What the rows do not show by themselves: a part that is not held any more, a history that
+        was cut, events that were not counted.
     late : int
         Events in the windows that came after their pane was sealed; they are counted.
     stale : bool
@@ -73,14 +88,37 @@ class Result:
     """
 
     table: pa.Table
-    windows: tuple[WindowRead, ...] = ()
-    watermark: int | None = None
-    revision: int = 0
-    exact: bool = True
-    bounds: Mapping[str, Any] = field(default_factory=dict)
-    late: int = 0
-    stale: bool = False
-    seconds: float = 0.0
+    windows: tuple[WindowRead, ...]
+    watermark: int | None
+    revision: int
+    exact: bool
+    bounds: Mapping[str, Any]
+    notes: tuple[Note, ...]
+    late: int
+    stale: bool
+    seconds: float
+
+    @classmethod
+    def of(cls, table: pa.Table, said: Mapping[str, Any]) -> Result:
+        """Rows with the particulars that `particulars` made of them.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError
+            They are not what `particulars` makes.
+        """
+        return cls(
+            table,
+            windows=tuple(WindowRead.of(window) for window in said["windows"]),
+            watermark=None if said["watermark"] is None else instant_us(said["watermark"]),
+            revision=said["revision"],
+            exact=said["exact"],
+            bounds=said["bounds"],
+            notes=tuple(Note(**note) for note in said["notes"]),
+            late=said["late"],
+            stale=said["stale"],
+            seconds=0.0,
+        )
 
     @property
     def columns(self) -> list[str]:
@@ -135,6 +173,7 @@ class Result:
             "revision": self.revision,
             "exact": self.exact,
             "bounds": dict(self.bounds),
+            "notes": [note.to_dict() for note in self.notes],
             "late": self.late,
             "stale": self.stale,
         }
@@ -145,7 +184,7 @@ class Result:
         return {"columns": self.columns, "types": types, "rows": self.rows, **self.particulars()}
 
     def to_json(self) -> str:
-        """One JSON object: columns, types, rows, window, watermark, exact, late, stale, ..."""
+        """One JSON object: columns, types, rows, window, watermark, exact, notes, stale, ..."""
         return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
 
     def to_arrow(self) -> pa.Table:
@@ -186,7 +225,7 @@ class Result:
         return [list(row) for row in zip(*columns, strict=True)]
 
     def footer(self) -> str:
-        """One line: rows, window, watermark, exactness."""
+        """A line on rows, window, exactness, and one for each note."""
         return result_text.footer(len(self), self.particulars(), self.seconds)
 
     def __str__(self) -> str:

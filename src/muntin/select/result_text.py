@@ -57,7 +57,7 @@ def footer(count: int, about: Mapping[str, Any], seconds: float) -> str:
     parts = [f"{count:,} row{'' if count == 1 else 's'}"]
     for window in about["windows"]:
         covered = window["covered"]
-        run = f"{covered['start']} to {covered['end']}" if covered else "nothing yet"
+        run = f"{covered['start']} to {covered['end']}" if covered else "nothing"
         part = f"{window['source']} {window['asked']}: {run}"
         parts += [] if part in parts else [part]
     if about["windows"]:
@@ -69,7 +69,7 @@ def footer(count: int, about: Mapping[str, Any], seconds: float) -> str:
     if about["stale"]:
         parts.append("STALE: the pipeline has not committed lately")
     parts.append(f"{seconds * 1000:.1f} ms")
-    return " | ".join(parts)
+    return "\n".join([" | ".join(parts), *(f"! {note['message']}" for note in about["notes"])])
 
 
 def csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -95,5 +95,5 @@ def html(columns: Sequence[str], rows: Sequence[Sequence[Any]], count: int, abou
     note = f"... and {more:,} more. " if more > 0 else ""
     return (
         f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
-        f"<p><small>{note}{escape(about)}</small></p>"
+        f"<p><small>{note}{escape(about).replace(chr(10), '<br>')}</small></p>"
     )

@@ -49,6 +49,8 @@ def _rows(bound: Bound, summary: Any, info: SummaryInfo) -> pa.Table:
             return conformed(pa.table({n: [v] for n, v in known.items()}), bound.columns)
         table = summary.table(_as_asked(fullest_key(summary, info)))
         return conformed(totals(table), bound.columns)
+    if bound.key not in _keys_of(summary, info):  # added later: it has counted nothing of this
+        return _empty(bound, info)
     table = summary.table(_as_asked(bound.key))
     if bound.summed and table.num_rows:  # the sum of no rows is null, not 0
         table = totals(table)
@@ -70,9 +72,13 @@ def fullest_key(summary: Any, info: SummaryInfo) -> tuple[str, ...]:
     covered = getattr(summary, "covered", None)
     if covered is None:
         return info.keys[0]
-    present = {_as_tuple(key) for key in getattr(summary, "keys", info.keys)}
+    present = _keys_of(summary, info)
     known = [key for key in info.keys if key in present] or [next(iter(present))]
     return max(known, key=lambda key: covered(_as_asked(key)))
+
+
+def _keys_of(summary: Any, info: SummaryInfo) -> set[tuple[str, ...]]:
+    return {_as_tuple(key) for key in getattr(summary, "keys", info.keys)}
 
 
 def totals(table: pa.Table) -> pa.Table:

@@ -190,6 +190,10 @@ def _schemas() -> dict[str, Any]:
                 "revision": integer,
                 "exact": flag,
                 "bounds": {"type": "object"},
+                "notes": {
+                    "type": "array",
+                    "items": object_of({"code": text, "source": text, "message": text}),
+                },
                 "late": integer,
                 "stale": flag,
             }

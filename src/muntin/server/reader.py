@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from muntin.errors import UnknownName
@@ -10,14 +11,12 @@ from muntin.kinds import SummarySpec
 from muntin.ledger.base import Ledger
 from muntin.ledger.records import ClosedWindow
 from muntin.reading.catalog import LedgerCatalog
-from muntin.reading.stored_results import read_result
 from muntin.reading.warm import warm
 from muntin.select.catalog import OPEN, Catalog, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.engine import Engine
 from muntin.select.limits import Limits
-from muntin.select.result import Result, WindowRead
+from muntin.select.result import Result
 from muntin.server.rates import Rates
-from muntin.server.steady import SteadyCatalog
 from muntin.spec import Pipeline
 
 
@@ -29,10 +28,10 @@ class Reader:
         self, ledger: Ledger, catalog: Catalog | None = None, limits: Limits | None = None
     ) -> None:
         self.ledger = ledger
-        self.catalog = catalog or LedgerCatalog(ledger)
-        self._engine = Engine(SteadyCatalog(self.catalog, ledger.version), limits)
+        self._stored = catalog if isinstance(catalog, LedgerCatalog) else LedgerCatalog(ledger)
+        self._catalog = catalog or self._stored
+        self._engine = Engine(self._catalog, limits)
         self.rates = Rates()
-        self._specs: tuple[int, dict[str, Pipeline]] = (-1, {})
 
     def sql(self, text: str) -> Result:
         """Answer a statement."""
@@ -43,13 +42,25 @@ class Reader:
         for pipeline in self.pipelines().values():
             warm(pipeline)
             newest = WindowAsked("last", length_us=2 * pipeline.pane)
-            for name, spec in pipeline.summaries.items():
-                self.catalog.load(name, OPEN if spec.sequential else newest)
+            with self._catalog.moment() as moment:
+                for name, spec in pipeline.summaries.items():
+                    moment.load(name, OPEN if spec.sequential else newest)
 
     def on_window(self, text: str, window: ClosedWindow) -> Result:
-        """A statement whose FROM items without a clause read a closed window."""
-        asked = WindowAsked("range", start_us=window.start, end_us=window.end)
-        return self._engine.sql(text, window=asked)
+        """A statement whose FROM items without a clause read a closed window.
+
+        Raises
+        ------
+        SelectError
+            The statement is wrong, or retention has dropped a part of the window.
+        """
+        asked = WindowAsked("range", start_us=window.start, end_us=window.end, whole=True)
+        with self._stored.moment() as moment:
+            reading = self._engine.read(text, moment, asked)
+            closed = moment.window_at(window.summary, window.start)
+        result = self._engine.answer(reading)
+        revision = window.revision if closed is None else closed.revision
+        return replace(result, revision=max(result.revision, revision))
 
     def standing(self, query: str, window: ClosedWindow) -> Result | None:
         """What a standing query gave for a closed window, as the pipeline stored it.
@@ -59,21 +70,8 @@ class Reader:
         SelectError
             The statement failed on that window.
         """
-        points = self.ledger.trend(query, start=window.start, end=window.start + 1, limit=1)
-        if not points:
-            return None
-        point = points[0]
-        asked = WindowAsked("window", start_us=point.start)
-        read = WindowRead(window.summary, asked, (point.start, point.end))
-        infos = {info.name: info for info in self.ledger.pipelines()}
-        info = infos.get(self.pipeline_of(window.summary))
-        return Result(
-            read_result(point.result),
-            windows=(read,),
-            watermark=info.watermark if info else None,
-            revision=point.revision,
-            late=window.late,
-        )
+        with self._stored.moment() as moment:
+            return moment.stored(query, window)
 
     def followed(self, text: str) -> str:
         """The summary whose windows a statement follows.
@@ -109,18 +107,17 @@ class Reader:
         self._engine.check(text)
 
     def summaries(self) -> dict[str, SummaryInfo]:
-        return dict(self.catalog.summaries())
+        with self._catalog.moment() as moment:
+            return dict(moment.summaries())
 
     def queries(self) -> dict[str, QueryInfo]:
-        return dict(self.catalog.queries())
+        with self._catalog.moment() as moment:
+            return dict(moment.queries())
 
     def pipelines(self) -> dict[str, Pipeline]:
-        """The specs, read again when the ledger has changed."""
-        version = self.ledger.version()
-        if self._specs[0] != version:
-            found = {i.name: Pipeline.from_json(i.spec) for i in self.ledger.pipelines()}
-            self._specs = (version, found)
-        return self._specs[1]
+        """The specs, as the ledger has them now."""
+        with self._stored.moment() as moment:
+            return {name: known.pipeline for name, known in moment.snapshot.pipelines.items()}
 
     def specs(self) -> dict[str, SummarySpec]:
         """The spec of each summary."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -62,6 +63,11 @@ class GlobalCatalog:
         self._picture = picture
         self._infos = {name: SummaryInfo(name, GLOBAL_TOP_K)}
 
+    @contextmanager
+    def moment(self) -> Iterator[GlobalCatalog]:
+        """Itself: there is one thing to read, and each answer holds still."""
+        yield self
+
     def summaries(self) -> Mapping[str, SummaryInfo]:
         return self._infos
 
@@ -81,10 +87,17 @@ class GlobalCatalog:
         return Loaded(
             summary=GlobalTopK(shown),
             covered=shown.covered,
+            held=shown.covered,
             watermark=shown.covered[1] if shown.covered else None,
+            revision=0,
+            late=0,  # what comes late at a site is in no pane that it has told
             stale=shown.stale or not shown.valid,
+            exact=False,
             bounds=shown.promises(),
+            uncounted={},
+            notes=(),
             token=None,
+            like=None,
         )
 
     def trend(self, query: str, window: WindowAsked | None) -> LoadedTable:  # noqa: ARG002

@@ -40,10 +40,20 @@ def checked_ladder(pane: int, rungs: Sequence[int]) -> tuple[int, ...]:
     return tuple(rungs)
 
 
+Run = tuple[int, int, int]
+"""Length of a slice, start of the first, end of the last."""
+
+
 def cover(
-    start: int, end: int, lengths: Sequence[int], usable: Callable[[int, int], bool]
-) -> Iterator[tuple[int, int, int]]:
-    """Runs (length, first start, end) of slices that tile [start, end), longest slices first.
+    start: int,
+    end: int,
+    lengths: Sequence[int],
+    usable: Callable[[int, int], bool],
+    panes_from: int | None = None,
+) -> Iterator[Run]:
+    """Runs of slices that tile what is held of [start, end), in order, longest slices first.
+
+    What neither a usable rollup nor a pane holds is left out: compare the runs' ends.
 
     Parameters
     ----------
@@ -53,9 +63,13 @@ def cover(
         Pane, then the rungs of the ladder.
     usable : callable
         usable(length, slice start) tells whether that rollup may be used; never asked for panes.
+    panes_from : int, optional
+        Panes before this were dropped; default: all are there.
     """
 
-    def tile(start: int, end: int, level: int) -> Iterator[tuple[int, int, int]]:
+    def tile(start: int, end: int, level: int) -> Iterator[Run]:
+        if level == 0 and panes_from is not None:
+            start = max(start, panes_from)
         if start >= end:
             return
         if level == 0:
@@ -80,3 +94,14 @@ def cover(
         yield from tile(loose, end, level - 1)
 
     yield from tile(start, end, len(lengths) - 1)
+
+
+def longest(runs: Sequence[Run]) -> list[Run]:
+    """Of the runs, those that lie together without a gap and reach furthest; else the newest."""
+    together: list[list[Run]] = []
+    for run in runs:
+        if together and together[-1][-1][2] == run[1]:
+            together[-1].append(run)
+        else:
+            together.append([run])
+    return max(reversed(together), key=lambda found: found[-1][2] - found[0][1], default=[])

@@ -50,14 +50,15 @@ export function selectBox(holder, live, names) {
 
   function show(found, milliseconds) {
     const covered = found.windows.map((w) => `${w.source} ${w.asked}: ` +
-      (w.covered ? `${moment(w.covered.start)} to ${moment(w.covered.end)}` : "nothing yet"));
+      (w.covered ? `${moment(w.covered.start)} to ${moment(w.covered.end)}` : "nothing"));
     const more = found.rows.length - ROWS;
     const parts = [`${number(found.rows.length)} rows${more > 0 ? `, the first ${ROWS} shown` : ""}`, ...new Set(covered),
       found.exact ? "exact" : "approximate, see bounds", `watermark ${moment(found.watermark)}`,
       ...(found.revision ? [`revision ${found.revision}`] : []), ...(found.late ? [`${number(found.late)} late`] : []),
       ...(found.stale ? ["STALE"] : []), `${number(milliseconds, 1)} ms`];
     answer.replaceChildren(table(found.columns, found.rows.slice(0, ROWS), found.types),
-      make("p", { class: found.stale ? "note bad" : "note" }, parts.join(" | ")));
+      make("p", { class: found.stale ? "note bad" : "note" }, parts.join(" | ")),
+      ...(found.notes ?? []).map((note) => make("p", { class: "note bad" }, note.message)));
   }
 
   function word() {

@@ -122,6 +122,13 @@ class VectorMatrix:
         """Events that the key's rows hold: fewer than `count` where the key was added later."""
         return self._state.covered()[find_key(self.keys, key)]
 
+    def uncounted(self) -> dict[str | Key, int]:
+        """Events that a key's rows, or an indicator's sums, do not hold: it was added later."""
+        state = self._state
+        return {key: state.count - held for key, held in state.covered().items()} | {
+            indicator.name: state.count - indicator.seen for indicator in state.indicators
+        }
+
     @overload
     def rows(self, key: None = None) -> dict[Key, int]: ...
     @overload

@@ -1,0 +1,326 @@
+"""A ledger at one moment as SELECT reads it: names, windows, merged summaries, trends."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
+
+from muntin.errors import SelectError
+from muntin.kinds import SequentialSpec
+from muntin.ledger.base import View
+from muntin.ledger.records import ClosedWindow
+from muntin.reading import history
+from muntin.reading.held import Held, Layout, Reach
+from muntin.reading.liveness import liveness
+from muntin.reading.panes import Merged, Panes
+from muntin.reading.sequences import Sequences, check_whole_stream
+from muntin.reading.snapshot import Known, Snapshot
+from muntin.reading.stored_results import read_result
+from muntin.select.catalog import (
+    Loaded,
+    LoadedTable,
+    Note,
+    Part,
+    QueryInfo,
+    SummaryInfo,
+    Uncounted,
+    WindowAsked,
+)
+from muntin.select.result import Result
+from muntin.times import instant_text
+
+Span = tuple[int, int]
+
+
+class LedgerMoment:
+    """Reads of one version of a ledger. What it merges, the snapshot of that version remembers."""
+
+    def __init__(
+        self,
+        view: View,
+        snapshot: Snapshot,
+        panes: Panes,
+        sequences: Sequences,
+        now_us: int,
+        history_max: int,
+    ) -> None:
+        self.view = view
+        self.snapshot = snapshot
+        self._panes = panes.at(view)
+        self._sequences = sequences
+        self._now_us = now_us
+        self._history_max = history_max
+
+    def summaries(self) -> Mapping[str, SummaryInfo]:
+        return self.snapshot.summaries
+
+    def queries(self) -> Mapping[str, QueryInfo]:
+        return self.snapshot.queries
+
+    def load(self, summary: str, window: WindowAsked) -> Loaded:
+        known, layout = self._find(summary)
+        key = ("load", summary, window)
+        found = self.snapshot.once(key, lambda: self._load(known, layout, window))
+        like = None
+        if not layout.spec.sequential:
+            like = lambda: self._panes.newest(layout, known.generation)  # noqa: E731
+        # time passes while the version stays, and what is read later is read of this moment
+        return replace(found, stale=self.stale(known), like=like)
+
+    def trend(self, query: str, window: WindowAsked | None) -> LoadedTable:
+        for known in self.snapshot.pipelines.values():
+            if query in known.pipeline.queries:
+                return self._history("trend", query, window, known)
+        raise KeyError(query)
+
+    def windows(self, summary: str, window: WindowAsked | None) -> LoadedTable:
+        return self._history("windows", summary, window, self._find(summary)[0])
+
+    def window_at(self, summary: str, start: int) -> ClosedWindow | None:
+        """The closed window of a summary that starts there, in its newest revision."""
+        found = self.view.windows(summary, start=start, end=start + 1, limit=1)
+        return found[0] if found else None
+
+    def stored(self, query: str, window: ClosedWindow) -> Result | None:
+        """A standing query's result on a closed window: of its revision, else the newest.
+
+        Raises
+        ------
+        SelectError
+            The statement failed on that window.
+        """
+        points = self.view.trend(query, start=window.start, end=window.start + 1, revisions=True)
+        known = self.pipeline_of(window.summary)
+        if not points or known is None:
+            return None
+        same = [point for point in points if point.revision == window.revision]
+        point = (same or points)[-1]
+        return read_result(point, known.info.watermark, stale=self.stale(known))
+
+    def _history(
+        self, what: str, name: str, window: WindowAsked | None, known: Known
+    ) -> LoadedTable:
+        read = history.trend if what == "trend" else history.windows
+        about = self.about(known)
+        found = self.snapshot.once(
+            (what, name, window), lambda: read(self.view, name, window, about, self._history_max)
+        )
+        return replace(found, stale=about.stale)
+
+    def about(self, known: Known) -> history.About:
+        """What is said of all that is read of a pipeline."""
+        info = known.info
+        return history.About(info.max_event_time or 0, info.watermark, self.stale(known))
+
+    def stale(self, known: Known) -> bool:
+        """Whether a pipeline has not been heard of for longer than it should."""
+        return liveness(known.info, known.status, known.pipeline.trigger, self._now_us).stale
+
+    def pipeline_of(self, summary: str) -> Known | None:
+        """The pipeline that has a summary."""
+        for known in self.snapshot.pipelines.values():
+            if summary in known.pipeline.summaries:
+                return known
+        return None
+
+    def _find(self, summary: str) -> tuple[Known, Layout]:
+        known = self.pipeline_of(summary)
+        if known is None:
+            raise KeyError(summary)
+        pipeline = known.pipeline
+        spec = pipeline.summaries[summary]
+        return known, Layout(summary, spec, pipeline.pane, pipeline.rungs)
+
+    def _load(self, known: Known, layout: Layout, window: WindowAsked) -> Loaded:
+        if isinstance(layout.spec, SequentialSpec):
+            return self._followed(known, layout.name, layout.spec, layout.pane, window)
+        held = self._panes.held(layout)
+        closed = self._closed(layout, window)
+        if closed is not None:
+            asked = closed.start, closed.end
+        else:
+            asked = self._span(known, layout, window, held.bounds)
+        reach = held.reach(*asked) if asked is not None else Reach((), None, whole=True)
+        notes = check_held(layout.name, window, closed, asked, reach, held)
+        merged = self._panes.merged_runs(layout, reach, known.generation)
+        covered = asked if closed is not None or window.whole else reach.covered
+        return loaded(
+            known, layout, merged,
+            covered=covered if reach.runs else None,
+            held=held.bounds,
+            revision=closed.revision if closed is not None else 0,
+            notes=notes,
+            uncounted=self._uncounted(layout, merged, reach, known.generation),
+        )  # fmt: skip
+
+    def uncounted(
+        self, layout: Layout, merged: Merged, start: int, end: int
+    ) -> Mapping[Part, Uncounted]:
+        """What keys and indicators lack of a window that somebody else has merged."""
+        return self._uncounted(layout, merged, self._panes.held(layout).reach(start, end), 0)
+
+    def _uncounted(
+        self, layout: Layout, merged: Merged, reach: Reach, generation: Hashable
+    ) -> dict[Part, Uncounted]:
+        """What keys and indicators have not counted, and since when they have counted all."""
+        lacking = layout.spec.uncounted(merged.usable().summary)
+        since = self._panes.counted_since(layout, reach, generation) if lacking else {}
+        return {
+            part: Uncounted(events, merged.events, since.get(part))
+            for part, events in lacking.items()
+        }
+
+    def _followed(
+        self, known: Known, name: str, spec: SequentialSpec, pane: int, window: WindowAsked
+    ) -> Loaded:
+        check_whole_stream(name, window)
+        read = self._sequences.read(self.view, name, spec, known.generation)
+        covered = None
+        if read.span is not None:
+            covered = (read.span[0] // pane * pane, (read.span[1] // pane + 1) * pane)
+        return Loaded(
+            summary=read.summary,
+            covered=covered,
+            held=covered,
+            watermark=known.info.watermark,
+            revision=0,
+            late=read.late,
+            stale=False,
+            exact=False,
+            bounds=spec.bounds_of(read.states),
+            uncounted={},
+            notes=() if covered else (_nothing(name, None, None),),
+            token=read.token,
+            like=None,
+        )
+
+    def _span(
+        self, known: Known, layout: Layout, window: WindowAsked, bounds: Span | None
+    ) -> Span | None:
+        """The run of panes that a clause means; None where there is nothing at all."""
+        if bounds is None:
+            return None
+        first, newest = bounds
+        pane = layout.pane
+        if window.kind == "all":
+            return bounds
+        if window.kind == "last":
+            length = -(-(window.length_us or pane) // pane) * pane
+            return newest - length, newest
+        if window.kind == "range":
+            start = (first if window.start_us is None else window.start_us) // pane * pane
+            return start, newest if window.end_us is None else -(-window.end_us // pane) * pane
+        return self._open_span(known, layout, bounds)
+
+    def _open_span(self, known: Known, layout: Layout, bounds: Span) -> Span:
+        """From the start of the window that closes next to the newest pane."""
+        state = (self.view.assembler(known.info.name) or {}).get(layout.name)
+        window = layout.spec.window
+        if window is None or state is None:
+            return bounds
+        start = bounds[0] if state["next"] is None else state["next"]
+        if window.kind == "floating":
+            opened = state["window"]["start"]
+            start = start if opened is None else opened
+        else:
+            every = window.every or window.length
+            start = (start - window.length) // every * every + every
+        return start, bounds[1]
+
+    def _closed(self, layout: Layout, window: WindowAsked) -> ClosedWindow | None:
+        """The closed window that a clause means, where it means one."""
+        if window.kind not in ("window", "newest_window"):
+            return None
+        if window.kind == "newest_window":
+            found = self.view.windows(layout.name, limit=1, newest_first=True)
+            if found:
+                return found[0]
+            raise SelectError(f"no window of {layout.name} has closed yet", code="no_window")
+        at = window.start_us or 0
+        found = self.window_at(layout.name, at)
+        if found is not None:
+            return found
+        near = self.view.windows(layout.name, end=at, limit=1, newest_first=True)
+        remedy = f"the window before it starts at {instant_text(near[0].start)}" if near else ""
+        raise SelectError(
+            f"no closed window of {layout.name} starts at {instant_text(at)}",
+            code="no_window",
+            remedy=remedy,
+        )
+
+
+def check_held(
+    name: str,
+    window: WindowAsked,
+    closed: ClosedWindow | None,
+    asked: Span | None,
+    reach: Reach,
+    held: Held,
+) -> tuple[Note, ...]:
+    """What to say where not all is held of what was asked for.
+
+    Raises
+    ------
+    SelectError
+        Nothing is left of it, or a part of what is only right as a whole is not.
+    """
+    if asked is None:
+        return (_nothing(name, None, held.bounds),)
+    if reach.whole:
+        return () if reach.covered is not None else (_nothing(name, asked, held.bounds),)
+    shown = f"{instant_text(asked[0])} to {instant_text(asked[1])}"
+    gone = f"{name}: retention has dropped panes before {instant_text(held.dropped)}"
+    if closed is not None or window.whole or reach.covered is None:
+        wider = held.around(*asked)
+        remedy = "nothing of it is held any more"
+        if wider is not None:
+            remedy = "a rollup holds FOR '{}' TO '{}'".format(*map(instant_text, wider))
+        elif held.bounds is not None:
+            remedy = "what is held is {} to {}".format(*map(instant_text, held.bounds))
+        raise SelectError(
+            f"{gone}, and so does not hold {shown} whole", code="dropped", remedy=remedy
+        )
+    read = " to ".join(str(instant_text(at)) for at in reach.covered)
+    return (Note("retention", name, f"{gone}: of {shown}, only {read} was read"),)
+
+
+def _nothing(name: str, asked: Span | None, bounds: Span | None) -> Note:
+    said = f"{name} holds nothing yet"
+    if bounds is not None:
+        where = "there"
+        if asked is not None:
+            where = f"from {instant_text(asked[0])} to {instant_text(asked[1])}"
+        held = " to ".join(str(instant_text(at)) for at in bounds)
+        said = f"{name} holds nothing {where}: what it holds is {held}"
+    return Note("nothing", name, said)
+
+
+def loaded(
+    known: Known | None,
+    layout: Layout,
+    merged: Merged,
+    *,
+    covered: Span | None,
+    held: Span | None,
+    revision: int,
+    notes: tuple[Note, ...],
+    uncounted: Mapping[Part, Uncounted],
+) -> Loaded:
+    """What was merged, with what must be said about it; a run without events is no summary."""
+    spec = layout.spec
+    merged.usable()
+    return Loaded(
+        summary=merged.summary if merged.events else None,
+        covered=covered,
+        held=held,
+        watermark=None if known is None else known.info.watermark,
+        revision=revision,
+        late=merged.late,
+        stale=False,
+        exact=spec.is_exact,
+        bounds=spec.bounds(merged.summary) if merged.events else {},
+        uncounted=uncounted,
+        notes=notes,
+        token=merged.token,
+        like=None,
+    )

@@ -1,0 +1,114 @@
+"""One version of a ledger, and what was made of it: in place of a cache for each reader."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+from muntin.kinds import SummarySpec
+from muntin.ledger.base import View
+from muntin.ledger.records import PipelineInfo
+from muntin.select.catalog import QueryInfo, SummaryInfo
+from muntin.spec import Pipeline
+
+KEPT_MAX = 128  # answers and merged windows of one version
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """One pipeline as a version of the ledger has it."""
+
+    info: PipelineInfo
+    pipeline: Pipeline
+    generation: tuple[int, int]
+    """Of the ledger, and of the pipeline within it: what was made of others is not of this one."""
+    status: Mapping[str, Any] | None
+    """What its process said last."""
+
+
+class Snapshot:
+    """What all who read one version of the ledger share. Thread-safe.
+
+    What is read of it later is the same: whoever opens the ledger at this version may add to it.
+    """
+
+    def __init__(self, version: tuple[int, int], pipelines: Mapping[str, Known]) -> None:
+        self.version = version
+        self.pipelines = pipelines
+        self._made: OrderedDict[Hashable, Future[Any]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @classmethod
+    def read(cls, view: View, before: Snapshot | None) -> Snapshot:
+        """The version that a view shows; specs that did not change since `before` are kept."""
+        known: dict[str, Known] = {}
+        place = view.generation()
+        for info in view.pipelines():
+            old = None if before is None else before.pipelines.get(info.name)
+            same = old is not None and old.info.spec == info.spec
+            pipeline = old.pipeline if old is not None and same else Pipeline.from_json(info.spec)
+            known[info.name] = Known(info, pipeline, (place, info.epoch), view.status(info.name))
+        return cls(version_of(view), known)
+
+    @cached_property
+    def summaries(self) -> Mapping[str, SummaryInfo]:
+        return {
+            name: summary_info(name, spec)
+            for each in self.pipelines.values()
+            for name, spec in each.pipeline.summaries.items()
+        }
+
+    @cached_property
+    def queries(self) -> Mapping[str, QueryInfo]:
+        return {
+            name: QueryInfo(name, query.select)
+            for each in self.pipelines.values()
+            for name, query in each.pipeline.queries.items()
+        }
+
+    def once(
+        self, key: Hashable, make: Callable[[], T], keep: Callable[[T], bool] = lambda _: True
+    ) -> T:
+        """What was made under this key, or is being made by another thread; else `make` it.
+
+        What it raises is raised to all who wait, and not kept.
+        """
+        mine: Future[Any] = Future()
+        with self._lock:
+            found = self._made.setdefault(key, mine)
+            self._made.move_to_end(key)
+            while len(self._made) > KEPT_MAX:
+                self._made.popitem(last=False)
+        if found is not mine:
+            return found.result()
+        try:
+            made = make()
+        except BaseException as error:
+            self._forget(key, mine)
+            mine.set_exception(error)
+            raise
+        if not keep(made):
+            self._forget(key, mine)
+        mine.set_result(made)
+        return made
+
+    def _forget(self, key: Hashable, future: Future[Any]) -> None:
+        with self._lock:
+            if self._made.get(key) is future:
+                del self._made[key]
+
+
+def version_of(view: View) -> tuple[int, int]:
+    """Which state of which ledger a view shows."""
+    return view.generation(), view.version()
+
+
+def summary_info(name: str, spec: SummarySpec) -> SummaryInfo:
+    """What SELECT may ask of a summary."""
+    return SummaryInfo(name=name, kind=spec.kind, **spec.asked())
