@@ -110,7 +110,8 @@ class Planner:
         if found is None:
             return None
         columns, sql = found
-        return CheckedStatement(text, columns, (), (), (), sql, False, None, self._limits)
+        names = frozenset[str]()
+        return CheckedStatement(text, columns, (), (), (), sql, False, None, names, self._limits)
 
     def _kept(self, plans: OrderedDict[str, _Entry], key: str) -> _Entry | None:
         with self._lock:
