@@ -12,11 +12,13 @@ import pyarrow as pa
 from muntin.segments.algebra import Algebra
 from muntin.segments.building import build
 from muntin.segments.distinct import DistinctCount, DistinctItems
+from muntin.segments.fingerprint import Fingerprints, Members, NumbersAt, RanksWithin
 from muntin.segments.frequency import Frequency
 from muntin.segments.quantiles import Quantiles, QuantilesAt, RanksOf
 from muntin.segments.sums import Sums, Totals
 from muntin.segments.table import Segment
 from muntin.segments.top_k import Heaviest, TopItems, WeightOf
+from muntin.summaries.order_maps import FloatOrder
 
 
 @dataclass(frozen=True)
@@ -45,9 +47,18 @@ def _weighed(rng: np.random.Generator, n: int) -> list[pa.Array]:
     return [*_names(rng, n), pa.array(rng.integers(1, 5, n))]
 
 
+def _records(rng: np.random.Generator, n: int) -> list[pa.Array]:
+    return [*_names(rng, n), pa.array(rng.gamma(2, 20, n), mask=np.arange(n) % 50 == 49)]
+
+
 EXAMPLES: dict[str, Example] = {
     "vector_matrix": Example(Sums((("i", "int64"), ("f", "float64"))), _sums, (Totals(),)),
     "distinct": Example(DistinctItems(lg_k=6), _names, (DistinctCount(),)),
+    "fingerprint": Example(
+        Fingerprints.over(FloatOrder(16), 0.4, capacity=100),
+        _records,
+        (Members(("item 3", "x")), NumbersAt((0.0, 0.5)), RanksWithin((2.0, 1e9))),
+    ),
     "frequency": Example(
         Frequency(width=16, depth=3, track=2), _weighed, (Heaviest(2), WeightOf(("item 3", "x")))
     ),

@@ -12,6 +12,7 @@ from muntin.segments.algebra import Algebra
 KINDS: dict[str, tuple[str, str]] = {
     "vector_matrix": ("muntin.segments.sums", "Sums"),
     "distinct": ("muntin.segments.distinct", "DistinctItems"),
+    "fingerprint": ("muntin.segments.fingerprint", "Fingerprints"),
     "frequency": ("muntin.segments.frequency", "Frequency"),
     "quantiles": ("muntin.segments.quantiles", "Quantiles"),
     "top_k": ("muntin.segments.top_k", "TopItems"),
