@@ -64,6 +64,8 @@ class Algebra(ABC):
     kind: ClassVar[str]
     order_free: ClassVar[bool]
     """Whether states, and so bytes, do not depend on how events were spread, cut and ordered."""
+    keys_are_items: ClassVar[bool] = False
+    """Whether a table has the empty key, and the keys that are asked for are items of a state."""
 
     @abstractmethod
     def parameters(self) -> dict[str, Any]:

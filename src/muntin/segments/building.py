@@ -14,7 +14,7 @@ from muntin.segments.algebra import Algebra, merged_algebra
 from muntin.segments.columns import Ragged, States, concat, frozen, take
 from muntin.segments.grouping import as_slices, counted, group, limited
 from muntin.segments.kernels.lists import sum_counts
-from muntin.segments.keys import Encoded, Keys, union
+from muntin.segments.keys import NO_KEY, Encoded, Keys, union
 from muntin.segments.table import Segment, Table, check_same
 
 WHOLE = 0
@@ -60,7 +60,14 @@ def build(
     algebra = algebra.fitted(values)
     encoded = Encoded(columns)
     read, items = algebra.itemized(values)
-    tables = [_fold(algebra, slices, read, items, *encoded.keys(by, n), limit) for by in keys]
+    tables = []
+    for by in keys:
+        named, numbers = encoded.keys(by, n)
+        if algebra.keys_are_items:
+            whole = NO_KEY, np.zeros(n, np.int64), None
+            tables.append(_fold(algebra, slices, [frozen(numbers), *read], named, *whole))
+        else:
+            tables.append(_fold(algebra, slices, read, items, named, numbers, limit))
     kept = tuple(table for table in tables if len(table))
     return Segment(algebra, *counted(slices), kept, limit)
 
@@ -114,10 +121,10 @@ def merge(segments: Sequence[Segment], step: int = 1) -> Segment:
     for segment in segments[1:]:
         check_same(first, segment)
     algebra = merged_algebra([segment.algebra for segment in segments])
-    names = dict.fromkeys(table.by for segment in segments for table in segment.tables)
+    names = dict.fromkeys(table.name for segment in segments for table in segment.tables)
     tables = []
     for by in names:
-        parts = [(s.algebra, table) for s in segments for table in s.tables if table.by == by]
+        parts = [(s.algebra, table) for s in segments for table in s.tables if table.name == by]
         joined = [_adapted(table, one, algebra) for one, table in parts]
         tables.append(_merge(algebra, joined, step, first.limit))
     slices = _stepped(np.concatenate([segment.slices for segment in segments]), step)
@@ -213,9 +220,9 @@ def subtract(whole: Segment, part: Segment) -> Segment:
         raise IncompatibleSummary("only segments of the same parameters, without a limit, subtract")
     tables = []
     for table in whole.tables:
-        other = part.table(table.by)
+        other = part.table(table.name)
         tables.append(table if other is None else _subtract(whole.algebra, table, other))
-    if any(whole.table(table.by) is None for table in part.tables):
+    if any(whole.table(table.name) is None for table in part.tables):
         raise IncompatibleSummary("a segment cannot take away a key that it does not have")
     events = whole.events.copy()
     at = np.searchsorted(whole.slices, part.slices)

@@ -34,7 +34,6 @@ from muntin.segments.keys import NO_KEY, TYPES, Keys, hashes_of
 from muntin.segments.registry import algebra_of
 from muntin.segments.streams import StreamReader, StreamWriter
 from muntin.segments.table import Segment, Table
-from muntin.summaries import key_columns
 
 MAGIC, VERSION = b"MSEG", 1
 DECODED_BYTES_MAX = 1 << 32
@@ -110,7 +109,11 @@ def _described(table: Table) -> dict[str, Any]:
         "slices": len(table.slices),
     }
     if table.items is not None:
-        described |= {"items": len(table.items), "item type": table.items.kinds[0]}
+        described["items"] = {
+            "names": list(table.items.names),
+            "types": list(table.items.kinds),
+            "size": len(table.items),
+        }
     return described
 
 
@@ -244,16 +247,25 @@ def _read_index(told: Any, reader: StreamReader) -> tuple[Index, list[dict[str, 
 
 def _check_described(table: Any) -> tuple[str, ...]:
     names = {"by", "types", "keys", "slices"}
-    if not isinstance(table, dict) or set(table) not in (names, names | {"items", "item type"}):
+    if not isinstance(table, dict) or set(table) not in (names, names | {"items"}):
         raise CorruptSummary("segment: a table's description lacks entries")
-    by, types = table["by"], table["types"]
-    if not isinstance(by, list) or not isinstance(types, list) or len(by) != len(types):
+    if "items" in table:
+        items = table["items"]
+        if not isinstance(items, dict) or set(items) != {"names", "types", "size"}:
+            raise CorruptSummary("segment: the items of a table lack entries")
+        if not _check_names(items["names"], items["types"]):
+            raise CorruptSummary("segment: items have no columns")
+    return _check_names(table["by"], table["types"])
+
+
+def _check_names(names: Any, types: Any) -> tuple[str, ...]:
+    if not isinstance(names, list) or not isinstance(types, list) or len(names) != len(types):
         raise CorruptSummary("segment: a table's key columns have no types")
-    if not all(isinstance(name, str) for name in by) or len(set(by)) < len(by):
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         raise CorruptSummary("segment: a table's key columns are not names")
-    if not all(kind is None or kind in key_columns.TYPES for kind in types):
+    if not all(kind is None or (isinstance(kind, str) and kind in TYPES) for kind in types):
         raise CorruptSummary(f"segment: key columns of types {types!r:.100}")
-    return tuple(by)
+    return tuple(names)
 
 
 def _size(value: Any, what: str) -> int:
@@ -274,7 +286,7 @@ def _slices(reader: StreamReader, count: int) -> np.ndarray:
 
 def _streams(entry: dict[str, Any], shapes: dict[str, Shape]) -> int:
     """How many streams a table has."""
-    dictionaries = [*entry["types"], *([entry["item type"]] if "items" in entry else [])]
+    dictionaries = [*entry["types"], *entry.get("items", {}).get("types", [])]
     count = sum(1 if kind is None else 3 if kind in TEXTS else 2 for kind in dictionaries)
     return count + 4 + sum(shape.streams for shape in shapes.values())
 
@@ -299,8 +311,9 @@ def _read_table(
     keys = _read_keys(reader, by, entry["types"], _size(entry["keys"], "keys"), left)
     items = None
     if "items" in entry:
-        size = _size(entry["items"], "items")
-        items = _read_keys(reader, ("item",), [entry["item type"]], size, left)
+        told = entry["items"]
+        size = _size(told["size"], "items")
+        items = _read_keys(reader, tuple(told["names"]), told["types"], size, left)
     key = reader.lists(len(slices), "int64", False, rows)
     starts = starts_of(sizes)
     if not np.array_equal(key.starts, starts):

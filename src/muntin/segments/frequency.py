@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.algebra import Algebra, Shape
-from muntin.segments.columns import Ragged, States, frozen, lists
+from muntin.segments.columns import Column, Ragged, States, frozen, lists
 from muntin.segments.items import item_keys
 from muntin.segments.kernels import frequency as _kernels
 from muntin.segments.kernels.top_k import close_lists, merge_items
@@ -50,7 +50,8 @@ kernels: Any = _kernels  # lists of columns are unpacked into their calls
 _close: Any = close_lists
 _merge: Any = merge_items
 _E_NUMERATOR, _E_DENOMINATOR = 2_718_281_828_459_046, 10**15  # e, rounded up
-_ANY = np.int64((1 << 62) - 1)
+ANY = (1 << 62) - 1
+"""More items than there are."""
 
 
 @dataclass(frozen=True)
@@ -122,17 +123,23 @@ class Frequency(Algebra):
     def fold(
         self, values: Sequence[Any], order: np.ndarray, bounds: np.ndarray, items: Keys | None
     ) -> States:
-        states = folded(values, order, bounds, 1, int(_ANY))
+        states = folded(values, order, bounds, 1, ANY)
         rows = frozen(np.arange(len(bounds)))
         return self.merge({**states, "cells": None}, rows[:-1], rows, items)
 
     def merge(
         self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None
     ) -> States:
+        return self.merged_lists(states, order, bounds, items)[0]
+
+    def merged_lists(
+        self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None
+    ) -> tuple[dict[str, Column], tuple[np.ndarray, np.ndarray]]:
+        """The states of a merge; and starts and items of each group before any were let go."""
         held = flat(states, len(order))
         groups = len(bounds) - 1
         out = Entries.room(groups, len(held[1]))
-        _merge(*held, order, bounds, 1, _ANY, *out.arrays)
+        _merge(*held, order, bounds, 1, ANY, *out.arrays)
         starts, named, weights, gained, offsets, totals = out.arrays
         cells = lists(states["cells"], len(order))
         sizes = np.diff(starts)
@@ -144,11 +151,12 @@ class Frequency(Algebra):
             *held[:3], cells.starts, cells.items, order, bounds, frozen(sizes), frozen(totals),
             self.few, hashes, self.depth, self.width, self.conservative, cell_starts, counters,
         )  # fmt: skip
+        listed = frozen(starts.copy()), frozen(named[: int(starts[-1])].copy())
         _close(cell_starts, self.track, starts, named, weights, gained, offsets)
         used = int(cell_starts[-1])
         column = Ragged(frozen(cell_starts), frozen(counters[:used])) if used else None
         nulls = merged_nulls(states, order, bounds)
-        return {"nulls": nulls, **out.states(), "cells": column}
+        return {"nulls": nulls, **out.states(), "cells": column}, listed
 
     def check(self, table: Table) -> None:
         check_nulls(table)

@@ -70,7 +70,14 @@ class Keys:
 
 NO_KEY = Keys((), (), frozen(np.zeros(1, np.uint64)))
 """The empty key: that of all events."""
-NO_ITEMS = Keys(("item",), (pa.nulls(0),), frozen(np.zeros(0, np.uint64)))
+
+
+def no_keys(names: tuple[str, ...]) -> Keys:
+    """No key at all, of these columns."""
+    return Keys(names, (pa.nulls(0),) * len(names), frozen(np.zeros(0, np.uint64)))
+
+
+NO_ITEMS = no_keys(("item",))
 
 
 class Encoded:

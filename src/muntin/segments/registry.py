@@ -15,6 +15,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "fingerprint": ("muntin.segments.fingerprint", "Fingerprints"),
     "frequency": ("muntin.segments.frequency", "Frequency"),
     "quantiles": ("muntin.segments.quantiles", "Quantiles"),
+    "sketched_matrix": ("muntin.segments.sketched", "SketchedSums"),
     "top_k": ("muntin.segments.top_k", "TopItems"),
 }
 """Kind -> module and class, which is imported when it is first met."""

@@ -66,22 +66,9 @@ class Sums(Algebra):
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        pairs = parameters.get("indicators")
-        if set(parameters) != {"indicators"} or not isinstance(pairs, list):
+        if set(parameters) != {"indicators"}:
             raise CorruptSummary(f"vector_matrix: parameters {sorted(parameters)} are not its own")
-        if len(pairs) > _NAMES_MAX:
-            raise CorruptSummary(f"vector_matrix: {len(pairs)} indicators")
-        for pair in pairs:
-            if (
-                not isinstance(pair, list)
-                or len(pair) != 2
-                or not isinstance(pair[0], str)
-                or pair[1] not in ("int64", "float64", None)
-            ):
-                raise CorruptSummary(f"vector_matrix: {pair!r:.100} is no indicator")
-        if len({pair[0] for pair in pairs}) < len(pairs):
-            raise CorruptSummary("vector_matrix: an indicator stands twice")
-        return cls(tuple((name, kind) for name, kind in pairs))
+        return cls(read_indicators(parameters["indicators"]))
 
     def columns(self) -> dict[str, Shape]:
         shapes = {"nulls": Shape(), "unseen": Shape(), "beyond": Shape(), "low": Shape("float64")}
@@ -92,14 +79,7 @@ class Sums(Algebra):
         }
 
     def fitted(self, values: Sequence[pa.Array]) -> Self:
-        found: list[tuple[str, SumType | None]] = [
-            (name, kind or indicator_values(name, column[:1], None).type if len(column) else kind)
-            for (name, kind), column in zip(self.indicators, values, strict=True)
-        ]
-        for at, ((name, kind), column) in enumerate(zip(found, values, strict=True)):
-            if kind is None and column.null_count < len(column):
-                found[at] = (name, indicator_values(name, column, None).type)
-        return type(self)(tuple(found))
+        return type(self)(typed(self.indicators, values))
 
     def fold(
         self,
@@ -114,7 +94,7 @@ class Sums(Algebra):
             read = indicator_values(name, column, kind)
             nulls = None
             if read.nulls:
-                missing = frozen(_missing(column).astype(np.int64))
+                missing = frozen(missing_of(column).astype(np.int64))
                 counts = np.empty(size, np.int64)
                 sum_counts(missing, order, bounds, counts)
                 nulls = present(counts)
@@ -240,12 +220,43 @@ class Sums(Algebra):
         return pa.table(columns)
 
 
+Indicators = tuple[tuple[str, SumType | None], ...]
+
+
+def read_indicators(pairs: Any) -> Indicators:
+    """Indicators as JSON holds them; CorruptSummary."""
+    if not isinstance(pairs, list) or len(pairs) > _NAMES_MAX:
+        raise CorruptSummary("vector_matrix: indicators are no list, or too many")
+    for pair in pairs:
+        if (
+            not isinstance(pair, list)
+            or len(pair) != 2
+            or not isinstance(pair[0], str)
+            or pair[1] not in ("int64", "float64", None)
+        ):
+            raise CorruptSummary(f"vector_matrix: {pair!r:.100} is no indicator")
+    if len({pair[0] for pair in pairs}) < len(pairs):
+        raise CorruptSummary("vector_matrix: an indicator stands twice")
+    return tuple((name, kind) for name, kind in pairs)
+
+
+def typed(indicators: Indicators, values: Sequence[pa.Array]) -> Indicators:
+    """Indicators with the types that values decide, where none was declared."""
+    found: list[tuple[str, SumType | None]] = []
+    for (name, kind), column in zip(indicators, values, strict=True):
+        told = indicator_values(name, column[:1], None).type if len(column) else None
+        if kind is None and told is None and column.null_count < len(column):
+            told = indicator_values(name, column, None).type
+        found.append((name, kind or told))
+    return tuple(found)
+
+
 def _parts(kind: SumType | None) -> tuple[str, ...]:
     sums = {"int64": ("sum", "beyond"), "float64": ("sum", "low"), None: ()}[kind]
     return ("nulls", "unseen", *sums)
 
 
-def _missing(column: pa.Array) -> np.ndarray:
+def missing_of(column: pa.Array) -> np.ndarray:
     """bool[n]: null, NaN or infinite."""
     call: Any = pc
     if pa.types.is_dictionary(column.type):

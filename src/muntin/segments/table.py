@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from muntin.errors import IncompatibleSummary
 from muntin.segments.columns import Ragged, States, between, frozen, take
-from muntin.segments.keys import NO_ITEMS, Keys
+from muntin.segments.keys import NO_ITEMS, Keys, no_keys
 
 if TYPE_CHECKING:
     from muntin.segments.algebra import Algebra
@@ -54,6 +54,13 @@ class Table:
     def by(self) -> tuple[str, ...]:
         """The key columns."""
         return self.keys.names
+
+    @property
+    def name(self) -> tuple[str, ...]:
+        """The key columns, or those of the items where these stand for keys."""
+        if self.items is not None and self.items.names != NO_ITEMS.names:
+            return self.items.names
+        return self.by
 
     @property
     def slice_of_row(self) -> np.ndarray:
@@ -107,7 +114,7 @@ class Table:
             return replace(self, keys=keys, key=key)
         column = self.states["item"]
         if not isinstance(column, Ragged):
-            return replace(self, keys=keys, key=key, items=NO_ITEMS)
+            return replace(self, keys=keys, key=key, items=no_keys(self.items.names))
         items, numbers = _used(self.items, column.items)
         states = {**self.states, "item": Ragged(column.starts, numbers)}
         return replace(self, keys=keys, key=key, states=states, items=items)
@@ -176,7 +183,7 @@ class Segment:
 
     def table(self, by: Sequence[str] = ()) -> Table | None:
         """The table of a key, or None."""
-        return next((table for table in self.tables if table.by == tuple(by)), None)
+        return next((table for table in self.tables if table.name == tuple(by)), None)
 
     def between(self, first: int, last: int) -> Segment:
         """The slices first ... last - 1."""

@@ -1,0 +1,145 @@
+"""Lanes of a sketched matrix: a sum for each listed key while keys are few, cells then.
+
+A lane is int64 or float64; its values are not negative.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from muntin.summaries.kernels import inlined, kernel
+from muntin.summaries.kernels.count_min import locate
+
+
+@inlined()
+def _place(items, first, last, item):
+    while first < last:
+        middle = (first + last) >> 1
+        if items[middle] < item:
+            first = middle + 1
+        else:
+            last = middle
+    return first
+
+
+@kernel()
+def total_lane(values, order, bounds, limit, totals):
+    """Sum of each group; -1 where one of its values is -1, or the sum is beyond `limit`."""
+    for g in range(bounds.shape[0] - 1):
+        total = values[0] * 0
+        for i in range(bounds[g], bounds[g + 1]):
+            value = values[order[i]]
+            if value < 0 or value > limit - total:
+                total = total * 0 - 1
+                break
+            total += value
+        totals[g] = total
+
+
+@kernel()
+def fold_lane(numbers, values, order, bounds, starts, items, totals, out):
+    """Sums of a column by listed key of each group whose total is not -1. Lists are complete."""
+    for g in range(bounds.shape[0] - 1):
+        for j in range(starts[g], starts[g + 1]):
+            out[j] = 0
+        if totals[g] < 0:
+            continue
+        for i in range(bounds[g], bounds[g + 1]):
+            row = order[i]
+            at = _place(items, starts[g], starts[g + 1], numbers[row])
+            out[at] += values[row]
+
+
+@kernel()
+def merge_lane(
+    starts, items, list_starts, values, cell_starts, cells, order, bounds, dense_starts, hashes,
+    depth, width, listed_starts, listed, totals, out_list_starts, out_list, out_cells,
+):  # fmt: skip
+    """Sums of groups: by key, or in cells for the groups that have some (`dense_starts`).
+
+    listed_starts, listed : the lists of the groups, complete where there are no cells
+    totals : of the groups; where one is -1 its sums are 0
+    """
+    columns = np.empty((1, depth), np.intp)
+    filled = 0
+    out_list_starts[0] = 0
+    for g in range(bounds.shape[0] - 1):
+        base = dense_starts[g]
+        dense = dense_starts[g + 1] > base
+        size = 0 if dense else listed_starts[g + 1] - listed_starts[g]
+        for j in range(size):
+            out_list[filled + j] = 0
+        for c in range(base, dense_starts[g + 1]):
+            out_cells[c] = 0
+        for i in range(bounds[g], bounds[g + 1]):
+            if totals[g] < 0:
+                break
+            row = order[i]
+            for c in range(cell_starts[row + 1] - cell_starts[row]):
+                out_cells[base + c] += cells[cell_starts[row] + c]
+            if cell_starts[row + 1] > cell_starts[row]:
+                continue
+            for j in range(list_starts[row], list_starts[row + 1]):
+                item = items[starts[row] + j - list_starts[row]]
+                if dense:
+                    locate(hashes[item], depth, width, columns, 0)
+                    for d in range(depth):
+                        out_cells[base + d * width + columns[0, d]] += values[j]
+                else:
+                    at = _place(listed, listed_starts[g], listed_starts[g + 1], item)
+                    out_list[filled + at - listed_starts[g]] += values[j]
+        filled += size
+        out_list_starts[g + 1] = filled
+
+
+@kernel()
+def estimate_lane(
+    row_of, item_hash, list_place, list_starts, values, cell_starts, cells, depth, width, out
+):  # fmt: skip
+    """`out[i]` = sum of key i in row `row_of[i]`: from the list (at place `list_place[i]`, -1: it
+    is not there), or the least of its cells."""
+    columns = np.empty((1, depth), np.intp)
+    for i in range(row_of.shape[0]):
+        row = row_of[i]
+        base = cell_starts[row]
+        if cell_starts[row + 1] == base:
+            out[i] = 0
+            if list_place[i] >= 0:
+                out[i] = values[list_starts[row] + list_place[i]]
+            continue
+        locate(item_hash[i], depth, width, columns, 0)
+        least = cells[base + columns[0, 0]]
+        for d in range(1, depth):
+            least = min(least, cells[base + d * width + columns[0, d]])
+        out[i] = least
+
+
+@kernel()
+def check_lane(list_starts, values, cell_starts, cells, totals, slack, depth, width):
+    """The first row whose sums are negative, not finite or add up to another total, or -1."""
+    for row in range(totals.shape[0]):
+        total = np.float64(totals[row])
+        if total == -1.0:
+            total = 0.0
+        if not (total >= 0.0):
+            return row
+        allowed = slack * total
+        if cell_starts[row + 1] == cell_starts[row]:
+            found = 0.0
+            for j in range(list_starts[row], list_starts[row + 1]):
+                if not (values[j] >= 0 and values[j] <= total + allowed):
+                    return row
+                found += values[j]
+            if not (abs(found - total) <= allowed):
+                return row
+            continue
+        for d in range(depth):
+            found = 0.0
+            for c in range(width):
+                cell = cells[cell_starts[row] + d * width + c]
+                if not (cell >= 0 and cell <= total + allowed):
+                    return row
+                found += cell
+            if not (abs(found - total) <= allowed):
+                return row
+    return -1

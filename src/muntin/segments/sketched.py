@@ -1,0 +1,307 @@
+"""`sketched_matrix`: sums of indicators by key in fixed memory, exact while keys are few.
+
+=========== =================================================================================
+State       a row: the keys as items with their counts as in `top_k` (`item`, `weight`, `gained`,
+            `offset`, `total`); of each indicator `list`, its sum for each item, `all`, its sum
+            over all events, and `nulls`, events without a value. From more than
+            max(2 x track, width x depth / 8) keys on, `cells` of counts and of each indicator in
+            place of the lists of sums; the items are the heaviest then
+Error       none without cells (floats: their rounding); with them as `SketchedMatrix`:
+            truth <= value, and value - truth <= e / width x the sum over all events, with
+            probability 1 - exp(-depth)
+Merge       adds
+Duplicates  count again
+Source      see `muntin.summaries.sketched_matrix`
+Limits      what is negative, or would make a sum of a batch leave int64, is no value; a sum over
+            all that leaves its type afterwards is null for ever, and so are its parts
+=========== =================================================================================
+
+Its tables have the empty key: what it is asked for by are its items.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.segments.algebra import Algebra, Shape
+from muntin.segments.columns import Ragged, States, frozen, lists, numbers, present
+from muntin.segments.frequency import ANY, Frequency
+from muntin.segments.kernels import sketched as _kernels
+from muntin.segments.kernels.lists import sum_counts
+from muntin.segments.keys import Keys
+from muntin.segments.sums import SumType, missing_of, read_indicators, typed
+from muntin.segments.table import Table
+from muntin.segments.top_k import flat, folded
+from muntin.summaries.vector_matrix.indicators import indicator_values
+
+kernels: Any = _kernels  # lists of columns are unpacked into their calls
+FLOAT_SLACK = 1e-6  # of a sum, which the rounding of floats moves by less
+INTEGER_SLACK = 1e-9  # sums are compared as doubles
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The question: the heaviest keys with their sums; None: all that are listed."""
+
+    k: int | None = None
+
+
+@dataclass(frozen=True)
+class SketchedSums(Algebra):
+    """Sums of indicators by keys. `fold` takes an array for each indicator.
+
+    Parameters
+    ----------
+    indicators : tuple of (name, "int64" | "float64" | None)
+        As for `Sums`.
+    width, depth : int
+        Of the cells: the error is e / width of the sum over all; 2 or more, 1 to 32.
+    track : int
+        Heaviest keys, by events, that are listed beside cells.
+    """
+
+    indicators: tuple[tuple[str, SumType | None], ...] = ()
+    width: int = 2048
+    depth: int = 4
+    track: int = 1000
+
+    kind: ClassVar[str] = "sketched_matrix"
+    order_free: ClassVar[bool] = False
+    keys_are_items: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.track < 1:
+            raise BadArgument(f"track={self.track}: list at least one key")
+        _ = self._counts  # refuses what is out of range
+
+    @property
+    def _counts(self) -> Frequency:
+        """The same of the numbers of events alone."""
+        return Frequency(self.width, self.depth, False, self.track)
+
+    @property
+    def confidence(self) -> float:
+        """Probability that one lower bound of a sum from cells holds."""
+        return self._counts.confidence
+
+    def parameters(self) -> dict[str, Any]:
+        return {
+            "indicators": [list(pair) for pair in self.indicators],
+            "width": self.width,
+            "depth": self.depth,
+            "track": self.track,
+        }
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
+        told = {name: value for name, value in parameters.items() if name != "indicators"}
+        Frequency.from_parameters({**told, "conservative": False})
+        if told["track"] < 1:
+            raise CorruptSummary("sketched_matrix: no keys are listed")
+        return cls(read_indicators(parameters.get("indicators")), **told)
+
+    def columns(self) -> dict[str, Shape]:
+        shapes = {name: s for name, s in self._counts.columns().items() if name != "nulls"}
+        for name, kind in self.indicators:
+            doubles = kind == "float64"
+            shapes |= {
+                f"{name}.nulls": Shape(),
+                f"{name}.all": Shape(kind or "int64", required=True),
+                f"{name}.list": Shape(ragged=True, keys=doubles),
+                f"{name}.cells": Shape(ragged=True, keys=doubles),
+            }
+        return shapes
+
+    def fitted(self, values: Sequence[pa.Array]) -> Self:
+        return replace(self, indicators=typed(self.indicators, values))
+
+    def united(self, other: Algebra) -> Algebra:
+        if not isinstance(other, SketchedSums) or replace(other, indicators=()) != replace(
+            self, indicators=()
+        ):
+            return super().united(other)
+        mine, theirs = dict(self.indicators), dict(other.indicators)
+        if list(mine) != list(theirs):
+            raise IncompatibleSummary("sketched sums of other indicators cannot be merged")
+        wide = {
+            name: "float64" if "float64" in (kind, theirs[name]) else kind or theirs[name]
+            for name, kind in mine.items()
+        }
+        return replace(self, indicators=tuple(wide.items()))
+
+    def adapted(self, table: Table, to: Algebra) -> States:
+        assert isinstance(to, SketchedSums)  # noqa: S101
+        states = dict(table.states)
+        for (name, mine), (_, kind) in zip(self.indicators, to.indicators, strict=True):
+            if kind == "float64" and mine != kind:
+                for part in ("list", "cells"):
+                    column = states[f"{name}.{part}"]
+                    if isinstance(column, Ragged):
+                        bits = column.items.astype(np.float64).view(np.int64)
+                        states[f"{name}.{part}"] = Ragged(column.starts, frozen(bits))
+                whole = numbers(states[f"{name}.all"]).astype(np.float64)
+                states[f"{name}.all"] = frozen(whole)
+        return states
+
+    def fold(
+        self, values: Sequence[Any], order: np.ndarray, bounds: np.ndarray, items: Keys | None
+    ) -> States:
+        named, *columns = values
+        states = folded([pa.array(named)], order, bounds, 1, ANY)
+        item = lists(states["item"], len(bounds) - 1)
+        states["cells"] = None
+        for (name, kind), column in zip(self.indicators, columns, strict=True):
+            amounts, missing = _amounts(name, kind, column)
+            counts = np.empty(len(bounds) - 1, np.int64)
+            sum_counts(missing, order, bounds, counts)
+            totals = np.empty(len(bounds) - 1, amounts.dtype)
+            kernels.total_lane(amounts, order, bounds, _limit(amounts.dtype), totals)
+            out = np.empty(len(item.items), amounts.dtype)
+            lane = named, amounts, order, bounds, item.starts, item.items, frozen(totals), out
+            kernels.fold_lane(*lane)
+            listed = Ragged(item.starts, frozen(out.view(np.int64))) if len(out) else None
+            states |= {
+                f"{name}.nulls": present(counts),
+                f"{name}.all": frozen(totals),
+                f"{name}.list": listed,
+                f"{name}.cells": None,
+            }
+        rows = frozen(np.arange(len(bounds)))
+        return self.merge(states, rows[:-1], rows, items)
+
+    def merge(
+        self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None
+    ) -> States:
+        rows, groups = len(order), len(bounds) - 1
+        counted = {name: states[name] for name in self._counts.columns() if name != "nulls"}
+        out, listed = self._counts.merged_lists({**counted, "nulls": None}, order, bounds, items)
+        del out["nulls"]
+        item = lists(states["item"], rows)
+        dense = lists(out["cells"], groups)
+        hashes = items.hashes if items is not None else np.empty(0, np.uint64)
+        for name, kind in self.indicators:
+            counts = np.zeros(groups, np.int64)
+            nulls = states[f"{name}.nulls"]
+            if isinstance(nulls, np.ndarray):
+                sum_counts(nulls, order, bounds, counts)
+            dtype: Any = kind or "int64"
+            before = numbers(states[f"{name}.all"])
+            totals = np.empty(groups, dtype)
+            kernels.total_lane(before, order, bounds, _limit(np.dtype(dtype)), totals)
+            held = lists(states[f"{name}.list"], rows)
+            own = lists(states[f"{name}.cells"], rows)
+            room = np.empty(len(held.items), dtype)
+            list_starts, counters = (
+                np.empty(groups + 1, np.int64),
+                np.zeros(len(dense.items), dtype),
+            )
+            kernels.merge_lane(
+                item.starts, item.items, held.starts, held.items.view(dtype), own.starts,
+                own.items.view(dtype), order, bounds, dense.starts, hashes, self.depth, self.width,
+                *listed, frozen(totals), list_starts, room, counters,
+            )  # fmt: skip
+            used = int(list_starts[-1])
+            sums = frozen(room[:used].view(np.int64).copy())
+            out |= {
+                f"{name}.nulls": present(counts),
+                f"{name}.all": frozen(totals),
+                f"{name}.list": Ragged(frozen(list_starts), sums) if used else None,
+                f"{name}.cells": Ragged(dense.starts, frozen(counters.view(np.int64)))
+                if len(counters)
+                else None,
+            }
+        return out
+
+    def check(self, table: Table) -> None:
+        rows = len(table)
+        self._counts.check(replace(table, states={**table.states, "nulls": None}))
+        if (numbers(table.states["total"]) != table.events).any():
+            raise CorruptSummary("sketched_matrix: counts are not those of the events")
+        item, cells = lists(table.states["item"], rows), lists(table.states["cells"], rows)
+        complete = np.where(cells.sizes > 0, 0, item.sizes)
+        for name, kind in self.indicators:
+            nulls = numbers(table.states[f"{name}.nulls"])
+            if len(nulls) and (nulls.min() < 0 or (nulls > table.events).any()):
+                raise CorruptSummary(f"sketched_matrix: {name!r:.100} has too many nulls")
+            held = lists(table.states[f"{name}.list"], rows)
+            own = lists(table.states[f"{name}.cells"], rows)
+            if (held.sizes != complete).any() or not np.array_equal(own.starts, cells.starts):
+                raise CorruptSummary(f"sketched_matrix: the sums of {name!r:.100} are incomplete")
+            dtype: Any = kind or "int64"
+            slack = FLOAT_SLACK if kind == "float64" else INTEGER_SLACK
+            row = kernels.check_lane(
+                held.starts, held.items.view(dtype), own.starts, own.items.view(dtype),
+                numbers(table.states[f"{name}.all"]), slack, self.depth, self.width,
+            )  # fmt: skip
+            if row >= 0:
+                raise CorruptSummary(f"sketched_matrix: sums of {name!r:.100} in row {row}")
+
+    def answer(self, table: Table, question: Any) -> pa.Table:
+        """Of each listed key, heaviest first: its columns; `count` and the indicators (upper
+        bounds), `count_lower` (certain), `<indicator>_lower` (at `confidence`, 1 without cells)."""
+        if not isinstance(question, Listed):
+            raise BadArgument(f"sketched sums cannot answer {question!r:.100}: ask Listed")
+        held = flat(table.states, len(table))
+        starts, items, weights, gained, offsets, _ = held
+        sizes = np.diff(starts)
+        row = np.repeat(np.arange(len(table)), sizes)
+        place = np.arange(len(items)) - np.repeat(starts[:-1], sizes)
+        assert table.items is not None  # noqa: S101
+        hashes = frozen(table.items.hashes[items])
+        cells = lists(table.states["cells"], len(table))
+        dense = cells.sizes[row] > 0
+        where = frozen(row), hashes, frozen(np.where(dense, -1, place))
+        upper = self._lane(where, lists(None, len(table)), cells, np.dtype(np.int64))
+        upper = np.where(dense, np.minimum(upper, weights + offsets[row]), weights + offsets[row])
+        columns: dict[str, Any] = {"count": upper, "count_lower": weights + gained}
+        for name, kind in self.indicators:
+            dtype: Any = np.dtype(kind or "int64")
+            sums = lists(table.states[f"{name}.list"], len(table))
+            own = lists(table.states[f"{name}.cells"], len(table))
+            value = self._lane(where, sums, own, dtype)
+            whole = numbers(table.states[f"{name}.all"])[row]
+            error = math.e * whole.astype(np.float64) / self.width
+            error = np.where(dense, np.ceil(error) if dtype == np.int64 else error, 0)
+            lower = np.maximum(value - error.astype(dtype), 0)
+            hidden = whole < 0
+            columns[name] = pa.array(value, mask=hidden)
+            columns[f"{name}_lower"] = pa.array(lower, mask=hidden)
+        order = np.lexsort((items, -upper, row))
+        if question.k is not None:
+            order = order[place < question.k]
+        at = pa.array(items[order])
+        keys = {n: c.take(at) for n, c in zip(table.items.names, table.items.columns, strict=True)}
+        told = {n: pa.array(c).take(pa.array(order)) for n, c in columns.items()}
+        confidence = np.where(dense[order], self.confidence, 1.0)
+        return pa.table({"row": row[order], **keys, **told, "confidence": confidence})
+
+    def _lane(self, where: tuple[Any, ...], held: Ragged, cells: Ragged, dtype: Any) -> np.ndarray:
+        out = np.zeros(len(where[0]), dtype)
+        if len(held.items) or len(cells.items):
+            kernels.estimate_lane(
+                *where, held.starts, held.items.view(dtype), cells.starts,
+                cells.items.view(dtype), self.depth, self.width, out,
+            )  # fmt: skip
+        return out
+
+
+def _limit(dtype: Any) -> Any:
+    return np.int64((1 << 63) - 1) if dtype == np.int64 else np.float64(np.finfo(np.float64).max)
+
+
+def _amounts(name: str, kind: SumType | None, column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Values with 0 where there is none, and which have none: int64[n] of 0 and 1."""
+    read = indicator_values(name, column, kind)
+    missing = missing_of(column) if read.nulls else np.zeros(len(column), np.bool_)
+    if read.numbers is None:
+        return frozen(np.zeros(len(column), kind or "int64")), frozen(missing.astype(np.int64))
+    negative = read.numbers < 0
+    amounts = np.where(negative, read.numbers.dtype.type(0), read.numbers)
+    return frozen(amounts), frozen((missing | negative).astype(np.int64))

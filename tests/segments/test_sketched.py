@@ -1,0 +1,97 @@
+"""Sketched sums: exact while keys are few, then the cells and bounds of `SketchedMatrix`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muntin.errors import IncompatibleSummary
+from muntin.segments.building import WHOLE, build, merge
+from muntin.segments.codec import encode
+from muntin.segments.columns import lists
+from muntin.segments.sketched import Listed, SketchedSums
+from muntin.summaries import SketchedMatrix
+from tests.segments.streams import Stream, by_bytes, spread, streams
+
+KEYS = [("text",), ("text", "number")]
+VALUES = (pa.int64(), st.integers(-2, 50) | st.just(2**62))
+
+
+@given(streams(VALUES), st.data(), st.sampled_from([1, 4, WHOLE]))
+def test_few_keys_are_exact_and_have_the_same_bytes(stream: Stream, data: Any, step: int) -> None:
+    algebra = SketchedSums((("i", "int64"),), width=256, depth=4, track=30)
+    whole = by_bytes(merge([stream.build(algebra, KEYS)], step))
+    parts = [by_bytes(part.build(algebra, KEYS)) for part in data.draw(spread(stream))]
+    assert encode(merge(parts, step)) == encode(whole)
+    for by in KEYS:
+        table = whole.table(by)
+        assert table is not None
+        counts: dict[Any, int] = defaultdict(int)
+        sums: dict[Any, int] = defaultdict(int)
+        totals: dict[int, int] = defaultdict(int)
+        for i in range(len(stream)):
+            at = stream.slices[i] // step if step else 0
+            key = (at, *(stream.columns[name][1][i] for name in by))
+            value = stream.values[0][1][i] or 0
+            counts[key] += 1
+            sums[key] += max(value, 0)
+            totals[at] += max(value, 0)
+        rows = algebra.answer(table, Listed()).to_pylist()
+        assert len(rows) == len(counts)
+        for row in rows:
+            at = int(table.slice_of_row[row["row"]])
+            key = (at, *(row[name] for name in by))
+            assert row["count"] == row["count_lower"] == counts[key]
+            expected = sums[key] if totals[at] < 2**63 else None
+            assert row["i"] == row["i_lower"] == expected
+
+
+@given(st.integers(0, 99), st.integers(300, 3000), st.integers(1, 10))
+def test_many_keys_are_in_the_cells_of_a_sketched_matrix(seed: int, n: int, panes: int) -> None:
+    rng = np.random.default_rng(seed)
+    keys = pa.array((rng.pareto(0.5, n) * 5).astype(np.int64) % 2000)
+    integers, floats = pa.array(rng.integers(0, 99, n)), pa.array(rng.integers(0, 99, n) / 4)
+    algebra = SketchedSums((("i", None), ("f", None)), width=32, depth=3, track=10)
+    batch = {"k": keys, "i": integers, "f": floats}
+    slices = rng.integers(0, panes, n)
+    segment = by_bytes(build(algebra, slices, [integers, floats], [("k",)], {"k": keys}))
+    (table,) = by_bytes(merge([segment], WHOLE)).tables
+    matrix = SketchedMatrix(["k"], ["i", "f"], width=32, depth=3, track=10)
+    matrix.update(pa.table(batch))
+    cells = lists(table.states["cells"], 1).items.reshape(3, 32)
+    theirs = matrix._keys[("k",)]
+    assert (cells == theirs.cells[:, :, 0]).all()
+    assert (lists(table.states["i.cells"], 1).items.reshape(3, 32) == theirs.cells[:, :, 1]).all()
+    mine = lists(table.states["f.cells"], 1).items.view(np.float64).reshape(3, 32)
+    assert np.allclose(mine, theirs.floats[:, :, 2])
+    truth: dict[int, list[float]] = defaultdict(lambda: [0, 0, 0.0])
+    for key, i, f in zip(keys.to_pylist(), integers.to_pylist(), floats.to_pylist(), strict=True):
+        truth[key] = [truth[key][0] + 1, truth[key][1] + i, truth[key][2] + f]
+    rows = segment.algebra.answer(table, Listed(10)).to_pylist()
+    assert len(rows) == 10
+    for row in rows:
+        count, i, f = truth[row["k"]]
+        assert row["count_lower"] <= count <= row["count"]
+        assert i <= row["i"]
+        assert f <= row["f"] * (1 + 1e-12)
+        assert row["confidence"] == pytest.approx(1 - np.exp(-3))
+    counts = [row["count"] for row in rows]
+    assert counts == sorted(counts, reverse=True)
+
+
+def test_integers_join_floats_and_other_indicators_do_not() -> None:
+    whole = Stream([1, 1], {"text": (pa.string(), ["a", "b"])}, [(pa.int64(), [1, 2])])
+    half = Stream([1], {"text": (pa.string(), ["a"])}, [(pa.float64(), [0.5])])
+    algebra = SketchedSums((("i", None),))
+    merged = by_bytes(merge([whole.build(algebra, KEYS[:1]), half.build(algebra, KEYS[:1])]))
+    rows = merged.algebra.answer(merged.tables[0], Listed()).to_pylist()
+    assert {row["text"]: row["i"] for row in rows} == {"a": 1.5, "b": 2.0}
+    other = half.build(SketchedSums((("j", None),)), KEYS[:1])
+    with pytest.raises(IncompatibleSummary, match="other indicators"):
+        merge([merged, other])
