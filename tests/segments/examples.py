@@ -12,7 +12,7 @@ import pyarrow as pa
 from muntin.segments.algebra import Algebra
 from muntin.segments.building import build
 from muntin.segments.distinct import DistinctCount, DistinctItems
-from muntin.segments.fingerprint import Fingerprints, Members, NumbersAt, RanksWithin
+from muntin.segments.fingerprint import Contains, Fingerprints
 from muntin.segments.frequency import Frequency
 from muntin.segments.quantiles import Quantiles, QuantilesAt, RanksOf
 from muntin.segments.sketched import Listed, SketchedSums
@@ -56,9 +56,9 @@ EXAMPLES: dict[str, Example] = {
     "vector_matrix": Example(Sums((("i", "int64"), ("f", "float64"))), _sums, (Totals(),)),
     "distinct": Example(DistinctItems(lg_k=6), _names, (DistinctCount(),)),
     "fingerprint": Example(
-        Fingerprints.over(FloatOrder(16), 0.4, capacity=100),
+        Fingerprints.over(FloatOrder(16), 0.4),
         _records,
-        (Members(("item 3", "x")), NumbersAt((0.0, 0.5)), RanksWithin((2.0, 1e9))),
+        (Contains(("item 3", "x")), QuantilesAt((0.0, 0.5)), RanksOf((2.0, 1e9))),
     ),
     "frequency": Example(
         Frequency(width=16, depth=3, track=2), _weighed, (Heaviest(2), WeightOf(("item 3", "x")))

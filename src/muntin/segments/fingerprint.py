@@ -1,142 +1,138 @@
 """`fingerprint`: which keys there were, and between which ranks a number lies.
 
 =========== =================================================================================
-State       a row: `prints`, the different fingerprints of keys, ascending; of the numbers, if
-            there are any, the nodes of a q-digest (`node`, `count`) and their extreme cells
-            (`ends`); `nulls`, events without a key. An event without a number has no rank
-Error       membership: never a wrong no; a wrong yes with probability keys / universe, below
-            `fpp` up to 64 times `capacity` keys; it is told. Ranks: as `DyadicQDigest`
-Merge       union of fingerprints, exact; q-digests add up, and are compressed where they are large
-Duplicates  harmless for membership, count each time for rank
-Source      see `muntin.summaries.fingerprint_index`
-Limits      fingerprints do not depend on how events were spread; of more than 4 k different
-            numbers, the nodes do
+State       a row: `prints`, the different keys as ascending fingerprints; `nulls`, events
+            without a key. With a number: `nodes` and `counts` of a dyadic q-digest, `ends`, its
+            first and last cell where it has a node that is no leaf, and `unranked`, events with
+            a key that have no number, or one outside the domain
+Error       never a wrong no; a wrong yes with probability keys / 2**print_bits, which is at
+            most `fpp` up to 2**30 keys: no segment holds more. Rank: bounds that always hold,
+            their midpoint off by at most bits / 2k; 0 while there are few values
+Merge       sets: the set of all keys, bit by bit. Digests: equal nodes add up, then small
+            counts move up; the bound is that of one digest of all
+Duplicates  harmless for membership, count each time for ranks
+Source      see `muntin.summaries.static_filter` and `dyadic_qdigest`
+Limits      while a digest has at most 4k nodes, bytes do not depend on how events were spread;
+            after that which nodes there are does, within the same bound
 =========== =================================================================================
+
+Fingerprints are as long as the largest set that can be needs, whatever number of keys is planned:
+a set of small panes then keeps to its rate however many of them are merged. What that costs is
+what growing costs any filter (see docs/fingerprint-index.md): log2(2**30 / keys) bits a key.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from muntin.errors import BadArgument, CorruptSummary
+from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.segments.algebra import Algebra, Shape
-from muntin.segments.columns import NOTHING, Column, Ragged, States, frozen, lists
-from muntin.segments.items import item_numbers
+from muntin.segments.columns import Column, Ragged, States, frozen, lists, numbers, present, take
 from muntin.segments.kernels import fingerprint as _kernels
+from muntin.segments.kernels.lists import keep_present, sum_counts
 from muntin.segments.keys import Keys
 from muntin.segments.nulls import check_nulls, counts_of, merged_nulls, without_nulls
+from muntin.segments.quantiles import QuantilesAt, RanksOf
 from muntin.segments.table import Table
-from muntin.summaries.dyadic_qdigest import K_MAX, DyadicQDigest
+from muntin.summaries.dyadic_qdigest import K_MAX
+from muntin.summaries.dynamic_bloom import item_type
 from muntin.summaries.items import hash_items
 from muntin.summaries.kernels.placement import spread
-from muntin.summaries.kernels.static_filter import to_fingerprints
-from muntin.summaries.order_maps import OrderMap, order_map
+from muntin.summaries.order_maps import IntegerRange, OrderMap, TimestampRange, order_map
+from muntin.summaries.weighted_view import check_fractions
 from muntin.summaries.with_nulls import absent
 
 kernels: Any = _kernels  # lists of columns are unpacked into their calls
-HEADROOM = 64
-SHARE = 0.95  # of `fpp`, that the plan uses
-CAPACITY_MAX = 1 << 40
-UNIVERSE_MAX = 1 << 56
+_compute: Any = pc
+_keep: Any = keep_present
+ItemType = Literal["text", "integers"]
+KEYS_LG_MAX = 30  # of one row: a segment of more is not read
+FPP_MIN = 2.0 ** (KEYS_LG_MAX - 62)  # fingerprints are below 2**62
 
 
 @dataclass(frozen=True)
-class Members:
-    """The question: whether keys were there."""
+class Contains:
+    """The question: whether items are among the keys."""
 
-    keys: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class NumbersAt:
-    """The question: the numbers at fractions in [0, 1]."""
-
-    fractions: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class RanksWithin:
-    """The question: how many numbers are at most (or less than) points."""
-
-    points: tuple[Any, ...]
-    inclusive: bool = True
+    items: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class Fingerprints(Algebra):
-    """Membership of keys, and ranks of a number. `fold` takes the keys and, if there is a domain,
-    the numbers.
+    """Membership of keys, and ranks of a number. `fold` takes the column of keys (text, binary
+    or integers) and, if there is a domain, that of the number.
 
     Parameters
     ----------
-    capacity : int
-        Keys a row is planned to hold.
     fpp : float
-        Wrong yes of a row of up to 64 times as many.
+        False-positive rate that is never passed; 2**-32 to 1, which is excluded.
     domain : tuple of (name, value), optional
-        Parameters of the numbers' `OrderMap`, sorted; None: keys only.
+        Parameters of the number's `OrderMap`, sorted; None: keys only. See `over`.
     k : int
-        Nodes of the q-digest, up to a factor.
+        Of the digest: the midpoint of a rank's bounds is off by at most bits / 2k.
+    items : "text" or "integers", optional
+        What the keys are. None: the first that there are decide it.
     """
 
-    capacity: int = 100_000
     fpp: float = 0.01
     domain: tuple[tuple[str, Any], ...] | None = None
     k: int = 3100
+    items: ItemType | None = None
 
     kind: ClassVar[str] = "fingerprint"
     order_free: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if not _possible(self.capacity, self.fpp, self.k):
+        if not _possible(self.fpp, self.k, self.items):
             raise BadArgument(f"fingerprint: {self.parameters()} is out of range")
-        if self.universe > UNIVERSE_MAX:
-            raise BadArgument(f"fpp {self.fpp} for {self.capacity:,} keys is beyond 56 bits")
         if self.domain is not None:
             order_map(dict(self.domain))
 
     @classmethod
-    def over(
-        cls, domain: OrderMap, error: float, capacity: int = 100_000, fpp: float = 0.01
-    ) -> Self:
-        """With the numbers of a domain, at a rank error that is never exceeded."""
-        k = math.ceil(domain.bits / (2 * error))
-        return cls(capacity, fpp, tuple(sorted(domain.parameters().items())), k)
+    def over(cls, domain: OrderMap, error: float, fpp: float = 0.01) -> Self:
+        """With ranks of the numbers of a domain, off by at most a fraction `error` of them."""
+        pairs = tuple(sorted(domain.parameters().items()))
+        return cls(fpp, pairs, math.ceil(domain.bits / (2 * error)))
 
     @property
-    def universe(self) -> int:
-        """Fingerprints that there are."""
-        return math.ceil(self.capacity * HEADROOM / (self.fpp * SHARE))
+    def print_bits(self) -> int:
+        """Bits of a fingerprint."""
+        return KEYS_LG_MAX + max(math.ceil(-math.log2(self.fpp)), 1)
 
-    @property
+    @cached_property
     def _map(self) -> OrderMap:
         assert self.domain is not None  # noqa: S101
         return order_map(dict(self.domain))
 
+    @property
+    def rank_error(self) -> float:
+        """Fraction of the numbers by which no rank is further off."""
+        return self._map.bits / (2 * self.k)
+
     def parameters(self) -> dict[str, Any]:
         domain = None if self.domain is None else dict(self.domain)
-        return {"capacity": self.capacity, "fpp": self.fpp, "domain": domain, "k": self.k}
+        return {"fpp": self.fpp, "domain": domain, "k": self.k, "items": self.items}
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        names = ("capacity", "fpp", "k")
-        domain = parameters.get("domain")
-        found = [parameters.get(name) for name in names]
+        names, domain = ("fpp", "k", "items"), parameters.get("domain")
         if (
             set(parameters) != {*names, "domain"}
-            or not _possible(*found)
+            or not _possible(*(parameters[name] for name in names))
             or not (domain is None or isinstance(domain, dict))
         ):
             raise CorruptSummary(f"fingerprint: parameters {dict(parameters)!r:.200}")
         try:
             pairs = None if domain is None else tuple(sorted(domain.items()))
-            made = cls(parameters["capacity"], parameters["fpp"], pairs, parameters["k"])
+            made = cls(**{**parameters, "domain": pairs})
             known = domain is None or made._map.parameters() == domain
         except (BadArgument, TypeError) as problem:
             raise CorruptSummary(f"fingerprint: {problem}") from None
@@ -145,10 +141,40 @@ class Fingerprints(Algebra):
         return made
 
     def columns(self) -> dict[str, Shape]:
-        shapes = {"nulls": Shape(), "prints": Shape(ragged=True)}
+        found = {"nulls": Shape(), "prints": Shape(ragged=True)}
         if self.domain is not None:
-            shapes |= {name: Shape(ragged=True) for name in ("node", "count", "ends")}
-        return shapes
+            lists = ("nodes", "counts", "ends")
+            found |= {"unranked": Shape(), **dict.fromkeys(lists, Shape(ragged=True))}
+        return found
+
+    def fitted(self, values: Sequence[pa.Array]) -> Self:
+        column = values[0]
+        if pa.types.is_null(column.type) or column.null_count == len(column):
+            return self
+        found = item_type(column.type)
+        self._check_type(found)
+        return replace(self, items=found)
+
+    def united(self, other: Algebra) -> Algebra:
+        if isinstance(other, Fingerprints):
+            found = self.items or other.items
+            whole = replace(self, items=found)
+            if other.items in (None, found) and whole == replace(other, items=found):
+                return whole
+        raise IncompatibleSummary(
+            f"fingerprint of {other.parameters()} cannot join {self.parameters()}"
+        )
+
+    def _check_type(self, found: ItemType) -> None:
+        if self.items not in (None, found):
+            raise BadArgument(f"these keys are {found}, those seen before are {self.items}")
+
+    def _prints(self, items: Any) -> np.ndarray:
+        """Fingerprint of each item, of which none is null: int64[n]."""
+        hashes = hash_items(items)
+        out = np.empty_like(hashes)
+        spread(hashes, out)
+        return (out >> np.uint64(64 - self.print_bits)).view(np.int64)
 
     def fold(
         self,
@@ -157,28 +183,43 @@ class Fingerprints(Algebra):
         bounds: np.ndarray,
         items: Keys | None,  # noqa: ARG002
     ) -> States:
-        numbers = values[1:]
-        order, bounds, nulls, _ = without_nulls(values[:1], order, bounds)
-        codes, different = item_numbers(values[0])
-        of_item = self._prints(different)
-        prints = of_item[codes] if len(of_item) else np.zeros(len(codes), np.int64)
-        states: dict[str, Column] = {
-            "nulls": nulls,
-            "prints": _united(prints, NOTHING, order, bounds),
-        }
-        if self.domain is not None:
-            if len(numbers) != 1:
-                raise BadArgument("this fingerprint counts numbers, too: give their column")
-            missing = absent(numbers)
-            order, bounds, _, _ = without_nulls(numbers, order, bounds)
-            leaves = np.zeros(len(codes), np.int64)
-            there = slice(None) if missing is None else ~missing
-            kept = numbers[0] if missing is None else numbers[0].filter(pa.array(there))
-            cells = self._map.cells(kept)
-            leaves[there] = (cells + np.uint64(1 << self._map.bits)).view(np.int64)
-            flat = (NOTHING, frozen(leaves), NOTHING, NOTHING, NOTHING)
-            states |= self._merged(flat, len(order), order, bounds)
-        return states
+        keys = values[0]
+        if len(values) != (1 if self.domain is None else 2):
+            raise BadArgument("a fingerprint takes keys and, with a domain, their numbers")
+        order, bounds, nulls, missing = without_nulls([keys], order, bounds)
+        if missing is None:
+            prints = self._prints(keys)[order]
+        else:
+            all_prints = np.zeros(len(keys), np.int64)
+            all_prints[~missing] = self._prints(keys.filter(pa.array(~missing)))
+            prints = all_prints[order]
+        starts = np.empty(len(bounds), np.int64)
+        kernels.fold_sets(prints, bounds, starts)
+        states: dict[str, Column] = {"nulls": nulls, "prints": _ragged(starts, prints)}
+        if self.domain is None:
+            return states
+        cells, unranked = self._cells(values[1])
+        counts = np.zeros(len(bounds) - 1, np.int64)
+        if unranked.any():
+            kept, kept_bounds = np.empty(len(order), np.int64), np.empty(len(bounds), np.int64)
+            size = _keep(order, bounds, frozen(unranked), kept, kept_bounds, counts)
+            order, bounds = frozen(kept[:size]), frozen(kept_bounds)
+        leaf = 1 << self._map.bits
+        leaves = cells[order] + np.int64(leaf)
+        out = _Digests(len(bounds) - 1, len(leaves))
+        kernels.fold_nodes(leaves, bounds, self.k, leaf, *out.arrays)
+        return {**states, "unranked": present(counts), **out.states()}
+
+    def _cells(self, column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+        """Cell of each number, and which have none: int64[n], bool[n]."""
+        column = _numbers_of(column, self._map)
+        found = absent([column])
+        if found is not None:
+            filler = pa.scalar(0, pa.int64()).cast(column.type)
+            column = _compute.if_else(pa.array(found), filler, column)
+        cells, sides = self._map.place(column.to_numpy(zero_copy_only=False))
+        outside = sides != 0
+        return cells.view(np.int64), outside if found is None else found | outside
 
     def merge(
         self,
@@ -187,136 +228,198 @@ class Fingerprints(Algebra):
         bounds: np.ndarray,
         items: Keys | None,  # noqa: ARG002
     ) -> States:
-        held = lists(states["prints"], len(order))
-        out: dict[str, Column] = {
-            "nulls": merged_nulls(states, order, bounds),
-            "prints": _united(held.items, held.starts, order, bounds),
-        }
-        if self.domain is not None:
-            flat = _nodes(states, len(order))
-            out |= self._merged(flat, len(flat[1]), order, bounds)
-        return out
-
-    def _merged(
-        self, flat: Any, size: int, order: np.ndarray, bounds: np.ndarray
-    ) -> dict[str, Column]:
+        prints = lists(states["prints"], len(order))
         groups = len(bounds) - 1
-        starts, end_starts = np.empty(groups + 1, np.int64), np.empty(groups + 1, np.int64)
-        nodes, counts, ends = (
-            np.empty(size, np.int64),
-            np.empty(size, np.int64),
-            np.empty(2 * groups, np.int64),
-        )
-        kernels.merge_nodes(
-            *flat, order, bounds, self.k, self._map.bits,
-            starts, nodes, counts, end_starts, ends,
-        )  # fmt: skip
-        used, at = int(starts[-1]), frozen(starts)
-        if not used:
-            return {"node": None, "count": None, "ends": None}
-        return {
-            "node": Ragged(at, frozen(nodes[:used].copy())),
-            "count": Ragged(at, frozen(counts[:used].copy())),
-            "ends": Ragged(frozen(end_starts), frozen(ends[: int(end_starts[-1])].copy())),
+        starts, union = np.empty(groups + 1, np.int64), np.empty(len(prints.items), np.int64)
+        kernels.merge_sets(prints.starts, prints.items, order, bounds, starts, union)
+        merged: dict[str, Column] = {
+            "nulls": merged_nulls(states, order, bounds),
+            "prints": _ragged(starts, union),
         }
+        if self.domain is None:
+            return merged
+        unranked = states["unranked"]
+        if isinstance(unranked, np.ndarray):
+            counts = np.empty(groups, np.int64)
+            sum_counts(unranked, order, bounds, counts)
+            unranked = present(counts)
+        held = _digests(states, len(order))
+        out = _Digests(groups, len(held[1]))
+        leaf = 1 << self._map.bits
+        kernels.merge_nodes(*held, order, bounds, self.k, leaf, *out.arrays)
+        return {**merged, "unranked": unranked, **out.states()}
 
     def check(self, table: Table) -> None:
         check_nulls(table)
         counts = counts_of(table)
-        held = lists(table.states["prints"], len(table))
-        row = kernels.check_prints(held.starts, held.items, counts, self.universe)
-        if row < 0 and self.domain is not None:
-            flat = _nodes(table.states, len(table))
-            beside = lists(table.states["count"], len(table))
-            if not np.array_equal(flat[0], beside.starts):
-                raise CorruptSummary("fingerprint: nodes without counts")
-            row = kernels.check_nodes(*flat, counts, self.k, self._map.bits)
+        prints = lists(table.states["prints"], len(table))
+        row = kernels.check_sets(prints.starts, prints.items, counts, 1 << self.print_bits)
         if row >= 0:
-            raise CorruptSummary(f"fingerprint: row {row} is of no records")
+            raise CorruptSummary(f"fingerprint: row {row} is no set of at most {counts[row]} keys")
+        if len(prints.items) and self.items is None:
+            raise CorruptSummary("fingerprint: keys without a type")
+        if self.domain is None:
+            return
+        unranked = numbers(table.states["unranked"])
+        if len(unranked) and (unranked.min() < 0 or (unranked > counts).any()):
+            raise CorruptSummary("fingerprint: more keys without a number than keys")
+        nodes, weights = (lists(table.states[name], len(table)) for name in ("nodes", "counts"))
+        if not np.array_equal(nodes.starts, weights.starts):
+            raise CorruptSummary("fingerprint: nodes without counts")
+        held = _digests(table.states, len(table))
+        leaf = 1 << self._map.bits
+        row = kernels.check_nodes(*held, self._ranked(table), self.k, leaf)
+        if row >= 0:
+            raise CorruptSummary(f"fingerprint: row {row} is no digest of its numbers")
+
+    def _ranked(self, table: Table) -> np.ndarray:
+        """Events with a number of each row."""
+        unranked = numbers(table.states["unranked"])
+        counts = counts_of(table)
+        return frozen(counts - unranked) if len(unranked) else counts
 
     def answer(self, table: Table, question: Any) -> pa.Table:
-        """Of `Members`: `key`, `value` (bool), `false_positive_rate`. Of `NumbersAt`: `q`, and of
-        `RanksWithin`: `x`, each with `value`, `lower`, `upper` (certain), of rows with numbers."""
-        if isinstance(question, Members):
-            return self._members(table, question)
-        if self.domain is None or not isinstance(question, NumbersAt | RanksWithin):
-            raise BadArgument(f"this fingerprint cannot answer {question!r:.100}")
-        # rows are windows here, and few: the kind has no keys to split by
-        sizes = lists(table.states["node"], len(table)).sizes
-        rows, asked, found = [], [], []
-        for row in np.flatnonzero(sizes).tolist():
-            digest = self._digest(table, row)
-            if isinstance(question, NumbersAt):
-                answer, points = digest.quantile(question.fractions), question.fractions
-            else:
-                points = question.points
-                answer = digest.rank(list(points), inclusive=question.inclusive)
-            rows += [row] * len(points)
-            asked += points
-            found.append((answer.value, answer.lower, answer.upper))
-        columns = {
-            name: np.concatenate([parts[at] for parts in found]) if found else np.empty(0)
-            for at, name in enumerate(("value", "lower", "upper"))
-        }
-        name = "q" if isinstance(question, NumbersAt) else "x"
-        return pa.table({"row": pa.array(rows, pa.int64()), name: pa.array(asked), **columns})
+        """Of `Contains`, each row and item: `item`, `present`, `false_positive_rate` (of an item
+        that is not there, as it is now). Of `QuantilesAt` and `RanksOf`, each row with a number:
+        `q` or `x`, `value`, `lower`, `upper`, `confidence`, which is 1."""
+        if isinstance(question, Contains):
+            return self._contains(table, question.items)
+        if not isinstance(question, QuantilesAt | RanksOf):
+            raise BadArgument(
+                f"fingerprint cannot answer {question!r:.100}: ask Contains, QuantilesAt, RanksOf"
+            )
+        if self.domain is None:
+            raise BadArgument("this fingerprint ranks no number: it has no domain")
+        ranked = self._ranked(table)
+        filled = np.flatnonzero(ranked)
+        states: States = table.states
+        if len(filled) < len(table):
+            states = {name: take(column, filled) for name, column in states.items()}
+        held = _digests(states, len(filled))
+        leaf, domain = 1 << self._map.bits, self._map
+        if isinstance(question, QuantilesAt):
+            asked = check_fractions(question.fractions)
+            out = np.empty((3, len(filled), len(asked)), np.int64)
+            kernels.quantile_cells(*held, leaf, frozen(asked), out)
+            middle, low, high = (cells.ravel().view(np.uint64) for cells in out)
+            found = domain.typical(middle), domain.lowest(low), domain.highest(high)
+            return _answers("q", asked, filled, found)
+        asked = np.atleast_1d(np.asarray(question.points))
+        points: Any = asked
+        inclusive, exact = question.inclusive, domain.exact
+        if isinstance(domain, IntegerRange) and not inclusive:
+            points = np.ceil(points)  # less than 2.5 is less than 3
+        cells, sides = domain.place(points)
+        own = (inclusive, inclusive) if exact else (False, True)
+        out = np.empty((2, len(filled), len(asked)), np.int64)
+        kernels.cell_ranks(*held, leaf, frozen(cells.view(np.int64)), frozen(sides), *own, out)
+        lower, upper = out / ranked[filled][None, :, None]
+        found = tuple(part.ravel() for part in ((lower + upper) / 2, lower, upper))
+        return _answers("x", asked, filled, found)
 
-    def _members(self, table: Table, question: Members) -> pa.Table:
-        codes, different = item_numbers(pa.array(list(question.keys)))
-        asked = self._prints(different)[codes]
-        held = lists(table.states["prints"], len(table))
-        found = np.empty((len(table), len(asked)), np.bool_)
-        kernels.find_members(held.starts, held.items, frozen(asked), found)
+    def _contains(self, table: Table, items: Sequence[Any]) -> pa.Table:
+        asked = _asked(items)
+        if len(asked) and self.items is not None:
+            self._check_type(item_type(asked.type))
+        prints = lists(table.states["prints"], len(table))
+        there = np.zeros((len(table), len(asked)), bool)
+        if len(asked):
+            kernels.contains(prints.starts, prints.items, frozen(self._prints(asked)), there)
+        rates = prints.sizes / 2.0**self.print_bits
         return pa.table(
             {
                 "row": np.repeat(np.arange(len(table)), len(asked)),
-                "key": pa.array(list(question.keys) * len(table)),
-                "value": found.ravel(),
-                "false_positive_rate": np.repeat(held.sizes / self.universe, len(asked)),
+                "item": pa.concat_arrays([asked] * len(table)) if len(table) else asked[:0],
+                "present": there.ravel(),
+                "false_positive_rate": np.repeat(rates, len(asked)),
             }
         )
 
-    def _prints(self, keys: pa.Array) -> np.ndarray:
-        hashes = hash_items(keys, 0)
-        spread(hashes, hashes)
-        out = np.empty(len(hashes), np.uint64)
-        to_fingerprints(hashes, self.universe, out)
-        return out.view(np.int64)
 
-    def _digest(self, table: Table, row: int) -> DyadicQDigest:
-        """One row as the class that people use alone."""
-        node, count, ends = (lists(table.states[n], len(table)) for n in ("node", "count", "ends"))
-        at = slice(int(node.starts[row]), int(node.starts[row + 1]))
-        digest = DyadicQDigest(k=self.k, domain=self._map)
-        digest._ids, digest._counts = node.items[at].view(np.uint64), count.items[at]
-        digest._total = int(digest._counts.sum())
-        first = int(ends.starts[row])
-        digest._first, digest._last = int(ends.items[first]), int(ends.items[first + 1])
-        return digest
+def _asked(items: Sequence[Any]) -> pa.Array:
+    beyond = any(type(item) is int and item >= 1 << 63 for item in items)
+    try:
+        return pa.array(list(items), pa.uint64() if beyond else None)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as problem:
+        raise BadArgument(f"items are text, bytes or integers of 64 bits: {problem}") from None
 
 
-def _possible(capacity: Any, fpp: Any, k: Any) -> bool:
+def _possible(fpp: Any, k: Any, items: Any) -> bool:
     return (
-        type(capacity) is int
-        and 1 <= capacity <= CAPACITY_MAX
-        and type(fpp) is float
-        and 0 < fpp < 1
+        type(fpp) is float
+        and FPP_MIN <= fpp < 1
         and type(k) is int
         and 1 <= k <= K_MAX
+        and items in (None, *get_args(ItemType))
     )
 
 
-def _united(
-    prints: np.ndarray, starts: np.ndarray, order: np.ndarray, bounds: np.ndarray
-) -> Column:
-    out_starts = np.empty(len(bounds), np.int64)
-    size = len(prints) if len(starts) else len(order)
-    out = np.empty(size, np.int64)
-    kernels.unite_sets(frozen(prints), starts, order, bounds, out_starts, out)
-    used = int(out_starts[-1])
-    return Ragged(frozen(out_starts), frozen(out[:used].copy())) if used else None
+def _numbers_of(column: pa.Array, domain: OrderMap) -> pa.Array:
+    """The column in the type that the domain places; null where a number is far outside."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    kind = column.type
+    if isinstance(domain, TimestampRange):
+        if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_null(kind)):
+            raise BadArgument(f"ranks are {kind}: give timestamps or dates")
+        return column.cast(pa.timestamp("us"), safe=False)
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.uint8())
+    elif not (
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_null(kind)
+    ):
+        raise BadArgument(f"ranks are {kind}: give numbers")
+    if not isinstance(domain, IntegerRange):
+        return column.cast(pa.float64(), safe=False)
+    if pa.types.is_uint64(kind):
+        inside = _compute.less(column, pa.scalar(1 << 63, pa.uint64()))
+        column = _compute.if_else(inside, column, None)
+    elif pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        column = column.cast(pa.float64())
+        inside = _compute.less(_compute.abs(column), 2.0**63)
+        column = _compute.if_else(inside, column, None)
+    return column.cast(pa.int64(), safe=False)
 
 
-def _nodes(states: States, rows: int) -> Any:
-    node, count, ends = (lists(states[name], rows) for name in ("node", "count", "ends"))
-    return node.starts, node.items, count.items, ends.starts, ends.items
+class _Digests:
+    """Room for the digests of groups, and what was put into it."""
+
+    def __init__(self, groups: int, nodes: int) -> None:
+        sizes = (groups + 1, nodes, nodes, groups + 1, 2 * groups)
+        self.arrays = tuple(np.empty(size, np.int64) for size in sizes)
+
+    def states(self) -> dict[str, Column]:
+        starts, nodes, counts, end_starts, ends = self.arrays
+        return {
+            "nodes": _ragged(starts, nodes),
+            "counts": _ragged(starts, counts),
+            "ends": _ragged(end_starts, ends),
+        }
+
+
+def _digests(states: States, rows: int) -> tuple[np.ndarray, ...]:
+    nodes, counts, ends = (lists(states[name], rows) for name in ("nodes", "counts", "ends"))
+    return nodes.starts, nodes.items, counts.items, ends.starts, ends.items
+
+
+def _ragged(starts: np.ndarray, items: np.ndarray) -> Column:
+    used = int(starts[-1])
+    if 2 * used < len(items):
+        items = items[:used].copy()
+    return Ragged(frozen(starts), frozen(items[:used])) if used else None
+
+
+def _answers(name: str, asked: np.ndarray, rows: np.ndarray, found: tuple[Any, ...]) -> pa.Table:
+    return pa.table(
+        {
+            "row": np.repeat(rows, len(asked)),
+            name: np.tile(asked, len(rows)),
+            "value": found[0],
+            "lower": found[1],
+            "upper": found[2],
+            "confidence": np.ones(len(rows) * len(asked)),
+        }
+    )

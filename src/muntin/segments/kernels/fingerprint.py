@@ -1,4 +1,9 @@
-"""Sets of fingerprints and q-digests over many groups at once."""
+"""Sorted sets of fingerprints, and dyadic q-digests, of many groups at once.
+
+A node of a digest is its number in the binary tree over 2**bits cells, as in
+`muntin.summaries.kernels.qdigest`; node lists ascend. A row has `ends`, its first and last cell,
+where it has a node that is no leaf.
+"""
 
 from __future__ import annotations
 
@@ -8,175 +13,355 @@ from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.qdigest import compress
 from muntin.summaries.kernels.sorting import sort_keys, sort_pairs
 
+TIE = 2.0**-52  # a fraction is what was written: 0.07 of 100 is the seventh
+
 
 @kernel()
-def unite_sets(prints, starts, order, bounds, out_starts, out):
-    """The different numbers of the lists of each group, ascending. `starts` empty: a number a
-    row."""
-    single = starts.shape[0] == 0
+def fold_sets(prints, bounds, starts):
+    """Numbers of groups, in place, as one ascending set a group."""
+    filled = 0
+    starts[0] = 0
+    for g in range(bounds.shape[0] - 1):
+        first = bounds[g]
+        n = bounds[g + 1] - first
+        sort_keys(prints[first : first + n])
+        last = np.int64(-1)
+        for i in range(first, first + n):
+            if prints[i] != last:
+                last = prints[i]
+                prints[filled] = last
+                filled += 1
+        starts[g + 1] = filled
+
+
+@kernel()
+def merge_sets(starts, prints, order, bounds, out_starts, out):
+    """The union of the sets of each group; `out` holds all of them."""
     filled = 0
     out_starts[0] = 0
     for g in range(bounds.shape[0] - 1):
-        at = filled
-        for i in range(bounds[g], bounds[g + 1]):
-            row = order[i]
-            if single:
-                out[at] = prints[row]
-                at += 1
-            else:
-                for j in range(starts[row], starts[row + 1]):
-                    out[at] = prints[j]
-                    at += 1
-        sort_keys(out[filled:at])
         first = filled
-        for i in range(first, at):
-            if i == first or out[i] != out[filled - 1]:
-                out[filled] = out[i]
+        end = first
+        for i in range(bounds[g], bounds[g + 1]):
+            for j in range(starts[order[i]], starts[order[i] + 1]):
+                out[end] = prints[j]
+                end += 1
+        if bounds[g + 1] - bounds[g] > 1:
+            sort_keys(out[first:end])
+        last = np.int64(-1)
+        for i in range(first, end):
+            if out[i] != last:
+                last = out[i]
+                out[filled] = last
                 filled += 1
         out_starts[g + 1] = filled
 
 
 @kernel()
-def merge_nodes(
-    starts, nodes, counts, end_starts, ends, order, bounds, k, bits,
-    out_starts, out_nodes, out_counts, out_end_starts, out_ends,
-):  # fmt: skip
-    """The q-digest of the q-digests of each group, compressed where it has more than 4k nodes.
+def contains(starts, prints, asked, out):
+    """`out[row, i]`: whether number i is in the row's set."""
+    for row in range(out.shape[0]):
+        own = prints[starts[row] : starts[row + 1]]
+        for i in range(asked.shape[0]):
+            at = np.searchsorted(own, asked[i])
+            out[row, i] = at < own.shape[0] and own[at] == asked[i]
 
-    `starts` empty: rows are leaves, each counted once; `counts` and `ends` are empty, too.
+
+@kernel()
+def _squeezed(ids, counts, first, n, total, k):
+    """Compress the n nodes at `first`, in place; how many are left."""
+    if n <= 4 * k:
+        return n
+    own = ids[first : first + n].copy().view(np.uint64)
+    held = counts[first : first + n].copy()
+    out = np.empty(n, np.uint64)
+    out_counts = np.empty(n, np.int64)
+    begin = compress(own, held, total // k, out, out_counts)
+    for i in range(begin, n):
+        ids[first + i - begin] = np.int64(out[i])
+        counts[first + i - begin] = out_counts[i]
+    return n - begin
+
+
+@kernel()
+def fold_nodes(leaves, bounds, k, leaf, starts, ids, counts, end_starts, ends):
+    """Leaves of groups, in place, as one digest a group.
+
+    Parameters
+    ----------
+    leaves : int64[n]
+        Group g is leaves[bounds[g]:bounds[g + 1]].
+    leaf : int
+        2**bits: the number of the first leaf.
+    ids, counts : int64[n]
+        Filled from the front.
+    ends : int64[2 * groups]
     """
-    single = starts.shape[0] == 0
     filled = 0
+    outer = 0
+    starts[0] = end_starts[0] = 0
+    for g in range(bounds.shape[0] - 1):
+        first = bounds[g]
+        n = bounds[g + 1] - first
+        sort_keys(leaves[first : first + n])
+        at = filled
+        for i in range(first, first + n):
+            if i > first and leaves[i] == leaves[i - 1]:
+                counts[at - 1] += 1
+            else:
+                ids[at] = leaves[i]
+                counts[at] = 1
+                at += 1
+        nodes = _squeezed(ids, counts, filled, at - filled, n, k)
+        if nodes and ids[filled] < leaf:
+            ends[outer] = leaves[first] - leaf
+            ends[outer + 1] = leaves[first + n - 1] - leaf
+            outer += 2
+        filled += nodes
+        starts[g + 1] = filled
+        end_starts[g + 1] = outer
+
+
+@kernel()
+def merge_nodes(
+    starts, ids, counts, end_starts, ends, order, bounds, k, leaf,
+    out_starts, out_ids, out_counts, out_end_starts, out_ends,
+):  # fmt: skip
+    """The digests of each group as one: equal nodes add up; then what is too small moves up."""
+    filled = 0
+    outer = 0
     out_starts[0] = out_end_starts[0] = 0
-    size = 1
     for g in range(bounds.shape[0] - 1):
-        n = bounds[g + 1] - bounds[g]
-        if not single:
-            n = 0
-            for i in range(bounds[g], bounds[g + 1]):
-                n += starts[order[i] + 1] - starts[order[i]]
-        size = max(size, n)
-    ids = np.empty(size, np.int64)
-    held = np.empty(size, np.int64)
-    for g in range(bounds.shape[0] - 1):
-        n = 0
-        low = high = np.int64(0)
-        some = False
-        for i in range(bounds[g], bounds[g + 1]):
-            row = order[i]
-            first = row if single else starts[row]
-            last = row + 1 if single else starts[row + 1]
-            if first == last:
-                continue
-            for j in range(first, last):
-                ids[n] = nodes[j]
-                held[n] = 1 if single else counts[j]
-                n += 1
-            a = nodes[row] - (1 << bits) if single else ends[end_starts[row]]
-            b = a if single else ends[end_starts[row] + 1]
-            low = min(low, a) if some else a
-            high = max(high, b) if some else b
-            some = True
-        sort_pairs(ids[:n], held[:n])
         at = filled
         total = np.int64(0)
-        for i in range(n):
-            total += held[i]
-            if at > filled and out_nodes[at - 1] == ids[i]:
-                out_counts[at - 1] += held[i]
+        low = np.int64(0x7FFF_FFFF_FFFF_FFFF)
+        high = np.int64(-1)
+        for i in range(bounds[g], bounds[g + 1]):
+            row = order[i]
+            first = starts[row]
+            n = starts[row + 1] - first
+            if n == 0:
+                continue
+            if end_starts[row + 1] > end_starts[row]:
+                low = min(low, ends[end_starts[row]])
+                high = max(high, ends[end_starts[row] + 1])
             else:
-                out_nodes[at] = ids[i]
-                out_counts[at] = held[i]
+                low = min(low, ids[first] - leaf)
+                high = max(high, ids[first + n - 1] - leaf)
+            for j in range(first, first + n):
+                out_ids[at] = ids[j]
+                out_counts[at] = counts[j]
+                total += counts[j]
                 at += 1
         n = at - filled
-        if n > 4 * k:
-            tight = np.empty(n, np.uint64)
-            tight_counts = np.empty(n, np.int64)
-            begin = compress(
-                out_nodes[filled:at].view(np.uint64), out_counts[filled:at], total // k,
-                tight, tight_counts,
-            )  # fmt: skip
-            for i in range(n - begin):
-                out_nodes[filled + i] = np.int64(tight[begin + i])
-                out_counts[filled + i] = tight_counts[begin + i]
-            n -= begin
-        filled += n
+        if bounds[g + 1] - bounds[g] > 1:
+            sort_pairs(out_ids[filled:at], out_counts[filled:at])
+        nodes = 0
+        for i in range(filled, at):
+            if nodes and out_ids[i] == out_ids[filled + nodes - 1]:
+                out_counts[filled + nodes - 1] += out_counts[i]
+            else:
+                out_ids[filled + nodes] = out_ids[i]
+                out_counts[filled + nodes] = out_counts[i]
+                nodes += 1
+        nodes = _squeezed(out_ids, out_counts, filled, nodes, total, k)
+        if nodes and out_ids[filled] < leaf:
+            out_ends[outer] = low
+            out_ends[outer + 1] = high
+            outer += 2
+        filled += nodes
         out_starts[g + 1] = filled
-        out_end_starts[g + 1] = out_end_starts[g]
-        if some:
-            out_ends[out_end_starts[g]] = low
-            out_ends[out_end_starts[g] + 1] = high
-            out_end_starts[g + 1] += 2
+        out_end_starts[g + 1] = outer
 
 
 @kernel()
-def find_members(starts, prints, asked, out):
-    """`out[row, i]`: whether number i is in the row's set."""
+def _spans(ids, leaf, begins, ends):
+    """First and last cell below each node."""
+    for i in range(ids.shape[0]):
+        node = ids[i]
+        height = 0
+        while node < leaf:
+            node <<= 1
+            height += 1
+        begins[i] = node - leaf
+        ends[i] = node - leaf + (np.int64(1) << height) - 1
+
+
+@kernel()
+def _accumulated(edges, counts, own, sums):
+    """The edges ascending, and the counts up to each."""
+    order = np.argsort(edges)
+    total = np.int64(0)
+    for i in range(order.shape[0]):
+        total += counts[order[i]]
+        own[i] = edges[order[i]]
+        sums[i] = total
+
+
+@kernel()
+def _target(fraction, total):
+    """The place of a quantile: the smallest whole number that is at least fraction * total."""
+    exact = fraction * total
+    near = np.rint(exact)
+    if abs(exact - near) > near * TIE:
+        near = np.ceil(exact)
+    return min(max(np.int64(near), 1), total)
+
+
+@kernel()
+def _clipped(value, low, high):
+    return min(max(value, low), high)
+
+
+@kernel()
+def quantile_cells(starts, ids, counts, end_starts, ends, leaf, fractions, out):
+    """`out[:, row, i]` = cell to show at fraction i, the first and the last possible one.
+
+    No row is empty.
+    """
+    size = 1
     for row in range(starts.shape[0] - 1):
-        for i in range(asked.shape[0]):
-            low = starts[row]
-            high = starts[row + 1]
-            while low < high:
-                middle = (low + high) >> 1
-                if prints[middle] < asked[i]:
-                    low = middle + 1
-                else:
-                    high = middle
-            out[row, i] = low < starts[row + 1] and prints[low] == asked[i]
+        size = max(size, starts[row + 1] - starts[row])
+    edges = np.empty(2 * size, np.int64)
+    weights = np.empty(2 * size, np.int64)
+    places = np.empty((3, 2 * size), np.int64)
+    sums = np.empty((3, 2 * size), np.int64)
+    for row in range(starts.shape[0] - 1):
+        first = starts[row]
+        n = starts[row + 1] - first
+        own = ids[first : first + n]
+        if end_starts[row + 1] == end_starts[row]:
+            total = np.int64(0)
+            for i in range(n):
+                total += counts[first + i]
+                sums[0, i] = total
+            for i in range(fractions.shape[0]):
+                at = np.searchsorted(sums[0, :n], _target(fractions[i], total))
+                for e in range(3):
+                    out[e, row, i] = own[at] - leaf
+            continue
+        low = ends[end_starts[row]]
+        high = ends[end_starts[row] + 1]
+        _spans(own, leaf, edges[:n], edges[n : 2 * n])
+        weights[:n] = counts[first : first + n]
+        weights[n : 2 * n] = weights[:n]
+        _accumulated(edges[: 2 * n], weights[: 2 * n], places[0], sums[0])
+        _accumulated(edges[:n], weights[:n], places[1], sums[1])
+        _accumulated(edges[n : 2 * n], weights[:n], places[2], sums[2])
+        total = sums[1, n - 1]
+        for i in range(fractions.shape[0]):
+            target = _target(fractions[i], total)
+            at = np.searchsorted(sums[0, : 2 * n], 2 * target)
+            out[0, row, i] = _clipped(places[0, at], low, high)
+            for e in range(1, 3):
+                at = np.searchsorted(sums[e, :n], target)
+                out[e, row, i] = _clipped(places[e, at], low, high)
 
 
 @kernel()
-def check_prints(starts, prints, counts, universe):
+def _up_to(edges, sums, cell, own):
+    """Counts of the edges before the cell, or also in it."""
+    at = np.searchsorted(edges, cell, side="right") if own else np.searchsorted(edges, cell)
+    return sums[at - 1] if at else np.int64(0)
+
+
+@kernel()
+def cell_ranks(
+    starts, ids, counts, end_starts, ends, leaf, cells, sides, own_lower, own_upper, out
+):  # fmt: skip
+    """`out[:, row, i]` = fewest and most values up to cell i; no row is empty.
+
+    sides : int8[n]
+        -1, 0, 1: below the domain, in it, above.
+    own_lower, own_upper : bool
+        Whether the values of the cell itself are counted.
+    """
+    size = 1
+    for row in range(starts.shape[0] - 1):
+        size = max(size, starts[row + 1] - starts[row])
+    edges = np.empty((2, size), np.int64)
+    places = np.empty((2, size), np.int64)
+    sums = np.empty((2, size), np.int64)
+    for row in range(starts.shape[0] - 1):
+        first = starts[row]
+        n = starts[row + 1] - first
+        _spans(ids[first : first + n], leaf, edges[0, :n], edges[1, :n])
+        for e in range(2):
+            _accumulated(edges[e, :n], counts[first : first + n], places[e], sums[e])
+        low = places[0, 0]
+        high = places[1, n - 1]
+        if end_starts[row + 1] > end_starts[row]:
+            low = ends[end_starts[row]]
+            high = ends[end_starts[row] + 1]
+        total = sums[0, n - 1]
+        for i in range(cells.shape[0]):
+            cell = cells[i]
+            lower = _up_to(places[1, :n], sums[1, :n], cell, own_lower)
+            upper = _up_to(places[0, :n], sums[0, :n], cell, own_upper)
+            if sides[i] > 0 or cell > high or (own_lower and cell == high):
+                lower = total
+            if sides[i] < 0 or cell < low or (not own_upper and cell == low):
+                upper = np.int64(0)
+            if sides[i] < 0:
+                lower = np.int64(0)
+            elif sides[i] > 0:
+                upper = total
+            out[0, row, i] = lower
+            out[1, row, i] = upper
+
+
+@kernel()
+def check_sets(starts, prints, counts, universe):
     """The first row whose set no keys make, or -1."""
-    for row in range(counts.shape[0]):
+    for row in range(starts.shape[0] - 1):
         n = starts[row + 1] - starts[row]
         if n > counts[row] or (n == 0) != (counts[row] == 0):
             return row
+        before = np.int64(-1)
         for j in range(starts[row], starts[row + 1]):
-            if prints[j] < 0 or prints[j] >= universe:
+            if prints[j] <= before or prints[j] >= universe:
                 return row
-            if j > starts[row] and prints[j] <= prints[j - 1]:
-                return row
+            before = prints[j]
     return -1
 
 
 @kernel()
-def check_nodes(starts, nodes, counts, end_starts, ends, keyed, k, bits):
-    """The first row whose q-digest no numbers make, or -1. keyed : int64[rows], keys counted."""
-    leaf = np.int64(1) << bits
-    for row in range(keyed.shape[0]):
-        n = starts[row + 1] - starts[row]
-        two = end_starts[row + 1] - end_starts[row]
-        if two != (2 if n else 0):
+def check_nodes(starts, ids, counts, end_starts, ends, totals, k, leaf):
+    """The first row whose digest no values make, or -1. Nothing here can overflow."""
+    one = np.empty((2, 1), np.int64)
+    for row in range(starts.shape[0] - 1):
+        first = starts[row]
+        n = starts[row + 1] - first
+        outer = end_starts[row + 1] - end_starts[row]
+        if n > 4 * k + 1 or (n == 0 and (totals[row] or outer)):
             return row
         if n == 0:
             continue
-        total = np.int64(0)
-        for j in range(starts[row], starts[row + 1]):
-            if nodes[j] < 1 or counts[j] < 1 or counts[j] > keyed[row] - total:
+        before = np.int64(0)
+        left = totals[row]
+        for j in range(first, first + n):
+            if ids[j] <= before or (ids[j] >> 1) >= leaf or counts[j] < 1 or counts[j] > left:
                 return row
-            if j > starts[row] and nodes[j] <= nodes[j - 1]:
+            if ids[j] < leaf and counts[j] > totals[row] // k:
                 return row
-            total += counts[j]
+            before = ids[j]
+            left -= counts[j]
+        if left or outer != (2 if ids[first] < leaf else 0):
+            return row
+        if not outer:
+            continue
         low = ends[end_starts[row]]
         high = ends[end_starts[row] + 1]
-        if low < 0 or high < low or high >= leaf or nodes[starts[row + 1] - 1] >> (bits + 1):
+        if low < 0 or low > high or high >= leaf:
             return row
-        least_begin = least_end = leaf
-        most_begin = most_end = np.int64(-1)
-        for j in range(starts[row], starts[row + 1]):
-            node = nodes[j]
-            if node < leaf and counts[j] > total // k:
+        least = np.int64(0x7FFF_FFFF_FFFF_FFFF)
+        most = np.int64(-1)
+        for j in range(first, first + n):
+            _spans(ids[j : j + 1], leaf, one[0], one[1])
+            if low > one[1, 0] or high < one[0, 0]:
                 return row
-            height = 0
-            while node << height < leaf:
-                height += 1
-            begin = (node << height) - leaf
-            end = begin + (np.int64(1) << height) - 1
-            least_begin = min(least_begin, begin)
-            least_end = min(least_end, end)
-            most_begin = max(most_begin, begin)
-            most_end = max(most_end, end)
-        if low < least_begin or low > least_end or high < most_begin or high > most_end:
+            least = min(least, one[0, 0])
+            most = max(most, one[1, 0])
+        if low < least or high > most:
             return row
     return -1
