@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
-from muntin.segments.building import WHOLE, merge, subtract
+from muntin.segments.building import WHOLE, build, merge, subtract
 from muntin.segments.codec import decode, encode
 from muntin.segments.sums import Sums
 from muntin.summaries import VectorMatrix
@@ -226,3 +226,28 @@ def test_impossible_states_are_refused(column: str, change: Any) -> None:
     data = encode(replace(segment, tables=(replace(table, states=states),)))
     with pytest.raises(CorruptSummary):
         decode(data)
+
+
+def test_a_column_has_the_same_keys_in_every_spelling() -> None:
+    """Dictionaries with values that are unused or stand twice; integers near and far apart."""
+    slices, values = np.array([1, 1, 2, 2]), [pa.array([1, 2, 3, 4])]
+
+    def made(column: pa.Array) -> bytes:
+        return encode(build(Sums((("v", "int64"),)), slices, values, [("k",)], {"k": column}))
+
+    plain = made(pa.array(["a", "b", "a", None]))
+    twice = pa.DictionaryArray.from_arrays(pa.array([0, 1, 3, None]), ["a", "b", "unused", "a"])
+    hidden = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0, 2]), ["a", "b", None])
+    for column in (
+        pa.array(["a", "b", "a", None], pa.large_string()),
+        pa.array(["a", "b", "a", None], pa.string_view()),
+        pa.chunked_array([["a", "b"], ["a", None]]),
+        twice,
+        hidden,
+    ):
+        assert made(column) == plain
+    near = made(pa.array([5, 7, 5, 6]))
+    assert made(pa.array([5, 7, 5, 6], pa.uint8())) == near
+    assert made(pa.array([5, 7, 5, 6]).dictionary_encode()) == near
+    times = pa.array([0, 1, 0, 1], pa.timestamp("us"))
+    assert made(times) == made(times.cast(pa.timestamp("ns", "UTC")))

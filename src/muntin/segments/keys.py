@@ -24,7 +24,7 @@ from muntin.summaries.items import hash_items
 TYPES = {**key_columns.TYPES, "binary": pa.large_binary(), "uint64": pa.uint64()}
 """Of keys, and (binary, uint64) of items."""
 KEY_TYPES: dict[pa.DataType, str] = {kind: name for name, kind in TYPES.items()}
-DIRECT_CELLS_MAX = 1 << 24  # a table of that many int64 finds the combinations that occur
+DIRECT_CELLS_MAX = 1 << 26  # a table of that many int64 finds the combinations that occur
 _compute: Any = pc
 
 
@@ -124,31 +124,44 @@ class Encoded:
 def _coded(name: str, array: pa.Array) -> tuple[np.ndarray, pa.Array]:
     """Number of each row's value, and the different values, in their kind's type."""
     kind = key_columns.kind_of(name, array)
-    if pa.types.is_dictionary(array.type) and not array.dictionary.null_count:
-        encoded = array
-        if array.null_count:
-            encoded = _compute.dictionary_encode(array.dictionary_decode(), null_encoding="encode")
-    else:
-        if pa.types.is_dictionary(array.type):
-            array = array.dictionary_decode()
-        if kind is not None and kind != "string":
-            array = key_columns.canonical(name, array, kind)
-        encoded = _compute.dictionary_encode(array, null_encoding="encode")
+    if pa.types.is_dictionary(array.type):
+        if not array.null_count and not array.dictionary.null_count:
+            return _recoded(array, key_columns.canonical(name, array.dictionary, kind))
+        array = array.dictionary_decode()
+    if kind is not None and kind != "string":
+        array = key_columns.canonical(name, array, kind)
+    if kind == "int64" and not array.null_count and len(array):
+        values = array.to_numpy()
+        low, high = int(values.min()), int(values.max())
+        if _few_cells(high - low + 1, len(values)):
+            codes, firsts = _dense(values - low, high - low + 1)
+            return codes, array.take(pa.array(firsts))
+    encoded = _compute.dictionary_encode(array, null_encoding="encode")
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    values = key_columns.canonical(name, encoded.dictionary, kind)
-    # a given dictionary may hold what no row has, or a value twice
-    used = np.bincount(codes, minlength=len(values)) > 0
-    again = _compute.dictionary_encode(values.filter(pa.array(used)), null_encoding="encode")
-    if len(again.dictionary) < len(values):
-        to = np.zeros(len(values), np.int64)
-        to[used] = again.indices.to_numpy(zero_copy_only=False)
-        codes, values = to[codes], again.dictionary
-    return codes, values
+    return codes, key_columns.canonical(name, encoded.dictionary, kind)
+
+
+def _recoded(array: pa.Array, values: pa.Array) -> tuple[np.ndarray, pa.Array]:
+    """Codes that the caller gave: a dictionary may hold what no row has, or a value twice."""
+    codes = array.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    used = np.zeros(len(values), bool)
+    used[codes] = True
+    again = _compute.dictionary_encode(values.filter(pa.array(used)))
+    if len(again.dictionary) == len(values):
+        return codes, values
+    to = np.zeros(len(values), np.int64)
+    to[used] = again.indices.to_numpy(zero_copy_only=False)
+    return to[codes], again.dictionary
+
+
+def _few_cells(size: int, rows: int) -> bool:
+    """Whether a table of all cells is the fastest way to number those that occur."""
+    return size <= max(4 * rows, 1 << 10) and size <= DIRECT_CELLS_MAX
 
 
 def _dense(codes: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Codes below `size` as consecutive numbers, and a row that has each number."""
-    if size <= max(4 * len(codes), 1 << 10) and size <= DIRECT_CELLS_MAX:
+    if _few_cells(size, len(codes)):
         rows = np.full(size, -1, np.int64)
         rows[codes] = np.arange(len(codes))
         used = np.flatnonzero(rows >= 0)
