@@ -128,7 +128,8 @@ def _coded(name: str, array: pa.Array) -> tuple[np.ndarray, pa.Array]:
         if not array.null_count and not array.dictionary.null_count:
             return _recoded(array, key_columns.canonical(name, array.dictionary, kind))
         array = array.dictionary_decode()
-    if kind is not None and kind != "string":
+    # of a view, Arrow's dictionary takes null for an empty text
+    if (kind is not None and kind != "string") or pa.types.is_string_view(array.type):
         array = key_columns.canonical(name, array, kind)
     if kind == "int64" and not array.null_count and len(array):
         values = array.to_numpy()
