@@ -54,3 +54,11 @@ def test_kernels_call_only_their_own_file_and_those_of_summaries() -> None:
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("muntin"):
                 assert node.module is not None
                 assert node.module.startswith("muntin.summaries.kernels"), file.name
+
+
+def test_kernels_search_and_sort_by_our_own_kernels() -> None:
+    """Numba's were wrong where other kernels had been loaded from its cache before."""
+    for file in Path(str(kernels.__file__)).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Attribute):
+                assert node.attr not in ("argsort", "searchsorted", "sort"), file.name

@@ -3,17 +3,34 @@
 A node of a digest is its number in the binary tree over 2**bits cells, as in
 `muntin.summaries.kernels.qdigest`; node lists ascend. A row has `ends`, its first and last cell,
 where it has a node that is no leaf.
+
+Searches and sorts are our own: `np.argsort` and `np.searchsorted` gave wrong places here, in
+processes that had loaded certain other kernels from Numba's cache before.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from muntin.summaries.kernels import kernel
+from muntin.summaries.kernels import inlined, kernel
 from muntin.summaries.kernels.qdigest import compress
 from muntin.summaries.kernels.sorting import sort_keys, sort_pairs
 
 TIE = 2.0**-52  # a fraction is what was written: 0.07 of 100 is the seventh
+
+
+@inlined()
+def _place(values, wanted):
+    """Where the first of ascending values stands that is at least `wanted`."""
+    first = 0
+    last = values.shape[0]
+    while first < last:
+        middle = (first + last) >> 1
+        if values[middle] < wanted:
+            first = middle + 1
+        else:
+            last = middle
+    return first
 
 
 @kernel()
@@ -63,7 +80,7 @@ def contains(starts, prints, asked, out):
     for row in range(out.shape[0]):
         own = prints[starts[row] : starts[row + 1]]
         for i in range(asked.shape[0]):
-            at = np.searchsorted(own, asked[i])
+            at = _place(own, asked[i])
             out[row, i] = at < own.shape[0] and own[at] == asked[i]
 
 
@@ -190,12 +207,12 @@ def _spans(ids, leaf, begins, ends):
 @kernel()
 def _accumulated(edges, counts, own, sums):
     """The edges ascending, and the counts up to each."""
-    order = np.argsort(edges)
-    total = np.int64(0)
-    for i in range(order.shape[0]):
-        total += counts[order[i]]
-        own[i] = edges[order[i]]
-        sums[i] = total
+    n = edges.shape[0]
+    own[:n] = edges
+    sums[:n] = counts
+    sort_pairs(own[:n], sums[:n])
+    for i in range(1, n):
+        sums[i] += sums[i - 1]
 
 
 @kernel()
@@ -236,7 +253,7 @@ def quantile_cells(starts, ids, counts, end_starts, ends, leaf, fractions, out):
                 total += counts[first + i]
                 sums[0, i] = total
             for i in range(fractions.shape[0]):
-                at = np.searchsorted(sums[0, :n], _target(fractions[i], total))
+                at = _place(sums[0, :n], _target(fractions[i], total))
                 for e in range(3):
                     out[e, row, i] = own[at] - leaf
             continue
@@ -251,17 +268,17 @@ def quantile_cells(starts, ids, counts, end_starts, ends, leaf, fractions, out):
         total = sums[1, n - 1]
         for i in range(fractions.shape[0]):
             target = _target(fractions[i], total)
-            at = np.searchsorted(sums[0, : 2 * n], 2 * target)
+            at = _place(sums[0, : 2 * n], 2 * target)
             out[0, row, i] = _clipped(places[0, at], low, high)
             for e in range(1, 3):
-                at = np.searchsorted(sums[e, :n], target)
+                at = _place(sums[e, :n], target)
                 out[e, row, i] = _clipped(places[e, at], low, high)
 
 
 @kernel()
 def _up_to(edges, sums, cell, own):
     """Counts of the edges before the cell, or also in it."""
-    at = np.searchsorted(edges, cell, side="right") if own else np.searchsorted(edges, cell)
+    at = _place(edges, cell + 1 if own else cell)
     return sums[at - 1] if at else np.int64(0)
 
 
