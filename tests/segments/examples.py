@@ -15,7 +15,7 @@ from muntin.segments.distinct import DistinctCount, DistinctItems
 from muntin.segments.fingerprint import Contains, Fingerprints
 from muntin.segments.frequency import Frequency
 from muntin.segments.quantiles import Quantiles, QuantilesAt, RanksOf
-from muntin.segments.sketched import Listed, SketchedSums
+from muntin.segments.sketched import Listed, SketchedSums, SumsOf
 from muntin.segments.sums import Sums, Totals
 from muntin.segments.table import Segment
 from muntin.segments.top_k import Heaviest, TopItems, WeightOf
@@ -66,7 +66,7 @@ EXAMPLES: dict[str, Example] = {
     "sketched_matrix": Example(
         SketchedSums((("i", "int64"), ("f", "float64")), width=16, depth=3, track=2),
         lambda rng, n: [pa.array(abs(rng.integers(0, 99, n))), pa.array(rng.gamma(2, 20, n))],
-        (Listed(), Listed(2)),
+        (Listed(), Listed(2), SumsOf((("JFK",), ("x",), (None,))), Totals()),
     ),
     "top_k": Example(TopItems(capacity=4), _weighed, (Heaviest(3), WeightOf(("item 3", "x")))),
     "quantiles": Example(

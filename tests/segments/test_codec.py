@@ -90,9 +90,10 @@ def test_the_index_tells_slices_without_states(kind: str) -> None:
     (table,) = segment.tables
     ((by, slices, rows),) = index.tables
     assert (by, slices.tolist(), rows.tolist()) == (
-        table.by, table.slices.tolist(), np.diff(table.starts).tolist()
+        table.name(index.algebra), table.slices.tolist(), np.diff(table.starts).tolist()
     )  # fmt: skip
     assert decode(data, keys=[]).tables == ()
+    assert len(decode(data, keys=BY).tables) == 1
     with pytest.raises(CorruptSummary):
         read_index(data[:60] + b"\xff" + data[61:])
 

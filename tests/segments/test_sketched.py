@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin.errors import IncompatibleSummary
+from muntin.errors import BadArgument, IncompatibleSummary
 from muntin.segments.building import WHOLE, build, merge
-from muntin.segments.codec import encode
+from muntin.segments.codec import decode, encode
 from muntin.segments.columns import lists
-from muntin.segments.sketched import Listed, SketchedSums
+from muntin.segments.sketched import Listed, SketchedSums, SumsOf
+from muntin.segments.sums import Totals
 from muntin.summaries import SketchedMatrix
 from tests.segments.streams import Stream, by_bytes, spread, streams
 
@@ -50,6 +51,19 @@ def test_few_keys_are_exact_and_have_the_same_bytes(stream: Stream, data: Any, s
             assert row["count"] == row["count_lower"] == counts[key]
             expected = sums[key] if totals[at] < 2**63 else None
             assert row["i"] == row["i_lower"] == expected
+        asked = tuple({key[1:] for key in counts} | {("never",) + (1,) * (len(by) - 1)})
+        for row in algebra.answer(table, SumsOf(asked)).to_pylist():
+            at = int(table.slice_of_row[row["row"]])
+            key = (at, *(row[name] for name in by))
+            assert row["count"] == row["count_lower"] == counts[key]
+            expected = sums[key] if totals[at] < 2**63 else None
+            assert row["i"] == row["i_lower"] == expected
+            assert row["confidence"] == 1
+        for row in algebra.answer(table, Totals()).to_pylist():
+            at = int(table.slice_of_row[row["row"]])
+            assert row["count"] == sum(n for key, n in counts.items() if key[0] == at)
+            assert row["overflow"] == (totals[at] >= 2**63)
+            assert row["i"] == (None if row["overflow"] else totals[at])
 
 
 @given(st.integers(0, 99), st.integers(300, 3000), st.integers(1, 10))
@@ -81,6 +95,24 @@ def test_many_keys_are_in_the_cells_of_a_sketched_matrix(seed: int, n: int, pane
         assert i <= row["i"]
         assert f <= row["f"] * (1 + 1e-12)
         assert row["confidence"] == pytest.approx(1 - np.exp(-3))
+    asked = list(range(2010))
+    found = segment.algebra.answer(table, SumsOf(tuple((key,) for key in asked))).to_pydict()
+    for name, expected in matrix.estimate("k", pa.array(asked)).items():
+        if name != "count":  # lists know more of it
+            assert found[name] == pytest.approx(expected.value.tolist())
+            assert found[f"{name}_lower"] == pytest.approx(expected.lower.tolist())
+    expected_counts = matrix.estimate("k", pa.array(asked))["count"].value
+    likely = 0
+    for at, key in enumerate(asked):
+        count, i, f = truth[key]
+        assert count <= found["count"][at]
+        assert i <= found["i"][at]
+        likely += found["count_lower"][at] <= count
+        assert found["count"][at] <= int(expected_counts[at])
+    assert likely >= 0.9 * len(asked)
+    (total,) = segment.algebra.answer(table, Totals()).to_pylist()
+    assert (total["count"], total["i"], total["overflow"]) == (n, sum(integers.to_pylist()), False)
+    assert total["f"] == pytest.approx(sum(floats.to_pylist()))
     counts = [row["count"] for row in rows]
     assert counts == sorted(counts, reverse=True)
 
@@ -95,3 +127,36 @@ def test_integers_join_floats_and_other_indicators_do_not() -> None:
     other = half.build(SketchedSums((("j", None),)), KEYS[:1])
     with pytest.raises(IncompatibleSummary, match="other indicators"):
         merge([merged, other])
+
+
+def test_tables_are_found_by_their_keys_whatever_these_are_called() -> None:
+    stream = Stream(
+        [1, 1], {"item": (pa.string(), ["a", "b"]), "weight": (pa.int64(), [1, 2])},
+        [(pa.int64(), [1, 2])],
+    )  # fmt: skip
+    names = [("item",), ("weight",), ("item", "weight")]
+    segment = by_bytes(stream.build(SketchedSums((("total", None),)), names))
+    merged = merge([segment, segment], WHOLE)
+    for by in names:
+        assert decode(encode(segment), keys=[by]).tables[0].name(segment.algebra) == by
+        table = merged.table(by)
+        assert table is not None
+        assert sorted(merged.algebra.answer(table, Listed())["total"].to_pylist()) == [2, 4]
+
+
+def test_what_is_no_key_is_refused() -> None:
+    stream = Stream([1], {"text": (pa.string(), ["a"])}, [(pa.int64(), [1])])
+    segment = stream.build(SketchedSums((("i", None),)), KEYS[:1])
+    for wrong in (("a",), (("a", "b"),), ((1,),)):
+        with pytest.raises(BadArgument, match="key"):
+            segment.algebra.answer(segment.tables[0], SumsOf(wrong))  # type: ignore[arg-type]
+
+
+def test_bounds_hold_where_the_error_is_beyond_int64() -> None:
+    values = pa.array([2**62, 2**62 - 3, 1, 1, 0])
+    keys = pa.array(["a", "b", "c", "d", "e"])
+    algebra = SketchedSums((("i", None),), width=2, depth=1, track=1)
+    segment = build(algebra, np.zeros(5, np.int64), [values], [("k",)], {"k": keys})
+    rows = segment.algebra.answer(segment.tables[0], SumsOf((("a",), ("c",)))).to_pylist()
+    assert [row["i_lower"] for row in rows] == [0, 0]
+    assert rows[0]["i"] >= 2**62

@@ -121,10 +121,15 @@ def merge(segments: Sequence[Segment], step: int = 1) -> Segment:
     for segment in segments[1:]:
         check_same(first, segment)
     algebra = merged_algebra([segment.algebra for segment in segments])
-    names = dict.fromkeys(table.name for segment in segments for table in segment.tables)
+    names = dict.fromkeys(t.name(s.algebra) for s in segments for t in s.tables)
     tables = []
     for by in names:
-        parts = [(s.algebra, table) for s in segments for table in s.tables if table.name == by]
+        parts = [
+            (s.algebra, table)
+            for s in segments
+            for table in s.tables
+            if table.name(s.algebra) == by
+        ]
         joined = [_adapted(table, one, algebra) for one, table in parts]
         tables.append(_merge(algebra, joined, step, first.limit))
     slices = _stepped(np.concatenate([segment.slices for segment in segments]), step)
@@ -220,9 +225,9 @@ def subtract(whole: Segment, part: Segment) -> Segment:
         raise IncompatibleSummary("only segments of the same parameters, without a limit, subtract")
     tables = []
     for table in whole.tables:
-        other = part.table(table.name)
+        other = part.table(table.name(whole.algebra))
         tables.append(table if other is None else _subtract(whole.algebra, table, other))
-    if any(whole.table(table.name) is None for table in part.tables):
+    if any(whole.table(table.name(part.algebra)) is None for table in part.tables):
         raise IncompatibleSummary("a segment cannot take away a key that it does not have")
     events = whole.events.copy()
     at = np.searchsorted(whole.slices, part.slices)

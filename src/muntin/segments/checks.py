@@ -55,7 +55,7 @@ def _check_used(keys: Keys, numbers: np.ndarray, what: str) -> None:
 def check_segment(segment: Segment) -> None:
     """Slices and events of a segment against those of its tables."""
     slices, events = segment.slices, segment.events
-    if len({table.name for table in segment.tables}) < len(segment.tables):
+    if len({table.name(segment.algebra) for table in segment.tables}) < len(segment.tables):
         raise CorruptSummary("segment: two tables have the same key")
     if len(events) and (events.min() < 1 or exact_sum(events) > EVENTS_MAX):
         raise CorruptSummary("segment: a slice has no events, or there are too many")

@@ -183,7 +183,7 @@ def decode(data: bytes | memoryview, keys: Sequence[tuple[str, ...]] | None = No
         if keys is not None and by not in keys:
             reader.skip(_streams(entry, shapes))
             continue
-        table = _read_table(reader, by, entry, slices, rows, shapes, budget // 8)
+        table = _read_table(reader, tuple(entry["by"]), entry, slices, rows, shapes, budget // 8)
         budget -= table.nbytes
         check_table(table, index.limit)
         index.algebra.check(table)
@@ -241,6 +241,8 @@ def _read_index(told: Any, reader: StreamReader) -> tuple[Index, list[dict[str, 
     for table in told["tables"]:
         by = _check_described(table)
         own = _slices(reader, _size(table["slices"], "slices"))
+        if algebra.keys_are_items and "items" in table:
+            by = tuple(table["items"]["names"])
         tables.append((by, own, reader.numbers(len(own))))
     return Index(algebra, limit, slices, events, tuple(tables)), told["tables"]
 

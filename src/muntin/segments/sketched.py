@@ -16,7 +16,7 @@ Limits      what is negative, or would make a sum of a batch leave int64, is no 
             all that leaves its type afterwards is null for ever, and so are its parts
 =========== =================================================================================
 
-Its tables have the empty key: what it is asked for by are its items.
+A table has a row a slice: what it is asked for by, the columns of its name, are its items.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from muntin.segments.columns import Ragged, States, frozen, lists, numbers, pres
 from muntin.segments.frequency import ANY, Frequency
 from muntin.segments.kernels import sketched as _kernels
 from muntin.segments.kernels.lists import sum_counts
-from muntin.segments.keys import Keys
-from muntin.segments.sums import SumType, missing_of, read_indicators, typed
+from muntin.segments.keys import Encoded, Keys
+from muntin.segments.sums import SumType, Totals, missing_of, read_indicators, typed
 from muntin.segments.table import Table
-from muntin.segments.top_k import flat, folded
+from muntin.segments.top_k import flat, folded, places_in
 from muntin.summaries.vector_matrix.indicators import indicator_values
 
 kernels: Any = _kernels  # lists of columns are unpacked into their calls
@@ -51,6 +51,13 @@ class Listed:
     """The question: the heaviest keys with their sums; None: all that are listed."""
 
     k: int | None = None
+
+
+@dataclass(frozen=True)
+class SumsOf:
+    """The question: the sums of keys, each a tuple of the values of the key's columns."""
+
+    keys: tuple[tuple[Any, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -244,43 +251,107 @@ class SketchedSums(Algebra):
                 raise CorruptSummary(f"sketched_matrix: sums of {name!r:.100} in row {row}")
 
     def answer(self, table: Table, question: Any) -> pa.Table:
-        """Of each listed key, heaviest first: its columns; `count` and the indicators (upper
-        bounds), `count_lower` (certain), `<indicator>_lower` (at `confidence`, 1 without cells)."""
-        if not isinstance(question, Listed):
-            raise BadArgument(f"sketched sums cannot answer {question!r:.100}: ask Listed")
+        """Of `Listed`, heaviest first, and of `SumsOf`: the key's columns; `count` and the
+        indicators (upper bounds), `<name>_lower` of each at `confidence`, which is 1 without
+        cells. `count_lower` of `Listed` is certain. An indicator is null where its sum over all
+        is beyond its type. Of `Totals`: `count`, the indicators and `overflow`, as of `Sums`."""
+        if isinstance(question, Totals):
+            return self._totals(table)
         held = flat(table.states, len(table))
-        starts, items, weights, gained, offsets, _ = held
-        sizes = np.diff(starts)
-        row = np.repeat(np.arange(len(table)), sizes)
-        place = np.arange(len(items)) - np.repeat(starts[:-1], sizes)
-        assert table.items is not None  # noqa: S101
-        hashes = frozen(table.items.hashes[items])
+        starts, items = held[:2]
+        if isinstance(question, SumsOf):
+            found, codes = self._asked(table, question)
+            row = np.repeat(np.arange(len(table)), len(codes))
+            at = places_in(table, held, found, codes)
+            hashes, chosen = np.tile(found.hashes[codes], len(table)), np.tile(codes, len(table))
+            told = self._bounds(table, held, row, hashes, at, likely=True)
+        elif isinstance(question, Listed):
+            found = _items_of(table)
+            row = np.repeat(np.arange(len(table)), np.diff(starts))
+            told = self._bounds(table, held, row, found.hashes[items], np.arange(len(items)))
+            order = np.lexsort((items, -told["count"].to_numpy(), row))
+            if question.k is not None:
+                place = np.arange(len(items)) - starts[row]
+                order = order[place < question.k]
+            row, chosen = row[order], items[order]
+            told = {name: column.take(pa.array(order)) for name, column in told.items()}
+        else:
+            raise BadArgument(
+                f"sketched sums cannot answer {question!r:.100}: ask Listed, SumsOf or Totals"
+            )
+        picked = pa.array(chosen)
+        keys = {n: c.take(picked) for n, c in zip(found.names, found.columns, strict=True)}
+        return pa.table({"row": row, **keys, **told})
+
+    def _totals(self, table: Table) -> pa.Table:
+        columns: dict[str, Any] = {"row": np.arange(len(table)), "count": table.events}
+        overflow = np.zeros(len(table), bool)
+        for name, kind in self.indicators:
+            whole = numbers(table.states[f"{name}.all"])
+            overflow |= whole < 0
+            columns[name] = (
+                pa.nulls(len(table), pa.int64())
+                if kind is None
+                else pa.array(whole, mask=whole < 0)
+            )
+        return pa.table({**columns, "overflow": overflow})
+
+    def _asked(self, table: Table, question: SumsOf) -> tuple[Keys, np.ndarray]:
+        """The different keys of a question, in the types of the table's, and each one's number."""
+        known = _items_of(table)
+        width = len(known.names)
+        if any(not isinstance(key, tuple) or len(key) != width for key in question.keys):
+            raise BadArgument(f"keys are tuples of {width}: {', '.join(known.names)}")
+        columns = {}
+        for at, (name, held) in enumerate(zip(known.names, known.columns, strict=True)):
+            kind = None if pa.types.is_null(held.type) else held.type
+            try:
+                columns[name] = pa.array([key[at] for key in question.keys], kind)
+            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as problem:
+                raise BadArgument(f"key column {name!r} is {kind}: {problem}") from None
+        return Encoded(columns).keys(known.names, len(question.keys))
+
+    def _bounds(
+        self,
+        table: Table,
+        held: tuple[np.ndarray, ...],
+        row: np.ndarray,
+        hashes: np.ndarray,
+        at: np.ndarray,
+        *,
+        likely: bool = False,
+    ) -> dict[str, pa.Array]:
+        """Bounds of keys by their rows, hashes, and places in all lists (-1: in none).
+
+        `likely`: the lower bounds of counts are those that hold at `confidence`, too.
+        """
+        starts, _, weights, gained, offsets, _ = held
+        kept = at >= 0
+        weight, sure = np.zeros(len(at), np.int64), np.zeros(len(at), np.int64)
+        weight[kept] = weights[at[kept]]
+        sure[kept] = weight[kept] + gained[at[kept]]
         cells = lists(table.states["cells"], len(table))
         dense = cells.sizes[row] > 0
-        where = frozen(row), hashes, frozen(np.where(dense, -1, place))
-        upper = self._lane(where, lists(None, len(table)), cells, np.dtype(np.int64))
-        upper = np.where(dense, np.minimum(upper, weights + offsets[row]), weights + offsets[row])
-        columns: dict[str, Any] = {"count": upper, "count_lower": weights + gained}
+        place = np.where(kept & ~dense, at - starts[row], -1)
+        where = frozen(row), frozen(hashes), frozen(place)
+        upper = weight + offsets[row]
+        counted = self._lane(where, lists(None, len(table)), cells, np.dtype(np.int64))
+        upper = np.where(dense, np.minimum(counted, upper), upper)
+        if likely:
+            sure = np.maximum(sure, _less(counted, table.events[row], self.width, dense))
+        columns = {"count": pa.array(upper), "count_lower": pa.array(sure)}
         for name, kind in self.indicators:
             dtype: Any = np.dtype(kind or "int64")
             sums = lists(table.states[f"{name}.list"], len(table))
             own = lists(table.states[f"{name}.cells"], len(table))
             value = self._lane(where, sums, own, dtype)
             whole = numbers(table.states[f"{name}.all"])[row]
-            error = math.e * whole.astype(np.float64) / self.width
-            error = np.where(dense, np.ceil(error) if dtype == np.int64 else error, 0)
-            lower = np.maximum(value - error.astype(dtype), 0)
+            lower = np.where(dense, _less(value, whole, self.width, dense), value)
             hidden = whole < 0
             columns[name] = pa.array(value, mask=hidden)
             columns[f"{name}_lower"] = pa.array(lower, mask=hidden)
-        order = np.lexsort((items, -upper, row))
-        if question.k is not None:
-            order = order[place < question.k]
-        at = pa.array(items[order])
-        keys = {n: c.take(at) for n, c in zip(table.items.names, table.items.columns, strict=True)}
-        told = {n: pa.array(c).take(pa.array(order)) for n, c in columns.items()}
-        confidence = np.where(dense[order], self.confidence, 1.0)
-        return pa.table({"row": row[order], **keys, **told, "confidence": confidence})
+        confidence = np.where(dense, self.confidence, 1.0)
+        return {**columns, "confidence": pa.array(confidence)}
 
     def _lane(self, where: tuple[Any, ...], held: Ragged, cells: Ragged, dtype: Any) -> np.ndarray:
         out = np.zeros(len(where[0]), dtype)
@@ -290,6 +361,22 @@ class SketchedSums(Algebra):
                 cells.items.view(dtype), self.depth, self.width, out,
             )  # fmt: skip
         return out
+
+
+def _items_of(table: Table) -> Keys:
+    assert table.items is not None  # noqa: S101
+    return table.items
+
+
+def _less(value: np.ndarray, whole: np.ndarray, width: int, dense: np.ndarray) -> np.ndarray:
+    """Sums less what cells may be too high; 0 where there are none."""
+    error = np.where(dense, math.e * whole.astype(np.float64) / width, np.inf)
+    if value.dtype == np.int64:
+        error = np.ceil(error)
+        fits = error < 2.0**62
+        error = np.where(fits, error, 0).astype(np.int64)
+        return np.where(fits, np.maximum(value - error, 0), 0)
+    return np.maximum(value - error, 0)
 
 
 def _limit(dtype: Any) -> Any:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from muntin.errors import IncompatibleSummary
 from muntin.segments.columns import Ragged, States, between, frozen, take
-from muntin.segments.keys import NO_ITEMS, Keys, no_keys
+from muntin.segments.keys import Keys, no_keys
 
 if TYPE_CHECKING:
     from muntin.segments.algebra import Algebra
@@ -55,10 +55,9 @@ class Table:
         """The key columns."""
         return self.keys.names
 
-    @property
-    def name(self) -> tuple[str, ...]:
+    def name(self, algebra: Algebra) -> tuple[str, ...]:
         """The key columns, or those of the items where these stand for keys."""
-        if self.items is not None and self.items.names != NO_ITEMS.names:
+        if algebra.keys_are_items and self.items is not None:
             return self.items.names
         return self.by
 
@@ -183,7 +182,8 @@ class Segment:
 
     def table(self, by: Sequence[str] = ()) -> Table | None:
         """The table of a key, or None."""
-        return next((table for table in self.tables if table.name == tuple(by)), None)
+        named = ((table, table.name(self.algebra)) for table in self.tables)
+        return next((table for table, name in named if name == tuple(by)), None)
 
     def between(self, first: int, last: int) -> Segment:
         """The slices first ... last - 1."""

@@ -256,6 +256,13 @@ def heaviest(table: Table, held: tuple[np.ndarray, ...], k: int | None) -> pa.Ta
 def places_of(table: Table, held: tuple[np.ndarray, ...], items: Sequence[Any]) -> np.ndarray:
     """Where each item stands in the lists of each row, row by row; -1 where it does not."""
     codes, asked = item_keys(pa.array(list(items)))
+    return places_in(table, held, asked, codes)
+
+
+def places_in(
+    table: Table, held: tuple[np.ndarray, ...], asked: Keys, codes: np.ndarray
+) -> np.ndarray:
+    """As `places_of`, of keys with the number of each that is asked for."""
     if table.items is None or not len(table.items):
         return np.full(len(table) * len(codes), -1, np.int64)
     both, (mine, theirs) = union([table.items, asked])
