@@ -27,7 +27,6 @@ from tests.segments.streams import Stream, by_bytes, rows_of, spread, streams
 
 ITEMS = {
     "text": (pa.string(), st.text(max_size=20)),
-    "large text": (pa.large_string(), st.text(max_size=5)),
     "bytes": (pa.binary(), st.binary(max_size=20)),
     "number": (pa.int64(), st.integers(-9, 9) | st.just(2**63 - 1)),
     "unsigned": (pa.uint64(), st.integers(0, 9) | st.just(2**64 - 1)),
