@@ -24,6 +24,7 @@ from muntin import spec_file
 from muntin.errors import BadArgument, SpecError
 from muntin.kinds import KINDS, SummarySpec
 from muntin.kinds.base import STORED, Microseconds, MicrosecondsOrZero, Strict
+from muntin.spec_secrets import without_secrets
 from muntin.spec_sites import SiteSpec
 from muntin.times import duration_text
 from muntin.windows.cover import checked_ladder, ladder
@@ -75,6 +76,13 @@ Summaries = dict[
 ]
 
 
+class ValueSpec(Strict):
+    """What the values of Kafka's records hold; workers parse them in bulk."""
+
+    format: Literal["json"] = "json"
+    schema_: str = Field(alias="schema", description="Its columns as SQL DDL")
+
+
 class SourceSpec(Strict):
     """Where events come from: any Spark source; further entries are its options."""
 
@@ -83,6 +91,20 @@ class SourceSpec(Strict):
     format: str = Field(description="parquet, csv, json, rate, kafka, ...")
     path: str | None = None
     schema_: str | None = Field(default=None, alias="schema", description="Columns as SQL DDL")
+    options_: dict[str, Any] = Field(
+        default_factory=dict, alias="options", description="Its options, which may stand here"
+    )
+    value: ValueSpec | None = Field(default=None, description="Of Kafka's records")
+    jars: str | None = Field(
+        default=None, description="A folder with the connector's jars, where there is no network"
+    )
+
+    @model_validator(mode="after")
+    def _of_kafka(self) -> Self:
+        for entry in ("value", "jars"):
+            if getattr(self, entry) is not None and self.format != "kafka":
+                raise ValueError(f"{entry}: is for format: kafka, not {self.format}")
+        return self
 
     @property
     def is_plain_parquet(self) -> bool:
@@ -92,7 +114,7 @@ class SourceSpec(Strict):
     @property
     def options(self) -> dict[str, str]:
         """Spark's options, as text."""
-        extra = self.model_extra or {}
+        extra = {**(self.model_extra or {}), **self.options_}
         return {
             name: str(value).lower() if isinstance(value, bool) else str(value)
             for name, value in extra.items()
@@ -248,11 +270,15 @@ class Pipeline(Strict):
     def as_json(self) -> dict[str, Any]:
         """The pipeline as plain data, with what readers of the ledger need to know.
 
-        `sites` is left out: it holds a secret, and readers do not need it.
+        `sites` is left out: it holds a secret, and readers do not need it. Options that hold one,
+        such as passwords, are hidden.
         """
         plain = self.model_dump(
             mode="json", by_alias=True, exclude_defaults=True, exclude={"sites"}
         )
+        for entry in ("source", "spark"):
+            if entry in plain:
+                plain[entry] = without_secrets(plain[entry])
         plain["summaries"] = {
             name: summary.model_dump(mode="json", exclude_defaults=True) | {"kind": summary.kind}
             for name, summary in self.summaries.items()

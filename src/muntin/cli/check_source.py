@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,6 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from muntin.errors import BadArgument, SourceError
+from muntin.spark.ddl import UNKNOWN
+from muntin.spark.ddl import declared as declared_columns
+from muntin.spark.kafka import columns_of
 from muntin.spec import Pipeline, SourceSpec
 
 SAMPLE_ROWS = 10_000
@@ -21,18 +23,8 @@ KNOWN_FORMATS = (
     "jdbc", "delta", "iceberg", "xml", "binaryFile",
 )  # fmt: skip
 _MAGIC = {b"PAR1": "parquet", b"ORC": "orc", b"Obj\x01": "avro"}
-_OF_SPARK = {"kafka": "spark-sql-kafka-0-10", "avro": "spark-avro"}  # not in its own jars
-_KAFKA = {
-    "key": pa.binary(), "value": pa.binary(), "topic": pa.string(), "partition": pa.int32(),
-    "offset": pa.int64(), "timestamp": pa.timestamp("us", "UTC"), "timestampType": pa.int32(),
-}  # fmt: skip
+_OF_SPARK = {"avro": "spark-avro"}  # not in its own jars
 _RATE = {"timestamp": pa.timestamp("us", "UTC"), "value": pa.int64()}
-_UNKNOWN = pa.null()  # a type that nothing can be said against
-_ARROW = {
-    "STRING": pa.string(), "VARCHAR": pa.string(), "BIGINT": pa.int64(), "INT": pa.int32(),
-    "SMALLINT": pa.int16(), "TINYINT": pa.int8(), "DOUBLE": pa.float64(), "FLOAT": pa.float32(),
-    "BOOLEAN": pa.bool_(), "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us", "UTC"),
-}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -81,7 +73,7 @@ def _wrong_format(source: SourceSpec) -> Iterator[str]:
         ways = ("subscribe", "subscribePattern", "assign")
         if "kafka.bootstrap.servers" not in source.options:
             yield "source: kafka.bootstrap.servers is missing: write for example localhost:9092"
-        if not any(way in source.options for way in ways):
+        if source.options.keys().isdisjoint(ways):
             yield "source: the topic is missing: write for example subscribe: orders"
 
 
@@ -93,14 +85,9 @@ def wrong_packages(pipeline: Pipeline) -> Iterator[str]:
         return
     import pyspark
 
-    settings = " ".join(f"{name}={value}" for name, value in pipeline.spark.items())
-    settings += os.environ.get("PYSPARK_SUBMIT_ARGS", "")
-    homes = [Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)]
-    folders = [home / "jars" for home in homes]
-    conf = Path(os.environ.get("SPARK_CONF_DIR") or homes[0] / "conf") / "spark-defaults.conf"
-    if conf.is_file():
-        settings += conf.read_text("utf-8", "replace")
-    if jar in settings or any(any(f.glob(f"{jar}*.jar")) for f in folders):
+    from muntin.spark.connector import is_named
+
+    if is_named(jar, pipeline.spark):
         return
     yield (
         f"source.format: {form} needs a package that Spark does not bring: write  spark: "
@@ -111,11 +98,11 @@ def wrong_packages(pipeline: Pipeline) -> Iterator[str]:
 def look(source: SourceSpec, time: str) -> Seen:
     """The columns of a source, and some of its times; SourceError where that cannot run."""
     if source.format == "kafka":
-        return Seen(dict(_KAFKA))
+        return Seen(columns_of(source))
     if source.format.startswith("rate"):
         return Seen(dict(_RATE))
     file = first_file(source)
-    declared = _declared(source.schema_) if source.schema_ else None
+    declared = declared_columns(source.schema_) if source.schema_ else None
     if file is None:
         return Seen(declared)
     _check_content(source, file)
@@ -187,7 +174,7 @@ def _look_at_parquet(file: Path, time: str, declared: dict[str, pa.DataType] | N
         raise SourceError(f"source.path: {file}: not a Parquet file: {problem}") from None
     columns = declared or {field.name: field.type for field in schema}
     parts = [part for part in file.parts if "=" in part]  # folders by partition
-    return Seen({**columns, **{part.partition("=")[0]: _UNKNOWN for part in parts}}, times)
+    return Seen({**columns, **{part.partition("=")[0]: UNKNOWN for part in parts}}, times)
 
 
 def _look_at_text(
@@ -206,7 +193,7 @@ def _look_at_text(
         ) from None
     if declared is None:
         known = {str(pa.string()), str(pa.int64()), str(pa.float64())}
-        columns = {f.name: f.type if str(f.type) in known else _UNKNOWN for f in found.schema}
+        columns = {f.name: f.type if str(f.type) in known else UNKNOWN for f in found.schema}
         return Seen(columns, found[time].combine_chunks() if time in columns else None)
     if source.format == "csv" and len(declared) == found.num_columns:
         found = found.rename_columns(list(declared))  # Spark goes by place
@@ -234,29 +221,6 @@ def sample_of(source: SourceSpec, file: Path) -> pa.Table:
 
 def _text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
-
-
-def _declared(ddl: str) -> dict[str, pa.DataType]:
-    """Columns of a schema as DDL."""
-    import sqlglot
-    from sqlglot import exp
-    from sqlglot.errors import ParseError
-
-    try:
-        table = sqlglot.parse_one(f"CREATE TABLE t ({ddl})", dialect="spark")
-    except ParseError as problem:
-        said = problem.errors[0]["description"]
-        raise SourceError(
-            f"source.schema: {ddl!r} is not SQL DDL, such as 'time timestamp, fare double': {said}"
-        ) from None
-    columns = {}
-    for column in table.find_all(exp.ColumnDef):
-        if not isinstance(column.parent, exp.Schema):
-            continue  # of a struct
-        kind = column.args.get("kind")
-        name = re.sub(r"\(.*", "", kind.sql("spark").upper()) if kind else ""
-        columns[column.name] = _ARROW.get(name, _UNKNOWN)
-    return columns
 
 
 def _wrong_fields(pipeline: Pipeline, seen: Seen) -> Iterator[str]:
@@ -328,7 +292,7 @@ def _wrong_columns(pipeline: Pipeline, seen: Seen) -> Iterator[str]:
 
     if seen.columns is None:
         return
-    types = {**seen.columns, **dict.fromkeys(pipeline.fields, _UNKNOWN)}
+    types = {**seen.columns, **dict.fromkeys(pipeline.fields, UNKNOWN)}
     missing = [
         c for c in dict.fromkeys([pipeline.time.column, *pipeline.columns()]) if c not in types
     ]

@@ -83,14 +83,22 @@ class Metrics:
         fill = GaugeMetricFamily(
             "muntin_window_rows", "Rows in the open window", labels=["pipeline", "summary", "key"]
         )
+        lag = GaugeMetricFamily(
+            "muntin_lag_records",
+            "Records that the source is known to hold and that were not taken yet",
+            labels=["pipeline", "topic", "partition"],
+        )
         for pipeline in pipelines:
+            for topic, partitions in pipeline["lag"].items():
+                for partition, records in partitions.items():
+                    lag.add_metric([pipeline["name"], topic, partition], records)
             stale.add_metric([pipeline["name"]], float(pipeline["stale"]))
             for summary, window in pipeline["open"].items():
                 labels = [pipeline["name"], summary]
                 length.add_metric(labels, window["length_us"] / US_PER_SECOND)
                 for key, rows in window["fill"].items():
                     fill.add_metric([*labels, key], rows)
-        yield from (stale, length, fill)
+        yield from (stale, length, fill, lag)
 
     def _server(self) -> Iterator[Metric]:
         hub = self._hub

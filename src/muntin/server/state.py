@@ -77,6 +77,7 @@ class StateReader:
             "batch_seconds": status.get("batch_seconds"),
             "events_per_second": rate,
             "failing": status.get("failing") or {},
+            "lag": status.get("lag") or {},
             "open": self._open(info.name, spec, status),
         }
 

@@ -14,6 +14,7 @@ from muntin.ledger.open import open_ledger
 from muntin.meanwhile import meanwhile
 from muntin.reading.warm import warm
 from muntin.session import Session
+from muntin.spark.connector import with_connector
 from muntin.spark.csv_files import gather_csv
 from muntin.spark.failures import plainly
 from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from
@@ -137,7 +138,7 @@ def _of_files(sources: Sequence[SourceSpec], pipeline: Pipeline) -> GatherRows:
     for source in sources:
         check_path(source)
     with meanwhile(lambda: warm(pipeline)):  # while Spark starts
-        spark = spark_session(settings=pipeline.spark)
+        spark = spark_session(settings=with_connector(pipeline))
         gathers = [_of_source(spark, source, pipeline) for source in sources]
 
     def gather(plan: Plan) -> Sequence[Row]:

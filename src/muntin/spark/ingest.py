@@ -24,7 +24,8 @@ from muntin.ledger.rules import check_query
 from muntin.progress import CLOSING, READING, Progress, Step
 from muntin.reading.panes import Panes
 from muntin.spark.failures import plainly
-from muntin.spark.partials import Plan, Tally, fold, gathered
+from muntin.spark.kafka import prepared
+from muntin.spark.partials import Plan, Tally, fold_placed, gathered
 from muntin.spark.rows import ROWS_DDL, Row, as_batches, from_table
 from muntin.spark.sequences import Sequences
 from muntin.spark.session import own_python
@@ -55,8 +56,10 @@ class Ingest:
         mode: Mode = "continue",
         on_batch: Callable[[Ingest], None] | None = None,
         ended_by: Callable[[], str] = lambda: "",
+        lag: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
-        """`ended_by` tells why nothing more will come; "" while something may."""
+        """`ended_by` tells why nothing more will come, "" while something may; `lag` tells how
+        many records the source is known to hold beyond those taken, by topic and partition."""
         self.pipeline = pipeline
         self.ledger = ledger
         self.query_id = query_id
@@ -77,6 +80,7 @@ class Ingest:
         self._stopped = threading.Event()
         self.taken_over: LedgerConflict | None = None
         self._ended_by = ended_by
+        self._lag = lag
         self._not_taken = ""
         self._say("running", None)
         self._answering = threading.Thread(
@@ -279,6 +283,7 @@ class Ingest:
             "batch_seconds": None if batch_seconds is None else round(batch_seconds, 4),
             "open": self._assembler.open_windows(),
             "failing": self._queries.failing,
+            "lag": self._lag(),
             **more,
         }
         self._said_at = time.monotonic()
@@ -288,7 +293,7 @@ class Ingest:
         """A sign of life, also in a long batch and where nothing comes."""
         if time.monotonic() - self._said_at < BEAT_SECONDS:
             return
-        said = dict(self._said, at=time.time_ns() // 1000)
+        said = dict(self._said, at=time.time_ns() // 1000, lag=self._lag())
         why = self._ended_by()
         if why:
             said |= {"state": "failed", "reason": why[:REASON_CHARACTERS_MAX]}
@@ -342,13 +347,13 @@ def gather_from(df: DataFrame, pipeline: Pipeline) -> GatherRows:
     """Partials of a DataFrame: one job without a shuffle."""
     from pyspark import TaskContext
 
-    columns, _ = needed(df, pipeline)
+    columns, placed = prepared(df, pipeline, needed)
 
     def gather(plan: Plan) -> list[Row]:
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             context = TaskContext.get()
             where = "" if context is None else f"partition {context.partitionId()}, "
-            return as_batches(fold(plan, batches, where))
+            return as_batches(fold_placed(plan, placed(batches), where))
 
         with own_python(df.sparkSession):
             return from_table(columns.mapInArrow(task, ROWS_DDL).toArrow())

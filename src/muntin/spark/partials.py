@@ -31,6 +31,8 @@ from muntin.spark.transport import packed, unpacked
 
 CORRUPT_COLUMN = "_muntin_malformed"
 """Where Spark's readers put the text of a record that does not parse."""
+WHY_COLUMN = "_muntin_why"
+"""Why it does not, where the reader is one of ours."""
 
 ROWS_FOLDED_AT_ONCE = 1 << 19  # gathered before rows are sorted by pane
 HELD_BYTES_MAX = 512 << 20  # summaries of one task; then they are emitted and begun anew
@@ -235,11 +237,15 @@ class Folder:
             record = batch.slice(row, 1)
             corrupt = record.schema.get_field_index(CORRUPT_COLUMN)
             text = None if corrupt < 0 else record.column(corrupt)
+            why_column = record.schema.get_field_index(WHY_COLUMN)
+            told = None if why_column < 0 else shown_value(record.column(why_column))
             if corrupt >= 0:
-                record = record.select([n for n in record.schema.names if n != CORRUPT_COLUMN])
+                beside = (CORRUPT_COLUMN, WHY_COLUMN)
+                record = record.select([n for n in record.schema.names if n not in beside])
             shown, raw = shown_record(record)
             if malformed is not None and malformed[row]:
-                reason, detail = "malformed", "the record does not parse as the source's format"
+                why = told or "the record does not parse as the source's format"
+                reason, detail = "malformed", why
                 raw = (shown_value(text) or "").encode("utf-8", "replace")[:RAW_BYTES_MAX]
             elif self._plan.earliest <= times[row] <= self._plan.latest:
                 column, why = next((c, why) for c, mask, why in refused if mask[row])

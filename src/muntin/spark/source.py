@@ -9,8 +9,10 @@ from urllib.parse import unquote, urlsplit
 from muntin.errors import BadArgument, MuntinError, SourceError
 from muntin.spark.event_time import check_type
 from muntin.spark.failures import reason
+from muntin.spark.kafka import KEPT_COLUMNS, named, parsed
 from muntin.spark.partials import CORRUPT_COLUMN
 from muntin.spec import Pipeline, SourceSpec
+from muntin.spec_secrets import hide_secrets
 from muntin.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ def batch_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
     if ddl:
         reader = reader.schema(ddl)
     found = _loaded(lambda: reader.load(source.path) if source.path else reader.load(), source)
-    return _with_timestamps(found, source)
+    return named(_with_timestamps(found, source), source)
 
 
 def stream_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
@@ -57,7 +59,7 @@ def stream_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
         reader = reader.option("pathGlobFilter", here.name)
         path = str(here.parent)
     found = _loaded(lambda: reader.load(path) if path else reader.load(), source)
-    return _with_timestamps(found, source)
+    return named(_with_timestamps(found, source), source)
 
 
 def _with_timestamps(df: DataFrame, source: SourceSpec) -> DataFrame:
@@ -146,6 +148,7 @@ def needed(df: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, pa.Schema]:
     from pyspark.sql import functions as sf
     from pyspark.sql.pandas.types import to_arrow_schema
 
+    df = parsed(df, pipeline)
     for name, expression in pipeline.fields.items():
         try:
             df = df.withColumn(name, sf.expr(expression))
@@ -156,8 +159,7 @@ def needed(df: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, pa.Schema]:
     for column in wanted:
         if column not in df.columns:
             raise SourceError(no_column(column, pipeline, df.columns))
-    if CORRUPT_COLUMN in df.columns:
-        wanted.append(CORRUPT_COLUMN)
+    wanted += [column for column in KEPT_COLUMNS if column in df.columns]
     df = df.select(*[sf.col(f"`{column.replace('`', '``')}`") for column in wanted])
     try:
         schema = to_arrow_schema(df.schema, timezone="UTC")
@@ -192,6 +194,8 @@ def _options(source: SourceSpec) -> dict[str, str]:
         options.setdefault("header", "true")
     if source.format in _TEXT_FORMATS:
         options.setdefault("timeZone", "UTC")  # of naive times, whatever the session's
+    if source.value is not None:
+        options.setdefault("includeHeaders", "true")
     return options
 
 
@@ -213,11 +217,11 @@ def _loaded(load: Any, source: SourceSpec) -> DataFrame:
                 f"source.format: Spark has no source '{source.format}'; "
                 f"there are {', '.join(FILE_FORMATS)}, rate, kafka, or a package on its class path"
             )
-        elif source.format == "kafka":
+        elif "KAFKA_DATA_SOURCE_NOT_ENABLED" in text:
             text = (
-                f"source.format: {source.format}: {text}; Spark's connector is a package of its "
-                "own: name its jars by spark.jars, or spark.jars.packages, under spark:"
+                "source.format: kafka: the session that runs has no connector: let muntin start "
+                "Spark, or start it with the jars of muntin.spark.connector.PINNED as spark.jars"
             )
         else:
             text = f"source: {text}"
-        raise SourceError(text) from None
+        raise SourceError(hide_secrets(text, source.options)) from None

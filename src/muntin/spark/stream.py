@@ -17,8 +17,10 @@ from muntin.reading.warm import warm
 from muntin.select.result import Result
 from muntin.session import Session
 from muntin.spark.checkpoint import checkpoint_beside, delete_checkpoint, query_of
+from muntin.spark.connector import with_connector
 from muntin.spark.failures import plainly, worker_error
 from muntin.spark.ingest import Ingest, check_before, gather_from
+from muntin.spark.kafka import lag_of
 from muntin.spark.session import session as spark_session
 from muntin.spark.session import start_worker
 from muntin.spark.source import check_path, needed, stream_source
@@ -82,6 +84,7 @@ class Stream:
                 mode=mode,
                 on_batch=on_batch,
                 ended_by=self._ended_by,
+                lag=self._lag,
             )
         except Exception as problem:
             self._problem = problem
@@ -213,6 +216,13 @@ class Stream:
         problem = self.query.exception()
         return "" if problem is None or is_log_taken(problem) else str(self._cause(problem))
 
+    def _lag(self) -> dict[str, dict[str, int]]:
+        """Kafka's records that were not taken yet; {} of another source."""
+        source = self._pipeline.source
+        if source is None or source.format != "kafka" or not self.query.isActive:
+            return {}
+        return lag_of(self.query.lastProgress)  # pyright: ignore[reportArgumentType]
+
     def _restarted(self, problem: Exception) -> bool:
         """Go on where an older process wrote to the checkpoint before it saw that it was fenced."""
         if not is_log_taken(problem) or self._restarts >= RESTARTS_MAX:
@@ -335,7 +345,7 @@ def _own_source(pipeline: Pipeline) -> DataFrame:
         raise SpecError("source: is missing: name one, or give stream a DataFrame")
     check_path(pipeline.source)
     with meanwhile(lambda: warm(pipeline)):
-        spark = spark_session(settings=pipeline.spark)
+        spark = spark_session(settings=with_connector(pipeline))
         with meanwhile(lambda: start_worker(spark)):
             return stream_source(spark, pipeline.source)
 

@@ -1,0 +1,148 @@
+"""Apache Kafka on this machine, as a plain Java process: one node, KRaft, loopback only."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from muntin.errors import SourceError
+from muntin.spark.connector import cache_folder
+
+VERSION = "4.1.0"
+START_SECONDS_MAX = 60.0
+FETCH_SECONDS_MAX = 300
+_POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>muntin</groupId><artifactId>broker</artifactId><version>1</version><dependencies>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId>
+<version>{VERSION}</version></dependency></dependencies></project>
+"""
+
+
+def broker_jars() -> Path:
+    """The folder with Kafka's jars, which Maven fetches the first time.
+
+    Raises
+    ------
+    SourceError
+        There is no Maven, or it cannot fetch them.
+    """
+    folder = cache_folder().parent / f"kafka-{VERSION}"
+    if (folder / f"kafka_2.13-{VERSION}.jar").is_file():
+        return folder
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise SourceError("Kafka's jars are fetched by Maven, and there is no mvn: install maven")
+    held = folder.with_name(f"{folder.name}-{os.getpid()}")
+    held.mkdir(parents=True, exist_ok=True)
+    (held / "pom.xml").write_text(_POM)
+    goal = ["dependency:copy-dependencies", f"-DoutputDirectory={held}"]
+    try:
+        done = subprocess.run(  # noqa: S603 (our own arguments)
+            [maven, "-q", "-B", "-f", str(held / "pom.xml"), *goal],
+            capture_output=True, text=True, timeout=FETCH_SECONDS_MAX, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            told = next((s for s in done.stdout.splitlines() if "ERROR" in s), "it says nothing")
+            raise SourceError(f"Maven cannot fetch Kafka {VERSION}: {told[:300]}")
+        if not folder.exists():  # else another process was quicker
+            held.rename(folder)
+    except subprocess.TimeoutExpired:
+        raise SourceError(f"Maven did not fetch Kafka {VERSION} in time") from None
+    finally:
+        shutil.rmtree(held, ignore_errors=True)
+    return folder
+
+
+class Broker:
+    """A broker for the length of a `with` block; its data are in `folder`.
+
+    Attributes
+    ----------
+    servers : str
+        What clients take as `bootstrap.servers`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        port, controller = _free_ports()
+        self.servers = f"127.0.0.1:{port}"
+        self._settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "listeners": f"PLAINTEXT://{self.servers},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.servers}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": str(folder / "data"),
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            "num.partitions": "2",
+        }
+
+    def __enter__(self) -> Self:
+        jars = broker_jars()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        settings = self._folder / "server.properties"
+        settings.write_text("".join(f"{k}={v}\n" for k, v in self._settings.items()))
+        cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
+        if not (self._folder / "data").exists():
+            self._java(
+                jars, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)
+            ).wait(START_SECONDS_MAX)
+        self._process = self._java(jars, "kafka.Kafka", str(settings))
+        self._wait()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def _java(self, jars: Path, *words: str) -> subprocess.Popen[bytes]:
+        home = os.environ.get("JAVA_HOME")
+        java = str(Path(home, "bin", "java")) if home else "java"
+        options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        with (self._folder / "broker.log").open("ab") as log:
+            return subprocess.Popen(  # noqa: S603 (our own arguments)
+                [java, *options, "-cp", f"{jars}/*", *words], stdout=log, stderr=log
+            )
+
+    def _wait(self) -> None:
+        """Until the broker takes connections, which it does once it is ready."""
+        host, port = self.servers.split(":")
+        end = time.monotonic() + START_SECONDS_MAX
+        while time.monotonic() < end:
+            if self._process is not None and self._process.poll() is not None:
+                break
+            try:
+                socket.create_connection((host, int(port)), timeout=1).close()
+            except OSError:
+                time.sleep(0.1)
+            else:
+                return
+        raise SourceError(f"Kafka does not start: see {self._folder / 'broker.log'}")
+
+
+def _free_ports() -> tuple[int, int]:
+    with socket.socket() as one, socket.socket() as other:
+        one.bind(("127.0.0.1", 0))
+        other.bind(("127.0.0.1", 0))
+        return one.getsockname()[1], other.getsockname()[1]

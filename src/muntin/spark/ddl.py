@@ -1,0 +1,47 @@
+"""Columns of a schema that is written as SQL DDL, without Spark."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from muntin.errors import SourceError
+
+UNKNOWN = pa.null()
+"""A type that is Spark's to know, such as a struct: nothing is said against it."""
+_ARROW = {
+    "STRING": pa.string(), "VARCHAR": pa.string(), "BIGINT": pa.int64(), "INT": pa.int32(),
+    "SMALLINT": pa.int16(), "TINYINT": pa.int8(), "DOUBLE": pa.float64(), "FLOAT": pa.float32(),
+    "BOOLEAN": pa.bool_(), "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us", "UTC"),
+}  # fmt: skip
+TYPES = tuple(name.lower() for name in _ARROW if name != "VARCHAR")
+
+
+def declared(ddl: str, entry: str = "source.schema") -> dict[str, pa.DataType]:
+    """The columns of `ddl` in their order; SourceError, naming the `entry`, where it is none."""
+    import re
+
+    import sqlglot
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+
+    try:
+        table = sqlglot.parse_one(f"CREATE TABLE t ({ddl})", dialect="spark")
+    except SqlglotError as problem:
+        raise _wrong(ddl, entry, str(problem).splitlines()[0]) from None
+    schema = table.this
+    columns = {}
+    for column in schema.expressions if isinstance(schema, exp.Schema) else ():
+        kind = column.args.get("kind") if isinstance(column, exp.ColumnDef) else None
+        if kind is None:
+            raise _wrong(ddl, entry, f"column '{column.name}' has no type")
+        name = re.sub(r"\(.*", "", kind.sql("spark").upper())
+        columns[column.name] = _ARROW.get(name, UNKNOWN)
+    if not columns:
+        raise _wrong(ddl, entry, "it has no columns")
+    return columns
+
+
+def _wrong(ddl: str, entry: str, why: str) -> SourceError:
+    return SourceError(
+        f"{entry}: {ddl!r} is not SQL DDL, such as 'time timestamp, fare double': {why}"
+    )

@@ -1,0 +1,186 @@
+"""Kafka's records as columns: their values parsed in the workers, their place beside them.
+
+The source's frame has a record's value in `VALUE_COLUMN`, as bytes. Where a pipeline has no fields
+the very task that folds a batch parses it before; fields are Spark's to evaluate, so there a task
+of its own parses, and rows pass through Spark once more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from muntin.spark.ddl import declared
+from muntin.spark.partials import CORRUPT_COLUMN, REJECTED_KEPT_MAX, WHY_COLUMN, Placed
+from muntin.spark.values import JsonValues, Parsed, value_schema
+from muntin.spec import Pipeline, SourceSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+VALUE_COLUMN = "_muntin_value"
+PLACE_COLUMNS = {"topic": "_muntin_topic", "partition": "_muntin_partition",
+                 "offset": "_muntin_offset"}  # fmt: skip
+KEPT_COLUMNS = (CORRUPT_COLUMN, WHY_COLUMN, *PLACE_COLUMNS.values())
+"""Beside those that a pipeline reads, where the source has them."""
+RECORD_DDL = (
+    "key binary, topic string, partition int, offset bigint, timestamp timestamp, "
+    "timestampType int, headers array<struct<key: string, value: binary>>"
+)
+_SHOWN_BYTES = 4_000  # of a malformed value
+
+Places = Callable[[Iterable[pa.RecordBatch]], Iterator[Placed]]
+
+
+def columns_of(source: SourceSpec) -> dict[str, pa.DataType]:
+    """The columns of a source's records by name, without Spark."""
+    record = declared(RECORD_DDL) | {"key": pa.binary()}
+    if source.value is None:
+        return record | {"value": pa.binary()}
+    schema = value_schema(source.value.schema_)
+    return record | {field.name: field.type for field in schema}
+
+
+def named(df: DataFrame, source: SourceSpec) -> DataFrame:
+    """Kafka's frame, its value marked as one that is to be parsed."""
+    if source.format != "kafka" or source.value is None:
+        return df
+    value_schema(source.value.schema_)
+    return df.withColumnRenamed("value", VALUE_COLUMN)
+
+
+def is_raw(df: DataFrame) -> bool:
+    """Has the frame records whose values are to be parsed?"""
+    return VALUE_COLUMN in df.columns
+
+
+def parsed(df: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """A raw frame with all columns of its records and values; other frames as they are."""
+    if not is_raw(df):
+        return df
+    source = _source(pipeline)
+    own = value_schema(source.value.schema_)
+    others = [c for c in df.columns if c not in own.names and c != VALUE_COLUMN]
+    kinds = {field.name: field.dataType.simpleString() for field in df.schema.fields}
+    ddl = [f"`{c}` {kinds[c]}" for c in others] + [_spelled(source.value.schema_)]
+    ddl += [f"`{CORRUPT_COLUMN}` string, `{WHY_COLUMN}` string"]
+    ddl += [f"`{c}` {kinds[name]}" for name, c in PLACE_COLUMNS.items()]
+    columns = [*others, *own.names, *KEPT_COLUMNS]
+    return _with_places(df, others).mapInArrow(_reader(own, columns), ", ".join(ddl))
+
+
+def prepared(
+    df: DataFrame, pipeline: Pipeline, needed: Callable[[DataFrame, Pipeline], Any]
+) -> tuple[DataFrame, Places]:
+    """What is sent to the workers, and what makes of it the columns that a pipeline reads."""
+    columns, _ = needed(df, pipeline)
+    if not is_raw(df):
+        return columns, unplaced
+    if pipeline.fields:
+        return columns, placed
+    own = value_schema(_source(pipeline).value.schema_)
+    wanted = list(dict.fromkeys([pipeline.time.column, *pipeline.columns()]))
+    raw = _with_places(df, [c for c in wanted if c not in own.names])
+    read = _reader(own, [*wanted, *KEPT_COLUMNS])
+    return raw, lambda batches: placed(read(batches))
+
+
+def unplaced(batches: Iterable[pa.RecordBatch]) -> Iterator[Placed]:
+    """Batches that do not know where their rows stand."""
+    return ((batch, None) for batch in batches)
+
+
+def placed(batches: Iterable[pa.RecordBatch]) -> Iterator[Placed]:
+    """Batches without the columns that tell their rows' places, and these: topic[0]@12."""
+    names = set(PLACE_COLUMNS.values())
+    for batch in batches:
+        topic, partition, offset = (batch.column(name) for name in PLACE_COLUMNS.values())
+
+        def place(row: int, t: Any = topic, p: Any = partition, o: Any = offset) -> str:
+            return f"{t[row]}[{p[row]}]@{o[row]}"
+
+        yield batch.select([n for n in batch.schema.names if n not in names]), place
+
+
+def lag_of(progress: Mapping[str, Any] | None) -> dict[str, dict[str, int]]:
+    """Records that are in Kafka and not yet taken, by topic and partition, of a query's progress.
+
+    {} where nothing is known: before the first batch, or of another source.
+    """
+    found: dict[str, dict[str, int]] = {}
+    for source in (progress or {}).get("sources", ()):
+        taken, newest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
+        for topic, ends in newest.items():
+            for partition, end in ends.items():
+                begun = taken.get(topic, {}).get(partition)
+                if begun is not None:
+                    found.setdefault(topic, {})[partition] = max(0, end - begun)
+    return found
+
+
+def _offsets(given: Any) -> dict[str, dict[str, int]]:
+    try:
+        found = json.loads(given) if isinstance(given, str) else given
+        return {t: {p: int(at) for p, at in ends.items()} for t, ends in found.items()}
+    except (ValueError, TypeError, AttributeError):
+        return {}
+
+
+def _source(pipeline: Pipeline) -> Any:
+    return pipeline.source
+
+
+def _spelled(ddl: str) -> str:
+    """The columns of a value as Spark's DDL, quoted."""
+    kinds = {
+        "int64": "bigint", "int32": "int", "int16": "smallint", "int8": "tinyint",
+        "bool": "boolean", "date32[day]": "date", "timestamp[us, tz=UTC]": "timestamp",
+    }  # fmt: skip
+    return ", ".join(
+        f"`{f.name.replace('`', '``')}` {kinds.get(str(f.type), str(f.type))}"
+        for f in value_schema(ddl)
+    )
+
+
+def _with_places(df: DataFrame, others: list[str]) -> DataFrame:
+    from pyspark.sql import functions as sf
+
+    places = [sf.col(name).alias(column) for name, column in PLACE_COLUMNS.items()]
+    return df.select(VALUE_COLUMN, *others, *places)
+
+
+def _reader(
+    schema: pa.Schema, columns: list[str]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Raw batches to the columns that are named: a value's where it has one of the name."""
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        values = JsonValues(schema)
+        for batch in batches:
+            raw = batch.column(VALUE_COLUMN)
+            got = values.parse(raw)
+            found = {name: batch.column(name) for name in batch.schema.names}
+            found |= dict(zip(schema.names, got.columns, strict=True))
+            found[CORRUPT_COLUMN], found[WHY_COLUMN] = _malformed(raw, got)
+            yield pa.RecordBatch.from_arrays([found[c] for c in columns], columns)
+
+    return read
+
+
+def _malformed(raw: pa.Array, got: Parsed) -> tuple[pa.Array, pa.Array]:
+    """The text of records that are malformed, and why they are; null of others."""
+    if not got.malformed:
+        return pa.nulls(len(raw), pa.string()), pa.nulls(len(raw), pa.string())
+    texts: list[str | None] = [None] * len(raw)
+    whys: list[str | None] = [None] * len(raw)
+    for number, (row, why) in enumerate(sorted(got.malformed.items())):
+        texts[row] = ""  # no more than these are kept
+        if number >= REJECTED_KEPT_MAX:
+            continue
+        value = raw[row].as_py() or b""
+        texts[row] = value[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")
+        whys[row] = why
+    return pa.array(texts, pa.string()), pa.array(whys, pa.string())

@@ -1,0 +1,124 @@
+"""Jars of the connector: pinned by checksum, from a cache, a folder or a resolver."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import replace
+
+import pytest
+
+from muntin.errors import SourceError, SpecError
+from muntin.spark import connector
+from muntin.spark.connector import Jar, pinned_jars, with_connector
+from muntin.spark.kafka import columns_of, lag_of
+from muntin.spec import Pipeline
+
+
+def pipeline(source=None, **more) -> Pipeline:
+    return Pipeline.of(
+        {
+            "name": "orders",
+            "source": {"format": "kafka", "subscribe": "orders", **(source or {})},
+            "time": "time",
+            "pane": "1 minute",
+            "summaries": {"n": {"kind": "vector_matrix", "keys": ["area"], "indicators": []}},
+            **more,
+        }
+    )
+
+
+@pytest.fixture
+def no_jars(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
+    return tmp_path
+
+
+def test_a_jar_with_another_checksum_is_not_taken(no_jars, monkeypatch):
+    jar = Jar("org.example", "thing", "1.0", "0" * 64)
+    monkeypatch.setattr(connector, "_pinned", lambda: (jar,))
+    place = no_jars / "mirror" / "org" / "example" / "thing" / "1.0"
+    place.mkdir(parents=True)
+    (place / "thing-1.0.jar").write_bytes(b"not what was pinned")
+    (place / "thing-1.0.pom").write_text(
+        "<project><modelVersion>4.0.0</modelVersion><groupId>org.example</groupId>"
+        "<artifactId>thing</artifactId><version>1.0</version></project>"
+    )
+    settings = no_jars / "ivysettings.xml"
+    settings.write_text(
+        '<ivysettings><settings defaultResolver="m"/><resolvers>'
+        f'<ibiblio name="m" m2compatible="true" root="file://{no_jars}/mirror/"/>'
+        "</resolvers></ivysettings>"
+    )
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--conf spark.jars.ivySettings={settings} x")
+    with pytest.raises(SourceError, match=r"thing-1\.0\.jar came with another checksum") as refused:
+        pinned_jars()
+    assert "spark.jars.ivySettings" in str(refused.value)
+    assert "source.jars with org.example:thing:1.0" in str(refused.value)
+    kept = connector.cache_folder()
+    assert os.listdir(kept) == []
+
+    good = hashlib.sha256(b"not what was pinned").hexdigest()
+    monkeypatch.setattr(connector, "_pinned", lambda: (replace(jar, sha256=good),))
+    (kept / "thing-1.0.jar").write_bytes(b"flipped since")
+    assert [file.read_bytes() for file in pinned_jars()] == [b"not what was pinned"]
+
+
+def test_jars_of_a_folder_stand_beside_those_of_the_user(no_jars):
+    folder = no_jars / "jars"
+    folder.mkdir()
+    with pytest.raises(SourceError, match="no spark-sql-kafka-0-10 jar is there"):
+        with_connector(pipeline({"jars": str(folder)}))
+    jar = folder / "spark-sql-kafka-0-10_2.13-9.jar"
+    jar.touch()
+    found = with_connector(pipeline({"jars": str(folder)}, spark={"spark.jars": "own.jar"}))
+    assert found["spark.jars"] == f"own.jar,{jar}"
+
+
+def test_a_connector_that_is_named_is_left_alone(no_jars):
+    named = {"spark.jars.packages": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.0"}
+    assert with_connector(pipeline(spark=named)) == named
+
+
+def test_secrets_are_not_in_the_spec_that_readers_see():
+    secret = pipeline(
+        {
+            "options": {
+                "kafka.sasl.jaas.config": "Login password='hunter2';",
+                "kafka.ssl.keystore.password": "hunter2",
+                "kafka.ssl.keystore.key": "hunter2",
+            },
+            "kafka.ssl.key.password": "hunter2",
+        },
+        spark={"spark.hadoop.fs.s3a.secret.key": "hunter2"},
+    )
+    assert secret.source is not None
+    assert secret.source.options["kafka.ssl.keystore.key"] == "hunter2"
+    assert "hunter2" not in str(secret.as_json())
+    assert "subscribe" in str(secret.as_json())
+
+
+def test_columns_of_a_value_hide_those_of_the_record():
+    source = pipeline({"value": {"schema": "timestamp string, fare double"}}).source
+    assert source is not None
+    kinds = {name: str(kind) for name, kind in columns_of(source).items()}
+    assert kinds["timestamp"] == "string"
+    assert kinds["fare"] == "double"
+    assert kinds["offset"] == "int64"
+    assert "value" not in kinds
+
+
+def test_value_and_jars_are_for_kafka_only():
+    with pytest.raises(SpecError, match="value: is for format: kafka, not csv"):
+        pipeline({"format": "csv", "value": {"schema": "a int"}})
+
+
+def test_lag_is_what_kafka_has_beyond_what_was_taken():
+    ends = {
+        "endOffset": '{"orders": {"0": 90, "1": 5}}',
+        "latestOffset": '{"orders": {"0": 100, "1": 5, "2": 7}}',
+    }
+    assert lag_of({"sources": [ends]}) == {"orders": {"0": 10, "1": 0}}
+    assert lag_of(None) == {}
+    assert lag_of({"sources": [{"endOffset": "3", "latestOffset": None}]}) == {}
