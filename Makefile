@@ -3,10 +3,13 @@ PYTHON ?= python3
 export PYTHON
 BIN := .venv/bin
 
-.PHONY: demo test test-fast check bench characterize chaos lock setup setup-demo clean
+.PHONY: demo demo-kafka test test-fast check bench characterize chaos lock setup setup-demo clean
 
 demo: setup-demo
 	$(BIN)/muntin demo $(ARGS)
+
+demo-kafka: setup-demo # needs Java and Maven
+	$(BIN)/muntin demo --kafka $(ARGS)
 
 test: setup check
 	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest tests -q -m "not slow" -n 2 --dist loadfile $(ARGS)

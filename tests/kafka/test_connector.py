@@ -51,9 +51,9 @@ def test_a_jar_with_another_checksum_is_not_taken(no_jars, monkeypatch):
         f'<ibiblio name="m" m2compatible="true" root="file://{no_jars}/mirror/"/>'
         "</resolvers></ivysettings>"
     )
-    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--conf spark.jars.ivySettings={settings} x")
+    mirror = {"spark.jars.ivySettings": str(settings)}
     with pytest.raises(SourceError, match=r"thing-1\.0\.jar came with another checksum") as refused:
-        pinned_jars()
+        pinned_jars(mirror)
     assert "spark.jars.ivySettings" in str(refused.value)
     assert "source.jars with org.example:thing:1.0" in str(refused.value)
     kept = connector.cache_folder()
@@ -62,7 +62,7 @@ def test_a_jar_with_another_checksum_is_not_taken(no_jars, monkeypatch):
     good = hashlib.sha256(b"not what was pinned").hexdigest()
     monkeypatch.setattr(connector, "_pinned", lambda: (replace(jar, sha256=good),))
     (kept / "thing-1.0.jar").write_bytes(b"flipped since")
-    assert [file.read_bytes() for file in pinned_jars()] == [b"not what was pinned"]
+    assert [file.read_bytes() for file in pinned_jars(mirror)] == [b"not what was pinned"]
 
 
 def test_jars_of_a_folder_stand_beside_those_of_the_user(no_jars):

@@ -7,13 +7,18 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from typer.testing import CliRunner
 
 import muntin
+from muntin.cli import app
 from muntin.demo.broker import Broker, broker_jars
 from muntin.demo.producing import produce
+from muntin.demo.taxi import SCHEMA
 from muntin.errors import SourceError
 from muntin.spark.connector import pinned_jars
 from muntin.spark.kafka import lag_of
+from muntin.spark.values import value_schema
 from tests.conftest import SPARK
 
 pytestmark = pytest.mark.spark
@@ -127,3 +132,42 @@ def test_malformed_records_a_restart_and_exact_counts(broker, tmp_path, monkeypa
     assert {(r.detail, r.place) for _, r in by_spark.ledger.rejected("fields")} == {
         (r.detail, r.place) for r in kept.values()
     }
+
+
+def test_produce_sends_lines_as_they_are_and_orders_at_a_rate(broker, tmp_path):
+    lines = tmp_path / "orders.jsonl"
+    lines.write_bytes(b"\n".join([*orders(range(50)), b"not json", b""]))
+    command = ["produce", str(lines), "--topic", "lines", "--servers", broker.servers]
+    told = CliRunner().invoke(app, command)
+    assert told.exit_code == 0, told.output
+    assert told.output.startswith("51 records in ")
+    assert sorted(read_all(broker, "lines")) == sorted([*orders(range(50)), b"not json"])
+    command = ["produce", "taxi", "-t", "taxi", "--servers", broker.servers, "-n", "200"]
+    assert CliRunner().invoke(app, [*command, "--rate", "400"]).exit_code == 0
+    made = [json.loads(value) for value in read_all(broker, "taxi")]
+    assert len(made) == 200
+    assert set(made[0]) == set(value_schema(SCHEMA).names)
+
+
+def read_all(broker: Broker, topic: str) -> list[bytes]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.servers,
+            "group.id": "tests",
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+        }
+    )
+    parts = [TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(2)]
+    consumer.assign(parts)
+    found, ended = [], 0
+    while ended < len(parts):
+        message = consumer.poll(30)
+        assert message is not None, "the broker is silent"
+        if message.error() is None:
+            found.append(message.value())
+        else:
+            assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+            ended += 1
+    consumer.close()
+    return found

@@ -77,6 +77,16 @@ def test_a_pipeline_that_failed_says_so(feeder, ledger, server):
     assert (said()["state"], said()["not_taken_over"]) == ("running", "")
 
 
+def test_the_lag_of_a_topic_is_in_state_and_metrics(feeder, ledger, server):
+    at = ledger.pipelines()[0].committed_at + 1
+    lag = {"orders": {"0": 12, "1": 0}}
+    feeder.ingest.writer.set_status({"state": "running", "at": at, "lag": lag})
+    assert httpx.get(server.url + "/state").json()["pipelines"][0]["lag"] == lag
+    name = feeder.ingest.pipeline.name
+    line = f'muntin_lag_records{{partition="0",pipeline="{name}",topic="orders"}} 12.0'
+    assert line in httpx.get(server.url + "/metrics").text
+
+
 def test_all_see_one_rate(feeder, ledger):
     reader = Reader(ledger)
     asking = [StateReader(reader) for _ in range(3)]

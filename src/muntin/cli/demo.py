@@ -22,6 +22,9 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def demo(
         taxi: bool = typer.Option(False, "--taxi", help="Generated taxi orders, not flights."),
+        kafka: bool = typer.Option(
+            False, "--kafka", help="Taxi orders through Apache Kafka, started here by Java."
+        ),
         speed: str = typer.Option(
             "",
             help="Event time a second, e.g. '2 days' (flights), '20 seconds' (taxi), "
@@ -69,6 +72,10 @@ def register(app: typer.Typer) -> None:
             return run_sites(
                 sites, speed, seconds, PORT if port is None else port, place.absolute(), show
             )
+        if kafka:
+            from muntin.cli.demo_kafka import run_kafka
+
+            return run_kafka(orders, seconds, port, place.absolute(), show)
         slices, entries, schema = _taxi(speed, drivers, orders) if taxi else _flights(speed)
         spec = Pipeline.of(
             entries

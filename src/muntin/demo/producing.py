@@ -84,7 +84,8 @@ def produce(
         ) from None
     done = Produced()
     try:
-        producer = Producer({"linger.ms": 5, "enable.idempotence": True, **options})
+        quiet = {"log_level": 2}  # what fails is told by the records that it befalls
+        producer = Producer({"linger.ms": 5, "enable.idempotence": True, **quiet, **options})
     except (KafkaException, TypeError, ValueError) as problem:
         raise SourceError(f"kafka: {problem}") from None
 
@@ -104,8 +105,9 @@ def produce(
             due = min(due, int((time.monotonic() - begun) * rate) + 1 - given)
         taken = 0
         for value in islice(rest, max(0, due)):
-            _send(producer, topic, value, acknowledged)
             taken += 1
+            if not _send(producer, topic, value, acknowledged, stopped):
+                break
         given += taken
         producer.poll(0)
         if due > 0 and not taken:
@@ -119,13 +121,21 @@ def produce(
     return done
 
 
-def _send(producer: object, topic: str, value: bytes, acknowledged: Callable[..., None]) -> None:
-    while True:
+def _send(
+    producer: object,
+    topic: str,
+    value: bytes,
+    acknowledged: Callable[..., None],
+    stopped: Callable[[], bool],
+) -> bool:
+    """Hand a value over; False where it was stopped while the client's queue was full."""
+    while not stopped():
         try:
             producer.produce(topic, value, on_delivery=acknowledged)  # type: ignore[attr-defined]
-            return
+            return True
         except BufferError:  # as many wait as may
             producer.poll(0.1)  # type: ignore[attr-defined]
+    return False
 
 
 def _taxi(seed: int, per_second: float) -> Iterator[bytes]:

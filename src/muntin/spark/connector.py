@@ -78,7 +78,7 @@ def with_connector(pipeline: Pipeline) -> dict[str, str]:
     elif is_named(CONNECTOR, settings):
         return settings
     else:
-        jars = pinned_jars()
+        jars = pinned_jars(settings)
     before = {**said_outside(), **settings}.get("spark.jars", "")
     named = [name for name in before.split(",") if name.strip()]
     return settings | {"spark.jars": ",".join([*named, *map(str, jars)])}
@@ -100,12 +100,16 @@ def cache_folder() -> Path:
     return Path(base) / "muntin" / "jars"
 
 
-def pinned_jars() -> list[Path]:
-    """The connector's jars for the Spark that is installed: from the cache, or fetched into it."""
+def pinned_jars(settings: Mapping[str, str] | None = None) -> list[Path]:
+    """The connector's jars for the Spark that is installed: from the cache, or fetched into it.
+
+    Of the settings, `spark.jars.ivySettings` is used, which may name a mirror.
+    """
     jars = _pinned()
     folder = cache_folder()
     if not all(_is_whole(folder / jar.file, jar) for jar in jars):
-        _fetch(jars, folder)
+        own = {**said_outside(), **(settings or {})}.get("spark.jars.ivySettings")
+        _fetch(jars, folder, own)
     return [folder / jar.file for jar in jars]
 
 
@@ -122,12 +126,12 @@ def _pinned() -> tuple[Jar, ...]:
     return PINNED[version]
 
 
-def _fetch(jars: tuple[Jar, ...], folder: Path) -> None:
+def _fetch(jars: tuple[Jar, ...], folder: Path, ivy_settings: str | None) -> None:
     """All of them into the folder, which other processes may be doing as well."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as held:
         here = Path(held)
-        _run_ivy(jars, here)
+        _run_ivy(jars, here, ivy_settings)
         for jar in jars:
             if not _is_whole(here / jar.file, jar):
                 raise _not_had(jars, f"{jar.file} came with another checksum than the pinned one")
@@ -135,7 +139,7 @@ def _fetch(jars: tuple[Jar, ...], folder: Path) -> None:
             shutil.move(here / jar.file, folder / jar.file)
 
 
-def _run_ivy(jars: tuple[Jar, ...], here: Path) -> None:
+def _run_ivy(jars: tuple[Jar, ...], here: Path, ivy_settings: str | None) -> None:
     import pyspark
 
     wanted = "".join(
@@ -150,13 +154,11 @@ def _run_ivy(jars: tuple[Jar, ...], here: Path) -> None:
     )
     home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
-    said = said_outside()
-    own = said.get("spark.jars.ivySettings")
     command = [
         str(java), "-cp", str(home / "jars" / "*"), "org.apache.ivy.Main", "-warn",
         "-ivy", str(here / "ivy.xml"), "-cache", str(here / "cache"),
         "-retrieve", f"{here}/[artifact]-[revision].[ext]",
-        *(["-settings", own] if own else []),
+        *(["-settings", ivy_settings] if ivy_settings else []),
     ]  # fmt: skip
     try:
         done = subprocess.run(  # noqa: S603 (our own arguments)
