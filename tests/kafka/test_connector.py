@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+import muntin
 from muntin.errors import SourceError, SpecError
 from muntin.spark import connector
 from muntin.spark.connector import Jar, pinned_jars, with_connector
@@ -112,6 +113,16 @@ def test_columns_of_a_value_hide_those_of_the_record():
 def test_value_and_jars_are_for_kafka_only():
     with pytest.raises(SpecError, match="value: is for format: kafka, not csv"):
         pipeline({"format": "csv", "value": {"schema": "a int"}})
+
+
+@pytest.mark.parametrize("servers", ["127.0.0.1:1", "no.such.host.invalid:9092,x", "[::1]:1"])
+def test_no_broker_is_told_before_spark_starts(servers, tmp_path):
+    spec = pipeline(
+        {"kafka.bootstrap.servers": servers, "value": {"schema": "time timestamp, area int"}},
+        ledger=f"sqlite:///{tmp_path}/orders.db",
+    )
+    with pytest.raises(SourceError, match=r"kafka\.bootstrap\.servers: no broker is there \("):
+        muntin.stream(None, spec)
 
 
 def test_lag_is_what_kafka_has_beyond_what_was_taken():

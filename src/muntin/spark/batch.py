@@ -18,6 +18,7 @@ from muntin.spark.connector import with_connector
 from muntin.spark.csv_files import gather_csv
 from muntin.spark.failures import plainly
 from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from
+from muntin.spark.kafka import check_broker
 from muntin.spark.parquet import gather_parquet
 from muntin.spark.partials import Plan
 from muntin.spark.progress import job_progress
@@ -137,6 +138,7 @@ def _of_table(data: Any, pipeline: Pipeline) -> GatherRows:
 def _of_files(sources: Sequence[SourceSpec], pipeline: Pipeline) -> GatherRows:
     for source in sources:
         check_path(source)
+        check_broker(source)
     with meanwhile(lambda: warm(pipeline)):  # while Spark starts
         spark = spark_session(settings=with_connector(pipeline))
         gathers = [_of_source(spark, source, pipeline) for source in sources]

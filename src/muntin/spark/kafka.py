@@ -8,11 +8,13 @@ of its own parses, and rows pass through Spark once more.
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from muntin.errors import SourceError
 from muntin.spark.ddl import declared
 from muntin.spark.partials import CORRUPT_COLUMN, REJECTED_KEPT_MAX, WHY_COLUMN, Placed
 from muntin.spark.values import JsonValues, Parsed, value_schema
@@ -30,6 +32,7 @@ RECORD_DDL = (
     "key binary, topic string, partition int, offset bigint, timestamp timestamp, "
     "timestampType int, headers array<struct<key: string, value: binary>>"
 )
+CONNECT_SECONDS = 5.0
 _SHOWN_BYTES = 4_000  # of a malformed value
 
 Places = Callable[[Iterable[pa.RecordBatch]], Iterator[Placed]]
@@ -42,6 +45,31 @@ def columns_of(source: SourceSpec) -> dict[str, pa.DataType]:
         return record | {"value": pa.binary()}
     schema = value_schema(source.value.schema_)
     return record | {field.name: field.type for field in schema}
+
+
+def check_broker(source: SourceSpec) -> None:
+    """SourceError where no broker takes a connection: Spark would try for ever, and say nothing."""
+    if source.format != "kafka":
+        return
+    servers = source.options.get("kafka.bootstrap.servers", "")
+    if "${" in servers:
+        return  # Kafka's clients know what stands for it
+    given = [server.strip() for server in servers.split(",") if server.strip()]
+    if not given:
+        raise SourceError(
+            "source: kafka.bootstrap.servers is missing: write for example localhost:9092"
+        )
+    why = ""
+    for server in given:
+        host, _, port = server.rpartition(":")
+        try:
+            number = int(port)
+            socket.create_connection((host.strip("[]"), number), CONNECT_SECONDS).close()
+        except (OSError, ValueError, OverflowError) as problem:
+            why = f"{server}: {problem}"
+        else:
+            return
+    raise SourceError(f"source: kafka.bootstrap.servers: no broker is there ({why})")
 
 
 def named(df: DataFrame, source: SourceSpec) -> DataFrame:

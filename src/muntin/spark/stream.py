@@ -20,7 +20,7 @@ from muntin.spark.checkpoint import checkpoint_beside, delete_checkpoint, query_
 from muntin.spark.connector import with_connector
 from muntin.spark.failures import plainly, worker_error
 from muntin.spark.ingest import Ingest, check_before, gather_from
-from muntin.spark.kafka import lag_of
+from muntin.spark.kafka import check_broker, lag_of
 from muntin.spark.session import session as spark_session
 from muntin.spark.session import start_worker
 from muntin.spark.source import check_path, needed, stream_source
@@ -344,6 +344,7 @@ def _own_source(pipeline: Pipeline) -> DataFrame:
     if pipeline.source is None:
         raise SpecError("source: is missing: name one, or give stream a DataFrame")
     check_path(pipeline.source)
+    check_broker(pipeline.source)
     with meanwhile(lambda: warm(pipeline)):
         spark = spark_session(settings=with_connector(pipeline))
         with meanwhile(lambda: start_worker(spark)):
