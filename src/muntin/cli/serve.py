@@ -36,8 +36,11 @@ def register(app: typer.Typer) -> None:
         host_name: list[str] = typer.Option(
             [], help="A further name under which the server is called."
         ),
+        postgres: str = typer.Option(
+            None, help="Where PostgreSQL's clients connect, e.g. 127.0.0.1:5433"
+        ),
     ) -> None:
-        """Serve a ledger: dashboard, HTTP and WebSocket."""
+        """Serve a ledger: dashboard, HTTP and WebSocket, and PostgreSQL's protocol."""
         from muntin.ledger.open import open_ledger
         from muntin.server.serving import Server
 
@@ -53,8 +56,11 @@ def register(app: typer.Typer) -> None:
             read_only=read_only,
             origins=origin,
             hosts=host_name,
+            postgres=postgres,
         )
         typer.echo(f"dashboard, HTTP and WebSocket:  {server.url}")
+        if server.postgres_url:
+            typer.echo(f"PostgreSQL's clients:  psql {server.postgres_url}")
         try:
             server.run()
         finally:

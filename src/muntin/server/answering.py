@@ -18,6 +18,7 @@ from muntin.errors import BadArgument, LedgerError, MuntinError, SelectError
 from muntin.ledger.records import ClosedWindow, Rejected
 from muntin.select.result import Result
 from muntin.select.values import json_column
+from muntin.server.postgres.answers import PostgresAnswers
 from muntin.server.problems import RefusalError, problem, status_of
 from muntin.server.reader import Reader
 from muntin.server.state import spec_number
@@ -65,7 +66,9 @@ class Answering:
             "windows": self._windows,
             "rejected": self._rejected,
             "summaries": self._summaries,
+            "postgres": self._postgres,
         }
+        self._postgres_answers: PostgresAnswers | None = None
 
     def answer(self, asked: Asked) -> IO[bytes]:
         """The answer's bytes, from the start: in memory where they are few, else in a file.
@@ -94,6 +97,11 @@ class Answering:
                 f"add LIMIT, or send Accept: {ARROW}",
             )
         return arrow_pieces(result) if form == ARROW else json_pieces(result)
+
+    def _postgres(self, text: str, formats: list[int], describe: bool) -> Iterator[bytes]:
+        if self._postgres_answers is None:  # most servers never need it
+            self._postgres_answers = PostgresAnswers(self._reader)
+        return self._postgres_answers.answer(text, formats, describe)
 
     def _on_window(self, text: str, window: Mapping[str, Any]) -> Iterator[bytes]:
         return json_pieces(self._reader.on_window(text, ClosedWindow(**window)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 
@@ -45,10 +46,12 @@ def make_app(
     limits: ServerLimits | None = None,
     tokens: Tokens | None = None,
     addition: Addition | None = None,
+    postgres: socket.socket | None = None,
 ) -> Starlette:
     """An ASGI application that answers from a ledger, which stays the caller's to close.
 
     `tokens` are read again while it runs, so that an exchanged token ends what came in with it.
+    `postgres`: a socket that listens for PostgreSQL's clients; it stays the caller's to close.
     """
     limits = limits or ServerLimits()
     reader = addition.reader if addition else Reader(ledger)
@@ -59,17 +62,28 @@ def make_app(
     hub = Hub(doors, feeds, commands, limits, tokens)
     http = Http(reader, hub, commands, statements, limits, addition.paths if addition else None)
 
+    listener = None
+    if postgres is not None:
+        # here, since what it needs is an extra
+        from muntin.server.postgres.listener import PostgresListener
+
+        listener = PostgresListener(postgres, statements, doors, limits)
+
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         statements.start()
         await feeds.start()
         ticking = asyncio.create_task(hub.tick())
+        if listener is not None:
+            await listener.start()
         try:
             async with addition.alongside() if addition else nullcontext():
                 yield
         finally:
             ticking.cancel()
             hub.leave()
+            if listener is not None:
+                await listener.stop()
             await feeds.stop()
             http.close()
             statements.close()
@@ -87,6 +101,7 @@ def make_app(
     )
     app.state.hub = hub
     app.state.statements = statements
+    app.state.postgres = listener
 
     def goodbye() -> None:
         statements.leave()

@@ -93,8 +93,9 @@ def bound(limits: ServerLimits) -> int:
         import resource
     except ImportError:  # Windows has no such limit
         return limits.connections_max
+    reserved = RESERVED + limits.postgres_connections_max
     used = _open_descriptors()
-    wanted = used + RESERVED + limits.connections_max
+    wanted = used + reserved + limits.connections_max
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         reach = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
@@ -103,9 +104,9 @@ def bound(limits: ServerLimits) -> int:
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if soft == resource.RLIM_INFINITY:
         return limits.connections_max
-    free = soft - used - RESERVED
+    free = soft - used - reserved
     if free < CONNECTIONS_MIN:
-        least = used + RESERVED + CONNECTIONS_MIN
+        least = used + reserved + CONNECTIONS_MIN
         raise BadArgument(
             f"this process may open {soft:,} files and sockets, of which {used:,} are open: "
             f"that is too few for a server; allow {least:,} first, as `ulimit -n 4096` does"

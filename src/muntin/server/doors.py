@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from muntin.errors import BadArgument
 from muntin.server.limits import ServerLimits
+from muntin.server.postgres.scram import Exchange, Keys, Salt
 
 TOKEN_CHARACTERS_MIN = 16
 _ORIGIN = re.compile(r"(https?)://([a-z0-9._-]+|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?")
@@ -33,6 +34,8 @@ class Grant:
     """For the control table: never a secret."""
     key: bytes = field(default=b"", repr=False)
     """Digest of the token that it was given for; a ticket's is that of its token."""
+    scram: Keys | None = field(default=None, repr=False)
+    """The same token as PostgreSQL's clients prove that they know it."""
 
     @property
     def may_read(self) -> bool:
@@ -78,6 +81,7 @@ class Doors:
         now: Callable[[], float],
     ) -> None:
         self._operate = READ if read_only else OPERATE
+        self._salt = Salt()
         self._grants = self._known(reader_token, operator_token)
         self._open = None if self._grants else Grant(self._operate, "local")
         self._origins = frozenset(_given(origin) for origin in origins)
@@ -102,6 +106,14 @@ class Doors:
     def still(self, grant: Grant) -> Grant | None:
         """What someone who came in earlier may do now; None where the token is no longer valid."""
         return self._open or self._grant_of(grant.key)
+
+    def everybody(self) -> Grant | None:
+        """What all who reach the server may do; None where a token is needed."""
+        return self._open
+
+    def exchange(self) -> Exchange[Grant]:
+        """The log-in of one of PostgreSQL's clients, whose password is a token."""
+        return Exchange(self._salt, [(g.scram, g) for g in self._grants if g.scram is not None])
 
     def renew(self, reader_token: str, operator_token: str) -> None:
         """Other tokens from now on; who came in with an old one is found by `still`.
@@ -166,7 +178,7 @@ class Doors:
                     f"a token of {len(token)} characters can be guessed: "
                     f"use at least {TOKEN_CHARACTERS_MIN} of ASCII, as `openssl rand -hex 16` gives"
                 )
-            grants.append(Grant(rights, who, _digest(token)))
+            grants.append(Grant(rights, who, _digest(token), self._salt.keys(token)))
         return grants
 
     def _grant_of(self, key: bytes) -> Grant | None:

@@ -114,6 +114,11 @@ class Reader:
         with self._catalog.moment() as moment:
             return dict(moment.queries())
 
+    def known(self) -> tuple[dict[str, SummaryInfo], dict[str, QueryInfo]]:
+        """Summaries and standing queries, of one moment."""
+        with self._catalog.moment() as moment:
+            return dict(moment.summaries()), dict(moment.queries())
+
     def pipelines(self) -> dict[str, Pipeline]:
         """The specs, as the ledger has them now."""
         with self._stored.moment() as moment:

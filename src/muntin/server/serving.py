@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import uvicorn
@@ -42,6 +44,9 @@ class Server:
         See `Doors`.
     addition : Addition, optional
         What the server does beside.
+    postgres : str, optional
+        Where PostgreSQL's clients connect: "127.0.0.1:5433"; port 0 takes a free one. Needs
+        `pip install "muntin[postgres]"`.
     tokens : callable, optional
         Gives both tokens, and is asked again every `limits.recheck_seconds`: who came in with one
         that is no longer given is closed.
@@ -66,6 +71,7 @@ class Server:
         limits: ServerLimits | None = None,
         tokens: Tokens | None = None,
         addition: Addition | None = None,
+        postgres: str | None = None,
     ) -> None:
         if tokens is not None:
             reader_token, operator_token = tokens()
@@ -79,15 +85,29 @@ class Server:
             limits=limits,
             now=time.monotonic,
         )
-        if not is_loopback(host) and not doors.needs_token:
+        postgres_host, postgres_port = ("", 0) if postgres is None else _postgres(postgres)
+        beyond = [h for h in (host, postgres_host) if h and not is_loopback(h)]
+        if beyond and not doors.needs_token:
             raise BadArgument(
-                f"host {host} can be reached from other machines: set MUNTIN_TOKEN (to read) or "
-                "MUNTIN_OPERATOR_TOKEN (to read and command) first, or listen on 127.0.0.1"
+                f"host {beyond[0]} can be reached from other machines: set MUNTIN_TOKEN (to read) "
+                "or MUNTIN_OPERATOR_TOKEN (to read and command) first, or listen on 127.0.0.1"
             )
-        self.app: Starlette = make_app(ledger, doors, limits, tokens, addition)
+        if postgres is None:
+            limits = replace(limits, postgres_connections_max=0)
         self._socket = _listening(host, port)
-        shown = f"[{host}]" if ":" in host else host
-        self.url = f"http://{shown}:{self._socket.getsockname()[1]}"
+        self.url = f"http://{_shown(host)}:{self._socket.getsockname()[1]}"
+        self._postgres: socket.socket | None = None
+        self.postgres_url = ""
+        """For psql and other clients; "" where they cannot connect."""
+        if postgres is not None:
+            try:
+                self._postgres = _listening(postgres_host, postgres_port, "--postgres address")
+            except BadArgument:
+                self._socket.close()
+                raise
+            port = self._postgres.getsockname()[1]
+            self.postgres_url = f"postgresql://muntin@{_shown(postgres_host)}:{port}/muntin"
+        self.app: Starlette = make_app(ledger, doors, limits, tokens, addition, self._postgres)
         self._server = _Uvicorn(_config(self.app, limits))
         self._server.goodbye = self.app.state.goodbye
         self._thread: threading.Thread | None = None
@@ -112,6 +132,8 @@ class Server:
         if self._thread is not None:
             self._thread.join(timeout=6 * STOP_SECONDS)
         self._socket.close()
+        if self._postgres is not None:
+            self._postgres.close()
 
     def __enter__(self) -> Self:
         self.start()
@@ -157,7 +179,23 @@ def _config(app: Starlette, limits: ServerLimits) -> uvicorn.Config:
     return uvicorn.Config(app, **settings)
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _postgres(text: str) -> tuple[str, int]:
+    """Host and port. Raises BadArgument."""
+    if importlib.util.find_spec("pygwire") is None:
+        raise BadArgument('--postgres needs a package: pip install "muntin[postgres]"')
+    host, mark, port = text.rpartition(":")
+    if not mark or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise BadArgument(
+            f"--postgres {text[:80]!r} is no address: write host:port, 127.0.0.1:5433"
+        )
+    return host.strip("[]"), int(port)
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _listening(host: str, port: int, option: str = "--port") -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # with the protocol said, asyncio sends at once: else an answer in two pieces waits for 40 ms
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -168,6 +206,6 @@ def _listening(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as problem:
         listening.close()
         raise BadArgument(
-            f"cannot listen on {host}:{port}: {problem}; choose another --port"
+            f"cannot listen on {host}:{port}: {problem}; choose another {option}"
         ) from None
     return listening

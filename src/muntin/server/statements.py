@@ -30,6 +30,8 @@ class Runner(Protocol):
 
     places: int
     ended: int
+    can_end: bool
+    """Whether cancelling `run` ends what computes."""
 
     def start(self) -> None: ...
 
@@ -44,6 +46,7 @@ class Threads:
     def __init__(self, reader: Reader, limits: ServerLimits) -> None:
         self.places = limits.statements_at_once
         self.ended = 0
+        self.can_end = False
         self._reader = reader
         self._answering = Answering(reader)
         self._pool = ThreadPoolExecutor(self.places, "muntin-query")
@@ -111,6 +114,7 @@ class _Job:
         self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.clients: list[Hashable] = []
         self.started = False
+        self.running: asyncio.Task[None] | None = None
         self.waiters = 0
 
 
@@ -157,7 +161,9 @@ class Statements:
         """How much of a client's waits or runs."""
         return self._turns.waiting_of(client)
 
-    async def answer(self, asked: Asked, client: Hashable, *, asking: bool = False) -> Answer:
+    async def answer(
+        self, asked: Asked, client: Hashable, *, asking: bool = False, ends: bool = False
+    ) -> Answer:
         """The answer; `release` it when it was used.
 
         Parameters
@@ -166,6 +172,8 @@ class Statements:
             Whose turn it takes.
         asking : bool
             It may be refused because of too many that wait: somebody asks, who can ask again.
+        ends : bool
+            Where this is cancelled and nobody else waits, what computes it is ended as well.
 
         Raises
         ------
@@ -182,7 +190,7 @@ class Statements:
         try:
             return await asyncio.shield(job.answer)
         except asyncio.CancelledError:
-            self._unwanted(job)
+            self._unwanted(job, ends=ends)
             raise
 
     def release(self, answer: Answer) -> None:
@@ -226,7 +234,7 @@ class Statements:
             job = turn.work
             job.started = True
             self._withdraw(job)
-            task = asyncio.create_task(self._run(turn.client, job))
+            task = job.running = asyncio.create_task(self._run(turn.client, job))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -258,7 +266,7 @@ class Statements:
             self._turns.done(client)
             self._dispatch()
 
-    def _unwanted(self, job: _Job) -> None:
+    def _unwanted(self, job: _Job, *, ends: bool) -> None:
         """One who waited has gone."""
         job.waiters -= 1
         if job.answer.done():
@@ -268,6 +276,9 @@ class Statements:
             self._withdraw(job)
             self._forget(job)
             self._unanswered.discard(job)
+        elif not job.waiters and ends and self.runner.can_end and job.running is not None:
+            self._forget(job)
+            job.running.cancel()
 
     def _withdraw(self, job: _Job) -> None:
         for client in job.clients:

@@ -275,6 +275,8 @@ class Workers:
         How much is computed at once.
     ended : int
         Workers that were killed.
+    can_end : bool
+        What is cancelled is ended.
     """
 
     WATCH_SECONDS = 0.02
@@ -282,6 +284,7 @@ class Workers:
     def __init__(self, ledger: SqliteLedger, limits: ServerLimits) -> None:
         self.places = limits.statements_at_once
         self.ended = 0
+        self.can_end = True
         self._limits = limits
         self._nursery = Nursery(ledger, limits)
         self._free = [_Place(self._begin) for _ in range(self.places)]
@@ -297,7 +300,10 @@ class Workers:
         self._warming = asyncio.create_task(self._warm())
 
     async def run(self, asked: Asked) -> IO[bytes]:
-        """The answer's bytes; at most `places` at once. Raises MuntinError."""
+        """The answer's bytes; at most `places` at once. Cancelled, it ends the worker.
+
+        Raises MuntinError.
+        """
         place = self._free.pop()  # the one that was used last has more in its caches
         self._taken.add(place)
         try:
@@ -305,6 +311,10 @@ class Workers:
             if self._watching is None or self._watching.done():
                 self._watching = asyncio.create_task(self._watch())
             return await worker.ask(asked)
+        except asyncio.CancelledError:
+            if place.worker is not None:
+                place.worker.end(_gone())  # it computes what nobody wants
+            raise
         finally:
             self._taken.remove(place)
             self._give_back(place)

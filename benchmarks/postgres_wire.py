@@ -1,0 +1,151 @@
+"""SELECT by PostgreSQL's protocol (psycopg) beside HTTP: a small answer, and a long one.
+
+    python benchmarks/postgres_wire.py [--keys 640000] [--asks 300]
+
+The server is a process of its own; answers are the same rows. The state of the ledger does not
+change, so that statements are asked with differing constants: none is answered from what another
+computed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import httpx
+import psycopg
+import pyarrow as pa
+
+from muntin.ledger.sqlite import SqliteLedger
+from muntin.server.serving import Server
+from muntin.spark.ingest import Ingest
+from muntin.spark.partials import fold
+from muntin.spec import Pipeline
+
+ARROW = "application/vnd.apache.arrow.stream"
+SMALL = "SELECT driver, count, fare FROM orders(driver) FOR ALL ORDER BY fare DESC, driver LIMIT 10"
+LONG = "SELECT driver, count, fare FROM orders(driver) FOR ALL"
+SPEC = {
+    "name": "orders",
+    "time": "time",
+    "pane": "10 seconds",
+    "lateness": "30 seconds",
+    "summaries": {"orders": {"keys": ["driver"], "indicators": ["fare"], "capacity": 5_000_000}},
+}
+
+
+def fill(ledger, keys):
+    rows = pa.table(
+        {
+            "time": pa.array([1_700_000_000_000_000] * keys, pa.timestamp("us", "UTC")),
+            "driver": pa.array(range(keys), pa.int64()),
+            "fare": pa.array(((n * 7919) % 1000 for n in range(keys)), pa.int64()),
+        }
+    )
+    ingest = Ingest(Pipeline.of(SPEC), ledger, query_id="q")
+    ingest.take(0, lambda plan: list(fold(plan, rows.to_batches())))
+    ingest.close()
+
+
+def serve(path):
+    """Until standard input ends."""
+    ledger = SqliteLedger(Path(path), create=False)
+    with Server(ledger, port=0, postgres="127.0.0.1:0") as server:
+        print(server.url, server.postgres_url, flush=True)
+        sys.stdin.read()
+
+
+def seconds(ask, times):
+    """Of each call; the first, which loads, is left out."""
+    ask(0)
+    found = []
+    for number in range(1, times + 1):
+        began = time.perf_counter()
+        ask(number)
+        found.append(time.perf_counter() - began)
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--keys", type=int, default=640_000)
+    parser.add_argument("--asks", type=int, default=300)
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.serve:
+        serve(given.serve)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "ledger.db")
+        ledger = SqliteLedger(Path(path))
+        fill(ledger, given.keys)
+        ledger.close()
+        with subprocess.Popen(
+            [sys.executable, __file__, "--serve", path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            url, postgres = process.stdout.readline().split()
+            try:
+                measure(url, postgres, given.asks)
+            finally:
+                process.stdin.close()
+
+
+def measure(url, postgres, asks):
+    with (
+        psycopg.connect(postgres, autocommit=True) as connected,
+        httpx.Client(base_url=url, timeout=60) as client,
+    ):
+        connected.execute("SET client_min_messages TO warning")
+        cursor = connected.cursor(binary=True)
+
+        def by_http(text, form="application/json"):
+            answer = client.post("/query", json={"select": text}, headers={"accept": form})
+            answer.raise_for_status()
+            return answer
+
+        def small(number):
+            return SMALL.replace("FOR ALL", f"FOR ALL WHERE driver >= {number}")
+
+        begun = time.monotonic()
+        while time.monotonic() - begun < 20:  # until kernels are loaded
+            by_http(small(1_000_000 + int(1e6 * (time.monotonic() - begun))))
+            time.sleep(0.5)
+        for name, ask in (
+            ("HTTP, JSON", lambda n: by_http(small(n)).json()),
+            ("psycopg, binary", lambda n: cursor.execute(small(1000 + n)).fetchall()),
+        ):
+            found = seconds(ask, asks)
+            p50, p99 = statistics.median(found), statistics.quantiles(found, n=100)[98]
+            print(f"10 rows      {name:18} p50 {1e3 * p50:6.2f} ms   p99 {1e3 * p99:6.2f} ms")
+        for name, ask in (
+            ("HTTP, Arrow", lambda n: rows_of(by_http(f"{LONG} WHERE driver >= {-n}", ARROW))),
+            (
+                "psycopg, binary",
+                lambda n: len(cursor.execute(f"{LONG} WHERE driver >= {-100 - n}").fetchall()),
+            ),
+            ("libpq, binary", lambda n: unread(cursor, f"{LONG} WHERE driver >= {-200 - n}")),
+        ):
+            rows = ask(0)
+            best = min(seconds(ask, 5))
+            print(f"{rows:,} rows {name:18} {best:6.2f} s   {rows / best / 1e6:5.2f} M rows/s")
+
+
+def rows_of(answer):
+    return pa.ipc.open_stream(answer.content).read_all().num_rows
+
+
+def unread(cursor, text):
+    """As many rows as came, of which Python makes no objects."""
+    return cursor.execute(text).rowcount
+
+
+if __name__ == "__main__":
+    main()

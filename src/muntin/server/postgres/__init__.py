@@ -1,0 +1,1 @@
+"""PostgreSQL's protocol (version 3): the same statements, for clients that speak no HTTP."""

@@ -1,0 +1,114 @@
+"""What a statement that came by PostgreSQL's protocol is answered with: rows ready to be sent.
+
+It runs where other statements do (`answering.py`): a process that can be killed.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from muntin.errors import MuntinError, SelectError
+from muntin.select.result import Result
+from muntin.server.postgres.catalog import PostgresCatalog, is_catalog
+from muntin.server.postgres.catalog_tables import Columns
+from muntin.server.postgres.relations import Relation, relations, rewritten
+from muntin.server.postgres.rows import data_rows, type_of
+from muntin.server.reader import Reader
+
+HEAD = struct.Struct(">I")
+
+
+class PostgresAnswers:
+    """Thread-safe where the reader is."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._catalog = PostgresCatalog(self._columns_of)
+        self._known: tuple[Any, dict[str, Relation]] | None = None
+
+    def answer(self, text: str, formats: Sequence[int], describe: bool) -> Iterator[bytes]:
+        """The head's length, the head as JSON (columns, rows, what it is true of), DataRows.
+
+        Parameters
+        ----------
+        formats : sequence of int
+            Of the columns, as Bind has them.
+        describe : bool
+            The head alone.
+
+        Raises
+        ------
+        MuntinError
+            Places are those of `text`.
+        """
+        result, said = self._result(text)
+        schema = result.table.schema
+        if len(formats) > 1 and len(formats) != len(schema) and not describe:
+            raise SelectError(
+                f"{len(formats)} formats for {len(schema)} columns", code="value", remedy="give one"
+            )
+        types = [type_of(kind) for kind in schema.types]
+        head: dict[str, Any] = {
+            "columns": [
+                [name, kind.oid, kind.size] for name, kind in zip(schema.names, types, strict=True)
+            ],
+            "rows": len(result),
+            "notice": said,
+        }
+        data = json.dumps(head).encode()
+        yield HEAD.pack(len(data)) + data
+        if not describe:
+            yield from data_rows(result.table, formats)
+
+    def _result(self, text: str) -> tuple[Result, list[str]]:
+        """The rows, and what they are true of in sentences; none for the catalog."""
+        infos = self._reader.known()
+        if self._known is None or self._known[0] != infos:
+            self._known = infos, relations(*infos)
+        known = self._known[1]
+        if is_catalog(text, known):
+            return self._catalog.sql(text, known), []
+        edited, more = rewritten(text, known)
+        try:
+            result = self._reader.sql(edited.text)
+        except SelectError as error:
+            place = edited.before(error.position)
+            end = edited.before(error.position + error.length)
+            raise SelectError(
+                error.message,
+                code=error.code,
+                position=place,
+                length=max(0, end - place),
+                remedy=error.remedy,
+            ) from None
+        return result, [said_of(result), *(note.message for note in result.notes), *more]
+
+    def _columns_of(self, relation: Relation) -> Columns:
+        """Names and types; none where the ledger cannot say."""
+        try:
+            table = self._reader.sql(f"SELECT * FROM {relation.ask} LIMIT 0").table  # noqa: S608
+        except MuntinError:
+            return ()
+        return tuple(zip(table.schema.names, table.schema.types, strict=True))
+
+
+def said_of(result: Result) -> str:
+    """What an answer is true of, in a line."""
+    about = result.particulars()
+    parts = ["exact" if about["exact"] else "not exact"]
+    if about["bounds"]:
+        parts.append("bounds " + json.dumps(about["bounds"], sort_keys=True, default=str))
+    for window in about["windows"]:
+        covered = window["covered"]
+        span = f"{covered['start']} to {covered['end']}" if covered else "nothing"
+        parts.append(f"{window['source']} covers {span}")
+    if about["watermark"]:
+        parts.append(f"watermark {about['watermark']}")
+    if about["late"]:
+        parts.append(f"late events {about['late']}")
+    if about["stale"]:
+        parts.append("stale")
+    return "; ".join(parts)

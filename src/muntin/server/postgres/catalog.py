@@ -1,0 +1,416 @@
+"""The small part of pg_catalog and information_schema that clients ask for.
+
+The tables are Arrow's, made of what there is to ask. A client's statement is parsed, each table
+and function of it looked up in an allow-list, and SQL written from the tree runs in a locked-down
+DuckDB of its own: the text reaches nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp, parse
+from sqlglot.errors import ErrorLevel, SqlglotError
+
+from muntin.errors import SelectError
+from muntin.select.database import Database, DatabaseError
+from muntin.select.functions_allowed import words
+from muntin.select.limits import Limits
+from muntin.select.result import Result
+from muntin.server.postgres.catalog_tables import CATALOGS, Columns, catalog_tables
+from muntin.server.postgres.relations import Relation
+from muntin.server.postgres.rows import TYPES
+from muntin.server.postgres.text import Edit, Edited, words_of
+from muntin.suggestions import did_you_mean
+
+STATEMENT_BYTES_MAX = 16 << 10
+SERVER_VERSION = "15.0"
+VERSION = f"PostgreSQL {SERVER_VERSION} (Muntin)"
+DATABASE, SCHEMA, USER = "muntin", "public", "muntin"
+_NODES_MAX, _DEPTH_MAX = 2_000, 48
+_LIMITS = Limits(
+    seconds=5.0,
+    memory_bytes=64 << 20,
+    result_rows=100_000,
+    result_bytes=32 << 20,
+    cache_bytes=1 << 20,
+    concurrent=2,
+)
+_TRUE, _NULL = "TRUE", "CAST(NULL AS VARCHAR)"
+_CALLS: dict[str, str] = {
+    "version": f"'{VERSION}'",
+    "current_schema": f"'{SCHEMA}'",
+    "current_database": f"'{DATABASE}'",
+    "current_catalog": f"'{DATABASE}'",
+    "current_user": f"'{USER}'",
+    "session_user": f"'{USER}'",
+    "pg_get_userbyid": f"'{USER}'",
+    "pg_backend_pid": "0",
+    "pg_encoding_to_char": "'UTF8'",
+    "pg_is_in_recovery": "TRUE",
+    "pg_advisory_unlock_all": "NULL",
+    "inet_server_addr": _NULL,
+    "inet_server_port": "CAST(NULL AS INTEGER)",
+    "txid_current": "0",
+    "pg_my_temp_schema": "0",
+    "pg_relation_size": "0",
+    "pg_total_relation_size": "0",
+    "pg_table_size": "0",
+    "pg_relation_is_publishable": "FALSE",
+    "pg_is_other_temp_schema": "FALSE",
+    "array_upper": "CAST(NULL AS BIGINT)",
+}
+_CALLS |= dict.fromkeys(
+    ("pg_table_is_visible", "pg_type_is_visible", "pg_collation_is_visible",
+     "pg_opclass_is_visible", "pg_function_is_visible", "has_table_privilege",
+     "has_schema_privilege", "has_database_privilege", "has_column_privilege",
+     "has_any_column_privilege", "pg_has_role"), _TRUE,
+)  # fmt: skip
+_CALLS |= dict.fromkeys(
+    ("obj_description", "col_description", "shobj_description", "pg_get_expr", "pg_get_indexdef",
+     "pg_get_constraintdef", "pg_get_viewdef", "pg_get_partkeydef", "pg_get_serial_sequence",
+     "pg_get_statisticsobjdef_columns", "pg_get_triggerdef", "pg_get_ruledef", "pg_size_pretty",
+     "pg_get_function_arguments", "pg_get_function_result", "pg_tablespace_location",
+     "current_setting", "to_regclass", "to_regtype", "json_build_object", "pg_get_identity"), _NULL,
+)  # fmt: skip
+_FUNCTIONS = words(
+    """
+    And Or Xor Not Case If Cast TryCast Coalesce Count Max Min Sum Lower Upper Substring Concat
+    ConcatWs ArrayAgg Array Exists Any All Nullif Length Trim SplitPart StrPosition Replace
+    CurrentUser CurrentSchema CurrentCatalog CurrentDatabase SessionUser CurrentTimestamp
+    CurrentDate Greatest Least RowNumber ArrayToString GroupConcat Abs RegexpLike RegexpILike
+    LogicalAnd LogicalOr Unnest Explode GenerateSeries CurrentVersion Version JSONObject
+    ArrayLength ArraySize Quote
+    """
+)
+_NAMED = {
+    "CurrentUser": "current_user",
+    "SessionUser": "session_user",
+    "CurrentSchema": "current_schema",
+    "CurrentCatalog": "current_catalog",
+    "CurrentDatabase": "current_database",
+    "CurrentVersion": "version",
+    "Version": "version",
+    "JSONObject": "json_build_object",
+}
+_SERIES = frozenset(
+    (
+        "unnest",
+        "generate_series",
+        "generate_subscripts",
+        "pg_partition_ancestors",
+        "pg_partition_tree",
+    )
+)
+_NO_LIST = "CAST([] AS BIGINT[])"
+_TEXTS = frozenset(("regclass", "regtype", "regproc", "regnamespace", "regrole", "regprocedure"))
+_KEPT_CASTS = words(
+    "bool boolean int integer bigint smallint int2 int4 int8 real date timestamp timestamptz xid"
+)
+_NAMES = frozenset(("name", "char", "cstring"))
+
+
+def is_catalog(text: str, known: Mapping[str, Relation]) -> bool:
+    """Whether a statement asks about tables, or about the server, and of no summary."""
+    words = words_of(text)
+    if any(word.is_name and word.value.lower() in CATALOGS for word in words):
+        return True
+    targets = [
+        words[i + 1].text.strip('"').lower()
+        for i, word in enumerate(words[:-1])
+        if word.is_word("FROM", "JOIN") and words[i + 1].is_name
+    ]
+    sources = {relation.source.lower() for relation in known.values()}
+    if any(target.startswith("pg_") and target not in sources for target in targets):
+        return True
+    return (
+        bool(words) and words[0].is_word("SELECT", "VALUES") and not targets and not _selects(words)
+    )
+
+
+def _selects(words: Sequence[Any]) -> bool:
+    return any(word.is_word("FROM", "VECTOR") for word in words)
+
+
+class PostgresCatalog:
+    """Answers; thread-safe.
+
+    Parameters
+    ----------
+    columns_of : callable
+        (Relation) -> names and Arrow types of its columns.
+    """
+
+    def __init__(self, columns_of: Callable[[Relation], Columns]) -> None:
+        self._columns_of = columns_of
+        self._database = Database(_LIMITS)
+        self._made: tuple[Any, dict[str, pa.Table], int] | None = None
+        self._version = 0
+
+    def close(self) -> None:
+        self._database.close()
+
+    def sql(self, text: str, known: Mapping[str, Relation]) -> Result:
+        """The answer to a statement.
+
+        Raises
+        ------
+        SelectError
+        """
+        tables, version = self._tables(known)
+        oids = _oids(tables)
+        statement = _checked(text, tables, oids)
+        used: dict[str, pa.Table] = {}
+        for table in [*statement.find_all(exp.Table)]:
+            if table.name in tables:
+                name = f"{table.name}_{version}"
+                used[name] = tables[table.name]
+                alias = table.alias or table.name
+                table.replace(exp.Table(this=exp.to_identifier(name), alias=exp.TableAlias(
+                    this=exp.to_identifier(alias, quoted=True))))  # fmt: skip
+        try:
+            found = self._database.run(
+                statement.sql("duckdb", unsupported_level=ErrorLevel.IGNORE),
+                used,
+                seconds=_LIMITS.seconds,
+                keep=set(used),
+            )
+        except DatabaseError as error:
+            code = {"timeout": "timeout", "memory": "limit", "too_large": "limit"}.get(error.kind)
+            raise _refused(
+                f"the catalog cannot answer this: {error}", code or "not_allowed"
+            ) from None
+        return Result(found, (), None, 0, True, {}, (), 0, False, 0.0)
+
+    def _tables(self, known: Mapping[str, Relation]) -> tuple[dict[str, pa.Table], int]:
+        key = tuple(known.values())
+        made = self._made
+        if made is None or made[0] != key:
+            columns = {name: self._columns_of(relation) for name, relation in known.items()}
+            self._version += 1
+            tables = catalog_tables(known, columns)
+            complete = all(columns.values()) and not any(
+                pa.types.is_null(kind) for each in columns.values() for _, kind in each
+            )
+            made = (key if complete else None, tables, self._version)
+            self._made = made
+        return made[1], made[2]
+
+
+def _oids(tables: Mapping[str, pa.Table]) -> dict[str, int]:
+    classes = tables["pg_class"]
+    return dict(zip(classes["relname"].to_pylist(), classes["oid"].to_pylist(), strict=True))
+
+
+def _checked(text: str, tables: Mapping[str, pa.Table], oids: Mapping[str, int]) -> exp.Expr:
+    """The tree of a statement, all of which is allowed and translated."""
+    if len(text.encode("utf-8", "replace")) > STATEMENT_BYTES_MAX:
+        raise _refused("the statement is longer than 16 KiB", "limit")
+    try:
+        trees = parse(_simplified(text).text, read="postgres")
+    except (SqlglotError, RecursionError) as error:
+        raise _refused(
+            f"this is no statement: {str(error).splitlines()[0][:200]}", "syntax"
+        ) from None
+    if len(trees) != 1 or not isinstance(trees[0], exp.Query | exp.Values):
+        raise _refused("only SELECT is answered", "statement")
+    tree = trees[0]
+    for number, node in enumerate(tree.walk()):
+        if number >= _NODES_MAX or node.depth > _DEPTH_MAX:
+            raise _refused("the statement is too large", "limit")
+    ctes = {cte.alias for cte in tree.find_all(exp.CTE)}
+    for table in tree.find_all(exp.Table):
+        _check_table(table, tables, ctes)
+    _name_columns(tree)
+    for node in reversed([*tree.walk()]):  # what is inside first
+        translated = _translated(node, oids)
+        if translated is not node:
+            node.replace(translated)
+    return tree
+
+
+def _name_columns(tree: exp.Expr) -> None:
+    """Columns without a name are called as PostgreSQL calls them."""
+    select = tree if isinstance(tree, exp.Select) else None
+    for column in select.expressions if select is not None else ():
+        if isinstance(column, exp.Alias | exp.Star) or column.is_star:
+            continue
+        inside = column
+        while isinstance(inside, exp.Cast | exp.Paren):
+            inside = inside.this
+        name = inside.name if isinstance(inside, exp.Column) else "?column?"
+        if isinstance(inside, exp.Anonymous):
+            name = str(inside.this).lower()
+        elif isinstance(inside, exp.Func) and not isinstance(inside, exp.Connector):
+            name = _NAMED.get(type(inside).__name__, inside.sql_name().lower())
+        column.replace(exp.alias_(column.copy(), name, quoted=True))
+
+
+def _check_table(table: exp.Table, tables: Mapping[str, pa.Table], ctes: set[str]) -> None:
+    if isinstance(table.this, exp.Func) and _function_name(table.this) in _SERIES:
+        return  # of lists, of which there are none
+    if not isinstance(table.this, exp.Identifier):
+        raise _refused("functions are no tables of the catalog", "not_allowed")
+    if table.name in ctes and not table.db:
+        return
+    name = f"{table.db}.{table.name}" if table.db == "information_schema" else table.name
+    name = name.lower()
+    if name not in tables or table.db.lower() not in ("", *CATALOGS):
+        raise _refused(
+            f"no table '{table.name[:64]}' in the catalog",
+            "unknown_name",
+            did_you_mean(name, tables),
+        )
+    table.set("this", exp.to_identifier(name))
+    table.set("db", None)
+    table.set("catalog", None)
+
+
+def _simplified(text: str) -> Edited:
+    """Without what only PostgreSQL writes: OPERATOR(pg_catalog.~), COLLATE, pg_catalog's prefix."""
+    words = words_of(text)
+    edits: list[Edit] = []
+    skip = 0
+    for i, word in enumerate(words):
+        if i < skip:
+            continue
+        ahead = [w.text for w in words[i + 1 : i + 5]]
+        if word.is_word("OPERATOR") and ahead[:1] == ["("] and ahead[2:3] == ["."]:
+            close = next((j for j in range(i, len(words)) if words[j].text == ")"), i)
+            sign = text[words[i + 3].end : words[close].start].strip()
+            edits.append(Edit(word.start, words[close].end, f" {sign} "))
+            skip = close + 1
+        elif word.is_word("COLLATE"):
+            last = i + 3 if ahead[1:2] == ["."] else i + 1
+            edits.append(Edit(word.start, words[min(last, len(words) - 1)].end, ""))
+            skip = last + 1
+        elif word.is_name and word.value.lower() == "pg_catalog" and ahead[:1] == ["."]:
+            edits.append(Edit(word.start, words[i + 1].end, ""))
+            skip = i + 2
+    return Edited(text, edits)
+
+
+def _translated(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
+    """A node as DuckDB reads it. Raises SelectError for what is not in the allow-list."""
+    if isinstance(node, exp.Cast):
+        return _cast(node, oids)
+    if isinstance(node, exp.Unnest):
+        node.set("expressions", [_sql(_NO_LIST)])
+        return node
+    if isinstance(node, exp.Func) and _function_name(node) in _SERIES:
+        return exp.Anonymous(this="unnest", expressions=[_sql(_NO_LIST)])
+    if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc):
+        return _call(node, oids)
+    if isinstance(node, exp.Func) and type(node).__name__ not in _FUNCTIONS:
+        known = _CALLS.get(_NAMED.get(type(node).__name__, node.sql_name().lower()))
+        if known is None:
+            raise _refused(f"no function {node.sql_name()[:64]} in the catalog", "unknown_function")
+        return _sql(known)
+    name = _NAMED.get(type(node).__name__)
+    if name is not None:
+        return _sql(_CALLS[name])
+    if isinstance(node, exp.Parameter | exp.Command | exp.Into | exp.Lock | exp.Placeholder):
+        raise _refused("this cannot be part of a question to the catalog", "not_allowed")
+    if isinstance(node, exp.Column) and not node.table and node.name.lower() in _CALLS:
+        quoted = isinstance(node.this, exp.Identifier) and node.this.quoted
+        if not quoted and node.name.lower().startswith(("current_", "session_")):
+            return _sql(_CALLS[node.name.lower()])
+    return node
+
+
+def _function_name(node: exp.Expr) -> str:
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).lower()
+    return {
+        "Explode": "unnest",
+        "GenerateSeries": "generate_series",
+        "ExplodingGenerateSeries": "generate_series",
+    }.get(type(node).__name__, "")
+
+
+def _call(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
+    name = str(node.this).lower()
+    given = list(node.expressions)
+    if name == "format_type" and given:
+        return _type_names(given[0])
+    if name in ("to_regclass",) and given and isinstance(given[0], exp.Literal):
+        return _regclass(given[0].name, oids)
+    if name == "to_regtype" and given and isinstance(given[0], exp.Literal):
+        return _sql("CAST(NULL AS BIGINT)")
+    if name == "current_setting" and given and isinstance(given[0], exp.Literal):
+        return exp.Literal.string(SETTINGS.get(given[0].name, ""))
+    if name == "current_schemas":
+        return _sql("['pg_catalog', 'public']")
+    if name == "quote_ident" and len(given) == 1:
+        return given[0]
+    if name in _CALLS:
+        return _sql(_CALLS[name])
+    raise _refused(f"no function {name[:64]} in the catalog", "unknown_function")
+
+
+def _type_names(oid: exp.Expr) -> exp.Expr:
+    whens = " ".join(f"WHEN {kind.oid} THEN '{kind.name}'" for kind in TYPES)
+    chosen = _sql(f"CASE 0 {whens} ELSE 'text' END")
+    chosen.set("this", oid.copy())
+    return chosen
+
+
+def _cast(node: exp.Cast, oids: Mapping[str, int]) -> exp.Expr:
+    """To a type that DuckDB knows."""
+    to = node.to.sql("postgres").lower().strip('"')
+    if to == "oid":
+        return node.this if not node.this.is_string else exp.cast(node.this, "BIGINT")
+    if to in _TEXTS:
+        if isinstance(node.this, exp.Literal) and node.this.is_string and to == "regclass":
+            return _regclass(node.this.name, oids)
+        return node.this
+    if to in _NAMES or (to.startswith(("char", "bpchar", "varchar", "text")) and "[]" not in to):
+        return exp.cast(node.this, "VARCHAR")
+    if to in ("name[]", "text[]", "char[]", "varchar[]"):
+        return exp.cast(node.this, "VARCHAR[]")
+    if to not in _KEPT_CASTS:
+        return node.this
+    return node if to != "xid" else exp.cast(node.this, "BIGINT")
+
+
+def _regclass(name: str, oids: Mapping[str, int]) -> exp.Expr:
+    plain = name.removeprefix(f"{SCHEMA}.").removeprefix("pg_catalog.").strip('"')
+    if plain.isdigit():
+        return exp.Literal.number(plain)
+    known = {"pg_class": 1259, "pg_namespace": 2615, "pg_type": 1247}
+    found = oids.get(plain, known.get(plain))
+    return _sql("CAST(NULL AS BIGINT)") if found is None else exp.Literal.number(found)
+
+
+def _sql(text: str) -> exp.Expr:
+    found = parse(text, read="duckdb")[0]
+    assert found is not None  # noqa: S101 (ours)
+    return found
+
+
+def _refused(message: str, code: str, remedy: str = "") -> SelectError:
+    return SelectError(message, code=code, remedy=remedy or "ask information_schema or pg_catalog")
+
+
+SETTINGS: dict[str, str] = {
+    "server_version": SERVER_VERSION,
+    "server_encoding": "UTF8",
+    "client_encoding": "UTF8",
+    "DateStyle": "ISO, MDY",
+    "IntervalStyle": "postgres",
+    "TimeZone": "UTC",
+    "integer_datetimes": "on",
+    "standard_conforming_strings": "on",
+    "is_superuser": "off",
+    "session_authorization": USER,
+    "default_transaction_read_only": "on",
+    "in_hot_standby": "off",
+    "application_name": "",
+    "search_path": SCHEMA,
+    "transaction_isolation": "repeatable read",
+    "max_identifier_length": "1024",
+    "server_version_num": "150000",
+    "lc_collate": "C",
+}

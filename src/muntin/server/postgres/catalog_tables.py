@@ -1,0 +1,223 @@
+"""The tables of pg_catalog and information_schema, made of what there is to ask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from muntin.server.postgres.relations import Relation
+from muntin.server.postgres.rows import TYPES, type_of
+
+Columns = Sequence[tuple[str, pa.DataType]]
+CATALOGS = ("pg_catalog", "information_schema")
+_DATABASE, _SCHEMA, _USER = "muntin", "public", "muntin"
+_FIRST_OID = 16_384
+_PUBLIC, _CATALOG, _INFORMATION = 2200, 11, 13_000
+_SHORT = {16: "bool", 17: "bytea", 20: "int8", 21: "int2", 23: "int4", 25: "text", 700: "float4",
+          701: "float8", 1082: "date", 1083: "time", 1114: "timestamp", 1184: "timestamptz",
+          1186: "interval", 1700: "numeric"}  # fmt: skip
+
+# Tables of which nothing is held: column names, those with "#" are numbers, with "?" booleans,
+# with "*" lists of numbers, with "%" lists of texts.
+_EMPTY = {
+    "pg_am": "oid# amname amhandler# amtype",
+    "pg_attrdef": "oid# adrelid# adnum# adbin",
+    "pg_auth_members": "roleid# member# grantor# admin_option?",
+    "pg_collation": "oid# collname collnamespace#",
+    "pg_constraint": "oid# conname connamespace# contype condeferrable? condeferred? convalidated? "
+    "conrelid# contypid# conindid# conparentid# confrelid# confupdtype confdeltype confmatchtype "
+    "conkey* confkey* conbin",
+    "pg_depend": "classid# objid# objsubid# refclassid# refobjid# refobjsubid# deptype",
+    "pg_description": "objoid# classoid# objsubid# description",
+    "pg_enum": "oid# enumtypid# enumsortorder# enumlabel",
+    "pg_extension": "oid# extname extversion extnamespace#",
+    "pg_foreign_server": "oid# srvname",
+    "pg_foreign_table": "ftrelid# ftserver# ftoptions",
+    "pg_index": "indexrelid# indrelid# indnatts# indnkeyatts# indisunique? indisprimary? "
+    "indisexclusion? indisclustered? indisvalid? indisreplident? indisready? indkey* indoption* "
+    "indclass* indexprs indpred indnullsnotdistinct? indcollation*",
+    "pg_indexes": "schemaname tablename indexname tablespace indexdef",
+    "pg_inherits": "inhrelid# inhparent# inhseqno# inhdetachpending?",
+    "pg_matviews": "schemaname matviewname matviewowner definition",
+    "pg_opclass": "oid# opcname opcdefault?",
+    "pg_partitioned_table": "partrelid# partstrat partnatts#",
+    "pg_policy": "oid# polname polrelid# polpermissive? polroles* polcmd polqual polwithcheck",
+    "pg_proc": "oid# proname pronamespace# prokind prorettype#",
+    "pg_publication": "oid# pubname puballtables?",
+    "pg_publication_namespace": "oid# pnpubid# pnnspid#",
+    "pg_publication_rel": "oid# prpubid# prrelid# prqual prattrs*",
+    "pg_range": "rngtypid# rngsubtype#",
+    "pg_rewrite": "oid# rulename ev_class# ev_type ev_enabled is_instead?",
+    "pg_sequence": "seqrelid# seqtypid# seqstart# seqincrement# seqmax# seqmin# seqcache# "
+    "seqcycle?",
+    "pg_sequences": "schemaname sequencename",
+    "pg_statistic_ext": "oid# stxrelid# stxname stxnamespace# stxkind% stxkeys* stxstattarget#",
+    "pg_tablespace": "oid# spcname",
+    "pg_trigger": "oid# tgrelid# tgname tgenabled tgisinternal? tgparentid# tgconstraint# "
+    "tgdeferrable? tginitdeferred? tgfoid# tgtype#",
+    "pg_views": "schemaname viewname viewowner definition",
+    "information_schema.views": "table_catalog table_schema table_name view_definition",
+    "information_schema.table_constraints": "constraint_catalog constraint_schema constraint_name "
+    "table_catalog table_schema table_name constraint_type",
+    "information_schema.key_column_usage": "constraint_catalog constraint_schema constraint_name "
+    "table_catalog table_schema table_name column_name ordinal_position#",
+    "information_schema.referential_constraints": "constraint_schema constraint_name",
+    "information_schema.routines": "routine_schema routine_name",
+    "information_schema.sequences": "sequence_schema sequence_name",
+}
+
+
+def catalog_tables(
+    known: Mapping[str, Relation], columns: Mapping[str, Columns]
+) -> dict[str, pa.Table]:
+    """By name; those of information_schema with it in front."""
+    oids = {name: _FIRST_OID + at for at, name in enumerate(known)}
+    tables = {name: _empty(columns_of) for name, columns_of in _EMPTY.items()}
+    tables["pg_am"] = _table([{"oid": 2, "amname": "heap", "amhandler": 3, "amtype": "t"}])
+    tables["pg_namespace"] = _table(
+        [
+            {"oid": oid, "nspname": name, "nspowner": 10, "nspacl": None}
+            for oid, name in (
+                (_PUBLIC, _SCHEMA), (_CATALOG, "pg_catalog"), (_INFORMATION, "information_schema"),
+            )
+        ]
+    )  # fmt: skip
+    tables["pg_class"] = _table(
+        [_class(oids[name], name, columns[name]) for name in known], _class()
+    )
+    tables["pg_attribute"] = _table(
+        [
+            _attribute(oids[name], at, column, kind)
+            for name in known
+            for at, (column, kind) in enumerate(columns[name], start=1)
+        ],
+        _attribute(),
+    )
+    tables["pg_type"] = _table([_type(kind.oid, kind.size) for kind in TYPES])
+    tables |= _server_tables(known)
+    return tables | _information(known, columns)
+
+
+def _server_tables(known: Mapping[str, Relation]) -> dict[str, pa.Table]:
+    role = {"oid": 10, "rolname": _USER, "rolsuper": False, "rolinherit": True,
+            "rolcreaterole": False, "rolcreatedb": False, "rolcanlogin": True,
+            "rolreplication": False, "rolconnlimit": -1, "rolvaliduntil": None,
+            "rolbypassrls": False}  # fmt: skip
+    database = {"oid": 5, "datname": _DATABASE, "datdba": 10, "encoding": 6, "datcollate": "C",
+                "datctype": "C", "datistemplate": False, "datallowconn": True, "datacl": None,
+                "dattablespace": 1663, "datlocprovider": "c", "daticulocale": None}  # fmt: skip
+    listed = [
+        {"schemaname": _SCHEMA, "tablename": name, "tableowner": _USER, "tablespace": None,
+         "hasindexes": False, "hasrules": False, "hastriggers": False, "rowsecurity": False}
+        for name in known
+    ]  # fmt: skip
+    return {
+        "pg_roles": _table([role]),
+        "pg_authid": _table([role]),
+        "pg_user": _table([{"usename": _USER, "usesysid": 10, "usesuper": False}]),
+        "pg_database": _table([database]),
+        "pg_settings": _table([{"name": "server_version", "setting": "15.0"}]),
+        "pg_tables": _table(listed, {"schemaname": "", "tablename": "", "tableowner": ""}),
+    }
+
+
+def _class(oid: int = 0, name: str = "", columns: Columns = ()) -> dict[str, Any]:
+    return {
+        "oid": oid, "relname": name, "relnamespace": _PUBLIC, "reltype": 0, "reloftype": 0,
+        "relowner": 10, "relam": 2, "relfilenode": 0, "reltablespace": 0, "relpages": 0,
+        "reltuples": -1.0, "relallvisible": 0, "reltoastrelid": 0, "relhasindex": False,
+        "relisshared": False, "relpersistence": "p", "relkind": "r", "relnatts": len(columns),
+        "relchecks": 0, "relhasrules": False, "relhastriggers": False, "relhassubclass": False,
+        "relrowsecurity": False, "relforcerowsecurity": False, "relispopulated": True,
+        "relreplident": "n", "relispartition": False, "relrewrite": 0, "relacl": None,
+        "reloptions": None, "relpartbound": None, "relhasoids": False,
+    }  # fmt: skip
+
+
+def _attribute(
+    oid: int = 0, at: int = 0, name: str = "", kind: pa.DataType | None = None
+) -> dict[str, Any]:
+    of = type_of(kind or pa.string())
+    return {
+        "attrelid": oid, "attname": name, "atttypid": of.oid, "attstattarget": -1,
+        "attlen": of.size,
+        "attnum": at, "attndims": 0, "attcacheoff": -1, "atttypmod": -1, "attbyval": of.size > 0,
+        "attstorage": "p", "attalign": "d", "attnotnull": False, "atthasdef": False,
+        "atthasmissing": False, "attidentity": "", "attgenerated": "", "attisdropped": False,
+        "attislocal": True, "attinhcount": 0, "attcollation": 0, "attcompression": "",
+        "attacl": None, "attoptions": None, "attfdwoptions": None,
+    }  # fmt: skip
+
+
+def _type(oid: int, size: int) -> dict[str, Any]:
+    category = {16: "B", 25: "S", 1186: "T"}.get(oid, "D" if 1082 <= oid <= 1184 else "N")
+    return {
+        "oid": oid, "typname": _SHORT[oid], "typnamespace": _CATALOG, "typowner": 10,
+        "typlen": size,
+        "typbyval": size > 0, "typtype": "b", "typcategory": category, "typispreferred": False,
+        "typisdefined": True, "typdelim": ",", "typrelid": 0, "typelem": 0, "typarray": 0,
+        "typinput": _SHORT[oid] + "in", "typnotnull": False, "typbasetype": 0, "typtypmod": -1,
+        "typndims": 0, "typcollation": 0, "typdefault": None, "typreceive": _SHORT[oid] + "recv",
+    }  # fmt: skip
+
+
+def _information(
+    known: Mapping[str, Relation], columns: Mapping[str, Columns]
+) -> dict[str, pa.Table]:
+    place = {"table_catalog": _DATABASE, "table_schema": _SCHEMA}
+    names = {"table_catalog": "", "table_schema": "", "table_name": ""}
+    rows = [
+        {**place, "table_name": name, "table_type": "BASE TABLE", "is_insertable_into": "NO"}
+        for name in known
+    ]
+    fields = [
+        {**place, "table_name": name, "column_name": column, "ordinal_position": at,
+         "column_default": None, "is_nullable": "YES", "data_type": type_of(kind).name,
+         "character_maximum_length": None, "numeric_precision": None, "numeric_scale": None,
+         "datetime_precision": None, "udt_schema": "pg_catalog",
+         "udt_name": _SHORT[type_of(kind).oid], "is_updatable": "NO", "is_identity": "NO"}
+        for name in known
+        for at, (column, kind) in enumerate(columns[name], start=1)
+    ]  # fmt: skip
+    schemas = [
+        {"catalog_name": _DATABASE, "schema_name": name, "schema_owner": _USER}
+        for name in (_SCHEMA, *CATALOGS)
+    ]
+    return {
+        "information_schema.tables": _table(rows, {**names, "table_type": ""}),
+        "information_schema.columns": _table(fields, {**names, "column_name": "", "data_type": ""}),
+        "information_schema.schemata": _table(schemas),
+    }
+
+
+def _table(rows: Sequence[Mapping[str, Any]], like: Mapping[str, Any] | None = None) -> pa.Table:
+    """Rows of one form; where there are none, of that of `like`."""
+    form: Mapping[str, Any] = rows[0] if rows else like or {}
+    types = {name: _kind([row.get(name) for row in rows] or [form[name]]) for name in form}
+    if "reloptions" in types:
+        types["reloptions"] = pa.list_(pa.string())
+    return pa.table(
+        {name: pa.array([row.get(name) for row in rows], kind) for name, kind in types.items()}
+    )
+
+
+def _kind(values: Sequence[Any]) -> pa.DataType:
+    value = next((value for value in values if value is not None), None)
+    if isinstance(value, bool):
+        return pa.bool_()
+    if isinstance(value, int):
+        return pa.int64()
+    return pa.float64() if isinstance(value, float) else pa.string()
+
+
+def _empty(columns: str) -> pa.Table:
+    kinds = {
+        "#": pa.int64(),
+        "?": pa.bool_(),
+        "*": pa.list_(pa.int64()),
+        "%": pa.list_(pa.string()),
+    }
+    fields = [(name.rstrip("#?*%"), kinds.get(name[-1], pa.string())) for name in columns.split()]
+    return pa.schema(fields).empty_table()

@@ -1,0 +1,121 @@
+"""What clients say beside SELECT: settings and transactions, of which there is nothing to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from muntin.errors import SelectError
+from muntin.server.postgres.literals import quoted
+from muntin.server.postgres.text import Word, words_of
+
+_TAGS = {
+    "SET": "SET",
+    "RESET": "RESET",
+    "BEGIN": "BEGIN",
+    "START": "BEGIN",
+    "COMMIT": "COMMIT",
+    "END": "COMMIT",
+    "ROLLBACK": "ROLLBACK",
+    "ABORT": "ROLLBACK",
+    "SAVEPOINT": "SAVEPOINT",
+    "RELEASE": "RELEASE",
+    "DISCARD": "DISCARD ALL",
+    "DEALLOCATE": "DEALLOCATE",
+    "UNLISTEN": "UNLISTEN",
+    "CLOSE": "CLOSE CURSOR",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Something that is obeyed without an answer of rows.
+
+    Attributes
+    ----------
+    tag : str
+        As CommandComplete says it; also what it is.
+    name, value : str
+        Of a setting; the statement of DEALLOCATE, "" for all.
+    """
+
+    tag: str
+    name: str = ""
+    value: str = ""
+
+
+def command_of(text: str) -> Command | None:
+    """The command that a text is; None where it is a question.
+
+    Raises
+    ------
+    SelectError
+        A setting that cannot be had.
+    """
+    words = words_of(text)
+    tag = _TAGS.get(words[0].value) if words and words[0].kind == "name" else None
+    if tag is None:
+        return None
+    if tag == "SET":
+        return _setting(words)
+    if tag == "DEALLOCATE":
+        names = [w for w in words[1:] if w.is_name and not w.is_word("PREPARE")]
+        everything = not names or names[0].is_word("ALL")
+        return Command(tag, "" if everything else _plain(names[0]))
+    if tag == "ROLLBACK" and any(word.is_word("TO") for word in words):
+        return Command("SAVEPOINT")
+    return Command(tag)
+
+
+def shown(text: str, settings: Mapping[str, str]) -> str:
+    """SHOW name as a SELECT; any other text as it is.
+
+    Raises
+    ------
+    SelectError
+        There is no such setting.
+    """
+    words = words_of(text)
+    if len(words) < 2 or not words[0].is_word("SHOW") or words[1].is_word("TABLES"):
+        return text
+    name = "_".join(word.text.lower() for word in words[1:] if word.is_name)
+    name = {"transaction_isolation_level": "transaction_isolation", "time_zone": "timezone"}.get(
+        name, name
+    )
+    known = {key.lower(): (key, value) for key, value in settings.items()}
+    if name not in known:
+        raise SelectError(
+            f"there is no setting {name[:64]}",
+            code="value",
+            position=words[1].start,
+            length=len(words[1].text),
+            remedy="there are: " + ", ".join(settings),
+        )
+    return f'SELECT {quoted(known[name][1])} AS "{name}"'
+
+
+def _setting(words: Sequence[Word]) -> Command:
+    rest = [word for word in words[1:] if not word.is_word("SESSION", "LOCAL")]
+    if not rest:
+        return Command("SET")
+    name = _plain(rest[0]).lower()
+    value = "".join(_plain(w) for w in rest[1:] if not w.is_word("TO", "="))
+    if name in ("client_encoding", "names") and value.upper().replace("-", "") not in (
+        "UTF8", "UNICODE", "DEFAULT",
+    ):  # fmt: skip
+        raise SelectError(
+            f"texts are in UTF-8, not in {value[:40]}",
+            code="not_allowed",
+            position=rest[0].start,
+            length=len(rest[0].text),
+            remedy="SET client_encoding TO 'UTF8'",
+        )
+    if name == "timezone" and value.upper() not in ("UTC", "GMT", "DEFAULT", "ETC/UTC"):
+        return Command("SET", "timezone", "UTC")  # times come with their zone: nothing is lost
+    return Command("SET", name, value)
+
+
+def _plain(word: Word) -> str:
+    if word.kind == "string":
+        return word.text[1:-1]
+    return word.value if word.kind == "quoted" else word.text

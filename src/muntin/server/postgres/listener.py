@@ -1,0 +1,121 @@
+"""Where PostgreSQL's clients connect: on the server's own loop, with its doors and its limits."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import secrets
+import socket
+from collections import Counter
+
+from starlette.datastructures import Address
+
+from muntin.server.connections import ACCEPTS_AT_ONCE, SPARE_MAX
+from muntin.server.doors import Doors, is_loopback
+from muntin.server.limits import ServerLimits
+from muntin.server.postgres.link import Link
+from muntin.server.postgres.session import Session
+from muntin.server.sending import client_of
+from muntin.server.statements import Statements
+
+_LOG = logging.getLogger("muntin.server.postgres")
+
+
+class PostgresListener:
+    """Takes connections, and lets each cancel what another of the same client runs."""
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        statements: Statements,
+        doors: Doors,
+        limits: ServerLimits,
+    ) -> None:
+        self._listening = listening
+        self._statements = statements
+        self._doors = doors
+        self._limits = limits
+        self._server: asyncio.Server | None = None
+        self._tasks: dict[Link, asyncio.Task[None]] = {}
+        self._sessions: dict[int, Session] = {}
+        self._addresses: dict[Link, str] = {}
+        self._by_address: Counter[str] = Counter()
+
+    @property
+    def connections(self) -> int:
+        """How many there are."""
+        return len(self._addresses)
+
+    async def start(self) -> None:
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: Link(self._limits, self._made, self._lost),
+            sock=self._listening,
+            backlog=ACCEPTS_AT_ONCE,
+        )
+
+    async def stop(self) -> None:
+        """Tell the clients, and end."""
+        if self._server is not None:
+            self._server.close()
+        for session in list(self._sessions.values()):
+            await session.leave()
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _made(self, link: Link) -> None:
+        peer = link.transport.get_extra_info("peername")
+        address = Address(str(peer[0]), int(peer[1])) if peer else Address("", 0)
+        each = self._limits.postgres_connections_per_address_max
+        many = self._by_address[address.host] >= each and not is_loopback(address.host)
+        spare = many or self.connections >= self._limits.postgres_connections_max
+        if spare and len(self._tasks) >= self._limits.postgres_connections_max + SPARE_MAX:
+            link.transport.abort()
+            return
+        if not spare:
+            self._take(link, address.host)
+        number = secrets.randbelow(1 << 31)
+        while number in self._sessions:
+            number = secrets.randbelow(1 << 31)
+        session = Session(
+            link,
+            client_of(address),
+            self._statements,
+            self._doors,
+            self._limits,
+            number=number,
+            secret=secrets.token_bytes(4),
+            spare=spare,
+        )
+        self._sessions[number] = session
+        task = asyncio.create_task(session.run(self._cancel))
+        self._tasks[link] = task
+        task.add_done_callback(lambda done: self._ended(link, session, done))
+
+    def _take(self, link: Link, host: str) -> None:
+        self._addresses[link] = host
+        self._by_address[host] += 1
+
+    def _lost(self, link: Link) -> None:
+        task = self._tasks.get(link)
+        if task is not None:
+            task.cancel()
+        host = self._addresses.pop(link, None)
+        if host is not None:
+            self._by_address[host] -= 1
+            if not self._by_address[host]:
+                del self._by_address[host]
+
+    def _ended(self, link: Link, session: Session, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(link, None)
+        self._sessions.pop(session.number, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _LOG.error("a session failed", exc_info=error)
+            link.transport.abort()
+
+    def _cancel(self, number: int, secret: bytes) -> None:
+        session = self._sessions.get(number)
+        if session is not None and hmac.compare_digest(secret, session.secret):
+            session.cancel()

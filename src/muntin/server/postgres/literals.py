@@ -1,0 +1,185 @@
+"""A parameter that a client sends, as a literal that is safe to stand in a statement."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal, InvalidOperation
+
+from muntin.errors import BadArgument, SelectError
+from muntin.server.postgres.rows import BINARY, TEXT
+from muntin.times import datetime_of, instant_us
+
+_INTEGERS = {20: ">q", 21: ">h", 23: ">i", 26: ">I"}
+_FLOATS = {700: ">f", 701: ">d"}
+_TEXTS = frozenset((0, 18, 19, 25, 705, 1042, 1043))
+_EPOCH = datetime(2000, 1, 1)
+_SQL = {16: "BOOLEAN", 20: "BIGINT", 21: "SMALLINT", 23: "INTEGER", 700: "FLOAT", 701: "DOUBLE",
+        1082: "DATE", 1114: "TIMESTAMP", 1184: "TIMESTAMP", 1186: "INTERVAL"}  # fmt: skip
+
+
+def literals(
+    values: Sequence[bytes | None], formats: Sequence[int], types: Sequence[int]
+) -> list[str]:
+    """Of all parameters of a Bind.
+
+    Raises
+    ------
+    SelectError
+        A value is none of its type, or the type is not known here.
+    """
+    each = [formats[0] if formats else TEXT] * len(values) if len(formats) < 2 else formats
+    if len(each) != len(values):
+        raise SelectError("formats do not match the parameters", code="value")
+    padded = [*types, *[0] * (len(values) - len(types))]
+    return [
+        literal(value, form, oid, number)
+        for number, (value, form, oid) in enumerate(
+            zip(values, each, padded[: len(values)], strict=True), start=1
+        )
+    ]
+
+
+def literal(value: bytes | None, form: int, oid: int, number: int = 1) -> str:
+    """One parameter's; see `literals`.
+
+    Examples
+    --------
+    >>> literal(b"it's", 0, 25), literal(b"-5", 0, 20), literal(None, 0, 20)
+    ("'it''s'", '(-5)', 'CAST(NULL AS BIGINT)')
+    """
+    if value is None:
+        return f"CAST(NULL AS {_SQL[oid]})" if oid in _SQL else "NULL"
+    try:
+        return _in_binary(value, oid) if form == BINARY else _in_text(value.decode(), oid)
+    except (UnicodeDecodeError, ValueError, struct.error, InvalidOperation, OverflowError) as wrong:
+        if isinstance(wrong, SelectError):
+            raise
+        raise SelectError(
+            f"parameter ${number} is no value of type {oid}", code="value", remedy="send it as text"
+        ) from None
+
+
+def quoted(text: str) -> str:
+    """A string of SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def null_of(oid: int) -> str:
+    """Stands for a parameter that is not given yet."""
+    return literal(None, TEXT, oid)
+
+
+def _in_text(text: str, oid: int) -> str:
+    if oid in _INTEGERS:
+        return _number(str(int(text)))
+    if oid in _FLOATS:
+        return _float(float(text))
+    if oid == 1700:
+        return _decimal(Decimal(text))
+    if oid == 16:
+        word = text.strip().lower()
+        if word not in ("t", "true", "1", "on", "yes", "f", "false", "0", "off", "no"):
+            raise ValueError(text)
+        return "TRUE" if word in ("t", "true", "1", "on", "yes") else "FALSE"
+    if oid in (1082, 1114, 1184):
+        return _instant(text, oid)
+    if oid == 17:
+        raise _no_bytes()
+    return quoted(text)
+
+
+def _in_binary(value: bytes, oid: int) -> str:
+    if oid in _TEXTS:
+        return quoted(value.decode())
+    if oid in _INTEGERS:
+        return _number(str(struct.unpack(_INTEGERS[oid], value)[0]))
+    if oid in _FLOATS:
+        return _float(struct.unpack(_FLOATS[oid], value)[0])
+    if oid == 17:
+        raise _no_bytes()
+    known = _BINARY.get(oid)
+    if known is None:
+        raise SelectError(
+            f"parameters of type {oid} are not known in binary",
+            code="not_allowed",
+            remedy="send it as text",
+        )
+    return known(value)
+
+
+def _bool(value: bytes) -> str:
+    if value not in (b"\0", b"\1"):
+        raise ValueError(value)
+    return "TRUE" if value == b"\1" else "FALSE"
+
+
+def _binary_date(value: bytes) -> str:
+    return quoted((_EPOCH + timedelta(days=struct.unpack(">i", value)[0])).date().isoformat())
+
+
+def _binary_instant(value: bytes) -> str:
+    at = _EPOCH + timedelta(microseconds=struct.unpack(">q", value)[0])
+    return quoted(at.isoformat(" "))
+
+
+def _binary_interval(value: bytes) -> str:
+    us, days, months = struct.unpack(">qii", value)
+    if months:
+        raise SelectError("a month is not a length", code="value", remedy="give days")
+    sign = "-" if us < 0 else ""
+    seconds, us = divmod(abs(us), 1_000_000)
+    clock = f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{us:06}"
+    return quoted(f"{days} days {clock}")
+
+
+def _binary_numeric(value: bytes) -> str:
+    count, weight, sign, _ = struct.unpack(">hhHH", value[:8])
+    groups = struct.unpack(f">{count}H", value[8:])
+    if sign not in (0, 0x4000) or abs(weight) > 32 or len(groups) > 64:
+        raise ValueError(value)
+    whole = Decimal(0)
+    for group in groups:
+        whole = whole * 10_000 + group
+    found = whole.scaleb(4 * (weight + 1 - count))
+    return _decimal(-found if sign else found)
+
+
+_BINARY: dict[int, Callable[[bytes], str]] = {
+    16: _bool,
+    1082: _binary_date,
+    1114: _binary_instant,
+    1184: _binary_instant,
+    1186: _binary_interval,
+    1700: _binary_numeric,
+}
+
+
+def _instant(text: str, oid: int) -> str:
+    """In UTC and without a zone, as times are here."""
+    try:
+        at = datetime_of(instant_us(text.strip())).replace(tzinfo=None)
+    except BadArgument as wrong:
+        raise SelectError(str(wrong), code="value") from None
+    return quoted(at.date().isoformat() if oid == 1082 else at.isoformat(" "))
+
+
+def _number(text: str) -> str:
+    return f"({text})" if text.startswith("-") else text
+
+
+def _float(value: float) -> str:
+    if value != value or value in (float("inf"), float("-inf")):
+        return f"CAST('{value}' AS DOUBLE)"
+    return _number(repr(value))
+
+
+def _decimal(value: Decimal) -> str:
+    if not value.is_finite() or abs(value.adjusted()) > 38:
+        raise ValueError(value)
+    return _number(f"{value:f}")
+
+
+def _no_bytes() -> SelectError:
+    return SelectError("there are no bytes in SELECT", code="not_allowed", remedy="send text")

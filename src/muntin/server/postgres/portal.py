@@ -1,0 +1,122 @@
+"""A statement that was answered, and how far its rows have been sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pygwire.messages
+
+from muntin.server.postgres.answers import HEAD
+from muntin.server.postgres.commands import Command
+from muntin.server.postgres.text import Edited
+from muntin.server.statements import Answer
+
+wire: Any = pygwire.messages  # its registry takes the types of the messages away
+
+
+@dataclass
+class Prepared:
+    """A statement that was parsed."""
+
+    text: str
+    types: tuple[int, ...]
+    command: Command | None
+
+
+@dataclass
+class Portal:
+    """A statement with its parameters, and its answer once there is one."""
+
+    prepared: Prepared
+    edited: Edited
+    formats: tuple[int, ...]
+    answer: Answer | None = None
+    head: dict[str, Any] = field(default_factory=dict)
+    rows_sent: int = 0
+    _pieces: AsyncIterator[bytes] | None = None
+    _rest: bytes = b""
+
+    async def begin(self, answer: Answer) -> None:
+        """Take an answer, and read its head."""
+        self.answer = answer
+        self._pieces = answer.pieces()
+        data = b""
+        async for piece in self._pieces:
+            data += piece
+            if len(data) >= HEAD.size and len(data) >= HEAD.size + HEAD.unpack_from(data)[0]:
+                break
+        end = HEAD.size + HEAD.unpack_from(data)[0]
+        self.head = json.loads(data[HEAD.size : end])
+        self._rest = data[end:]
+
+    async def rows(self, most: int) -> AsyncIterator[bytes]:
+        """Messages of the next rows: at most so many, all where it is 0."""
+        wanted = most or self.head["rows"]
+        wanted = min(wanted, self.head["rows"] - self.rows_sent)
+        if not most:
+            if self._rest:
+                rest, self._rest = self._rest, b""
+                yield rest
+            async for piece in self._pieces or _none():
+                yield piece
+            self.rows_sent += wanted
+            return
+        while wanted:
+            count, end = _whole_rows(self._rest, wanted)
+            if count:
+                taken, self._rest = self._rest[:end], self._rest[end:]
+                wanted -= count
+                self.rows_sent += count
+                yield taken
+                continue
+            async for piece in self._pieces or _none():
+                self._rest += piece
+                break
+            else:
+                return
+
+    @property
+    def is_done(self) -> bool:
+        return self.rows_sent >= self.head.get("rows", 0)
+
+
+def _whole_rows(data: bytes, most: int) -> tuple[int, int]:
+    """How many messages are whole, and where the last of them ends."""
+    count = at = 0
+    while count < most and at + 5 <= len(data):
+        end = at + 1 + int.from_bytes(data[at + 1 : at + 5])
+        if end > len(data):
+            break
+        at, count = end, count + 1
+    return count, at
+
+
+async def _none() -> AsyncIterator[bytes]:
+    return
+    yield b""
+
+
+def _column_fields(head: dict[str, Any], formats: Sequence[int]) -> list[tuple[str, int, int, int]]:
+    """Name, type, size and format of each column."""
+    columns = head["columns"]
+    each = list(formats) if len(formats) > 1 else [formats[0] if formats else 0] * len(columns)
+    each += [0] * (len(columns) - len(each))
+    return [(name, oid, size, each[at]) for at, (name, oid, size) in enumerate(columns)]
+
+
+def row_description(head: dict[str, Any], formats: tuple[int, ...]) -> Any:
+    """The message that describes the columns of an answer."""
+    fields = [
+        wire.FieldDescription(
+            name=name.replace("\0", ""),
+            type_oid=oid,
+            type_size=size,
+            type_modifier=-1,
+            format_code=form,
+        )
+        for name, oid, size, form in _column_fields(head, formats)
+    ]
+    return wire.RowDescription(fields=fields)

@@ -1,0 +1,328 @@
+"""What there is to ask, as tables: `orders`, "orders(driver)", "trend(busiest)", "windows(orders)".
+
+And a statement that names them so, or filters by `time`, as the SELECT that is meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from muntin.errors import BadArgument, SelectError
+from muntin.select.bind import MATRIX_KINDS
+from muntin.select.catalog import QueryInfo, SummaryInfo
+from muntin.select.functions import TABLE_FUNCTIONS, ArgumentError
+from muntin.server.postgres.text import Edit, Edited, Word, words_of
+from muntin.times import instant_us
+
+TIME = "time"
+_ARGUMENTS = {"quantiles": "0.5, 0.9, 0.99"}
+_REMEDY = "write FROM … FOR '<start>' TO '<end>', or time >= '<start>' AND time < '<end>'"
+_ENDS_WHERE = ("GROUP", "HAVING", "QUALIFY", "ORDER", "LIMIT", "OFFSET", "WINDOW", "FETCH")
+_ENDS_FROM = ("WHERE", *_ENDS_WHERE)
+_SETS = ("UNION", "EXCEPT", "INTERSECT")
+_JOINS = ("JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "NATURAL", "SEMI", "ANTI", "ASOF")
+_AFTER_ITEM = frozenset(("FOR", "ON", "USING", *_JOINS, *_ENDS_FROM, *_SETS))
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A table, as clients see it."""
+
+    name: str
+    ask: str
+    """The FROM item that it stands for."""
+    source: str
+    """Summary, or standing query."""
+    kind: str
+    own: frozenset[str]
+    """The names in the spec; `time` is one of them where it is no filter."""
+
+
+def relations(
+    summaries: Mapping[str, SummaryInfo], queries: Mapping[str, QueryInfo]
+) -> dict[str, Relation]:
+    """By name, in the order of names."""
+    found: dict[str, Relation] = {}
+    for info in summaries.values():
+        own = {name for key in info.keys for name in key} | {
+            *info.indicators,
+            *info.by,
+            *info.parts,
+        }
+        for name, ask in _ways(info):
+            found[name] = Relation(name, ask, info.name, info.kind, frozenset(own))
+        name, ask = _call("windows", info.name)
+        found[name] = Relation(name, ask, info.name, "closed windows", frozenset((TIME,)))
+    for query in queries.values():
+        name, ask = _call("trend", query.name)
+        found[name] = Relation(name, ask, query.name, "standing query", frozenset((TIME,)))
+    return dict(sorted(found.items()))
+
+
+def _ways(info: SummaryInfo) -> Iterator[tuple[str, str]]:
+    """Each name, and how it is asked."""
+    if info.kind in MATRIX_KINDS:
+        yield info.name, written(info.name)
+        for key in info.keys:
+            columns = ", ".join(written(name) for name in key)
+            yield f"{info.name}({', '.join(key)})", f"{written(info.name)}({columns})"
+        return
+    for function in TABLE_FUNCTIONS.values():
+        arguments = _ARGUMENTS.get(function.name, "")
+        if info.kind not in function.kinds:
+            continue
+        if not arguments:
+            try:
+                function.parse(())
+            except ArgumentError:  # it needs to be told which items
+                continue
+        yield _call(function.name, info.name, arguments)
+
+
+def _call(function: str, name: str, arguments: str = "") -> tuple[str, str]:
+    after = f", {arguments}" if arguments else ""
+    return f"{function}({name}{after})", f"{function}({written(name)}{after})"
+
+
+def written(name: str) -> str:
+    """A name, in quotes where it is no plain word."""
+    plain = name.isascii() and name.isidentifier() and name == name.lower()
+    return name if plain else '"' + name.replace('"', '""') + '"'
+
+
+def rewritten(text: str, known: Mapping[str, Relation]) -> tuple[Edited, tuple[str, ...]]:
+    """The statement as SELECT here reads it, and what is to be said of that.
+
+    Raises
+    ------
+    SelectError
+        It filters by `time` in a way that is no window.
+    """
+    words = words_of(text)
+    edits = [*_named(words, known)]
+    window, said = _window(text, words, known)
+    return Edited(text, [*edits, *window]), said
+
+
+def _named(words: Sequence[Word], known: Mapping[str, Relation]) -> Iterator[Edit]:
+    """Tables by their names as SELECT's FROM items; the schema is left out."""
+    for number, word in enumerate(words):
+        dot = number + 1 < len(words) and words[number + 1].text == "."
+        if word.is_name and word.value.lower() == "public" and dot:
+            yield Edit(word.start, words[number + 1].end, "")
+        relation = known.get(word.value) if word.kind == "quoted" else None
+        if relation is None or dot or "(" not in relation.ask:
+            continue
+        before = number - 1
+        while before > 0 and words[before].text == ".":
+            before -= 2
+        if before < 0 or not (words[before].is_word("FROM", "JOIN") or words[before].text == ","):
+            continue
+        after = words[number + 1] if number + 1 < len(words) else None
+        has_alias = after is not None and (
+            after.is_word("AS") or (after.is_name and after.value not in _AFTER_ITEM)
+        )
+        alias = "" if has_alias else " AS " + word.text
+        if after is not None and after.is_word("FOR"):
+            alias = ""
+        if words[before].text == "," and not _in_from(words, before):
+            continue
+        yield Edit(word.start, word.end, relation.ask + alias)
+
+
+def _in_from(words: Sequence[Word], at: int) -> bool:
+    """Whether a comma is one between FROM items."""
+    depth = 0
+    for word in reversed(words[:at]):
+        depth += {")": 1, "(": -1}.get(word.text, 0)
+        if depth < 0:
+            return False
+        if depth == 0 and word.is_word("FROM", "SELECT", "WHERE", "GROUP", "ORDER"):
+            return word.is_word("FROM")
+    return False
+
+
+# WHERE time >= … AND time < …
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """One end of a window."""
+
+    lower: bool
+    at: str
+    closed: bool
+    """`time <= …`, as BETWEEN has it."""
+
+
+def _window(
+    text: str, words: Sequence[Word], known: Mapping[str, Relation]
+) -> tuple[list[Edit], tuple[str, ...]]:
+    """Edits that make a filter by time the window clause."""
+    where = next((i for i, w in enumerate(words) if w.is_word("WHERE")), None)
+    start = next((i for i, w in enumerate(words) if w.is_word("FROM")), None)
+    if where is None or start is None or where < start:
+        return [], ()
+    relation = _relation_at(words, start + 1, known)
+    if relation is None or TIME in {name.lower() for name in relation.own}:
+        return [], ()
+    end = _end(words, where + 1)
+    parts = _conjuncts(words, where + 1, end)
+    times = [part for part in parts if any(_is_time(words, i) for i in range(*part))]
+    if not times:
+        return [], ()
+    _check_plain(words, start, where, words[times[0][0]])
+    bounds = [bound for part in times for bound in _bounds(words, *part)]
+    low = [bound for bound in bounds if bound.lower]
+    high = [bound for bound in bounds if not bound.lower]
+    if len(low) != 1 or len(high) != 1:
+        raise _wrong(words[times[0][0]], "a filter by time needs one start and one end")
+    kept = [text[words[a].start : words[b - 1].end] for a, b in parts if (a, b) not in times]
+    last = words[end - 1].end
+    condition = "WHERE " + " AND ".join(kept) if kept else ""
+    after_item = words[where - 1].end
+    clause = f" FOR {_quoted(low[0].at)} TO {_quoted(high[0].at)}"
+    said = ("BETWEEN on time: the end is excluded",) if high[0].closed else ()
+    return [Edit(after_item, after_item, clause), Edit(words[where].start, last, condition)], said
+
+
+def _relation_at(words: Sequence[Word], at: int, known: Mapping[str, Relation]) -> Relation | None:
+    """Of a FROM item."""
+    if at + 1 < len(words) and words[at].value.lower() == "public" and words[at + 1].text == ".":
+        at += 2
+    if at >= len(words) or not words[at].is_name:
+        return None
+    first = words[at]
+    if first.kind == "quoted" and first.value in known:
+        return known[first.value]
+    name = first.text.lower() if first.kind == "name" else first.value
+    inside = at + 2 < len(words) and words[at + 1].text == "("
+    if inside and name in (*TABLE_FUNCTIONS, "trend", "windows") and words[at + 2].is_name:
+        if name in ("trend", "windows"):
+            return None  # their rows have times of their own
+        word = words[at + 2]
+        name = word.text.lower() if word.kind == "name" else word.value
+    of_it = (r for r in known.values() if r.source.lower() == name.lower() and TIME not in r.own)
+    return next(of_it, next((r for r in known.values() if r.source.lower() == name.lower()), None))
+
+
+def _check_plain(words: Sequence[Word], start: int, where: int, place: Word) -> None:
+    if sum(word.is_word("SELECT") for word in words) > 1 or any(w.is_word(*_SETS) for w in words):
+        raise _wrong(place, "time filters one FROM item alone: this statement has several SELECTs")
+    depth = 0
+    for word in words[start + 1 : where]:
+        depth += {"(": 1, ")": -1}.get(word.text, 0)
+        if depth == 0 and (word.text == "," or word.is_word("JOIN")):
+            raise _wrong(place, "time filters one FROM item alone: this statement joins several")
+        if depth == 0 and word.is_word("FOR"):
+            raise _wrong(place, "the FROM item has a window clause already")
+
+
+def _end(words: Sequence[Word], at: int) -> int:
+    depth = 0
+    for number in range(at, len(words)):
+        word = words[number]
+        depth += {"(": 1, ")": -1}.get(word.text, 0)
+        if depth < 0 or (depth == 0 and (word.is_word(*_ENDS_WHERE, *_SETS) or word.text == ";")):
+            return number
+    return len(words)
+
+
+def _conjuncts(words: Sequence[Word], start: int, end: int) -> list[tuple[int, int]]:
+    """What AND joins at the top; where an OR stands there, all of it is one part."""
+    parts, begin, depth, between = [], start, 0, False
+    for number in range(start, end):
+        word = words[number]
+        depth += {"(": 1, ")": -1}.get(word.text, 0)
+        if depth:
+            continue
+        if word.is_word("OR"):
+            return [(start, end)]
+        if word.is_word("BETWEEN"):
+            between = True
+        elif word.is_word("AND") and between:
+            between = False
+        elif word.is_word("AND"):
+            parts.append((begin, number))
+            begin = number + 1
+    parts.append((begin, end))
+    return [part for part in parts if part[0] < part[1]]
+
+
+def _is_time(words: Sequence[Word], at: int) -> bool:
+    """Whether it is the column, and not the start of TIME '…' nor a type."""
+    word = words[at]
+    if not word.is_name or word.value.lower() != TIME:
+        return False
+    before, after = words[at - 1], words[at + 1] if at + 1 < len(words) else None
+    if before.text == "::" or before.is_word("AS", "WITH", "WITHOUT"):
+        return False
+    return after is None or (after.kind != "string" and after.text != "(")
+
+
+def _bounds(words: Sequence[Word], start: int, end: int) -> list[_Bound]:
+    """The ends that a condition says. Raises SelectError where it says something else."""
+    place = words[start]
+    while end - start > 2 and words[start].text == "(" and words[end - 1].text == ")":
+        start, end = start + 1, end - 1
+    part = _conjuncts(words, start, end)
+    if len(part) > 1:
+        return [bound for a, b in part for bound in _bounds(words, a, b)]
+    for at in range(start, end):
+        if words[at].is_word("BETWEEN") and _column(words, start, at):
+            middle = next((i for i in range(at, end) if words[i].is_word("AND")), end)
+            low, high = _instant(words, at + 1, middle), _instant(words, middle + 1, end)
+            if low and high:
+                return [_Bound(True, low, closed=True), _Bound(False, high, closed=True)]
+        sign = words[at].text if words[at].kind == "sign" else ""
+        if sign not in ("<", "<=", ">", ">=", "="):
+            continue
+        if _column(words, start, at):
+            value = _instant(words, at + 1, end)
+        elif _column(words, at + 1, end):
+            value = _instant(words, start, at)
+            sign = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(sign, sign)
+        else:
+            break
+        if value is None:
+            break
+        if sign in (">=", "<"):
+            return [_Bound(sign == ">=", value, closed=False)]
+        raise _wrong(place, f"time {sign} … is no end of a window: the start is in it, the end not")
+    raise _wrong(place, "this is no window: time is compared with constant times alone")
+
+
+def _column(words: Sequence[Word], start: int, end: int) -> bool:
+    """time, or item.time."""
+    if end - start not in (1, 3) or not _is_time(words, end - 1):
+        return False
+    return end - start == 1 or (words[start].is_name and words[start + 1].text == ".")
+
+
+def _instant(words: Sequence[Word], start: int, end: int) -> str | None:
+    """A constant time, also as TIMESTAMP '…', '…'::timestamptz or CAST('…' AS timestamp)."""
+    strings = [word for word in words[start:end] if word.kind == "string"]
+    if len(strings) != 1:
+        return None
+    kinds = {"TIMESTAMP", "TIMESTAMPTZ", "DATE", "WITH", "WITHOUT", "TIME", "ZONE", "CAST", "AS"}
+    signs = {"::", "(", ")"}
+    for word in words[start:end]:
+        if word.kind != "string" and word.value not in kinds and word.text not in signs:
+            return None
+    value = strings[0].text[1:-1].replace("''", "'")
+    try:
+        instant_us(value)
+    except BadArgument as wrong:
+        raise _wrong(strings[0], str(wrong)) from None
+    return value
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _wrong(word: Word, message: str) -> SelectError:
+    return SelectError(
+        message, code="window", position=word.start, length=len(word.text), remedy=_REMEDY
+    )

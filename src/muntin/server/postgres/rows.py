@@ -1,0 +1,302 @@
+"""From Arrow to PostgreSQL's types: what a column is called there, and rows as messages.
+
+A piece of some thousand rows is written at once, by NumPy: Python makes no object for a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.arrow import buffer_numbers, pc
+from muntin.select.values import duration_said
+
+TEXT, BINARY = 0, 1
+ROWS_AT_ONCE = 8_192
+_EPOCH_US, _EPOCH_DAYS = 946_684_800_000_000, 10_957  # 2000-01-01, from which PostgreSQL counts
+_INTERVAL = np.dtype([("us", ">i8"), ("days", ">i4"), ("months", ">i4")])
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresType:
+    """A type as PostgreSQL's clients know it."""
+
+    oid: int
+    name: str
+    """In format_type and information_schema."""
+    size: int
+    """Bytes in binary; -1 where values differ in it."""
+
+
+BOOL = PostgresType(16, "boolean", 1)
+BYTEA = PostgresType(17, "bytea", -1)
+INT8 = PostgresType(20, "bigint", 8)
+INT2 = PostgresType(21, "smallint", 2)
+INT4 = PostgresType(23, "integer", 4)
+VARCHAR = PostgresType(25, "text", -1)
+FLOAT4 = PostgresType(700, "real", 4)
+FLOAT8 = PostgresType(701, "double precision", 8)
+DATE = PostgresType(1082, "date", 4)
+TIME = PostgresType(1083, "time without time zone", 8)
+TIMESTAMP = PostgresType(1114, "timestamp without time zone", 8)
+TIMESTAMPTZ = PostgresType(1184, "timestamp with time zone", 8)
+INTERVAL = PostgresType(1186, "interval", 16)
+NUMERIC = PostgresType(1700, "numeric", -1)
+TYPES = (BOOL, BYTEA, INT8, INT2, INT4, VARCHAR, FLOAT4, FLOAT8, DATE, TIME, TIMESTAMP)
+TYPES = (*TYPES, TIMESTAMPTZ, INTERVAL, NUMERIC)
+
+
+def type_of(kind: pa.DataType) -> PostgresType:
+    """What PostgreSQL calls it; text where it has no such type."""
+    is_ = pa.types
+    if is_.is_integer(kind):
+        if is_.is_uint64(kind):
+            return NUMERIC
+        if is_.is_unsigned_integer(kind):
+            return INT4 if kind.bit_width == 8 else INT8
+        return {8: INT2, 16: INT2, 32: INT4}.get(kind.bit_width, INT8)
+    if is_.is_timestamp(kind):
+        return TIMESTAMP if kind.tz is None else TIMESTAMPTZ
+    known = (
+        (is_.is_boolean, BOOL),
+        (is_.is_float32, FLOAT4),
+        (is_.is_floating, FLOAT8),
+        (is_.is_decimal, NUMERIC),
+        (is_.is_date, DATE),
+        (is_.is_time, TIME),
+        (is_.is_duration, INTERVAL),
+        (is_.is_interval, INTERVAL),
+        (is_.is_binary, BYTEA),
+        (is_.is_large_binary, BYTEA),
+    )
+    return next((found for test, found in known if test(kind)), VARCHAR)
+
+
+def data_rows(table: pa.Table, formats: Sequence[int]) -> Iterator[bytes]:
+    """DataRow messages, many at once.
+
+    Parameters
+    ----------
+    formats : sequence of int
+        As Bind has them: none (all text), one for all columns, or one for each.
+    """
+    each = format_of(formats, table.num_columns)
+    for at in range(0, table.num_rows, ROWS_AT_ONCE):
+        piece = table.slice(at, ROWS_AT_ONCE).combine_chunks()
+        columns = [
+            _fields(_whole(column), form) for column, form in zip(piece.columns, each, strict=True)
+        ]
+        yield _messages(columns, piece.num_rows)
+
+
+def format_of(formats: Sequence[int], columns: int) -> list[int]:
+    """The format of each column."""
+    if len(formats) <= 1:
+        return [formats[0] if formats else TEXT] * columns
+    return list(formats)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """A column's values, one after the other; a length of -1 is null and has no bytes."""
+
+    data: np.ndarray
+    lengths: np.ndarray
+    width: int = 0
+    """Of each value, where all are as long and none is null."""
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _fields(column: pa.Array, form: int) -> _Fields:
+    kind = type_of(column.type)
+    if form == BINARY and kind.size > 0:
+        return _fixed(column, _binary(column, kind))
+    if form == BINARY and kind is NUMERIC:
+        return _varied(pa.array([_numeric(value) for value in _decimals(column)], pa.binary()))
+    if kind in (VARCHAR, BYTEA) and form == BINARY:
+        return _varied(column.cast(pa.binary()) if column.type != pa.binary() else column)
+    return _varied(_as_text(column, kind).cast(pa.binary()))
+
+
+def _fixed(column: pa.Array, values: np.ndarray) -> _Fields:
+    width = values.dtype.itemsize
+    if not column.null_count:
+        return _Fields(values.view(np.uint8), np.full(len(values), width), width)
+    there = column.is_valid().to_numpy(zero_copy_only=False)
+    return _Fields(values[there].view(np.uint8), np.where(there, width, -1))
+
+
+def _varied(column: pa.Array) -> _Fields:
+    """Of a column of bytes."""
+    _, ends, data = column.buffers()
+    offsets = buffer_numbers(ends, np.int32, len(column) + 1, 4 * column.offset)
+    lengths = np.diff(offsets).astype(np.int64)
+    if column.null_count:
+        there = column.is_valid().to_numpy(zero_copy_only=False)
+        if lengths[~there].any():  # bytes under a null: they are not sent
+            return _varied(pa.array(column.to_pylist(), pa.binary()))
+        lengths = np.where(there, lengths, -1)
+    size = int(offsets[-1] - offsets[0]) if len(column) else 0
+    return _Fields(buffer_numbers(data, np.uint8, size, int(offsets[0]) if size else 0), lengths)
+
+
+def _binary(column: pa.Array, kind: PostgresType) -> np.ndarray:
+    """Values of one width, in network order; nulls are anything."""
+    if kind is BOOL:
+        return _plain(column.cast(pa.uint8()), 0).astype("u1")
+    if kind in (TIMESTAMP, TIMESTAMPTZ):
+        us = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+        return (_plain(us, _EPOCH_US) - _EPOCH_US).astype(">i8")
+    if kind is DATE:
+        days = column.cast(pa.date32()).cast(pa.int32())
+        return (_plain(days, 0) - _EPOCH_DAYS).astype(">i4")
+    if kind is TIME:
+        return _plain(column.cast(pa.time64("us")).cast(pa.int64()), 0).astype(">i8")
+    if kind is INTERVAL:
+        return _intervals(column)
+    order = {INT2: ">i2", INT4: ">i4", INT8: ">i8", FLOAT4: ">f4", FLOAT8: ">f8"}[kind]
+    return _plain(column, 0).astype(order)
+
+
+def _plain(column: pa.Array, null: int) -> np.ndarray:
+    if column.null_count:
+        column = pc.fill_null(column, pa.scalar(null, column.type))
+    return column.to_numpy(zero_copy_only=False)
+
+
+def _intervals(column: pa.Array) -> np.ndarray:
+    found = np.zeros(len(column), _INTERVAL)
+    if pa.types.is_duration(column.type):
+        found["us"] = _plain(column.cast(pa.duration("us")).cast(pa.int64()), 0)
+        return found
+    for at, value in enumerate(column.to_pylist()):
+        if value is not None:
+            months, days, nanoseconds = value
+            found[at] = (nanoseconds // 1000, days, months)
+    return found
+
+
+def _as_text(column: pa.Array, kind: PostgresType) -> pa.Array:
+    """As PostgreSQL writes them."""
+    if kind is BOOL:
+        return pc.if_else(column, "t", "f")
+    if kind in (TIMESTAMP, TIMESTAMPTZ):
+        naive = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+        text = naive.cast(pa.timestamp("us")).cast(pa.string())
+        return text if kind is TIMESTAMP else pc.binary_join_element_wise(text, "+00", "")
+    if kind in (FLOAT4, FLOAT8):
+        text = column.cast(pa.string())
+        for ours, theirs in (("inf", "Infinity"), ("-inf", "-Infinity"), ("nan", "NaN")):
+            text = pc.if_else(pc.equal(text, ours), theirs, text)
+        return text
+    if kind is INTERVAL:
+        return pa.array([_interval_text(value) for value in column.to_pylist()], pa.string())
+    if kind is BYTEA:
+        return pa.array([_hex(value) for value in column.to_pylist()], pa.string())
+    if pa.types.is_nested(column.type):
+        return pa.array([_list_text(value) for value in column.to_pylist()], pa.string())
+    return column.cast(pa.string())
+
+
+def _hex(value: bytes | None) -> str | None:
+    return None if value is None else "\\x" + value.hex()
+
+
+def _list_text(value: Any) -> str | None:
+    """A list as PostgreSQL writes an array."""
+    if value is None:
+        return None
+    shown = [
+        "NULL" if v is None else str(v).replace("\\", "\\\\").replace('"', '\\"') for v in value
+    ]
+    return "{" + ",".join(f'"{v}"' if v != "NULL" else v for v in shown) + "}"
+
+
+def _interval_text(value: Any) -> str | None:
+    if value is None or not isinstance(value, tuple):
+        return None if value is None else duration_said(value)
+    months, days, nanoseconds = value
+    sign = "-" if nanoseconds < 0 else ""
+    seconds, us = divmod(abs(nanoseconds) // 1000, 1_000_000)
+    clock = f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{us:06}"
+    return f"{months} mons {days} days {clock}"
+
+
+def _decimals(column: pa.Array) -> list[Decimal | None]:
+    return [None if value is None else Decimal(value) for value in column.to_pylist()]
+
+
+def _numeric(value: Decimal | None) -> bytes | None:
+    """The binary form: digits of base 10,000 around the point."""
+    if value is None:
+        return None
+    sign, digits, exponent = value.as_tuple()
+    scale = max(0, -int(exponent))
+    whole = int("".join(map(str, digits))) * 10 ** max(0, int(exponent))
+    whole *= 10 ** (-scale % 4)  # whole groups after the point
+    groups = []
+    while whole:
+        whole, group = divmod(whole, 10_000)
+        groups.append(group)
+    groups.reverse()
+    weight = len(groups) - 1 - (scale + 3) // 4
+    head = np.array([len(groups), weight if groups else 0], ">i2").tobytes()
+    rest = np.array([0x4000 if sign else 0, scale, *groups], ">u2").tobytes()
+    return head + rest
+
+
+def _messages(columns: Sequence[_Fields], rows: int) -> bytes:
+    """Rows of values as DataRow messages, one after the other."""
+    sizes = np.full(rows, 6, np.int64)  # length and number of columns
+    for column in columns:
+        sizes += 4 + np.maximum(column.lengths, 0)
+    starts = np.zeros(rows + 1, np.int64)
+    np.cumsum(sizes + 1, out=starts[1:])
+    out = np.empty(int(starts[-1]), np.uint8)
+    if all(column.width for column in columns):
+        _write_even(out.reshape(rows, -1), columns)
+        return out.tobytes()
+    at = starts[:-1].copy()
+    out[at] = ord("D")
+    _put(out, at + 1, sizes.astype(">i4").view(np.uint8).reshape(rows, 4))
+    number = np.array([len(columns)], ">u2").view(np.uint8)
+    _put(out, at + 5, np.broadcast_to(number, (rows, 2)))
+    at += 7
+    for column in columns:
+        _put(out, at, column.lengths.astype(">i4").view(np.uint8).reshape(rows, 4))
+        at += 4
+        lengths = np.maximum(column.lengths, 0)
+        if column.width:
+            _put(out, at, column.data.reshape(rows, column.width))
+        elif len(column.data):
+            before = np.cumsum(lengths) - lengths
+            out[np.repeat(at - before, lengths) + np.arange(len(column.data))] = column.data
+        at += lengths
+    return out.tobytes()
+
+
+def _write_even(out: np.ndarray, columns: Sequence[_Fields]) -> None:
+    """Rows that are all as long."""
+    rows, size = out.shape
+    head = b"D" + (size - 1).to_bytes(4) + len(columns).to_bytes(2)
+    out[:, :7] = np.frombuffer(head, np.uint8)
+    at = 7
+    for column in columns:
+        out[:, at : at + 4] = np.frombuffer(column.width.to_bytes(4), np.uint8)
+        out[:, at + 4 : at + 4 + column.width] = column.data.reshape(rows, column.width)
+        at += 4 + column.width
+
+
+def _put(out: np.ndarray, at: np.ndarray, values: np.ndarray) -> None:
+    for k in range(values.shape[1]):
+        out[at + k] = values[:, k]

@@ -1,0 +1,442 @@
+"""One client of PostgreSQL's protocol: from its first message to its last, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+import struct
+from collections.abc import Hashable
+from typing import Any
+
+from pygwire.connection import BackendConnection
+from pygwire.constants import TransactionStatus
+from pygwire.exceptions import PygwireError
+
+from muntin.errors import MuntinError, SelectError
+from muntin.server.answering import Asked
+from muntin.server.doors import Doors, Grant
+from muntin.server.limits import KIB, ServerLimits
+from muntin.server.postgres.catalog import SETTINGS
+from muntin.server.postgres.commands import Command, command_of, shown
+from muntin.server.postgres.held import Held, within_limit
+from muntin.server.postgres.link import FrameError, GoneError, Link
+from muntin.server.postgres.literals import null_of
+from muntin.server.postgres.portal import Portal, Prepared, row_description, wire
+from muntin.server.postgres.reports import FATAL, Refusal, error_fields, notice_fields
+from muntin.server.postgres.scram import MECHANISM, ScramError
+from muntin.server.postgres.text import (
+    statements_of,
+    with_parameters,
+)
+from muntin.server.statements import Statements
+from muntin.server.token_bucket import TokenBucket
+
+STATEMENTS_AT_ONCE_MAX = 100  # in one text
+MESSAGES_PER_SECOND, MESSAGES_BURST = 5_000.0, 10_000.0  # beyond it, the client waits
+_TEXT_OID = 25
+_REPORTED = ("server_version", "server_encoding", "client_encoding", "DateStyle", "IntervalStyle",
+             "TimeZone", "integer_datetimes", "standard_conforming_strings", "is_superuser",
+             "session_authorization", "default_transaction_read_only", "in_hot_standby",
+             "application_name")  # fmt: skip
+_OPTION = re.compile(r"-c\s*([\w.]+)=(\S+)|--([\w.-]+)=(\S+)")
+_QUIET = ("warning", "error", "log", "fatal", "panic")
+_MALFORMED = (PygwireError, struct.error, UnicodeError, IndexError)
+_LOG = logging.getLogger("muntin.server.postgres")
+
+
+class Session:
+    """Used on the loop's thread.
+
+    Parameters
+    ----------
+    number, secret : int, bytes
+        With which another connection may cancel what runs.
+    spare : bool
+        There are too many: it may cancel what another runs, and is told so otherwise. Not before
+        its startup message: while TLS is negotiated, clients hear no error.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        client: Hashable,
+        statements: Statements,
+        doors: Doors,
+        limits: ServerLimits,
+        *,
+        number: int,
+        secret: bytes,
+        spare: bool,
+    ) -> None:
+        self.number, self.secret = number, secret
+        self._spare = spare
+        self._link = link
+        self._client = client
+        self._statements = statements
+        self._doors = doors
+        self._limits = limits
+        self._wire = BackendConnection()
+        self._out = bytearray()
+        self._grant: Grant | None = None
+        self._settings = dict(SETTINGS)
+        self._held = Held()
+        self._status = TransactionStatus.IDLE
+        self._skipping = False  # until Sync, after an error
+        self._asking: asyncio.Future[Any] | None = None
+        self._cancelled = False
+        now = asyncio.get_running_loop().time()
+        self._pace = TokenBucket(MESSAGES_PER_SECOND, MESSAGES_BURST, now)
+
+    async def run(self, cancel: Any) -> None:
+        """Until the client goes. `cancel`: (number, secret) -> None, for CancelRequest."""
+        try:
+            async with asyncio.timeout(self._limits.handshake_seconds):
+                ready = await self._start(cancel)
+            if ready:
+                await self._serve()
+        except (FrameError, *_MALFORMED) as error:
+            await self._fatal(Refusal("08P01", f"this is not PostgreSQL's protocol: {error}"))
+        except ScramError as error:
+            await self._fatal(
+                Refusal("28P01", str(error), "the password is a token of this server")
+            )
+        except Refusal as error:
+            await self._fatal(error)
+        except (GoneError, TimeoutError):
+            pass
+        finally:
+            for portal in self._held.portals.values():
+                self._release(portal)
+            self._link.close()
+
+    def cancel(self) -> None:
+        """What runs for this client is ended, if something does."""
+        if self._asking is not None and not self._asking.done():
+            self._cancelled = True
+            self._asking.cancel()
+
+    async def leave(self) -> None:
+        """The server stops."""
+        with contextlib.suppress(GoneError, PygwireError):
+            await self._fatal(Refusal("57P01", "the server stops", "connect again later"))
+        self._link.close()
+
+    # the start
+
+    async def _start(self, cancel: Any) -> bool:
+        for _ in range(4):
+            (message,) = self._wire.receive(await self._link.startup())
+            match message:
+                case wire.SSLRequest():
+                    await self._send(wire.SSLResponse(accepted=False))
+                case wire.GSSEncRequest():
+                    await self._send(wire.GSSResponse(accepted=False))
+                case wire.CancelRequest():
+                    cancel(message.process_id, message.secret_key)
+                    return False
+                case wire.StartupMessage() if self._spare:
+                    raise Refusal("53300", "too many connections", "come again later")
+                case wire.StartupMessage():
+                    self._take_options(message.params)
+                    await self._log_in()
+                    await self._welcome()
+                    return True
+        raise FrameError("too many requests before the startup message")
+
+    def _take_options(self, given: dict[str, str]) -> None:
+        for found in _OPTION.finditer(given.get("options", "")):
+            name = (found[1] or found[3]).lower().replace("-", "_")
+            self._settings[name] = found[2] or found[4]
+        encoding = given.get("client_encoding", "UTF8").strip("'\"").upper().replace("-", "")
+        if encoding not in ("UTF8", "UNICODE", "AUTO"):
+            raise Refusal("0A000", f"texts are in UTF-8, not in {encoding[:40]}")
+        self._settings["application_name"] = given.get("application_name", "")[:64]
+
+    async def _log_in(self) -> None:
+        self._grant = self._doors.everybody()
+        if self._grant is None:
+            exchange = self._doors.exchange()
+            await self._send(wire.AuthenticationSASL(mechanisms=[MECHANISM]))
+            first = await self._receive()
+            if not isinstance(first, wire.SASLInitialResponse) or first.mechanism != MECHANISM:
+                raise ScramError(f"only {MECHANISM} is offered")
+            challenge = exchange.first(first.data)
+            await self._send(wire.AuthenticationSASLContinue(data=challenge))
+            last = await self._receive()
+            if not isinstance(last, wire.SASLResponse):
+                raise ScramError("this is no answer to the challenge")
+            proof, self._grant = exchange.final(last.data)
+            await self._send(wire.AuthenticationSASLFinal(data=proof))
+        if not self._grant.may_read:
+            raise Refusal("28000", "this token may not read")
+        self._put(wire.AuthenticationOk())
+
+    async def _welcome(self) -> None:
+        for name in _REPORTED:
+            self._put(wire.ParameterStatus(name=name, value=self._settings[name]))
+        self._put(wire.BackendKeyData(process_id=self.number, secret_key=self.secret))
+        await self._send(wire.ReadyForQuery(status=self._status))
+
+    # messages
+
+    async def _serve(self) -> None:
+        loop, count = asyncio.get_running_loop(), 0
+        while True:
+            message = await self._receive()
+            if isinstance(message, wire.Terminate):
+                return
+            count += 1
+            while not self._pace.spend(loop.time()):
+                await asyncio.sleep(0.01)
+            if count % 16 == 0:
+                await asyncio.sleep(0)  # others are served meanwhile
+            if self._skipping and not isinstance(message, wire.Sync):
+                continue
+            await self._take(message)
+
+    async def _take(self, message: Any) -> None:
+        try:
+            match message:
+                case wire.Query():
+                    await self._query(message.query_string)
+                case wire.Parse():
+                    self._held.parse(message)
+                    self._put(wire.ParseComplete())
+                case wire.Bind():
+                    self._bind(message)
+                case wire.Describe():
+                    await self._describe(message)
+                case wire.Execute():
+                    await self._execute(message)
+                case wire.Close():
+                    self._close(message)
+                case wire.Sync():
+                    self._skipping = False
+                    if self._status == TransactionStatus.IDLE:
+                        self._drop_portals()
+                    await self._send(wire.ReadyForQuery(status=self._status))
+                case wire.Flush():
+                    await self._flush()
+                case _:
+                    raise FrameError(f"{type(message).__name__} is not expected here")  # noqa: TRY301
+            if len(self._out) > KIB:
+                await self._flush()
+        except (MuntinError, Refusal) as error:
+            await self._failed(error)
+            if isinstance(message, wire.Query):
+                await self._send(wire.ReadyForQuery(status=self._status))
+            else:
+                self._skipping = True
+        except (GoneError, FrameError, asyncio.CancelledError, *_MALFORMED):
+            raise
+        except Exception as error:
+            _LOG.exception("a message failed: %s", type(message).__name__)
+            await self._failed(error)
+            if isinstance(message, wire.Query):
+                await self._send(wire.ReadyForQuery(status=self._status))
+            else:
+                self._skipping = True
+
+    # the simple protocol
+
+    async def _query(self, text: str) -> None:
+        parts = statements_of(within_limit(text))
+        if len(parts) > STATEMENTS_AT_ONCE_MAX:
+            raise Refusal("54000", f"at most {STATEMENTS_AT_ONCE_MAX} statements in one text")
+        if not parts:
+            self._put(wire.EmptyQueryResponse())
+        for part in parts:
+            start = text.find(part)
+            try:
+                await self._one(part)
+            except SelectError as error:
+                raise _moved(error, lambda place, start=start: start + place) from None
+        if self._status == TransactionStatus.IDLE:
+            self._drop_portals()
+        await self._send(wire.ReadyForQuery(status=self._status))
+
+    async def _one(self, text: str) -> None:
+        prepared = Prepared(text, (), command_of(text))
+        if prepared.command is not None:
+            self._obey(prepared.command)
+            return
+        portal = Portal(prepared, with_parameters(text, ()), ())
+        try:
+            await self._answered(portal)
+            self._put(row_description(portal.head, ()))
+            await self._rows(portal, 0)
+        finally:
+            self._release(portal)
+
+    # the extended protocol
+
+    def _bind(self, message: Any) -> None:
+        old = self._held.bind(message)
+        if old is not None:
+            self._release(old)
+        self._put(wire.BindComplete())
+
+    async def _describe(self, message: Any) -> None:
+        if message.kind == "P":
+            portal = self._held.portal(message.name)
+            if portal.prepared.command is not None or not portal.prepared.text:
+                self._put(wire.NoData())
+                return
+            await self._answered(portal)
+            self._put(row_description(portal.head, portal.formats))
+            return
+        prepared = self._held.prepared.get(message.name)
+        if message.kind != "S" or prepared is None:
+            raise Refusal("26000", f"there is no statement {message.name[:64]!r}")
+        known = [oid or _TEXT_OID for oid in prepared.types]
+        self._put(wire.ParameterDescription(type_oids=known))
+        if prepared.command is not None or not prepared.text:
+            self._put(wire.NoData())
+            return
+        edited = with_parameters(prepared.text, [null_of(oid) for oid in prepared.types])
+        portal = Portal(prepared, edited, ())
+        try:
+            await self._answered(portal, describe=True)
+            self._put(row_description(portal.head, ()))
+        finally:
+            self._release(portal)
+
+    async def _execute(self, message: Any) -> None:
+        portal = self._held.portal(message.portal)
+        if not portal.prepared.text:
+            self._put(wire.EmptyQueryResponse())
+            return
+        if portal.prepared.command is not None:
+            self._obey(portal.prepared.command)
+            return
+        await self._answered(portal)
+        await self._rows(portal, min(message.max_rows, (1 << 31) - 1))
+
+    def _close(self, message: Any) -> None:
+        if message.kind == "S":
+            self._held.prepared.pop(message.name, None)
+        else:
+            portal = self._held.portals.pop(message.name, None)
+            if portal is not None:
+                self._release(portal)
+        self._put(wire.CloseComplete())
+
+    # answers
+
+    async def _answered(self, portal: Portal, *, describe: bool = False) -> None:
+        """Have the portal's statement answered, once."""
+        if portal.answer is not None:
+            return
+        self._may_ask()
+        try:
+            text = shown(portal.edited.text, self._settings)
+            arguments = {"text": text, "formats": list(portal.formats), "describe": describe}
+            asked = Asked("postgres", arguments, self._limits.answer_bytes_max)
+            self._asking = asyncio.ensure_future(
+                self._statements.answer(asked, self._client, asking=True, ends=True)
+            )
+            answer = await self._asking
+        except asyncio.CancelledError:
+            if not self._cancelled:
+                if self._asking is not None:
+                    self._asking.cancel()
+                raise
+            raise Refusal("57014", "cancelled, as the client asked") from None
+        except SelectError as error:
+            raise _moved(error, portal.edited.before) from None
+        finally:
+            self._asking, self._cancelled = None, False
+        await portal.begin(answer)
+
+    def _may_ask(self) -> None:
+        if self._grant is None or self._doors.still(self._grant) is None:
+            raise Refusal("28000", "the token has been exchanged", "connect again", fatal=True)
+        if self._status == TransactionStatus.ERROR_TRANSACTION:
+            raise Refusal("25P02", "the transaction has failed", "ROLLBACK first")
+
+    async def _rows(self, portal: Portal, most: int) -> None:
+        before = portal.rows_sent
+        said = portal.head["notice"]
+        if said and not before and self._settings.get("client_min_messages") not in _QUIET:
+            self._put(wire.NoticeResponse(fields=notice_fields(said)))
+        async for piece in portal.rows(most):
+            self._out += piece
+            await self._flush()
+        if most and not portal.is_done:
+            self._put(wire.PortalSuspended())
+            return
+        self._put(wire.CommandComplete(tag=f"SELECT {portal.rows_sent - before}"))
+
+    def _obey(self, command: Command) -> None:
+        failed = self._status == TransactionStatus.ERROR_TRANSACTION
+        tag = command.tag
+        if failed and tag not in ("ROLLBACK", "COMMIT"):
+            raise Refusal("25P02", "the transaction has failed", "ROLLBACK first")
+        if tag == "BEGIN":
+            self._status = TransactionStatus.IN_TRANSACTION
+        elif tag in ("COMMIT", "ROLLBACK"):
+            tag = "ROLLBACK" if failed else tag
+            self._status = TransactionStatus.IDLE
+        elif tag == "SET" and len(self._settings) < 100 and command.name:
+            known = {key.lower(): key for key in self._settings}
+            name = known.get(command.name, command.name)
+            self._settings[name] = command.value[:256].lower() if name not in SETTINGS else (
+                command.value[:256] if name == "application_name" else SETTINGS[name]
+            )  # fmt: skip
+        elif tag == "DEALLOCATE" or tag.startswith("DISCARD"):
+            for name in [n for n in self._held.prepared if command.name in ("", n)]:
+                del self._held.prepared[name]
+        self._put(wire.CommandComplete(tag=tag))
+
+    def _release(self, portal: Portal) -> None:
+        if portal.answer is not None:
+            self._statements.release(portal.answer)
+            portal.answer = None
+
+    def _drop_portals(self) -> None:
+        for portal in self._held.portals.values():
+            self._release(portal)
+        self._held.portals.clear()
+
+    # bytes
+
+    async def _failed(self, error: BaseException) -> None:
+        if self._status == TransactionStatus.IN_TRANSACTION:
+            self._status = TransactionStatus.ERROR_TRANSACTION
+        if isinstance(error, Refusal) and error.fatal:
+            raise error
+        await self._send(wire.ErrorResponse(fields=error_fields(error)))
+
+    async def _fatal(self, error: Refusal) -> None:
+        """The last message."""
+        fields = {**error_fields(error), "S": FATAL, "V": FATAL}
+        with contextlib.suppress(GoneError):
+            await self._link.send(bytes(self._out) + wire.ErrorResponse(fields=fields).to_wire())
+        self._out.clear()
+
+    async def _receive(self) -> Any:
+        (message,) = self._wire.receive(await self._link.message())
+        return message
+
+    def _put(self, message: Any) -> None:
+        self._out += self._wire.send(message)
+
+    async def _send(self, message: Any) -> None:
+        self._put(message)
+        await self._flush()
+
+    async def _flush(self) -> None:
+        data = bytes(self._out)
+        self._out.clear()
+        await self._link.send(data)
+
+
+def _moved(error: SelectError, place: Any) -> SelectError:
+    """The error, at its place in another text."""
+    start = place(error.position)
+    length = max(0, place(error.position + error.length) - start)
+    return SelectError(
+        error.message, code=error.code, position=start, length=length, remedy=error.remedy
+    )

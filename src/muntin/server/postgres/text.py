@@ -1,0 +1,160 @@
+"""A statement as words, and edits of it that remember where everything stood."""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from muntin.errors import SelectError
+
+_WORD = re.compile(
+    r"""
+      (?P<space>\s+|--[^\n]*|/\*.*?\*/)
+    | (?P<string>[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*')
+    | (?P<quoted>"(?:[^"]|"")*")
+    | (?P<parameter>\$[0-9]+)
+    | (?P<name>[^\W\d][\w$]*)
+    | (?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)
+    | (?P<sign>::|<=|>=|<>|!=|.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word or sign; `value` is a name as it is meant, or a keyword in upper case."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+    @property
+    def value(self) -> str:
+        if self.kind == "quoted":
+            return self.text[1:-1].replace('""', '"')
+        return self.text.upper() if self.kind == "name" else self.text
+
+    @property
+    def is_name(self) -> bool:
+        return self.kind in ("name", "quoted")
+
+    def is_word(self, *words: str) -> bool:
+        """Whether it is one of these keywords or signs."""
+        return self.kind in ("name", "sign") and self.value in words
+
+
+def words_of(text: str) -> list[Word]:
+    """All but spaces and comments."""
+    return [
+        Word(found.lastgroup or "", found[0], found.start(), found.end())
+        for found in _WORD.finditer(text)
+        if found.lastgroup != "space"
+    ]
+
+
+def statements_of(text: str) -> list[str]:
+    """The statements between semicolons; those without a word are left out."""
+    ends = [word.start for word in words_of(text) if word.kind == "sign" and word.text == ";"]
+    starts = [0, *(end + 1 for end in ends)]
+    parts = [text[start:end] for start, end in zip(starts, [*ends, len(text)], strict=True)]
+    return [part for part in parts if words_of(part)]
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    start: int
+    end: int
+    text: str
+
+
+class Edited:
+    """A text after edits, and where a place of it stood before them.
+
+    Examples
+    --------
+    >>> edited = Edited("SELECT $1, x", [Edit(7, 9, "'long'")])
+    >>> edited.text, edited.before(15), edited.before(9)
+    ("SELECT 'long', x", 11, 7)
+    """
+
+    def __init__(self, text: str, edits: Iterable[Edit]) -> None:
+        self._starts: list[int] = []
+        """In the new text."""
+        self._places: list[tuple[int, bool]] = []
+        """In the old text, and whether it is the same text from there on."""
+        parts: list[str] = []
+        at = size = 0
+        for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
+            for piece, place, same in (
+                (text[at : edit.start], at, True),
+                (edit.text, edit.start, False),
+            ):
+                self._starts.append(size)
+                self._places.append((place, same))
+                parts.append(piece)
+                size += len(piece)
+            at = edit.end
+        self._starts.append(size)
+        self._places.append((at, True))
+        parts.append(text[at:])
+        self.text = "".join(parts)
+
+    def before(self, place: int) -> int:
+        """Where that stood in the text that was edited."""
+        number = bisect.bisect_right(self._starts, place) - 1
+        start, same = self._places[number]
+        return start + (place - self._starts[number] if same else 0)
+
+
+def parameters_of(words: Sequence[Word]) -> int:
+    """How many there are: the highest number."""
+    return max((int(word.text[1:]) for word in words if word.kind == "parameter"), default=0)
+
+
+def with_parameters(text: str, literals: Sequence[str]) -> Edited:
+    """The statement with literals in place of $1, $2, ...
+
+    Raises
+    ------
+    SelectError
+        There is no such parameter.
+    """
+    edits = []
+    words = words_of(text)
+    for at, word in enumerate(words):
+        if word.kind != "parameter":
+            continue
+        number = int(word.text[1:])
+        if not 1 <= number <= len(literals):
+            raise SelectError(
+                f"there is no parameter {word.text}: {len(literals)} were given",
+                code="value",
+                position=word.start,
+                length=len(word.text),
+                remedy="parameters count from $1",
+            )
+        value = literals[number - 1]
+        edits.append(Edit(word.start, _end_of_cast(words, at, value), value))
+    return Edited(text, edits)
+
+
+_INTEGERS = frozenset(("INTEGER", "INT", "BIGINT", "SMALLINT", "INT2", "INT4", "INT8"))
+_STRINGS = frozenset(("VARCHAR", "TEXT", "TIMESTAMP", "TIMESTAMPTZ", "DATE"))
+
+
+def _end_of_cast(words: Sequence[Word], at: int, literal: str) -> int:
+    """Where a parameter ends, with the cast to what its literal is already: SQLAlchemy writes
+    LIMIT $1::INTEGER, and a window clause takes no cast."""
+    if at + 2 >= len(words) or words[at + 1].text != "::":
+        return words[at].end
+    kind = words[at + 2].value
+    is_number = literal.strip("()-").isdigit()
+    if (is_number and kind in _INTEGERS) or (literal[:1] == "'" and kind in _STRINGS):
+        zone = [word.value for word in words[at + 3 : at + 6]]
+        whole = len(zone) == 3 and zone[0] in ("WITH", "WITHOUT") and zone[1:] == ["TIME", "ZONE"]
+        return words[at + 5 if whole else at + 2].end
+    return words[at].end

@@ -1,0 +1,266 @@
+"""The real clients: psql, psycopg, SQLAlchemy, pandas."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+import subprocess
+import threading
+import time
+
+import httpx
+import pandas as pd
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from muntin.errors import BadArgument
+from muntin.ledger.memory import MemoryLedger
+from muntin.ledger.sqlite import SqliteLedger
+from muntin.server.serving import Server
+from tests.server.conftest import Feeder, until
+
+DRIVERS = [(driver, 18) for driver in "abcde"]
+SELECT = "SELECT driver, count FROM orders(driver) FOR ALL ORDER BY driver"
+TOKEN = "0123456789abcdef0123"  # noqa: S105
+# far more than any limit permits, in DuckDB's own loop
+_ITEMS = range(12)
+SLOW = (
+    "SELECT count(*) FROM "  # noqa: S608
+    + ", ".join(f"orders(driver, area) FOR ALL AS o{n}" for n in _ITEMS)
+    + " WHERE "
+    + " + ".join(f"o{n}.count" for n in _ITEMS)
+    + " < 0"
+)
+
+
+@pytest.fixture
+def connection(fed):
+    with psycopg.connect(fed.postgres_url, autocommit=True) as connected:
+        yield connected
+
+
+def answered(connection, text, *parameters, binary=False):
+    return connection.cursor(binary=binary).execute(text, parameters or None).fetchall()
+
+
+# psycopg
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_types_and_values(connection, binary):
+    text = (
+        "SELECT driver, count, count / 4 AS part, count > 3 AS many, window_start, "
+        "CAST('2026-02-03' AS DATE) AS day, INTERVAL '1 day 2 hours' AS span, NULL AS nothing "
+        "FROM trend(busiest) ORDER BY window_start, driver LIMIT 1"
+    )
+    (row,) = answered(connection, text, binary=binary)
+    start = dt.datetime(2023, 11, 14, 22, 13, 20, tzinfo=dt.UTC)
+    span = dt.timedelta(days=1, hours=2)
+    assert row == ("a", 6, 1.5, True, start, dt.date(2026, 2, 3), span, None)
+
+
+def test_the_same_rows_as_by_http(fed, connection):
+    with httpx.Client(base_url=fed.url) as client:
+        found = client.post("/query", json={"select": SELECT}).json()
+    assert [list(row) for row in answered(connection, SELECT)] == found["rows"]
+
+
+def test_what_an_answer_is_true_of_comes_as_a_notice(connection):
+    said = []
+    connection.add_notice_handler(
+        lambda notice: said.append((notice.message_primary, notice.message_detail))
+    )
+    answered(connection, SELECT)
+    assert said[0][0].startswith("exact; orders covers 2023-11-14T22:13:20Z to ")
+    answered(connection, "SELECT count FROM orders")
+    assert "only the open window is read" in said[1][1]
+    connection.execute("SET client_min_messages TO warning")
+    answered(connection, SELECT)
+    assert len(said) == 2
+
+
+def test_parameters(connection):
+    text = "SELECT driver FROM orders(driver) FOR ALL WHERE driver = %s AND count > %s"
+    assert answered(connection, text, "a", 17) == [("a",)]
+    assert answered(connection, text, "a' OR '1'='1", 0) == []
+    start, end = dt.datetime(2023, 11, 14, 22, 13, 20), dt.datetime(2023, 11, 14, 22, 14, 20)
+    window = [(30,)]
+    assert answered(connection, "SELECT count FROM orders FOR %s TO %s", start, end) == window
+    text = "SELECT count FROM orders WHERE time >= %s AND time < %s"
+    zoned = [at.replace(tzinfo=dt.UTC) for at in (start, end)]
+    assert answered(connection, text, *zoned, binary=True) == window
+
+
+def test_prepared_pipelined_and_in_transactions(connection):
+    for count in range(10):  # from the fifth on psycopg prepares it
+        found = answered(connection, "SELECT driver FROM orders(driver) WHERE count > %s", count)
+        assert len(found) == (5 if count < 6 else 0)
+    with connection.pipeline():
+        cursors = [connection.execute("SELECT count FROM orders FOR ALL") for _ in range(3)]
+    assert [cursor.fetchall() for cursor in cursors] == [[(90,)]] * 3
+    with pytest.raises(psycopg.errors.UndefinedColumn), connection.transaction():
+        connection.execute("SELECT nope FROM orders")
+    with connection.transaction():
+        assert answered(connection, SELECT) == DRIVERS
+
+
+def test_rows_in_portions(fed):
+    """Execute with a limit: the portal goes on where it was."""
+    with psycopg.connect(fed.postgres_url, autocommit=True) as connected:
+        cursor = connected.cursor()
+        found = list(cursor.stream(SELECT))
+    assert found == DRIVERS
+
+
+def test_errors_have_place_and_remedy(connection):
+    with pytest.raises(psycopg.errors.UndefinedColumn) as wrong:
+        connection.execute("SELECT %s AS x, drivr FROM orders(driver)", ["a longer text"])
+    diagnosis = wrong.value.diag
+    assert diagnosis.statement_position == "17"  # of the text with $1
+    assert diagnosis.message_hint == "did you mean 'driver'?"
+    with pytest.raises(psycopg.errors.SyntaxError):
+        connection.execute("SELECT FROM WHERE orders")
+    assert answered(connection, SELECT) == DRIVERS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM '/etc/passwd'",
+        "SELECT * FROM pg_catalog.pg_class, read_text('/etc/passwd')",
+        "SELECT relname FROM pg_class, '/etc/passwd'",
+        "SELECT getenv('HOME')",
+        "SELECT relname, pg_read_file('/etc/passwd') FROM pg_class",
+        "SELECT repeat('x', 1000000000)",
+        "COPY orders TO '/tmp/x'",
+        "INSERT INTO orders VALUES (1)",
+        "SELECT relname INTO x FROM pg_class",
+        "ATTACH '/tmp/x.db'",
+        "SELECT * FROM duckdb_settings()",
+        "PRAGMA database_list",
+    ],
+)
+def test_what_is_not_allowed_is_refused(connection, text):
+    with pytest.raises(psycopg.Error) as refused:
+        connection.execute(text)
+    assert refused.value.sqlstate in ("0A000", "42P01", "42883", "42601")
+
+
+# catalogs
+
+
+def test_sqlalchemy_and_pandas(fed):
+    engine = sa.create_engine(fed.postgres_url.replace("postgresql", "postgresql+psycopg"))
+    there = sa.inspect(engine)
+    expected = {"orders", "orders(driver)", "orders(driver, area)", "trend(busiest)"}
+    assert set(there.get_table_names()) == expected | {"windows(orders)"}
+    columns = {c["name"]: str(c["type"]) for c in there.get_columns("windows(orders)")}
+    assert columns["window_start"] == "TIMESTAMP"
+    assert columns["overflowed"] == "BOOLEAN"
+    assert there.has_table("orders")
+    assert not there.has_table("nothing")
+    orders = sa.Table("orders(driver)", sa.MetaData(), autoload_with=engine)
+    asked = sa.select(orders.c.driver, orders.c.fare).where(orders.c.count > 3).limit(2)
+    with engine.connect() as connected:
+        assert len(connected.execute(asked).fetchall()) == 2
+    assert pd.read_sql(SELECT, engine)["count"].tolist() == [18] * 5
+    assert len(pd.read_sql_table("orders(driver, area)", engine)) > 0
+    engine.dispose()
+
+
+def test_information_schema(connection):
+    text = (
+        "SELECT column_name, data_type FROM information_schema.columns "
+        "WHERE table_name = %s ORDER BY ordinal_position"
+    )
+    assert answered(connection, text, "orders(driver)") == [
+        ("driver", "text"), ("count", "bigint"), ("served", "bigint"), ("fare", "bigint"),
+    ]  # fmt: skip
+
+
+psql = pytest.mark.skipif(shutil.which("psql") is None, reason="psql is not installed")
+
+
+def shell(url, *commands):
+    """What psql prints, and what it says on the side."""
+    words = [part for command in commands for part in ("-c", command)]
+    done = subprocess.run(
+        ["psql", "-X", "-A", "-t", url, *words], capture_output=True, text=True, timeout=120
+    )
+    return done.stdout, done.stderr
+
+
+@psql
+def test_psql(fed):
+    out, said = shell(fed.postgres_url, SELECT, "SELECT drivr FROM orders(driver)")
+    assert out == "".join(f"{driver}|{count}\n" for driver, count in DRIVERS)
+    assert "NOTICE:  exact; orders covers" in said
+    assert "LINE 1: SELECT drivr FROM orders(driver)\n               ^" in said
+
+
+@psql
+def test_psql_describes(fed):
+    out, said = shell(fed.postgres_url, r"\dt", r"\d orders", r'\d "orders(driver)"', r"\l", r"\dn")
+    assert said == ""
+    assert "public|orders(driver)|table|muntin\n" in out
+    assert "driver|text|||\ncount|bigint|||\n" in out
+
+
+# who may come in
+
+
+def test_tokens_are_passwords():
+    ledger = MemoryLedger()
+    feeder = Feeder(ledger)
+    feeder.minute()
+    with Server(ledger, port=0, postgres="127.0.0.1:0", reader_token=TOKEN) as server:
+        with psycopg.connect(server.postgres_url, password=TOKEN, user="anybody") as connected:
+            assert len(answered(connected, SELECT)) == 5
+        for password in ("wrong-wrong-wrong-wrong", ""):
+            with pytest.raises(psycopg.OperationalError):
+                psycopg.connect(server.postgres_url, password=password)
+        with psycopg.connect(server.postgres_url, password=TOKEN, autocommit=True) as connected:
+            server.app.state.hub.doors.renew(TOKEN + "x", "")
+            with pytest.raises(psycopg.Error, match="exchanged"):
+                connected.execute(SELECT)
+    feeder.close()
+
+
+def test_beyond_loopback_a_token_is_needed():
+    with pytest.raises(BadArgument, match="MUNTIN_TOKEN"):
+        Server(MemoryLedger(), port=0, postgres="0.0.0.0:0")
+    with pytest.raises(BadArgument, match="host:port"):
+        Server(MemoryLedger(), port=0, postgres="5433")
+
+
+# beside workers
+
+
+def test_a_cancelled_statement_gives_its_place_back(tmp_path):
+    ledger = SqliteLedger(tmp_path / "ledger.db")
+    feeder = Feeder(ledger)
+    for _ in range(3):
+        feeder.minute()
+    with Server(ledger, port=0, postgres="127.0.0.1:0") as server:
+        statements = server.app.state.statements
+        with psycopg.connect(server.postgres_url, autocommit=True) as connected:
+            assert len(answered(connected, SELECT)) == 5  # kernels are there
+            until(lambda: statements.runner._is_warm)
+            ended = statements.runner.ended
+            began = time.monotonic()
+            threading.Timer(1.0, connected.cancel_safe).start()
+            with pytest.raises(psycopg.errors.QueryCanceled, match="as the client asked"):
+                connected.execute(SLOW)
+            assert time.monotonic() - began < 9  # DuckDB's own limit is 10 s
+            assert statements.runner.ended > ended
+            assert answered(connected, SELECT) == DRIVERS
+        # who goes away frees the place as well
+        gone = psycopg.connect(server.postgres_url, autocommit=True)
+        gone.pgconn.send_query(SLOW.encode())
+        until(lambda: statements._turns._running)
+        gone.pgconn.finish()
+        until(lambda: not statements._turns._running, seconds=8)
+    feeder.close()
+    ledger.close()

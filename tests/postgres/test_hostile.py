@@ -1,0 +1,175 @@
+"""Clients that mean no good: the server goes on, and others are served."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import socket
+import struct
+import time
+
+import psycopg
+import pytest
+
+from muntin.ledger.memory import MemoryLedger
+from muntin.server.limits import ServerLimits
+from muntin.server.serving import Server
+from tests.server.conftest import Feeder, until
+
+SELECT = "SELECT count FROM orders FOR ALL"
+STARTUP = struct.pack(">iI", 22, 196_608) + b"user\0someone\0\0"
+
+
+def address(server):
+    host, port = server.postgres_url.partition("@")[2].partition("/")[0].split(":")
+    return host, int(port)
+
+
+def said(server, *pieces, goes=True):
+    """All that the server says to these bytes, until it closes; `goes`: then the client does."""
+    with socket.create_connection(address(server), timeout=60) as client:
+        with contextlib.suppress(OSError):
+            for piece in pieces:
+                client.sendall(piece)
+            if goes:
+                time.sleep(0.05)
+                client.shutdown(socket.SHUT_WR)
+        found = b""
+        with contextlib.suppress(OSError):
+            while more := client.recv(65_536):
+                found += more
+        return found
+
+
+def message(letter, body):
+    return letter + struct.pack(">i", len(body) + 4) + body
+
+
+def serves(server):
+    with psycopg.connect(server.postgres_url, autocommit=True) as connected:
+        return connected.execute(SELECT).fetchall() == [(90,)]
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS without asking first
+        b"\x7f\xff\xff\xff" + b"x" * 100,
+        b"\x00\x00\x00\x00",
+        b"\xff\xff\xff\xff",
+        struct.pack(">iI", 8, 12_345),
+        struct.pack(">iI", 9, 196_608) + b"u",
+        struct.pack(">iI", 12, 196_608) + b"\xff\xfe\0\0",
+        struct.pack(">iI", 8, 80_877_103) * 6,
+        struct.pack(">iI", 8, 80_877_102),
+    ],
+)
+def test_a_start_that_is_none(fed, start):
+    said(fed, start)
+    assert serves(fed)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"Q\x7f\xff\xff\xff" + b"x" * 70_000,
+        b"Q\x00\x00\x00\x00",
+        message(b"Q", b"SELECT 1"),  # no end
+        message(b"Q", b"\xff\xfe\0"),
+        message(b"?", b""),
+        message(b"D", b""),
+        message(b"B", b"\0\0\xff\xff"),
+        message(b"B", b"\0\0\0\0\xff\xff" + b"\xff\xff\xff\xf0" * 100),
+        message(b"p", b"password\0"),
+        message(b"d", b"copy"),
+        message(b"F", b"\0" * 20),
+        message(b"P", b"s\0SELECT $70000\0\0\0") + message(b"S", b"") + message(b"X", b""),
+    ],
+)
+def test_a_message_that_is_none(fed, first):
+    found = said(fed, STARTUP, first, goes=False)
+    assert b"08P01" in found or b"54000" in found
+    assert serves(fed)
+
+
+def test_noise(fed):
+    """Random bytes, and random damage to what a client may say."""
+    chance = random.Random(5)
+    good = STARTUP + message(b"Q", SELECT.encode() + b"\0")
+    good += message(b"P", b"\0SELECT count FROM orders WHERE count > $1\0\0\1\0\0\0\x14")
+    good += message(b"B", b"\0\0\0\1\0\0\0\1\0\0\0\x015\0\0") + message(b"D", b"P\0")
+    good += message(b"E", b"\0\0\0\0\0") + message(b"S", b"") + message(b"X", b"")
+    assert said(fed, good, goes=False).count(b"SELECT 1\0") == 2
+    for _ in range(60):
+        damaged = bytearray(good)
+        for _ in range(chance.randint(1, 6)):
+            damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        said(fed, bytes(damaged))
+        said(fed, os.urandom(chance.randint(1, 200)))
+    assert serves(fed)
+
+
+def test_statements_over_limits(fed):
+    with psycopg.connect(fed.postgres_url, autocommit=True) as connected:
+        for text in (
+            "SELECT " + "1, " * 5_000 + "1",
+            "SELECT count FROM orders WHERE " + "(" * 3_000 + "1 = 1" + ")" * 3_000,
+            "SELECT relname FROM pg_class WHERE " + "(" * 300 + "1 = 1" + ")" * 300,
+            "SELECT '" + "x" * 20_000 + "'",
+            ";".join(["SELECT 1"] * 200),
+        ):
+            with pytest.raises(psycopg.Error):
+                connected.execute(text)
+        states = [
+            connected.pgconn.prepare(b"s%d" % number, b"SELECT 1").status for number in range(600)
+        ]
+        assert states.count(psycopg.pq.ExecStatus.COMMAND_OK) == 512
+        assert connected.execute(SELECT).fetchall() == [(90,)]
+
+
+def test_too_many_connections_and_slow_readers():
+    ledger = MemoryLedger()
+    feeder = Feeder(ledger)
+    for _ in range(3):
+        feeder.minute()
+    limits = ServerLimits(
+        postgres_connections_max=8, write_stall_seconds=1.0, handshake_seconds=1.0
+    )
+    with Server(ledger, port=0, postgres="127.0.0.1:0", limits=limits) as server:
+        listener = server.app.state.postgres
+        held = [socket.create_connection(address(server)) for _ in range(8)]
+        until(lambda: listener.connections == 8)
+        with pytest.raises(psycopg.OperationalError, match="too many connections"):
+            psycopg.connect(server.postgres_url)
+        until(lambda: listener.connections == 0)  # they say nothing: their time is up
+        for client in held:
+            client.close()
+        # asks for much, and reads nothing
+        rows = "SELECT a.driver, b.driver, c.driver FROM orders(driver, area) FOR ALL AS a, "
+        rows += "orders(driver, area) FOR ALL AS b, orders(driver, area) FOR ALL AS c"
+        slow = socket.create_connection(address(server))
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.sendall(STARTUP + message(b"Q", rows.encode() + b"\0") * 200)
+        until(lambda: listener.connections == 1)
+        assert serves(server)
+        until(lambda: listener.connections == 0)  # cut
+        assert server.app.state.statements.held == 0
+        slow.close()
+        assert serves(server)
+    feeder.close()
+
+
+def test_a_flood_of_messages_holds_up_nobody_else(fed):
+    """Each costs little and answers nothing; they come without end."""
+    with socket.create_connection(address(fed)) as flood:
+        flood.sendall(STARTUP)
+        flood.setblocking(False)
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            with contextlib.suppress(BlockingIOError):
+                flood.send(message(b"H", b"") * 10_000)
+        assert serves(fed)
+        links = list(fed.app.state.postgres._tasks)
+        assert max(len(link._buffer) for link in links) < 512 * 1024  # the rest waits at the client

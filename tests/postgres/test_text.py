@@ -1,0 +1,182 @@
+"""Parameters as literals, and names and times as SELECT's FROM items."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muntin.errors import SelectError
+from muntin.select.catalog import QueryInfo, SummaryInfo
+from muntin.server.postgres.literals import literal
+from muntin.server.postgres.relations import relations, rewritten
+from muntin.server.postgres.text import Edit, Edited, statements_of, with_parameters, words_of
+
+KNOWN = relations(
+    {
+        "orders": SummaryInfo(
+            "orders", "vector_matrix", (("driver",), ("driver", "area")), ("paid",)
+        ),
+        "clocks": SummaryInfo("clocks", "vector_matrix", (("zone",),), ("time",)),
+        "delays": SummaryInfo("delays", "quantiles", by=("origin",)),
+        "calls": SummaryInfo("calls", "frequency"),
+    },
+    {"busiest": QueryInfo("busiest", "SELECT 1")},
+)
+
+
+@given(st.text(st.characters(exclude_characters="\0", codec="utf-8")))
+def test_whatever_a_text_holds_it_stays_one_string(value):
+    """Never more than one word of the statement, and that word is the value."""
+    text = with_parameters("SELECT $1, x", [literal(value.encode(), 0, 25)]).text
+    words = words_of(text)
+    assert [word.kind for word in words] == ["name", "string", "sign", "name"]
+    assert words[1].text[1:-1].replace("''", "'") == value
+
+
+@pytest.mark.parametrize(
+    ("value", "form", "oid", "written"),
+    [
+        (b"5", 0, 20, "5"),
+        (b"-5", 0, 20, "(-5)"),
+        (b"\xff\xff\xff\xfb", 1, 23, "(-5)"),
+        (b"1.50", 0, 1700, "1.50"),
+        (b"t", 0, 16, "TRUE"),
+        (b"nan", 0, 701, "CAST('nan' AS DOUBLE)"),
+        (None, 0, 20, "CAST(NULL AS BIGINT)"),
+        (None, 0, 0, "NULL"),
+        (b"2026-01-01 10:00:00+02", 0, 1184, "'2026-01-01 08:00:00'"),
+        (bytes(8), 1, 1114, "'2000-01-01 00:00:00'"),
+    ],
+)
+def test_literals(value, form, oid, written):
+    assert literal(value, form, oid) == written
+
+
+@pytest.mark.parametrize(
+    ("value", "form", "oid"),
+    [
+        (b"5; DROP", 0, 20),
+        (b"1e9999999", 0, 1700),
+        (b"\x00", 1, 20),
+        (b"\xff", 0, 25),
+        (b"maybe", 0, 16),
+        (b"x", 0, 17),
+        (b"\x00\x02" + bytes(6), 1, 1700),
+        (b"{}", 1, 3802),
+        (b"yesterday", 0, 1184),
+    ],
+)
+def test_what_is_no_literal_is_refused(value, form, oid):
+    with pytest.raises(SelectError):
+        literal(value, form, oid)
+
+
+def test_parameters_in_strings_names_and_comments_are_none():
+    text = """SELECT '$1', "$1", $1 -- $1\n/* $1 */ FROM x"""
+    assert with_parameters(text, ["7"]).text == """SELECT '$1', "$1", 7 -- $1\n/* $1 */ FROM x"""
+    with pytest.raises(SelectError, match="no parameter"):
+        with_parameters("SELECT $2", ["7"])
+
+
+def test_a_cast_of_a_literal_to_what_it_is():
+    assert with_parameters("LIMIT $1::INTEGER", ["2"]).text == "LIMIT 2"
+    given_ = with_parameters("FOR $1::TIMESTAMP WITH TIME ZONE TO $2", ["'a'", "'b'"])
+    assert given_.text == "FOR 'a' TO 'b'"
+    assert with_parameters("$1::INTEGER", ["'2'"]).text == "'2'::INTEGER"
+
+
+def test_statements():
+    assert statements_of("SELECT ';'; ; SELECT 2 -- ;\n;") == ["SELECT ';'", " SELECT 2 -- ;\n"]
+
+
+@given(
+    st.text("abc"), st.lists(st.tuples(st.integers(0, 3), st.text("xyz", max_size=4)), max_size=3)
+)
+def test_places_before_edits(tail, given_):
+    text = "0123456789" * 3 + tail
+    edits = [Edit(10 * n + at, 10 * n + at + 2, new) for n, (at, new) in enumerate(given_)]
+    edited = Edited(text, edits)
+    for place, character in enumerate(edited.text):
+        if character not in "xyz":
+            assert text[edited.before(place)] == character
+
+
+def test_what_there_is_as_tables():
+    assert list(KNOWN) == sorted(
+        ["orders", "orders(driver)", "orders(driver, area)", "clocks", "clocks(zone)"]
+        + ["quantiles(delays, 0.5, 0.9, 0.99)", "top_k(calls)", "trend(busiest)"]
+        + [f"windows({name})" for name in ("orders", "clocks", "delays", "calls")]
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "becomes"),
+    [
+        (
+            'SELECT * FROM "orders(driver)"',
+            'SELECT * FROM orders(driver) AS "orders(driver)"',
+        ),
+        ('SELECT * FROM public."orders(driver)" AS o', "SELECT * FROM orders(driver) AS o"),
+        ('SELECT * FROM "orders(driver)" o', "SELECT * FROM orders(driver) o"),
+        (
+            'SELECT 1 FROM "orders(driver)" FOR ALL',
+            "SELECT 1 FROM orders(driver) FOR ALL",
+        ),
+        ('SELECT "orders(driver)".driver FROM x', 'SELECT "orders(driver)".driver FROM x'),
+        (
+            "SELECT count FROM orders WHERE time >= '2026-01-01' AND time < '2026-01-02'",
+            "SELECT count FROM orders FOR '2026-01-01' TO '2026-01-02' ",
+        ),
+        (
+            "SELECT paid FROM orders(driver) o WHERE driver = 'a' AND (o.time >= "
+            "TIMESTAMP '2026-01-01' AND '2026-01-02'::timestamptz > o.time) ORDER BY 1",
+            "SELECT paid FROM orders(driver) o FOR '2026-01-01' TO '2026-01-02' "
+            "WHERE driver = 'a' ORDER BY 1",
+        ),
+        (
+            "SELECT q FROM quantiles(delays, 0.5) WHERE time BETWEEN '2026-01-01T00:00:00Z' AND "
+            "'2026-01-02T00:00:00Z' AND q > 0 LIMIT 5",
+            "SELECT q FROM quantiles(delays, 0.5) FOR '2026-01-01T00:00:00Z' TO "
+            "'2026-01-02T00:00:00Z' WHERE q > 0 LIMIT 5",
+        ),
+        # its own column is meant
+        ("SELECT 1 FROM clocks(zone) WHERE time > 5", "SELECT 1 FROM clocks(zone) WHERE time > 5"),
+    ],
+)
+def test_rewritten(text, becomes):
+    assert rewritten(text, KNOWN)[0].text == becomes
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "time >= '2026-01-01'",
+        "time > '2026-01-01' AND time < '2026-01-02'",
+        "time >= '2026-01-01' AND time <= '2026-01-02'",
+        "time >= '2026-01-01' OR time < '2026-01-02'",
+        "time >= '2026-01-01' AND time < '2026-01-02' AND time < '2026-01-03'",
+        "time = '2026-01-01'",
+        "time >= now() AND time < '2026-01-02'",
+        "time >= 'soon' AND time < '2026-01-02'",
+        "NOT (time >= '2026-01-01' AND time < '2026-01-02')",
+        "coalesce(time, '2026-01-01') >= '2026-01-01'",
+    ],
+)
+def test_times_that_are_no_window_are_refused(where):
+    with pytest.raises(SelectError) as refused:
+        rewritten(f"SELECT count FROM orders WHERE {where}", KNOWN)  # noqa: S608
+    assert refused.value.code == "window"
+    assert "FOR" in refused.value.remedy
+
+
+@pytest.mark.parametrize(
+    "start",
+    ["orders FOR ALL", "orders JOIN clocks USING (zone)", "orders, clocks"],
+)
+def test_a_filter_by_time_needs_one_plain_item(start):
+    with pytest.raises(SelectError, match=r"alone|already"):
+        rewritten(
+            f"SELECT 1 FROM {start} WHERE time >= '2026-01-01' AND time < '2026-01-02'",  # noqa: S608
+            KNOWN,
+        )
