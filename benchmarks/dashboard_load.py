@@ -20,7 +20,7 @@ from playwright.sync_api import sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # for tests/
 
-from muntin.ledger.memory import MemoryLedger
+from muntin.ledger.temporary import temporary
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
 from tests.server.conftest import Feeder
@@ -111,7 +111,7 @@ def main():
         return
     fast = ServerLimits(state_seconds=0.008, quiet_seconds=0.008, update_seconds=0.02)
     limits = ServerLimits() if given.minutes else fast
-    ledger = MemoryLedger()
+    ledger = temporary()
     feeder = Feeder(ledger)
     for _ in range(100):  # the charts are full
         feeder.minute()

@@ -38,7 +38,7 @@ def rss_mb(pid):
 def pushing_server(pipe, size, hertz, port=0):
     """Serves one feed of messages of `size` bytes, `hertz` a second, stamped with their time."""
     import muntin.server.feeds as feeds_module
-    from muntin.ledger.memory import MemoryLedger
+    from muntin.ledger.temporary import temporary
     from muntin.server.frames import frame
     from muntin.server.serving import Server
 
@@ -69,7 +69,7 @@ def pushing_server(pipe, size, hertz, port=0):
     import muntin.server.app as app_module
 
     app_module.Feeds = Stamped
-    with Server(MemoryLedger(), port=port) as server:
+    with Server(temporary(), port=port) as server:
         pipe.send(server.url)
         while True:
             if pipe.poll(0.2):

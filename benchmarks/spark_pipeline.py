@@ -17,7 +17,7 @@ from _timing import in_turn, report
 
 import muntin
 from muntin.demo.taxi import INDICATORS, KEYS, PIPELINE, orders
-from muntin.ledger.memory import MemoryLedger
+from muntin.ledger.temporary import temporary
 from muntin.spark.session import session
 from muntin.spark.source import batch_source
 from muntin.spec import SourceSpec
@@ -55,7 +55,7 @@ def main() -> None:
     cached.createOrReplaceTempView("from_cache")
 
     def muntin_on(data: object, **more: object) -> None:
-        muntin.summarize(data, spec | more, ledger=MemoryLedger(), progress=False)
+        muntin.summarize(data, spec | more, ledger=temporary(), progress=False)
 
     def spark_on(table: str) -> None:
         spark.sql(grouping_sets(table)).write.format("noop").mode("overwrite").save()

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from _timing import in_turn, report
 
 import muntin
-from muntin.ledger.memory import MemoryLedger
+from muntin.ledger.temporary import temporary
 from muntin.session import Session
 from muntin.spark.session import session
 
@@ -78,7 +78,7 @@ def main() -> None:
     held: list[Session] = []
 
     def muntin_on() -> None:
-        opened = muntin.summarize(str(path), PIPELINE, ledger=MemoryLedger(), progress=False)
+        opened = muntin.summarize(str(path), PIPELINE, ledger=temporary(), progress=False)
         answers["Muntin"] = opened.sql(ASKED).to_arrow()["value"].to_pylist()
         held[:] = [opened]
 

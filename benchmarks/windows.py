@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 import muntin
-from muntin.ledger.memory import MemoryLedger
 from muntin.ledger.open import open_ledger
+from muntin.ledger.temporary import temporary
 from muntin.spark.ingest import Ingest
 from muntin.spark.partials import fold
 from muntin.spec import Pipeline
@@ -108,7 +108,7 @@ def sliding(keys: int) -> None:
     kind = type(spec.summaries["sensors"])
     can_subtract = kind.can_subtract
     seconds: dict[str, list[float]] = {"subtracted": [], "merged again": []}
-    ingest = Ingest(spec, MemoryLedger(), query_id="benchmark")
+    ingest = Ingest(spec, temporary(), query_id="benchmark")
 
     numbers = itertools.count()
 

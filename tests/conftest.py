@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from httpx import _config
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
 
 SPARK = {"spark.master": "local[2,4]", "spark.sql.shuffle.partitions": "2"}
@@ -17,6 +17,14 @@ settings.register_profile(
     max_examples=100,
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
+)
+settings.register_profile(
+    "quick",  # while working: few examples, and the first failure as it is
+    derandomize=True,
+    deadline=None,
+    max_examples=10,
+    phases=(Phase.explicit, Phase.generate),
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile(
     "nightly",

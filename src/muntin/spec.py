@@ -27,7 +27,7 @@ from muntin.kinds.base import STORED, Microseconds, MicrosecondsOrZero, Strict
 from muntin.spec_secrets import without_secrets
 from muntin.spec_sites import SiteSpec
 from muntin.times import duration_text
-from muntin.windows.cover import checked_ladder, ladder
+from muntin.windows.ladder import checked_ladder, ladder
 
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 PANE_US_MIN = 1_000

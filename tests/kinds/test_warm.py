@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from muntin.reading.warm import warm
+from muntin.segments import WHOLE, decode, encode, merge
 from muntin.spec import Pipeline
 
 SUMMARIES = {
@@ -23,7 +24,7 @@ def compiled():
     return {
         (name, called, str(signature))
         for name, module in list(sys.modules.items())
-        if name.startswith("muntin.summaries.kernels.")
+        if name.startswith(("muntin.summaries.kernels.", "muntin.segments.kernels."))
         for called, kernel in vars(module).items()
         if hasattr(kernel, "py_func")
         for signature in kernel.signatures
@@ -64,12 +65,10 @@ def test_real_rows_compile_nothing(entry):
     for n in (40, 800, 3000):  # the last is too many to be sorted at once
         for nulls in (False, True) if entry is SUMMARIES["matrix"] else (False,):
             batch = events(n, nulls=nulls)
-            parts = [spec.new(), spec.new()]
-            for part, rows in zip(parts, (batch, received(batch)), strict=True):
-                spec.update(part, rows)
-                spec.update(part, rows.slice(5))
-            whole = spec.merged([spec.read(part.to_bytes()) for part in parts])
-            whole.to_bytes()
-            if (quick := spec.provisional(whole)) is not None:
-                spec.merged([spec.read(quick), whole])
+            panes = np.arange(n) // 100
+            parts = [spec.segment(rows, panes) for rows in (batch, received(batch))]
+            parts.append(spec.segment(batch.slice(5), panes[5:]))
+            whole = merge([decode(encode(merge(parts))), *parts])
+            encode(merge([whole], WHOLE))
+            encode(merge([whole], 3))
     assert compiled() == before

@@ -1,4 +1,4 @@
-"""Both ledgers under one name."""
+"""The ledger, in a file and as a temporary one, under one name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from muntin.ledger import Ledger, open_ledger
-from muntin.ledger.memory import MemoryLedger
+from muntin.ledger.temporary import forget
 
 _numbers = itertools.count()
 
@@ -28,7 +28,7 @@ def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
     yield opener
     for ledger in opened:
         ledger.close()
-    MemoryLedger.forget(name)
+    forget(name)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from ledger_helpers import PANE, SPEC, batch, merged, partial, roll
+from ledger_helpers import PANE, SPEC, batch, compacted, partial, roll
 
 from muntin.ledger import open_ledger
 
@@ -16,17 +16,13 @@ def main(url: str) -> None:
     number = 0 if newest is None else newest + 1
     while True:
         pane = number % 40 * PANE
-        writer.commit(batch(number, partial("s", pane, [2 * number, 2 * number + 1])))
+        one = partial("s", pane, [2 * number, 2 * number + 1])
+        writer.commit(batch(number, one, into=ledger, watermark=400))
         print(number, flush=True)  # noqa: T201
         if number % 5 == 0:
-            for start in ledger.crowded("s", PANE, 400, limit=2):
-                pieces = ledger.pieces("s", PANE, start, start + PANE)
-                made = merged(pieces)
-                writer.compact(pieces, made[2] if made else b"")
+            pieces = ledger.pieces("s", PANE)[:4]
+            writer.compact(pieces, [compacted(ledger, pieces)])
         if number % 7 == 0:
-            for cover in ledger.coverage("s"):
-                for dirty in sorted(cover.dirty)[:2]:
-                    roll(ledger, writer, "s", cover.length, dirty)
             reach = [cover.until for cover in ledger.coverage("s")]
             if not reach or reach[0] < 400:
                 roll(ledger, writer, "s", 100, reach[0] if reach else 0)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from muntin.ledger import Batch, Partial, Piece, View
+from muntin.ledger import Batch, Made, Partial, Piece, Slices, View
 
 PANE = 10
 SPEC: dict[str, Any] = {
@@ -15,68 +15,144 @@ SPEC: dict[str, Any] = {
     "summaries": {"s": {"kind": "vector_matrix"}, "t": {"kind": "kll"}},
     "queries": {"q": {"select": "SELECT 1"}},
 }
+Held = Mapping[int, Sequence[int]]
+"""Slice -> the numbers of its events."""
 
 
-def pack_ids(ids: Iterable[int]) -> bytes:
-    """A payload that says which events it holds."""
-    return json.dumps(sorted(ids)).encode()
+def packed(held: Held) -> bytes:
+    """A payload that says which events it holds of which slices."""
+    return json.dumps({str(start): sorted(ids) for start, ids in sorted(held.items())}).encode()
 
 
-def ids_of(pieces: Iterable[Piece]) -> Counter[int]:
-    return Counter(event for piece in pieces for event in json.loads(piece.payload))
+def slices_of(held: Held) -> Slices:
+    starts = sorted(held)
+    return Slices.of(starts, [len(held[start]) for start in starts])
 
 
-def partial(summary: str, pane: int, ids: Sequence[int]) -> Partial:
-    return Partial(summary, pane, len(ids), pack_ids(ids))
+def partial(summary: str, pane: int, ids: Sequence[int], length: int | None = None) -> Partial:
+    return partial_of(summary, {pane: ids}, length)
 
 
-def batch(number: int, *partials: Partial, query: str = "A", **more: Any) -> Batch:
-    """A batch whose counts fit to its partials (each summary sees the same events)."""
+def partial_of(summary: str, held: Held, length: int | None = None) -> Partial:
+    return Partial(summary, slices_of(held), packed(held), length)
+
+
+def batch(
+    number: int, *partials: Partial, query: str = "A", into: View | None = None, **more: Any
+) -> Batch:
+    """A batch whose counts fit to its partials (each summary sees the same events).
+
+    `into`: the ledger whose rollups receive what comes to panes that they cover.
+    """
     sums: Counter[str] = Counter()
     for one in partials:
-        sums[one.summary] += one.events
+        if one.length is None:
+            sums[one.summary] += one.slices.count
     counted = max(sums.values(), default=0)
     more.setdefault("read", counted + more.get("rejected_count", 0))
-    return Batch(query, number, partials, counted=counted, **more)
+    received = [] if into is None else received_by(into, partials)
+    return Batch(query, number, [*partials, *received], counted=counted, **more)
 
 
-def merged(pieces: Sequence[Piece]) -> tuple[int, int, bytes] | None:
-    """(events, late, payload) of pieces together; None of none."""
-    if not pieces:
-        return None
-    return (
-        sum(piece.events for piece in pieces),
-        sum(piece.late for piece in pieces),
-        pack_ids(ids_of(pieces).elements()),
-    )
-
-
-def gather(view: View, summary: str, start: int, end: int, below: int | None = None) -> list[Piece]:
-    """Reference reader: the fewest pieces that hold [start, end), from lengths under `below`."""
-    levels = [c for c in reversed(view.coverage(summary)) if below is None or c.length < below]
-    return _gather(view, summary, start, end, levels)
-
-
-def _gather(view: View, summary: str, start: int, end: int, levels: list[Any]) -> list[Piece]:
-    if start >= end:
-        return []
-    if not levels:
-        return view.pieces(summary, PANE, start, end)
-    cover, shorter = levels[0], levels[1:]
-    length, found = cover.length, []
-    at = start
-    while at < end:
-        stop = min(at - at % length + length, end)
-        whole = at % length == 0 and stop - at == length
-        if whole and cover.start <= at < cover.until and at not in cover.dirty:
-            found += view.pieces(summary, length, at, stop)
-        else:
-            found += _gather(view, summary, at, stop, shorter)
-        at = stop
+def received_by(view: View, partials: Sequence[Partial]) -> list[Partial]:
+    """What the rollups of a ledger must receive of the panes in a batch."""
+    found = []
+    for one in partials:
+        for cover in view.coverage(one.summary):
+            held: dict[int, list[int]] = {}
+            for start, ids in json.loads(one.payload).items():
+                if cover.start <= int(start) < cover.until:
+                    slice_ = int(start) - int(start) % cover.length
+                    held.setdefault(slice_, []).extend(ids)
+            if held:
+                found.append(partial_of(one.summary, held, cover.length))
     return found
 
 
-def roll(ledger: View, writer: Any, summary: str, length: int, start: int) -> bool:
-    """Make a rollup as an assembler would."""
-    pieces = gather(ledger, summary, start, start + length, below=length)
-    return writer.roll_up(summary, length, start, merged(pieces), [piece.id for piece in pieces])
+def events_of(view: View, pieces: Iterable[Piece]) -> list[tuple[int, int]]:
+    """(slice, event) of all that pieces hold."""
+    pieces = list(pieces)
+    payloads = view.payloads([piece.id for piece in pieces])
+    return [
+        (int(start), event)
+        for piece in pieces
+        for start, ids in json.loads(payloads[piece.id]).items()
+        for event in ids
+    ]
+
+
+def held(view: View, summary: str, length: int, start: int, end: int) -> Counter[int]:
+    """The events in slices of one length that start in [start, end)."""
+    found = events_of(view, view.pieces(summary, length, start, end))
+    return Counter(event for slice_, event in found if start <= slice_ < end)
+
+
+def gather(view: View, summary: str, start: int, end: int, below: int | None = None) -> Counter:
+    """Reference reader: all events of [start, end), from the longest slices under `below`."""
+    covers = [c for c in view.coverage(summary) if below is None or c.length < below]
+    horizon = view.horizon(summary, PANE)
+    found: Counter[int] = Counter()
+    at = start
+    while at < end:
+        length = PANE
+        for cover in covers:
+            inside = cover.start <= at and at + cover.length <= min(cover.until, end)
+            if at % cover.length == 0 and inside:
+                length = cover.length
+        if length != PANE or horizon is None or at >= horizon:
+            found += held(view, summary, length, at, at + length)
+        at += length
+    return found
+
+
+def made_of(view: View, summary: str, length: int, start: int, until: int) -> list[Made]:
+    """What rollups of a range hold, made from what is below them, in one piece."""
+    slices = {
+        at: gather(view, summary, at, at + length, length) for at in range(start, until, length)
+    }
+    full = {at: sorted(ids.elements()) for at, ids in slices.items() if ids}
+    if not full:
+        return []
+    starts = sorted(full)
+    late = [sum(late_in(view, summary, at, at + length, length)) for at in starts]
+    return [Made(Slices.of(starts, [len(full[at]) for at in starts], late), packed(full))]
+
+
+def late_in(view: View, summary: str, start: int, end: int, below: int) -> list[int]:
+    """Late events of the pieces that `gather` reads."""
+    covers = [c for c in view.coverage(summary) if c.length < below]
+    horizon = view.horizon(summary, PANE)
+    found: list[int] = []
+    at = start
+    while at < end:
+        length = PANE
+        for cover in covers:
+            inside = cover.start <= at and at + cover.length <= min(cover.until, end)
+            if at % cover.length == 0 and inside:
+                length = cover.length
+        if length != PANE or horizon is None or at >= horizon:
+            pieces = view.pieces(summary, length, at, at + length)
+            found += [piece.slices.between(at, at + length).late_count for piece in pieces]
+        at += length
+    return found
+
+
+def roll(ledger: View, writer: Any, summary: str, length: int, start: int, slices: int = 1) -> None:
+    """Make rollups as an assembler would."""
+    until = start + slices * length
+    writer.roll_up(summary, length, start, until, made_of(ledger, summary, length, start, until))
+
+
+def compacted(view: View, pieces: Sequence[Piece]) -> Made:
+    """One piece that holds what these hold."""
+    whole: dict[int, list[int]] = {}
+    late: Counter[int] = Counter()
+    for start, event in events_of(view, pieces):
+        whole.setdefault(start, []).append(event)
+    for piece in pieces:
+        for start, number in zip(piece.slices.starts, piece.slices.late, strict=True):
+            late[int(start)] += int(number)
+    counted = slices_of(whole)
+    return Made(
+        Slices.of(counted.starts, counted.events, [late[at] for at in sorted(whole)]), packed(whole)
+    )

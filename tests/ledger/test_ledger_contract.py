@@ -7,15 +7,28 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from ledger_helpers import PANE, SPEC, batch, gather, ids_of, merged, partial, roll
+from ledger_helpers import (
+    PANE,
+    SPEC,
+    batch,
+    compacted,
+    gather,
+    held,
+    made_of,
+    partial,
+    partial_of,
+    roll,
+)  # fmt: skip
 
 from muntin.errors import BadArgument, LedgerConflict, LedgerError, UnknownName
 from muntin.ledger import (
     Batch,
     ClosedWindow,
     Coverage,
+    Made,
     Partial,
     Rejected,
+    Slices,
     State,
     TrendPoint,
 )
@@ -49,8 +62,8 @@ def test_a_batch_is_stored_whole(ledger):
     )
     assert writer.commit(first) is True
     assert ledger.version() > version
-    assert ids_of(ledger.pieces("s", PANE, 0, 100)) == {1: 1, 2: 1, 3: 1}
-    assert ids_of(ledger.pieces("t", PANE, 0, 100)) == {1: 1, 2: 1}
+    assert held(ledger, "s", PANE, 0, 100) == {1: 1, 2: 1, 3: 1}
+    assert held(ledger, "t", PANE, 0, 100) == {1: 1, 2: 1}
     assert writer.states("t") == {0: b"zero", 5: b"five"}
     assert writer.states("s") == {}
     assert list(ledger.rejected("p")) == [(1, first.rejected[0])]
@@ -140,12 +153,14 @@ def test_late_is_judged_by_the_watermark_before_the_batch(ledger):
         (batch(0, partial("s", 0, [1]), read=2), "2 events were read, but 1 counted and 0"),
         (Batch("A", 0, [partial("s", 0, [1, 2])], read=1, counted=1), "hold 2 events of 1"),
         (Batch("A", 0, rejected=[Rejected("r", "", "", b"")]), "1 rejected records for"),
-        (batch(0, partial("s", 5, [1])), "pane 5 of"),
-        (batch(0, partial("s", 2**63 - 8, [1])), "pane is"),
-        (Batch("A", 0, [Partial("s", 0, -1, b"")]), "events is -1"),
-        (Batch("A", 0, [Partial("s", 0, True, b"")]), "whole number"),
-        (batch(0, Partial("s", 0.0, 1, b"")), "whole number"),
-        (batch(0, Partial("s", 0, 1, "text")), "must be bytes"),
+        (batch(0, partial("s", 5, [1])), "slice 5 of a partial .* multiple of 10 us"),
+        (batch(0, partial("s", 2**63 - 8, [1])), "beyond the last microsecond"),
+        (Batch("A", 0, [Partial("s", Slices.of([0], [-1]), b"")]), "holds -1 events"),
+        (Batch("A", 0, [Partial("s", Slices.of([], []), b"")]), "has 0 slices"),
+        (Batch("A", 0, [Partial("s", Slices.of([10, 0], [1, 1]), b"")]), "in order of time"),
+        (Batch("A", 0, [Partial("s", Slices.of([0, 0], [1, 1]), b"")]), "each once"),
+        (Batch("A", 0, [partial("s", 0, [1], 20)]), 'no rollups of "s" have 20 us'),
+        (batch(0, Partial("s", Slices.of([0], [1]), "text")), "must be bytes"),
         (batch(0, partial("nope", 0, [1])), "no summary 'nope'; its spec has s, t"),
         (Batch("A", -1), "batch_id is -1"),
         (Batch("", 0), "query_id"),
@@ -163,18 +178,31 @@ def test_an_impossible_batch_is_refused_and_leaves_nothing(ledger, wrong, match)
     assert ledger.bounds("s", PANE) is None
 
 
+@pytest.mark.parametrize(
+    ("starts", "events", "match"),
+    [([0.0], [1], "whole numbers"), ([0], [True], "whole numbers"), ([[0]], [1], "a row of"),
+     ([0, 10], [1], "same number"), (["0"], [1], "whole numbers"),
+     (np.array([2**63], np.uint64), [1], "64 bits with a sign")],
+)  # fmt: skip
+def test_slices_of_other_things_are_refused(starts, events, match):
+    with pytest.raises(BadArgument, match=match):
+        Slices.of(starts, events)
+
+
 def test_numpy_integers_and_buffers_are_taken(ledger):
     writer = ledger.open_writer("p", SPEC, query_id="A")
     buffer = bytearray(b"[1]")
-    one = Partial("s", np.int64(10), np.int32(1), memoryview(buffer))
-    writer.commit(Batch("A", np.int64(0), [one], read=np.int64(1), counted=1))
+    one = Partial("s", Slices.of(np.array([10], np.int32), [1]), memoryview(buffer))
+    watermark = np.int64(40)
+    writer.commit(Batch("A", np.int64(0), [one], read=np.int64(1), counted=1, watermark=watermark))
     buffer[:] = b"[9]"
     (piece,) = ledger.pieces("s", np.int64(PANE), np.int64(0), np.int64(20))
-    assert (piece.start, piece.payload, type(piece.start)) == (10, b"[1]", int)
-    made = (np.int64(1), np.int64(0), b"[1]")
-    assert writer.roll_up("s", np.int64(40), np.int64(0), made, [np.int64(piece.id)])
+    assert (piece.start, piece.until, type(piece.start)) == (10, 20, int)
+    assert ledger.payloads([np.int64(piece.id)]) == {piece.id: b"[1]"}
+    made = Made(Slices.of([np.int64(0)], [1]), b"[1]")
+    writer.roll_up("s", np.int64(40), np.int64(0), np.int64(40), [made])
     assert writer.drop_before("s", np.int64(PANE), np.int64(40)) == 1
-    assert ledger.spans("s", np.int64(40), np.int64(0), np.int64(9)) == [(0, 1, 1)]
+    assert [p.events for p in ledger.pieces("s", np.int64(40), np.int64(0), np.int64(9))] == [1]
     assert ledger.horizon("s", np.int64(PANE)) == 40
 
 
@@ -182,9 +210,11 @@ def test_payloads_of_every_size_come_back(ledger):
     writer = ledger.open_writer("p", SPEC, query_id="A")
     noise = np.random.default_rng(1).bytes(300_000)
     payloads = [b"", b"x", b"\0" * 256, b"\0" * 257, noise[:257], noise, b"ab" * 200_000]
-    partials = [Partial("s", 0, 0, payload) for payload in payloads]
+    partials = [Partial("s", Slices.of([0], [0]), payload) for payload in payloads]
     writer.commit(Batch("A", 0, partials, [State("t", i, p) for i, p in enumerate(payloads)]))
-    assert [piece.payload for piece in ledger.pieces("s", PANE, 0, 1)] == payloads
+    pieces = ledger.pieces("s", PANE, 0, 1)
+    assert list(ledger.payloads([piece.id for piece in pieces]).values()) == payloads
+    assert ledger.payloads([10**9]) == {}
     assert writer.states("t") == dict(enumerate(payloads))
 
 
@@ -202,8 +232,8 @@ def test_a_newer_writer_fences_the_older(ledger):
     for write in (
         lambda: old.commit(batch(1, partial("s", 0, [2]))),
         lambda: old.commit(batch(0, partial("s", 0, [1]))),  # a replay as well
-        lambda: old.compact([piece], b""),
-        lambda: old.roll_up("s", 100, 0, merged([piece]), [piece.id]),
+        lambda: old.compact([piece], []),
+        lambda: old.roll_up("s", 100, 0, 100, made_of(ledger, "s", 100, 0, 100)),
         lambda: old.close_windows([window(0)], [], {}),
         lambda: old.answer(asked.id, {}),
         lambda: old.set_status({}),
@@ -243,7 +273,7 @@ def test_a_foreign_query_is_refused_unless_told(ledger):
     back = ledger.open_writer("p", SPEC, query_id="A")  # it fed the pipeline before
     assert back.last_batch("A") == 1
     assert back.commit(batch(2, partial("s", 0, [4])))
-    assert ids_of(ledger.pieces("s", PANE, 0, 10)) == {1: 1, 2: 1, 3: 1, 4: 1}
+    assert held(ledger, "s", PANE, 0, 10) == {1: 1, 2: 1, 3: 1, 4: 1}
 
 
 def test_missing_batches_are_refused_unless_told(ledger):
@@ -259,7 +289,7 @@ def test_missing_batches_are_refused_unless_told(ledger):
     assert [told.commit(batch(n, partial("s", 0, [n]))) for n in (0, 2, 5)] == [False] * 3
     assert [told.commit(batch(n, partial("s", 0, [n]))) for n in (4, 3, 1)] == [True] * 3
     assert [told.commit(batch(n)) for n in range(6)] == [False] * 6
-    assert ids_of(ledger.pieces("s", PANE, 0, 10)) == {1: 1, 2: 1, 3: 1, 4: 1, 5: 1}
+    assert held(ledger, "s", PANE, 0, 10) == {1: 1, 2: 1, 3: 1, 4: 1, 5: 1}
 
 
 def test_overwrite_deletes_the_pipelines_data_only(ledger):
@@ -290,7 +320,7 @@ def test_overwrite_deletes_the_pipelines_data_only(ledger):
     assert ledger.assembler("p") is ledger.status("p") is None
     assert ledger.commands("p", waiting=False) == []
     assert again.commit(batch(0, partial("s", 20, [5]), query="Z"))
-    assert ids_of(ledger.pieces("u", 7, 0, 100)) == {9: 1}
+    assert held(ledger, "u", 7, 0, 100) == {9: 1}
     ledger.open_writer("late", {"pane_us": 1, "summaries": {"t": {}}}, query_id="A")  # name is free
     assert ledger.verify() == []
 
@@ -333,7 +363,7 @@ def test_a_spec_may_grow_and_shrink_while_running(ledger):
     writer.commit(batch(1, partial("u", 0, [1])))
     with pytest.raises(UnknownName, match="its spec has t, u"):
         writer.commit(batch(2, partial("s", 0, [1])))
-    assert ids_of(ledger.pieces("s", PANE, 0, 10)) == {1: 1}  # stays readable
+    assert held(ledger, "s", PANE, 0, 10) == {1: 1}  # stays readable
 
 
 @pytest.mark.parametrize(
@@ -379,174 +409,145 @@ def test_a_closed_writer_or_ledger_says_so(reopen):
 # Pieces
 
 
-def test_pieces_are_ordered_and_cut(ledger):
+def test_pieces_overlap_what_is_asked_for(ledger):
     writer = ledger.open_writer("p", SPEC, query_id="A")
-    writer.commit(batch(0, partial("s", 30, [3]), partial("s", -20, [2]), partial("s", 30, [4])))
+    writer.commit(batch(0, partial_of("s", {30: [3], -20: [2]}), partial("s", 30, [4])))
     writer.commit(batch(1, partial("s", -20, [5])))
     found = ledger.pieces("s", PANE, -100, 100)
-    assert [(p.start, ids_of([p])) for p in found] == [
-        (-20, {2: 1}), (-20, {5: 1}), (30, {3: 1}), (30, {4: 1}),
+    assert [(p.start, p.until, p.events) for p in found] == [
+        (-20, 40, 2), (30, 40, 1), (-20, -10, 1),
     ]  # fmt: skip
-    assert ledger.pieces("s", PANE, -20, 30) == found[:2]
-    assert ledger.pieces("s", PANE, -20, 31, limit=3) == found[:3]
-    assert ledger.pieces("s", PANE, 0, 100, limit=0) == []
-    assert ledger.spans("s", PANE) == [(-20, 2, 2), (30, 2, 2)]
-    assert ledger.spans("s", PANE, -20, 30) == [(-20, 2, 2)]
+    assert [p.id for p in found] == sorted(p.id for p in found)
+    assert ledger.pieces("s", PANE) == found
+    assert ledger.pieces("s", PANE, -20, 30) == [found[0], found[2]]
+    assert ledger.pieces("s", PANE, 10, 11) == [found[0]]  # it holds slices on both sides
+    assert ledger.pieces("s", PANE, 40, 100) == ledger.pieces("s", PANE, -100, -20) == []
     assert ledger.bounds("s", PANE) == (-20, 40)
-    assert ledger.crowded("s", PANE, 40) == [-20, 30]
-    assert ledger.crowded("s", PANE, 39) == [-20]
-    assert ledger.crowded("s", PANE, 40, limit=1) == [-20]
-
-
-def test_a_provisional_piece_is_compacted_even_if_it_stays_alone(ledger):
-    writer = ledger.open_writer("p", SPEC, query_id="A")
-    quick = replace(partial("s", 0, [1]), provisional=True)
-    writer.commit(batch(0, quick, partial("s", 10, [2])))
-    assert ledger.crowded("s", PANE, 20) == [0]
-    found = ledger.pieces("s", PANE, 0, 10)
-    writer.compact(found, found[0].payload)
-    assert ledger.crowded("s", PANE, 20) == []
-    assert ledger.spans("s", PANE) == [(0, 1, 1), (10, 1, 1)]
+    assert found[0].slices == Slices.of([-20, 30], [1, 1])
 
 
 def test_names_that_are_not_there_have_nothing(ledger):
-    assert ledger.pieces("x", PANE, 0, 10) == ledger.spans("x", PANE) == ledger.coverage("x") == []
+    assert ledger.pieces("x", PANE, 0, 10) == ledger.coverage("x") == []
     assert ledger.bounds("x", PANE) is ledger.horizon("x", PANE) is ledger.command(1) is None
     assert ledger.windows("x") == ledger.trend("x") == ledger.commands("x") == []
     assert ledger.assembler("x") is ledger.status("x") is None
-    assert list(ledger.rejected("x")) == ledger.crowded("x", PANE, 0) == ledger.pipelines() == []
+    assert list(ledger.rejected("x")) == ledger.pipelines() == []
     with pytest.raises(UnknownName, match="there is no pipeline 'x'"):
         ledger.ask("x", "slow_down", {})
 
 
 def test_compaction_keeps_sums_and_newcomers(ledger):
     writer = ledger.open_writer("p", SPEC, query_id="A")
-    writer.commit(batch(0, partial("s", 0, [1]), partial("s", 0, [2]), watermark=10))
+    writer.commit(batch(0, partial("s", 0, [1]), partial_of("s", {0: [2], 50: [9]}), watermark=10))
     old = ledger.pieces("s", PANE, 0, 10)
     writer.commit(batch(1, partial("s", 0, [3])))
     version = ledger.version()
-    writer.compact(old, merged(old)[2])
-    found = ledger.pieces("s", PANE, 0, 10)
-    assert sorted((p.events, p.late) for p in found) == [(1, 1), (2, 0)]
-    assert ids_of(found) == {1: 1, 2: 1, 3: 1}
-    assert ledger.crowded("s", PANE, 10) == [0]
-    writer.compact(old, b"again")  # they are gone: ignored
-    assert ledger.pieces("s", PANE, 0, 10) == found
-    writer.compact(found, merged(found)[2])
-    assert ledger.crowded("s", PANE, 10) == []
-    assert ledger.spans("s", PANE) == [(0, 3, 1)]
+    assert writer.compact(old, [compacted(ledger, old)])
+    found = ledger.pieces("s", PANE, 0, 100)
+    assert sorted((p.events, p.late) for p in found) == [(1, 1), (3, 0)]
+    assert held(ledger, "s", PANE, 0, 100) == {1: 1, 2: 1, 3: 1, 9: 1}
+    assert writer.compact(old, [compacted(ledger, found)]) is False  # they are gone
+    assert ledger.pieces("s", PANE, 0, 100) == found
+    cut = [Made(Slices.of([0], [3], [1]), b"left"), Made(Slices.of([50], [1]), b"right")]
+    assert writer.compact(found, cut)  # one may be cut into several
+    left, right = ledger.pieces("s", PANE)
+    assert ledger.payloads([left.id, right.id]) == {left.id: b"left", right.id: b"right"}
     assert ledger.version() == version
     assert ledger.pipelines()[0].late == 1
 
 
 def test_compaction_of_other_things_is_refused(ledger):
     writer = ledger.open_writer("p", SPEC, query_id="A")
-    writer.commit(batch(0, partial("s", 0, [1]), partial("s", 10, [2]), partial("t", 0, [1])))
+    writer.commit(batch(0, partial_of("s", {0: [1], 10: [2]}), partial("s", 40, [3]), watermark=80))
+    roll(ledger, writer, "s", 80, 0)
     first, second = ledger.pieces("s", PANE, 0, 100)
-    for wrong in (
-        [first, second],
-        [first, first],
-        [replace(first, start=10)],
-        [replace(first, events=5)],
-        [replace(first, late=1)],
+    (rollup,) = ledger.pieces("s", 80)
+    for replaced, starts, events, late in (
+        ([first, first], [0, 10], [1, 1], [0, 0]),
+        ([first, rollup], [0], [3], [0]),
+        ([replace(rollup, length=PANE)], [0], [3], [0]),
+        ([first], [0, 10], [1, 2], [0, 0]),
+        ([first], [0, 10], [1, 1], [0, 1]),
+        ([first], [0], [2], [0]),  # moved to another slice
+        ([first], [0, 20], [1, 1], [0, 0]),
+        ([first, second], [0, 10], [1, 1], [0, 0]),
     ):
         with pytest.raises(BadArgument):
-            writer.compact(wrong, b"")
-    writer.compact([], b"")
-    writer.compact([replace(first, summary="t")], b"")  # no such id in t: gone, ignored
+            writer.compact(replaced, [Made(Slices.of(starts, events, late), b"")])
+    with pytest.raises(BadArgument):
+        writer.compact([first], [])
+    assert writer.compact([], [])
+    right = Made(first.slices, b"")
+    assert writer.compact([replace(first, summary="t")], [right]) is False  # no such id in t
     assert ledger.pieces("s", PANE, 0, 100) == [first, second]
 
 
 # Rollups
 
 
-def test_rollups_cover_get_dirty_and_clean_again(ledger):
+def test_rollups_cover_a_range_and_receive_what_comes_late(ledger):
     writer = ledger.open_writer("p", SPEC, query_id="A")
-    writer.commit(batch(0, partial("s", 0, [1]), partial("s", 30, [2]), partial("s", 80, [3])))
-    assert roll(ledger, writer, "s", 40, 0)
-    assert roll(ledger, writer, "s", 40, 40)  # empty
+    writer.commit(batch(0, partial_of("s", {0: [1], 30: [2], 80: [3]}), watermark=160))
+    roll(ledger, writer, "s", 40, 0, slices=2)  # the second is empty
     assert ledger.coverage("s") == [Coverage(40, 0, 80)]
-    assert ledger.spans("s", 40) == [(0, 2, 1)]
-    assert roll(ledger, writer, "s", 40, 80)
-    assert roll(ledger, writer, "s", 160, 0)
-    assert ids_of(ledger.pieces("s", 160, 0, 160)) == {1: 1, 2: 1, 3: 1}
-    writer.commit(batch(1, partial("s", 50, [4]), partial("s", 100, [5])))
-    assert ledger.coverage("s") == [
-        Coverage(40, 0, 120, frozenset({40, 80})),
-        Coverage(160, 0, 160, frozenset({0})),
-    ]
-    assert ids_of(gather(ledger, "s", 0, 160)) == {1: 1, 2: 1, 3: 1, 4: 1, 5: 1}
-    assert roll(ledger, writer, "s", 40, 40)
-    assert roll(ledger, writer, "s", 40, 80)
-    assert roll(ledger, writer, "s", 160, 0)
+    assert [p.slices for p in ledger.pieces("s", 40)] == [Slices.of([0], [2])]
+    roll(ledger, writer, "s", 40, 80)
+    roll(ledger, writer, "s", 160, 0)
+    assert held(ledger, "s", 160, 0, 160) == {1: 1, 2: 1, 3: 1}
+    late = partial_of("s", {50: [4], 100: [5], 170: [6]})
+    for missing in (
+        batch(1, late),
+        batch(1, late, partial_of("s", {40: [4], 80: [5]}, 40)),
+        batch(1, late, partial_of("s", {40: [4, 5]}, 40), partial("s", 0, [4, 5], 160)),
+        batch(1, late, partial("s", 0, [4, 5], 160), into=ledger),
+        batch(1, partial("s", 170, [6]), partial("s", 0, [4], 160)),
+    ):
+        with pytest.raises(BadArgument, match="what the batch adds to the rollups"):
+            writer.commit(missing)
+    assert writer.commit(batch(1, late, into=ledger))
     assert ledger.coverage("s") == [Coverage(40, 0, 120), Coverage(160, 0, 160)]
-    assert ids_of(ledger.pieces("s", 160, 0, 160)) == {1: 1, 2: 1, 3: 1, 4: 1, 5: 1}
+    assert gather(ledger, "s", 0, 160) == dict.fromkeys(range(1, 6), 1)
+    assert held(ledger, "s", 40, 0, 160) == dict.fromkeys(range(1, 6), 1)
+    assert [p.late for p in ledger.pieces("s", 40)] == [0, 0, 2]
     assert ledger.coverage("t") == []
 
 
-def test_a_stale_rollup_is_not_stored(ledger):
+def test_a_rollup_holds_what_its_range_holds(ledger):
     writer = ledger.open_writer("p", SPEC, query_id="A")
-    writer.commit(batch(0, partial("s", 0, [1]), partial("s", 0, [2])))
-    seen = ledger.pieces("s", PANE, 0, 40)
-    ids = [piece.id for piece in seen]
+    writer.commit(batch(0, partial("s", 0, [1]), partial("s", 0, [2]), watermark=60))
+    made = made_of(ledger, "s", 40, 0, 40)
     writer.commit(batch(1, partial("s", 10, [3])))
-    assert writer.roll_up("s", 40, 0, merged(seen), ids) is False  # one more
-    assert writer.roll_up("s", 40, 0, None) is False  # not empty
-    seen = ledger.pieces("s", PANE, 0, 40)
-    writer.compact(seen[:2], merged(seen[:2])[2])
-    assert writer.roll_up("s", 40, 0, merged(seen), [p.id for p in seen]) is False  # one gone
+    for wrong in (made, [], made * 2):
+        with pytest.raises(BadArgument, match=r"the rollup would hold \d events of the slice 0"):
+            writer.roll_up("s", 40, 0, 40, wrong)
     assert ledger.coverage("s") == []
-    assert roll(ledger, writer, "s", 40, 0)
-    minute = ledger.pieces("s", 40, 0, 40)
-    writer.commit(batch(2, partial("s", 20, [4])))
-    made = merged(minute)
-    assert writer.roll_up("s", 160, 0, made, [minute[0].id]) is False  # made from a dirty one
-    assert roll(ledger, writer, "s", 160, 0)
-    assert ids_of(gather(ledger, "s", 0, 160)) == {1: 1, 2: 1, 3: 1, 4: 1}
-
-
-def test_a_rollup_is_made_from_clean_slices_and_from_panes_below_dirty_ones(ledger):
-    writer = ledger.open_writer("p", SPEC, query_id="A")
-    writer.commit(batch(0, partial("s", 0, [1]), partial("s", 40, [2])))
-    assert roll(ledger, writer, "s", 40, 0)
-    assert roll(ledger, writer, "s", 40, 40)
-    writer.commit(batch(1, partial("s", 50, [3])))
-    assert roll(ledger, writer, "s", 80, 0)  # (40, 0) and the panes of the dirty (40, 40)
-    assert ids_of(ledger.pieces("s", 80, 0, 80)) == {1: 1, 2: 1, 3: 1}
-
-
-def test_rolling_up_a_clean_slice_again_changes_nothing(ledger):
-    writer = ledger.open_writer("p", SPEC, query_id="A")
-    writer.commit(batch(0, partial("s", 0, [1])))
-    assert roll(ledger, writer, "s", 40, 0)
-    before = ledger.pieces("s", 40, 0, 40)
-    assert roll(ledger, writer, "s", 40, 0)
-    assert ledger.pieces("s", 40, 0, 40) == before
+    roll(ledger, writer, "s", 40, 0)
+    assert ledger.pieces("s", 40)[0].late == 1
 
 
 def test_impossible_rollups_are_refused(ledger):
     writer = ledger.open_writer("p", SPEC, query_id="A")
-    writer.commit(batch(0, partial("s", 80, [1]), partial("s", 200, [2])))
-    (piece,) = ledger.pieces("s", PANE, 80, 90)
-    made, ids = merged([piece]), [piece.id]
-    for length, start, match in (
-        (PANE, 80, "longer than the pane"),
-        (45, 45, "do not nest"),
-        (40, 90, "not a multiple"),
-        (0, 0, "length is 0"),
+    writer.commit(batch(0, partial("s", 80, [1]), partial("s", 200, [2]), watermark=400))
+    made = made_of(ledger, "s", 40, 80, 120)
+    for length, start, until, match in (
+        (PANE, 80, 90, "longer than the pane"),
+        (45, 45, 90, "do not nest"),
+        (40, 90, 130, "multiples of the length"),
+        (40, 80, 80, "the first below the second"),
+        (0, 0, 0, "length is 0"),
+        (400, 400, 800, "only what is sealed"),
     ):
         with pytest.raises(BadArgument, match=match):
-            writer.roll_up("s", length, start, made, ids)
-    with pytest.raises(BadArgument, match="would hold 2 events"):
-        writer.roll_up("s", 40, 80, (2, 0, b""), ids)
-    with pytest.raises(BadArgument, match="outside the slice"):
-        writer.roll_up("s", 40, 40, made, ids)
-    assert roll(ledger, writer, "s", 40, 80)
-    with pytest.raises(BadArgument, match="leave a gap"):
-        roll(ledger, writer, "s", 40, 160)
+            writer.roll_up("s", length, start, until, made)
+    with pytest.raises(BadArgument, match="would hold 1 events of the slice 80"):
+        writer.roll_up("s", 40, 40, 80, made)
+    roll(ledger, writer, "s", 40, 80)
+    for start in (0, 80, 160):
+        with pytest.raises(BadArgument, match="must begin where these end"):
+            roll(ledger, writer, "s", 40, start)
     with pytest.raises(BadArgument, match="do not nest with those of 40"):
         roll(ledger, writer, "s", 60, 60)
-    assert roll(ledger, writer, "s", 40, 40)  # backwards is allowed
+    roll(ledger, writer, "s", 40, 40)  # backwards is allowed
     assert ledger.coverage("s") == [Coverage(40, 40, 120)]
 
 
@@ -555,64 +556,60 @@ def test_impossible_rollups_are_refused(ledger):
 
 def test_dropped_panes_leave_their_rollups(ledger):
     writer = ledger.open_writer("p", SPEC, query_id="A")
-    writer.commit(batch(0, *[partial("s", pane, [pane]) for pane in range(0, 160, 10)]))
-    for start in range(0, 160, 40):
-        roll(ledger, writer, "s", 40, start)
+    panes = [partial_of("s", {pane: [pane], pane + 10: [pane + 10]}) for pane in range(0, 160, 20)]
+    writer.commit(batch(0, *panes, watermark=160))
+    roll(ledger, writer, "s", 40, 0, slices=4)
     assert ledger.horizon("s", PANE) is None
-    assert writer.drop_before("s", PANE, 99) == 8  # whole slices of the rollup only
+    assert writer.drop_before("s", PANE, 99) == 4  # whole slices of the rollup only
     assert ledger.horizon("s", PANE) == 80
     assert ledger.bounds("s", PANE) == (80, 160)
     assert writer.drop_before("s", PANE, 99) == 0
-    assert ids_of(gather(ledger, "s", 0, 160)) == dict.fromkeys(range(0, 160, 10), 1)
-    # a late event of a dropped pane goes into the rollup that holds it
-    writer.commit(batch(1, partial("s", 20, [777])))
-    assert ledger.spans("s", 40, 0, 40) == [(0, 5, 2)]
-    assert ledger.coverage("s") == [Coverage(40, 0, 160)]
-    assert ledger.crowded("s", 40, 160) == [0]
-    assert roll(ledger, writer, "s", 160, 0)
-    assert 777 in ids_of(ledger.pieces("s", 160, 0, 160))
-    writer.commit(batch(2, partial("s", 30, [778])))
-    assert ledger.coverage("s")[1] == Coverage(160, 0, 160, frozenset({0}))
-    assert roll(ledger, writer, "s", 160, 0)
-    found = ids_of(gather(ledger, "s", 0, 160))
-    assert found == dict.fromkeys([*range(0, 160, 10), 777, 778], 1)
+    assert gather(ledger, "s", 0, 160) == dict.fromkeys(range(0, 160, 10), 1)
+    # a late event of a dropped pane is in the rollup that holds it
+    writer.commit(batch(1, partial("s", 20, [777]), into=ledger))
+    assert held(ledger, "s", 40, 0, 40)[777] == 1
+    roll(ledger, writer, "s", 160, 0)
+    assert 777 in held(ledger, "s", 160, 0, 160)
+    writer.commit(batch(2, partial("s", 30, [778]), into=ledger))
+    assert ledger.coverage("s")[1] == Coverage(160, 0, 160)
+    everything = dict.fromkeys([*range(0, 160, 10), 777, 778], 1)
+    assert gather(ledger, "s", 0, 160) == everything
+    assert writer.drop_before("s", PANE, 99) == 2  # the late ones were there for a while
+    assert gather(ledger, "s", 0, 160) == everything
 
 
-def test_retention_waits_for_a_dirty_rollup(ledger):
+def test_a_piece_on_both_sides_of_the_horizon_stays(ledger):
     writer = ledger.open_writer("p", SPEC, query_id="A")
-    writer.commit(batch(0, *[partial("s", pane, [pane]) for pane in range(0, 120, 10)]))
-    for start in range(0, 120, 40):
-        roll(ledger, writer, "s", 40, start)
-    writer.commit(batch(1, partial("s", 50, [555])))
-    assert writer.drop_before("s", PANE, 120) == 4
-    assert ids_of(gather(ledger, "s", 0, 120)) == dict.fromkeys([*range(0, 120, 10), 555], 1)
-    assert roll(ledger, writer, "s", 40, 40)
-    assert writer.drop_before("s", PANE, 120) == 9
-    assert ids_of(gather(ledger, "s", 0, 120)) == dict.fromkeys([*range(0, 120, 10), 555], 1)
+    writer.commit(batch(0, partial_of("s", {0: [1], 10: [2], 60: [3]}), watermark=80))
+    assert writer.drop_before("s", PANE, 20) == 0
+    assert ledger.horizon("s", PANE) == 20
+    assert gather(ledger, "s", 0, 80) == {3: 1}
+    assert writer.drop_before("s", PANE, 70) == 1
 
 
 def test_without_rollups_retention_deletes(ledger):
     writer = ledger.open_writer("p", SPEC, query_id="A")
-    writer.commit(batch(0, *[partial("s", pane, [pane]) for pane in range(0, 5000 * PANE, PANE)]))
-    assert writer.drop_before("s", PANE, 4999 * PANE + 5) == 4999
+    writer.commit(batch(0, *[partial("s", pane, [pane]) for pane in range(0, 1000 * PANE, PANE)]))
+    assert writer.drop_before("s", PANE, 999 * PANE + 5) == 999
     assert writer.drop_before("s", PANE, 2**63 - 1) == 1
     assert ledger.bounds("s", PANE) is None
-    assert ledger.horizon("s", PANE) == 5000 * PANE  # not in the future
+    assert ledger.horizon("s", PANE) == 1000 * PANE  # not in the future
     assert writer.drop_before("t", PANE, 100) == 0
-    writer.commit(batch(1, partial("s", 5000 * PANE, [1])))
-    assert ledger.bounds("s", PANE) == (5000 * PANE, 5001 * PANE)
+    writer.commit(batch(1, partial("s", 1000 * PANE, [1])))
+    assert ledger.bounds("s", PANE) == (1000 * PANE, 1001 * PANE)
 
 
 def test_rollups_of_a_length_can_be_given_up(ledger):
     writer = ledger.open_writer("p", SPEC, query_id="A")
-    writer.commit(batch(0, *[partial("s", pane, [pane]) for pane in range(0, 200, 10)]))
-    for start in range(0, 200, 40):
-        roll(ledger, writer, "s", 40, start)
+    writer.commit(
+        batch(0, partial_of("s", {pane: [pane] for pane in range(0, 200, 10)}), watermark=200)
+    )
+    roll(ledger, writer, "s", 40, 0, slices=5)
     roll(ledger, writer, "s", 160, 0)
-    assert writer.drop_before("s", 40, 2**63 - 1) == 5
+    assert writer.drop_before("s", 40, 2**63 - 1) == 1
     assert ledger.coverage("s") == [Coverage(160, 0, 160)]
-    assert ids_of(gather(ledger, "s", 0, 200)) == dict.fromkeys(range(0, 200, 10), 1)
-    assert roll(ledger, writer, "s", 80, 0)
+    assert gather(ledger, "s", 0, 200) == dict.fromkeys(range(0, 200, 10), 1)
+    roll(ledger, writer, "s", 80, 0)
 
 
 def test_history_is_dropped_by_its_end(ledger):
@@ -723,7 +720,7 @@ def test_commands_wait_until_they_are_answered(ledger, reopen):
 
 
 def test_waiting_commands_are_bounded_and_answered_ones_go(ledger, monkeypatch):
-    for module in ("rules", "sqlite_writer", "memory_writer"):
+    for module in ("rules", "sqlite_writer"):
         monkeypatch.setattr(f"muntin.ledger.{module}.WAITING_COMMANDS_MAX", 5)
     writer = ledger.open_writer("p", SPEC, query_id="A")
     asked = [ledger.ask("p", "resume", {}) for _ in range(5)]
@@ -747,7 +744,7 @@ def test_status_is_the_newest(ledger):
 
 
 def test_rejected_records_are_cut_and_bounded(ledger, monkeypatch):
-    for module in ("rules", "sqlite_commit", "memory_writer"):
+    for module in ("rules", "sqlite_commit"):
         monkeypatch.setattr(f"muntin.ledger.{module}.REJECTED_KEPT_MAX", 10)
     writer = ledger.open_writer("p", SPEC, query_id="A")
     odd = Rejected("r" * 99, "lone \ud800 and \0" + "d" * 2000, "p" * 2000, b"x" * 5000)
@@ -771,16 +768,16 @@ def test_a_snapshot_stays_as_it_was(ledger):
     writer.commit(batch(0, partial("s", 0, [1])))
     with ledger.snapshot() as view:
         version = view.version()
-        writer.commit(batch(1, partial("s", 0, [2])))
+        writer.commit(batch(1, partial("s", 0, [2]), watermark=40))
         roll(ledger, writer, "s", 40, 0)
         writer.close_windows([window(0)], [], {"T": 1})
-        assert ids_of(view.pieces("s", PANE, 0, 10)) == {1: 1}
+        assert held(view, "s", PANE, 0, 10) == {1: 1}
         assert view.version() == version
         assert view.coverage("s") == view.windows() == []
         assert view.pipelines()[0].batches == 1
         assert view.assembler("p") is None
     with ledger.snapshot() as view:
-        assert ids_of(view.pieces("s", 40, 0, 10)) == {1: 1, 2: 1}
+        assert held(view, "s", 40, 0, 10) == {1: 1, 2: 1}
         assert len(view.windows()) == 1
 
 
@@ -809,20 +806,3 @@ def test_closings_are_numbered_by_the_ledger_and_no_clock(ledger):
     assert [(n, w.start) for n, w in ledger.closings(3)] == [(4, 0)]
     again.drop_history_before(1000)
     assert (ledger.closings(0), ledger.closings_dropped()) == ([], 4)
-
-
-def test_pieces_that_do_not_merge_are_left_until_another_comes(ledger):
-    writer = ledger.open_writer("p", SPEC, query_id="A")
-    for number in range(2):
-        writer.commit(batch(number, partial("s", 0, [number])))
-    assert ledger.crowded("s", PANE, 100) == [0]
-    writer.leave(ledger.pieces("s", PANE, 0, PANE))
-    assert ledger.crowded("s", PANE, 100) == []
-    pieces = ledger.pieces("s", PANE, 0, PANE)
-    made = [(p.events, p.late, p.payload) for p in pieces]
-    assert writer.roll_up("s", 20, 0, made[0], [p.id for p in pieces], more=made[1:])
-    assert ids_of(ledger.pieces("s", 20, 0, 20)) == ids_of(pieces)
-    assert ledger.crowded("s", 20, 100) == []
-    writer.commit(batch(2, partial("s", 0, [2])))
-    assert ledger.crowded("s", PANE, 100) == [0]
-    assert ids_of(ledger.pieces("s", PANE, 0, PANE)).total() == 3

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ledger_helpers import PANE, SPEC, batch, gather, ids_of, merged, partial, roll
+from ledger_helpers import PANE, SPEC, batch, compacted, gather, held, partial, roll
 
 from muntin.errors import LedgerError
-from muntin.ledger import ClosedWindow, open_ledger
+from muntin.ledger import ClosedWindow, Partial, Slices, open_ledger
 from muntin.ledger.sqlite import SqliteLedger
 from muntin.ledger.sqlite_file import SqliteFile
 
@@ -51,8 +51,8 @@ def test_kill_at_random_moments_loses_and_doubles_nothing(tmp_path):
         assert info.batches >= acknowledged + 1
         assert info.batches <= acknowledged + 2
         expected = dict.fromkeys(range(2 * info.batches), 1)
-        assert ids_of(ledger.pieces("s", PANE, 0, 400)) == expected
-        assert ids_of(gather(ledger, "s", 0, 400)) == expected
+        assert held(ledger, "s", PANE, 0, 400) == expected
+        assert gather(ledger, "s", 0, 400) == expected
         assert ledger.verify() == []
         ledger.close()
 
@@ -93,8 +93,7 @@ def _commit(ledger: SqliteLedger) -> None:
 def _maintain(ledger: SqliteLedger) -> None:
     writer = ledger.open_writer("p", SPEC, query_id="A")
     pieces = ledger.pieces("s", PANE, 0, PANE)
-    made = merged(pieces)
-    writer.compact(pieces, made[2] if made else b"")
+    writer.compact(pieces, [compacted(ledger, pieces)])
     roll(ledger, writer, "s", 40, 0)
     closed = ClosedWindow("s", 0, 40, "full", 0, False, 2, 0, {}, 1)
     writer.close_windows([closed], [], {"T": 1})
@@ -110,19 +109,19 @@ def test_kill_before_every_statement_leaves_all_or_nothing(tmp_path, act):
         path = tmp_path / f"{number}.db"
         ledger = SqliteLedger(path)
         writer = ledger.open_writer("p", SPEC, query_id="A")
-        writer.commit(batch(0, partial("s", 0, [1]), partial("s", 0, [2])))
+        writer.commit(batch(0, partial("s", 0, [1]), partial("s", 0, [2]), watermark=40))
         ledger.close()
         killed = _die_at_statement(path, number, act)
         ledger = SqliteLedger(path)
         assert ledger.verify() == []
-        found = ids_of(gather(ledger, "s", 0, 40))
+        found = gather(ledger, "s", 0, 40)
         batches = ledger.pipelines()[0].batches
         outcomes.add(batches)
         assert found == dict.fromkeys(range(1, 5 if batches == 2 else 3), 1)
         assert (ledger.windows() == []) is (ledger.assembler("p") is None)
         again = ledger.open_writer("p", SPEC, query_id="A")
-        again.commit(batch(1, partial("s", 0, [3]), partial("s", 20, [4])))
-        assert ids_of(gather(ledger, "s", 0, 40)) == {1: 1, 2: 1, 3: 1, 4: 1}
+        again.commit(batch(1, partial("s", 0, [3]), partial("s", 20, [4]), into=ledger))
+        assert gather(ledger, "s", 0, 40) == {1: 1, 2: 1, 3: 1, 4: 1}
         ledger.close()
     assert number > 10
     assert outcomes == ({1, 2} if act is _commit else {1})
@@ -144,7 +143,7 @@ def _fill(path: Path, limit_bytes: int | None) -> tuple[int, str]:
                 for number in range(number + 1, 10_000):  # noqa: B020
                     payload = os.urandom(20_000)
                     part = partial("s", 0, [number])
-                    noise = type(part)("t", 0, 0, payload)
+                    noise = Partial("t", Slices.of([0], [0]), payload)
                     writer.commit(batch(number, part, noise))
             except LedgerError as problem:
                 os.write(writer_end, f"{number - 1} {problem}".encode())
@@ -165,7 +164,7 @@ def _check_after_full_disk(path: Path, acknowledged: int, problem: str) -> None:
     assert "what was committed stays" in problem
     ledger = SqliteLedger(path)
     assert ledger.verify() == []
-    assert ids_of(ledger.pieces("s", PANE, 0, 1)) == dict.fromkeys(range(acknowledged + 1), 1)
+    assert held(ledger, "s", PANE, 0, 1) == dict.fromkeys(range(acknowledged + 1), 1)
     writer = ledger.open_writer("p", SPEC, query_id="A")
     assert writer.commit(batch(acknowledged + 1, partial("s", 0, [acknowledged + 1])))
     ledger.close()

@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 
 import pytest
-from ledger_helpers import PANE, SPEC, batch, ids_of, partial
+from ledger_helpers import PANE, SPEC, batch, held, partial, roll
 
 from muntin.errors import LedgerError
 from muntin.ledger import Batch, ClosedWindow, Rejected, State, TrendPoint, open_ledger
@@ -33,12 +33,12 @@ def filled(tmp_path):
             read=202,
             counted=201,
             rejected_count=1,
+            watermark=40,
         )
     )
-    (piece, *_) = ledger.pieces("s", PANE, 0, 10)
-    writer.roll_up("s", 40, 0, (200, 0, piece.payload), [piece.id])
-    writer.commit(batch(1, partial("s", 10, [8])))
-    writer.drop_before("t", PANE, 10)
+    roll(ledger, writer, "s", 40, 0)
+    writer.commit(batch(1, partial("s", 10, [800]), into=ledger))
+    writer.drop_before("s", PANE, 40)
     closed = ClosedWindow("s", 0, 40, "full", 0, False, 2, 0, {"k": 1}, 1)
     writer.close_windows([closed], [TrendPoint("q", 0, 40, 0, b"trend" * 100)], {"T": 1})
     ledger.ask("p", "slow_down", {})
@@ -47,7 +47,7 @@ def filled(tmp_path):
 
 
 READS = {
-    "pieces": lambda ledger: ledger.pieces("s", PANE, 0, 100),
+    "pieces": lambda ledger: [ledger.pieces("s", length) for length in (PANE, 40)],
     "states": lambda ledger: ledger.open_writer("p", SPEC, query_id="A").states("t"),
     "trends": lambda ledger: ledger.trend("q"),
     "windows": lambda ledger: ledger.windows(),
@@ -56,7 +56,8 @@ READS = {
     "commands": lambda ledger: ledger.commands("p", waiting=False),
     "pipelines": lambda ledger: ledger.pipelines(),
     "coverage": lambda ledger: ledger.coverage("s"),
-    "dirty": lambda ledger: ledger.coverage("s"),
+    "dropped": lambda ledger: ledger.horizon("s", PANE),
+    "payloads": lambda ledger: ledger.payloads(range(9)),
     "batches": lambda ledger: ledger.open_writer("p", SPEC, query_id="A").commit(batch(2)),
     "names": lambda ledger: ledger.open_writer("p", SPEC, query_id="A"),
 }
@@ -129,7 +130,7 @@ def test_flipped_bits_anywhere_raise_nothing_but_ledger_errors(filled):
 
 def _everything(ledger):
     return [
-        ledger.pieces("s", PANE, 0, 100), ledger.spans("s", PANE), ledger.pieces("s", 40, 0, 100),
+        ledger.pieces("s", PANE), ledger.pieces("s", 40), ledger.payloads(range(9)),
         ledger.coverage("s"), ledger.windows(), ledger.trend("q"), ledger.pipelines(),
         list(ledger.rejected("p")), ledger.commands("p"), ledger.assembler("p"),
     ]  # fmt: skip
@@ -137,10 +138,20 @@ def _everything(ledger):
 
 def test_a_newer_version_asks_to_upgrade(filled):
     with sqlite3.connect(filled) as connection:
-        connection.execute("PRAGMA user_version = 3")
+        connection.execute("PRAGMA user_version = 4")
     connection.close()
     before = filled.read_bytes()
-    with pytest.raises(LedgerError, match=r"x.db is a ledger of format 3, .* up to 2: upgrade"):
+    with pytest.raises(LedgerError, match=r"x.db is a ledger of format 4, .* up to 3: upgrade"):
+        SqliteLedger(filled)
+    assert filled.read_bytes() == before
+
+
+def test_an_older_version_says_what_to_do(filled):
+    with sqlite3.connect(filled) as connection:
+        connection.execute("PRAGMA user_version = 1")
+    connection.close()
+    before = filled.read_bytes()
+    with pytest.raises(LedgerError, match=r"x.db is a ledger of format 1, .* delete it and run"):
         SqliteLedger(filled)
     assert filled.read_bytes() == before
 
@@ -219,7 +230,7 @@ def test_a_backup_is_a_ledger(filled, tmp_path):
     copy = open_ledger(tmp_path / "copy.db", create=False)
     assert _everything(copy) == _everything(ledger)
     assert copy.verify() == []
-    assert ids_of(copy.pieces("s", PANE, 0, 100))
+    assert held(copy, "s", 40, 0, 100)
     copy.close()
     ledger.close()
 
@@ -245,12 +256,12 @@ def test_a_closed_writer_leaves_nothing_in_the_log(tmp_path):
     for number in range(20):
         writer.commit(batch(number, partial("s", number * PANE, [number])))
     writer.set_status({"state": "finished"})
-    ledger.spans("s", PANE)  # a reader's connection stays open
+    ledger.pieces("s", PANE)  # a reader's connection stays open
     writer.close()
     (tmp_path / "copy.db").write_bytes((tmp_path / "x.db").read_bytes())
     assert (tmp_path / "x.db-wal").stat().st_size == 0
     copy = SqliteLedger(tmp_path / "copy.db")
     assert copy.status("p") == {"state": "finished"}
-    assert len(copy.spans("s", PANE)) == 20
+    assert len(copy.pieces("s", PANE)) == 20
     copy.close()
     ledger.close()

@@ -1,7 +1,5 @@
 """A ledger's file that is deleted and made anew, or that an earlier Muntin made."""
 
-import sqlite3
-
 import pytest
 from ledger_helpers import PANE, SPEC, batch, partial
 
@@ -31,7 +29,7 @@ def test_readers_see_the_file_that_is_there_now(tmp_path):
     path = tmp_path / "x.db"
     fill(path, [1])
     reader = SqliteLedger(path)
-    assert reader.spans("s", PANE) == [(0, 1, 1)]
+    assert [piece.events for piece in reader.pieces("s", PANE)] == [1]
     version, generation = reader.version(), reader.generation()
     delete(path)
     with pytest.raises(LedgerError, match="gone"):
@@ -40,22 +38,5 @@ def test_readers_see_the_file_that_is_there_now(tmp_path):
     assert reader.wait(version, 0) != version
     assert reader.version() > version
     assert reader.generation() > generation
-    assert reader.spans("s", PANE) == [(0, 3, 1)]
+    assert [piece.events for piece in reader.pieces("s", PANE)] == [3]
     reader.close()
-
-
-def test_a_ledger_of_format_1_is_upgraded_and_its_closings_numbered_as_they_closed(tmp_path):
-    path = tmp_path / "x.db"
-    fill(path, [1], closings=3)
-    with sqlite3.connect(path) as connection:
-        connection.execute("DROP TABLE closings")
-        connection.execute("ALTER TABLE meta DROP COLUMN generation")
-        connection.execute("ALTER TABLE meta DROP COLUMN closings_dropped")
-        connection.execute("CREATE INDEX windows_closed ON windows (closed_at)")
-        connection.execute("PRAGMA user_version = 1")
-    connection.close()
-    ledger = SqliteLedger(path)
-    assert [(n, w.start) for n, w in ledger.closings(0)] == [(1, 20), (2, 10), (3, 0)]
-    assert ledger.generation() > 0
-    assert ledger.verify() == []
-    ledger.close()

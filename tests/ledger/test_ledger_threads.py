@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 
-from ledger_helpers import PANE, SPEC, batch, gather, ids_of, partial, roll
+from ledger_helpers import PANE, SPEC, batch, gather, held, partial, roll
 
 from muntin.errors import LedgerConflict
 from muntin.ledger import open_ledger
@@ -26,8 +26,8 @@ def test_readers_see_whole_batches_while_a_writer_commits(ledger):
         while not done.is_set():
             try:
                 with ledger.snapshot() as view:
-                    one = ids_of(gather(view, "s", 0, 400))
-                    two = ids_of(gather(view, "t", 0, 400))
+                    one = gather(view, "s", 0, 400)
+                    two = gather(view, "t", 0, 400)
                     count = view.pipelines()[0].batches
                 if not one == two == dict.fromkeys(range(count), 1) or count < newest:
                     problems.append((one, two, count))
@@ -41,12 +41,9 @@ def test_readers_see_whole_batches_while_a_writer_commits(ledger):
     for number in range(BATCHES):
         pane = number % 40 * PANE
         parts = [partial(name, pane, [number]) for name in ("s", "t")]
-        assert writer.commit(batch(number, *parts))
-        if number % 10 == 0:
-            for cover in ledger.coverage("s"):
-                for start in cover.dirty:
-                    roll(ledger, writer, "s", 100, start)
-            roll(ledger, writer, "s", 100, min(number // 10 * 100, 300))
+        assert writer.commit(batch(number, *parts, into=ledger, watermark=400))
+        if number % 10 == 0 and number < 40:
+            roll(ledger, writer, "s", 100, number * 10)
     done.set()
     for reader in readers:
         reader.join(120)
@@ -75,7 +72,7 @@ def test_two_pipelines_and_clients_write_at_once(ledger):
     for thread in threads:
         thread.join(120)
     for summary in writers:
-        assert ids_of(ledger.pieces(summary, PANE, 0, 1)) == dict.fromkeys(range(40), 1)
+        assert held(ledger, summary, PANE, 0, 1) == dict.fromkeys(range(40), 1)
     asked = ledger.commands("p")
     assert len({command.id for command in asked}) == 80
 
@@ -102,7 +99,7 @@ def test_of_writers_that_race_one_is_left(ledger):
     (info,) = ledger.pipelines()
     assert info.epoch == 4
     assert 4 not in told
-    assert ids_of(ledger.pieces("s", PANE, 0, 1)) == dict.fromkeys(range(60), 1)
+    assert held(ledger, "s", PANE, 0, 1) == dict.fromkeys(range(60), 1)
 
 
 def test_processes_that_make_one_file_at_once_all_succeed(tmp_path):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from itertools import groupby
 
 import pyarrow as pa
 
-from muntin.ledger.memory import MemoryLedger
+from muntin.ledger.slices import added_up
+from muntin.ledger.temporary import temporary
+from muntin.segments import decode, encode, merge
 from muntin.spark.ingest import Ingest
 from muntin.spark.partials import fold
 from muntin.spec import Pipeline
@@ -65,7 +66,7 @@ def gather(partitions):
 @contextmanager
 def run(spec, batches, ledger=None):
     """An ingest that has taken batches, each a list of partitions; finished, and closed after."""
-    ingest = Ingest(spec, ledger or MemoryLedger(), query_id="q")
+    ingest = Ingest(spec, ledger or temporary(), query_id="q")
     try:
         for number, partitions in enumerate(batches):
             ingest.take(number, gather(partitions))
@@ -79,7 +80,7 @@ def content(ingest):
     """Everything that a ledger holds of the pipeline, without wall clocks and running numbers."""
     ledger, spec = ingest.ledger, ingest.pipeline
     slices = {
-        (name, length): compacted(ledger.pieces(name, length, 0, 2**62), spec.summaries[name])
+        (name, length): whole_of(ledger, name, length)
         for name in spec.summaries
         for length in (spec.pane, *spec.rungs)
     }
@@ -91,11 +92,19 @@ def content(ingest):
     return slices, windows, trends
 
 
-def compacted(pieces, summary):
-    """(start, events, bytes) of each slice; panes that are still open are in several pieces."""
-    found = []
-    for start, held in groupby(pieces, key=lambda piece: piece.start):
-        parts = list(held)
-        whole = summary.merged([summary.read(part.payload) for part in parts])
-        found.append((start, sum(part.events for part in parts), whole.to_bytes()))
-    return found
+def whole_of(ledger, name, length):
+    """Slices, and bytes of all pieces of one length together; None where there is none."""
+    pieces = ledger.pieces(name, length)
+    if not pieces:
+        return None
+    payloads = ledger.payloads([piece.id for piece in pieces])
+    whole = merge([decode(payload) for payload in payloads.values()])
+    held = slices_of(ledger, name, length)
+    assert held.starts.tolist() == (whole.slices * length).tolist()
+    assert held.events.tolist() == whole.events.tolist()
+    return held.starts.tolist(), held.events.tolist(), encode(whole)
+
+
+def slices_of(ledger, name, length, start=-(2**62), end=2**62):
+    """Which slices of one length that start in [start, end) hold events, and how many."""
+    return added_up([p.slices.between(start, end) for p in ledger.pieces(name, length, start, end)])

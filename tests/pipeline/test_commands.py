@@ -3,7 +3,7 @@
 import pytest
 
 from muntin.errors import LedgerError
-from muntin.ledger.memory import MemoryLedger
+from muntin.ledger.temporary import temporary
 from tests.pipeline.support import events, pipeline, run
 from tests.server.conftest import until
 
@@ -12,7 +12,7 @@ ROWS = [(second, "a", 1, 1, 1) for second in range(0, 45, 5)]
 
 @pytest.fixture
 def working():
-    with run(pipeline(), [[events(ROWS)]], MemoryLedger()) as ingest:
+    with run(pipeline(), [[events(ROWS)]], temporary()) as ingest:
         yield ingest
 
 

@@ -1,64 +1,63 @@
-"""Rollups are made whatever a pane's pieces have become since it was last read."""
+"""Rollups hold what their panes hold, and a stream of small batches leaves few pieces."""
 
 from __future__ import annotations
 
 import pytest
 
-from muntin.spark.partials import PARTIAL, PROVISIONAL, unpacked
-from tests.pipeline.support import SECOND, START, events, gather, pipeline, run
+from muntin.session import Session
+from tests.pipeline.support import SECOND, START, events, gather, pipeline, run, slices_of
 
 MINUTE = 60 * SECOND
 
 
-@pytest.fixture(params=["provisional", "final"])
-def taken(request):
-    """Gathers a batch; as workers send large summaries (to be packed later), or small ones."""
-
-    def large(row):
-        what, name, pane, events, payload = row
-        return (PROVISIONAL, name, pane, events, unpacked(payload)) if what == PARTIAL else row
-
-    def gathers(partitions):
-        small = gather(partitions)
-        return lambda plan: [large(row) for row in small(plan)]
-
-    return gathers if request.param == "provisional" else gather
+def stream(seconds, every=1):
+    """A batch each `every` seconds, of two events; each twentieth brings a late one."""
+    for at in range(0, seconds, every):
+        rows = [(at, f"d{at % 7}", 1, 1, 5), (at, "d1", 1, 1, 7)]
+        if at % 20 == 0 and at > 200:
+            rows.append((at - 150, "late", 1, 1, 9))
+        yield [events(rows)]
 
 
-def test_rollups_follow_panes_that_were_compacted_after_they_were_read(taken):
-    """Closing windows reads a pane, then it becomes another piece of as many events."""
+def test_rollups_hold_what_panes_hold_late_events_and_all():
     spec = pipeline(rollups=["1 minute", "1 hour"])
-    batches = [[events([(at, "d1", 1, 1, 5), (at + 5, "d2", 1, 1, 7)])] for at in range(0, 600, 10)]
-    with run(spec, []) as ingest:
-        for number, partitions in enumerate(batches):
-            ingest.take(number, taken(partitions))
-        (minutes, *_) = ingest.ledger.coverage("orders")
+    with run(spec, stream(600, 10)) as ingest:
+        ledger = ingest.ledger
+        (minutes, *_) = ledger.coverage("orders")
         first = START // MINUTE * MINUTE
-        sealed = (START + 595 * SECOND - spec.lateness) // MINUTE * MINUTE
+        sealed = (START + 590 * SECOND - spec.lateness) // MINUTE * MINUTE
         assert (minutes.length, minutes.start, minutes.until) == (MINUTE, first, sealed)
-        assert not minutes.dirty
-        rolled = ingest.ledger.spans("orders", MINUTE)
-        assert sum(n for _, n, _ in rolled) == sum(
-            n for start, n, _ in ingest.ledger.spans("orders", spec.pane) if start < sealed
-        )
+        rolled = slices_of(ledger, "orders", MINUTE)
+        assert rolled == slices_of(ledger, "orders", spec.pane, 0, sealed).at_length(MINUTE)
+        assert rolled.late_count > 0
 
 
-def test_a_rollup_that_is_refused_stops_no_pipeline_and_is_made_later(taken, monkeypatch):
-    spec = pipeline(rollups=["1 minute"])
-    batches = [[events([(at, "d1", 1, 1, 5)])] for at in range(0, 600, 10)]
+@pytest.mark.parametrize("retention", [{}, {"panes": "2 minutes", "rollups": "5 minutes"}])
+def test_a_stream_of_small_batches_leaves_few_pieces(retention):
+    spec = pipeline(rollups=["1 minute"], retention=retention)
+    with run(spec, stream(900)) as ingest:
+        ledger = ingest.ledger
+        for length in (spec.pane, MINUTE):
+            assert len(ledger.pieces("orders", length)) <= 40
+        kept = slices_of(ledger, "orders", spec.pane)
+        if retention:
+            horizon = ledger.horizon("orders", spec.pane)
+            oldest = START + (900 - 30 - 120 - 60) * SECOND
+            assert horizon >= oldest
+            # what lies before the horizon goes with the last slice of its piece
+            assert kept.starts[0] >= horizon - 2 * MINUTE
+        else:
+            assert kept.count == 900 * 2 + 35 - 1
+
+
+def test_a_ledger_that_is_finished_holds_each_slice_once():
+    spec = pipeline()
     with run(spec, []) as ingest:
-        make, refused = ingest.writer.roll_up, []
-
-        def refuses(summary, length, start, *rest, **more):
-            if len(refused) < 9:
-                refused.append(start)
-                return False
-            return make(summary, length, start, *rest, **more)
-
-        monkeypatch.setattr(ingest.writer, "roll_up", refuses)
-        for number, partitions in enumerate(batches):
-            ingest.take(number, taken(partitions))
-        (minutes,) = ingest.ledger.coverage("orders")
-        assert len(set(refused)) == 1
-        assert minutes.start == refused[0]
-        assert minutes.until == (START + 590 * SECOND - spec.lateness) // MINUTE * MINUTE
+        for number in range(3):
+            ingest.take(number, gather([events([(5, "a", 1, 1, 1), (25, "b", 1, 1, 1)])]))
+        assert len(ingest.ledger.pieces("orders", spec.pane)) == 3
+        ingest.finish()
+        (piece,) = ingest.ledger.pieces("orders", spec.pane)
+        assert piece.events == 6
+        found = Session(ingest.ledger).sql("SELECT driver, count FROM orders(driver) FOR ALL")
+        assert sorted(found.rows) == [["a", 3], ["b", 3]]

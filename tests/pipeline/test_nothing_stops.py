@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from muntin.errors import MuntinError
-from muntin.ledger.memory import MemoryLedger
+from muntin.ledger.temporary import temporary
 from muntin.spark.ingest import Ingest
 from tests.pipeline.arbitrary import events, spec_and_columns
-from tests.pipeline.support import gather
+from tests.pipeline.support import gather, slices_of
 
 PIPELINES = int(os.environ.get("MUNTIN_PIPELINES", "0"))
 FIRST = int(os.environ.get("MUNTIN_FIRST_SEED", "0"))
@@ -18,7 +18,7 @@ FIRST = int(os.environ.get("MUNTIN_FIRST_SEED", "0"))
 def run_one(seed: int) -> None:
     random = np.random.default_rng(seed)
     spec, types = spec_and_columns(random)
-    ledger = MemoryLedger()
+    ledger = temporary()
     ingest = Ingest(spec, ledger, query_id="q")
     fed = 0
     try:
@@ -53,23 +53,15 @@ def check(ledger, spec, fed: int) -> None:
     for name, summary in spec.summaries.items():
         if summary.sequential:
             continue
-        spans = ledger.spans(name, spec.pane)
-        assert sum(span[1] for span in spans) == info.counted
-        for length in spec.rungs:
-            reach = next((c for c in ledger.coverage(name) if c.length == length), None)
-            if reach is not None:
-                held = [s for s in ledger.spans(name, length) if s[0] not in reach.dirty]
-                below = [
-                    s
-                    for s in spans
-                    if reach.start <= s[0] < reach.until
-                    and s[0] // length * length not in reach.dirty
-                ]
-                assert sum(s[1] for s in held) == sum(s[1] for s in below)
-        check_windows(ledger, spec, name, summary, spans)
+        panes = slices_of(ledger, name, spec.pane)
+        assert panes.count == info.counted
+        for reach in ledger.coverage(name):
+            below = slices_of(ledger, name, spec.pane, reach.start, reach.until)
+            assert slices_of(ledger, name, reach.length) == below.at_length(reach.length)
+        check_windows(ledger, spec, name, summary, panes)
 
 
-def check_windows(ledger, spec, name, summary, spans) -> None:
+def check_windows(ledger, spec, name, summary, panes) -> None:
     """Each event of a sealed pane lies in one floating window, or in all of its grid."""
     window = summary.window
     state = (ledger.assembler("p") or {}).get(name)
@@ -78,7 +70,7 @@ def check_windows(ledger, spec, name, summary, spans) -> None:
     windows = ledger.windows(name, limit=1_000_000)
     opened = state["window"]["start"] if window.kind == "floating" else None
     until = state["next"] if opened is None else opened
-    for start, _, _ in spans:
+    for start in panes.starts.tolist():
         holds = [w for w in windows if w.start <= start < w.end]
         if window.kind == "floating":
             assert len(holds) == (start < until), (start, holds)
@@ -88,7 +80,7 @@ def check_windows(ledger, spec, name, summary, spans) -> None:
             due = [s for s in range(first, start + 1, every) if s + window.length <= until]
             assert [w.start for w in holds] == due
     for each in windows:
-        assert each.events == sum(s[1] for s in spans if each.start <= s[0] < each.end)
+        assert each.events == panes.between(each.start, each.end).count
     for query in spec.queries:
         points = ledger.trend(query, limit=1_000_000)
         followed = [n for n in spec.summaries if n in spec.queries[query].select]

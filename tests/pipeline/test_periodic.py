@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from muntin.errors import BadArgument, SelectError, SpecError
 from muntin.kinds import PeriodicSpec
-from muntin.ledger.memory import MemoryLedger
 from muntin.ledger.open import open_ledger
+from muntin.ledger.temporary import temporary
 from muntin.session import Session
 from muntin.spark.ingest import Ingest
 from muntin.spec import Pipeline
@@ -56,7 +56,7 @@ def events(rows):
 
 
 def ingested(spec, batches, ledger=None, mode="continue"):
-    ingest = Ingest(spec, ledger or MemoryLedger(), query_id="q", mode=mode)
+    ingest = Ingest(spec, ledger or temporary(), query_id="q", mode=mode)
     try:
         for number, partitions in enumerate(batches):
             ingest.take(number, gather(partitions))
@@ -207,7 +207,7 @@ def test_restart_and_replay_go_on_from_the_ledger(url, tmp_path):
     spec = pipeline()
     pieces = in_pieces(events(beating()), range(100, 1000, 100))
     whole = ingested(spec, [[piece] for piece in pieces])
-    place = MemoryLedger() if url == "memory" else f"sqlite:///{tmp_path}/l.db"
+    place = temporary() if url == "memory" else f"sqlite:///{tmp_path}/l.db"
     for number, piece in enumerate(pieces):  # a new process for each batch
         ledger = place if url == "memory" else open_ledger(place)
         ingest = Ingest(spec, ledger, query_id="q")
@@ -224,7 +224,7 @@ def test_restart_and_replay_go_on_from_the_ledger(url, tmp_path):
 
 def test_a_batch_that_fails_changes_nothing():
     spec, pieces = pipeline(), in_pieces(events(beating()), [300])
-    ingest = Ingest(spec, MemoryLedger(), query_id="q")
+    ingest = Ingest(spec, temporary(), query_id="q")
     ingest.take(0, gather([pieces[0]]))
     before = states(ingest)
     commit, ingest.writer.commit = ingest.writer.commit, _fails
@@ -300,7 +300,7 @@ def test_a_part_of_the_stream_cannot_be_asked(text):
     with pytest.raises(SpecError, match=r"queries\.due.*whole stream"):
         Ingest(
             pipeline(queries={"due": {"select": text, "on": "update"}}),
-            MemoryLedger(),
+            temporary(),
             query_id="q",
         )
 
@@ -308,11 +308,11 @@ def test_a_part_of_the_stream_cannot_be_asked(text):
 def test_standing_queries_run_on_update_only():
     text = "SELECT item FROM periodic(beats, 5) WHERE next_expected < now()"
     with pytest.raises(SpecError, match=r"queries\.due: on: window .* write on: update"):
-        Ingest(pipeline(queries={"due": text}), MemoryLedger(), query_id="q")
+        Ingest(pipeline(queries={"due": text}), temporary(), query_id="q")
     both = "SELECT p.item FROM periodic(beats, 5) AS p JOIN calls(driver) AS c ON c.driver = p.item"
     windowed = {"beats": BEATS, "calls": COUNTS | {"window": {"length": "1 minute"}}}
     with pytest.raises(SpecError, match=r"queries\.due: on: window .* write on: update"):
-        Ingest(pipeline(windowed, queries={"due": both}), MemoryLedger(), query_id="q")
+        Ingest(pipeline(windowed, queries={"due": both}), temporary(), query_id="q")
     queries = {"due": {"select": text, "on": "update"}}
     made = ingested(pipeline(queries=queries), [[events(beating(300))]])
     assert states(made)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
 from muntin.ledger.memory import MemoryLedger
+
 from muntin.server.serving import Server
 from tests.server.conftest import Feeder
 

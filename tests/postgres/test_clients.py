@@ -13,9 +13,9 @@ import pandas as pd
 import psycopg
 import pytest
 import sqlalchemy as sa
+from muntin.ledger.memory import MemoryLedger
 
 from muntin.errors import BadArgument
-from muntin.ledger.memory import MemoryLedger
 from muntin.ledger.sqlite import SqliteLedger
 from muntin.server.serving import Server
 from tests.server.conftest import Feeder, until

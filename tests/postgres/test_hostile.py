@@ -11,8 +11,8 @@ import time
 
 import psycopg
 import pytest
-
 from muntin.ledger.memory import MemoryLedger
+
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
 from tests.server.conftest import Feeder, until

@@ -7,9 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from muntin.errors import SelectError
+from muntin.kinds import KINDS, SegmentSpec
+from muntin.segments import Segment
 from muntin.select.catalog import Loaded, LoadedTable, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.result import Result
 
@@ -38,6 +41,14 @@ def loaded_of(summary: Any, **about: Any) -> Loaded:
 def loaded_table(table: pa.Table) -> LoadedTable:
     """The first hour of a history, exact."""
     return LoadedTable(table, (0, HOUR), HOUR, 0, 0, False, True, {}, (), None)
+
+
+def segment_of(kind: str, columns: Mapping[str, Any], **entry: Any) -> Segment:
+    """The segment of events, as a pipeline file's entry makes it."""
+    spec = KINDS[kind].model_validate({"kind": kind, **entry})
+    assert isinstance(spec, SegmentSpec)
+    batch = pa.record_batch(dict(columns))
+    return spec.segment(batch, np.zeros(batch.num_rows, np.int64))
 
 
 class Tables:

@@ -82,11 +82,11 @@ def test_tables_are_made_once_for_a_token(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(Tables, "table", table)
     for _ in range(3):
         engine.sql("SELECT count FROM orders(driver)")
-    assert asked == ["driver"]
+    assert asked == [("driver",)]
     made.cached = False  # no token: nothing may be kept
     for _ in range(3):
         engine.sql("SELECT count FROM orders(driver)")
-    assert asked == ["driver"] * 4
+    assert asked == [("driver",)] * 4
 
 
 def test_the_cache_is_bounded_and_right() -> None:

@@ -7,21 +7,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from select_catalogs import MemoryCatalog
+from select_catalogs import MemoryCatalog, segment_of
 
 from muntin.errors import SelectError
+from muntin.segments.quantiles import QuantilesAt, RanksOf
 from muntin.select import Engine, SummaryInfo
 from muntin.select.functions import TABLE_FUNCTIONS
 from muntin.select.functions_allowed import FUNCTIONS
-from muntin.summaries.count_min import CountMin
-from muntin.summaries.distinct import Distinct
-from muntin.summaries.dynamic_bloom import DynamicBloom
 from muntin.summaries.hyper_calm import HyperCalm
-from muntin.summaries.keyed import Keyed
-from muntin.summaries.quantiles import KLL
-from muntin.summaries.sketched_matrix import SketchedMatrix
-from muntin.summaries.space_saving import SpaceSaving
-from muntin.summaries.vector_matrix import VectorMatrix
 
 
 def _engine(kind: str, summary: Any, **info: Any) -> Engine:
@@ -34,21 +27,23 @@ def _columns(engine: Engine, text: str) -> dict[str, list]:
 
 
 def test_quantiles_and_ranks() -> None:
-    kll = KLL()
-    kll.update(np.random.default_rng(1).normal(size=20_000))
-    engine = _engine("quantiles", kll)
+    values = np.random.default_rng(1).normal(size=20_000)
+    segment = segment_of("quantiles", {"v": pa.array(values)}, value="v")
+    (table,) = segment.tables
+    engine = _engine("quantiles", segment)
     got = _columns(engine, "SELECT * FROM quantiles(s, 0.01, 0.5, 1)")
-    expected = kll.quantile([0.01, 0.5, 1])
+    expected = segment.algebra.answer(table, QuantilesAt((0.01, 0.5, 1)))
     assert got["q"] == [0.01, 0.5, 1]
-    assert (got["value"], got["lower"], got["upper"]) == tuple(
-        a.tolist() for a in (expected.value, expected.lower, expected.upper)
-    )
-    assert set(got["confidence"]) == {expected.confidence}
+    for name in ("value", "lower", "upper", "confidence"):
+        assert got[name] == expected[name].to_pylist()
     assert set(got["n"]) == {20_000}
     got = _columns(engine, "SELECT x, rank, lower, upper FROM ranks(s, -1, 0.5) ORDER BY x")
-    assert got["rank"] == kll.rank([-1, 0.5]).value.tolist()
+    assert got["rank"] == segment.algebra.answer(table, RanksOf((-1, 0.5)))["value"].to_pylist()
+    for rank, low, high, x in zip(got["rank"], got["lower"], got["upper"], (-1, 0.5), strict=True):
+        assert low <= (values <= x).mean() <= high
+        assert low <= rank <= high
     assert engine.sql("SELECT value FROM quantiles(s, 0.5)").exact is False
-    empty = _engine("kll", KLL())
+    empty = _engine("quantiles", segment_of("quantiles", {"v": pa.nulls(1)}, value="v"))
     assert _columns(empty, "SELECT q, value, n FROM quantiles(s, 0.5)") == {
         "q": [0.5],
         "value": [None],
@@ -56,60 +51,66 @@ def test_quantiles_and_ranks() -> None:
     }
 
 
-@pytest.mark.parametrize("made", [CountMin(track=50), SpaceSaving(50)])
-def test_frequency_and_top_k(made: Any) -> None:
-    made.update([f"d{i}" for i in range(20) for _ in range(i)])
-    engine = _engine("frequency", made)
+@pytest.mark.parametrize("kind", ["frequency", "top_k"])
+def test_frequency_and_top_k(kind: str) -> None:
+    items = pa.array([f"d{i}" for i in range(20) for _ in range(i)])
+    engine = _engine(kind, segment_of(kind, {"i": items}, item="i"))
     got = _columns(engine, "SELECT * FROM frequency(s, 'd3', 'd19', 'x''y')")
-    expected = made.estimate(["d3", "d19", "x'y"])
     assert got["item"] == ["d3", "d19", "x'y"]
-    assert got["value"] == expected.value.tolist()
-    assert got["lower"] == expected.lower.tolist()
+    assert got["value"] == got["lower"] == got["upper"] == [3, 19, 0]
     top = engine.sql("SELECT item, value FROM top_k(s, 3)")
     assert top.rows == [["d19", 19], ["d18", 18], ["d17", 17]]
     assert len(engine.sql("SELECT * FROM top_k(s)")) == 10
 
 
 def test_integer_items() -> None:
-    sketch = SpaceSaving(50)
-    sketch.update([7, 7, 9, -1])
-    engine = _engine("top_k", sketch)
-    got = engine.sql("SELECT item, value FROM frequency(s, 7, 9, -1, 5)").rows
+    segment = segment_of("top_k", {"i": pa.array([7, 7, 9, -1])}, item="i")
+    got = _engine("top_k", segment).sql("SELECT item, value FROM frequency(s, 7, 9, -1, 5)").rows
     assert got == [[7, 2], [9, 1], [-1, 1], [5, 0]]
 
 
 def test_contains_and_distinct() -> None:
-    bloom = DynamicBloom(capacity=1000, fpp=0.001)
-    bloom.update(["a", "b"])
-    engine = _engine("dynamic_bloom", bloom)
+    seen = segment_of("fingerprint", {"k": pa.array(["a", "b"])}, key="k", fpp=0.001)
+    engine = _engine("fingerprint", seen)
     got = _columns(engine, "SELECT * FROM contains(s, 'a', 'zzz', 'b')")
     assert got["present"] == [True, False, True]
     assert max(got["false_positive_rate"]) < 0.001
-    distinct = Distinct()
-    distinct.update([f"u{i}" for i in range(1000)])
+    users = pa.array([f"u{i}" for i in range(1000)])
+    distinct = segment_of("distinct", {"i": users}, item="i")
     (row,) = _engine("distinct", distinct).sql("SELECT * FROM distinct(s)").rows
     assert row[1] <= 1000 <= row[2]
     assert row[3] == 0.99
 
 
 def test_by_key() -> None:
-    keyed = Keyed("kll", {}, by="origin", limit=2)
-    keyed.update(["JFK", "EWR", "JFK", "LGA", None], [1.0, 2.0, 3.0, 4.0, 5.0])
-    engine = _engine("quantiles", keyed, by=("origin",))
-    rows = engine.sql("SELECT origin, q, value, n, other FROM quantiles(s, 0, 1)").rows
+    columns = {
+        "origin": pa.array(["JFK", "EWR", "JFK", "LGA", None, "SFO"]),
+        "v": pa.array([1.0, 2.0, 3.0, 4.0, 5.0, None]),
+    }
+    every = segment_of("quantiles", columns, value="v", by="origin", limit=9)
+    engine = _engine("quantiles", every, by=("origin",))
+    text = "SELECT origin, q, value, n, complete, other FROM quantiles(s, 0, 1)"
+    rows = engine.sql(text).rows
+    expected = [
+        ("JFK", 1.0, 3.0, 2),
+        ("EWR", 2.0, 2.0, 1),
+        ("LGA", 4.0, 4.0, 1),
+        (None, 5.0, 5.0, 1),
+    ]
     assert sorted(rows, key=str) == sorted(
         [
-            ["JFK", 0, 1.0, 2, False],
-            ["JFK", 1, 3.0, 2, False],
-            ["EWR", 0, 2.0, 1, False],
-            ["EWR", 1, 2.0, 1, False],
-            [None, 0, 4.0, 2, True],
-            [None, 1, 5.0, 2, True],
+            [key, q, (low, high)[q], n, True, False]
+            for key, low, high, n in expected  # SFO has no value, and so is not there
+            for q in (0, 1)
         ],
         key=str,
     )
-    none = _engine("quantiles", Keyed("kll", {}, by="origin"), by=("origin",))
-    assert none.sql("SELECT * FROM quantiles(s, 0.5)").rows == []
+    two = segment_of("quantiles", columns, value="v", by="origin", limit=2)
+    rows = _engine("quantiles", two, by=("origin",)).sql(text).rows
+    kept = [row for row in rows if not row[5]]
+    assert len({row[0] for row in kept}) <= 2
+    assert all(row in engine.sql(text).rows for row in kept)  # who is kept is kept whole
+    assert sum(row[3] for row in rows if row[1] == 0) == 5
     held = _engine("quantiles", None, by=("origin",))
     assert held.sql("SELECT origin, value FROM quantiles(s, 0.5)").rows == []
 
@@ -132,12 +133,16 @@ def test_periodic() -> None:
     assert len(engine.sql(late, now=0)) == 0
 
 
-ORDERS = pa.table({"driver": ["a", "b", "a", None], "area": [1, 2, 1, 2], "time": [5, 7, 9, 11]})
+ORDERS_COLUMNS = {
+    "driver": pa.array(["a", "b", "a", None]),
+    "area": pa.array([1, 2, 1, 2]),
+    "time": pa.array([5, 7, 9, 11]),
+}
 
 
 def test_a_real_vector_matrix() -> None:
-    matrix = VectorMatrix(keys=["driver", ("driver", "area")], indicators=["time"])
-    matrix.update(ORDERS)
+    keys = ["driver", ["driver", "area"]]
+    matrix = segment_of("vector_matrix", ORDERS_COLUMNS, keys=keys, indicators=["time"])
     info = {"keys": (("driver",), ("driver", "area")), "indicators": ("time",)}
     engine = _engine("vector_matrix", matrix, **info)
     assert engine.sql("SELECT * FROM s").rows == [[4, 32]]
@@ -148,10 +153,11 @@ def test_a_real_vector_matrix() -> None:
 
 
 def test_a_real_sketched_matrix() -> None:
-    matrix = SketchedMatrix(keys=["driver"], indicators=["time"])
-    matrix.update(ORDERS)
+    matrix = segment_of(
+        "vector_matrix", ORDERS_COLUMNS, keys=["driver"], indicators=["time"], sketch={}
+    )
     info = {"keys": (("driver",),), "indicators": ("time",), "sketched": True}
-    engine = _engine("sketched_matrix", matrix, **info)
+    engine = _engine("vector_matrix", matrix, **info)
     result = engine.sql("SELECT X1, Y1, count, time_lower FROM sketch 1.1 ORDER BY X1")
     assert [row[:3] for row in result.rows] == [["a", 14, 2], ["b", 7, 1], [None, 11, 1]]
     assert all(row[3] <= row[1] for row in result.rows)
@@ -174,7 +180,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("marked", "message"), WRONG)
 def test_wrong_arguments(marked: str, message: str) -> None:
-    engine = _engine("quantiles", KLL())
+    engine = _engine("quantiles", segment_of("quantiles", {"v": pa.array([1.0])}, value="v"))
     text = f"SELECT 1 FROM {marked}"  # noqa: S608
     with pytest.raises(SelectError) as caught:
         engine.sql(text.replace("»", "").replace("«", ""))
@@ -185,17 +191,19 @@ def test_wrong_arguments(marked: str, message: str) -> None:
 
 
 def test_wrong_counts_and_items() -> None:
-    engine = _engine("top_k", SpaceSaving(10))
+    engine = _engine("top_k", segment_of("top_k", {"i": pa.array([1])}, item="i"))
     for item in ("top_k(s, 0)", "top_k(s, 1000000)", "top_k(s, 'x')", "top_k(s, 1, 2)"):
         with pytest.raises(SelectError):
             engine.sql(f"SELECT 1 FROM {item}")  # noqa: S608
     for item in ("frequency(s)", "frequency(s, 1.5)", "frequency(s, 1, 'x')", "frequency(s, NULL)"):
         with pytest.raises(SelectError):
             engine.sql(f"SELECT 1 FROM {item}")  # noqa: S608
+    many = {"i": pa.array(range(1000))}
+    untracked = segment_of("frequency", many, item="i", track=0, width=8, depth=2)
     with pytest.raises(SelectError) as caught:
-        _engine("frequency", CountMin(track=0)).sql("SELECT 1 FROM top_k(s, 3)")
+        _engine("frequency", untracked).sql("SELECT 1 FROM top_k(s, 3)")
     assert caught.value.code == "load"
-    assert "keeps no items" in caught.value.message
+    assert "lists no items" in caught.value.message
 
 
 def test_every_allowed_function_is_duckdbs() -> None:

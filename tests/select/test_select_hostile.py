@@ -6,11 +6,11 @@ from __future__ import annotations
 import random
 import threading
 
+import pyarrow as pa
 import pytest
-from select_catalogs import catalog
+from select_catalogs import catalog, segment_of
 from statement_fuzzer import outcome, run, write_out
 
-from muntin import summaries
 from muntin.errors import SelectError
 from muntin.select import Engine, Limits, SummaryInfo
 from muntin.select.database import Database
@@ -31,15 +31,13 @@ _VALUES = [
 
 def _engine() -> Engine:
     made = catalog()
-    delays, calls, seen = summaries.KLL(), summaries.CountMin(64, 3, track=5), None
-    delays.update([1.0, 2.0, 5.0, -3.0])
-    calls.update(["d1", "d2", "d1"])
-    seen = summaries.DynamicBloom()
-    seen.update(["d1", "d2"])
+    delays = segment_of("quantiles", {"v": pa.array([1.0, 2.0, 5.0, -3.0])}, value="v")
+    calls = segment_of("frequency", {"i": pa.array(["d1", "d2", "d1"])}, item="i")
+    seen = segment_of("fingerprint", {"k": pa.array(["d1", "d2"])}, key="k")
     for name, kind, summary in (
         ("delays", "quantiles", delays),
         ("calls", "frequency", calls),
-        ("seen", "dynamic_bloom", seen),
+        ("seen", "fingerprint", seen),
     ):
         made.infos[name] = SummaryInfo(name, kind)
         for window in ("open", "all", "last", "range", "window"):

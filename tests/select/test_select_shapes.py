@@ -10,24 +10,21 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from select_catalogs import MemoryCatalog, catalog
+from select_catalogs import MemoryCatalog, catalog, segment_of
 
 from muntin.errors import SelectError
 from muntin.select import Engine, Limits, SummaryInfo
 from muntin.select import plan as planning
 from muntin.select.plan import Planner
-from muntin.summaries import CountMin, SpaceSaving
-from muntin.summaries.quantiles import KLL
 
 
 def _catalog() -> MemoryCatalog:
     made = catalog()
-    delays = KLL(seed=1)
-    delays.update(np.random.default_rng(0).normal(size=5_000))
-    calls = CountMin(track=20)
-    calls.update(["a", "b", "a", "c"])
-    areas = SpaceSaving(20)
-    areas.update([1, 2, 2, 3])
+    values = pa.array(np.random.default_rng(0).normal(size=5_000))
+    delays = segment_of("quantiles", {"v": values}, value="v")
+    others = segment_of("quantiles", {"v": pa.nulls(1)}, value="v")
+    calls = segment_of("frequency", {"i": pa.array(["a", "b", "a", "c"])}, item="i")
+    areas = segment_of("top_k", {"i": pa.array([1, 2, 2, 3])}, item="i")
     made.infos |= {
         "delays": SummaryInfo("delays", "quantiles"),
         "others": SummaryInfo("others", "quantiles"),
@@ -37,7 +34,7 @@ def _catalog() -> MemoryCatalog:
     for window in ("open", "all", "last"):
         made.held |= {
             ("delays", window): delays,
-            ("others", window): KLL(),
+            ("others", window): others,
             ("calls", window): calls,
             ("areas", window): areas,
         }

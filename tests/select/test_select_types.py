@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin.ledger.memory import MemoryLedger
+from muntin.ledger.temporary import temporary
 from muntin.session import Session
 from muntin.spark.ingest import Ingest
 from muntin.spec import Pipeline
@@ -66,7 +66,7 @@ def _events(at: int, *, nulls: bool = False) -> pa.Table:
 
 @pytest.fixture(scope="module")
 def session() -> Session:
-    ledger = MemoryLedger()
+    ledger = temporary()
     spec = Pipeline.of(
         {
             "name": "p",
@@ -142,7 +142,7 @@ def test_ranks_have_the_types_that_were_written(session: Session, written: list[
 
 def test_a_ledger_that_holds_nothing_yet() -> None:
     """What the pipeline file says is known; a key of no known type compares with anything."""
-    ledger = MemoryLedger()
+    ledger = temporary()
     spec = Pipeline.of({"name": "p", "time": "time", "pane": "1 s", "summaries": SUMMARIES})
     Ingest(spec, ledger, query_id="q", mode="continue").close()
     session = Session(ledger)

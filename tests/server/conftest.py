@@ -9,7 +9,7 @@ import time
 import pytest
 
 from muntin.errors import BadArgument
-from muntin.ledger.memory import MemoryLedger
+from muntin.ledger.temporary import temporary
 from muntin.server.serving import Server
 from muntin.spark.ingest import Ingest
 from tests.pipeline.support import events, gather, pipeline
@@ -70,7 +70,7 @@ def server_that_comes_back(ledger):
 
 @pytest.fixture
 def ledger():
-    return MemoryLedger()
+    return temporary()
 
 
 @pytest.fixture

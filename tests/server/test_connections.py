@@ -24,11 +24,11 @@ CHILD = """
 import json, logging, resource, sys, time
 logging.basicConfig(stream=sys.stderr)
 from muntin.errors import BadArgument
-from muntin.ledger.memory import MemoryLedger
+from muntin.ledger.temporary import temporary
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
 from tests.server.conftest import Feeder
-ledger = MemoryLedger()
+ledger = temporary()
 feeder = Feeder(ledger)
 feeder.minute()
 try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muntin.ledger.memory import MemoryLedger
+from muntin.ledger.temporary import temporary
 from muntin.server.serving import Server
 from tests.pipeline.support import pipeline
 from tests.server.conftest import Feeder
@@ -24,7 +24,7 @@ SPEC = pipeline(
 
 @pytest.fixture
 def watched():
-    ledger = MemoryLedger()
+    ledger = temporary()
     feeder = Feeder(ledger, SPEC)
     for _ in range(6):
         feeder.minute(events_a_pane=200)

@@ -8,7 +8,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect as open_socket
 
 from muntin.errors import BadArgument
-from muntin.ledger.memory import MemoryLedger
+from muntin.ledger.temporary import temporary
 from muntin.server.app import make_app
 from muntin.server.doors import Doors, is_loopback
 from muntin.server.limits import ServerLimits
@@ -182,7 +182,7 @@ ASKED = [
 
 def test_all_that_reads_or_runs_is_asked_here():
     """A route that is added must be added above, or be one that says nothing of the data."""
-    app = make_app(MemoryLedger(), Doors(now=Clock()))
+    app = make_app(temporary(), Doors(now=Clock()))
     known = {path.partition("?")[0] for _, path in ASKED} | {"/live"}
     harmless = {"/healthz", "/openapi.json", "/", "/panels", "/static"}
     assert {route.path for route in app.routes} == known | harmless

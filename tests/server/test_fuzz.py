@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muntin.ledger.memory import MemoryLedger
+from muntin.ledger.temporary import temporary
 from muntin.server.serving import Server
 from tests.server.conftest import Feeder
 from tests.server.test_hostile import upgraded
@@ -86,7 +86,7 @@ def heard_of(made):
 
 @pytest.fixture(scope="module")
 def served():
-    ledger = MemoryLedger()
+    ledger = temporary()
     feeder = Feeder(ledger)
     feeder.minute()
     said = []

@@ -12,7 +12,7 @@ import time
 import httpx
 import pytest
 
-from muntin.ledger.memory import MemoryLedger
+from muntin.ledger.temporary import temporary
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
 from tests.server.conftest import Feeder
@@ -70,7 +70,7 @@ ODD = ["\ud800", "\udfff", "\x00", "\x7f", "é", "𝄞", "\ufeff", "'", '"', "\\
 
 @pytest.fixture(scope="module")
 def served():
-    ledger = MemoryLedger()
+    ledger = temporary()
     feeder = Feeder(ledger)
     feeder.minute()
     said = []

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from websockets.sync.client import connect
 
-from muntin.ledger.memory import MemoryLedger
+from muntin.ledger.temporary import temporary
 from muntin.server.openapi import document
 from muntin.server.serving import Server
 from muntin.spark.ingest import Ingest
@@ -25,7 +25,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 @pytest.fixture(scope="module")
 def fed():
     """A ledger that does not change while it is asked."""
-    ledger = MemoryLedger()
+    ledger = temporary()
     feeder = Feeder(ledger)
     for _ in range(3):
         feeder.minute()
@@ -143,7 +143,7 @@ def test_summaries(http):
 
 
 def test_summaries_of_joined_items_name_their_columns():
-    ledger = MemoryLedger()
+    ledger = temporary()
     ingest = Ingest(beating_pipeline(), ledger, query_id="q")
     with Server(ledger, port=0) as server:
         found = httpx.get(server.url + "/summaries").json()

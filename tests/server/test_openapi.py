@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from muntin.ledger.memory import MemoryLedger
+from muntin.ledger.temporary import temporary
 from muntin.server.openapi import document
 from muntin.server.serving import Server
 from tests.server.conftest import PATIENCE_SECONDS, Feeder
@@ -35,7 +35,7 @@ ROUTES = [
 @pytest.fixture(scope="module")
 def served():
     """A ledger with data, and its pipeline, which answers commands."""
-    ledger = MemoryLedger()
+    ledger = temporary()
     feeder = Feeder(ledger)
     for _ in range(3):
         feeder.minute()

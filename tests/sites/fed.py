@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
 
-from muntin.ledger.memory import MemoryLedger
+from muntin.ledger.temporary import temporary
 from muntin.sites import CoordinatorServer, Site
 from muntin.spark.ingest import Ingest
 from tests.pipeline.support import gather
@@ -20,7 +20,7 @@ class Fed:
     def __init__(self, name, address, **sites):
         self.name = name
         spec = pipeline(name, address, sites=sites)
-        self.ledger = MemoryLedger()
+        self.ledger = temporary()
         self.ingest = Ingest(spec, self.ledger, query_id="q")
         self.panes = self.more_batches = 0
         self.site = Site(self.ledger, spec)

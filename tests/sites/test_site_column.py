@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from muntin.errors import SpecError
-from muntin.ledger.memory import MemoryLedger
+from muntin.ledger.temporary import temporary
 from muntin.sites import CoordinatorServer, Site
 from muntin.spark.ingest import Ingest
 from muntin.spec import Pipeline
@@ -55,7 +55,7 @@ def test_the_answer_is_exact(tmp_path):
                 operator_token="",
             )
         )
-        pipeline, ledger = spec(server.address), MemoryLedger()
+        pipeline, ledger = spec(server.address), temporary()
         ingest = Ingest(pipeline, ledger, query_id="q")
         stack.callback(ingest.close)
         for name in VALUES:
@@ -86,5 +86,5 @@ def test_what_does_not_fit_is_refused(changes, message):
 
 def test_a_site_is_named():
     with pytest.raises(SpecError, match="which of north, south"):
-        Site(MemoryLedger(), spec())
-    assert Site(MemoryLedger(), spec(), "south").spec.site_values == {"south": "S"}
+        Site(temporary(), spec())
+    assert Site(temporary(), spec(), "south").spec.site_values == {"south": "S"}

@@ -8,7 +8,7 @@ import pytest
 
 from muntin.cli import main
 from muntin.errors import SpecError
-from muntin.ledger.memory import MemoryLedger
+from muntin.ledger.temporary import temporary
 from muntin.sites import CoordinatorSpec, Site
 from muntin.sites.protocol import check_agreement
 from muntin.spec import Pipeline
@@ -58,7 +58,7 @@ def test_both_examples_fit_together(monkeypatch):
         monkeypatch.setenv(f"{site}_TOKEN", f"token-of-{site}-0123456789")
     coordinator = CoordinatorSpec.of(EXAMPLES / "coordinator.yaml")
     pipeline = Pipeline.of(EXAMPLES / "north.yaml")
-    site = Site(MemoryLedger(), pipeline)
+    site = Site(temporary(), pipeline)
     assert site.spec.site in coordinator.sites
     assert coordinator.tokens()[site.spec.site] == "token-of-NORTH-0123456789"
     check_agreement(site.spec.said(), coordinator)
@@ -156,9 +156,9 @@ def test_a_site_without_its_token_does_not_start(tmp_path, monkeypatch):
     monkeypatch.delenv("NORTH", raising=False)
     pipeline = site_of(tmp_path, SITE + "  token_env: NORTH\n")
     with pytest.raises(SpecError, match=r"sites\.token_env: .* NORTH is not set"):
-        Site(MemoryLedger(), pipeline)
+        Site(temporary(), pipeline)
     with pytest.raises(SpecError, match="sites: is missing"):
-        Site(MemoryLedger(), pipeline.model_copy(update={"sites": None}))
+        Site(temporary(), pipeline.model_copy(update={"sites": None}))
 
 
 def test_what_may_be_left_out(tmp_path):

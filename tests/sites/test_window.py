@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muntin.errors import BadArgument
-from muntin.ledger.memory import MemoryLedger
+from muntin.ledger.temporary import temporary
 from muntin.sites.costs import FRAME_BYTES, NaiveCost
 from muntin.sites.counts import SiteCounts
 from muntin.sites.follower import Follower
@@ -75,7 +75,7 @@ class Fed:
     def __init__(self, spec, clock=lambda: 0.0, *, taking_part=False):
         self.spec = spec
         self.taking_part = taking_part
-        self.ledger = MemoryLedger()
+        self.ledger = temporary()
         self.events = []
         self.batches = 0
         self.ingest = None

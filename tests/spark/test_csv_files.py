@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import muntin
-from muntin.ledger.memory import MemoryLedger
+from muntin.ledger.temporary import temporary
 from muntin.spark import csv_files, csv_reading
 from muntin.spark.csv_lines import lines_of
 from muntin.spark.csv_reading import Format, read_lines
@@ -223,10 +223,10 @@ def test_the_ledger_is_that_of_spark(spark, tmp_path, kind, monkeypatch):
     source = SourceSpec(format="csv", path=str(path), schema=ddl_of(spark, table), **options)
     spec = of(source)
     by_arrow = muntin.summarize(
-        path if kind == "path" else None, spec, ledger=MemoryLedger(), progress=False
+        path if kind == "path" else None, spec, ledger=temporary(), progress=False
     )
     df = batch_source(spark, source)
-    by_spark = muntin.summarize(df, spec, ledger=MemoryLedger(), progress=False)
+    by_spark = muntin.summarize(df, spec, ledger=temporary(), progress=False)
     assert state(by_arrow) == state(by_spark)
     kept = {r.raw: r for _, r in by_arrow.ledger.rejected(spec.name)}
     assert {r.raw: (r.reason, r.detail) for r in kept.values()} == {
@@ -255,10 +255,10 @@ def test_lines_of_which_many_are_not_plain_are_read_by_spark(spark, tmp_path, ca
     head, _, rest = path.read_text().partition("\n")
     path.write_text(head + "\n" + changed(rest), newline="")
     spec = of(SourceSpec(format="csv", path=str(path), schema=ddl_of(spark, table)))
-    found = muntin.summarize(None, spec, ledger=MemoryLedger(), progress=False)
+    found = muntin.summarize(None, spec, ledger=temporary(), progress=False)
     assert "read by Spark" in caplog.text
     df = batch_source(spark, spec.source)
-    expected = muntin.summarize(df, spec, ledger=MemoryLedger(), progress=False)
+    expected = muntin.summarize(df, spec, ledger=temporary(), progress=False)
     assert state(found) == state(expected)
     assert found.progress.read == 1000
 

@@ -3,7 +3,7 @@
 import pytest
 
 import muntin
-from muntin.ledger.memory import MemoryLedger
+from muntin.ledger.temporary import temporary
 from muntin.spec import Pipeline
 
 ROWS = """
@@ -27,7 +27,7 @@ REASONS = {"future": 1, "bad_value": 1, "before_1970": 1, "no_time": 1}
 
 @pytest.mark.spark
 def test_a_batch_rejects_them(spark):
-    ledger = MemoryLedger()
+    ledger = temporary()
     muntin.summarize(spark.sql(ROWS), SPEC, ledger=ledger)
     check(ledger)
 
@@ -36,7 +36,7 @@ def test_a_batch_rejects_them(spark):
 def test_a_stream_rejects_them(spark, tmp_path):
     spark.sql(ROWS).coalesce(1).write.parquet(str(tmp_path / "in"))
     rows = spark.readStream.schema("t timestamp, k string, id int").parquet(str(tmp_path / "in"))
-    ledger = MemoryLedger()
+    ledger = temporary()
     running = muntin.stream(
         rows, SPEC, ledger=ledger, checkpoint=str(tmp_path / "checkpoint"), once=True
     )

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import muntin
-from muntin.ledger.memory import MemoryLedger
+from muntin.ledger.temporary import temporary
 from tests.pipeline.support import SECOND, START
 from tests.pipeline.test_periodic import BEATS, beating, events, pipeline
 
@@ -18,14 +18,14 @@ def test_batch_files_and_stream_leave_the_same_states(spark, tmp_path):
     table = events(beating(1500))
     spec = pipeline({"beats": BEATS | {"item": ["driver", "area"]}})
     df = spark.createDataFrame(table)
-    whole = muntin.summarize(df.repartition(5, "driver"), spec, ledger=MemoryLedger())
+    whole = muntin.summarize(df.repartition(5, "driver"), spec, ledger=temporary())
     states = whole.ledger.states("beats")
     assert set(states) == {0, 1, 2}
     text = "SELECT driver, area, periodicity FROM periodic(beats, 2)"
     assert whole.sql(text).rows == [["bot", "1", 24], ["cron", "2", 16]]
 
     pq.write_table(table, tmp_path / "all.parquet", row_group_size=200)
-    direct = muntin.summarize(str(tmp_path / "all.parquet"), spec, ledger=MemoryLedger())
+    direct = muntin.summarize(str(tmp_path / "all.parquet"), spec, ledger=temporary())
     assert direct.ledger.states("beats") == states
 
     folder = tmp_path / "events"

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from muntin.errors import SelectError
-from muntin.ledger.memory import MemoryLedger
+from muntin.ledger.temporary import temporary
 from muntin.select.result import Result
 from muntin.session import Session
 from muntin.spark.ingest import Ingest
@@ -54,7 +54,7 @@ class World:
     events: list[Event] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.ledger = MemoryLedger()
+        self.ledger = temporary()
         self.ingest = Ingest(self.spec(), self.ledger, query_id="q")
         self.batches = 0
         self.newest: int | None = None

@@ -12,21 +12,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from muntin.assembly.followers import (
-    LIMIT_FACTOR,
-    Closed,
-    FloatingFollower,
-    Follower,
-    fill_of,
-    follow,
-)
+from muntin.assembly.following import LIMIT_FACTOR, Closed, FloatingFollower, Follower, follow
+from muntin.kinds import SegmentSpec
 from muntin.ledger.base import Ledger, Writer
 from muntin.ledger.records import ClosedWindow, TrendPoint
-from muntin.reading.panes import Layout, Merged, Panes
+from muntin.ledger.slices import NOTHING, Int64s
+from muntin.reading.held import Layout
+from muntin.reading.pieces import Merged, Pieces, SegmentCache, pieces_of
 from muntin.spec import Pipeline
 
 WINDOWS_AT_ONCE = 64  # written in one transaction
-PANES_AT_ONCE = 500  # folded between two rounds of housekeeping
+NO_PANES: Int64s = NOTHING.starts
 
 
 class RunQuery(Protocol):
@@ -47,7 +43,7 @@ class Assembler:
         writer: Writer,
         run_query: RunQuery,
         query_summaries: Mapping[str, str],
-        panes: Panes,
+        cache: SegmentCache,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
         """`query_summaries`: standing query -> the summary whose windows it follows."""
@@ -64,23 +60,20 @@ class Assembler:
             for name in pipeline.summaries
         }
         self._now_us = now_us
-        self._panes = panes
+        self._cache = cache
         stored = ledger.assembler(pipeline.name) or {}
         self._followers: dict[str, Follower] = {}
         self.layouts: dict[str, Layout] = {}
         for name, spec in pipeline.summaries.items():
-            if spec.sequential:
+            if not isinstance(spec, SegmentSpec):
                 continue  # it lies in no panes
-            self.layouts[name] = Layout(name, spec, pipeline.pane, pipeline.rungs)
+            layout = Layout(name, spec, pipeline.pane, pipeline.rungs)
+            self.layouts[name] = layout
             if spec.window is not None:
-                self._followers[name] = follow(
-                    self.layouts[name], spec.window, self._panes, stored.get(name)
-                )
+                self._followers[name] = follow(layout, spec.window, stored.get(name))
         self._check_all = True
 
-    def step(
-        self, watermark: int | None, late_panes: Mapping[str, Sequence[int]]
-    ) -> list[ClosedWindow]:
+    def step(self, watermark: int | None, late_panes: Mapping[str, Int64s]) -> list[ClosedWindow]:
         """Close what the watermark seals, revise what late events changed; the windows written.
 
         Parameters
@@ -88,38 +81,39 @@ class Assembler:
         watermark : int or None
             Microseconds; None before the first event.
         late_panes : mapping
-            Summary -> starts of panes that late events reached since the last step.
+            Summary -> starts of panes that late events reached since the last step: int64[n].
         """
         if watermark is None:
             return []
         sealed_until = watermark // self._pipeline.pane * self._pipeline.pane
         written = []
-        for name, follower in self._followers.items():
-            late = late_panes.get(name, ())
-            if late:
-                follower.forget()
-            if late or self._check_all:
-                written += self._revise(name, late)
-                panes = self._kept_panes(name, late, watermark)
-                written += self._write_each(follower.missed(self._ledger, panes))
-            written += self._write_each(follower.step(sealed_until))
-            written += self._write([], always=True)
+        with pieces_of(self._ledger, self._cache) as now:
+            for name, follower in self._followers.items():
+                late = late_panes.get(name, NO_PANES)
+                if len(late):
+                    follower.forget()
+                if len(late) or self._check_all:
+                    written += self._revise(now, name, late)
+                    panes = self._kept_panes(now, name, late, watermark)
+                    written += self._write_each(follower.missed(now, panes))
+                written += self._write_each(follower.step(now, sealed_until))
+                written += self._write([], always=True)
         self._check_all = False
         return written
 
-    def _kept_panes(self, name: str, late: Sequence[int], watermark: int) -> list[int]:
+    def _kept_panes(self, now: Pieces, name: str, late: Int64s, watermark: int) -> Int64s:
         """Those of the late panes (all, at the start) whose windows are not beyond retention."""
         history, layout = self._pipeline.retention.history, self.layouts[name]
-        first = self._ledger.horizon(name, layout.pane)
+        first = now.held(layout).rollups.dropped.get(layout.pane)
         if history is not None:
             first = max(watermark - history, watermark - history if first is None else first)
         if self._check_all:
             end = self._followers[name].next_pane()
-            bounds = self._panes.bounds(layout)
+            bounds = now.bounds(layout)
             if end is None or bounds is None:
-                return []
-            return self._panes.starts(layout, bounds[0] if first is None else first, end)
-        return [pane for pane in late if first is None or pane >= first]
+                return NO_PANES
+            return now.slices(layout, layout.pane, first or bounds[0], end).starts
+        return late if first is None else late[late >= first]
 
     def _write_each(self, closings: Iterator[Closed]) -> list[ClosedWindow]:
         """Write windows as they close, some at once."""
@@ -132,20 +126,6 @@ class Assembler:
                 written += self._write(pending)
                 pending = []
         return written + self._write(pending)
-
-    def marks(self, watermark: int | None) -> list[int]:
-        """Watermarks on the way to `watermark`, some hundred panes apart, itself last.
-
-        Where windows end depends on the data alone, so that it makes no difference in how many
-        steps one gets there; but each step's panes can stay in memory for what comes after it.
-        """
-        if watermark is None:
-            return []
-        ends: list[int] = []
-        for name, follower in self._followers.items():
-            starts = self._panes.starts(self.layouts[name], follower.next_pane() or 0, watermark)
-            ends += [s + self._pipeline.pane for s in starts[PANES_AT_ONCE::PANES_AT_ONCE]]
-        return [*sorted(end for end in set(ends) if end < watermark), watermark]
 
     def command(self, action: str, summary: str | None) -> dict[str, Any]:
         """Obey `slow_down` or `resume`; tells what was done."""
@@ -185,35 +165,31 @@ class Assembler:
                 shown[name] = {"start": start, "end": end, "fill": follower.open_fill()}
         return shown
 
-    def _revise(self, name: str, late: Sequence[int]) -> list[ClosedWindow]:
+    def _revise(self, now: Pieces, name: str, late: Int64s) -> list[ClosedWindow]:
         """Publish again the closed windows whose panes hold more events than when they closed."""
         layout = self.layouts[name]
         window_spec = layout.spec.window
         assert window_spec is not None  # noqa: S101 (only followed summaries come here)
         reach = window_spec.limit or window_spec.length * LIMIT_FACTOR
-        first = min(late) - reach if late else None
-        last = max(late) + 1 if late else None
+        at = int(late.min()) - reach if len(late) else None
+        last = int(late.max()) + 1 if len(late) else None
         found: list[Closed] = []
-        at = first
         while True:
             windows = self._ledger.windows(name, start=at, end=last, limit=1000)
             for window in windows:
-                touched = any(window.start <= pane < window.end for pane in late) if late else True
-                if not touched:
+                if len(late) and not ((window.start <= late) & (late < window.end)).any():
                     continue
-                events = sum(
-                    span[1]
-                    for span in self._ledger.spans(name, layout.pane, window.start, window.end)
-                )
-                if events <= window.events:  # unchanged, or its panes were dropped by retention
+                held = now.events(layout, window.start, window.end)
+                if held <= window.events:  # unchanged, or its panes were dropped by retention
                     continue
-                merged = self._panes.window(layout, window.start, window.end, self._writer.epoch)
+                merged = now.merged(layout, window.start, window.end)
+                assert merged.segment is not None  # noqa: S101 (it has more events)
                 revised = replace(
                     window,
                     revision=window.revision + 1,
                     events=merged.events,
                     late=merged.late,
-                    fill=fill_of(layout, merged),
+                    fill=layout.spec.fill(merged.segment),
                     closed_at=self._now_us(),
                 )
                 found.append(Closed(revised, merged))

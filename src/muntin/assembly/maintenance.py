@@ -1,23 +1,36 @@
 """Compaction, rollups and retention: keeps the ledger small and long windows cheap.
 
-Runs between batches in the pipeline's own process, a bounded amount each time, so that it never
-holds up the stream for long. All of it may be interrupted: what is left is done next time.
+Runs between batches in the pipeline's own process, under the writer's epoch. All of it may be
+interrupted: what is left is done next time.
+
+Small pieces are merged with others of about their size, as a log-structured merge tree does, so
+that a day of one-second batches is tens of pieces. Where retention drops slices, pieces end where
+its blocks do, so that a horizon cuts few of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import groupby
+from collections.abc import Iterator, Mapping, Sequence
 
-from muntin.assembly.together import Part, put_together
+import numpy as np
+
+from muntin.assembly.following import chunks
 from muntin.ledger.base import Ledger, Writer
-from muntin.ledger.records import Coverage
-from muntin.reading.panes import Layout, Panes
+from muntin.ledger.records import Made, Piece
+from muntin.ledger.slices import Slices, added_up
+from muntin.reading.held import Layout
+from muntin.reading.pieces import Pieces, SegmentCache, pieces_of
+from muntin.segments.building import merge
+from muntin.segments.codec import cut, encode
+from muntin.segments.table import Segment
 from muntin.spec import Pipeline
 
-SLICES_AT_ONCE = 2_000  # compacted or rolled up in one call, before the stream goes on
 TIME_US_MAX = 2**63 - 1
-PIECES_OPEN_MAX = 16  # a pane that is still open is compacted when it has more
+PIECES_OF_A_SIZE_MAX = 8  # then those of a tier are merged into one
+SMALLEST_TIER_BYTES = 1 << 14
+TIER_FACTOR = 8
+WHOLE_BYTES = 4 << 20  # a piece of this size is merged no more
+BLOCKS_OF_RETENTION = 8  # a piece is cut at the blocks that a horizon passes through
 
 
 class Maintenance:
@@ -29,47 +42,37 @@ class Maintenance:
         ledger: Ledger,
         writer: Writer,
         layouts: Mapping[str, Layout],
-        panes: Panes,
+        cache: SegmentCache,
     ) -> None:
         self._pipeline = pipeline
         self._ledger = ledger
         self._writer = writer
         self._layouts = layouts
-        self._panes = panes
-        self._left: dict[tuple[str, int, int], int] = {}  # slices that stay in so many pieces
+        self._cache = cache
         for layout in layouts.values():
             self._give_up_rungs(layout)
 
-    def run(self, watermark: int | None, budget: int = SLICES_AT_ONCE) -> bool:
-        """Do up to `budget` slices of work per summary; True where more is left."""
-        if watermark is None:
-            return False
-        sealed_until = watermark // self._pipeline.pane * self._pipeline.pane
-        more = False
+    def run(self, watermark: int | None) -> None:
+        """Roll up what is sealed, merge small pieces, drop what is past its horizon."""
         for layout in self._layouts.values():
-            more |= self._compact(layout, sealed_until, budget)
-            more |= self._roll_up(layout, sealed_until, budget)
-            self._retain(layout, watermark)
+            if watermark is not None:
+                self._roll_up(layout, watermark // layout.pane * layout.pane)
+            self._compact(layout)
+            if watermark is not None:
+                self._retain(layout, watermark)
         history = self._pipeline.retention.history
-        if history is not None:
+        if history is not None and watermark is not None:
             self._writer.drop_history_before(watermark - history)
-        return more
 
     def finish(self, watermark: int | None) -> None:
-        """All that there is to do for sealed panes."""
-        while self.run(watermark):
-            pass
-
-    def compact_open(self, watermark: int | None, newest: int | None) -> None:
-        """Compact panes that are still open but already in many pieces."""
-        if newest is None:
-            return
-        pane = self._pipeline.pane
-        first = 0 if watermark is None else watermark // pane * pane
+        """All that there is to do, and slices that lie in several pieces brought together."""
+        self.run(watermark)
         for layout in self._layouts.values():
-            for start, _, number in self._ledger.spans(layout.name, pane, first, newest + 1):
-                if number > max(PIECES_OPEN_MAX, 2 * self._left.get((layout.name, pane, start), 0)):
-                    self._compact_slice(layout, pane, start)
+            for length in (layout.pane, *layout.rungs):
+                with pieces_of(self._ledger, self._cache) as now:
+                    pieces = now.of_length(layout, length)
+                for group in _overlapping(pieces):
+                    self._merge_pieces(layout, length, group)
 
     def _give_up_rungs(self, layout: Layout) -> None:
         """Drop rollups of lengths that the spec no longer names: nobody would keep them right."""
@@ -77,85 +80,61 @@ class Maintenance:
             if reach.length not in layout.rungs:
                 self._writer.drop_before(layout.name, reach.length, TIME_US_MAX)
 
-    def _compact(self, layout: Layout, sealed_until: int, budget: int) -> bool:
-        """One piece a slice. A rollup has several where late events met dropped panes."""
-        more = False
+    def _compact(self, layout: Layout) -> None:
         for length in (layout.pane, *layout.rungs):
-            crowded = self._ledger.crowded(layout.name, length, sealed_until, limit=budget)
-            for start in crowded:
-                self._compact_slice(layout, length, start)
-            more |= len(crowded) == budget
-        return more
+            while True:
+                with pieces_of(self._ledger, self._cache) as now:
+                    group = _crowded(now.of_length(layout, length), self._block(layout, length))
+                if not group:
+                    break
+                self._merge_pieces(layout, length, group)
 
-    def _compact_slice(self, layout: Layout, length: int, start: int) -> None:
-        pieces = self._ledger.pieces(layout.name, length, start, start + length)
-        if not pieces:
-            return
-        for made in put_together(layout, [Part.of(piece) for piece in pieces]):
-            ids = set(made.ids)
-            self._writer.compact([piece for piece in pieces if piece.id in ids], made.payload)
-        left = self._ledger.pieces(layout.name, length, start, start + length)
-        if len(left) > 1:  # they do not merge, or would be too large: answers merge them, or say so
-            self._left[layout.name, length, start] = len(left)
-            self._writer.leave(left)
+    def _merge_pieces(self, layout: Layout, length: int, pieces: Sequence[Piece]) -> None:
+        """Pieces -> as few as their size and retention allow."""
+        with pieces_of(self._ledger, self._cache) as now:
+            whole = merge(now.read(pieces))
+        held = added_up([piece.slices for piece in pieces])
+        blocks = _blocks(whole, length, self._block(layout, length))
+        made = [_made(part, held, length) for block in blocks for part in cut(block)]
+        self._writer.compact(pieces, made)
 
-    def _roll_up(self, layout: Layout, sealed_until: int, budget: int) -> bool:
-        below = layout.pane
-        done = 0
+    def _block(self, layout: Layout, length: int) -> int | None:
+        """Microseconds of a block that retention passes through; None: nothing is dropped."""
+        keep = self._pipeline.retention
+        horizon = keep.panes if length == layout.pane else keep.rollups
+        if horizon is None:
+            return None
+        return max(horizon // BLOCKS_OF_RETENTION // length, 1) * length
+
+    def _roll_up(self, layout: Layout, sealed_until: int) -> None:
         for length in layout.rungs:
-            for start in self._due(layout, length, below, sealed_until):
-                if done >= budget:
-                    return True
-                done += 1
-                self._extend(layout, length, start)
-                if not self._roll_up_slice(layout, length, below, start):
-                    return False  # those after it would leave a gap: all of them next time
-            self._extend(layout, length, sealed_until // length * length)
-            below = length
-        return False
+            with pieces_of(self._ledger, self._cache) as now:
+                span = _due(now, layout, length, sealed_until)
+                if span is None:
+                    continue
+                below = added_up(
+                    [now.slices(layout, level, start, end).at_length(length)
+                     for level, start, end in now.held(layout).rollups.sources(length, *span)]
+                )  # fmt: skip
+            for start, end in chunks(below, *span, length):
+                with pieces_of(self._ledger, self._cache) as now:
+                    made = self._made_rollups(now, layout, length, start, end)
+                self._writer.roll_up(layout.name, length, start, end, made)
 
-    def _due(self, layout: Layout, length: int, below: int, sealed_until: int) -> Iterator[int]:
-        """Starts of slices that hold events and have no rollup yet, or a wrong one."""
-        reach = self._coverage(layout, length)
-        yield from sorted(reach.dirty if reach else ())
-        bounds = self._ledger.bounds(layout.name, below)
-        if bounds is None:
-            return
-        first = reach.until if reach else bounds[0] // length * length
-        last = sealed_until // length * length
-        spans = self._ledger.spans(layout.name, below, first, last)
-        for start, _ in groupby(spans, key=lambda span: span[0] // length * length):
-            yield start
-
-    def _roll_up_slice(self, layout: Layout, length: int, below: int, start: int) -> bool:
-        """Make one rollup; False where the ledger holds other pieces than were read.
-
-        A compacted pane holds the same events in another piece: what is in memory of it is right
-        to answer from, but the ledger wants to know the pieces that it has now.
-        """
-        for fresh in (False, True):
-            parts: list[Part] = []
-            for held in self._panes.each_slice(layout, below, start, start + length, fresh=fresh):
-                if held.problem is None:
-                    parts.append(Part(held.events, held.late, held.ids, None, held.summary))
-                else:  # its pieces do not merge: each of them goes into the rollup by itself
-                    found = self._ledger.pieces(layout.name, below, held.start, held.start + below)
-                    parts += [Part.of(piece) for piece in found if piece.id in held.ids]
-            seen = [identifier for part in parts for identifier in part.ids]
-            made = [(m.events, m.late, m.payload) for m in put_together(layout, parts)]
-            first = made[0] if made else None
-            if self._writer.roll_up(layout.name, length, start, first, seen, more=made[1:]):
-                return True
-        return False
-
-    def _extend(self, layout: Layout, length: int, until: int) -> None:
-        """Slices before `until` that were not rolled up hold no events: one step over them all."""
-        reach = self._coverage(layout, length)
-        if reach is not None and reach.until < until:
-            self._writer.extend_coverage(layout.name, length, until)
-
-    def _coverage(self, layout: Layout, length: int) -> Coverage | None:
-        return next((c for c in self._ledger.coverage(layout.name) if c.length == length), None)
+    def _made_rollups(
+        self, now: Pieces, layout: Layout, length: int, start: int, end: int
+    ) -> list[Made]:
+        parts: list[Segment] = []
+        held: list[Slices] = []
+        for level, first, last in now.held(layout).rollups.sources(length, start, end):
+            found = now.segments(layout, level, first, last)
+            if found:
+                parts.append(merge(found, length // level))
+                held.append(now.slices(layout, level, first, last).at_length(length))
+        if not parts:
+            return []
+        sums = added_up(held)
+        return [_made(part, sums, length) for part in cut(merge(parts))]
 
     def _retain(self, layout: Layout, watermark: int) -> None:
         """Drop slices past their horizon; the ledger keeps what no longer rollup stands for."""
@@ -164,3 +143,70 @@ class Maintenance:
             horizon = keep.panes if length == layout.pane else keep.rollups
             if horizon is not None:
                 self._writer.drop_before(layout.name, length, watermark - horizon)
+
+
+def _due(now: Pieces, layout: Layout, length: int, sealed_until: int) -> tuple[int, int] | None:
+    """What is to be rolled up next: after the rollups that are there, up to what is sealed."""
+    reach = now.held(layout).rollups.covered.get(length)
+    until = sealed_until // length * length
+    if reach is not None:
+        return (reach[1], until) if reach[1] < until else None
+    bounds = now.bounds(layout)
+    if bounds is None:
+        return None
+    start = bounds[0] // length * length
+    return (start, until) if start < until else None
+
+
+def _made(segment: Segment, held: Slices, length: int) -> Made:
+    starts = segment.slices * length
+    inside = held.between(int(starts[0]), int(starts[-1]) + 1)
+    return Made(inside, encode(segment))
+
+
+def _tier(piece: Piece) -> int:
+    tier, size = 0, SMALLEST_TIER_BYTES
+    while piece.nbytes > size:
+        tier, size = tier + 1, size * TIER_FACTOR
+    return tier
+
+
+def _blocks(whole: Segment, length: int, block: int | None) -> Iterator[Segment]:
+    """A segment cut where retention will pass through."""
+    if block is None:
+        yield whole
+        return
+    size = block // length
+    for number in np.unique(whole.slices // size).tolist():
+        yield whole.between(number * size, (number + 1) * size)
+
+
+def _crowded(pieces: Sequence[Piece], block: int | None) -> list[Piece]:
+    """Pieces of one block, and of about one size, that are too many; else none.
+
+    Those that lie in several blocks are brought together first, and cut.
+    """
+    groups: dict[tuple[int | None, int], list[Piece]] = {}
+    for piece in pieces:
+        if piece.nbytes >= WHOLE_BYTES:
+            continue
+        first, last = (
+            (0, 0) if block is None else (piece.start // block, (piece.until - 1) // block)
+        )
+        name = (first if first == last else None, _tier(piece))
+        groups.setdefault(name, []).append(piece)
+        if len(groups[name]) > PIECES_OF_A_SIZE_MAX:
+            return groups[name]
+    return []
+
+
+def _overlapping(pieces: Sequence[Piece]) -> list[list[Piece]]:
+    """Groups of pieces, of two and more, whose slices reach into each other's."""
+    groups: list[list[Piece]] = []
+    reach = None
+    for piece in sorted(pieces, key=lambda piece: piece.start):
+        if reach is None or piece.start >= reach:
+            groups.append([])
+        groups[-1].append(piece)
+        reach = piece.until if reach is None else max(reach, piece.until)
+    return [group for group in groups if len(group) > 1]

@@ -13,8 +13,9 @@ from muntin.errors import LedgerError, MuntinError, SelectError, SpecError
 from muntin.ledger.base import Ledger
 from muntin.ledger.records import PAYLOAD_BYTES_MAX
 from muntin.reading.catalog import LedgerCatalog
+from muntin.reading.held import Layout
 from muntin.reading.moment import LedgerMoment, loaded
-from muntin.reading.panes import Layout, Merged
+from muntin.reading.pieces import Merged
 from muntin.reading.sequences import check_whole_stream
 from muntin.reading.snapshot import summary_info
 from muntin.reading.stored_results import stored_error, stored_result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muntin.kinds.base import SummarySpec, WindowSpec
+from muntin.kinds.base import SegmentSpec, SummarySpec, WindowSpec
 from muntin.kinds.distinct import DistinctSpec
 from muntin.kinds.fingerprint import FingerprintSpec
 from muntin.kinds.frequency import FrequencySpec
@@ -29,6 +29,7 @@ __all__ = [
     "FrequencySpec",
     "PeriodicSpec",
     "QuantilesSpec",
+    "SegmentSpec",
     "SequentialSpec",
     "SummarySpec",
     "TopKSpec",

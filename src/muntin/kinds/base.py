@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 import pyarrow as pa
 from pydantic import (
     BaseModel,
@@ -20,8 +21,11 @@ from pydantic import (
     model_validator,
 )
 
-from muntin.errors import BadArgument
+from muntin.kinds.columns import without_views
 from muntin.kinds.values import Refused, refused_values
+from muntin.segments.algebra import Algebra
+from muntin.segments.building import build
+from muntin.segments.table import Segment
 from muntin.times import duration_or_zero_us, duration_us
 
 STORED = "stored"
@@ -106,25 +110,6 @@ class SummarySpec(Strict, ABC):
         """Rows that are to be rejected: their values cannot be taken, whatever their type."""
         yield from refused_values(batch, self.columns(), self.float_columns())
 
-    @abstractmethod
-    def new(self) -> Any:
-        """An empty summary."""
-
-    @abstractmethod
-    def update(self, summary: Any, batch: pa.RecordBatch) -> None:
-        """Count a batch, which has at least columns()."""
-
-    def provisional(self, summary: Any) -> bytes | None:  # noqa: ARG002
-        """Bytes that are much faster to make than `to_bytes`, not canonical; None: there are none.
-
-        `read` reads them too; compaction replaces them.
-        """
-        return None
-
-    @abstractmethod
-    def read(self, payload: bytes) -> Any:
-        """A summary from its bytes; CorruptSummary."""
-
     def asked(self) -> dict[str, Any]:
         """What SELECT must know of it: entries of `SummaryInfo`."""
         return {}
@@ -133,38 +118,56 @@ class SummarySpec(Strict, ABC):
         """Entries that what is stored was made with: summaries of others do not merge."""
         return {}
 
-    def bounds(self, summary: Any) -> Mapping[str, Any]:  # noqa: ARG002
-        """What is known about the error of answers: entries of `Result.bounds`."""
-        return {}
-
-    def uncounted(self, summary: Any) -> Mapping[str | tuple[str, ...], int]:  # noqa: ARG002
-        """Events that a key or an indicator has not counted, where that is not 0."""
-        return {}
-
-    def merged(self, parts: Sequence[Any]) -> Any:
-        """One new summary of all parts, which stay as they are; at least one is given."""
-        whole = parts[0].copy()
-        for other in parts[1:]:
-            whole.merge(other)
-        return whole
-
-    def merge_into(self, summary: Any, other: Any) -> None:
-        """Merge `other` into `summary`, which changes."""
-        summary.merge(other)
-
-    def can_subtract(self, summary: Any) -> bool:  # noqa: ARG002
-        """Whether `summary.subtract` leaves exactly what merging the other parts would give."""
-        return False
-
-    def fill(self, summary: Any) -> dict[str, int]:
-        """How full the summary is, by name of what can be full."""
-        return {"events": summary.count}
-
-    def fill_after(self, summary: Any, other: Any) -> dict[str, int]:  # noqa: ARG002
-        """The fill that merging `other` would give, without merging."""
-        raise BadArgument(f"kind {self.kind} has no capacity, so its windows cannot float on it")
-
     @property
     def window_capacity(self) -> int | None:
         """Rows a floating window may hold."""
         return None
+
+
+Part = str | tuple[str, ...]
+"""An indicator, or a key of a vector matrix."""
+
+
+class SegmentSpec(SummarySpec):
+    """A kind whose states lie in segments, pane by pane."""
+
+    @abstractmethod
+    def algebra(self) -> Algebra:
+        """The kind with its parameters, as segments know it."""
+
+    @abstractmethod
+    def values(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        """What the algebra's `fold` takes of a batch."""
+
+    def tables(self) -> Sequence[tuple[str, ...]]:
+        """The key columns of each table; () is that of all events."""
+        return ((),)
+
+    @property
+    def keys_max(self) -> int | None:
+        """Keys kept a slice; the rest is summarised together."""
+        return None
+
+    def segment(self, batch: pa.RecordBatch, slices: np.ndarray) -> Segment:
+        """The segment of a batch of events: their slices are int64[n]."""
+        batch = without_views(batch, self.columns())
+        names = {name for by in self.tables() for name in by}
+        columns = {name: batch.column(name) for name in sorted(names)}
+        values = self.values(batch)
+        return build(self.algebra(), slices, values, self.tables(), columns, self.keys_max)
+
+    def bounds(self, segment: Segment) -> Mapping[str, Any]:  # noqa: ARG002
+        """What is known about the error of answers: entries of `Result.bounds`."""
+        return {}
+
+    def lacking(self, segment: Segment) -> Mapping[Part, np.ndarray]:  # noqa: ARG002
+        """Key or indicator -> the slices of which it has not counted all events, if any."""
+        return {}
+
+    def uncounted(self, segment: Segment) -> Mapping[Part, int]:  # noqa: ARG002
+        """Key or indicator -> events that it has not counted, if any."""
+        return {}
+
+    def fill(self, segment: Segment) -> dict[str, int]:
+        """How full a window is, by name of what can be full."""
+        return {"events": segment.count}

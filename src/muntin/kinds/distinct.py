@@ -11,6 +11,9 @@ from pydantic import Field
 
 from muntin.kinds.columns import check_item
 from muntin.kinds.sketch import SplitSpec
+from muntin.segments.algebra import Algebra
+from muntin.segments.distinct import DistinctItems
+from muntin.segments.table import Segment
 
 PRECISION_MIN, PRECISION_MAX = 4, 21
 
@@ -27,8 +30,8 @@ class DistinctSpec(SplitSpec):
         description="2**precision bytes; standard error 1.04 / sqrt(2**precision)",
     )
 
-    summary_class_name = "Distinct"
-    inner_kind = "distinct"
+    def algebra(self) -> Algebra:
+        return DistinctItems(self.precision)
 
     def parameters(self) -> dict[str, Any]:
         return {"lg_k": self.precision}
@@ -43,5 +46,5 @@ class DistinctSpec(SplitSpec):
         super().check_types(types)
         check_item(self.item, types[self.item], hashed=True)
 
-    def bounds_of(self, parts: Sequence[Any]) -> Mapping[str, Any]:  # noqa: ARG002
+    def error_of(self, segment: Segment) -> Mapping[str, Any]:  # noqa: ARG002
         return {"relative": 1.04 / math.sqrt(1 << self.precision), "confidence": 0.99}

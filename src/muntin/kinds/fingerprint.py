@@ -6,17 +6,17 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
-import numpy as np
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from muntin import summaries
 from muntin.arrow import pc
-from muntin.kinds.columns import check_item, check_number, without_views
+from muntin.kinds.columns import check_item, check_number
 from muntin.kinds.sketch import SketchSpec
+from muntin.segments.columns import numbers
+from muntin.segments.fingerprint import FPP_MIN, Fingerprints
+from muntin.segments.table import Segment
 
 CAPACITY_MAX = 1 << 40
-HEADROOM, RUN_KEYS_MAX = 64, 1 << 30  # of DynamicBloom's first run of fingerprints
 BITS_MAX = 62
 K_MAX = 1 << 26
 ERROR = 0.01
@@ -32,7 +32,10 @@ class FingerprintSpec(SketchSpec):
     kind: Literal["fingerprint"] = "fingerprint"  # pyright: ignore[reportIncompatibleVariableOverride]
     key: str = Field(description="A column of text, binary or integers; null is left out")
     capacity: int = Field(
-        default=100_000, ge=1, le=CAPACITY_MAX, description="Keys a window is planned to hold"
+        default=100_000,
+        ge=1,
+        le=CAPACITY_MAX,
+        description="Keys that are planned; the rate holds beyond",
     )
     fpp: float = Field(
         default=0.01, gt=0, lt=1, description="False-positive rate that is never passed"
@@ -51,8 +54,6 @@ class FingerprintSpec(SketchSpec):
         default=None, gt=0, lt=1, description="Rank error that is never passed; default 0.01"
     )
 
-    summary_class_name = "Fingerprint"
-
     @model_validator(mode="after")
     def _fits(self) -> Self:
         given = sorted({"bits", "error", "k", "type"} & self.model_fields_set)
@@ -68,10 +69,9 @@ class FingerprintSpec(SketchSpec):
             raise ValueError(f"`error` {self.error} is too small: {K_MAX:,} nodes are the most")
         if self.rank == self.key:
             raise ValueError(f"'{self.key}' cannot be both key and rank")
-        if min(self.capacity * HEADROOM, RUN_KEYS_MAX) / (self.fpp * 0.95) > 1 << 56:
+        if self.fpp < FPP_MIN:
             raise ValueError(
-                f"`fpp` {self.fpp} for {self.capacity:,} keys is beyond what fingerprints of 56 "
-                f"bits tell apart: ask for a higher fpp or fewer keys"
+                f"`fpp` {self.fpp} is beyond what fingerprints tell apart: {FPP_MIN:.2g} at least"
             )
         return self
 
@@ -94,11 +94,18 @@ class FingerprintSpec(SketchSpec):
         if self.rank is not None:
             check_number(self.rank, types[self.rank], "rank", whole=self.type == "int64")
 
-    def new(self) -> summaries.WithNulls:
-        inner = summaries.Fingerprint(
-            self.capacity, self.fpp, domain=self._domain(), error=self._rank_error()
-        )
-        return summaries.WithNulls(inner)
+    def algebra(self) -> Fingerprints:
+        domain = self._domain()
+        if domain is None:
+            return Fingerprints(self.fpp)
+        return Fingerprints.over(domain, self._rank_error(), self.fpp)
+
+    def values(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        keys = batch.column(self.key)
+        if self.rank is None:
+            return [keys]
+        number = pa.float64() if self.type == "float64" else pa.int64()
+        return [keys, pc.cast(batch.column(self.rank), number, safe=False)]
 
     def _domain(self) -> Any:
         from muntin.summaries.order_maps import FloatOrder, IntegerRange
@@ -109,30 +116,8 @@ class FingerprintSpec(SketchSpec):
             return FloatOrder(self._bits())
         return IntegerRange(self._bits(), 0 if self.bits else -(1 << 61))
 
-    def update(self, summary: summaries.WithNulls, batch: pa.RecordBatch) -> None:
-        from muntin.summaries.with_nulls import absent
-
-        batch = without_views(batch, self.columns())
-        missing = absent([batch.column(self.key)])
-        if missing is not None:
-            summary.skip(int(np.count_nonzero(missing)))
-            batch = batch.filter(pa.array(~missing))
-        keys = batch.column(self.key)
-        if self.rank is None:
-            summary.inner.update(keys)
-            return
-        number = pa.float64() if self.type == "float64" else pa.int64()
-        ranks = pc.cast(batch.column(self.rank), number, safe=False)
-        unranked = absent([ranks])
-        if unranked is not None:
-            summary.inner.update_unranked(keys.filter(pa.array(unranked)))
-            kept = pa.array(~unranked)
-            keys, ranks = keys.filter(kept), ranks.filter(kept)
-        if len(keys):
-            summary.inner.update(keys, ranks)
-
     def stored_as(self) -> Mapping[str, Any]:
-        size = {"capacity": self.capacity, "fpp": self.fpp}
+        size = {"fpp": self.fpp}
         if self.rank is None:
             return size
         return {
@@ -146,10 +131,15 @@ class FingerprintSpec(SketchSpec):
     def asked(self) -> dict[str, Any]:
         return {"parameters": {"rank": self.rank}}
 
-    def inner_bounds(self, inner: Any) -> Mapping[str, Any]:
-        bounds = {"false_positive_rate": inner.false_positive_rate()}
-        if inner.digest is None:
+    def error_of(self, segment: Segment) -> Mapping[str, Any]:
+        algebra = segment.algebra
+        assert isinstance(algebra, Fingerprints)  # noqa: S101 (who reads it has its spec)
+        (table,) = segment.tables
+        bounds: dict[str, Any] = {"false_positive_rate": algebra.rate(table)}
+        if self.rank is None:
             return bounds
-        count = inner.digest.count
-        error = inner.digest.error_bound / (2 * count) if count else 0.0
-        return {**bounds, "rank_error": error, "unranked": inner.count - count}
+        return {
+            **bounds,
+            "rank_error": algebra.rank_error if algebra.is_estimated(table) else 0.0,
+            "unranked": int(numbers(table.states["unranked"]).sum()),
+        }

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from muntin.kinds.weighed import WeighedSpec
+from muntin.segments.algebra import Algebra
+from muntin.segments.frequency import Frequency
+from muntin.segments.table import Segment
 
 WIDTH, DEPTH = 2048, 5
 DEPTH_MAX = 32
@@ -33,9 +36,6 @@ class FrequencySpec(WeighedSpec):
         default=100, ge=0, le=TRACK_MAX, description="Heaviest items kept for top_k; 0: none"
     )
 
-    summary_class_name = "CountMin"
-    inner_kind = "count_min"
-
     @model_validator(mode="after")
     def _has_one_size(self) -> Self:
         if (self.epsilon is None) != (self.delta is None):
@@ -58,6 +58,9 @@ class FrequencySpec(WeighedSpec):
         width = max(2, math.ceil(math.e / self.epsilon))
         return width, max(1, math.ceil(-math.log(self.delta)))
 
+    def algebra(self) -> Algebra:
+        return Frequency(**self.parameters())
+
     def parameters(self) -> dict[str, Any]:
         width, depth = self._size()
         return {
@@ -67,9 +70,12 @@ class FrequencySpec(WeighedSpec):
             "track": self.track,
         }
 
-    def bounds_of(self, parts: Sequence[Any]) -> Mapping[str, Any]:
+    def error_of(self, segment: Segment) -> Mapping[str, Any]:
+        algebra = segment.algebra
+        assert isinstance(algebra, Frequency)  # noqa: S101 (who reads it has its spec)
+        error = max((algebra.error_max(table) for table in segment.tables), default=0)
         return {
-            "error": max(sketch.error for sketch in parts),
-            "relative": math.e / parts[0].width,
-            "confidence": parts[0].confidence,
+            "error": error,
+            "relative": math.e / algebra.width,
+            "confidence": algebra.confidence if error else 1.0,
         }

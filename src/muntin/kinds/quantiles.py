@@ -8,10 +8,11 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from muntin import summaries
 from muntin.arrow import pc
 from muntin.kinds.columns import check_number
 from muntin.kinds.sketch import SplitSpec
+from muntin.segments.quantiles import Quantiles
+from muntin.segments.table import Segment
 
 K_MIN, K_MAX = 8, 65_535
 
@@ -27,9 +28,6 @@ class QuantilesSpec(SplitSpec):
     value: str = Field(description="A numeric column; null and NaN are counted, and left out")
     k: int = Field(default=200, ge=K_MIN, le=K_MAX, description="Accuracy: rank error is ~2.3 / k")
     type: Literal["float64", "float32", "int64"] = "float64"
-
-    summary_class_name = "KLL"
-    inner_kind = "kll"
 
     def parameters(self) -> dict[str, Any]:
         return {"k": self.k, "seed": 0, "dtype": self.type}
@@ -56,13 +54,12 @@ class QuantilesSpec(SplitSpec):
             column = pc.cast(column, pa.float64() if wanted != pa.int64() else wanted, safe=False)
         return pc.cast(column, wanted, safe=wanted == pa.int64())
 
-    def merged(self, parts: Sequence[summaries.WithNulls]) -> summaries.WithNulls:
-        whole = super().merged(parts)
-        for sketch in whole.inner.summaries() if self.by else [whole.inner]:
-            # the sorted view is made here: readers that share the summary then only read
-            sketch.rank(0)
-        return whole
+    def algebra(self) -> Quantiles:
+        return Quantiles(self.k, self.type, 0)
 
-    def bounds_of(self, parts: Sequence[Any]) -> Mapping[str, Any]:
-        error = max(sketch.rank_error() for sketch in parts)
-        return {"rank_error": error, "confidence": 0.99 if error else 1.0}
+    def error_of(self, segment: Segment) -> Mapping[str, Any]:
+        levels = [table.states.get("levels") for table in segment.tables]
+        estimated = any(column is not None for column in levels)
+        if not estimated:  # the rows hold all their values
+            return {"rank_error": 0.0, "confidence": 1.0}
+        return {"rank_error": self.algebra().rank_error, "confidence": 0.99}

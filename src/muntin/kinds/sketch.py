@@ -6,12 +6,13 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self
 
+import numpy as np
 import pyarrow as pa
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from muntin import summaries
-from muntin.kinds.base import SummarySpec
-from muntin.kinds.columns import check_keys, without_views
+from muntin.kinds.base import SegmentSpec
+from muntin.kinds.columns import check_keys
+from muntin.segments.table import Segment, Table
 
 LIMIT = 10_000
 LIMIT_MAX = 1_000_000
@@ -42,26 +43,17 @@ By = Annotated[
 ]
 
 
-class SketchSpec(SummarySpec):
-    """A kind whose summary is a `WithNulls`; each kind says of what."""
+class SketchSpec(SegmentSpec):
+    """A kind that answers within bounds; events without a value are counted as nulls."""
 
     is_exact: ClassVar[bool] = False
 
-    def read(self, payload: bytes) -> summaries.WithNulls:
-        return summaries.WithNulls.from_bytes(payload)
-
-    def merged(self, parts: Sequence[summaries.WithNulls]) -> summaries.WithNulls:
-        return summaries.WithNulls.merged(parts)
-
-    def bounds(self, summary: summaries.WithNulls) -> Mapping[str, Any]:
-        return {**self.inner_bounds(summary.inner), "nulls": summary.nulls}
+    def bounds(self, segment: Segment) -> Mapping[str, Any]:
+        return {**self.error_of(segment), "nulls": nulls_of(segment)}
 
     @abstractmethod
-    def inner_bounds(self, inner: Any) -> Mapping[str, Any]:
-        """What is known about the error of the summary within."""
-
-    def fill_after(self, summary: Any, other: Any) -> dict[str, int]:
-        return {"events": summary.count + other.count}
+    def error_of(self, segment: Segment) -> Mapping[str, Any]:
+        """What is known about the error of each answer."""
 
 
 class SplitSpec(SketchSpec):
@@ -72,9 +64,6 @@ class SplitSpec(SketchSpec):
         default=LIMIT, ge=1, le=LIMIT_MAX, description="Keys that are kept; the rest is `other`"
     )
 
-    inner_kind: ClassVar[str]
-    """Of each key's summary, in the payload's words."""
-
     @model_validator(mode="after")
     def _limits_keys(self) -> Self:
         if "limit" in self.model_fields_set and not self.by:
@@ -83,11 +72,11 @@ class SplitSpec(SketchSpec):
 
     @abstractmethod
     def parameters(self) -> dict[str, Any]:
-        """Of each key's summary: arguments of its constructor."""
+        """Of each key's summary, as `stored_as` and SELECT tell them."""
 
     @abstractmethod
     def value_columns(self) -> Sequence[str]:
-        """Columns that go into each key's summary, in the order of its `update`."""
+        """Columns that go into each key's summary, in the order of the algebra's `fold`."""
 
     def columns(self) -> Sequence[str]:
         return list(dict.fromkeys([*self.by, *self.value_columns()]))
@@ -95,19 +84,15 @@ class SplitSpec(SketchSpec):
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
         check_keys(self.by, types, "by")
 
-    def new(self) -> summaries.WithNulls:
-        if not self.by:
-            return summaries.WithNulls(self._of_one_key())
-        keyed = summaries.Keyed(self.inner_kind, self.parameters(), self.by, self.limit)
-        return summaries.WithNulls(keyed)
+    def tables(self) -> Sequence[tuple[str, ...]]:
+        return (self.by,)
 
-    def _of_one_key(self) -> Any:
-        return getattr(summaries, self.summary_class_name)(**self.parameters())
+    @property
+    def keys_max(self) -> int | None:
+        return self.limit if self.by else None
 
-    def update(self, summary: summaries.WithNulls, batch: pa.RecordBatch) -> None:
-        batch = without_views(batch, self.columns())
-        values = [self.prepared(name, batch.column(name)) for name in self.value_columns()]
-        summary.update(*values, by=batch.select(list(self.by)) if self.by else None)
+    def values(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        return [self.prepared(name, batch.column(name)) for name in self.value_columns()]
 
     def prepared(self, name: str, column: pa.Array) -> pa.Array:  # noqa: ARG002
         """A column as the summary takes it."""
@@ -120,22 +105,30 @@ class SplitSpec(SketchSpec):
     def asked(self) -> dict[str, Any]:
         return {"by": self.by, "parameters": self.parameters()}
 
-    def inner_bounds(self, inner: Any) -> Mapping[str, Any]:
+    def bounds(self, segment: Segment) -> Mapping[str, Any]:
+        bounds = super().bounds(segment)
         if not self.by:
-            return self.bounds_of([inner])
-        other = 0 if inner.other is None else inner.other.count
-        bounds = self.bounds_of(inner.summaries() or [self._of_one_key()])
-        return {**bounds, "keys": len(inner), "other": other}
+            return bounds
+        keys = other = 0
+        for table in segment.tables:
+            rest, values = table.is_rest(), _values(table)
+            keys += int((values[~rest] > 0).sum())
+            other += int(values[rest].sum())
+        return {**bounds, "keys": keys, "other": other}
 
-    @abstractmethod
-    def bounds_of(self, parts: Sequence[Any]) -> Mapping[str, Any]:
-        """The error that holds for each of these summaries; at least one is given."""
-
-    def fill(self, summary: summaries.WithNulls) -> dict[str, int]:
-        return {"keys": len(summary.inner)} if self.by else {"events": summary.count}
-
-    def fill_after(self, summary: Any, other: Any) -> dict[str, int]:
+    def fill(self, segment: Segment) -> dict[str, int]:
         if not self.by:
-            return super().fill_after(summary, other)
-        both = {key for keyed in (summary.inner, other.inner) for key, _ in keyed.items()}
-        return {"keys": min(len(both), self.limit)}
+            return super().fill(segment)
+        return {"keys": sum(int((_values(t)[~t.is_rest()] > 0).sum()) for t in segment.tables)}
+
+
+def _values(table: Table) -> np.ndarray:
+    """Events with a value of each row: int64[rows]."""
+    nulls = table.states.get("nulls")
+    return table.events - nulls if isinstance(nulls, np.ndarray) else table.events
+
+
+def nulls_of(segment: Segment) -> int:
+    """Events without a value."""
+    counts = [table.states.get("nulls") for table in segment.tables]
+    return sum(int(column.sum()) for column in counts if isinstance(column, np.ndarray))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field
 
 from muntin.kinds.weighed import WeighedSpec
+from muntin.segments.algebra import Algebra
+from muntin.segments.columns import numbers
+from muntin.segments.table import Segment
+from muntin.segments.top_k import TopItems
 
 CAPACITY_MAX = 1 << 24
 
@@ -20,15 +24,16 @@ class TopKSpec(WeighedSpec):
         default=1000, ge=1, le=CAPACITY_MAX, description="Error is total / (capacity + 1)"
     )
 
-    summary_class_name = "SpaceSaving"
-    inner_kind = "space_saving"
+    def algebra(self) -> Algebra:
+        return TopItems(self.capacity)
 
     def parameters(self) -> dict[str, Any]:
         return {"capacity": self.capacity}
 
-    def bounds_of(self, parts: Sequence[Any]) -> Mapping[str, Any]:
+    def error_of(self, segment: Segment) -> Mapping[str, Any]:
+        offsets = [numbers(table.states["offset"]) for table in segment.tables]
         return {
-            "error": max(heavy.offset for heavy in parts),
+            "error": max((int(o.max(initial=0)) for o in offsets), default=0),
             "relative": 1 / (self.capacity + 1),
             "confidence": 1.0,
         }

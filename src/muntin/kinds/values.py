@@ -16,6 +16,8 @@ from muntin.arrow import pc
 
 INT64_MAX = (1 << 63) - 1
 _PER_US = {"s": 1_000_000, "ms": 1_000}
+_DAYS = 1 << 31  # before and after 1970 that a date holds
+_DAY_MS = 86_400_000
 
 Refused = tuple[str, np.ndarray, str]
 """A column, bool[n] of the rows whose value cannot be taken, and what is wrong with it."""
@@ -24,7 +26,8 @@ Refused = tuple[str, np.ndarray, str]
 def refused_values(
     batch: pa.RecordBatch, columns: Sequence[str], floats: Collection[str] = ()
 ) -> Iterator[Refused]:
-    """Text that is not UTF-8, whole numbers beyond int64, times beyond int64 microseconds.
+    """Text that is not UTF-8; whole numbers beyond int64; times beyond int64 microseconds; dates
+    beyond int32 days.
 
     `floats` are those columns whose numbers become floats, and so may be of any size.
     """
@@ -45,6 +48,11 @@ def refused_values(
             mask = _beyond(_plain(column).view(pa.int64()), -most, most)
             if mask is not None:
                 yield name, mask, "is beyond the times that microseconds can tell"
+        elif pa.types.is_date64(inner):
+            numbers = _plain(column).view(pa.int64())
+            mask = _beyond(numbers, -_DAYS * _DAY_MS, _DAYS * _DAY_MS - 1)
+            if mask is not None:
+                yield name, mask, "is beyond the dates that can be told"
 
 
 def below_zero(column: Any) -> np.ndarray | None:

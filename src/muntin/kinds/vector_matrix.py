@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
+import numpy as np
 import pyarrow as pa
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from muntin import summaries
 from muntin.errors import BadArgument
-from muntin.kinds.base import Strict, SummarySpec
+from muntin.kinds.base import Part, SegmentSpec, Strict
 from muntin.kinds.columns import check_keys, check_number, is_numeric
-
-if TYPE_CHECKING:
-    from muntin.summaries import SketchedMatrix, VectorMatrix
-
-    Matrix = VectorMatrix | SketchedMatrix
+from muntin.segments.algebra import Algebra
+from muntin.segments.sketched import SketchedSums
+from muntin.segments.sums import Sums, counted_events
+from muntin.segments.table import Segment
 
 IndicatorType = Literal["int64", "float64"]
 
@@ -58,7 +57,7 @@ class SketchSize(Strict):
     )
 
 
-class VectorMatrixSpec(SummarySpec):
+class VectorMatrixSpec(SegmentSpec):
     """`kind: vector_matrix`: sums of indicators per key and key combination, exact by default."""
 
     kind: Literal["vector_matrix"] = "vector_matrix"  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -72,8 +71,6 @@ class VectorMatrixSpec(SummarySpec):
     sketch: SketchSize | None = Field(
         default=None, description="Upper bounds in fixed memory instead of exact sums"
     )
-
-    summary_class_name = "VectorMatrix"
 
     @model_validator(mode="after")
     def _sketch_fits(self) -> Self:
@@ -115,15 +112,16 @@ class VectorMatrixSpec(SummarySpec):
     def float_columns(self) -> Sequence[str]:
         return [name for name, kind in self.indicators.items() if kind == "float64"]
 
-    def new(self) -> Matrix:
+    def algebra(self) -> Algebra:
         if self.sketch is None:
-            return summaries.VectorMatrix(list(self.keys), dict(self.indicators), self.capacity)
-        return summaries.SketchedMatrix(
-            list(self.keys), dict(self.indicators), **self.sketch.model_dump()
-        )
+            return Sums(tuple(self.indicators.items()))
+        return SketchedSums(tuple(self.indicators.items()), **self.sketch.model_dump())
 
-    def update(self, summary: Matrix, batch: pa.RecordBatch) -> None:
-        summary.update(batch)
+    def tables(self) -> Sequence[tuple[str, ...]]:
+        return self.keys
+
+    def values(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        return [batch.column(name) for name in self.indicators]
 
     def asked(self) -> dict[str, Any]:
         return {
@@ -142,7 +140,7 @@ class VectorMatrixSpec(SummarySpec):
             "indicators": list(self.indicators),
         }
 
-    def bounds(self, summary: Matrix) -> Mapping[str, Any]:  # noqa: ARG002
+    def bounds(self, segment: Segment) -> Mapping[str, Any]:  # noqa: ARG002
         if self.sketch is None:
             return {}
         return {
@@ -150,39 +148,37 @@ class VectorMatrixSpec(SummarySpec):
             "confidence": -math.expm1(-self.sketch.depth),
         }
 
-    def uncounted(self, summary: Matrix) -> Mapping[str | tuple[str, ...], int]:
-        if not isinstance(summary, summaries.VectorMatrix):  # a sketch stays as it is
+    def lacking(self, segment: Segment) -> Mapping[Part, np.ndarray]:
+        counted = self._counted(segment)
+        found = {part: segment.slices[counts < segment.events] for part, counts in counted.items()}
+        return {part: slices for part, slices in found.items() if len(slices)}
+
+    def uncounted(self, segment: Segment) -> Mapping[Part, int]:
+        total = segment.count
+        found = {part: total - int(n.sum()) for part, n in self._counted(segment).items()}
+        return {part: events for part, events in found.items() if events}
+
+    def _counted(self, segment: Segment) -> dict[Part, np.ndarray]:
+        """Events that each key and indicator has counted, slice by slice: int64[slices]."""
+        if self.sketch is not None:  # it stays as it is
             return {}
-        lacking = summary.uncounted()
-        there = {*summary.keys, *summary.indicators}
-        never = [part for part in (*self.keys, *self.indicators) if part not in there]
-        return {part: events for part, events in lacking.items() if events} | (
-            dict.fromkeys(never, summary.count) if summary.count else {}
-        )
+        tables = [(key, segment.table(key)) for key in self.keys]
+        found: dict[Part, np.ndarray] = {
+            key: counted_events(segment, table) for key, table in tables
+        }
+        for name in self.indicators:
+            counts = [counted_events(segment, table, name) for _, table in tables]
+            found[name] = np.maximum.reduce(counts)  # of the key that has counted most
+        return found
 
-    def provisional(self, summary: Any) -> bytes | None:
-        return summary.to_numbered_bytes() if self.sketch is None else None
-
-    def read(self, payload: bytes) -> Matrix:
-        return self._class().from_bytes(payload)
-
-    def can_subtract(self, summary: Any) -> bool:
-        """Integers can; of float sums, rounding would stay behind."""
-        return self.sketch is None and "float64" not in summary.indicators.values()
-
-    def merged(self, parts: Sequence[Any]) -> Matrix:
-        return self._class().merged(parts)
-
-    def _class(self) -> Any:
-        return summaries.VectorMatrix if self.sketch is None else summaries.SketchedMatrix
-
-    def fill(self, summary: Matrix) -> dict[str, int]:
-        return {", ".join(key): rows for key, rows in summary.rows().items()}
-
-    def fill_after(self, summary: Any, other: Any) -> dict[str, int]:
-        if self.sketch is not None:
-            return self.fill(self.merged([summary, other]))
-        return {", ".join(key): rows for key, rows in summary.rows_after(other).items()}
+    def fill(self, segment: Segment) -> dict[str, int]:
+        """Rows of each key."""
+        found = {}
+        for key in self.keys:
+            table = segment.table(key)
+            listed = table if table is None or table.items is None else table.items
+            found[", ".join(key)] = 0 if listed is None else len(listed)
+        return found
 
     @property
     def window_capacity(self) -> int | None:

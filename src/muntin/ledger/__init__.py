@@ -8,6 +8,7 @@ from muntin.ledger.records import (
     ClosedWindow,
     Command,
     Coverage,
+    Made,
     Partial,
     Piece,
     PipelineInfo,
@@ -15,6 +16,7 @@ from muntin.ledger.records import (
     State,
     TrendPoint,
 )
+from muntin.ledger.slices import Slices
 
 __all__ = [
     "Batch",
@@ -22,10 +24,12 @@ __all__ = [
     "Command",
     "Coverage",
     "Ledger",
+    "Made",
     "Partial",
     "Piece",
     "PipelineInfo",
     "Rejected",
+    "Slices",
     "State",
     "TrendPoint",
     "View",

@@ -11,12 +11,12 @@ Promises, held by every implementation and by the same tests:
    `LedgerConflict`, whatever it would have written.
 4. A commit from a query that never fed the pipeline is refused (`LedgerConflict`, naming the
    remedies) unless the writer was opened with `mode="append"` or `"overwrite"`.
-5. What was committed survives kill -9 (SQLite, Redis).
+5. What was committed survives kill -9.
 6. Readers see whole transactions only, and never block the writer.
 7. No silent gap: in `mode="continue"` a query's batches follow each other, from 0. One that skips
    some (the ledger is older than the checkpoint: restored from a backup, or deleted) is refused.
 8. Events are conserved: `read == counted + rejected_count`, and what a rollup or a compacted piece
-   holds is the sum of what it was made from.
+   holds of each slice is the sum of what it was made from.
 9. Damage is seen: each row carries a checksum; a row that does not match is refused
    (`LedgerError`), never returned.
 
@@ -34,6 +34,7 @@ from muntin.ledger.records import (
     ClosedWindow,
     Command,
     Coverage,
+    Made,
     Piece,
     PipelineInfo,
     Rejected,
@@ -57,16 +58,16 @@ class Writer(Protocol):
         """Store a batch in one transaction; False if it was there already.
 
         An event is late where its pane's end is at or before the watermark that stood before the
-        batch: the ledger counts it so, per piece and for the pipeline (where summaries differ in
-        what they counted of a pane, the most of them). Rollups that hold a pane which a partial
-        touches become dirty in the same transaction. Where retention has dropped what a rollup
-        was made from, the partial becomes one more piece of the rollup instead.
+        batch: the ledger counts it so, per slice and for the pipeline (where summaries differ in
+        what they counted of a pane, the most of them). What comes to panes that rollups cover
+        comes to those rollups as well, in partials of their length.
 
         Raises
         ------
         BadArgument
-            Events are not conserved, a name is not in the spec, a pane does not start on a
-            multiple of `pane_us`, or a payload is larger than `PAYLOAD_BYTES_MAX`.
+            Events are not conserved, a name is not in the spec, a slice does not start on a
+            multiple of its length, rollups do not receive what their panes do, or a payload is
+            larger than `PAYLOAD_BYTES_MAX`.
         LedgerConflict
             A newer writer took over, another query is given than the writer was opened for, or
             batches in between are missing (`mode="continue"`).
@@ -81,58 +82,28 @@ class Writer(Protocol):
         """Replace the spec while running (a key or a query was added), as `open_writer` would."""
         ...
 
-    def compact(self, replaced: Sequence[Piece], payload: bytes) -> None:
-        """Replace the pieces of one slice by one; events and late add up.
+    def compact(self, replaced: Sequence[Piece], made: Sequence[Made]) -> bool:
+        """Replace pieces of one length by others that hold the same events of the same slices.
 
-        Ignored where a piece is gone. New pieces that came meanwhile stay. Readers' answers do
-        not change, so `version` does not grow.
-        """
-        ...
-
-    def leave(self, pieces: Sequence[Piece]) -> None:
-        """Note that these pieces of one slice do not merge: `crowded` tells of it no more.
-
-        Until another piece comes to the slice. Those that are gone are ignored.
+        False, and no change, where a piece is gone. New pieces that came meanwhile stay. Readers'
+        answers do not change, so `version` does not grow.
         """
         ...
 
     def roll_up(
-        self,
-        summary: str,
-        length: int,
-        start: int,
-        made: tuple[int, int, bytes] | None,
-        seen: Sequence[int] = (),
-        more: Sequence[tuple[int, int, bytes]] = (),
-    ) -> bool:
-        """Store the rollup `made` (events, late, payload) of the slice [start, start + length).
+        self, summary: str, length: int, start: int, until: int, made: Sequence[Made]
+    ) -> None:
+        """Store rollups of one length, which cover [start, until) from now on.
 
-        `made` is None where the slice holds no events. `more`: further pieces of the rollup,
-        where one alone would be too large or its sums leave their range. `seen` are the ids of
-        the pieces that were merged, panes or shorter rollups: where they are not (any more) all
-        that the slice holds, nothing is stored and False returned. A slice that is rolled up and
-        clean is left as it is (True). Extends coverage at either end (or begins it), and cleans
-        the slice if dirty.
+        `made` holds every event of that range, in slices of `length`; of a range without events it
+        is empty. The range begins where that length's rollups end, or ends where they begin.
 
         Raises
         ------
         BadArgument
-            `made` does not hold the events of `seen`, the slice leaves a gap in the coverage, the
+            `made` does not hold the events of that range, it is not sealed or leaves a gap, the
             length does not nest with the pane and the other rollups, or retention has dropped what
-            the slice would be made from and only longer rollups hold it.
-        """
-        ...
-
-    def extend_coverage(self, summary: str, length: int, until: int) -> bool:
-        """Say that the slices from the coverage's end to `until` hold nothing, however many.
-
-        Nothing is changed and False returned where one of them does hold a piece. True and no
-        change where there is no coverage to extend, or it reaches that far already.
-
-        Raises
-        ------
-        BadArgument
-            `until` is not a multiple of the length.
+            the rollups would be made from and only longer ones hold it.
         """
         ...
 
@@ -158,12 +129,13 @@ class Writer(Protocol):
         ...
 
     def drop_before(self, summary: str, length: int, before: int) -> int:
-        """Retention: delete pieces of that length which end at or before a time; how many.
+        """Retention: no slice of that length before a time is held any more; pieces deleted.
 
         What a longer rollup still needs stays until a later call: nothing that the next longer
-        one has yet to take in (after its `until`), nothing from the first dirty slice on, and only
-        whole slices. So the rollups of a length that is no longer made must be given up, or they
-        hold up retention: drop them before 2**63 - 1.
+        one has yet to take in (after its `until`), and only whole slices. So the rollups of a
+        length that is no longer made must be given up, or they hold up retention: drop them
+        before 2**63 - 1. A piece that holds slices on both sides of the horizon is deleted when
+        its last slice is behind it: who reads it leaves out what lies before `horizon`.
         """
         ...
 
@@ -186,26 +158,17 @@ class View(Protocol):
         ...
 
     def pieces(
-        self, summary: str, length: int, start: int, end: int, *, limit: int | None = None
+        self, summary: str, length: int, start: int | None = None, end: int | None = None
     ) -> list[Piece]:
-        """Pieces whose slice starts in [start, end), ordered by (start, id)."""
+        """Pieces of that length that overlap [start, end), by id, without their payloads."""
         ...
 
-    def spans(
-        self, summary: str, length: int, start: int | None = None, end: int | None = None
-    ) -> list[tuple[int, int, int]]:
-        """(slice start, events, number of pieces) of slices in [start, end), without payloads."""
+    def payloads(self, ids: Sequence[int]) -> dict[int, bytes]:
+        """Piece -> payload. One that is gone is left out."""
         ...
 
     def bounds(self, summary: str, length: int) -> tuple[int, int] | None:
         """First slice start and last slice end, or None where there is nothing."""
-        ...
-
-    def crowded(self, summary: str, length: int, before: int, *, limit: int = 1000) -> list[int]:
-        """Starts of slices that end at or before a time and are to be compacted.
-
-        They have more than one piece, or a provisional one.
-        """
         ...
 
     def states(self, summary: str) -> dict[int, bytes]:

@@ -24,10 +24,10 @@ def open_ledger(url: str | os.PathLike[str], *, create: bool = True) -> Ledger:
     ----------
     url : str or path
         "sqlite:///relative.db", "sqlite:////absolute.db" (%-escapes are decoded), a plain path
-        that ends in .db, .sqlite or .sqlite3, or "memory://name": the same name in one process is
-        the same ledger. A SQLite URL takes options: "?synchronous=full" (commits survive power
-        loss, not only kill -9; one more fsync each) and "busy=SECONDS" (longest wait for another
-        process's transaction, 10).
+        that ends in .db, .sqlite or .sqlite3, or "memory://name": a temporary file; the same name
+        in one process is the same ledger, and "memory://" is one of its own. A SQLite URL takes
+        options: "?synchronous=full" (commits survive power loss, not only kill -9; one more fsync
+        each) and "busy=SECONDS" (longest wait for another process's transaction, 10).
     create : bool
         Make the file where there is none. Readers pass False, so that a mistyped path is an error.
 
@@ -48,9 +48,9 @@ def open_ledger(url: str | os.PathLike[str], *, create: bool = True) -> Ledger:
             return _open_sqlite(url, f"sqlite:///{url}", {}, create)
         raise LedgerError(f"{url!a} is not the URL of a ledger; {_FORMS}")
     if scheme == "memory":
-        from muntin.ledger.memory import MemoryLedger
+        from muntin.ledger.temporary import temporary
 
-        return MemoryLedger.named(rest)
+        return temporary(rest)
     if scheme != "sqlite":
         raise LedgerError(f"there is no ledger of kind {ascii(scheme)[:40]} in {url!a}; {_FORMS}")
     location, _, query = rest.partition("?")

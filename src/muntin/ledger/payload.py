@@ -29,6 +29,11 @@ def pack(payload: bytes) -> tuple[int, int, bytes]:
     return size, RAW, payload
 
 
+def as_it_is(payload: bytes) -> tuple[int, int, bytes]:
+    """As `pack`, of what is compressed already."""
+    return len(payload), RAW, payload
+
+
 def unpack(size: int, codec: int, stored: bytes) -> bytes:
     """The payload; its row's checksum was right, so that a failure means foreign bytes."""
     if codec == RAW and size == len(stored):

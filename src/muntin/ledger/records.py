@@ -6,13 +6,14 @@ All times are int64 microseconds since 1970-01-01 UTC.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from muntin.ledger.slices import Slices
 from muntin.times import datetime_of
 
-FORMAT_VERSION = 2  # 2: closings are numbered
+FORMAT_VERSION = 3  # 2: closings are numbered; 3: pieces are segments
 RAW_BYTES_MAX = 4096  # of a rejected record; the rest is cut
 REJECTED_KEPT_MAX = 100_000  # records of a pipeline; the oldest go, the count stays
 WAITING_COMMANDS_MAX = 1_000  # of a pipeline; then `ask` refuses
@@ -22,15 +23,19 @@ PAYLOAD_BYTES_MAX = 512 << 20  # of one piece, state or trend point, before comp
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """A summary of the part of a pane that one worker saw in one batch."""
+    """States of one summary that a batch adds: of many slices of one length, in one payload.
+
+    Those of panes hold what came. Where rollups cover a pane already, the same events come a
+    second time at each rollup's length (`length`), so that rollups always hold what they cover.
+    """
 
     summary: str
-    pane: int
-    """Start of the pane."""
-    events: int
+    slices: Slices
+    """`late` is not read: the ledger knows which slices were sealed."""
     payload: bytes
-    provisional: bool = False
-    """The payload is right, but not canonical: it is to be compacted even if it stays alone."""
+    length: int | None = None
+    """Of the slices; None: panes."""
+    shard: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,20 +106,47 @@ class PipelineInfo:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One stored payload of a pane or of a rollup.
+    """What the ledger holds of a run of slices, without its payload.
 
-    A pane may have several pieces until it is compacted. A rollup has one, unless late partials
-    came after retention had dropped its panes: those become pieces of the rollup.
+    Of several pieces that hold the same slice, each holds other events: they add up.
     """
 
     id: int
+    """Higher than that of every piece before it; never used again."""
     summary: str
     length: int
-    """Length of the slice; the pane length itself, or that of a rollup."""
-    start: int
-    events: int
-    late: int
+    """Of its slices: the pane, or that of a rollup."""
+    shard: int
+    slices: Slices
+    nbytes: int
+    """Of its payload."""
+
+    @property
+    def start(self) -> int:
+        """Start of its first slice."""
+        return int(self.slices.starts[0])
+
+    @property
+    def until(self) -> int:
+        """End of its last slice."""
+        return int(self.slices.starts[-1]) + self.length
+
+    @property
+    def events(self) -> int:
+        return self.slices.count
+
+    @property
+    def late(self) -> int:
+        return self.slices.late_count
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A piece that was merged from others: by compaction, or for a rollup."""
+
+    slices: Slices
     payload: bytes
+    shard: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +210,5 @@ class Coverage:
 
     length: int
     start: int
-    """Rollups exist for no slice before this."""
     until: int
-    """Every slice in [start, until) is rolled up (no piece means no events) unless dirty."""
-    dirty: frozenset[int] = field(default_factory=frozenset)
-    """Starts of slices that a late partial has made wrong: use what is below them."""
+    """The pieces of this length hold every event of [start, until) that the ledger has."""

@@ -1,20 +1,26 @@
-"""Which slices of a summary are rolled up, dirty or dropped, and what follows from it. Pure.
+"""Which slices of a summary are rolled up or dropped, and what follows from it. Pure.
 
 A slice of length L starts on a multiple of L. Lengths nest: of any two, one divides the other, so
 that a shorter slice lies in exactly one longer slice. The invariant that all rules here serve:
 
-    a rolled-up slice that is not dirty holds every event of its range that is not gone for good;
-    one that is dirty can be made again from what is below it.
+    the pieces of a length hold every event of what that length covers, at every moment.
+
+A late event therefore comes with its pane and, in the same batch, once for each length that covers
+it. Nothing has to be marked as wrong and made again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from muntin.errors import BadArgument
-from muntin.ledger.records import Coverage, Piece
+from muntin.ledger.records import Coverage, Made
 from muntin.ledger.rules import INT64_MAX, whole
+from muntin.ledger.slices import NOTHING, Slices, added_up, check_slices
+
+Tile = tuple[int | None, int, int]
+"""(length, from, to): which pieces hold a part of time; the length is None where none do."""
 
 
 @dataclass(slots=True)
@@ -23,60 +29,59 @@ class Rollups:
 
     pane_us: int
     covered: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Length -> (start, until): every slice in between is rolled up, unless dirty."""
-    dirty: dict[int, set[int]] = field(default_factory=dict)
+    """Length -> (start, until)."""
     dropped: dict[int, int] = field(default_factory=dict)
     """Length -> horizon: retention has dropped the slices before it (also of the panes)."""
 
-    def copy(self) -> Rollups:
-        return Rollups(
-            self.pane_us,
-            dict(self.covered),
-            {length: set(starts) for length, starts in self.dirty.items()},
-            dict(self.dropped),
-        )
-
     def coverage(self) -> list[Coverage]:
+        return [Coverage(length, *reach) for length, reach in sorted(self.covered.items())]
+
+    def tiles(self, start: int, end: int, below: int | None = None) -> list[Tile]:
+        """The fewest runs of slices that hold [start, end), from lengths under `below`.
+
+        Parameters
+        ----------
+        start, end : int
+            Microseconds, multiples of the pane.
+        below : int or None
+            Only lengths under this; None: all.
+        """
+        lengths = [n for n in sorted(self.covered, reverse=True) if below is None or n < below]
+        return list(self._tiles(start, end, lengths))
+
+    def _tiles(self, start: int, end: int, lengths: Sequence[int]) -> list[Tile]:
+        if start >= end:
+            return []
+        if not lengths:
+            kept_from = min(max(start, self.dropped.get(self.pane_us, start)), end)
+            tiles: list[Tile] = [(None, start, kept_from), (self.pane_us, kept_from, end)]
+            return [tile for tile in tiles if tile[1] < tile[2]]
+        length, shorter = lengths[0], lengths[1:]
+        covers_from, covers_until = self.covered[length]
+        first = -(-max(start, covers_from) // length) * length
+        last = min(end, covers_until) // length * length
+        if first >= last:
+            return self._tiles(start, end, shorter)
         return [
-            Coverage(length, start, until, frozenset(self.dirty.get(length, ())))
-            for length, (start, until) in sorted(self.covered.items())
+            *self._tiles(start, first, shorter),
+            (length, first, last),
+            *self._tiles(last, end, shorter),
         ]
 
-    def covers(self, length: int, start: int) -> bool:
-        """Is the slice rolled up, dirty or not?"""
-        reach = self.covered.get(length)
-        return reach is not None and reach[0] <= start < reach[1]
-
-    def clean(self, length: int, start: int) -> bool:
-        return self.covers(length, start) and start not in self.dirty.get(length, ())
-
-    def receivers(self, pane: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """(length, start) of the slices that a partial is added to, and of those it makes dirty.
-
-        It is added to its pane, and the rollups that hold the pane become dirty. Where retention
-        has dropped what a rollup was made from, the rollup cannot be made again: there the
-        partial becomes one more piece of the rollup, which so stays right.
-        """
-        added, spoiled = [], []
-        if pane >= self.dropped.get(self.pane_us, pane):
-            added.append((self.pane_us, pane))
-        for length in sorted(self.covered):
-            start = pane - pane % length
-            if self.covers(length, start):
-                again = all(level is not None for level, _, _ in self._below(length, start))
-                (spoiled if again else added).append((length, start))
-        return added or [(self.pane_us, pane)], spoiled
-
-    def check_slice(self, length: int, start: int) -> None:
-        """Refuse a rollup whose slice does not fit to the pane, the others or the coverage."""
+    def check_range(self, length: int, start: int, until: int) -> None:
+        """Refuse rollups that fit neither the pane, nor the others, nor what is covered."""
         whole(length, "length", least=1)
-        whole(start, "start", most=INT64_MAX - length)
+        whole(start, "start")
+        whole(until, "until", most=INT64_MAX - length)
         if length <= self.pane_us:
             raise BadArgument(
                 f"a rollup of {length} us must be longer than the pane, {self.pane_us} us"
             )
-        if start % length:
-            raise BadArgument(f"start {start} is not a multiple of the rollup's {length} us")
+        if start % length or until % length or start >= until:
+            raise BadArgument(
+                f"rollups of {length} us cannot reach from {start} to {until}: both must be "
+                "multiples of the length, and the first below the second"
+            )
         for other in (self.pane_us, *self.covered):
             if length % other and other % length:
                 raise BadArgument(
@@ -84,78 +89,41 @@ class Rollups:
                     "multiple of the other; drop the others first, or choose another length"
                 )
         reach = self.covered.get(length)
-        if reach is not None and not reach[0] - length <= start <= reach[1]:
+        if reach is not None and start != reach[1] and until != reach[0]:
             raise BadArgument(
-                f"rollups of {length} us reach from {reach[0]} to {reach[1]}; a slice at {start} "
-                "would leave a gap"
+                f"rollups of {length} us reach from {reach[0]} to {reach[1]}; those from {start} "
+                f"to {until} must begin where these end, or end where they begin"
             )
 
-    def cover(self, length: int, start: int) -> None:
-        """Note that a slice is rolled up and clean."""
-        first, until = self.covered.get(length, (start, start))
-        self.covered[length] = (min(first, start), max(until, start + length))
-        self.dirty.get(length, set()).discard(start)
-
-    def gap_before(self, length: int, until: int) -> tuple[int, int] | None:
-        """From where the coverage ends to `until`; None where it reaches that far, or nowhere."""
-        if until % length:
-            raise BadArgument(f"until {until} is not a multiple of the rollup's {length} us")
-        reach = self.covered.get(length)
-        return None if reach is None or until <= reach[1] else (reach[1], until)
-
-    def extend(self, length: int, until: int) -> None:
-        """Note that the slices up to `until` hold nothing, and so are rolled up."""
-        self.covered[length] = (self.covered[length][0], until)
-
-    def _below(self, length: int, start: int) -> Iterator[tuple[int | None, int, int]]:
-        """(level, from, to): which shorter rollups hold the part of a slice whose panes are gone.
-
-        The level is None where none does.
-        """
-        at, end = start, min(start + length, self.dropped.get(self.pane_us, start))
-        shorter = [level for level in sorted(self.covered) if level < length]
-        while at < end:
-            level = next((one for one in shorter if at % one == 0 and self.covers(one, at)), None)
-            begins = [self.covered[one][0] for one in shorter]
-            until = min([end, *(begin for begin in begins if begin > at)])
-            if level is not None:
-                until = min(until, self.covered[level][1])
-            yield level, at, until
-            at = until
-
-    def levels(self, length: int, start: int) -> list[tuple[int, int, int]]:
-        """(level, from, to): where pieces shorter than a slice make up all that it holds.
-
-        The panes, wherever they are; and where they were dropped, the shortest rollups. What
-        nothing holds any more counts as empty.
+    def sources(self, length: int, start: int, until: int) -> list[tuple[int, int, int]]:
+        """(length, from, to) of what rollups are made from. What nothing holds counts as empty.
 
         Raises
         ------
         BadArgument
-            Only a rollup that is not shorter holds a part: it cannot be taken apart.
+            Only longer rollups hold a part: they cannot be taken apart.
         """
-        found = [(self.pane_us, start, start + length)]
-        for level, begin, end in self._below(length, start):
-            if level is not None:
-                found.append((level, begin, end))
-            elif any(first < end and until > begin for first, until in self.covered.values()):
+        tiles = self.tiles(start, until, below=length)
+        for level, begin, end in tiles:
+            if level is None and any(
+                first < end and last > begin for first, last in self.covered.values()
+            ):
                 raise BadArgument(
                     f"retention has dropped the panes from {begin} to {end}, and only longer "
                     f"rollups hold them: begin the rollups of {length} us at "
                     f"{self.dropped[self.pane_us]} or later"
                 )
-        return found
+        return [(level, begin, end) for level, begin, end in tiles if level is not None]
 
-    def to_compare(
-        self, length: int, start: int, seen: Iterable[tuple[int, int]]
-    ) -> list[tuple[int, int, int]]:
-        """(level, from, to) of the pieces that `holds_all` has to know.
+    def cover(self, length: int, start: int, until: int) -> None:
+        """Note that the slices from `start` to `until` are rolled up."""
+        first, last = self.covered.get(length, (start, until))
+        self.covered[length] = (min(first, start), max(last, until))
 
-        Of a rollup, only the slices that were seen, (level, start): where others of its length
-        are dirty, what is below them was merged instead.
-        """
-        used = sorted({at for at in seen if at[0] != self.pane_us})
-        return self.levels(length, start) + [(level, at, at + level) for level, at in used]
+    def due(self, panes: Slices) -> dict[int, Slices]:
+        """Length -> what of these panes its rollups must receive as well."""
+        found = {length: panes.between(*reach) for length, reach in self.covered.items()}
+        return {length: part.at_length(length) for length, part in found.items() if len(part)}
 
     def cut(self, length: int, before: int, end: int) -> int:
         """Where `drop_before` has to stop: slices of `length` that start before it may go.
@@ -169,13 +137,12 @@ class Rollups:
         cut = min(before, known)
         cut -= cut % length
         longer = sorted(other for other in self.covered if other > length)
-        stops = [min(self.dirty[other]) for other in longer if self.dirty.get(other)]
-        if longer:  # the next longer ones are made from these, and all others from those
-            until = self.covered[longer[0]][1]
-            stops.append(min(until, cut - cut % longer[0]))
-        for stop in stops:
-            if length == self.pane_us or self.dropped.get(self.pane_us, stop) > stop:
-                cut = min(cut, stop)  # the panes do not hold what lies after the stop
+        if not longer:
+            return cut
+        # the next longer ones are made from these, and all others from those
+        stop = min(self.covered[longer[0]][1], cut - cut % longer[0])
+        if length == self.pane_us or self.dropped.get(self.pane_us, stop) > stop:
+            cut = min(cut, stop)  # the panes do not hold what lies after the stop
         return cut
 
     def drop(self, length: int, cut: int) -> None:
@@ -186,77 +153,51 @@ class Rollups:
             return
         if cut >= reach[1]:
             del self.covered[length]
-            self.dirty.pop(length, None)
             return
         self.covered[length] = (max(reach[0], cut), reach[1])
-        self.dirty[length] = {start for start in self.dirty.get(length, ()) if start >= cut}
 
 
-def check_replaced(replaced: Sequence[Piece]) -> tuple[set[int], int, int]:
-    """Ids, length and start of the pieces to compact, which must be of one slice."""
-    slices = {(piece.summary, piece.length, piece.start) for piece in replaced}
-    ids = {piece.id for piece in replaced}
-    if len(slices) != 1 or len(ids) != len(replaced):
-        raise BadArgument(
-            f"{len(replaced)} pieces to compact have {len(ids)} ids and lie in {len(slices)} "
-            "slices; they must be different pieces of one slice"
-        )
-    ((_, length, start),) = slices
-    return ids, length, start
-
-
-def check_sums(what: str, given: tuple[int, int], stored: tuple[int, int]) -> None:
-    """Refuse what would lose or invent events."""
-    if given != stored:
-        raise BadArgument(
-            f"{what} would hold {given[0]} events, {given[1]} of them late; the pieces it is made "
-            f"from hold {stored[0]}, {stored[1]} late: sum them up"
-        )
-
-
-def sums_of(made: tuple[int, int, bytes] | None) -> tuple[int, int]:
-    """Events and late events of a rollup; none where it is None."""
-    if made is None:
-        return 0, 0
-    return whole(made[0], "events", least=0), whole(made[1], "late", least=0)
-
-
-def pieces_made(
-    made: tuple[int, int, bytes] | None, more: Sequence[tuple[int, int, bytes]]
-) -> list[tuple[int, int, bytes]]:
-    """All pieces of a rollup."""
-    if made is None and more:
-        raise BadArgument("a rollup of no events has no further pieces")
-    return [] if made is None else [made, *more]
-
-
-def holds_all(
-    rollups: Rollups,
-    length: int,
-    seen: Sequence[tuple[int, int, int]],
-    stored: Iterable[tuple[int, int, int]],
-) -> bool:
-    """Do the pieces `seen` make up all that a slice holds?
-
-    Parameters
-    ----------
-    seen
-        (id, length, start) of each piece that was merged and is still there.
-    stored
-        The same of each piece that is there now in the parts that `to_compare` names.
-    """
-    ids = {identifier for identifier, _, _ in seen}
-    slices: dict[int, set[int]] = {}
-    for _, level, start in seen:
-        if level >= length or (level != rollups.pane_us and not rollups.clean(level, start)):
-            return False
-        slices.setdefault(level, set()).add(start)
-    return all(
-        identifier in ids or _in_longer(level, start, slices) for identifier, level, start in stored
+def check_sums(what: str, given: Slices, stored: Slices) -> None:
+    """Refuse what would lose or invent events, or move them to another slice."""
+    if given == stored:
+        return
+    both = added_up([given, Slices(stored.starts, -stored.events, -stored.late)])
+    wrong = (both.events != 0) | (both.late != 0)
+    at = int(both.starts[wrong.argmax()])
+    held, meant = (
+        (part.between(at, at + 1).count, part.between(at, at + 1).late_count)
+        for part in (given, stored)
+    )
+    raise BadArgument(
+        f"{what} would hold {held[0]} events of the slice {at}, {held[1]} of them late; the "
+        f"pieces it is made from hold {meant[0]}, {meant[1]} late: sum them up"
     )
 
 
-def _in_longer(level: int, start: int, slices: Mapping[int, Collection[int]]) -> bool:
-    return any(
-        longer > level and start - start % longer in starts for longer, starts in slices.items()
-    )
+def check_made(what: str, made: Sequence[Made], length: int) -> Slices:
+    """What pieces to be stored hold together."""
+    for piece in made:
+        check_slices(what, piece.slices, length)
+        whole(piece.shard, "shard", least=0)
+    return added_up([piece.slices for piece in made])
+
+
+def check_received(
+    summary: str, rollups: Rollups, panes: Slices, given: Mapping[int, Sequence[Slices]]
+) -> None:
+    """Refuse a batch whose rollups do not receive just what its panes hold of their range."""
+    due = rollups.due(panes)
+    for length in due.keys() | given.keys():
+        if length not in rollups.covered:
+            raise BadArgument(
+                f'no rollups of "{summary}" have {length} us: a batch adds to panes, and to the '
+                "rollups that cover them"
+            )
+        meant, found = due.get(length, NOTHING), added_up(given.get(length, ()))
+        check_sums(
+            f'what the batch adds to the rollups of "{summary}" of {length} us',
+            Slices(
+                found.starts, found.events, meant.late if len(meant) == len(found) else found.late
+            ),
+            meant,
+        )

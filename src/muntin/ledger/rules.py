@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from operator import index
 from typing import Any, get_args
 
+import numpy as np
+
 from muntin.errors import BadArgument, LedgerConflict, LedgerError, UnknownName
 from muntin.ledger.base import Mode
 from muntin.ledger.documents import SPEC_BYTES_MAX, clean_text, dump
@@ -26,6 +28,7 @@ from muntin.ledger.records import (
     State,
     TrendPoint,
 )
+from muntin.ledger.slices import Slices, added_up, check_slices
 
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 QUERY_ID_CHARACTERS_MAX = 200
@@ -197,13 +200,11 @@ def check_batch(batch: Batch, owned: Owned, pipeline: str) -> Batch:
             f"{where}: {len(batch.rejected)} rejected records for rejected_count {refused}"
         )
     partials = [_check_partial(partial, owned, pipeline) for partial in batch.partials]
-    totals: dict[str, int] = {}
-    for partial in partials:
-        totals[partial.summary] = totals.get(partial.summary, 0) + partial.events
-    for summary, total in totals.items():
-        if total > counted:
+    for summary, panes in panes_of(partials, owned.pane_us).items():
+        if panes.count > counted:
             raise BadArgument(
-                f'{where}: the partials of "{summary}" hold {total} events of {counted} counted'
+                f'{where}: the partials of "{summary}" hold {panes.count} events of {counted} '
+                "counted"
             )
     states = []
     for state in batch.states:
@@ -228,15 +229,11 @@ def check_batch(batch: Batch, owned: Owned, pipeline: str) -> Batch:
 
 def _check_partial(partial: Partial, owned: Owned, pipeline: str) -> Partial:
     check_summary(partial.summary, owned, pipeline)
-    pane = whole(partial.pane, "pane", most=INT64_MAX - owned.pane_us)
-    if pane % owned.pane_us:
-        raise BadArgument(
-            f'pane {pane} of "{partial.summary}" does not start on a multiple of the pane '
-            f"length, {owned.pane_us} us"
-        )
-    events = whole(partial.events, "events", least=0)
+    length = owned.pane_us if partial.length is None else whole(partial.length, "length", least=1)
+    slices = check_slices(f'a partial of "{partial.summary}"', partial.slices, length)
+    shard = whole(partial.shard, "shard", least=0)
     payload = blob(partial.payload, "a partial")
-    return Partial(partial.summary, pane, events, payload, bool(partial.provisional))
+    return Partial(partial.summary, slices, payload, length, shard)
 
 
 def check_summary(name: str, owned: Owned, pipeline: str) -> None:
@@ -247,24 +244,41 @@ def check_summary(name: str, owned: Owned, pipeline: str) -> None:
         )
 
 
+def panes_of(partials: Sequence[Partial], pane_us: int) -> dict[str, Slices]:
+    """Summary -> what a batch adds to its panes; `late` is zero."""
+    found: dict[str, list[Slices]] = {}
+    for partial in partials:
+        if partial.length in (None, pane_us):
+            part = partial.slices
+            found.setdefault(partial.summary, []).append(
+                Slices(part.starts, part.events, np.zeros_like(part.events))
+            )
+    return {summary: added_up(parts) for summary, parts in found.items()}
+
+
+def with_late(slices: Slices, length: int, watermark: int | None) -> Slices:
+    """The slices with all events of those late that a watermark has sealed."""
+    sealed = (
+        np.zeros(len(slices), bool) if watermark is None else slices.starts + length <= watermark
+    )
+    return Slices(slices.starts, slices.events, np.where(sealed, slices.events, 0))
+
+
 def count_late(
-    partials: Sequence[Partial], pane_us: int, watermark: int | None, counted: int
-) -> tuple[list[int], int]:
-    """Late events of each partial, and of the batch.
+    panes: Mapping[str, Slices], pane_us: int, watermark: int | None, counted: int
+) -> int:
+    """Late events of a batch, whose panes are given by summary.
 
     Each summary counts the same events again: of a pane, the batch takes the summary that
     counted most.
     """
-    late = [
-        partial.events if watermark is not None and partial.pane + pane_us <= watermark else 0
-        for partial in partials
-    ]
-    of_pane: dict[int, dict[str, int]] = {}
-    for partial, events in zip(partials, late, strict=True):
-        if events:
-            sums = of_pane.setdefault(partial.pane, {})
-            sums[partial.summary] = sums.get(partial.summary, 0) + events
-    return late, min(counted, sum(max(sums.values()) for sums in of_pane.values()))
+    late = [with_late(slices, pane_us, watermark) for slices in panes.values()]
+    if not late:
+        return 0
+    starts, place = np.unique(np.concatenate([s.starts for s in late]), return_inverse=True)
+    most = np.zeros(len(starts), np.int64)
+    np.maximum.at(most, place, np.concatenate([s.late for s in late]))
+    return min(counted, int(most.sum()))
 
 
 def newer(old: int | None, new: int | None) -> int | None:

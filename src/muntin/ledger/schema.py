@@ -67,23 +67,30 @@ CREATE TABLE batches (
     PRIMARY KEY (pipeline, query_id, first)
 ) STRICT, WITHOUT ROWID;
 
--- Ids are never used again (AUTOINCREMENT): a rollup's `seen` would be fooled by one that is.
--- extra: the slice had a piece already when this one came, or this one is provisional.
+-- A piece without its payload: which slices it holds is in `payload` (slices.py), its bytes are in
+-- `payloads`, so that what is held can be looked up without reading it.
 CREATE TABLE pieces (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     summary INTEGER NOT NULL,
     length INTEGER NOT NULL,
+    shard INTEGER NOT NULL,
     start INTEGER NOT NULL,
-    events INTEGER NOT NULL,
-    late INTEGER NOT NULL,
-    extra INTEGER NOT NULL,
+    until INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
     size INTEGER NOT NULL,
     codec INTEGER NOT NULL,
     crc INTEGER NOT NULL,
     payload BLOB NOT NULL
 ) STRICT;
-CREATE INDEX pieces_by_slice ON pieces (summary, length, start, id, events);
-CREATE INDEX pieces_extra ON pieces (summary, length, start) WHERE extra = 1;
+CREATE INDEX pieces_by_slice ON pieces (summary, length, start, until);
+
+CREATE TABLE payloads (
+    piece INTEGER PRIMARY KEY,
+    size INTEGER NOT NULL,
+    codec INTEGER NOT NULL,
+    crc INTEGER NOT NULL,
+    payload BLOB NOT NULL
+) STRICT;
 
 CREATE TABLE states (
     summary INTEGER NOT NULL,
@@ -102,14 +109,6 @@ CREATE TABLE coverage (
     until INTEGER NOT NULL,
     crc INTEGER NOT NULL,
     PRIMARY KEY (summary, length)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE dirty (
-    summary INTEGER NOT NULL,
-    length INTEGER NOT NULL,
-    start INTEGER NOT NULL,
-    crc INTEGER NOT NULL,
-    PRIMARY KEY (summary, length, start)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE dropped (
@@ -181,10 +180,7 @@ CREATE TABLE commands (
     crc INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX commands_by_pipeline ON commands (pipeline, id);
-"""
 
-
-_CLOSINGS = """
 -- Which windows were stored, in order: numbers are never used again.
 CREATE TABLE closings (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -194,11 +190,6 @@ CREATE TABLE closings (
     crc INTEGER NOT NULL,
     UNIQUE (summary, start, revision)
 ) STRICT;
-"""
-_FROM_1 = """
-ALTER TABLE meta ADD COLUMN generation INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE meta ADD COLUMN closings_dropped INTEGER NOT NULL DEFAULT 0;
-DROP INDEX windows_closed;
 """
 
 
@@ -271,10 +262,10 @@ PIPELINES = Table(
 )  # fmt: skip
 NAMES = Table("names", ("id", "role", "name", "pipeline", "kind"))
 BATCHES = Table("batches", ("pipeline", "query_id", "first", "last"))
-PIECES = Table("pieces", ("id", "summary", "length", "start", "events", "late", "extra"), True)
+PIECES = Table("pieces", ("id", "summary", "length", "shard", "start", "until", "bytes"), True)
+PAYLOADS = Table("payloads", ("piece",), True)
 STATES = Table("states", ("summary", "shard"), True)
 COVERAGE = Table("coverage", ("summary", "length", "start", "until"))
-DIRTY = Table("dirty", ("summary", "length", "start"))
 DROPPED = Table("dropped", ("summary", "length", "before"))
 WINDOWS = Table(
     "windows",
@@ -293,7 +284,8 @@ COMMANDS = Table(
     "commands", ("id", "pipeline", "action", "arguments", "client", "asked_at", "answer")
 )
 TABLES = (
-    PIPELINES, NAMES, BATCHES, PIECES, STATES, COVERAGE, DIRTY, DROPPED, WINDOWS, CLOSINGS, TRENDS,
+    PIPELINES, NAMES, BATCHES, PIECES, PAYLOADS, STATES, COVERAGE, DROPPED, WINDOWS, CLOSINGS,
+    TRENDS,
     DOCUMENTS, REJECTED, COMMANDS,
 )  # fmt: skip
 
@@ -316,6 +308,12 @@ def state_of(connection: sqlite3.Connection, place: str) -> bool:
             )
         if version < 1:
             raise LedgerError(f"{place} is a ledger of format {version}: its header is damaged")
+        if version < FORMAT_VERSION:
+            raise LedgerError(
+                f"{place} is a ledger of format {version}, from before the first release, and this "
+                f"Muntin reads format {FORMAT_VERSION}: delete it and run the pipeline again over "
+                "its source"
+            )
         return True
     (objects,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application or objects:
@@ -328,31 +326,10 @@ def state_of(connection: sqlite3.Connection, place: str) -> bool:
 
 def create(connection: sqlite3.Connection) -> None:
     """Make the tables, in the transaction that the caller has begun."""
-    for statement in _statements(_TABLES + _CLOSINGS):
+    for statement in _statements(_TABLES):
         connection.execute(statement)
     _begin_generation(connection)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-
-
-def is_old(connection: sqlite3.Connection) -> bool:
-    """Does a ledger need `upgrade`?"""
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    return version < FORMAT_VERSION
-
-
-def upgrade(connection: sqlite3.Connection) -> None:
-    """From format 1, in the transaction that the caller has begun."""
-    if not is_old(connection):
-        return
-    for statement in _statements(_FROM_1 + _CLOSINGS):
-        connection.execute(statement)
-    rows = connection.execute(
-        "SELECT summary, start, revision FROM windows ORDER BY closed_at, start, revision"
-    ).fetchall()
-    for number, row in enumerate(rows, start=1):
-        connection.execute(CLOSINGS.insert, CLOSINGS.seal_row(number, *row))
-    _begin_generation(connection)
     connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
 
 

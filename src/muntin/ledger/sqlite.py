@@ -149,6 +149,15 @@ class SqliteLedger(SqliteView):
             connection.close()
         return Command(identifier, pipeline, action, json.loads(text), client, asked_at)
 
+    def touch(self) -> None:
+        """Tell readers that there is news, of which the ledger itself knows nothing."""
+        connection = self._file.connect()
+        try:
+            with self._file.explained(), transaction(connection):
+                grow_version(connection)
+        finally:
+            connection.close()
+
     def _pipeline_id(self, connection: sqlite3.Connection, pipeline: str) -> int:
         rows = read_rows(connection, self._place, schema.PIPELINES, "ORDER BY name")
         known = {row[1]: row[0] for row in rows}

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from muntin.ledger import schema
-from muntin.ledger.payload import pack
+from muntin.ledger.payload import as_it_is, pack
 from muntin.ledger.records import REJECTED_KEPT_MAX, Batch, Rejected
-from muntin.ledger.rollups import Rollups
+from muntin.ledger.rollups import check_received
 from muntin.ledger.rules import (
     ROLE_SUMMARY,
     Owned,
@@ -19,7 +19,10 @@ from muntin.ledger.rules import (
     count_late,
     kept_rejected,
     newer,
+    panes_of,
+    with_late,
 )
+from muntin.ledger.slices import NOTHING, Slices
 from muntin.ledger.sqlite_open import Opened, next_id
 from muntin.ledger.sqlite_view import load_rollups, read_rows
 
@@ -32,8 +35,8 @@ class Prepared:
 
     batch: Batch
     pane_us: int
-    partials: Sequence[tuple[int, Packed]]
-    """Summary's id and payload of each of the batch's partials."""
+    summaries: Mapping[str, int]
+    """Ids of the summaries that the batch's partials name."""
     states: Sequence[tuple[Any, ...]]
     """Rows to insert."""
     rejected: Sequence[tuple[Rejected, Packed]]
@@ -44,10 +47,7 @@ def prepare(batch: Batch, owned: Owned, identifiers: Mapping[tuple[str, str], in
     return Prepared(
         batch,
         owned.pane_us,
-        [
-            (identifiers[ROLE_SUMMARY, partial.summary], pack(partial.payload))
-            for partial in batch.partials
-        ],
+        {one.summary: identifiers[ROLE_SUMMARY, one.summary] for one in batch.partials},
         [
             schema.STATES.seal_row(
                 identifiers[ROLE_SUMMARY, state.summary], state.shard,
@@ -80,11 +80,10 @@ def store(
         check_query(opened.pipeline, place, opened.mode, batch.query_id, fed_by, bool(ranges))
     newest = max((last for _, last in ranges), default=None)
     check_sequence(opened.pipeline, opened.mode, batch, newest)
-    late, late_total = count_late(
-        batch.partials, prepared.pane_us, record["watermark"], batch.counted
-    )
-    late_total = max(late_total, batch.late)
-    _store_partials(connection, place, prepared, late)
+    panes = panes_of(batch.partials, prepared.pane_us)
+    watermark = record["watermark"]
+    late = max(count_late(panes, prepared.pane_us, watermark, batch.counted), batch.late)
+    _store_partials(connection, place, prepared, panes, watermark)
     connection.executemany(schema.STATES.insert, prepared.states)
     _store_rejected(connection, record, prepared.rejected, now)
     _mark(connection, mine, batch, ranges)
@@ -95,7 +94,7 @@ def store(
         batches=record["batches"] + 1,
         read=record["read"] + batch.read,
         counted=record["counted"] + batch.counted,
-        late=record["late"] + late_total,
+        late=record["late"] + late,
         rejected=record["rejected"] + batch.rejected_count,
         committed_at=now,
     )
@@ -137,39 +136,45 @@ def _mark(
 
 
 def _store_partials(
-    connection: sqlite3.Connection, place: str, prepared: Prepared, late: Sequence[int]
+    connection: sqlite3.Connection,
+    place: str,
+    prepared: Prepared,
+    panes: Mapping[str, Slices],
+    watermark: int | None,
 ) -> None:
-    rollups: dict[int, Rollups] = {}
-    occupied: dict[tuple[int, int, int], bool] = {}
-    spoiled: set[tuple[int, int, int]] = set()
-    rows = []
+    for name, summary in prepared.summaries.items():
+        rollups = load_rollups(connection, place, summary, prepared.pane_us)
+        mine = [partial for partial in prepared.batch.partials if partial.summary == name]
+        given: dict[int, list[Slices]] = {}
+        for partial in mine:
+            length = partial.length or prepared.pane_us
+            # what rollups cover was sealed, so that all that comes to them is late
+            slices = with_late(partial.slices, length, watermark)
+            if length != prepared.pane_us:
+                given.setdefault(length, []).append(slices)
+            insert_piece(connection, summary, length, partial.shard, slices, partial.payload)
+        held = with_late(panes.get(name, NOTHING), prepared.pane_us, watermark)
+        check_received(name, rollups, held, given)
+
+
+def insert_piece(
+    connection: sqlite3.Connection,
+    summary: int,
+    length: int,
+    shard: int,
+    slices: Slices,
+    payload: bytes,
+) -> None:
+    """Store a piece under the next id."""
     identifier = next_id(connection, "pieces")
-    for partial, (summary, packed), late_events in zip(
-        prepared.batch.partials, prepared.partials, late, strict=True
-    ):
-        if summary not in rollups:
-            rollups[summary] = load_rollups(connection, place, summary, prepared.pane_us)
-        added, dirty = rollups[summary].receivers(partial.pane)
-        spoiled.update((summary, *slice_) for slice_ in dirty)
-        for slice_ in added:
-            key = (summary, *slice_)
-            if key not in occupied:
-                occupied[key] = is_occupied(connection, *key)
-            extra = int(occupied[key] or partial.provisional)
-            values = (identifier, *key, partial.events, late_events, extra)
-            rows.append(schema.PIECES.seal_row(*values, packed=packed))
-            occupied[key] = True
-            identifier += 1
-    connection.executemany(schema.PIECES.insert, rows)
-    connection.executemany(
-        schema.DIRTY.insert, [schema.DIRTY.seal_row(*key) for key in sorted(spoiled)]
-    )
-
-
-def is_occupied(connection: sqlite3.Connection, summary: int, length: int, start: int) -> bool:
-    """Has the slice a piece?"""
-    statement = "SELECT 1 FROM pieces WHERE summary = ? AND length = ? AND start = ? LIMIT 1"
-    return connection.execute(statement, (summary, length, start)).fetchone() is not None
+    start, until = int(slices.starts[0]), int(slices.starts[-1]) + length
+    head = schema.PIECES.seal_row(
+        identifier, summary, length, shard, start, until, len(payload),
+        packed=pack(slices.to_bytes()),
+    )  # fmt: skip
+    connection.execute(schema.PIECES.insert, head)
+    row = schema.PAYLOADS.seal_row(identifier, packed=as_it_is(payload))
+    connection.execute(schema.PAYLOADS.insert, row)
 
 
 def _store_rejected(

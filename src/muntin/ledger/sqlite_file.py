@@ -15,7 +15,7 @@ from typing import Literal
 from muntin.errors import LedgerError, LedgerMissing
 from muntin.ledger import schema
 
-Synchronous = Literal["normal", "full"]
+Synchronous = Literal["off", "normal", "full"]
 BUSY_SECONDS = 10.0  # longest that a writer waits for another's transaction
 IDLE_CONNECTIONS_MAX = 8
 JOURNAL_BYTES_MAX = 64 << 20  # the WAL is cut to this after a checkpoint
@@ -51,9 +51,6 @@ class SqliteFile:
                     if not create:
                         raise LedgerMissing(f"{self.path} is empty, not a ledger yet")
                     self._create(connection)
-                elif schema.is_old(connection):
-                    with transaction(connection):
-                        schema.upgrade(connection)
                 self._settle(connection)
             finally:
                 connection.close()

@@ -22,7 +22,7 @@ from muntin.ledger.rules import (
 )
 from muntin.ledger.sqlite_view import read_rows
 
-_OF_SUMMARY = ("pieces", "states", "coverage", "dirty", "dropped", "windows", "closings")
+_OF_SUMMARY = ("pieces", "states", "coverage", "dropped", "windows", "closings")
 _OF_PIPELINE = ("batches", "documents", "rejected", "commands", "names")
 
 
@@ -146,6 +146,10 @@ def _holds_data(connection: sqlite3.Connection, summary: int) -> bool:
 def _delete_data(connection: sqlite3.Connection, pipeline: int) -> None:
     of_names = "(SELECT id FROM names WHERE pipeline = ?)"
     note_dropped(connection, f"WHERE summary IN {of_names}", (pipeline,))
+    connection.execute(
+        f"DELETE FROM payloads WHERE piece IN (SELECT id FROM pieces WHERE summary IN {of_names})",
+        (pipeline,),
+    )
     for table in _OF_SUMMARY:
         connection.execute(f"DELETE FROM {table} WHERE summary IN {of_names}", (pipeline,))
     connection.execute(f"DELETE FROM trends WHERE query IN {of_names}", (pipeline,))

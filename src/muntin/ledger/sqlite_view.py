@@ -22,13 +22,13 @@ from muntin.ledger.records import (
 from muntin.ledger.rollups import Rollups
 from muntin.ledger.rules import (
     INT64_MAX,
-    INT64_MIN,
     ROLE_QUERY,
     ROLE_SUMMARY,
     check_limit,
     time_range,
     whole,
 )
+from muntin.ledger.slices import Slices
 
 Connect = Callable[[], AbstractContextManager[sqlite3.Connection]]
 
@@ -75,49 +75,37 @@ class SqliteView:
     # Pieces
 
     def pieces(
-        self, summary: str, length: int, start: int, end: int, *, limit: int | None = None
-    ) -> list[Piece]:
-        most = -1 if limit is None else check_limit(limit)
-        rows = self._rows(
-            schema.PIECES,
-            f"WHERE summary = {_NAME} AND length = ? AND start >= ? AND start < ? "
-            "ORDER BY start, id LIMIT ?",
-            (*_slices(summary, length, start, end), most),
-        )
-        return [
-            Piece(identifier, summary, length, start, events, late, payload)
-            for identifier, _, length, start, events, late, _, payload in rows
-        ]
-
-    def spans(
         self, summary: str, length: int, start: int | None = None, end: int | None = None
-    ) -> list[tuple[int, int, int]]:
-        return self._plain(
-            "SELECT start, sum(events), count(*) FROM pieces INDEXED BY pieces_by_slice "
-            f"WHERE summary = {_NAME} AND length = ? AND start >= ? AND start < ? "
-            "GROUP BY start ORDER BY start",
-            _slices(summary, length, start, end),
-        )
+    ) -> list[Piece]:
+        low, high = time_range(start, end)
+        with self._connect() as connection:
+            return read_pieces(
+                connection,
+                self._place,
+                summary,
+                f"WHERE summary = {_NAME} AND length = ? AND start < ? AND until > ? ORDER BY id",
+                _bindable((ROLE_SUMMARY, summary, whole(length, "length"), high, low)),
+            )
+
+    def payloads(self, ids: Sequence[int]) -> dict[int, bytes]:
+        found: dict[int, bytes] = {}
+        with self._connect() as connection:
+            for identifier in ids:
+                number = whole(identifier, "id")
+                found.update(
+                    read_rows(
+                        connection, self._place, schema.PAYLOADS, "WHERE piece = ?", (number,)
+                    )  # pyright: ignore[reportArgumentType]  (rows of two)
+                )
+        return found
 
     def bounds(self, summary: str, length: int) -> tuple[int, int] | None:
         among = f"FROM pieces WHERE summary = {_NAME} AND length = ?"
-        length = whole(length, "length")
-        values = (ROLE_SUMMARY, summary, length)
+        values = (ROLE_SUMMARY, summary, whole(length, "length"))
         ((first, last),) = self._plain(
-            f"SELECT (SELECT min(start) {among}), (SELECT max(start) {among})", values * 2
+            f"SELECT (SELECT min(start) {among}), (SELECT max(until) {among})", values * 2
         )
-        return None if first is None else (first, last + length)
-
-    def crowded(self, summary: str, length: int, before: int, *, limit: int = 1000) -> list[int]:
-        length = whole(length, "length")
-        last_start = max(whole(before, "before") - length, INT64_MIN)
-        rows = self._plain(
-            "SELECT DISTINCT start FROM pieces INDEXED BY pieces_extra "
-            f"WHERE summary = {_NAME} AND length = ? AND extra = 1 AND start <= ? "
-            "ORDER BY start LIMIT ?",
-            (ROLE_SUMMARY, summary, length, last_start, check_limit(limit)),
-        )
-        return [start for (start,) in rows]
+        return None if first is None else (first, last)
 
     def states(self, summary: str) -> dict[int, bytes]:
         rows = self._rows(
@@ -268,12 +256,6 @@ def _bindable(values: Sequence[Any]) -> list[Any]:
     ]
 
 
-def _slices(
-    summary: str, length: int, start: int | None, end: int | None
-) -> tuple[str, str, int, int, int]:
-    return ROLE_SUMMARY, summary, whole(length, "length"), *time_range(start, end)
-
-
 def read_rows(
     connection: sqlite3.Connection,
     place: str,
@@ -286,6 +268,18 @@ def read_rows(
     return [table.open_row(row, place) for row in cursor]
 
 
+def read_pieces(
+    connection: sqlite3.Connection, place: str, name: str, clause: str, values: Sequence[Any]
+) -> list[Piece]:
+    """Pieces without their payloads; `name` is that of the summary that the clause chooses."""
+    return [
+        Piece(identifier, name, length, shard, Slices.from_bytes(columns), size)
+        for identifier, _, length, shard, _, _, size, columns in read_rows(
+            connection, place, schema.PIECES, clause, values
+        )
+    ]
+
+
 def load_rollups(
     connection: sqlite3.Connection, place: str, summary: int | None, pane_us: int
 ) -> Rollups:
@@ -294,8 +288,6 @@ def load_rollups(
     clause, values = "WHERE summary = ?", (summary,)
     for _, length, start, until in read_rows(connection, place, schema.COVERAGE, clause, values):
         rollups.covered[length] = (start, until)
-    for _, length, start in read_rows(connection, place, schema.DIRTY, clause, values):
-        rollups.dirty.setdefault(length, set()).add(start)
     for _, length, before in read_rows(connection, place, schema.DROPPED, clause, values):
         rollups.dropped[length] = before
     return rollups

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from muntin.errors import LedgerError, UnknownName
+from muntin.errors import BadArgument, LedgerError, UnknownName
 from muntin.ledger import schema, sqlite_commit, sqlite_pieces
 from muntin.ledger.documents import (
     ASSEMBLER_BYTES_MAX,
@@ -25,10 +25,10 @@ from muntin.ledger.records import (
     WAITING_COMMANDS_MAX,
     Batch,
     ClosedWindow,
+    Made,
     Piece,
     TrendPoint,
 )
-from muntin.ledger.rollups import check_replaced, pieces_made, sums_of
 from muntin.ledger.rules import (
     ROLE_QUERY,
     ROLE_SUMMARY,
@@ -52,7 +52,7 @@ from muntin.ledger.sqlite_open import (
 from muntin.ledger.sqlite_view import read_rows
 
 Record = dict[str, Any]
-_DELETED_AT_ONCE = 2000  # rows in one transaction of retention, so that others get their turn
+_DELETED_AT_ONCE = 200  # rows in one transaction of retention, so that others get their turn
 
 
 class SqliteWriter:
@@ -156,50 +156,31 @@ class SqliteWriter:
 
     # Pieces
 
-    def compact(self, replaced: Sequence[Piece], payload: bytes) -> None:
+    def compact(self, replaced: Sequence[Piece], made: Sequence[Made]) -> bool:
         if not replaced:
-            return
+            return True
         identifier = self._summary(replaced[0].summary)
-        packed = pack(blob(payload, "a compacted payload"))
+        made = _checked(made)
         with self._writing(grows=False) as (connection, _):
-            sqlite_pieces.compact(connection, identifier, replaced, packed)
-
-    def leave(self, pieces: Sequence[Piece]) -> None:
-        if not pieces:
-            return
-        identifier = self._summary(pieces[0].summary)
-        ids, _, _ = check_replaced(pieces)
-        with self._writing(grows=False) as (connection, _):
-            sqlite_pieces.leave(connection, self._place, identifier, ids)
+            return sqlite_pieces.compact(connection, self._place, identifier, replaced, made)
 
     def roll_up(
-        self,
-        summary: str,
-        length: int,
-        start: int,
-        made: tuple[int, int, bytes] | None,
-        seen: Sequence[int] = (),
-        more: Sequence[tuple[int, int, bytes]] = (),
-    ) -> bool:
+        self, summary: str, length: int, start: int, until: int, made: Sequence[Made]
+    ) -> None:
         identifier = self._summary(summary)
         length, start = whole(length, "length"), whole(start, "start")
-        parts = [
-            (sums_of(part), pack(blob(part[2], "a rollup's payload")))
-            for part in pieces_made(made, more)
-        ]
-        with self._writing(grows=False) as (connection, _):
-            return sqlite_pieces.roll_up(
-                connection, self._place, identifier, self._owned.pane_us, (length, start),
-                parts, seen,
+        until, made = whole(until, "until"), _checked(made)
+        with self._writing(grows=False) as (connection, record):
+            watermark = record["watermark"]
+            if watermark is None or until > watermark:
+                raise BadArgument(
+                    f'rollups of "{summary}" up to {until}: only what is sealed is rolled up, and '
+                    f"the watermark is {watermark}"
+                )
+            sqlite_pieces.roll_up(
+                connection, self._place, identifier, self._owned.pane_us, (length, start, until),
+                made,
             )  # fmt: skip
-
-    def extend_coverage(self, summary: str, length: int, until: int) -> bool:
-        identifier = self._summary(summary)
-        length, until = whole(length, "length", least=1), whole(until, "until")
-        with self._writing(grows=False) as (connection, _):
-            return sqlite_pieces.extend(
-                connection, self._place, identifier, self._owned.pane_us, length, until
-            )
 
     def drop_before(self, summary: str, length: int, before: int) -> int:
         identifier = self._summary(summary)
@@ -211,18 +192,21 @@ class SqliteWriter:
                 )
             if cut is None:
                 return 0
-            return self._delete_in_turns(
-                "pieces", "summary = ? AND length = ? AND start < ?", (identifier, length, cut)
-            )
+            return self._delete_until(identifier, length, cut)
 
-    def _delete_in_turns(self, table: str, condition: str, values: tuple[Any, ...]) -> int:
+    def _delete_until(self, summary: int, length: int, until: int) -> int:
+        """Delete pieces that end by a time, some at once; how many."""
         total = 0
+        chosen = (
+            "SELECT id FROM pieces WHERE summary = ? AND length = ? AND until <= ? "
+            f"ORDER BY id LIMIT {_DELETED_AT_ONCE}"
+        )
         while True:
             with self._writing() as (connection, _):
+                values = (summary, length, until)
+                connection.execute(f"DELETE FROM payloads WHERE piece IN ({chosen})", values)
                 deleted = connection.execute(
-                    f"DELETE FROM {table} WHERE rowid IN "
-                    f"(SELECT rowid FROM {table} WHERE {condition} LIMIT {_DELETED_AT_ONCE})",
-                    values,
+                    f"DELETE FROM pieces WHERE id IN ({chosen})", values
                 ).rowcount
             total += deleted
             if deleted < _DELETED_AT_ONCE:
@@ -332,3 +316,10 @@ class SqliteWriter:
                 self._closed = True
                 checkpoint(self._connection)
                 self._connection.close()
+
+
+def _checked(made: Sequence[Made]) -> list[Made]:
+    return [
+        Made(piece.slices, blob(piece.payload, "the payload of a piece"), piece.shard)
+        for piece in made
+    ]

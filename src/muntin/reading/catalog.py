@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from muntin.ledger.base import Ledger
 from muntin.reading.history import HISTORY_MAX
 from muntin.reading.moment import LedgerMoment
-from muntin.reading.panes import CACHE_BYTES, Panes
+from muntin.reading.pieces import CACHE_BYTES, SegmentCache
 from muntin.reading.sequences import Sequences
 from muntin.reading.snapshot import Snapshot, version_of
 from muntin.select.catalog import QueryInfo, SummaryInfo
@@ -39,7 +39,7 @@ class LedgerCatalog:
         self._ledger = ledger
         self._now_us = now_us
         self._history_max = history_max
-        self._panes = Panes(ledger, cache_bytes)
+        self._cache = SegmentCache(cache_bytes)
         self._sequences = Sequences()
         self._newest: Snapshot | None = None
         self._lock = threading.Lock()
@@ -57,7 +57,7 @@ class LedgerCatalog:
                         snapshot = newest
                     self._newest = snapshot
             yield LedgerMoment(
-                view, snapshot, self._panes, self._sequences, self._now_us(), self._history_max
+                view, snapshot, self._cache, self._sequences, self._now_us(), self._history_max
             )
 
     def summaries(self) -> Mapping[str, SummaryInfo]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from muntin.kinds import SummarySpec
-from muntin.kinds.marked import marked_with
+from muntin.kinds import SegmentSpec
 from muntin.ledger.base import View
-from muntin.windows.cover import Run, cover, longest
+from muntin.ledger.rollups import Rollups
+
+Run = tuple[int, int, int]
+"""Length of slices, start of the first, end of the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,22 +17,9 @@ class Layout:
     """How one summary lies in the ledger."""
 
     name: str
-    spec: SummarySpec
+    spec: SegmentSpec
     pane: int
     rungs: tuple[int, ...]
-
-    def read(self, payload: bytes) -> Any:
-        """The summary of a stored payload.
-
-        Raises
-        ------
-        MuntinError
-            A worker could not make one, and marked the slice; or the bytes are damaged.
-        """
-        problem = marked_with(payload)
-        if problem is not None:
-            raise problem
-        return self.spec.read(payload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +38,11 @@ class Held:
     """What is held of one summary, at one moment.
 
     A pane is whole from the horizon of retention on: before it there may be panes again, of late
-    events alone. A rollup is whole where it was made and not spoiled by late events since.
+    events alone. A rollup is whole where rollups of its length cover it.
 
     Attributes
     ----------
+    rollups : Rollups
     bounds : (int, int) or None
         Start of the first and end of the last slice that is whole; None where there is nothing.
     dropped : int or None
@@ -62,9 +51,8 @@ class Held:
 
     def __init__(self, view: View, layout: Layout) -> None:
         self._lengths = (layout.pane, *layout.rungs)
-        rolled = {reach.length: reach for reach in view.coverage(layout.name)}
-        self._rolled = {length: rolled[length] for length in layout.rungs if length in rolled}
-        self.dropped = view.horizon(layout.name, layout.pane)
+        self.rollups = rollups_of(view, layout)
+        self.dropped = self.rollups.dropped.get(layout.pane)
         self.bounds = self._bounds(view, layout)
 
     def reach(self, start: int, end: int) -> Reach:
@@ -78,11 +66,10 @@ class Held:
         first = self.bounds[0]
         known = first
         if self.dropped is not None:
-            starts = [reach.start for reach in self._rolled.values()]
+            starts = [reach[0] for reach in self.rollups.covered.values()]
             known = min(first, self.dropped, *starts)
         begin, until = max(start, known), min(end, self.bounds[1])
-        lengths, usable = self._lengths, self._usable
-        runs = longest(list(cover(begin, until, lengths, usable, self.dropped)))
+        runs = _longest(self.rollups, begin, until)
         if not runs:
             empty = begin >= until  # beyond the newest event, or before the first
             return Reach((), None, whole=empty and (self.dropped is None or start >= known))
@@ -100,15 +87,6 @@ class Held:
                 return wider
         return None
 
-    def _usable(self, length: int, at: int) -> bool:
-        rolled = self._rolled.get(length)
-        return (
-            rolled is not None
-            and rolled.start <= at
-            and at + length <= rolled.until
-            and at not in rolled.dirty
-        )
-
     def _bounds(self, view: View, layout: Layout) -> tuple[int, int] | None:
         found = []
         panes = view.bounds(layout.name, layout.pane)
@@ -116,11 +94,35 @@ class Held:
             first = panes[0] if self.dropped is None else max(panes[0], self.dropped)
             found.append((first, panes[1]))
         if self.dropped is not None:  # the rollups that stand for panes begin earlier
-            for length, rolled in self._rolled.items():
+            for length, rolled in self.rollups.covered.items():
                 stored = view.bounds(layout.name, length)
                 if stored is not None:
-                    found.append((max(stored[0], rolled.start), min(stored[1], rolled.until)))
+                    found.append((max(stored[0], rolled[0]), min(stored[1], rolled[1])))
         held = [(first, last) for first, last in found if first < last]
         if not held:
             return None
         return min(first for first, _ in held), max(last for _, last in held)
+
+
+def rollups_of(view: View, layout: Layout) -> Rollups:
+    """What rollups cover, of the lengths that the pipeline names, and what was dropped."""
+    rollups = Rollups(layout.pane)
+    for reach in view.coverage(layout.name):
+        if reach.length in layout.rungs:
+            rollups.covered[reach.length] = (reach.start, reach.until)
+    for length in (layout.pane, *rollups.covered):
+        horizon = view.horizon(layout.name, length)
+        if horizon is not None:
+            rollups.dropped[length] = horizon
+    return rollups
+
+
+def _longest(rollups: Rollups, start: int, end: int) -> list[Run]:
+    """The longest part of what is held of [start, end) that lies together."""
+    parts: list[list[Run]] = [[]]
+    for length, first, until in rollups.tiles(start, end):
+        if length is None:
+            parts.append([])
+        else:
+            parts[-1].append((length, first, until))
+    return max(parts, key=lambda runs: runs[-1][2] - runs[0][1] if runs else 0)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from muntin.errors import SelectError
 from muntin.kinds import SequentialSpec
@@ -12,7 +13,7 @@ from muntin.ledger.records import ClosedWindow
 from muntin.reading import history
 from muntin.reading.held import Held, Layout, Reach
 from muntin.reading.liveness import liveness
-from muntin.reading.panes import Merged, Panes
+from muntin.reading.pieces import Merged, Pieces, SegmentCache
 from muntin.reading.sequences import Sequences, check_whole_stream
 from muntin.reading.snapshot import Known, Snapshot
 from muntin.reading.stored_results import read_result
@@ -39,14 +40,14 @@ class LedgerMoment:
         self,
         view: View,
         snapshot: Snapshot,
-        panes: Panes,
+        cache: SegmentCache,
         sequences: Sequences,
         now_us: int,
         history_max: int,
     ) -> None:
         self.view = view
         self.snapshot = snapshot
-        self._panes = panes.at(view)
+        self._pieces = Pieces(view, cache)
         self._sequences = sequences
         self._now_us = now_us
         self._history_max = history_max
@@ -63,7 +64,7 @@ class LedgerMoment:
         found = self.snapshot.once(key, lambda: self._load(known, layout, window))
         like = None
         if not layout.spec.sequential:
-            like = lambda: self._panes.newest(layout, known.generation)  # noqa: E731
+            like = lambda: self._pieces.newest(layout)  # noqa: E731
         # time passes while the version stays, and what is read later is read of this moment
         return replace(found, stale=self.stale(known), like=like)
 
@@ -128,13 +129,13 @@ class LedgerMoment:
         if known is None:
             raise KeyError(summary)
         pipeline = known.pipeline
-        spec = pipeline.summaries[summary]
+        spec: Any = pipeline.summaries[summary]
         return known, Layout(summary, spec, pipeline.pane, pipeline.rungs)
 
     def _load(self, known: Known, layout: Layout, window: WindowAsked) -> Loaded:
         if isinstance(layout.spec, SequentialSpec):
             return self._followed(known, layout.name, layout.spec, layout.pane, window)
-        held = self._panes.held(layout)
+        held = self._pieces.held(layout)
         closed = self._closed(layout, window)
         if closed is not None:
             asked = closed.start, closed.end
@@ -142,7 +143,7 @@ class LedgerMoment:
             asked = self._span(known, layout, window, held.bounds)
         reach = held.reach(*asked) if asked is not None else Reach((), None, whole=True)
         notes = check_held(layout.name, window, closed, asked, reach, held)
-        merged = self._panes.merged_runs(layout, reach, known.generation)
+        merged = self._pieces.merged_runs(layout, reach)
         covered = asked if closed is not None or window.whole else reach.covered
         return loaded(
             known, layout, merged,
@@ -150,21 +151,21 @@ class LedgerMoment:
             held=held.bounds,
             revision=closed.revision if closed is not None else 0,
             notes=notes,
-            uncounted=self._uncounted(layout, merged, reach, known.generation),
+            uncounted=self._uncounted(layout, merged, reach),
         )  # fmt: skip
 
     def uncounted(
         self, layout: Layout, merged: Merged, start: int, end: int
     ) -> Mapping[Part, Uncounted]:
         """What keys and indicators lack of a window that somebody else has merged."""
-        return self._uncounted(layout, merged, self._panes.held(layout).reach(start, end), 0)
+        return self._uncounted(layout, merged, self._pieces.held(layout).reach(start, end))
 
-    def _uncounted(
-        self, layout: Layout, merged: Merged, reach: Reach, generation: Hashable
-    ) -> dict[Part, Uncounted]:
+    def _uncounted(self, layout: Layout, merged: Merged, reach: Reach) -> dict[Part, Uncounted]:
         """What keys and indicators have not counted, and since when they have counted all."""
-        lacking = layout.spec.uncounted(merged.usable().summary)
-        since = self._panes.counted_since(layout, reach, generation) if lacking else {}
+        if merged.segment is None:
+            return {}
+        lacking = layout.spec.uncounted(merged.segment)
+        since = self._pieces.counted_since(layout, reach) if lacking else {}
         return {
             part: Uncounted(events, merged.events, since.get(part))
             for part, events in lacking.items()
@@ -307,10 +308,9 @@ def loaded(
     uncounted: Mapping[Part, Uncounted],
 ) -> Loaded:
     """What was merged, with what must be said about it; a run without events is no summary."""
-    spec = layout.spec
-    merged.usable()
+    spec, segment = layout.spec, merged.segment
     return Loaded(
-        summary=merged.summary if merged.events else None,
+        summary=segment,
         covered=covered,
         held=held,
         watermark=None if known is None else known.info.watermark,
@@ -318,7 +318,7 @@ def loaded(
         late=merged.late,
         stale=False,
         exact=spec.is_exact,
-        bounds=spec.bounds(merged.summary) if merged.events else {},
+        bounds={} if segment is None else spec.bounds(segment),
         uncounted=uncounted,
         notes=notes,
         token=merged.token,

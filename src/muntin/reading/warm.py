@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
-from muntin.kinds import SequentialSpec, SummarySpec
+from muntin.kinds import SegmentSpec, SequentialSpec, SummarySpec
+from muntin.segments import WHOLE, decode, encode, merge
 from muntin.spec import Pipeline
 from muntin.summaries.items import hash_items
 
@@ -16,19 +18,23 @@ _MANY = range(200)  # more values than a new index has room for
 
 
 def warm(pipeline: Pipeline) -> None:
-    """Run each summary once on made-up rows: update, merge, bytes of both kinds."""
+    """Run each summary once on made-up rows: fold, merge, bytes there and back."""
     for spec in pipeline.summaries.values():
         if isinstance(spec, SequentialSpec):
             _warm_sequence(spec)
-            continue
-        few = _batch(spec, _TEXT, _NUMBERS)
-        many = _batch(spec, (None, *map(str, _MANY)), (None, *_MANY))
-        for batch in (few, many, _dictionary(few)):
-            summary = spec.new()
-            spec.update(summary, batch)
-            whole = spec.merged([spec.read(summary.to_bytes()), summary])
-            if (quick := spec.provisional(whole)) is not None:
-                spec.merged([spec.read(quick), whole])
+        elif isinstance(spec, SegmentSpec):
+            _warm_segments(spec)
+
+
+def _warm_segments(spec: SegmentSpec) -> None:
+    few = _batch(spec, _TEXT, _NUMBERS)
+    many = _batch(spec, (None, *map(str, _MANY)), (None, *_MANY))
+    for batch in (few, many, _dictionary(few)):
+        segment = spec.segment(batch, np.arange(batch.num_rows) % 4)
+        again = decode(encode(segment))
+        whole = merge([merge([segment, again]), segment.between(1, 3)], 2)
+        encode(merge([whole, whole.between(0, 1)], WHOLE))
+        merge([whole.between(0, 1)], WHOLE)  # rows that only move
 
 
 def _batch(

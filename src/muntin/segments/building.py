@@ -131,7 +131,7 @@ def merge(segments: Sequence[Segment], step: int = 1) -> Segment:
             if table.name(s.algebra) == by
         ]
         joined = [_adapted(table, one, algebra) for one, table in parts]
-        tables.append(_merge(algebra, joined, step, first.limit))
+        tables.append(merge_tables(algebra, joined, step, first.limit))
     slices = _stepped(np.concatenate([segment.slices for segment in segments]), step)
     events = np.concatenate([segment.events for segment in segments])
     found, at = np.unique(slices, return_inverse=True)
@@ -152,7 +152,7 @@ def _stepped(slices: np.ndarray, step: int) -> np.ndarray:
     return np.zeros_like(slices) if step == WHOLE else slices // step
 
 
-def _merge(algebra: Algebra, parts: list[Table], step: int, limit: int | None) -> Table:
+def merge_tables(algebra: Algebra, parts: list[Table], step: int, limit: int | None) -> Table:
     whole = joined(parts)
     slices = _stepped(whole.slice_of_row, step)
     groups = group(slices, whole.key, len(whole.keys))

@@ -39,7 +39,7 @@ from muntin.segments.columns import Column, Ragged, States, frozen, lists, numbe
 from muntin.segments.kernels import fingerprint as _kernels
 from muntin.segments.kernels.lists import keep_present, sum_counts
 from muntin.segments.keys import Keys
-from muntin.segments.nulls import check_nulls, counts_of, merged_nulls, without_nulls
+from muntin.segments.nulls import absent, check_nulls, counts_of, merged_nulls, without_nulls
 from muntin.segments.quantiles import QuantilesAt, RanksOf
 from muntin.segments.table import Table
 from muntin.summaries.dyadic_qdigest import K_MAX
@@ -48,7 +48,6 @@ from muntin.summaries.items import hash_items
 from muntin.summaries.kernels.placement import spread
 from muntin.summaries.order_maps import IntegerRange, OrderMap, TimestampRange, order_map
 from muntin.summaries.weighted_view import check_fractions
-from muntin.summaries.with_nulls import absent
 
 kernels: Any = _kernels  # lists of columns are unpacked into their calls
 _compute: Any = pc
@@ -271,6 +270,15 @@ class Fingerprints(Algebra):
         row = kernels.check_nodes(*held, self._ranked(table), self.k, leaf)
         if row >= 0:
             raise CorruptSummary(f"fingerprint: row {row} is no digest of its numbers")
+
+    def rate(self, table: Table) -> float:
+        """The highest false-positive rate of a row, as it is now."""
+        keys = lists(table.states["prints"], len(table)).sizes.max(initial=0)
+        return float(keys) / 2.0**self.print_bits
+
+    def is_estimated(self, table: Table) -> bool:
+        """Whether a digest has a node that is no leaf: its ranks are then within a bound."""
+        return self.domain is not None and table.states.get("ends") is not None
 
     def _ranked(self, table: Table) -> np.ndarray:
         """Events with a number of each row."""

@@ -203,6 +203,12 @@ class Frequency(Algebra):
         }
         return pa.table(found).filter(pa.array(held[5][rows] >= 0))
 
+    def error_max(self, table: Table) -> int:
+        """The most that an answer is above the truth; 0 where no row has cells."""
+        dense = lists(table.states["cells"], len(table)).sizes > 0
+        totals = flat(table.states, len(table))[5]
+        return max((self._error(int(total)) for total in totals[dense]), default=0)
+
     def _error(self, total: int) -> int:
         return -(-max(total, 0) * _E_NUMERATOR // (self.width * _E_DENOMINATOR))
 

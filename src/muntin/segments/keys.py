@@ -126,7 +126,7 @@ def _coded(name: str, array: pa.Array) -> tuple[np.ndarray, pa.Array]:
     kind = key_columns.kind_of(name, array)
     if pa.types.is_dictionary(array.type):
         if not array.null_count and not array.dictionary.null_count:
-            return _recoded(array, key_columns.canonical(name, array.dictionary, kind))
+            return _recoded(name, array, kind)
         array = array.dictionary_decode()
     # of a view, Arrow's dictionary takes null for an empty text
     if (kind is not None and kind != "string") or pa.types.is_string_view(array.type):
@@ -142,17 +142,20 @@ def _coded(name: str, array: pa.Array) -> tuple[np.ndarray, pa.Array]:
     return codes, key_columns.canonical(name, encoded.dictionary, kind)
 
 
-def _recoded(array: pa.Array, values: pa.Array) -> tuple[np.ndarray, pa.Array]:
+def _recoded(name: str, array: pa.Array, kind: str | None) -> tuple[np.ndarray, pa.Array]:
     """Codes that the caller gave: a dictionary may hold what no row has, or a value twice."""
     codes = array.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    values = array.dictionary
     used = np.zeros(len(values), bool)
     used[codes] = True
-    again = _compute.dictionary_encode(values.filter(pa.array(used)))
+    if not used.all():
+        values = values.filter(pa.array(used))  # the others may be none that a key can have
+        codes = (np.cumsum(used) - 1)[codes]
+    values = key_columns.canonical(name, values, kind)
+    again = _compute.dictionary_encode(values)
     if len(again.dictionary) == len(values):
         return codes, values
-    to = np.zeros(len(values), np.int64)
-    to[used] = again.indices.to_numpy(zero_copy_only=False)
-    return to[codes], again.dictionary
+    return again.indices.to_numpy(zero_copy_only=False).astype(np.int64)[codes], again.dictionary
 
 
 def _few_cells(size: int, rows: int) -> bool:

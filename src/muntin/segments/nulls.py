@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as _pc
 
 from muntin.errors import CorruptSummary
 from muntin.segments.columns import Column, States, frozen, numbers, present
 from muntin.segments.kernels.lists import keep_present, sum_counts
 from muntin.segments.table import Table
-from muntin.summaries.with_nulls import absent
+
+pc: Any = _pc
 
 
 def without_nulls(
@@ -50,3 +52,29 @@ def check_nulls(table: Table) -> None:
     nulls = numbers(table.states["nulls"])
     if len(nulls) and (nulls.min() < 0 or (nulls > table.events).any()):
         raise CorruptSummary("segment: more nulls than events")
+
+
+def absent(columns: Iterable[pa.Array]) -> np.ndarray | None:
+    """bool[n]: rows in which a column is null or NaN; None where there are none."""
+    missing: np.ndarray | None = None
+    for column in columns:
+        is_float = pa.types.is_floating(column.type)
+        if not column.null_count and not (_has_nan(column) if is_float else _hides_nulls(column)):
+            continue
+        nulls = pc.call_function("is_null", [column], pc.NullOptions(nan_is_null=is_float))
+        found = nulls.to_numpy(zero_copy_only=False)
+        if found.any():
+            missing = found if missing is None else missing | found
+    return missing
+
+
+def _has_nan(column: pa.Array) -> bool:
+    """Whether a column of floats without nulls has a NaN: the minimum is one then."""
+    values = column.to_numpy()
+    with np.errstate(invalid="ignore"):
+        return len(values) > 0 and bool(np.isnan(np.minimum.reduce(values)))
+
+
+def _hides_nulls(column: pa.Array) -> bool:
+    """A dictionary may hold a null that its indices do not show."""
+    return pa.types.is_dictionary(column.type) and column.dictionary.null_count > 0

@@ -391,4 +391,6 @@ def _amounts(name: str, kind: SumType | None, column: pa.Array) -> tuple[np.ndar
         return frozen(np.zeros(len(column), kind or "int64")), frozen(missing.astype(np.int64))
     negative = read.numbers < 0
     amounts = np.where(negative, read.numbers.dtype.type(0), read.numbers)
+    # a column of less than 64 bits has sums of 64
+    amounts = amounts.astype(kind or read.type or "int64", copy=False)
     return frozen(amounts), frozen((missing | negative).astype(np.int64))

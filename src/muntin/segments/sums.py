@@ -32,7 +32,7 @@ from muntin.segments.columns import NOTHING, Column, States, frozen, numbers, pr
 from muntin.segments.kernels import sums as _kernels
 from muntin.segments.kernels.lists import sum_counts
 from muntin.segments.keys import Keys
-from muntin.segments.table import Table
+from muntin.segments.table import Segment, Table
 from muntin.summaries.vector_matrix.indicators import indicator_values
 
 kernels: Any = _kernels  # halves of sums are unpacked into their calls
@@ -43,7 +43,15 @@ _NAMES_MAX = 256
 
 @dataclass(frozen=True)
 class Totals:
-    """The question: all sums of each row."""
+    """The question: sums of each row.
+
+    Parameters
+    ----------
+    names : frozenset of str, optional
+        The indicators that are wanted: None: all.
+    """
+
+    names: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -193,15 +201,18 @@ class Sums(Algebra):
             elif kind == "float64":
                 _check_floats(name, table, without)
 
-    def answer(self, table: Table, question: Any = None) -> pa.Table:  # noqa: ARG002
-        """`count`; each indicator: null where no event could have one; `overflow` (bool): a sum
-        of the row is null since it is beyond its type."""
+    def answer(self, table: Table, question: Any = None) -> pa.Table:
+        """`count`; each wanted indicator: null where no event could have one; `overflow` (bool):
+        a sum of the row is null since it is beyond its type."""
         columns: dict[str, pa.Array] = {
             "row": pa.array(np.arange(len(table))),
             "count": pa.array(table.events),
         }
         overflow = np.zeros(len(table), bool)
+        wanted = question.names if isinstance(question, Totals) else None
         for name, kind in self.indicators:
+            if wanted is not None and name not in wanted:
+                continue
             unseen = numbers(table.states[f"{name}.unseen"])
             absent = unseen == table.events if len(unseen) else np.zeros(len(table), bool)
             if kind is None:
@@ -249,6 +260,25 @@ def typed(indicators: Indicators, values: Sequence[pa.Array]) -> Indicators:
             told = indicator_values(name, column, None).type
         found.append((name, kind or told))
     return tuple(found)
+
+
+def counted_events(segment: Segment, table: Table | None, indicator: str = "") -> np.ndarray:
+    """Events that a table, or one of its indicators, has counted of each slice: int64[slices].
+
+    Less than the segment's events where it was added later.
+    """
+    counts = np.zeros(len(segment.slices), np.int64)
+    if table is None or not len(table):
+        return counts
+    events = table.events
+    if indicator:
+        if f"{indicator}.unseen" not in table.states:
+            return counts
+        unseen = numbers(table.states[f"{indicator}.unseen"])
+        events = events - unseen if len(unseen) else events
+    at = np.searchsorted(segment.slices, table.slices)
+    counts[at] = np.add.reduceat(events, table.starts[:-1])
+    return counts
 
 
 def _parts(kind: SumType | None) -> tuple[str, ...]:

@@ -213,7 +213,7 @@ class Engine:
         info = moment.summaries()[bound.source]
         name, table = self._tables.get(
             None if loaded.token is None else (loaded.token, bound.source, shape_of(bound)),
-            lambda: table_of(bound, loaded, info),
+            lambda: table_of(bound, loaded, info, names),
         )
         said = bound.window is not None or default is not None
         notes = loaded.notes if said else _only_open(loaded, bound.source)

@@ -1,8 +1,8 @@
 """Table functions: what can be asked of the summaries that are not tables themselves.
 
-Each is an adapter from a summary's own query to rows: a value beside its bounds. A summary that
-is split by columns (`by: origin`) gives one block of rows for each value, with those columns in
-front.
+Each is a question to the states of a segment, which its kind answers: a value beside its bounds.
+A summary that is split by columns (`by: origin`) has a state for each value, with those columns
+in front of its rows.
 """
 
 from __future__ import annotations
@@ -14,17 +14,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from muntin.errors import BadArgument
+from muntin.errors import BadArgument, SummaryOverflow
 from muntin.kinds.periodic import SEPARATOR
+from muntin.segments.algebra import Algebra
+from muntin.segments.distinct import DistinctCount
+from muntin.segments.fingerprint import Contains, Fingerprints
+from muntin.segments.quantiles import QuantilesAt, RanksOf
+from muntin.segments.table import Segment, Table
+from muntin.segments.top_k import Heaviest, WeightOf
 from muntin.select.catalog import SummaryInfo
 from muntin.select.conform import conformed
-from muntin.summaries.base import Estimate
 
 Argument = str | int | float | bool | None
 K_MAX = 100_000
 KEYED_COLUMNS = ("complete", "other")
-"""After the answer of a split summary: whether the part holds all events of its key, and whether
-it is the part of all keys past the limit (whose key columns are null)."""
+"""After the answer of a split summary: that the row holds all events of its key (always), and
+whether it is that of all keys past the limit (whose key columns are null)."""
 
 
 class ArgumentError(Exception):
@@ -34,6 +39,10 @@ class ArgumentError(Exception):
         super().__init__(message)
         self.index = index
         self.remedy = remedy
+
+
+def _no_question(arguments: tuple[Argument, ...]) -> Any:
+    raise NotImplementedError(arguments)  # the kinds of the function do not lie in segments
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +59,10 @@ class TableFunction:
         Of the result, after the columns of `by`.
     parse : callable
         Checks the arguments after the summary; raises ArgumentError.
-    table : callable
-        (summary, arguments) -> pyarrow.Table with `columns`.
+    question : callable
+        arguments -> what the kind's algebra is asked.
+    table : callable, optional
+        (summary, arguments) -> pyarrow.Table with `columns`, of what does not lie in segments.
     columns_by_kind : mapping
         Kinds whose result has other columns.
     """
@@ -61,7 +72,8 @@ class TableFunction:
     usage: str
     columns: tuple[str, ...]
     parse: Callable[[Sequence[Argument]], tuple[Argument, ...]]
-    table: Callable[[Any, tuple[Argument, ...]], pa.Table]
+    question: Callable[[tuple[Argument, ...]], Any] = _no_question
+    table: Callable[[Any, tuple[Argument, ...]], pa.Table] | None = None
     columns_by_kind: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def all_columns(self, info: SummaryInfo) -> tuple[str, ...]:
@@ -72,22 +84,101 @@ class TableFunction:
         return (*columns, *info.parts)
 
     def rows(self, summary: Any, info: SummaryInfo, arguments: tuple[Argument, ...]) -> pa.Table:
-        """The function's rows; for a split summary, those of each of its parts."""
-        summary = getattr(summary, "inner", summary)  # without the count of nulls around it
-        if not info.by:
+        """The function's rows; for a split summary, those of each of its keys."""
+        if not isinstance(summary, Segment):
+            assert self.table is not None  # noqa: S101 (the check of a statement has looked)
             return _with_parts(self.table(summary, arguments), info.parts)
-        keys = summary.table().select([*info.by, *KEYED_COLUMNS])
-        blocks = [
-            conformed(self.table(part, arguments), self.columns) for part in summary.summaries()
-        ]
-        if not blocks:  # no keys: the types of a part's columns, without rows
-            blocks = [conformed(self.table(summary.template, arguments), self.columns).slice(0, 0)]
-        owner = np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])
-        table = pa.concat_tables(blocks, promote_options="permissive")
-        owners = keys.take(pa.array(owner))
-        for name in keys.column_names:
-            table = table.append_column(name, owners.column(name))
-        return table.select(self.all_columns(info))
+        table = summary.table(info.by)
+        assert table is not None  # noqa: S101 (a segment that holds events has its states)
+        _check_totals(info, table)
+        question = self.question(arguments)
+        if isinstance(question, WeightOf):
+            _check_items(arguments, table)
+        answered = summary.algebra.answer(table, question)
+        values = values_of_rows(summary.algebra, table)
+        if info.by:  # a key whose events have no value is not there
+            answered = answered.filter(pa.array(values[answered["row"].to_numpy()] > 0))
+        elif self.asks_each:
+            answered = _each_asked(answered, len(table), arguments, self.columns[0])
+        row = answered["row"]
+        keys = (column.take(row) for column in table.key_arrays())
+        found: dict[str, Any] = dict(zip(info.by, keys, strict=True))
+        for name in answered.column_names:
+            shown = "rank" if (self.name, name) == ("ranks", "value") else name
+            found[str(shown)] = answered[name]
+        if "n" in self.columns:
+            found["n"] = pa.array(values).take(row)
+        if info.by:
+            found["complete"] = pa.repeat(True, len(row))
+            found["other"] = pa.array(table.is_rest()).take(row)
+        return conformed(pa.table(found), self.all_columns(info))
+
+    @property
+    def asks_each(self) -> bool:
+        """Whether there is a row for each argument, also where a state holds no value."""
+        return self.columns[0] in ("q", "x")
+
+
+def _each_asked(
+    answered: pa.Table, rows: int, arguments: tuple[Argument, ...], name: str
+) -> pa.Table:
+    """A row for each state and argument: null where the state holds no value."""
+    if answered.num_rows == rows * len(arguments):
+        return answered
+    there = answered["row"].to_numpy()
+    at = np.full(rows * len(arguments), -1)
+    at[there * len(arguments) + np.arange(len(there)) % len(arguments)] = np.arange(len(there))
+    whole = answered.take(pa.array(at, mask=at < 0))
+    numbers = np.repeat(np.arange(rows), len(arguments))
+    asked = pa.array(list(arguments) * rows).cast(answered.schema.field(name).type)
+    whole = whole.set_column(whole.column_names.index("row"), "row", pa.array(numbers))
+    return whole.set_column(whole.column_names.index(name), name, asked)
+
+
+def _check_totals(info: SummaryInfo, table: Table) -> None:
+    """SummaryOverflow where weights add up to more than int64: kinds leave such states out."""
+    totals = table.states.get("total")
+    if isinstance(totals, np.ndarray) and (totals < 0).any():
+        raise SummaryOverflow(f"{info.name}: the weights of a summary are beyond int64")
+
+
+def values_of_rows(algebra: Algebra, table: Table) -> np.ndarray:
+    """Events with a value of each row: int64[rows]; of fingerprints, with a number."""
+    found = table.events
+    lacking = ["nulls", "unranked"] if isinstance(algebra, Fingerprints) else ["nulls"]
+    for name in lacking:
+        count = table.states.get(name)
+        found = found - count if isinstance(count, np.ndarray) else found
+    return found
+
+
+def _check_items(asked: tuple[Argument, ...], table: Table) -> None:
+    """A hash of '4' is not that of 4: asking for the other type would find nothing, silently."""
+    kept = table.items.columns[0].type if table.items is not None else pa.null()
+    if pa.types.is_null(kept) or isinstance(asked[0], int) == pa.types.is_integer(kept):
+        return
+    raise BadArgument(
+        "items of this summary are integers: write 4, not '4'"
+        if pa.types.is_integer(kept)
+        else "items of this summary are texts: write '4', not 4"
+    )
+
+
+def _quantiles_at(arguments: tuple[Any, ...]) -> QuantilesAt:
+    return QuantilesAt(tuple(map(float, arguments)))
+
+
+def _ranks_of(arguments: tuple[Any, ...]) -> RanksOf:
+    whole = all(isinstance(a, int) and abs(a) < 1 << 63 for a in arguments)
+    return RanksOf(arguments if whole else tuple(map(float, arguments)))
+
+
+def _heaviest(arguments: tuple[Any, ...]) -> Heaviest:
+    return Heaviest(int(arguments[0]))
+
+
+def _global_top_k(summary: Any, arguments: tuple[Argument, ...]) -> pa.Table:
+    return summary.top(arguments[0])
 
 
 def _with_parts(table: pa.Table, parts: tuple[str, ...]) -> pa.Table:
@@ -151,118 +242,6 @@ def _nothing_more(arguments: Sequence[Argument]) -> tuple[Argument, ...]:
     return ()
 
 
-def _estimated(
-    asked: Mapping[str, Sequence[Any]],
-    estimate: Estimate,
-    rows: int,
-    count: int | None = None,
-    value: str = "value",
-) -> pa.Table:
-    """Questions beside answers; an empty summary answers with nulls."""
-    columns: dict[str, Any] = dict(asked)
-    found = (estimate.value, estimate.lower, estimate.upper)
-    for name, values in zip((value, "lower", "upper"), map(np.atleast_1d, found), strict=True):
-        kind = pa.from_numpy_dtype(np.asarray(values).dtype)
-        columns[name] = pa.nulls(rows, kind) if len(values) != rows else pa.array(values)
-    columns["confidence"] = pa.array(np.full(rows, float(estimate.confidence)))
-    if count is not None:
-        columns["n"] = pa.array(np.full(rows, count, np.int64))
-    return pa.table(columns)
-
-
-def _asked(arguments: tuple[Argument, ...]) -> pa.Array:
-    beyond = any(isinstance(a, int) and a >= 1 << 63 for a in arguments)
-    return pa.array(arguments, pa.uint64() if beyond else None)
-
-
-def _floats(arguments: tuple[Argument, ...]) -> np.ndarray:
-    return np.asarray(arguments, np.float64)
-
-
-def _quantiles(summary: Any, arguments: tuple[Argument, ...]) -> pa.Table:
-    asked = _floats(arguments)
-    numbers = _numbers_of(summary)
-    estimate = numbers.quantile(asked)
-    return _estimated({"q": pa.array(asked)}, estimate, len(asked), numbers.count)
-
-
-def _ranks(summary: Any, arguments: tuple[Argument, ...]) -> pa.Table:
-    whole = all(isinstance(a, int) and abs(a) < 1 << 63 for a in arguments)
-    asked = np.asarray(arguments) if whole else _floats(arguments)
-    numbers = _numbers_of(summary)
-    estimate = numbers.rank(asked)
-    if numbers.kind == "dyadic_qdigest":  # its ranks are numbers of values, here are fractions
-        estimate = _divided(estimate, numbers.count)
-    return _estimated({"x": pa.array(asked)}, estimate, len(asked), numbers.count, "rank")
-
-
-def _numbers_of(summary: Any) -> Any:
-    """What ranks numbers: the summary itself, or the digest of a fingerprint."""
-    if summary.kind != "fingerprint":
-        return summary
-    if summary.digest is None:
-        raise BadArgument(
-            "this fingerprint ranks no number: name one under `rank` in the pipeline file"
-        )
-    return summary.digest
-
-
-def _divided(estimate: Estimate, count: int) -> Estimate:
-    if not count:
-        nothing = np.empty(0)
-        return Estimate(nothing, nothing, nothing, estimate.confidence)
-    return Estimate(
-        estimate.value / count,
-        estimate.lower / count,
-        estimate.upper / count,
-        estimate.confidence,
-    )
-
-
-def _frequency(summary: Any, arguments: tuple[Argument, ...]) -> pa.Table:
-    items = _asked(arguments)
-    if getattr(summary, "track", 0):
-        _check_items(items, summary.top()["item"])
-    return _estimated({"item": items}, summary.estimate(items), len(items))
-
-
-def _check_items(asked: pa.Array, kept: pa.ChunkedArray) -> None:
-    """A hash of '4' is not that of 4: asking for the other type would find nothing, silently."""
-    if not len(kept) or pa.types.is_integer(asked.type) == pa.types.is_integer(kept.type):
-        return
-    plain = pa.types.is_integer(kept.type)
-    raise BadArgument(
-        "items of this summary are integers: write 4, not '4'"
-        if plain
-        else "items of this summary are texts: write '4', not 4"
-    )
-
-
-def _contains(summary: Any, arguments: tuple[Argument, ...]) -> pa.Table:
-    items = _asked(arguments)
-    present = np.atleast_1d(np.asarray(summary.contains(items), bool))
-    rate = summary.false_positive_rate
-    rate = rate() if callable(rate) else rate
-    return pa.table(
-        {
-            "item": items,
-            "present": pa.array(present),
-            "false_positive_rate": pa.array(np.full(len(items), rate, np.float64)),
-        }
-    )
-
-
-def _top_k(summary: Any, arguments: tuple[Argument, ...]) -> pa.Table:
-    found = summary.top(arguments[0])
-    if found.num_rows:
-        return found
-    return found.set_column(found.column_names.index("item"), "item", pa.nulls(0))  # of any type
-
-
-def _distinct(summary: Any, arguments: tuple[Argument, ...]) -> pa.Table:  # noqa: ARG001
-    return _estimated({}, summary.estimate(), 1)
-
-
 def _periodic(summary: Any, arguments: tuple[Argument, ...]) -> pa.Table:
     """Times are microseconds here, and become what SQL can compare with `now()`.
 
@@ -304,7 +283,7 @@ TABLE_FUNCTIONS: dict[str, TableFunction] = {
             "quantiles(<summary>, 0.5, 0.99)",
             ("q", *_BOUNDS, "n"),
             _numbers("a fraction from 0 to 1", 0, 1),
-            _quantiles,
+            _quantiles_at,
         ),
         TableFunction(
             "ranks",
@@ -312,7 +291,7 @@ TABLE_FUNCTIONS: dict[str, TableFunction] = {
             "ranks(<summary>, 15, 60)",
             ("x", "rank", "lower", "upper", "confidence", "n"),
             _numbers("a value"),
-            _ranks,
+            _ranks_of,
         ),
         TableFunction(
             "frequency",
@@ -320,7 +299,7 @@ TABLE_FUNCTIONS: dict[str, TableFunction] = {
             "frequency(<summary>, 'd1', 'd2')",
             ("item", *_BOUNDS),
             _items,
-            _frequency,
+            WeightOf,
         ),
         TableFunction(
             "contains",
@@ -328,7 +307,7 @@ TABLE_FUNCTIONS: dict[str, TableFunction] = {
             "contains(<summary>, 'd1', 'd2')",
             ("item", "present", "false_positive_rate"),
             _items,
-            _contains,
+            Contains,
         ),
         TableFunction(
             "top_k",
@@ -336,7 +315,8 @@ TABLE_FUNCTIONS: dict[str, TableFunction] = {
             "top_k(<summary>, 10)",
             ("item", "value", "lower", "upper", "guaranteed"),
             _number_of_rows(10),
-            _top_k,
+            _heaviest,
+            _global_top_k,
             {GLOBAL_TOP_K: ("item", "value", "valid", "as_of")},
         ),
         TableFunction(
@@ -345,7 +325,7 @@ TABLE_FUNCTIONS: dict[str, TableFunction] = {
             "distinct(<summary>)",
             _BOUNDS,
             _nothing_more,
-            _distinct,
+            lambda _: DistinctCount(),
         ),
         TableFunction(
             "periodic",
@@ -364,7 +344,7 @@ TABLE_FUNCTIONS: dict[str, TableFunction] = {
                 "interval_high",
             ),
             _number_of_rows(10),
-            _periodic,
+            table=_periodic,
         ),
     )
 }

@@ -9,12 +9,16 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Hashable
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from muntin.errors import SummaryOverflow
+from muntin.segments.sketched import Listed, SketchedSums
+from muntin.segments.sums import Totals
+from muntin.segments.table import Segment, Table
 from muntin.select.bind import Bound
 from muntin.select.catalog import Loaded, SummaryInfo
 from muntin.select.conform import conformed, has_untyped, typed
@@ -23,14 +27,43 @@ from muntin.select.functions import TABLE_FUNCTIONS
 _TABLES_MAX = 4096
 
 
-def table_of(bound: Bound, loaded: Loaded, info: SummaryInfo) -> tuple[pa.Table, bool]:
+class KeyTables(Protocol):
+    """A vector matrix of a catalog that is no ledger: a table for each key."""
+
+    @property
+    def keys(self) -> Collection[tuple[str, ...]]: ...
+
+    def table(self, key: tuple[str, ...]) -> pa.Table:
+        """Key columns, `count` and the indicators."""
+        ...
+
+    def covered(self, key: tuple[str, ...]) -> int:
+        """Events that a key has counted."""
+        ...
+
+
+def table_of(
+    bound: Bound, loaded: Loaded, info: SummaryInfo, names: frozenset[str] | None = None
+) -> tuple[pa.Table, bool]:
     """The rows of a summary that a FROM item asks for, and whether they may be kept.
+
+    Parameters
+    ----------
+    names : frozenset of str, optional
+        Columns that the statement reads; default all. A sum beyond its type spoils only the
+        statements that read it.
 
     The types of columns are those of the summary also where the window holds nothing; then they
     are read from what else is held, which may be more later.
     """
     summary = loaded.summary
-    table = _empty(bound, info) if summary is None else _rows(bound, summary, info)
+    try:
+        table = _empty(bound, info) if summary is None else _rows(bound, summary, info)
+    except SummaryOverflow:
+        if names is None:
+            raise
+        narrow = names.intersection(bound.columns)
+        return typed(_rows(bound, summary, info, narrow), _numbers(bound, info)), False
     if not has_untyped(table):
         return table, True
     other = loaded.like() if loaded.like is not None else None
@@ -39,22 +72,81 @@ def table_of(bound: Bound, loaded: Loaded, info: SummaryInfo) -> tuple[pa.Table,
     return typed(table, _numbers(bound, info)), False
 
 
-def _rows(bound: Bound, summary: Any, info: SummaryInfo) -> pa.Table:
+def _rows(
+    bound: Bound, summary: Any, info: SummaryInfo, names: frozenset[str] | None = None
+) -> pa.Table:
     if bound.kind == "function":
         function = TABLE_FUNCTIONS[bound.function]
         return conformed(function.rows(summary, info, bound.arguments), bound.columns)
-    if bound.key is None:
-        known = getattr(summary, "totals", None)
-        if isinstance(known, Mapping):  # a sketched matrix knows them; its rows do not add up
-            return conformed(pa.table({n: [v] for n, v in known.items()}), bound.columns)
-        table = summary.table(_as_asked(fullest_key(summary, info)))
-        return conformed(totals(table), bound.columns)
-    if bound.key not in _keys_of(summary, info):  # added later: it has counted nothing of this
-        return _empty(bound, info)
-    table = summary.table(_as_asked(bound.key))
-    if bound.summed and table.num_rows:  # the sum of no rows is null, not 0
-        table = totals(table)
-    return conformed(table, bound.columns)
+    if isinstance(summary, Segment):
+        return conformed(_matrix_rows(bound, summary, info, names), bound.columns)
+    return conformed(_given_rows(bound, summary, info), bound.columns)
+
+
+def _given_rows(bound: Bound, summary: KeyTables, info: SummaryInfo) -> pa.Table:
+    """Rows of a key, or their sums, where a catalog has tables and no segment."""
+    if bound.key is not None:
+        if bound.key not in summary.keys:  # it was added later
+            return pa.table({name: pa.nulls(0) for name in bound.key})
+        table = summary.table(bound.key)
+        return totals(table) if bound.summed and table.num_rows else table
+    there = [key for key in info.keys if key in summary.keys]
+    return totals(summary.table(max(there, key=summary.covered)))
+
+
+def _matrix_rows(
+    bound: Bound, segment: Segment, info: SummaryInfo, names: frozenset[str] | None
+) -> pa.Table:
+    """Rows of a key of a vector matrix, or their sums."""
+    wanted = bound.columns if names is None else names
+    if bound.key is not None:
+        table = segment.table(bound.key)
+        if table is None:
+            return pa.table({name: pa.nulls(0) for name in bound.key})
+        if isinstance(segment.algebra, SketchedSums):
+            return segment.algebra.answer(table, Listed())
+        rows = key_rows(segment, table, wanted)
+        return totals(rows) if bound.summed and rows.num_rows else rows  # of no rows: null, not 0
+    if isinstance(segment.algebra, SketchedSums):  # it knows them; its rows do not add up
+        whole = max(segment.tables, key=lambda table: int(table.events.sum()))
+        return segment.algebra.answer(whole, Totals())
+    fullest = max(
+        (segment.table(key) for key in info.keys), key=lambda t: -1 if t is None else t.events.sum()
+    )
+    return totals(pa.table({}) if fullest is None else key_rows(segment, fullest, wanted))
+
+
+def key_rows(segment: Segment, table: Table, names: Collection[str] | None = None) -> pa.Table:
+    """The rows of one key of a vector matrix: its columns, `count` and the indicators.
+
+    Parameters
+    ----------
+    names : collection of str, optional
+        Columns that are wanted: sums of others may be beyond their type. Default: all.
+
+    Raises
+    ------
+    SummaryOverflow
+        A sum that is wanted is beyond its type.
+    """
+    wanted = None if names is None else frozenset(names)
+    answered = segment.algebra.answer(table, Totals(wanted))
+    columns = dict(zip(table.by, table.key_arrays(), strict=True))
+    beyond = np.flatnonzero(answered["overflow"].to_numpy())
+    if len(beyond):
+        at = int(beyond[0])
+        names_beyond = [
+            name for name in answered.column_names[2:-1] if not answered[name][at].is_valid
+        ]
+        key = ", ".join(f"{name} {columns[name][at].as_py()!r}" for name in table.by)
+        raise SummaryOverflow(
+            f"indicator {names_beyond[0]!r}: a sum is beyond {answered[names_beyond[0]].type}"
+            + (f" ({key:.200})" if key else "")
+        )
+    for name in answered.column_names:
+        if name not in ("row", "overflow"):
+            columns[name] = answered[name]
+    return pa.table(columns)
 
 
 def shape_of(bound: Bound) -> Hashable:
@@ -62,23 +154,6 @@ def shape_of(bound: Bound) -> Hashable:
     # 1 equals 1.0, but a column of one is not that of the other
     arguments = tuple(map(repr, bound.arguments))
     return bound.kind, bound.key, bound.columns, bound.function, arguments, bound.summed
-
-
-def fullest_key(summary: Any, info: SummaryInfo) -> tuple[str, ...]:
-    """A key that has counted the most events: every event is in exactly one of its rows.
-
-    A key that was added while the pipeline ran has not seen what came before.
-    """
-    covered = getattr(summary, "covered", None)
-    if covered is None:
-        return info.keys[0]
-    present = _keys_of(summary, info)
-    known = [key for key in info.keys if key in present] or [next(iter(present))]
-    return max(known, key=lambda key: covered(_as_asked(key)))
-
-
-def _keys_of(summary: Any, info: SummaryInfo) -> set[tuple[str, ...]]:
-    return {_as_tuple(key) for key in getattr(summary, "keys", info.keys)}
 
 
 def totals(table: pa.Table) -> pa.Table:

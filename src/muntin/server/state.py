@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from muntin.assembly.followers import LIMIT_FACTOR
+from muntin.assembly.following import LIMIT_FACTOR
 from muntin.ledger.records import PipelineInfo
 from muntin.reading.liveness import liveness
 from muntin.server.reader import Reader

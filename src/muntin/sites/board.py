@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from muntin.errors import SelectError, UnknownName
-from muntin.ledger.memory import MemoryLedger
+from muntin.ledger.temporary import TemporaryLedger
 from muntin.select.catalog import Loaded, LoadedTable, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.functions import GLOBAL_TOP_K
 from muntin.server.reader import Reader
@@ -20,13 +20,8 @@ from muntin.sites.snapshot import Snapshot
 _MOMENT = pa.timestamp("us")
 
 
-class Board(MemoryLedger):
+class Board(TemporaryLedger):
     """An empty ledger whose version grows with the answer, for whoever waits for news."""
-
-    def touch(self) -> None:
-        """There is news."""
-        with self._store.writing():
-            pass
 
 
 @dataclass(frozen=True, slots=True)

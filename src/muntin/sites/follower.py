@@ -9,9 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.arrow import pc
+from muntin.kinds import SegmentSpec
 from muntin.ledger.base import Ledger
 from muntin.ledger.records import PipelineInfo
-from muntin.reading.panes import Layout, Panes
+from muntin.reading.held import Layout
+from muntin.reading.pieces import Pieces, SegmentCache, pieces_of
+from muntin.select.tables import key_rows
 from muntin.sites.objects import ranked
 from muntin.spec import Pipeline
 from muntin.spec_sites import SiteSpec
@@ -52,10 +55,11 @@ class Follower:
         self._pipeline = pipeline.name
         self._spec = spec
         summary = pipeline.summaries[spec.summary]
+        assert isinstance(summary, SegmentSpec)  # noqa: S101 (the spec of sites has checked it)
         self._layout = Layout(spec.summary, summary, pipeline.pane, pipeline.rungs)
         stored = next(k for k in summary.asked()["keys"] if sorted(k) == sorted(spec.stored_key))
-        self._key = stored[0] if len(stored) == 1 else stored
-        self._panes = Panes(ledger, CACHE_BYTES)
+        self._key = stored
+        self._cache = SegmentCache(CACHE_BYTES)
         self._clock = clock
         self._generation: int | None = None
         self._newest: int | None = None
@@ -103,27 +107,32 @@ class Follower:
         first = oldest
         if not anew and self._newest is not None and info.late == self._late and not ahead:
             first = max(first, self._newest + 1)  # no unit that was read has changed
-        # spans before content, so that content is never older than what it is taken for
         events: dict[int, int] = {}
-        start, end = first * spec.unit, (to + 1) * spec.unit
-        for pane, count, _ in self._ledger.spans(spec.summary, self._layout.pane, start, end):
-            events[pane // spec.unit] = events.get(pane // spec.unit, 0) + count
         units: dict[int, Read] = {}
-        for unit, count in events.items():
-            if known.get(unit) == count:
-                continue
-            if stopped():
-                return None
-            units[unit] = self._read(unit, info.epoch)
+        start, end = first * spec.unit, (to + 1) * spec.unit
+        with pieces_of(self._ledger, self._cache) as pieces:
+            held = pieces.slices(self._layout, self._layout.pane, start, end).at_length(spec.unit)
+            events = dict(
+                zip((held.starts // spec.unit).tolist(), held.events.tolist(), strict=True)
+            )
+            for unit, count in events.items():
+                if known.get(unit) == count:
+                    continue
+                if stopped():
+                    return None
+                units[unit] = self._read(pieces, unit)
         kept = {unit: count for unit, count in known.items() if oldest <= unit < first}
         self._events = kept | events
         return units
 
-    def _read(self, unit: int, generation: int) -> Read:
+    def _read(self, pieces: Pieces, unit: int) -> Read:
         spec = self._spec
         start = unit * spec.unit
-        merged = self._panes.merged(self._layout, start, start + spec.unit, generation)
-        table = merged.summary.table(self._key)
+        segment = pieces.merged(self._layout, start, start + spec.unit, (self._key,)).segment
+        found = None if segment is None else segment.table(self._key)
+        assert segment is not None  # noqa: S101 (the unit holds events)
+        assert found is not None  # noqa: S101 (the key is that of a summary in the spec)
+        table = key_rows(segment, found)
         if spec.site_column:
             belongs = pc.equal(
                 table[spec.site_column].cast(pa.string()), spec.site_values[spec.site]

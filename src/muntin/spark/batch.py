@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from muntin.errors import BadArgument, SourceError, SpecError
 from muntin.ledger.base import Ledger, Mode
-from muntin.ledger.memory import MemoryLedger
 from muntin.ledger.open import open_ledger
+from muntin.ledger.temporary import forget
 from muntin.meanwhile import meanwhile
 from muntin.reading.warm import warm
 from muntin.session import Session
@@ -97,7 +97,7 @@ def _ledger(ledger: Ledger | str | None, pipeline: Pipeline, mode: Mode) -> Ledg
     if pipeline.ledger:
         return open_ledger(pipeline.ledger)
     if mode == "error":  # nobody asked to keep it: the same cell may run again
-        MemoryLedger.forget(pipeline.name)
+        forget(pipeline.name)
     return open_ledger(f"memory://{pipeline.name}")
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from muntin.assembly.arriving import partials_of
 from muntin.assembly.assembler import Assembler
 from muntin.assembly.changes import check_changes
 from muntin.assembly.maintenance import Maintenance
@@ -20,9 +21,10 @@ from muntin.assembly.standing import StandingQueries
 from muntin.errors import LedgerConflict, LedgerError, MuntinError
 from muntin.ledger.base import Ledger, Mode, Writer
 from muntin.ledger.records import Batch, ClosedWindow, Command, Rejected
-from muntin.ledger.rules import check_query
+from muntin.ledger.rules import check_query, panes_of, with_late
+from muntin.ledger.slices import Int64s
 from muntin.progress import CLOSING, READING, Progress, Step
-from muntin.reading.panes import Panes
+from muntin.reading.pieces import SegmentCache, pieces_of
 from muntin.spark.failures import plainly
 from muntin.spark.kafka import prepared
 from muntin.spark.partials import Plan, Tally, fold_placed, gathered
@@ -90,12 +92,13 @@ class Ingest:
 
     def _set_up(self) -> None:
         self._sequences = Sequences(self.pipeline, self.ledger)
-        panes = Panes(self.ledger)
+        self._cache = SegmentCache()
         self._assembler = Assembler(
-            self.pipeline, self.ledger, self.writer, self._queries.run, self._queries.follows, panes
-        )
+            self.pipeline, self.ledger, self.writer, self._queries.run, self._queries.follows,
+            self._cache,
+        )  # fmt: skip
         self._maintenance = Maintenance(
-            self.pipeline, self.ledger, self.writer, self._assembler.layouts, panes
+            self.pipeline, self.ledger, self.writer, self._assembler.layouts, self._cache
         )
 
     def take(self, batch_id: int, gather: GatherRows) -> None:
@@ -103,20 +106,15 @@ class Ingest:
         began = time.monotonic()
         with self._unless_stopping():
             last = self.writer.last_batch(self.query_id)
-            late: dict[str, list[int]] = {}
+            late: dict[str, Int64s] = {}
             if last is None or batch_id > last:
                 self.progress.step = Step(READING)
                 with plainly():
                     gathered_rows = gather(self.plan())
                 late = self._commit(batch_id, gathered_rows)
-            marks = self._assembler.marks(self._watermark)
-            step_began = time.monotonic()
-            for number, mark in enumerate(marks):
-                self.progress.step = Step(CLOSING, number, len(marks), step_began)
-                self._assemble(mark, late)
-                late = {}
-                self._maintenance.run(mark)
-            self._maintenance.compact_open(self._watermark, self._newest)
+            self.progress.step = Step(CLOSING)
+            self._assemble(late)
+            self._maintenance.run(self._watermark)
             self.progress.step = Step()
             self.progress.seconds += time.monotonic() - began
             self._say("running", time.monotonic() - began)
@@ -212,11 +210,19 @@ class Ingest:
             self._not_taken = ""
             self._say("running", None)
 
-    def _commit(self, batch_id: int, rows: Sequence[Row]) -> dict[str, list[int]]:
-        partials, rejected, tally = gathered(rows)
+    def _commit(self, batch_id: int, rows: Sequence[Row]) -> dict[str, Int64s]:
+        """Commit what workers sent; summary -> starts of panes that late events reached."""
+        segments, rejected, tally = gathered(rows)
         before = self._watermark
         watermark = self._advanced(tally)
         sequenced = self._sequences.advanced(rows, self._sealed(before), self._sealed(watermark))
+        layouts = self._assembler.layouts
+        with pieces_of(self.ledger, self._cache) as now:
+            partials = [
+                partial
+                for name, payloads in segments.items()
+                for partial in partials_of(now, layouts[name], payloads)
+            ]
         committed = self.writer.commit(
             Batch(
                 query_id=self.query_id,
@@ -235,23 +241,20 @@ class Ingest:
         if not committed:
             return {}
         self._sequences.accept(sequenced)
-        late: dict[str, list[int]] = {}
-        late_events: dict[str, int] = {}
-        for partial in partials:
-            self.progress.panes.add(partial.pane)
-            if before is not None and partial.pane + self.pipeline.pane <= before:
-                late.setdefault(partial.summary, []).append(partial.pane)
-                late_events[partial.summary] = late_events.get(partial.summary, 0) + partial.events
+        panes = panes_of(partials, self.pipeline.pane)
         self._watermark = watermark
         if tally.newest is not None:
             self._newest = max(tally.newest, self._newest or tally.newest)
             self.progress.newest = self._newest
+        late = {name: with_late(held, self.pipeline.pane, before) for name, held in panes.items()}
+        for held in panes.values():
+            self.progress.panes.update(held.starts.tolist())
         self.progress.batches += 1
         self.progress.read += tally.read
         self.progress.counted += tally.counted
         self.progress.rejected += tally.rejected
-        self.progress.late += max(sequenced.late, *late_events.values(), 0)
-        return late
+        self.progress.late += max(sequenced.late, *(held.late_count for held in late.values()), 0)
+        return {name: held.starts[held.late > 0] for name, held in late.items()}
 
     def _advanced(self, tally: Tally) -> int | None:
         if tally.newest is None:
@@ -263,8 +266,8 @@ class Ingest:
         """Where the sealed panes end."""
         return None if watermark is None else watermark // self.pipeline.pane * self.pipeline.pane
 
-    def _assemble(self, mark: int, late: Mapping[str, Sequence[int]]) -> list[ClosedWindow]:
-        written = self._assembler.step(mark, late)
+    def _assemble(self, late: Mapping[str, Int64s]) -> list[ClosedWindow]:
+        written = self._assembler.step(self._watermark, late)
         for window in written:
             if window.revision == 0:
                 counts = self.progress.windows

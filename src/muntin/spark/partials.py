@@ -7,27 +7,24 @@ No side effects, so that a task that is tried again gives the same.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from muntin.arrow import pc
-from muntin.errors import BadArgument
-from muntin.kinds import SummarySpec
+from muntin.kinds import SegmentSpec, SummarySpec
 from muntin.kinds.columns import without_views
-from muntin.kinds.marked import mark
 from muntin.kinds.values import Refused
-from muntin.ledger.records import PAYLOAD_BYTES_MAX, RAW_BYTES_MAX, Partial, Rejected
+from muntin.ledger.records import RAW_BYTES_MAX, Rejected
+from muntin.segments.building import merge
+from muntin.segments.codec import cut, encode
+from muntin.segments.table import Segment
 from muntin.spark.event_time import ABSENT, event_times
 from muntin.spark.rejecting import shown_record, shown_value
 from muntin.spark.rows import Row
 from muntin.spark.sequencing import Sequencer
-from muntin.spark.transport import packed, unpacked
 
 CORRUPT_COLUMN = "_muntin_malformed"
 """Where Spark's readers put the text of a record that does not parse."""
@@ -35,11 +32,11 @@ WHY_COLUMN = "_muntin_why"
 """Why it does not, where the reader is one of ours."""
 
 ROWS_FOLDED_AT_ONCE = 1 << 19  # gathered before rows are sorted by pane
-HELD_BYTES_MAX = 512 << 20  # summaries of one task; then they are emitted and begun anew
+HELD_BYTES_MAX = 512 << 20  # segments of one task; then they are emitted and begun anew
+HELD_SEGMENTS_MAX = 8  # of a summary; then they are merged
 REJECTED_KEPT_MAX = 1_000  # records a task; all are counted
-PROVISIONAL_FROM_BYTES = 1 << 20  # smaller summaries are canonical at once
 
-PARTIAL, REJECTED, TALLY, PROVISIONAL = 0, 1, 2, 4  # 3 is SEQUENCED
+PARTIAL, REJECTED, TALLY = 0, 1, 2  # 3 is SEQUENCED
 
 Place = Callable[[int], str]
 """Where a row of a batch stands in its source."""
@@ -86,15 +83,15 @@ class Folder:
         self._plan = plan
         self._where = where
         self._sequencer = Sequencer(plan.summaries)
-        self._in_panes = {n: s for n, s in plan.summaries.items() if not s.sequential}
+        self._in_panes = {
+            name: spec for name, spec in plan.summaries.items() if isinstance(spec, SegmentSpec)
+        }
         self._columns = list(
             dict.fromkeys(c for spec in self._in_panes.values() for c in spec.columns())
         )
-        self._open: dict[tuple[str, int], Any] = {}
-        self._events: Counter[tuple[str, int]] = Counter()
-        self._scattered: list[tuple[pa.RecordBatch, np.ndarray]] = []
-        self._scattered_rows = 0
-        self._since_check = 0
+        self._segments: dict[str, list[Segment]] = {name: [] for name in self._in_panes}
+        self._waiting: list[tuple[pa.RecordBatch, np.ndarray]] = []
+        self._rows_waiting = 0
         self.tally = Tally()
         self.rejected: list[Rejected] = []
 
@@ -128,16 +125,12 @@ class Folder:
         if not self._in_panes:
             return
         batch = batch.select(self._columns)
-        panes = times // self._plan.pane
-        if (panes[1:] >= panes[:-1]).all():
-            self._update(batch, panes)
-            return
-        if self._scattered and self._scattered[0][0].schema != batch.schema:
-            self._fold_scattered()  # another file's types
-        self._scattered.append((batch, panes))
-        self._scattered_rows += batch.num_rows
-        if self._scattered_rows >= ROWS_FOLDED_AT_ONCE:
-            self._fold_scattered()
+        if self._waiting and self._waiting[0][0].schema != batch.schema:
+            self._fold_waiting()  # another file's types
+        self._waiting.append((batch, times // self._plan.pane))
+        self._rows_waiting += batch.num_rows
+        if self._rows_waiting >= ROWS_FOLDED_AT_ONCE:
+            self._fold_waiting()
 
     def _refused(self, batch: pa.RecordBatch) -> Iterator[Refused]:
         """Values that a summary cannot take; the time's own column is looked at before."""
@@ -149,18 +142,15 @@ class Folder:
         """Partials as rows: all of them, or only when they have grown too large to hold."""
         yield from self._sequencer.emit(all_of_it)
         if all_of_it:
-            self._fold_scattered()
-        elif self._since_check < ROWS_FOLDED_AT_ONCE:
-            return
-        self._since_check = 0
-        held = sum(s.nbytes for s in self._open.values() if not isinstance(s, Exception))
+            self._fold_waiting()
+        held = sum(part.nbytes for parts in self._segments.values() for part in parts)
         if not all_of_it and held < HELD_BYTES_MAX:
             return
-        for (name, pane), summary in sorted(self._open.items(), key=lambda item: item[0]):
-            what, payload = self._payload(name, summary)
-            yield what, name, pane * self._plan.pane, self._events[name, pane], payload
-        self._open.clear()
-        self._events.clear()
+        for name, parts in self._segments.items():
+            if parts:
+                for part in cut(merge(parts)):
+                    yield PARTIAL, name, 0, part.count, encode(part)
+            parts.clear()
         if all_of_it:
             for record in self.rejected:
                 detail = json.dumps([record.detail, record.place])
@@ -168,60 +158,19 @@ class Folder:
             newest = ABSENT if self.tally.newest is None else self.tally.newest
             yield TALLY, str(self.tally.rejected), int(newest), self.tally.read, b""
 
-    def _payload(self, name: str, summary: Any) -> tuple[int, bytes]:
-        """What a pane's summary is sent as: a mark where it could not be made, or is too large."""
-        spec = self._in_panes[name]
-        if isinstance(summary, Exception):
-            return PARTIAL, packed(mark(summary))
-        try:
-            large = summary.nbytes >= PROVISIONAL_FROM_BYTES
-            quick = spec.provisional(summary) if large else None
-            payload = summary.to_bytes() if quick is None else quick
-        except MemoryError:
-            raise
-        except Exception as problem:
-            return PARTIAL, packed(mark(problem))
-        if len(payload) > PAYLOAD_BYTES_MAX:
-            why = f"{len(payload):,} bytes of one pane are too large to keep: use shorter panes"
-            return PARTIAL, packed(mark(BadArgument(why)))
-        return (PARTIAL, packed(payload)) if quick is None else (PROVISIONAL, quick)
-
-    def _fold_scattered(self) -> None:
-        if not self._scattered:
+    def _fold_waiting(self) -> None:
+        """All rows that wait become one segment of each summary."""
+        if not self._waiting:
             return
-        table = pa.Table.from_batches([batch for batch, _ in self._scattered])
-        panes = np.concatenate([panes for _, panes in self._scattered])
-        self._scattered, self._scattered_rows = [], 0
-        order = np.argsort(panes, kind="stable")
-        panes = panes[order]
-        if panes[0] == panes[-1]:
-            batches = table.to_batches()
-        else:
-            batches = table.take(pa.array(order)).combine_chunks().to_batches()
-        at = 0
-        for batch in batches:
-            self._update(batch, panes[at : at + batch.num_rows])
-            at += batch.num_rows
-
-    def _update(self, batch: pa.RecordBatch, panes: np.ndarray) -> None:
-        """Count a batch whose rows stand in the order of their panes."""
-        cuts = [0, *(np.flatnonzero(panes[1:] != panes[:-1]) + 1).tolist(), len(panes)]
-        for first, end in pairwise(cuts):
-            pane = int(panes[first])
-            part = batch if end - first == len(panes) else batch.slice(first, end - first)
-            for name, spec in self._in_panes.items():
-                summary = self._open.get((name, pane))
-                if summary is None:
-                    summary = self._open[name, pane] = spec.new()
-                if not isinstance(summary, Exception):
-                    try:
-                        spec.update(summary, part)
-                    except MemoryError:
-                        raise
-                    except Exception as problem:  # a sum beyond its range: the pane is marked
-                        self._open[name, pane] = problem
-                self._events[name, pane] += end - first
-        self._since_check += len(panes)
+        table = pa.Table.from_batches([batch for batch, _ in self._waiting]).combine_chunks()
+        panes = np.concatenate([panes for _, panes in self._waiting])
+        self._waiting, self._rows_waiting = [], 0
+        (batch,) = table.to_batches()
+        for name, spec in self._in_panes.items():
+            parts = self._segments[name]
+            parts.append(spec.segment(batch, panes))
+            if len(parts) >= HELD_SEGMENTS_MAX:
+                parts[:] = [merge(parts)]
 
     def _reject(
         self,
@@ -282,21 +231,20 @@ def fold_placed(plan: Plan, batches: Iterable[Placed], where: str = "") -> Itera
     yield from folder.emit(all_of_it=True)
 
 
-def gathered(rows: Iterable[Row]) -> tuple[list[Partial], list[Rejected], Tally]:
-    """On the driver: partials, rejected records and the tally."""
-    tally, partials, rejected = Tally(), [], []
+def gathered(rows: Iterable[Row]) -> tuple[dict[str, list[bytes]], list[Rejected], Tally]:
+    """On the driver: each summary's segments, rejected records and the tally."""
+    tally, rejected = Tally(), []
+    segments: dict[str, list[bytes]] = {}
     for what, name, pane, events, payload in rows:
-        if what in (PARTIAL, PROVISIONAL):
-            quick = what == PROVISIONAL
-            whole = payload if quick else unpacked(payload)
-            partials.append(Partial(name, pane, events, whole, quick))
+        if what == PARTIAL:
+            segments.setdefault(name, []).append(payload)
         elif what == REJECTED:
             reason, _, rest = name.partition(" ")
             detail, place = json.loads(rest)
             rejected.append(Rejected(reason, detail, place, payload))
         elif what == TALLY:
             tally.add(Tally(events, int(name), None if pane == ABSENT else pane))
-    return partials, rejected, tally
+    return segments, rejected, tally
 
 
 def _valid(batch: pa.RecordBatch, name: str) -> np.ndarray | None:

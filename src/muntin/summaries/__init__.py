@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from muntin.summaries.vector_matrix import VectorMatrix as VectorMatrix
     from muntin.summaries.window_quantiles import FixedWindowQuantiles as FixedWindowQuantiles
     from muntin.summaries.window_quantiles import TimeWindowQuantiles as TimeWindowQuantiles
-    from muntin.summaries.with_nulls import WithNulls as WithNulls
 
 _MODULE_OF = {
     "CountMin": "muntin.summaries.count_min",
@@ -45,7 +44,6 @@ _MODULE_OF = {
     "SketchedMatrix": "muntin.summaries.sketched_matrix",
     "SpaceSaving": "muntin.summaries.space_saving",
     "VectorMatrix": "muntin.summaries.vector_matrix",
-    "WithNulls": "muntin.summaries.with_nulls",
 }
 __all__ = [*_MODULE_OF]  # pyright: ignore[reportUnsupportedDunderAll]
 

@@ -60,7 +60,6 @@ FAMILIES: dict[str, Family] = {
     "hyper_calm": Family(13, 1),
     "keyed": Family(14, 1),
     "sketched_matrix": Family(15, 1),
-    "with_nulls": Family(16, 1),
     "periodic_shard": Family(17, 1),
     "vector_matrix_numbered": Family(18, 1),
 }

@@ -26,6 +26,7 @@ TYPES: dict[str, pa.DataType] = {
 }
 NULL_HASH = np.uint64(0xD6E8FEB86659FD93)  # any constant that no short item hashes to
 FOLD = np.uint64(0x9E3779B185EBCA87)
+_DAY_MS = 86_400_000
 
 
 def column_of(name: str, values: Any) -> pa.Array:
@@ -75,12 +76,23 @@ def canonical(name: str, array: pa.Array, kind: str | None) -> pa.Array:
     try:
         if pa.types.is_timestamp(array.type) and array.type.tz is None:
             array = array.cast(pa.timestamp(array.type.unit, "UTC"))
+        if pa.types.is_date64(array.type):
+            array = _floored(array, _DAY_MS).cast(pa.int32())
+        elif pa.types.is_timestamp(array.type) and array.type.unit == "ns":
+            array = _floored(array, 1_000)
         array = array.cast(target, safe=kind != "timestamp")
         if kind == "string":
             array.validate(full=True)
     except pa.ArrowInvalid as problem:
         raise BadArgument(f"key column {name!r} cannot be a key: {problem}") from None
     return array
+
+
+def _floored(array: pa.Array, units: int) -> pa.Array:
+    """Times as whole numbers of a larger unit, those before 1970 as well; Arrow rounds to 0."""
+    numbers = pc.fill_null(array.view(pa.int64()), 0).to_numpy(zero_copy_only=False)
+    nulls = array.is_null().to_numpy(zero_copy_only=False)
+    return pa.array(numbers // units, pa.int64(), mask=nulls)
 
 
 def hashes_of(name: str, array: pa.Array, seed: int) -> np.ndarray:

@@ -14,11 +14,17 @@ asked for (`slow_down`, `resume`):
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from muntin.errors import BadArgument
+from muntin.segments.table import Segment
+from muntin.windows import kernels as _kernels
+
+kernels: Any = _kernels
 
 Reason = str  # "full" or "capacity"
 
@@ -63,11 +69,14 @@ class FloatingWindow:
             raise BadArgument(f"limit {self.limit} us is below the length {self.length} us")
 
     @property
+    def length_now(self) -> int:
+        """W."""
+        return min(self.length * self.factor, self.limit)
+
+    @property
     def end(self) -> int | None:
         """Where the open window closes if it does not overflow before."""
-        return (
-            None if self.start is None else self.start + min(self.length * self.factor, self.limit)
-        )
+        return None if self.start is None else self.start + self.length_now
 
     @property
     def rows_max(self) -> int | None:
@@ -110,3 +119,81 @@ class FloatingWindow:
     def _too_many(self, rows: Mapping[Any, int]) -> bool:
         most = self.rows_max
         return most is not None and any(number > most for number in rows.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A window that closes, as a run of panes.
+
+    Attributes
+    ----------
+    first, last : int
+        It holds the panes number first ... last - 1 of those that were given.
+    fill : tuple of int
+        Rows of each key, in the order of the segment's tables.
+    """
+
+    boundary: Boundary
+    first: int
+    last: int
+    fill: tuple[int, ...]
+
+
+def close_windows(
+    window: FloatingWindow, panes: Segment, starts: np.ndarray, ends: np.ndarray, sealed_until: int
+) -> tuple[list[Run], FloatingWindow, int, tuple[int, ...]]:
+    """The windows that close as panes are taken, all panes in one pass.
+
+    Gives what `close_by`, `close_before` and `take` give for one pane after another.
+
+    Parameters
+    ----------
+    panes : Segment
+        Slices in order of time. Where a window is open, its first slice is all that the window
+        holds so far.
+    starts, ends : int64[slices]
+        Microseconds. Those of the first slice of an open window: where it starts, and the end of
+        the last pane that it holds.
+    sealed_until : int
+        Microseconds: no pane before this comes any more.
+
+    Returns
+    -------
+    runs, window, first, fill
+        The windows that close; then the window that is left, the pane from which it holds all, and
+        its rows of each key.
+    """
+    tables = panes.tables
+    rows = np.zeros((len(tables), len(panes.slices) + 1), np.int64)
+    keys_from = np.zeros(len(tables) + 1, np.int64)
+    at = 0
+    for number, table in enumerate(tables):
+        sizes = np.zeros(len(panes.slices), np.int64)
+        sizes[np.searchsorted(panes.slices, table.slices)] = np.diff(table.starts)
+        rows[number] = at + np.concatenate(([0], np.cumsum(sizes)))
+        keys_from[number + 1] = keys_from[number] + len(table.keys) + 1  # and the rest of the keys
+        at += len(table)
+    keys = np.concatenate([table.key for table in tables]) if tables else np.empty(0, np.int64)
+    closed = np.zeros((len(starts) + 1, 6), np.int64)
+    fills = np.zeros((len(starts) + 1, len(tables)), np.int64)
+    state = np.zeros(4 + len(tables), np.int64)
+    opened = window.start is not None
+    if window.start is not None:
+        state[:2] = window.start, int(window.overflowed)
+    capacity = -1 if window.rows_max is None else window.rows_max
+    number = kernels.close_floating(
+        starts, ends, rows, keys, keys_from, int(opened), window.length_now, capacity,
+        sealed_until, closed, fills, state,
+    )  # fmt: skip
+    runs = [_run(closed[i], fills[i]) for i in range(number)]
+    is_open, start, overflowed, first = state[:4].tolist()
+    left = replace(
+        window, start=start if is_open else None, overflowed=bool(is_open and overflowed)
+    )
+    return runs, left, first, tuple(state[4:].tolist())
+
+
+def _run(closed: np.ndarray, fill: Sequence[int]) -> Run:
+    start, end, reason, overflowed, first, last = closed.tolist()
+    why = "full" if reason == kernels.FULL else "capacity"
+    return Run(Boundary(start, end, why, bool(overflowed)), first, last, tuple(map(int, fill)))

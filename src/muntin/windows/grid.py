@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 
 def windows_of(pane: int, length: int, every: int) -> Iterator[tuple[int, int]]:
     """The windows [start, start + length), one each `every`, that hold the pane at `pane`.
@@ -13,3 +15,23 @@ def windows_of(pane: int, length: int, every: int) -> Iterator[tuple[int, int]]:
     first = (pane - length) // every * every + every
     for start in range(first, pane + 1, every):
         yield start, start + length
+
+
+def first_open(after: int, length: int, every: int) -> int:
+    """Start of the first window that ends after a time."""
+    return (after - length) // every * every + every
+
+
+def starts_of_windows(panes: np.ndarray, length: int, every: int) -> np.ndarray:
+    """Starts of the windows that hold any of these panes: int64[n], ascending.
+
+    Parameters
+    ----------
+    panes : int64[p]
+        Starts of panes.
+    """
+    firsts = (panes - length) // every * every + every
+    numbers = (panes - firsts) // every + 1
+    offsets = np.arange(int(numbers.max(initial=0)))
+    starts = firsts[:, None] + offsets * every
+    return np.unique(starts[offsets < numbers[:, None]])

@@ -1,0 +1,356 @@
+"""Which windows of a summary close as panes are sealed: one follower a kind of window.
+
+A follower takes all panes that were sealed since its last step at once, in chunks of a bounded
+number of events. It only reads what was committed: after a crash it goes on from its stored state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from muntin.kinds import WindowSpec
+from muntin.ledger.base import View
+from muntin.ledger.records import ClosedWindow
+from muntin.ledger.slices import Slices
+from muntin.reading.held import Layout
+from muntin.reading.pieces import Merged, Pieces
+from muntin.segments.building import merge
+from muntin.segments.relabelling import relabelled
+from muntin.segments.table import Segment
+from muntin.windows.floating import Boundary, FloatingWindow, Run, close_windows
+from muntin.windows.grid import first_open, starts_of_windows
+
+LIMIT_FACTOR = 8  # how far slow_down may lengthen a window, unless the spec says
+EVENTS_AT_ONCE = 4 << 20  # of panes that are read together
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A window that closes, with what it holds."""
+
+    window: ClosedWindow
+    merged: Merged
+
+
+class Follower(Protocol):
+    """Closes the windows of one summary; each kind of window has its own."""
+
+    def step(self, pieces: Pieces, sealed_until: int) -> Iterator[Closed]: ...
+    def state(self) -> Mapping[str, Any]: ...
+    def open_window(self) -> tuple[int, int] | None: ...
+    def open_fill(self) -> Mapping[str, int]: ...
+    def next_pane(self) -> int | None: ...
+    def forget(self) -> None:
+        """Panes that were taken have changed: read them again when needed."""
+        ...
+
+    def missed(self, pieces: Pieces, panes: np.ndarray) -> Iterator[Closed]:
+        """Windows that never closed, and would have if these sealed panes had held events then."""
+        ...
+
+
+def follow(layout: Layout, window: WindowSpec, stored: Mapping[str, Any] | None) -> Follower:
+    """The follower of a summary's windows, at its stored state."""
+    if window.kind == "floating":
+        return FloatingFollower(layout, window, stored)
+    return GridFollower(layout, window, stored)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What the open window holds so far."""
+
+    segment: Segment
+    """In one slice."""
+    fill: Mapping[str, int]
+    events: int
+    late: int
+    until: int
+    """End of the last pane."""
+
+
+class FloatingFollower:
+    def __init__(self, layout: Layout, spec: WindowSpec, stored: Mapping[str, Any] | None) -> None:
+        self._layout = layout
+        self.window = FloatingWindow(
+            spec.length, spec.limit or spec.length * LIMIT_FACTOR, layout.spec.window_capacity
+        )
+        self._next: int | None = None
+        if stored:
+            kept = stored.get("window") or {"start": None, "overflowed": False, "factor": 1}
+            self.window = replace(
+                self.window,
+                start=kept["start"],
+                overflowed=kept["overflowed"],
+                factor=kept["factor"],
+            )
+            self._next = stored["next"]
+        self._held: _Held | None = None
+
+    def state(self) -> Mapping[str, Any]:
+        window = asdict(self.window)
+        return {
+            "window": {name: window[name] for name in ("start", "overflowed", "factor")},
+            "next": self._next,
+        }
+
+    def open_window(self) -> tuple[int, int] | None:
+        if self.window.start is None or self.window.end is None:
+            return None
+        return self.window.start, self.window.end
+
+    def open_fill(self) -> Mapping[str, int]:
+        return {} if self._held is None else self._held.fill
+
+    def next_pane(self) -> int | None:
+        return self._next
+
+    def forget(self) -> None:
+        self._held = None
+
+    def missed(self, pieces: Pieces, panes: np.ndarray) -> Iterator[Closed]:
+        if self._next is None:
+            return
+        until = self._next if self.window.start is None else self.window.start
+        for start, end in list(gaps_between(pieces.view, self._layout.name, panes, until)):
+            yield from self._closed_in(pieces, start, end)
+
+    def _closed_in(self, pieces: Pieces, start: int, end: int) -> Iterator[Closed]:
+        """The windows of a gap: as ever, but the last ends where the gap does at the latest.
+
+        It says `late` where it did not reach its own end.
+        """
+        pane = self._layout.pane
+        panes = pieces.slices(self._layout, pane, start, end)
+        parts = pieces.segments(self._layout, pane, start, end)
+        if not parts:
+            return
+        whole, starts = merge(parts), panes.starts
+        window = replace(self.window, start=None, overflowed=False)
+        runs, left, first, fill = close_windows(window, whole, starts, starts + pane, end)
+        if left.start is not None:
+            boundary = Boundary(left.start, end, "late", left.overflowed)
+            runs.append(Run(boundary, first, len(starts), fill))
+        for run in runs:
+            inside = panes.between(int(starts[run.first]), int(starts[run.last - 1]) + 1)
+            labels = np.zeros(run.last - run.first, np.int64)
+            number = whole.slices[run.first], whole.slices[run.last - 1] + 1
+            segment = relabelled(whole.between(*map(int, number)), labels)
+            yield _closed(self._layout, run.boundary, segment, inside.count, inside.late_count)
+
+    def step(self, pieces: Pieces, sealed_until: int) -> Iterator[Closed]:
+        pane = self._layout.pane
+        first = self._next
+        if first is None:
+            bounds = pieces.bounds(self._layout)
+            if bounds is None:
+                return
+            first = bounds[0]
+        panes = pieces.slices(self._layout, pane, first, sealed_until)
+        for start, end in chunks(panes, first, sealed_until, pane):
+            self._restore(pieces, start)
+            yield from self._take(pieces, panes.between(start, end), start, end)
+            self._next = end
+        self._next = max(sealed_until, self._next or sealed_until)
+
+    def _restore(self, pieces: Pieces, until: int) -> None:
+        """Read again what the open window held before a restart or a late event."""
+        start = self.window.start
+        if self._held is not None or start is None:
+            return
+        merged = pieces.merged(self._layout, start, until)
+        assert merged.segment is not None  # noqa: S101 (a window that has a start holds a pane)
+        last = pieces.slices(self._layout, self._layout.pane, start, until).starts
+        reach = int(last[-1]) + self._layout.pane if len(last) else start + self._layout.pane
+        self._held = self._holding(merged.segment, merged.events, merged.late, reach)
+
+    def _holding(self, segment: Segment, events: int, late: int, until: int) -> _Held:
+        return _Held(segment, self._layout.spec.fill(segment), events, late, until)
+
+    def _take(self, pieces: Pieces, panes: Slices, start: int, end: int) -> Iterator[Closed]:
+        """Take the panes of one chunk; what is left is held for the next."""
+        pane, held = self._layout.pane, self._held
+        parts = pieces.segments(self._layout, pane, start, end)
+        starts, ends = panes.starts, panes.starts + pane
+        counts = np.stack([panes.events, panes.late])
+        if held is not None:
+            assert self.window.start is not None  # noqa: S101 (only open windows hold panes)
+            before = relabelled(held.segment, np.array([start // pane - 1]))
+            parts = [before, *parts]
+            starts = np.concatenate(([self.window.start], starts))
+            ends = np.concatenate(([held.until], ends))
+            counts = np.concatenate(([[held.events], [held.late]], counts), axis=1)
+        if not parts:
+            return
+        whole = merge(parts)
+        runs, self.window, first, _ = close_windows(self.window, whole, starts, ends, end)
+        labels = np.zeros(len(starts), np.int64)
+        for number, run in enumerate(runs):
+            labels[run.first : run.last] = number
+        labels[first:] = len(runs)
+        windows = relabelled(whole, labels)
+        self._held = None
+        for number, run in enumerate(runs):
+            events, late = counts[:, run.first : run.last].sum(axis=1).tolist()
+            yield _closed(
+                self._layout, run.boundary, windows.between(number, number + 1), events, late
+            )
+        if self.window.start is not None:
+            events, late = counts[:, first:].sum(axis=1).tolist()
+            left = windows.between(len(runs), len(runs) + 1)
+            self._held = self._holding(left, events, late, int(ends[-1]))
+
+
+class GridFollower:
+    """Tumbling and sliding windows."""
+
+    def __init__(self, layout: Layout, spec: WindowSpec, stored: Mapping[str, Any] | None) -> None:
+        self._layout = layout
+        self._length = spec.length
+        self._every = spec.every or spec.length
+        self._next: int | None = stored["next"] if stored else None
+        """Everything that ends at or before this is closed."""
+        grid, since = (stored or {}).get("grid"), (stored or {}).get("since")
+        self._since: int | None = since if grid in (None, self._grid) else self._next
+        """Windows that ended before this were of another length: they are not looked for."""
+
+    def state(self) -> Mapping[str, Any]:
+        return {"next": self._next, "grid": self._grid, "since": self._since}
+
+    @property
+    def _grid(self) -> list[int]:
+        return [self._length, self._every]
+
+    def open_window(self) -> tuple[int, int] | None:
+        if self._next is None:
+            return None
+        start = first_open(self._next, self._length, self._every)
+        return start, start + self._length
+
+    def open_fill(self) -> Mapping[str, int]:
+        return {}  # its panes are merged when it closes
+
+    def next_pane(self) -> int | None:
+        return self._next
+
+    def forget(self) -> None:
+        pass
+
+    def missed(self, pieces: Pieces, panes: np.ndarray) -> Iterator[Closed]:
+        if self._next is None:
+            return
+        for start in starts_of_windows(panes, self._length, self._every).tolist():
+            end = start + self._length
+            since = self._since is None or end > self._since
+            if end > self._next or not since or has_closed(pieces.view, self._layout.name, start):
+                continue
+            merged = pieces.merged(self._layout, start, end)
+            if merged.segment is not None:
+                boundary = Boundary(start, end, "full", False)
+                yield _closed(self._layout, boundary, merged.segment, merged.events, merged.late)
+
+    def step(self, pieces: Pieces, sealed_until: int) -> Iterator[Closed]:
+        bounds = pieces.bounds(self._layout)
+        if bounds is None:
+            return
+        pane = self._layout.pane
+        # the first events may be ahead of the watermark, and earlier ones come in time after them
+        after = self._next if self._next is not None else min(bounds[0], sealed_until)
+        panes = pieces.slices(self._layout, pane, after - self._length, sealed_until)
+        due = starts_of_windows(panes.starts, self._length, self._every)
+        due = due[(due + self._length > after) & (due + self._length <= sealed_until)]
+        closing = self._tumbling if self._every == self._length else self._sliding
+        yield from closing(pieces, due, panes)
+        self._next = max(sealed_until, after)
+
+    def _tumbling(self, pieces: Pieces, due: np.ndarray, panes: Slices) -> Iterator[Closed]:
+        """Windows that do not overlap: all of a chunk in one merge."""
+        if not len(due):
+            return
+        length, pane = self._length, self._layout.pane
+        whole = panes.at_length(length)
+        span = int(due[0]), int(due[-1]) + length
+        for start, end in chunks(whole, *span, length):
+            parts = pieces.segments(self._layout, pane, start, end)
+            windows = merge(parts, length // pane)
+            for number in windows.slices.tolist():
+                at = number * length
+                held = whole.between(at, at + 1)
+                self._next = at + length
+                yield _closed(
+                    self._layout, Boundary(at, at + length, "full", False),
+                    windows.between(number, number + 1), held.count, held.late_count,
+                )  # fmt: skip
+
+    def _sliding(
+        self,
+        pieces: Pieces,
+        due: np.ndarray,
+        panes: Slices,  # noqa: ARG002
+    ) -> Iterator[Closed]:
+        for start in due.tolist():
+            merged = pieces.merged(self._layout, start, start + self._length)
+            assert merged.segment is not None  # noqa: S101 (it holds a pane)
+            self._next = start + self._length
+            yield _closed(
+                self._layout, Boundary(start, start + self._length, "full", False),
+                merged.segment, merged.events, merged.late,
+            )  # fmt: skip
+
+
+def gaps_between(
+    view: View, summary: str, panes: np.ndarray, until: int
+) -> Iterator[tuple[int, int]]:
+    """From the first of these panes that no window holds to the next window, or `until`.
+
+    The rule: each event of a sealed pane lies in exactly one floating window, and in all windows
+    of a grid that hold its pane, also where it came late. A late event in a window that has closed
+    makes a revision of it; where there is none, a window closes now, with revision 0.
+    """
+    reached = None
+    for pane in sorted(panes.tolist()):
+        if pane >= until or (reached is not None and pane < reached):
+            continue
+        before = view.windows(summary, end=pane + 1, limit=1, newest_first=True)
+        if before and before[0].end > pane:
+            reached = before[0].end
+            continue
+        after = view.windows(summary, start=pane + 1, end=until, limit=1)
+        reached = min(after[0].start, until) if after else until
+        yield pane, reached
+
+
+def has_closed(view: View, summary: str, start: int) -> bool:
+    """Whether a window that starts then has closed."""
+    return bool(view.windows(summary, start=start, end=start + 1, limit=1))
+
+
+def chunks(slices: Slices, start: int, end: int, length: int) -> Iterator[tuple[int, int]]:
+    """Runs of slices that tile [start, end), of some `EVENTS_AT_ONCE` events each."""
+    share = np.cumsum(slices.events) // EVENTS_AT_ONCE
+    for at in np.flatnonzero(np.diff(share)).tolist():
+        until = int(slices.starts[at]) + length
+        yield start, until
+        start = until
+    if start < end:
+        yield start, end
+
+
+def _closed(layout: Layout, boundary: Boundary, segment: Segment, events: int, late: int) -> Closed:
+    window = ClosedWindow(
+        summary=layout.name,
+        start=boundary.start,
+        end=boundary.end,
+        reason=boundary.reason,
+        revision=0,
+        overflowed=boundary.overflowed,
+        events=events,
+        late=late,
+        fill=layout.spec.fill(segment),
+        closed_at=0,
+    )
+    return Closed(window, Merged(segment, events, late, None))

@@ -1,0 +1,211 @@
+"""Segments of any run of panes, read from a ledger through its rollups, and merged."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.ledger.base import Ledger, View
+from muntin.ledger.records import Piece
+from muntin.ledger.slices import Slices, added_up
+from muntin.reading.held import Held, Layout, Reach
+from muntin.segments.building import WHOLE, merge
+from muntin.segments.codec import decode
+from muntin.segments.table import Segment
+
+CACHE_BYTES = 256 << 20
+Keys = tuple[tuple[str, ...], ...]
+"""The keys of a vector matrix that are wanted; None stands for all."""
+Part = str | tuple[str, ...]
+"""An indicator, or a key of a vector matrix."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A summary of a run of panes.
+
+    Attributes
+    ----------
+    segment : Segment or None
+        Of one slice; None where nothing is held.
+    events, late : int
+    token : Hashable
+        Equal tokens, equal content.
+    """
+
+    segment: Segment | None
+    events: int
+    late: int
+    token: Hashable
+
+
+class SegmentCache:
+    """Decoded pieces and merged windows, by name: the least recently used go. Thread-safe."""
+
+    def __init__(self, bytes_max: int = CACHE_BYTES) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._held: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, name: Hashable) -> Any:
+        with self._lock:
+            entry = self._held.get(name)
+            if entry is None:
+                return None
+            self._held.move_to_end(name)
+            return entry[0]
+
+    def put(self, name: Hashable, value: Any, nbytes: int) -> None:
+        if nbytes > self._bytes_max:
+            return
+        with self._lock:
+            old = self._held.pop(name, None)
+            self._bytes += nbytes - (old[1] if old else 0)
+            self._held[name] = (value, nbytes)
+            while self._bytes > self._bytes_max:
+                _, (_, freed) = self._held.popitem(last=False)
+                self._bytes -= freed
+
+
+class Pieces:
+    """Reads the pieces that one view of a ledger shows; use it while that view is open.
+
+    Parameters
+    ----------
+    view : View
+        A snapshot of a ledger: what is answered from several reads at once needs one.
+    cache : SegmentCache
+        What was decoded and merged, shared by all views.
+    """
+
+    def __init__(self, view: View, cache: SegmentCache) -> None:
+        self.view = view
+        self._cache = cache
+        self._pieces: dict[tuple[str, int], list[Piece]] = {}
+        self._held: dict[str, Held] = {}
+
+    def held(self, layout: Layout) -> Held:
+        """What there is to read of a summary."""
+        if layout.name not in self._held:
+            self._held[layout.name] = Held(self.view, layout)
+        return self._held[layout.name]
+
+    def bounds(self, layout: Layout) -> tuple[int, int] | None:
+        """Start of the first and end of the last slice that is held, or None: nothing is."""
+        return self.held(layout).bounds
+
+    def of_length(self, layout: Layout, length: int) -> list[Piece]:
+        """All pieces of slices of one length."""
+        name = (layout.name, length)
+        if name not in self._pieces:
+            self._pieces[name] = self.view.pieces(*name)
+        return self._pieces[name]
+
+    def overlapping(self, layout: Layout, length: int, start: int, end: int) -> list[Piece]:
+        """The pieces that hold slices which start in [start, end)."""
+        found = self.of_length(layout, length)
+        near = [piece for piece in found if piece.start < end and piece.until > start]
+        return [piece for piece in near if len(piece.slices.between(start, end))]
+
+    def slices(self, layout: Layout, length: int, start: int, end: int) -> Slices:
+        """Which slices of one length in [start, end) hold events, and how many."""
+        found = self.overlapping(layout, length, start, end)
+        return added_up([piece.slices.between(start, end) for piece in found])
+
+    def segments(
+        self, layout: Layout, length: int, start: int, end: int, keys: Keys | None = None
+    ) -> list[Segment]:
+        """The slices of one length that start in [start, end), piece by piece."""
+        read = self.read(self.overlapping(layout, length, start, end), keys)
+        return [segment.between(start // length, -(-end // length)) for segment in read]
+
+    def read(self, pieces: Sequence[Piece], keys: Keys | None = None) -> list[Segment]:
+        """What pieces hold, decoded."""
+        names = [("piece", piece.id, keys) for piece in pieces]
+        found = [self._cache.get(name) for name in names]
+        missing = [p.id for p, segment in zip(pieces, found, strict=True) if segment is None]
+        payloads = self.view.payloads(missing) if missing else {}
+        for at, (piece, name) in enumerate(zip(pieces, names, strict=True)):
+            if found[at] is None:
+                segment = found[at] = decode(payloads[piece.id], keys)
+                self._cache.put(name, segment, segment.nbytes)
+        return found
+
+    def events(self, layout: Layout, start: int, end: int) -> int:
+        """Events of what is held of [start, end), without merging it."""
+        runs = self.held(layout).reach(start, end).runs
+        return sum(self.slices(layout, *run).count for run in runs)
+
+    def merged(self, layout: Layout, start: int, end: int, keys: Keys | None = None) -> Merged:
+        """The summary of what is held of [start, end), both multiples of the pane."""
+        return self.merged_runs(layout, self.held(layout).reach(start, end), keys)
+
+    def merged_runs(self, layout: Layout, reach: Reach, keys: Keys | None = None) -> Merged:
+        """The summary of exactly the slices of a reach."""
+        held = [(*run, self.overlapping(layout, *run)) for run in reach.runs]
+        token = (
+            "merged", layout.name, keys,
+            tuple((length, first, until, tuple(piece.id for piece in pieces))
+                  for length, first, until, pieces in held),
+        )  # fmt: skip
+        found = self._cache.get(token)
+        if found is not None:
+            return found
+        parts: list[Segment] = []
+        events = late = 0
+        for length, first, until, pieces in held:
+            for piece, segment in zip(pieces, self.read(pieces, keys), strict=True):
+                inside = piece.slices.between(first, until)
+                events += inside.count
+                late += inside.late_count
+                parts.append(segment.between(first // length, until // length))
+        whole = merge(parts, WHOLE) if parts else None
+        result = Merged(whole, events, late, token)
+        self._cache.put(token, result, 0 if whole is None else whole.nbytes)
+        return result
+
+    def counted_since(self, layout: Layout, reach: Reach) -> dict[Part, int]:
+        """Key or indicator -> from where on it has counted all events of the slices.
+
+        Of those that lack some, and not of one that lacks some of the newest slice.
+        """
+        since: dict[Part, int] = {}
+        newest = None
+        for length, first, until in reach.runs:
+            parts = self.segments(layout, length, first, until)
+            if not parts:
+                continue
+            whole = merge(parts)
+            newest = int(whole.slices[-1] + 1) * length
+            for part, slices in layout.spec.lacking(whole).items():
+                since[part] = int(slices[-1] + 1) * length
+        return {part: at for part, at in since.items() if at != newest}
+
+    def newest(self, layout: Layout) -> Segment:
+        """The newest slice that is held; where nothing is, one event without any value.
+
+        It tells what types answers have.
+        """
+        for length in (layout.pane, *layout.rungs):
+            bounds = self.view.bounds(layout.name, length)
+            if bounds is not None:
+                parts = self.segments(layout, length, bounds[1] - length, bounds[1])
+                return merge(parts)
+        columns = layout.spec.columns()
+        batch = pa.record_batch({name: pa.nulls(1) for name in columns})
+        return layout.spec.segment(batch, np.zeros(1, np.int64))
+
+
+@contextmanager
+def pieces_of(ledger: Ledger, cache: SegmentCache) -> Iterator[Pieces]:
+    """The pieces that a ledger holds now."""
+    with ledger.snapshot() as view:
+        yield Pieces(view, cache)

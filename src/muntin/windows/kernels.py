@@ -1,0 +1,104 @@
+"""Where floating windows close: one pass over the rows of many panes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from muntin.summaries.kernels import inlined, kernel
+
+FULL, CAPACITY = 0, 1
+START, END, REASON, OVERFLOWED, FIRST, LAST = range(6)
+
+
+@kernel
+def close_floating(
+    panes, ends, rows, keys, keys_from, opened, length, capacity, sealed_until, closed, fills, state
+):  # fmt: skip
+    """Boundaries of the windows that close; how many.
+
+    Parameters
+    ----------
+    panes, ends : int64[p]
+        Starts and ends of panes that hold events, ascending. Where a window is open (`opened`),
+        the first stands for all that it holds so far.
+    rows : int64[tables, p + 1]
+        Where each table's rows of each pane begin, in `keys`.
+    keys : int64[n]
+        Number of each row's key.
+    keys_from : int64[tables + 1]
+        Tables have their own numbers from here: they share the memory of what was seen.
+    opened, length, capacity : int64
+        1 where a window is open; its length in microseconds; rows a key may have, -1: any number.
+    closed : int64[p + 1, 6], fills : int64[p + 1, tables]
+        Filled: columns START ... LAST, and the rows of each key when the window closed.
+    state : int64[tables + 4]
+        In: start and overflowed of the open window. Out: is one open, start, overflowed, its first
+        pane here, and its rows of each key.
+    """
+    tables = rows.shape[0]
+    seen = np.full(keys_from[tables], -1, np.int64)  # the last pane that had a key
+    count = np.zeros(tables, np.int64)
+    fresh = np.zeros(tables, np.int64)
+    number = 0
+    is_open = opened == 1
+    start, overflowed, first = state[0], state[1], np.int64(0)
+    for pane in range(len(panes)):
+        at = panes[pane]
+        held = pane == 0 and opened == 1
+        end = start + length
+        if is_open and not held and end <= at:
+            # after `resume` a window may hold more than its length: it ends with what it holds
+            reach = max(end, ends[pane - 1])
+            _close(closed, fills, number, start, reach, FULL, overflowed, first, pane, count)
+            number += 1
+            is_open = False
+        floor = first if is_open else pane
+        too_many = False
+        for table in range(tables):
+            fresh[table] = 0
+            base = keys_from[table]
+            for row in range(rows[table, pane], rows[table, pane + 1]):
+                if seen[base + keys[row]] < floor:
+                    fresh[table] += 1
+            too_many |= capacity >= 0 and count[table] + fresh[table] > capacity
+        if is_open and not held and too_many:
+            _close(closed, fills, number, start, at, CAPACITY, overflowed, first, pane, count)
+            number += 1
+            is_open = False
+            for table in range(tables):
+                fresh[table] = rows[table, pane + 1] - rows[table, pane]
+        if not is_open:
+            is_open = True
+            start, overflowed, first = at, np.int64(0), np.int64(pane)
+            count[:] = 0
+        for table in range(tables):
+            count[table] += fresh[table]
+            if capacity >= 0 and count[table] > capacity:
+                overflowed = np.int64(1)
+            base = keys_from[table]
+            for row in range(rows[table, pane], rows[table, pane + 1]):
+                seen[base + keys[row]] = pane
+    if is_open and start + length <= sealed_until:
+        last = len(panes)
+        reach = max(start + length, ends[last - 1])
+        _close(closed, fills, number, start, reach, FULL, overflowed, first, last, count)
+        number += 1
+        is_open = False
+        first = np.int64(last)
+        count[:] = 0
+    state[0] = 1 if is_open else 0
+    state[1], state[2], state[3] = start, overflowed, first
+    state[4:] = count
+    return number
+
+
+@inlined
+def _close(closed, fills, number, start, end, reason, overflowed, first, last, count):
+    closed[number, START] = start
+    closed[number, END] = end
+    closed[number, REASON] = reason
+    closed[number, OVERFLOWED] = overflowed
+    closed[number, FIRST] = first
+    closed[number, LAST] = last
+    for table in range(len(count)):
+        fills[number, table] = count[table]

@@ -1,0 +1,48 @@
+"""Rollups tile a window exactly, with slices that are held, and few of them."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muntin.ledger.rollups import Rollups
+
+LENGTHS = (60, 600, 3600)
+edges = st.integers(0, 3000).map(lambda number: number * 10)
+reaches = st.dictionaries(
+    st.sampled_from(LENGTHS), st.tuples(st.integers(0, 100), st.integers(0, 100)), max_size=3
+)
+
+
+@given(edges, edges, reaches, st.none() | edges)
+def test_tiles_follow_each_other_and_are_held(a, b, reaches, horizon):
+    start, end = min(a, b), max(a, b)
+    rollups = Rollups(10)
+    for length, reach in reaches.items():
+        rollups.covered[length] = (min(reach) * length, max(reach) * length)
+    if horizon is not None:
+        rollups.dropped[10] = horizon
+    at = start
+    for length, first, until in rollups.tiles(start, end):
+        assert first == at
+        assert first < until
+        at = until
+        if length is None:  # nobody holds it: no panes, and no rollup that lies in it whole
+            assert until <= horizon
+            for longer, (covers_from, covers_until) in rollups.covered.items():
+                low = -(-max(first, covers_from) // longer) * longer
+                assert low + longer > min(until, covers_until)
+        elif length == 10:
+            assert horizon is None or first >= horizon
+        else:
+            assert first % length == until % length == 0
+            assert rollups.covered[length][0] <= first
+            assert until <= rollups.covered[length][1]
+    assert at == max(start, end) or start >= end
+
+
+@given(edges, edges)
+def test_few_slices_where_all_rollups_stand(a, b):
+    start, end = min(a, b), max(a, b)
+    rollups = Rollups(10, dict.fromkeys(LENGTHS, (0, 360_000)))
+    tiles = rollups.tiles(start, end)
+    slices = sum((until - first) // length for length, first, until in tiles if length < 3600)
+    assert slices <= 2 * (5 + 9 + 5)

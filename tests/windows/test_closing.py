@@ -1,0 +1,90 @@
+"""One pass over many panes closes the same windows as one pane after another."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muntin.segments.building import build
+from muntin.segments.sums import Sums
+from muntin.windows.floating import Boundary, FloatingWindow, close_windows
+from muntin.windows.grid import starts_of_windows, windows_of
+
+PANE = 10
+
+
+def plainly(window, panes, sealed_until):
+    """The rule, pane by pane, over sets of keys."""
+    runs, held, ends = [], None, []
+
+    def close(window, boundary):
+        # a window that was shortened ends with what it holds
+        end = max([boundary.end, *ends]) if boundary.reason == "full" else boundary.end
+        runs.append(
+            (Boundary(boundary.start, end, boundary.reason, boundary.overflowed), fill(held))
+        )
+
+    for start, keys in panes:
+        window, boundary = window.close_by(start)
+        if boundary:
+            close(window, boundary)
+            held, ends = None, []
+        if held is not None:
+            after = [a | b for a, b in zip(held, keys, strict=True)]
+            window, boundary = window.close_before(start, dict(enumerate(fill(after))))
+            if boundary:
+                close(window, boundary)
+                held, ends = None, []
+        held = keys if held is None else [a | b for a, b in zip(held, keys, strict=True)]
+        ends.append(start + PANE)
+        window = window.take(start, dict(enumerate(fill(held))))
+    window, boundary = window.close_by(sealed_until)
+    if boundary:
+        close(window, boundary)
+    return runs, window
+
+
+def fill(held):
+    return tuple(len(keys) for keys in held)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5), st.integers(0, 3)), max_size=40),
+    st.integers(1, 8),
+    st.none() | st.integers(1, 6),
+    st.integers(0, 3),
+    st.integers(0, 30),
+)
+def test_windows_close_as_pane_by_pane(events, length, capacity, more, cut):
+    events.sort()
+    window = FloatingWindow(length * PANE, 8 * length * PANE, capacity)
+    sealed_until = (max((e[0] for e in events), default=0) + 1 + more) * PANE
+    slices = np.array([e[0] for e in events], np.int64)
+    columns = {
+        name: pa.array([e[i] for e in events], pa.int64()) for i, name in ((1, "a"), (2, "b"))
+    }
+    segment = build(Sums(), slices, [], [("a",), ("b",)], columns)
+    panes = [
+        (s * PANE, [{e[1] for e in events if e[0] == s}, {e[2] for e in events if e[0] == s}])
+        for s in segment.slices.tolist()
+    ]
+    expected, left = plainly(window, panes, sealed_until)
+    starts = segment.slices * PANE
+    runs, after, first, _ = close_windows(window, segment, starts, starts + PANE, sealed_until)
+    assert [(run.boundary, run.fill) for run in runs] == expected
+    assert after == left
+    assert sum(run.last - run.first for run in runs) == first
+    assert [run.first for run in runs] == [0, *[run.last for run in runs]][: len(runs)]
+
+
+@given(st.lists(st.integers(-50, 50), max_size=20), st.integers(1, 6), st.integers(1, 6))
+def test_windows_of_many_panes(panes, length, every):
+    every = min(every, length)
+    starts = np.unique(np.array(panes, np.int64)) * PANE
+    expected = {
+        s for pane in starts.tolist() for s, _ in windows_of(pane, length * PANE, every * PANE)
+    }
+    found = starts_of_windows(starts, length * PANE, every * PANE)
+    assert found.tolist() == sorted(expected)
