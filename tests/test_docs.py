@@ -37,6 +37,22 @@ def test_every_document_is_reached_from_the_readme():
     assert not missing
 
 
+CODE = ("architecture.md", "adding-a-kind.md", "ledger.md")
+
+
+@pytest.mark.parametrize("page", CODE)
+def test_what_is_named_of_the_code_is_there(page):
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    files = re.findall(r"`((?:\w+/)+\w+\.py)`", text)
+    assert files
+    for file in files:
+        assert any((ROOT / base / file).exists() for base in ("", "src/muntin")), file
+    source = "\n".join(path.read_text() for path in (ROOT / "src" / "muntin").rglob("*.py"))
+    for owner, name in re.findall(r"`([A-Z]\w+)\.(\w+)`", text):
+        assert re.search(rf"^class {owner}\b", source, re.MULTILINE), owner
+        assert re.search(rf"^    (?:async )?(?:def )?{name}\b", source, re.MULTILINE), name
+
+
 # Samples: each is run, or the page says above it why not (<!-- not run here: ... -->).
 
 SAMPLES = [sample for page in SAMPLE_PAGES for sample in samples_of(page)]
