@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from muntin.ledger.memory import MemoryLedger
 
+from muntin.ledger.temporary import temporary
 from muntin.server.serving import Server
 from tests.server.conftest import Feeder
 
@@ -14,7 +14,7 @@ pytest.importorskip("pygwire", reason="muntin[postgres] is not installed")
 @pytest.fixture(scope="module")
 def fed():
     """A ledger that does not change while it is asked."""
-    ledger = MemoryLedger()
+    ledger = temporary()
     feeder = Feeder(ledger)
     for _ in range(3):
         feeder.minute()

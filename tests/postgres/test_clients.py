@@ -13,10 +13,10 @@ import pandas as pd
 import psycopg
 import pytest
 import sqlalchemy as sa
-from muntin.ledger.memory import MemoryLedger
 
 from muntin.errors import BadArgument
 from muntin.ledger.sqlite import SqliteLedger
+from muntin.ledger.temporary import temporary
 from muntin.server.serving import Server
 from tests.server.conftest import Feeder, until
 
@@ -212,7 +212,7 @@ def test_psql_describes(fed):
 
 
 def test_tokens_are_passwords():
-    ledger = MemoryLedger()
+    ledger = temporary()
     feeder = Feeder(ledger)
     feeder.minute()
     with Server(ledger, port=0, postgres="127.0.0.1:0", reader_token=TOKEN) as server:
@@ -230,9 +230,9 @@ def test_tokens_are_passwords():
 
 def test_beyond_loopback_a_token_is_needed():
     with pytest.raises(BadArgument, match="MUNTIN_TOKEN"):
-        Server(MemoryLedger(), port=0, postgres="0.0.0.0:0")
+        Server(temporary(), port=0, postgres="0.0.0.0:0")
     with pytest.raises(BadArgument, match="host:port"):
-        Server(MemoryLedger(), port=0, postgres="5433")
+        Server(temporary(), port=0, postgres="5433")
 
 
 # beside workers

@@ -11,8 +11,8 @@ import time
 
 import psycopg
 import pytest
-from muntin.ledger.memory import MemoryLedger
 
+from muntin.ledger.temporary import temporary
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
 from tests.server.conftest import Feeder, until
@@ -130,7 +130,7 @@ def test_statements_over_limits(fed):
 
 
 def test_too_many_connections_and_slow_readers():
-    ledger = MemoryLedger()
+    ledger = temporary()
     feeder = Feeder(ledger)
     for _ in range(3):
         feeder.minute()

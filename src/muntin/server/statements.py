@@ -12,6 +12,7 @@ from typing import IO, Protocol
 
 from muntin.errors import MuntinError
 from muntin.ledger.sqlite import SqliteLedger
+from muntin.ledger.temporary import TemporaryLedger
 from muntin.server.answering import INLINE_BYTES, Answering, Asked
 from muntin.server.limits import ServerLimits
 from muntin.server.problems import RefusalError
@@ -125,7 +126,9 @@ class Statements:
         self._reader = reader
         self._limits = limits
         ledger = reader.ledger
-        apart = type(reader) is Reader and isinstance(ledger, SqliteLedger) and hasattr(os, "fork")
+        # a ledger of this process only is asked in its threads
+        shared = isinstance(ledger, SqliteLedger) and not isinstance(ledger, TemporaryLedger)
+        apart = type(reader) is Reader and shared and hasattr(os, "fork")
         self.runner: Runner = (
             Workers(ledger, limits)
             if apart and isinstance(ledger, SqliteLedger)
