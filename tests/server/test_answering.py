@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.errors import LedgerError, SelectError
-from muntin.select.catalog import WindowAsked
 from muntin.select.result import Result, WindowRead
 from muntin.server import answering
 from muntin.server.answering import arrow_pieces, heard, json_pieces, told, within
@@ -37,9 +36,18 @@ def results(draw):
         pa.array(draw(st.lists(st.none() | v, min_size=rows, max_size=rows)), t) for t, v in kinds
     ]
     names = [f'c{i} \u00e9"' for i in range(len(arrays))]
-    read = WindowRead("s", WindowAsked("all"), (0, 60_000_000))
+    read = WindowRead("s", "ALL", (0, 60_000_000))
     table = pa.Table.from_arrays(arrays, names=names)
-    return Result(table, windows=(read,), watermark=1_700_000_000_000_001, exact=False)
+    return result_of(table, windows=(read,), watermark=1_700_000_000_000_001, exact=False)
+
+
+def result_of(table, **about):
+    """A result of which this much is said, and the rest as of nothing."""
+    said = {
+        "windows": (), "watermark": None, "revision": 0, "exact": True, "bounds": {}, "notes": (),
+        "late": 0, "stale": False, "seconds": 0.0,
+    }  # fmt: skip
+    return Result(table, **said | about)
 
 
 @given(results(), st.integers(1, 12))
@@ -57,7 +65,7 @@ def test_arrow_in_pieces_is_the_stream(result):
 
 def test_no_piece_holds_the_whole():
     table = pa.table({"n": range(100_000), "m": range(100_000)})
-    sizes = [len(piece) for piece in json_pieces(Result(table))]
+    sizes = [len(piece) for piece in json_pieces(result_of(table))]
     assert max(sizes) < sum(sizes) / 10
 
 
