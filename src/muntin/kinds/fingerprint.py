@@ -71,7 +71,8 @@ class FingerprintSpec(SketchSpec):
             raise ValueError(f"'{self.key}' cannot be both key and rank")
         if self.fpp < FPP_MIN:
             raise ValueError(
-                f"`fpp` {self.fpp} is beyond what fingerprints tell apart: {FPP_MIN:.2g} at least"
+                f"`fpp` {self.fpp} is beyond what fingerprints tell apart: ask for "
+                f"a higher fpp, {FPP_MIN:.2g} at least"
             )
         return self
 
