@@ -9,6 +9,7 @@ and follows each flight number in order of time. An exact account stands beside 
 """
 
 from collections import Counter, defaultdict
+from datetime import timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -90,7 +91,7 @@ def main() -> None:
     leading: Counter = Counter()
     inside = 0
     for row in rows:
-        low, high = (row[name].nanoseconds // 1000 + row[name].days * 24 * HOUR
+        low, high = (row[name] // timedelta(microseconds=1)
                      for name in ("interval_low", "interval_high"))  # fmt: skip
         truth = sum(low <= far < high for far in exact[row["carrier"], row["flight"]])
         inside += row["lower"] <= truth <= row["upper"]

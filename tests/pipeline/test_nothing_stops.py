@@ -94,6 +94,7 @@ def test_random_pipelines_never_stop():
 
 
 @pytest.mark.chaos
+@pytest.mark.slow
 def test_ten_thousand_random_pipelines_never_stop():
     for seed in range(FIRST, FIRST + (PIPELINES or 10_000)):
         _named(seed)

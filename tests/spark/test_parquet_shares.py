@@ -47,4 +47,4 @@ def test_a_rejected_record_says_where_it_stands_in_its_file(tmp_path, monkeypatc
     rows = [
         (batch["x"][row].as_py(), place(row)) for batch, place in read for row in range(len(batch))
     ]
-    assert rows == [(row, f"{path}, row {row}") for row in range(20, 40)]
+    assert rows == [(row, f"{path}, row {row + 1}") for row in range(20, 40)]
