@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import muntin
 from muntin.cli import app
+from muntin.cli.stopping import stop_spark
 from muntin.demo.broker import Broker, broker_jars
 from muntin.demo.producing import produce
 from muntin.demo.taxi import SCHEMA
@@ -29,6 +30,18 @@ WRONG = [
     b'{"time": "noon", "area": 1, "fare": 1}',
     b'\xff{"area": 1}',
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_java():
+    """A Java process that other tests have left has no connector: Spark must start another."""
+    from pyspark import SparkContext
+
+    stop_spark()
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        gateway.shutdown()
+        SparkContext._gateway = SparkContext._jvm = None
 
 
 @pytest.fixture(scope="module")
