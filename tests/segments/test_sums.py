@@ -251,3 +251,10 @@ def test_a_column_has_the_same_keys_in_every_spelling() -> None:
     assert made(pa.array([5, 7, 5, 6]).dictionary_encode()) == near
     times = pa.array([0, 1, 0, 1], pa.timestamp("us"))
     assert made(times) == made(times.cast(pa.timestamp("ns", "UTC")))
+
+
+def test_declared_floats_begin_with_numbers_beyond_int64() -> None:
+    """Rows are not rejected for it, so it must not stop the fold either."""
+    values = pa.array([2**63, 1, None], pa.uint64())
+    segment = build(Sums((("v", "float64"),)), np.zeros(3, np.int64), [values], [()], {})
+    assert [row["v"] for (row,) in rows_of(segment, ()).values()] == [float(2**63 + 1)]

@@ -253,13 +253,11 @@ def read_indicators(pairs: Any) -> Indicators:
 
 def typed(indicators: Indicators, values: Sequence[pa.Array]) -> Indicators:
     """Indicators with the types that values decide, where none was declared."""
-    found: list[tuple[str, SumType | None]] = []
-    for (name, kind), column in zip(indicators, values, strict=True):
-        told = indicator_values(name, column[:1], None).type if len(column) else None
-        if kind is None and told is None and column.null_count < len(column):
-            told = indicator_values(name, column, None).type
-        found.append((name, kind or told))
-    return tuple(found)
+    return tuple(
+        # a declared type is never asked of a value: 2**63 is no int64, but is a float64
+        (name, kind or (indicator_values(name, column[:1], None).type if len(column) else None))
+        for (name, kind), column in zip(indicators, values, strict=True)
+    )
 
 
 def counted_events(segment: Segment, table: Table | None, indicator: str = "") -> np.ndarray:

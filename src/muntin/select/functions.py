@@ -41,10 +41,6 @@ class ArgumentError(Exception):
         self.remedy = remedy
 
 
-def _no_question(arguments: tuple[Argument, ...]) -> Any:
-    raise NotImplementedError(arguments)  # the kinds of the function do not lie in segments
-
-
 @dataclass(frozen=True, slots=True)
 class TableFunction:
     """One function of `FROM`.
@@ -59,8 +55,8 @@ class TableFunction:
         Of the result, after the columns of `by`.
     parse : callable
         Checks the arguments after the summary; raises ArgumentError.
-    question : callable
-        arguments -> what the kind's algebra is asked.
+    question : callable, optional
+        arguments -> what the kind's algebra is asked, of what lies in segments.
     table : callable, optional
         (summary, arguments) -> pyarrow.Table with `columns`, of what does not lie in segments.
     columns_by_kind : mapping
@@ -72,7 +68,7 @@ class TableFunction:
     usage: str
     columns: tuple[str, ...]
     parse: Callable[[Sequence[Argument]], tuple[Argument, ...]]
-    question: Callable[[tuple[Argument, ...]], Any] = _no_question
+    question: Callable[[tuple[Argument, ...]], Any] | None = None
     table: Callable[[Any, tuple[Argument, ...]], pa.Table] | None = None
     columns_by_kind: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -91,6 +87,7 @@ class TableFunction:
         table = summary.table(info.by)
         assert table is not None  # noqa: S101 (a segment that holds events has its states)
         _check_totals(info, table)
+        assert self.question is not None  # noqa: S101 (as above)
         question = self.question(arguments)
         if isinstance(question, WeightOf):
             _check_items(arguments, table)
