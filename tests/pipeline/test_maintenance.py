@@ -61,3 +61,17 @@ def test_a_ledger_that_is_finished_holds_each_slice_once():
         assert piece.events == 6
         found = Session(ingest.ledger).sql("SELECT driver, count FROM orders(driver) FOR ALL")
         assert sorted(found.rows) == [["a", 3], ["b", 3]]
+
+
+def test_rollups_that_begin_after_retention_take_no_part_of_a_slice_for_whole():
+    """The pane of 10 seconds where retention stopped lies in the middle of a minute."""
+    without = pipeline(rollups=[], retention={"panes": "2 minutes"})
+    with run(without, stream(340)) as ingest:
+        ledger = ingest.ledger
+        horizon = ledger.horizon("orders", without.pane)
+        assert horizon % MINUTE
+        ingest.close()
+        rolled = pipeline(rollups=["1 minute"], retention={"panes": "2 minutes"})
+        with run(rolled, [], ledger) as again:
+            reach = {r.length: r.start for r in again.ledger.coverage("orders")}
+            assert reach[MINUTE] == -(-horizon // MINUTE) * MINUTE

@@ -155,6 +155,10 @@ def _due(now: Pieces, layout: Layout, length: int, sealed_until: int) -> tuple[i
     if bounds is None:
         return None
     start = bounds[0] // length * length
+    # a slice of which retention has dropped a part would be taken for whole
+    for level, _, end in now.held(layout).rollups.tiles(start, until, below=length):
+        if level is None:
+            start = -(-end // length) * length
     return (start, until) if start < until else None
 
 
