@@ -144,9 +144,12 @@ def _from_text(column: pa.Array) -> np.ndarray:
 
 
 def _is_zoned(column: pa.Array) -> bool:
-    """Has the first text a zone?"""
+    """Has the first text a zone? Bytes that are no text have none."""
     first = pc.index(column.is_valid(), True).as_py()
-    return first >= 0 and _ZONED.search(column[first].as_py()) is not None
+    if first < 0:
+        return False
+    text = bytes(column[first].as_buffer()).decode("utf-8", "replace")
+    return _ZONED.search(text) is not None
 
 
 def _cast_what_can_be(text: pa.Array) -> pa.Array:
