@@ -1,0 +1,282 @@
+"""The vector matrix's paper, measured: figures 6 and 7 and the floating windows of section 5.
+
+python benchmarks/characterize/vector_matrix.py [--only error|storage|windows] [--drivers N]
+    [--out FOLDER]
+
+Each part prints a table and writes a CSV and a PNG.
+
+error    Query (12), the average delivery time over all trips, from Count-Min in place of vectors.
+         One trip a driver, times uniform 1 ... 100. "summed" is the paper's way: estimates of all
+         drivers are added up and divided by the trips; "ratio" divides by estimates of the trips,
+         added up as well; "row" divides the sums of one row of cells, which are exact: each event
+         is in one cell of a row. The vector matrix, beside them, is exact.
+storage  Bytes of one vector against one sketch, by drivers; then what holds keys as well.
+windows  A day's window with room for 640,000 drivers: 500,000 drivers a day, then 700,000, then
+         1,280,000, then 500,000 again; when windows close, why, and how many events they hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from matplotlib import pyplot as plt
+
+from muntin.ledger.temporary import temporary
+from muntin.session import Session
+from muntin.spark.ingest import Ingest
+from muntin.spark.partials import fold
+from muntin.spec import Pipeline
+from muntin.summaries import CountMin, VectorMatrix
+
+SHAPES = [(10, 20_000), (14, 20_000), (17, 20_000), (14, 40_000), (14, 100_000)]
+CAPACITY = 640_000
+DAY = 86_400_000_000
+PANE = DAY // 96
+START = 1_700_006_400_000_000  # midnight
+BUSY = [500_000, 500_000, 700_000, 700_000, 1_280_000, 1_280_000, 500_000, 500_000]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", choices=list(PARTS), help="one part alone")
+    parser.add_argument("--drivers", type=int, default=1_000_000, help="of error and storage")
+    parser.add_argument("--out", type=Path, default=Path("results"))
+    asked = parser.parse_args()
+    asked.out.mkdir(parents=True, exist_ok=True)
+    for name, (measure, draw) in PARTS.items():
+        if asked.only in (None, name):
+            rows = measure(asked.drivers)
+            save(asked.out / f"vector-matrix-{name}", rows, draw)
+
+
+def error(most: int) -> list[dict[str, Any]]:
+    rows = []
+    for drivers in steps(most):
+        times = np.random.default_rng(drivers).integers(1, 101, drivers)
+        names = np.arange(drivers)
+        truth = times.mean()
+        for conservative in (False, True):
+            for depth, width in SHAPES:
+                sums = CountMin(width, depth, conservative=conservative)
+                sums.update(names, times)
+                trips = CountMin(width, depth, conservative=conservative)
+                trips.update(names)
+                summed = int(sums.estimate(names).value.sum())
+                ratio = summed / int(trips.estimate(names).value.sum())
+                row = sums.total / trips.total  # of plain cells the sum of any row of them
+                rows.append(
+                    {
+                        "drivers": drivers,
+                        "depth": depth,
+                        "width": width,
+                        "update": "conservative" if conservative else "plain",
+                        "summed_percent": percent(summed / drivers, truth),
+                        "ratio_percent": percent(ratio, truth),
+                        "row_percent": percent(row, truth),
+                    }
+                )
+                show(rows[-1])
+        matrix = VectorMatrix(keys=["driver"], indicators=["time"])
+        matrix.update(pa.table({"driver": names, "time": times}))
+        read = matrix.table("driver")
+        mean = read["time"].to_numpy().sum() / read["count"].to_numpy().sum()
+        rows.append({"drivers": drivers, "update": "matrix", "row_percent": percent(mean, truth)})
+        show(rows[-1])
+    return rows
+
+
+def draw_error(rows: list[dict[str, Any]], axis: Any) -> None:
+    for depth, width in SHAPES:
+        for update, style in (("plain", "-o"), ("conservative", ":x")):
+            here = [
+                row
+                for row in rows
+                if (row.get("depth"), row.get("width"), row["update"]) == (depth, width, update)
+            ]
+            axis.plot(
+                [row["drivers"] for row in here],
+                [row["summed_percent"] for row in here],
+                style,
+                label=f"d = {depth}, w = {width:,}, {update}",
+            )
+    axis.set(xlabel="drivers", ylabel="relative error of query (12), %", yscale="symlog")
+    axis.legend(fontsize=7)
+
+
+def storage(most: int) -> list[dict[str, Any]]:
+    """Keys are UUIDs of 36 characters, as the paper's drivers are told apart by name."""
+    rows = []
+    for drivers in steps(most):
+        rng = np.random.default_rng(drivers)
+        times = rng.integers(1, 101, drivers)
+        names = pa.array(_uuids(rng, drivers))
+        table = pa.table({"driver": names, "time": times})
+        matrix = VectorMatrix(keys=["driver"], indicators=["time"])
+        matrix.update(table)
+        matrix.rows()
+        frame = pl.from_arrow(table)
+        assert isinstance(frame, pl.DataFrame)
+        grouped = frame.group_by("driver").agg(pl.len(), pl.col("time").sum())
+        counts = {name: [1, time] for name, time in zip(names.to_pylist(), times, strict=True)}
+        megabytes = {
+            "vector": drivers * 4,
+            "sketch_14_100000": 14 * 100_000 * 4,
+            "matrix": matrix.nbytes,
+            "matrix_bytes": len(matrix.to_bytes()),
+            "polars": grouped.estimated_size(),
+            "duckdb": _duckdb_bytes(table),
+            "dict": sys.getsizeof(counts)
+            + sum(sys.getsizeof(k) + sys.getsizeof(v) + 28 for k, v in counts.items()),
+        }
+        rows.append({"drivers": drivers} | {k: round(v / 1e6, 2) for k, v in megabytes.items()})
+        show(rows[-1])
+    return rows
+
+
+def draw_storage(rows: list[dict[str, Any]], axis: Any) -> None:
+    for name in list(rows[0])[1:]:
+        axis.plot([row["drivers"] for row in rows], [row[name] for row in rows], "-o", label=name)
+    axis.set(xlabel="drivers", ylabel="MB", xscale="log", yscale="log")
+    axis.legend(fontsize=7)
+
+
+def windows(_: int) -> list[dict[str, Any]]:
+    """Each driver has one order a day, in turn: the drivers of a part of a day are its orders."""
+    spec = Pipeline.of(
+        {
+            "name": "taxi",
+            "time": "time",
+            "pane": "15 minutes",
+            "lateness": "15 minutes",
+            "summaries": {
+                "orders": {
+                    "keys": ["driver"],
+                    "indicators": ["delivery_time"],
+                    "capacity": CAPACITY,
+                    "window": {"kind": "floating", "length": "1 day"},
+                }
+            },
+        }
+    )
+    ingest = Ingest(spec, temporary(), query_id="characterize")
+    fed = fed_time = 0
+    for number, batch in enumerate(_days()):
+        fed += batch.num_rows
+        fed_time += int(batch["delivery_time"].to_numpy().sum())
+        ingest.take(number, lambda plan, batch=batch: list(fold(plan, [batch])))
+    session = Session(ingest.ledger)
+    rows = []
+    kept = kept_time = 0
+    for window in reversed(session.windows("orders")):
+        found = session.sql(
+            f"SELECT count(*) AS drivers, sum(count) AS orders, sum(delivery_time) AS time "
+            f"FROM orders(driver) FOR WINDOW '{window.start_time.isoformat()}'"
+        ).rows[0]
+        kept, kept_time = kept + int(found[1]), kept_time + int(found[2])
+        rows.append(
+            {
+                "start_days": round((window.start - START) / DAY, 3),
+                "length_days": round((window.end - window.start) / DAY, 3),
+                "reason": window.reason,
+                "drivers": int(found[0]),
+                "orders": int(found[1]),
+            }
+        )
+        show(rows[-1])
+    still_open = session.sql(
+        "SELECT sum(count) AS orders, sum(delivery_time) AS time FROM orders(driver)"
+    ).rows[0]
+    lost = fed - kept - int(still_open[0]), fed_time - kept_time - int(still_open[1])
+    print(f"{fed:,} orders fed; events and seconds lost: {lost}")
+    ingest.close()
+    return rows
+
+
+def draw_windows(rows: list[dict[str, Any]], axis: Any) -> None:
+    axis.step([r["start_days"] for r in rows], [r["length_days"] for r in rows], where="post")
+    axis.set(xlabel="start of the window, days", ylabel="its length, days", ylim=(0, 1.1))
+
+
+PARTS = {
+    "error": (error, draw_error),
+    "storage": (storage, draw_storage),
+    "windows": (windows, draw_windows),
+}
+
+
+def steps(most: int) -> list[int]:
+    """Numbers of drivers, those of the paper's figures among them."""
+    return [n for n in (20_000, 40_000, 80_000, 160_000, 320_000, 640_000, 1_000_000) if n <= most]
+
+
+def percent(value: float, truth: float) -> float:
+    return round(100 * abs(value - truth) / truth, 3)
+
+
+def show(row: dict[str, Any]) -> None:
+    print("  ".join(f"{name} {value}" for name, value in row.items()), flush=True)
+
+
+def save(path: Path, rows: list[dict[str, Any]], draw: Any) -> None:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    with path.with_suffix(".csv").open("w", newline="") as file:
+        file.write(f"# python {' '.join(sys.argv)}\n")
+        writer = csv.DictWriter(file, names)
+        writer.writeheader()
+        writer.writerows(rows)
+    figure, axis = plt.subplots(figsize=(8, 5))
+    draw(rows, axis)
+    figure.tight_layout()
+    figure.savefig(path.with_suffix(".png"), dpi=80)
+
+
+def _uuids(rng: np.random.Generator, n: int) -> list[str]:
+    digits = rng.bytes(16 * n).hex()
+    parts = (digits[i : i + 32] for i in range(0, 32 * n, 32))
+    return [f"{p[:8]}-{p[8:12]}-{p[12:16]}-{p[16:20]}-{p[20:]}" for p in parts]
+
+
+def _duckdb_bytes(table: pa.Table) -> int:
+    """Of the grouped table in memory."""
+    with duckdb.connect() as connection:
+        connection.register("orders", table)
+        connection.execute(
+            "CREATE TABLE grouped AS "
+            "SELECT driver, count(*), sum(time)::BIGINT FROM orders GROUP BY driver"
+        )
+        found = connection.execute("SELECT sum(memory_usage_bytes) FROM duckdb_memory()").fetchone()
+    return int(found[0]) if found else 0
+
+
+def _days() -> Iterator[pa.RecordBatch]:
+    """An hour a batch; a last one seals what came before."""
+    for day, drivers in enumerate([*BUSY, 1_000]):
+        order = np.random.default_rng(day).permutation(drivers)
+        times = START + day * DAY + np.arange(drivers) * DAY // drivers
+        lasts = np.random.default_rng(day + 100).integers(1, 101, drivers)
+        for hour in range(24):
+            some = slice(drivers * hour // 24, drivers * (hour + 1) // 24)
+            yield pa.record_batch(
+                {
+                    "time": pa.array(times[some]).cast(pa.timestamp("us", "UTC")),
+                    "driver": pa.array(order[some]),
+                    "delivery_time": pa.array(lasts[some]),
+                }
+            )
+
+
+if __name__ == "__main__":
+    main()
