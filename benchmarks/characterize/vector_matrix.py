@@ -50,7 +50,7 @@ BUSY = [500_000, 500_000, 700_000, 700_000, 1_280_000, 1_280_000, 500_000, 500_0
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=list(PARTS), help="one part alone")
     parser.add_argument("--drivers", type=int, default=1_000_000, help="of error and storage")
     parser.add_argument("--out", type=Path, default=Path("results"))
