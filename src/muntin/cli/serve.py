@@ -39,6 +39,10 @@ def register(app: typer.Typer) -> None:
         postgres: str = typer.Option(
             None, help="Where PostgreSQL's clients connect, e.g. 127.0.0.1:5433"
         ),
+        certificate: Path = typer.Option(
+            None, help="PEM file: PostgreSQL's clients may then use TLS, and beyond loopback must."
+        ),
+        key: Path = typer.Option(None, help="PEM file with the certificate's key."),
     ) -> None:
         """Serve a ledger: dashboard, HTTP and WebSocket, and PostgreSQL's protocol."""
         from muntin.ledger.open import open_ledger
@@ -57,6 +61,8 @@ def register(app: typer.Typer) -> None:
             origins=origin,
             hosts=host_name,
             postgres=postgres,
+            certificate=certificate,
+            key=key,
         )
         typer.echo(f"dashboard, HTTP and WebSocket:  {server.url}")
         if server.postgres_url:

@@ -20,6 +20,7 @@ from muntin.server.feeds import Feeds
 from muntin.server.http import Http
 from muntin.server.limits import ServerLimits
 from muntin.server.live import Hub, Tokens
+from muntin.server.postgres.certificate import Certificate
 from muntin.server.reader import Reader
 from muntin.server.sending import Paced
 from muntin.server.sse import Events
@@ -47,11 +48,13 @@ def make_app(
     tokens: Tokens | None = None,
     addition: Addition | None = None,
     postgres: socket.socket | None = None,
+    certificate: Certificate | None = None,
 ) -> Starlette:
     """An ASGI application that answers from a ledger, which stays the caller's to close.
 
     `tokens` are read again while it runs, so that an exchanged token ends what came in with it.
     `postgres`: a socket that listens for PostgreSQL's clients; it stays the caller's to close.
+    `certificate`: what they see when they ask for TLS.
     """
     limits = limits or ServerLimits()
     reader = addition.reader if addition else Reader(ledger)
@@ -67,7 +70,7 @@ def make_app(
         # here, since what it needs is an extra
         from muntin.server.postgres.listener import PostgresListener
 
-        listener = PostgresListener(postgres, statements, doors, limits)
+        listener = PostgresListener(postgres, statements, doors, limits, certificate)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
 import uvicorn
@@ -21,6 +22,7 @@ from muntin.server.connections import ACCEPTS_AT_ONCE
 from muntin.server.doors import Doors, is_loopback
 from muntin.server.limits import ServerLimits
 from muntin.server.live import Tokens
+from muntin.server.postgres.certificate import Certificate
 from muntin.server.sockets import protocols
 
 PORT = 8787
@@ -47,6 +49,9 @@ class Server:
     postgres : str, optional
         Where PostgreSQL's clients connect: "127.0.0.1:5433"; port 0 takes a free one. Needs
         `pip install "muntin[postgres]"`.
+    certificate, key : path, optional
+        PEM files with which PostgreSQL's clients may ask for TLS (`sslmode=require`), and from
+        other machines must.
     tokens : callable, optional
         Gives both tokens, and is asked again every `limits.recheck_seconds`: who came in with one
         that is no longer given is closed.
@@ -72,6 +77,8 @@ class Server:
         tokens: Tokens | None = None,
         addition: Addition | None = None,
         postgres: str | None = None,
+        certificate: str | Path | None = None,
+        key: str | Path | None = None,
     ) -> None:
         if tokens is not None:
             reader_token, operator_token = tokens()
@@ -86,6 +93,7 @@ class Server:
             now=time.monotonic,
         )
         postgres_host, postgres_port = ("", 0) if postgres is None else _postgres(postgres)
+        encrypts = _certificate(certificate, key, postgres)
         beyond = [h for h in (host, postgres_host) if h and not is_loopback(h)]
         if beyond and not doors.needs_token:
             raise BadArgument(
@@ -107,7 +115,9 @@ class Server:
                 raise
             port = self._postgres.getsockname()[1]
             self.postgres_url = f"postgresql://muntin@{_shown(postgres_host)}:{port}/muntin"
-        self.app: Starlette = make_app(ledger, doors, limits, tokens, addition, self._postgres)
+        self.app: Starlette = make_app(
+            ledger, doors, limits, tokens, addition, self._postgres, encrypts
+        )
         self._server = _Uvicorn(_config(self.app, limits))
         self._server.goodbye = self.app.state.goodbye
         self._thread: threading.Thread | None = None
@@ -189,6 +199,21 @@ def _postgres(text: str) -> tuple[str, int]:
             f"--postgres {text[:80]!r} is no address: write host:port, 127.0.0.1:5433"
         )
     return host.strip("[]"), int(port)
+
+
+def _certificate(
+    chain: str | Path | None, key: str | Path | None, postgres: str | None
+) -> Certificate | None:
+    if chain is None and key is None:
+        return None
+    if chain is None or key is None:
+        raise BadArgument("a certificate needs its key: give --certificate and --key")
+    if postgres is None:
+        raise BadArgument(
+            "--certificate is for PostgreSQL's clients: give --postgres as well "
+            "(HTTP is encrypted by what stands in front of the server)"
+        )
+    return Certificate(Path(chain), Path(key))
 
 
 def _shown(host: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable
 
 from muntin.server.limits import KIB, ServerLimits
@@ -33,6 +34,7 @@ class Link(asyncio.Protocol):
     ) -> None:
         self.transport: asyncio.Transport
         self.lost = False
+        self.encrypted = False
         self._limits = limits
         self._on_made = on_made
         self._on_lost = on_lost
@@ -68,6 +70,8 @@ class Link(asyncio.Protocol):
         _wake(self._room)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        if self.lost:
+            return
         self.lost = True
         _wake(self._more)
         _wake(self._room)
@@ -95,6 +99,25 @@ class Link(asyncio.Protocol):
                 return head + await self._read(length - 4)
         except TimeoutError:
             raise FrameError("the message did not come in time") from None
+
+    async def encrypt(self, context: ssl.SSLContext) -> None:
+        """The handshake of TLS, before anything else is read. Raises FrameError, GoneError."""
+        if self._buffer:  # what came in the open must not be taken for what came encrypted
+            raise FrameError("bytes before the handshake of TLS")
+        loop = asyncio.get_running_loop()
+        try:
+            made = await loop.start_tls(self.transport, self, context, server_side=True)
+        except BaseException as error:
+            self.transport.abort()
+            self.connection_lost(None)  # asyncio tells nobody of a handshake that failed
+            if isinstance(error, OSError):
+                raise GoneError from None
+            raise
+        if made is None:
+            raise GoneError
+        self.transport = made
+        self.transport.set_write_buffer_limits(high=WRITE_BYTES_HIGH)
+        self.encrypted = True
 
     async def send(self, data: bytes) -> None:
         """Write, and wait where the client does not read; it is cut where it reads too slowly."""

@@ -14,6 +14,7 @@ from starlette.datastructures import Address
 from muntin.server.connections import ACCEPTS_AT_ONCE, SPARE_MAX
 from muntin.server.doors import Doors, is_loopback
 from muntin.server.limits import ServerLimits
+from muntin.server.postgres.certificate import Certificate
 from muntin.server.postgres.link import Link
 from muntin.server.postgres.session import Session
 from muntin.server.sending import client_of
@@ -31,7 +32,9 @@ class PostgresListener:
         statements: Statements,
         doors: Doors,
         limits: ServerLimits,
+        certificate: Certificate | None = None,
     ) -> None:
+        self._certificate = certificate
         self._listening = listening
         self._statements = statements
         self._doors = doors
@@ -88,6 +91,8 @@ class PostgresListener:
             number=number,
             secret=secrets.token_bytes(4),
             spare=spare,
+            certificate=self._certificate,
+            in_the_open=self._certificate is None or is_loopback(address.host),
         )
         self._sessions[number] = session
         task = asyncio.create_task(session.run(self._cancel))

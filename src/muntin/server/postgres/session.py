@@ -19,6 +19,7 @@ from muntin.server.answering import Asked
 from muntin.server.doors import Doors, Grant
 from muntin.server.limits import KIB, ServerLimits
 from muntin.server.postgres.catalog import SETTINGS
+from muntin.server.postgres.certificate import Certificate
 from muntin.server.postgres.commands import Command, command_of, shown
 from muntin.server.postgres.held import Held, within_limit
 from muntin.server.postgres.link import FrameError, GoneError, Link
@@ -56,6 +57,10 @@ class Session:
     spare : bool
         There are too many: it may cancel what another runs, and is told so otherwise. Not before
         its startup message: while TLS is negotiated, clients hear no error.
+    certificate : Certificate, optional
+        Without, TLS is declined.
+    in_the_open : bool
+        Whether this client may go on without TLS.
     """
 
     def __init__(
@@ -69,7 +74,11 @@ class Session:
         number: int,
         secret: bytes,
         spare: bool,
+        certificate: Certificate | None,
+        in_the_open: bool,
     ) -> None:
+        self._certificate = certificate
+        self._in_the_open = in_the_open
         self.number, self.secret = number, secret
         self._spare = spare
         self._link = link
@@ -129,6 +138,9 @@ class Session:
         for _ in range(4):
             (message,) = self._wire.receive(await self._link.startup())
             match message:
+                case wire.SSLRequest() if self._certificate and not self._link.encrypted:
+                    await self._send(wire.SSLResponse(accepted=True))
+                    await self._link.encrypt(self._certificate.context())
                 case wire.SSLRequest():
                     await self._send(wire.SSLResponse(accepted=False))
                 case wire.GSSEncRequest():
@@ -138,6 +150,8 @@ class Session:
                     return False
                 case wire.StartupMessage() if self._spare:
                     raise Refusal("53300", "too many connections", "come again later")
+                case wire.StartupMessage() if not (self._link.encrypted or self._in_the_open):
+                    raise Refusal("28000", "only with TLS from other machines", "sslmode=require")
                 case wire.StartupMessage():
                     self._take_options(message.params)
                     await self._log_in()

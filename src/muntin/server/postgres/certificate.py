@@ -1,0 +1,54 @@
+"""The certificate that PostgreSQL's clients see, read anew when its files are renewed."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from pathlib import Path
+
+from muntin.errors import BadArgument
+
+_LOG = logging.getLogger("muntin.server.postgres")
+
+
+class Certificate:
+    """A chain and its key as PEM files; TLS 1.2 or newer.
+
+    Raises
+    ------
+    BadArgument
+        The files cannot be read, or do not belong together.
+    """
+
+    def __init__(self, chain: Path, key: Path) -> None:
+        self._files = (chain, key)
+        self._context = self._loaded()
+        self._seen = self._state()
+
+    def context(self) -> ssl.SSLContext:
+        """For a new connection. A renewed pair that does not load leaves the old one in use."""
+        try:
+            state = self._state()
+            if state != self._seen:
+                self._seen = state
+                self._context = self._loaded()
+        except (OSError, BadArgument) as problem:
+            _LOG.warning("the old certificate stays in use: %s", problem)
+        return self._context
+
+    def _state(self) -> tuple[int, ...]:
+        return tuple(file.stat().st_mtime_ns for file in self._files)
+
+    def _loaded(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        chain, key = self._files
+        try:
+            # without a password, else OpenSSL would ask for one on the terminal
+            context.load_cert_chain(chain, key, password=lambda: "")
+        except (OSError, ValueError) as problem:
+            raise BadArgument(
+                f"no certificate with its key in {chain} and {key}: {problem}; "
+                "give both as PEM, the key without a password"
+            ) from None
+        return context
