@@ -14,6 +14,7 @@ from muntin.ledger.records import (
     PipelineInfo,
     Rejected,
     State,
+    Stored,
     TrendPoint,
 )
 from muntin.ledger.slices import Slices
@@ -31,6 +32,7 @@ __all__ = [
     "Rejected",
     "Slices",
     "State",
+    "Stored",
     "TrendPoint",
     "View",
     "Writer",

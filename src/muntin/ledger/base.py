@@ -19,6 +19,9 @@ Promises, held by every implementation and by the same tests:
    holds of each slice is the sum of what it was made from.
 9. Damage is seen: each row carries a checksum; a row that does not match is refused
    (`LedgerError`), never returned.
+10. A payload may lie in a file (`Stored`) that executors have written (`files`): a commit names it
+    with size and checksum, readers get its bytes or `LedgerError`, and what no row names any more,
+    or never did, is deleted by `Writer.sweep`, by age, never sooner.
 
 All times are int64 microseconds since 1970-01-01 UTC.
 """
@@ -29,6 +32,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol
 
+from muntin.ledger.files import PayloadFolder
 from muntin.ledger.records import (
     Batch,
     ClosedWindow,
@@ -145,6 +149,14 @@ class Writer(Protocol):
         """
         ...
 
+    def sweep(self, folder: PayloadFolder, before: int) -> int:
+        """Delete payload files of this pipeline that no row names; how many.
+
+        Those that rows named until they were replaced or dropped go when that was before a time;
+        others, of tries that failed, when they were written before it.
+        """
+        ...
+
     def close(self) -> None: ...
 
 
@@ -164,7 +176,13 @@ class View(Protocol):
         ...
 
     def payloads(self, ids: Sequence[int]) -> dict[int, bytes]:
-        """Piece -> payload. One that is gone is left out."""
+        """Piece -> payload, from its file where it lies in one. A piece that is gone is left out.
+
+        Raises
+        ------
+        LedgerError
+            A row is damaged, or a file is missing, or damaged.
+        """
         ...
 
     def bounds(self, summary: str, length: int) -> tuple[int, int] | None:
@@ -285,6 +303,21 @@ class Ledger(View, Protocol):
             summary's kind differs from that of the data.
         LedgerError
             The ledger is of a newer version, not a ledger, read-only or full.
+        """
+        ...
+
+    def payload_folder(self, pipeline: str, place: str = "") -> PayloadFolder:
+        """Where payload files of a pipeline are written, by whoever does: it goes to executors.
+
+        Parameters
+        ----------
+        place : str
+            A folder, or a URL that fsspec knows; "": the ledger's own folder.
+
+        Raises
+        ------
+        SpecError
+            The ledger has no folder of its own, or the URL cannot be used.
         """
         ...
 

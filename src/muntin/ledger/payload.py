@@ -13,9 +13,9 @@ import google_crc32c
 import pyarrow as pa
 
 from muntin.errors import LedgerError
-from muntin.ledger.records import PAYLOAD_BYTES_MAX
+from muntin.ledger.records import PAYLOAD_BYTES_MAX, Payload, Stored
 
-RAW, ZSTD = 0, 1
+RAW, ZSTD, IN_FILE = 0, 1, 2
 _WORTH_TRYING_BYTES = 256  # below it, a frame's header eats the gain
 
 
@@ -29,15 +29,20 @@ def pack(payload: bytes) -> tuple[int, int, bytes]:
     return size, RAW, payload
 
 
-def as_it_is(payload: bytes) -> tuple[int, int, bytes]:
-    """As `pack`, of what is compressed already."""
+def as_it_is(payload: Payload) -> tuple[int, int, bytes]:
+    """As `pack`, of what is compressed already, or lies in a file."""
+    if isinstance(payload, Stored):
+        named = json.dumps([payload.path, payload.nbytes, payload.crc]).encode("ascii")
+        return len(named), IN_FILE, named
     return len(payload), RAW, payload
 
 
-def unpack(size: int, codec: int, stored: bytes) -> bytes:
+def unpack(size: int, codec: int, stored: bytes) -> Payload:
     """The payload; its row's checksum was right, so that a failure means foreign bytes."""
     if codec == RAW and size == len(stored):
         return stored
+    if codec == IN_FILE:
+        return Stored(*json.loads(stored))
     if codec != ZSTD or not 0 <= size <= PAYLOAD_BYTES_MAX:
         raise LedgerError(f"a payload says {size} bytes in codec {codec}: not written by Muntin")
     try:

@@ -13,12 +13,27 @@ from typing import Any
 from muntin.ledger.slices import Slices
 from muntin.times import datetime_of
 
-FORMAT_VERSION = 3  # 2: closings are numbered; 3: pieces are segments
+FORMAT_VERSION = 4  # 2: closings are numbered; 3: pieces are segments; 4: payloads in files
 RAW_BYTES_MAX = 4096  # of a rejected record; the rest is cut
 REJECTED_KEPT_MAX = 100_000  # records of a pipeline; the oldest go, the count stays
 WAITING_COMMANDS_MAX = 1_000  # of a pipeline; then `ask` refuses
 REVISIONS_KEPT_MAX = 16  # of one window or trend point; the oldest go
 PAYLOAD_BYTES_MAX = 512 << 20  # of one piece, state or trend point, before compression
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A payload that lies in a file, by whoever wrote it: the ledger keeps only this of it."""
+
+    path: str
+    """Below the ledger's own folder of payloads; or a URL, where the pipeline names a place."""
+    nbytes: int
+    crc: int
+    """CRC-32C of all bytes."""
+
+
+Payload = bytes | Stored
+"""Of a piece. `View.payloads` gives bytes, whichever it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +47,7 @@ class Partial:
     summary: str
     slices: Slices
     """`late` is not read: the ledger knows which slices were sealed."""
-    payload: bytes
+    payload: Payload
     length: int | None = None
     """Of the slices; None: panes."""
     shard: int = 0
@@ -145,7 +160,7 @@ class Made:
     """A piece that was merged from others: by compaction, or for a rollup."""
 
     slices: Slices
-    payload: bytes
+    payload: Payload
     shard: int = 0
 
 

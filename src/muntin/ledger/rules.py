@@ -24,8 +24,10 @@ from muntin.ledger.records import (
     Batch,
     ClosedWindow,
     Partial,
+    Payload,
     Rejected,
     State,
+    Stored,
     TrendPoint,
 )
 from muntin.ledger.slices import Slices, added_up, check_slices
@@ -78,12 +80,25 @@ def blob(payload: object, what: str) -> bytes:
     if not isinstance(payload, bytes | bytearray | memoryview):
         raise BadArgument(f"{what} must be bytes, not {type(payload).__name__}")
     size = payload.nbytes if isinstance(payload, memoryview) else len(payload)
+    _check_size(size, what)
+    return bytes(payload)
+
+
+def payload_of_piece(payload: object, what: str) -> Payload:
+    """As `blob`, or what a file holds of it."""
+    if not isinstance(payload, Stored):
+        return blob(payload, what)
+    _check_size(whole(payload.nbytes, f"the size of {what}", least=1), what)
+    whole(payload.crc, f"the checksum of {what}", least=0, most=(1 << 32) - 1)
+    return payload
+
+
+def _check_size(size: int, what: str) -> None:
     if size > PAYLOAD_BYTES_MAX:
         raise BadArgument(
-            f"{what} has {size:,} bytes; at most {PAYLOAD_BYTES_MAX:,}: use shorter panes, a "
-            "smaller capacity, or split the summary by key"
+            f"{what} has {size:,} bytes; at most {PAYLOAD_BYTES_MAX:,}: give the summary more "
+            "`shards:`, a smaller capacity, or shorter panes"
         )
-    return bytes(payload)
 
 
 def check_opening(
@@ -232,7 +247,7 @@ def _check_partial(partial: Partial, owned: Owned, pipeline: str) -> Partial:
     length = owned.pane_us if partial.length is None else whole(partial.length, "length", least=1)
     slices = check_slices(f'a partial of "{partial.summary}"', partial.slices, length)
     shard = whole(partial.shard, "shard", least=0)
-    payload = blob(partial.payload, "a partial")
+    payload = payload_of_piece(partial.payload, f'a partial of "{partial.summary}"')
     return Partial(partial.summary, slices, payload, length, shard)
 
 

@@ -92,6 +92,17 @@ CREATE TABLE payloads (
     payload BLOB NOT NULL
 ) STRICT;
 
+CREATE INDEX payloads_in_files ON payloads (piece) WHERE codec = 2;
+
+-- Payload files whose last row has gone: readers of older snapshots may still want them.
+CREATE TABLE given_up (
+    pipeline INTEGER NOT NULL,
+    path TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    crc INTEGER NOT NULL,
+    PRIMARY KEY (pipeline, path)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE states (
     summary INTEGER NOT NULL,
     shard INTEGER NOT NULL,
@@ -264,6 +275,7 @@ NAMES = Table("names", ("id", "role", "name", "pipeline", "kind"))
 BATCHES = Table("batches", ("pipeline", "query_id", "first", "last"))
 PIECES = Table("pieces", ("id", "summary", "length", "shard", "start", "until", "bytes"), True)
 PAYLOADS = Table("payloads", ("piece",), True)
+GIVEN_UP = Table("given_up", ("pipeline", "path", "at"))
 STATES = Table("states", ("summary", "shard"), True)
 COVERAGE = Table("coverage", ("summary", "length", "start", "until"))
 DROPPED = Table("dropped", ("summary", "length", "before"))
@@ -284,9 +296,8 @@ COMMANDS = Table(
     "commands", ("id", "pipeline", "action", "arguments", "client", "asked_at", "answer")
 )
 TABLES = (
-    PIPELINES, NAMES, BATCHES, PIECES, PAYLOADS, STATES, COVERAGE, DROPPED, WINDOWS, CLOSINGS,
-    TRENDS,
-    DOCUMENTS, REJECTED, COMMANDS,
+    PIPELINES, NAMES, BATCHES, PIECES, PAYLOADS, GIVEN_UP, STATES, COVERAGE, DROPPED, WINDOWS,
+    CLOSINGS, TRENDS, DOCUMENTS, REJECTED, COMMANDS,
 )  # fmt: skip
 
 

@@ -20,12 +20,14 @@ from muntin.errors import LedgerError, MuntinError
 from muntin.ledger import schema
 from muntin.ledger.base import Mode
 from muntin.ledger.documents import COMMAND_BYTES_MAX, clean_text, dump
+from muntin.ledger.files import PayloadFolder, payload_folder
 from muntin.ledger.names import check_name
-from muntin.ledger.records import Command
+from muntin.ledger.records import Command, Stored
 from muntin.ledger.rules import CLIENT_CHARACTERS_MAX, check_waiting, unknown_pipeline
 from muntin.ledger.sqlite_file import BUSY_SECONDS, SqliteFile, Synchronous, transaction
+from muntin.ledger.sqlite_files import bring_files
 from muntin.ledger.sqlite_open import become_writer, grow_version, next_id
-from muntin.ledger.sqlite_view import SqliteView, read_rows
+from muntin.ledger.sqlite_view import SqliteView, home_of, in_memory, read_rows
 from muntin.ledger.sqlite_writer import SqliteWriter
 
 POLL_SECONDS = 0.005
@@ -149,6 +151,9 @@ class SqliteLedger(SqliteView):
             connection.close()
         return Command(identifier, pipeline, action, json.loads(text), client, asked_at)
 
+    def payload_folder(self, pipeline: str, place: str = "") -> PayloadFolder:
+        return payload_folder(home_of(self._place), place, pipeline, self.generation())
+
     def touch(self) -> None:
         """Tell readers that there is news, of which the ledger itself knows nothing."""
         connection = self._file.connect()
@@ -184,12 +189,14 @@ class SqliteLedger(SqliteView):
     def _damaged_rows(self, connection: sqlite3.Connection, table: schema.Table) -> Iterator[str]:
         for row in connection.execute(f"SELECT {table.all_columns} FROM {table.name}"):  # noqa: S608
             try:
-                table.open_row(row, self._place)
+                opened = table.open_row(row, self._place)
+                if opened and isinstance(opened[-1], Stored):
+                    in_memory(self._place, opened[-1])
             except LedgerError as problem:
                 yield str(problem)
 
     def backup(self, path: str | Path) -> None:
-        """Write a compact copy to a new file, while the ledger is in use.
+        """Write a compact copy to a new file, while the ledger is in use; payload files as well.
 
         Raises
         ------
@@ -203,6 +210,7 @@ class SqliteLedger(SqliteView):
         try:
             with self._file.explained():
                 connection.execute("VACUUM INTO ?", (str(target),))
+                bring_files(self._file.path, target)
         finally:
             connection.close()
 

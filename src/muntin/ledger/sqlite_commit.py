@@ -9,7 +9,7 @@ from typing import Any
 
 from muntin.ledger import schema
 from muntin.ledger.payload import as_it_is, pack
-from muntin.ledger.records import REJECTED_KEPT_MAX, Batch, Rejected
+from muntin.ledger.records import REJECTED_KEPT_MAX, Batch, Payload, Rejected, Stored
 from muntin.ledger.rollups import check_received
 from muntin.ledger.rules import (
     ROLE_SUMMARY,
@@ -163,13 +163,14 @@ def insert_piece(
     length: int,
     shard: int,
     slices: Slices,
-    payload: bytes,
+    payload: Payload,
 ) -> None:
     """Store a piece under the next id."""
     identifier = next_id(connection, "pieces")
     start, until = int(slices.starts[0]), int(slices.starts[-1]) + length
+    nbytes = payload.nbytes if isinstance(payload, Stored) else len(payload)
     head = schema.PIECES.seal_row(
-        identifier, summary, length, shard, start, until, len(payload),
+        identifier, summary, length, shard, start, until, nbytes,
         packed=pack(slices.to_bytes()),
     )  # fmt: skip
     connection.execute(schema.PIECES.insert, head)

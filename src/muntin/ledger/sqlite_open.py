@@ -4,6 +4,7 @@ from __future__ import annotations
 
 # ruff: noqa: S608  statements are joined from this module's own constants only
 import sqlite3
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from muntin.ledger.rules import (
     kind_changed,
     pane_changed,
 )
+from muntin.ledger.sqlite_files import give_up_files
 from muntin.ledger.sqlite_view import read_rows
 
 _OF_SUMMARY = ("pieces", "states", "coverage", "dropped", "windows", "closings")
@@ -146,10 +148,9 @@ def _holds_data(connection: sqlite3.Connection, summary: int) -> bool:
 def _delete_data(connection: sqlite3.Connection, pipeline: int) -> None:
     of_names = "(SELECT id FROM names WHERE pipeline = ?)"
     note_dropped(connection, f"WHERE summary IN {of_names}", (pipeline,))
-    connection.execute(
-        f"DELETE FROM payloads WHERE piece IN (SELECT id FROM pieces WHERE summary IN {of_names})",
-        (pipeline,),
-    )
+    mine = f"piece IN (SELECT id FROM pieces WHERE summary IN {of_names})"
+    give_up_files(connection, mine, (pipeline,), time.time_ns() // 1000)
+    connection.execute(f"DELETE FROM payloads WHERE {mine}", (pipeline,))
     for table in _OF_SUMMARY:
         connection.execute(f"DELETE FROM {table} WHERE summary IN {of_names}", (pipeline,))
     connection.execute(f"DELETE FROM trends WHERE query IN {of_names}", (pipeline,))

@@ -12,6 +12,7 @@ from muntin.ledger.records import Made, Piece
 from muntin.ledger.rollups import Rollups, check_made, check_sums
 from muntin.ledger.slices import Slices, added_up
 from muntin.ledger.sqlite_commit import insert_piece
+from muntin.ledger.sqlite_files import give_up_files
 from muntin.ledger.sqlite_view import load_rollups, read_pieces
 
 
@@ -21,6 +22,7 @@ def compact(
     summary: int,
     replaced: Sequence[Piece],
     made: Sequence[Made],
+    now: int,
 ) -> bool:
     """Replace pieces of one length by others; False where one of them is gone."""
     ids = {piece.id for piece in replaced}
@@ -44,7 +46,7 @@ def compact(
     if any(piece.length != length for piece in stored):
         raise BadArgument(f"pieces {sorted(ids)} are not those of slices of {length} us")
     check_sums("the compacted piece", held, added_up([piece.slices for piece in stored]))
-    _delete(connection, sorted(ids))
+    delete_pieces(connection, sorted(ids), now)
     _insert(connection, summary, length, made)
     return True
 
@@ -116,9 +118,13 @@ def _insert(
         insert_piece(connection, summary, length, piece.shard, piece.slices, piece.payload)
 
 
-def _delete(connection: sqlite3.Connection, ids: Sequence[int]) -> None:
+def delete_pieces(connection: sqlite3.Connection, ids: Sequence[int], now: int) -> None:
+    """Delete pieces; of payloads in files, note since when nobody names them."""
+    numbers = [(i,) for i in ids]
+    for number in numbers:
+        give_up_files(connection, "piece = ?", number, now)
     for table, column in (("pieces", "id"), ("payloads", "piece")):
-        connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", [(i,) for i in ids])
+        connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", numbers)
 
 
 def _store_coverage(

@@ -7,16 +7,20 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 from muntin.ledger import schema
+from muntin.ledger.files import fetch
 from muntin.ledger.records import (
     ClosedWindow,
     Command,
     Coverage,
+    Payload,
     Piece,
     PipelineInfo,
     Rejected,
+    Stored,
     TrendPoint,
 )
 from muntin.ledger.rollups import Rollups
@@ -88,7 +92,7 @@ class SqliteView:
             )
 
     def payloads(self, ids: Sequence[int]) -> dict[int, bytes]:
-        found: dict[int, bytes] = {}
+        found: dict[int, Payload] = {}
         with self._connect() as connection:
             for identifier in ids:
                 number = whole(identifier, "id")
@@ -97,7 +101,7 @@ class SqliteView:
                         connection, self._place, schema.PAYLOADS, "WHERE piece = ?", (number,)
                     )  # pyright: ignore[reportArgumentType]  (rows of two)
                 )
-        return found
+        return {number: in_memory(self._place, payload) for number, payload in found.items()}
 
     def bounds(self, summary: str, length: int) -> tuple[int, int] | None:
         among = f"FROM pieces WHERE summary = {_NAME} AND length = ?"
@@ -235,6 +239,16 @@ class SqliteView:
         )
         for _, number, _, reason, detail, place, raw in rows:
             yield number, Rejected(reason, detail, place, raw)
+
+
+def home_of(place: str) -> str:
+    """The folder of a ledger's own payload files: it stands beside the file, and goes with it."""
+    return f"{Path(place).absolute()}.payloads"
+
+
+def in_memory(place: str, payload: Payload) -> bytes:
+    """The bytes of a payload, wherever they lie."""
+    return fetch(payload, home_of(place)) if isinstance(payload, Stored) else payload
 
 
 _PIPELINE = "(SELECT id FROM pipelines WHERE name = ?)"

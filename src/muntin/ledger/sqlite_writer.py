@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from muntin.errors import BadArgument, LedgerError, UnknownName
-from muntin.ledger import schema, sqlite_commit, sqlite_pieces
+from muntin.ledger import schema, sqlite_commit, sqlite_files, sqlite_pieces
 from muntin.ledger.documents import (
     ASSEMBLER_BYTES_MAX,
     COMMAND_BYTES_MAX,
@@ -19,6 +19,7 @@ from muntin.ledger.documents import (
     STATUS_BYTES_MAX,
     dump,
 )
+from muntin.ledger.files import PayloadFolder
 from muntin.ledger.payload import pack
 from muntin.ledger.records import (
     REVISIONS_KEPT_MAX,
@@ -32,12 +33,12 @@ from muntin.ledger.records import (
 from muntin.ledger.rules import (
     ROLE_QUERY,
     ROLE_SUMMARY,
-    blob,
     check_batch,
     check_query_id,
     check_summary,
     check_windows,
     fenced,
+    payload_of_piece,
     read_spec,
     whole,
 )
@@ -162,7 +163,9 @@ class SqliteWriter:
         identifier = self._summary(replaced[0].summary)
         made = _checked(made)
         with self._writing(grows=False) as (connection, _):
-            return sqlite_pieces.compact(connection, self._place, identifier, replaced, made)
+            return sqlite_pieces.compact(
+                connection, self._place, identifier, replaced, made, self._clock()
+            )
 
     def roll_up(
         self, summary: str, length: int, start: int, until: int, made: Sequence[Made]
@@ -203,14 +206,22 @@ class SqliteWriter:
         )
         while True:
             with self._writing() as (connection, _):
-                values = (summary, length, until)
-                connection.execute(f"DELETE FROM payloads WHERE piece IN ({chosen})", values)
-                deleted = connection.execute(
-                    f"DELETE FROM pieces WHERE id IN ({chosen})", values
-                ).rowcount
-            total += deleted
-            if deleted < _DELETED_AT_ONCE:
+                found = connection.execute(chosen, (summary, length, until)).fetchall()
+                sqlite_pieces.delete_pieces(connection, [i for (i,) in found], self._clock())
+            total += len(found)
+            if len(found) < _DELETED_AT_ONCE:
                 return total
+
+    def sweep(self, folder: PayloadFolder, before: int) -> int:
+        before = whole(before, "before")
+        with self._writing(grows=False) as (connection, _):  # fenced: another's files stay
+            named, given_up = sqlite_files.files_of(
+                connection, self._place, self._opened.identifier
+            )
+        deleted = folder.sweep(named, given_up, before)
+        with self._writing(grows=False) as (connection, _):
+            sqlite_files.forget_files(connection, self._opened.identifier, before)
+        return deleted
 
     # Windows, trends, documents
 
@@ -320,6 +331,6 @@ class SqliteWriter:
 
 def _checked(made: Sequence[Made]) -> list[Made]:
     return [
-        Made(piece.slices, blob(piece.payload, "the payload of a piece"), piece.shard)
+        Made(piece.slices, payload_of_piece(piece.payload, "the payload of a piece"), piece.shard)
         for piece in made
     ]

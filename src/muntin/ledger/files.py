@@ -1,0 +1,235 @@
+"""Payloads in files: written by executors, named by a commit, fetched and checked by readers.
+
+A file is written once, under a name that no other try uses, and is never changed. It counts from
+the commit that names it; until then, and after the last row that named it has gone, it is garbage,
+which the pipeline's writer deletes when it is old enough (`sweep`): a try that runs, and a reader
+of an older snapshot, keep what they need.
+
+Two kinds of place: the ledger's own folder, whose files are named relative to it, so that ledger
+and folder move together; or one that the pipeline names (`payloads:`), a folder or an object store
+that fsspec knows, whose files are named by their URLs.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import google_crc32c
+
+from muntin.errors import LedgerError, SpecError
+from muntin.ledger.records import Stored
+
+ENDING = ".mseg"
+GARBAGE_AGE_US = 3_600_000_000  # of a file that nobody names: an hour, longer than a try takes
+_LOST = "restore it from a backup, or run the pipeline again over its source"
+
+
+class _Place(Protocol):
+    def write(self, path: str, data: bytes) -> None: ...
+    def read(self, path: str) -> bytes: ...
+    def delete(self, path: str) -> None: ...
+    def listed(self, folder: str) -> Iterator[str]: ...
+    def written(self, path: str) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Disk:
+    """Paths of this machine, or of a file system that all machines have mounted."""
+
+    def write(self, path: str, data: bytes) -> None:
+        """All of it, or nothing under that name: also where the power fails."""
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = f"{path}.part"
+        with open(part, "wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+        Path(part).rename(target)
+
+    def read(self, path: str) -> bytes:
+        return Path(path).read_bytes()
+
+    def delete(self, path: str) -> None:
+        Path(path).unlink(missing_ok=True)
+
+    def listed(self, folder: str) -> Iterator[str]:
+        yield from (str(path) for path in Path(folder).glob("*") if path.is_file())
+
+    def written(self, path: str) -> int:
+        return Path(path).stat().st_mtime_ns // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Objects:
+    """URLs of an object store, or of anything else that fsspec knows."""
+
+    files: Any
+
+    def write(self, path: str, data: bytes) -> None:
+        self.files.pipe_file(path, data)
+
+    def read(self, path: str) -> bytes:
+        return self.files.cat_file(path)
+
+    def delete(self, path: str) -> None:
+        self.files.rm_file(path)
+
+    def listed(self, folder: str) -> Iterator[str]:
+        self.files.invalidate_cache()
+        begin = folder.partition("://")[0]
+        for path in self.files.find(folder):
+            yield f"{begin}://{self.files._strip_protocol(path).lstrip('/')}"
+
+    def written(self, path: str) -> int:
+        return int(self.files.modified(path).timestamp() * 1_000_000)
+
+
+def _place_of(path: str) -> tuple[_Place, str]:
+    """Who reads and writes a path, and the path as it knows it."""
+    scheme, separator, rest = path.partition("://")
+    if not separator:
+        return _Disk(), path
+    if scheme == "file":
+        return _Disk(), rest
+    try:
+        from fsspec.core import url_to_fs  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise SpecError(
+            f"{path}: files at a URL need fsspec: pip install 'muntin[objects]', and the package "
+            "that fsspec names for this kind of URL (s3fs, gcsfs, adlfs, ...)"
+        ) from None
+    try:
+        return _Objects(url_to_fs(path)[0]), path
+    except (ImportError, ValueError) as problem:
+        raise SpecError(f"{path}: {problem}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadFolder:
+    """Where the payload files of one pipeline are written. Goes to executors.
+
+    Attributes
+    ----------
+    home : str
+        The ledger's own folder; "" where files are named by URLs.
+    path : str
+        The pipeline's folder below it, or its URL.
+    """
+
+    home: str
+    path: str
+
+    def write(self, name: str, payload: bytes) -> Stored:
+        """A new file; `name` is for those who look into the folder."""
+        path = f"{self.path}/{name}-{secrets.token_hex(8)}{ENDING}"
+        place, full = _place_of(self._full(path))
+        try:
+            place.write(full, payload)
+        except OSError as problem:
+            raise LedgerError(f"{full}: the payload cannot be written ({problem})") from problem
+        return Stored(path, len(payload), google_crc32c.value(payload))
+
+    def _full(self, path: str) -> str:
+        return f"{self.home}/{path}" if self.home else path
+
+    def read(self, stored: Stored) -> bytes:
+        return fetch(stored, self.home)
+
+    def delete(self, paths: Collection[str]) -> None:
+        """Those that are there."""
+        for path in paths:
+            place, full = _place_of(self._full(path))
+            try:
+                place.delete(full)
+            except OSError:
+                continue  # gone already, or not to be deleted now: the next time
+
+    def sweep(self, named: Collection[str], given_up: Mapping[str, int], before: int) -> int:
+        """Delete what nobody names; how many files.
+
+        Parameters
+        ----------
+        named : paths
+            Of all rows of the ledger.
+        given_up : mapping of path -> microseconds
+            When the last row that named a file went.
+        before : int
+            A file goes when it was given up, or where no row ever named it was written, before.
+        """
+        place, folder = _place_of(self._full(self.path))
+        found = []
+        try:
+            for full in place.listed(folder):
+                path = self.path + "/" + full.rpartition("/")[2]
+                if path in named or given_up.get(path, before - 1) >= before:
+                    continue
+                if path in given_up or place.written(full) < before:
+                    found.append(path)
+        except FileNotFoundError:  # nothing was ever written, or another one deletes as well
+            pass
+        except OSError as problem:
+            raise LedgerError(f"{folder}: payload files cannot be listed ({problem})") from problem
+        self.delete(found)
+        return len(found)
+
+
+def payload_folder(home: str, place: str, pipeline: str, generation: int) -> PayloadFolder:
+    """The folder of a pipeline: `generation` keeps apart ledgers that share a place.
+
+    Parameters
+    ----------
+    home : str
+        The ledger's own folder; "" where it has none.
+    place : str
+        What the pipeline names, "" for the ledger's own.
+
+    Raises
+    ------
+    SpecError
+        Neither is there, or fsspec cannot use the URL.
+    """
+    folder = f"{pipeline}-{generation:x}"
+    if place:
+        url = place if "://" in place else f"file://{Path(place).resolve()}"
+        _place_of(url)
+        return PayloadFolder("", f"{url.rstrip('/')}/{folder}")
+    if not home:
+        raise SpecError(
+            "payloads: this ledger has no folder of its own: name a folder that all executors "
+            "see, or a URL such as s3://bucket/folder"
+        )
+    return PayloadFolder(home, folder)
+
+
+def fetch(stored: Stored, home: str) -> bytes:
+    """The bytes of a payload file.
+
+    Raises
+    ------
+    LedgerError
+        It is gone, or its bytes are not those that were committed.
+    """
+    path = stored.path
+    if "://" not in path:
+        if not home or path.startswith("/") or ".." in path.split("/"):
+            raise LedgerError(f"{path!a} is no file of this ledger: its row is not Muntin's")
+        path = f"{home}/{path}"
+    place, full = _place_of(path)
+    try:
+        payload = place.read(full)
+    except FileNotFoundError:
+        raise LedgerError(f"the payload file {path} is gone: {_LOST}") from None
+    except OSError as problem:
+        raise LedgerError(f"the payload file {path} cannot be read: {problem}") from problem
+    if len(payload) != stored.nbytes or google_crc32c.value(payload) != stored.crc:
+        raise LedgerError(
+            f"the payload file {path} is damaged (its size or checksum is not the one that was "
+            f"committed): {_LOST}"
+        )
+    return payload

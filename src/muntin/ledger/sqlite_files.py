@@ -1,0 +1,70 @@
+"""Which payload files the rows of a SQLite ledger name, and named. Inside a transaction."""
+
+from __future__ import annotations
+
+# ruff: noqa: S608  statements are joined from this module's own constants only
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from muntin.errors import LedgerError
+from muntin.ledger import schema
+from muntin.ledger.files import PayloadFolder, fetch
+from muntin.ledger.payload import IN_FILE, as_it_is
+from muntin.ledger.records import Stored
+from muntin.ledger.sqlite_view import home_of, read_rows
+
+_IN_FILES = f"codec = {IN_FILE}"
+
+
+def give_up_files(
+    connection: sqlite3.Connection, where: str, values: Sequence[Any], now: int
+) -> None:
+    """Note that the files of these payloads will be named by nobody: their rows are about to go."""
+    statement = (
+        f"SELECT {schema.PAYLOADS.all_columns}, (SELECT pipeline FROM names WHERE id = (SELECT "
+        f"summary FROM pieces WHERE id = piece)) FROM payloads WHERE {_IN_FILES} AND {where}"
+    )
+    for *row, pipeline in connection.execute(statement, values).fetchall():
+        try:
+            _, stored = schema.PAYLOADS.open_row(row, "the ledger")
+        except LedgerError:
+            continue  # damaged: which file it named is not known, and that one goes by its age
+        gone = schema.GIVEN_UP.seal_row(pipeline, stored.path, now)
+        connection.execute(schema.GIVEN_UP.insert, gone)
+
+
+def files_of(
+    connection: sqlite3.Connection, place: str, pipeline: int
+) -> tuple[set[str], dict[str, int]]:
+    """The files that rows name, and since when others of a pipeline are named no more."""
+    rows = read_rows(connection, place, schema.PAYLOADS, f"WHERE {_IN_FILES}")
+    gone = read_rows(connection, place, schema.GIVEN_UP, "WHERE pipeline = ?", (pipeline,))
+    return {stored.path for _, stored in rows}, {path: at for _, path, at in gone}
+
+
+def forget_files(connection: sqlite3.Connection, pipeline: int, before: int) -> None:
+    """Files that were given up before a time are deleted."""
+    connection.execute("DELETE FROM given_up WHERE pipeline = ? AND at < ?", (pipeline, before))
+
+
+def bring_files(source: Path, target: Path) -> None:
+    """Copy all payload files into the own folder of a copy of the ledger; its rows name them."""
+    home = home_of(str(target))
+    connection = sqlite3.connect(target, isolation_level=None)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        for piece, stored in read_rows(
+            connection, str(target), schema.PAYLOADS, f"WHERE {_IN_FILES}"
+        ):
+            payload = fetch(stored, home_of(str(source)))
+            name = stored.path.rpartition("/")[2].partition("-")[0]
+            folder = stored.path.rpartition("/")[0].rpartition("/")[2]
+            copied: Stored = PayloadFolder(home, folder).write(name, payload)
+            row = schema.PAYLOADS.seal_row(piece, packed=as_it_is(copied))
+            connection.execute(schema.PAYLOADS.insert, row)
+        connection.execute("DELETE FROM given_up")
+        connection.execute("COMMIT")
+    finally:
+        connection.close()

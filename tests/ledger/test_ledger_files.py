@@ -1,0 +1,158 @@
+"""Payloads in files: committed by name, fetched and checked, and swept when nobody names them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ledger_helpers import PANE, SPEC, batch, events_of, packed, slices_of
+
+from muntin.errors import BadArgument, LedgerConflict, LedgerError, SpecError
+from muntin.ledger import Ledger, Made, Partial, Stored
+from muntin.ledger.files import PayloadFolder
+from muntin.ledger.sqlite import SqliteLedger
+
+LATER = 2**62
+
+
+def _stored(folder: PayloadFolder, held: dict[int, list[int]]) -> Partial:
+    return Partial("s", slices_of(held), folder.write("s", packed(held)), shard=3)
+
+
+def _files(folder: PayloadFolder) -> list[Path]:
+    here = Path(folder.home, folder.path.removeprefix("file://"))
+    return sorted(here.iterdir()) if here.is_dir() else []
+
+
+@pytest.fixture(params=["own", "named"])
+def folder(request: pytest.FixtureRequest, ledger: Ledger, tmp_path: Path) -> PayloadFolder:
+    return ledger.payload_folder("p", "" if request.param == "own" else str(tmp_path / "far"))
+
+
+def test_a_commit_names_a_file_and_readers_get_its_bytes(
+    ledger: Ledger, folder: PayloadFolder
+) -> None:
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    writer.commit(batch(0, _stored(folder, {0: [1, 2], PANE: [3]})))
+    (piece,) = ledger.pieces("s", PANE)
+    assert piece.nbytes == len(packed({0: [1, 2], PANE: [3]}))
+    assert piece.shard == 3
+    assert events_of(ledger, [piece]) == [(0, 1), (0, 2), (PANE, 3)]
+    assert ledger.verify() == []
+    assert writer.sweep(folder, LATER) == 0  # named: it stays, however old
+
+
+def test_a_missing_or_damaged_file_is_an_error_never_an_answer(
+    ledger: Ledger, folder: PayloadFolder
+) -> None:
+    ledger.open_writer("p", SPEC, query_id="A").commit(batch(0, _stored(folder, {0: [1, 2]})))
+    (piece,) = ledger.pieces("s", PANE)
+    (file,) = _files(folder)
+    sound = file.read_bytes()
+    for at in range(0, len(sound), 5):
+        file.write_bytes(sound[:at] + bytes([sound[at] ^ 4]) + sound[at + 1 :])
+        with pytest.raises(LedgerError, match=r"is damaged .* restore it from a backup"):
+            ledger.payloads([piece.id])
+    file.write_bytes(sound[:-1])
+    assert len(ledger.verify()) == 1
+    file.unlink()
+    with pytest.raises(LedgerError, match="is gone: restore it from a backup"):
+        ledger.payloads([piece.id])
+
+
+def test_what_no_row_names_is_swept_when_it_is_old_enough(
+    ledger: Ledger, folder: PayloadFolder
+) -> None:
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    began = time.time_ns() // 1000
+    folder.write("s", b"of a try that failed")
+    assert writer.sweep(folder, began - 1_000_000) == 0  # the try may run still
+    assert len(_files(folder)) == 1
+    assert writer.sweep(folder, LATER) == 1
+    assert _files(folder) == []
+
+
+def test_a_replaced_file_stays_for_readers_until_it_is_old(
+    ledger: Ledger, folder: PayloadFolder
+) -> None:
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    writer.commit(batch(0, _stored(folder, {0: [1]})))
+    writer.commit(batch(1, _stored(folder, {0: [2]})))
+    before = time.time_ns() // 1000
+    with ledger.snapshot() as view:
+        old = view.pieces("s", PANE)
+        both = slices_of({0: [1, 2]})
+        made = Made(both, folder.write("s", packed({0: [1, 2]})), 3)
+        assert writer.compact(old, [made])
+        assert writer.sweep(folder, before) == 0
+        assert events_of(view, old) == [(0, 1), (0, 2)]
+    assert writer.sweep(folder, LATER) == 2
+    assert events_of(ledger, ledger.pieces("s", PANE)) == [(0, 1), (0, 2)]
+    assert len(_files(folder)) == 1
+
+
+def test_overwriting_and_retention_give_files_up(ledger: Ledger, folder: PayloadFolder) -> None:
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    writer.commit(batch(0, _stored(folder, {0: [1]}), _stored(folder, {10 * PANE: [2]})))
+    writer.drop_before("s", PANE, 5 * PANE)
+    assert writer.sweep(folder, LATER) == 1
+    assert len(_files(folder)) == 1
+    again = ledger.open_writer("p", SPEC, query_id="B", mode="overwrite")
+    assert again.sweep(folder, LATER) == 1
+    assert _files(folder) == []
+
+
+def test_a_writer_that_was_taken_over_sweeps_nothing(ledger: Ledger, folder: PayloadFolder) -> None:
+    old = ledger.open_writer("p", SPEC, query_id="A")
+    ledger.open_writer("p", SPEC, query_id="A")
+    folder.write("s", b"of the new writer, not committed yet")
+    with pytest.raises(LedgerConflict):
+        old.sweep(folder, LATER)
+    assert len(_files(folder)) == 1
+
+
+def test_another_pipeline_keeps_its_files(ledger: Ledger) -> None:
+    other: dict[str, Any] = {"pane_us": PANE, "summaries": {"x": {"kind": "vector_matrix"}}}
+    mine, theirs = ledger.payload_folder("p"), ledger.payload_folder("other")
+    ledger.open_writer("other", other, query_id="A")
+    theirs.write("x", b"to be committed")
+    assert ledger.open_writer("p", SPEC, query_id="A").sweep(mine, LATER) == 0
+    assert len(_files(theirs)) == 1
+
+
+def test_impossible_references_are_refused(ledger: Ledger, folder: PayloadFolder) -> None:
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    for stored in (Stored("x", 0, 0), Stored("x", 1 << 40, 0), Stored("x", 1, -1)):
+        with pytest.raises(BadArgument):
+            writer.commit(batch(0, Partial("s", slices_of({0: [1]}), stored)))
+    for path in ("../x", "/etc/passwd", "a/../../x"):
+        with pytest.raises(LedgerError):
+            folder.read(Stored(path, 1, 0))
+
+
+def test_a_backup_brings_the_files(tmp_path: Path) -> None:
+    ledger = SqliteLedger(tmp_path / "x.db")
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    far = ledger.payload_folder("p", f"file://{tmp_path}/far")
+    near = ledger.payload_folder("p")
+    writer.commit(batch(0, _stored(near, {0: [1]}), _stored(far, {PANE: [2]})))
+    ledger.backup(tmp_path / "backup.db")
+    for folder in (near, far):
+        for file in _files(folder):
+            file.unlink()
+    with SqliteLedger(tmp_path / "backup.db").snapshot() as copy:
+        assert events_of(copy, copy.pieces("s", PANE)) == [(0, 1), (PANE, 2)]
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    for name in ("backup.db", "backup.db.payloads"):
+        (tmp_path / name).rename(moved / name)
+    again = SqliteLedger(moved / "backup.db")
+    assert events_of(again, again.pieces("s", PANE)) == [(0, 1), (PANE, 2)]
+    assert again.verify() == []
+
+
+def test_a_url_without_fsspec_or_of_no_kind_is_refused(ledger: Ledger) -> None:
+    with pytest.raises(SpecError, match="nowhere://x"):
+        ledger.payload_folder("p", "nowhere://x")
