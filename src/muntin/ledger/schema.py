@@ -212,6 +212,8 @@ class Table:
     columns: tuple[str, ...]
     """Without what seals the row."""
     payload: bool = False
+    keys: int = 1
+    """The first columns are the row's key."""
 
     @property
     def all_columns(self) -> str:
@@ -272,25 +274,26 @@ PIPELINES = Table(
     ),
 )  # fmt: skip
 NAMES = Table("names", ("id", "role", "name", "pipeline", "kind"))
-BATCHES = Table("batches", ("pipeline", "query_id", "first", "last"))
+BATCHES = Table("batches", ("pipeline", "query_id", "first", "last"), keys=3)
 PIECES = Table("pieces", ("id", "summary", "length", "shard", "start", "until", "bytes"), True)
 PAYLOADS = Table("payloads", ("piece",), True)
-GIVEN_UP = Table("given_up", ("pipeline", "path", "at"))
-STATES = Table("states", ("summary", "shard"), True)
-COVERAGE = Table("coverage", ("summary", "length", "start", "until"))
-DROPPED = Table("dropped", ("summary", "length", "before"))
+GIVEN_UP = Table("given_up", ("pipeline", "path", "at"), keys=2)
+STATES = Table("states", ("summary", "shard"), True, keys=2)
+COVERAGE = Table("coverage", ("summary", "length", "start", "until"), keys=2)
+DROPPED = Table("dropped", ("summary", "length", "before"), keys=2)
 WINDOWS = Table(
     "windows",
     (
         "summary", "start", "revision", "until", "reason", "overflowed", "events", "late",
         "fill", "closed_at",
     ),
+    keys=3,
 )  # fmt: skip
 CLOSINGS = Table("closings", ("number", "summary", "start", "revision"))
-TRENDS = Table("trends", ("query", "start", "revision", "until"), True)
-DOCUMENTS = Table("documents", ("pipeline", "name", "body"))
+TRENDS = Table("trends", ("query", "start", "revision", "until"), True, keys=3)
+DOCUMENTS = Table("documents", ("pipeline", "name", "body"), keys=2)
 REJECTED = Table(
-    "rejected", ("pipeline", "number", "committed_at", "reason", "detail", "place"), True
+    "rejected", ("pipeline", "number", "committed_at", "reason", "detail", "place"), True, keys=2
 )
 COMMANDS = Table(
     "commands", ("id", "pipeline", "action", "arguments", "client", "asked_at", "answer")

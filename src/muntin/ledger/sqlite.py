@@ -7,14 +7,13 @@ transactions and never block the writer. Tables: `schema.py`; guarantees: docs/l
 from __future__ import annotations
 
 import json
-import sqlite3
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from muntin.errors import LedgerError, MuntinError
 from muntin.ledger import schema
@@ -24,12 +23,14 @@ from muntin.ledger.files import PayloadFolder, payload_folder
 from muntin.ledger.names import check_name
 from muntin.ledger.records import Command, Stored
 from muntin.ledger.rules import CLIENT_CHARACTERS_MAX, check_waiting, unknown_pipeline
-from muntin.ledger.sqlite_file import BUSY_SECONDS, SqliteFile, Synchronous, transaction
+from muntin.ledger.sqlite_file import BUSY_SECONDS, SqliteFile, Synchronous
 from muntin.ledger.sqlite_files import bring_files
-from muntin.ledger.sqlite_open import become_writer, grow_version, next_id
-from muntin.ledger.sqlite_view import SqliteView, home_of, in_memory, read_rows
+from muntin.ledger.sqlite_open import Opened, become_writer
+from muntin.ledger.sqlite_view import SqliteView, home_of, in_memory
 from muntin.ledger.sqlite_writer import SqliteWriter
+from muntin.ledger.tables import Tables
 
+Outcome = TypeVar("Outcome")
 POLL_SECONDS = 0.005
 
 
@@ -83,11 +84,14 @@ class SqliteLedger(SqliteView):
     def open_writer(
         self, pipeline: str, spec: Mapping[str, Any], *, query_id: str, mode: Mode = "continue"
     ) -> SqliteWriter:
+        def act(connection: Tables) -> Opened:
+            opened = become_writer(connection, self.url, pipeline, spec, query_id, mode)
+            connection.grow_version()
+            return opened
+
         connection = self._file.connect()
         try:
-            with self._file.explained(), transaction(connection):
-                opened = become_writer(connection, self.url, pipeline, spec, query_id, mode)
-                grow_version(connection)
+            opened = self._file.write(connection, act)
         except BaseException:
             connection.close()
             raise
@@ -103,7 +107,7 @@ class SqliteLedger(SqliteView):
             connection.execute("SELECT version FROM meta").fetchone()  # the moment is now
 
             @contextmanager
-            def same() -> Iterator[sqlite3.Connection]:
+            def same() -> Iterator[Tables]:
                 with lock, self._file.explained():
                     yield connection
 
@@ -135,20 +139,20 @@ class SqliteLedger(SqliteView):
         text = dump(arguments, "arguments of a command", COMMAND_BYTES_MAX)
         client = clean_text(client, CLIENT_CHARACTERS_MAX)
         asked_at = self._clock()
-        connection = self._file.connect()
-        try:
-            with self._file.explained(), transaction(connection):
-                owner = self._pipeline_id(connection, pipeline)
-                (waiting,) = connection.execute(
-                    "SELECT count(*) FROM commands WHERE pipeline = ? AND answer IS NULL", (owner,)
-                ).fetchone()
-                check_waiting(waiting, pipeline)
-                identifier = next_id(connection, "commands")
-                row = (identifier, owner, action, text, client, asked_at, None)
-                connection.execute(schema.COMMANDS.insert, schema.COMMANDS.seal_row(*row))
-                grow_version(connection)
-        finally:
-            connection.close()
+
+        def act(connection: Tables) -> int:
+            owner = self._pipeline_id(connection, pipeline)
+            (waiting,) = connection.execute(
+                "SELECT count(*) FROM commands WHERE pipeline = ? AND answer IS NULL", (owner,)
+            ).fetchone()
+            check_waiting(waiting, pipeline)
+            identifier = connection.next_id(schema.COMMANDS)
+            row = (identifier, owner, action, text, client, asked_at, None)
+            connection.put(schema.COMMANDS, [schema.COMMANDS.seal_row(*row)])
+            connection.grow_version()
+            return identifier
+
+        identifier = self._write(act)
         return Command(identifier, pipeline, action, json.loads(text), client, asked_at)
 
     def payload_folder(self, pipeline: str, place: str = "") -> PayloadFolder:
@@ -156,15 +160,17 @@ class SqliteLedger(SqliteView):
 
     def touch(self) -> None:
         """Tell readers that there is news, of which the ledger itself knows nothing."""
+        self._write(lambda connection: connection.grow_version())
+
+    def _write(self, act: Callable[[Tables], Outcome]) -> Outcome:
         connection = self._file.connect()
         try:
-            with self._file.explained(), transaction(connection):
-                grow_version(connection)
+            return self._file.write(connection, act)
         finally:
             connection.close()
 
-    def _pipeline_id(self, connection: sqlite3.Connection, pipeline: str) -> int:
-        rows = read_rows(connection, self._place, schema.PIPELINES, "ORDER BY name")
+    def _pipeline_id(self, connection: Tables, pipeline: str) -> int:
+        rows = connection.rows(schema.PIPELINES, "ORDER BY name")
         known = {row[1]: row[0] for row in rows}
         if pipeline not in known:
             raise unknown_pipeline(pipeline, self.url, known)
@@ -186,7 +192,7 @@ class SqliteLedger(SqliteView):
             found.append(str(problem))
         return found
 
-    def _damaged_rows(self, connection: sqlite3.Connection, table: schema.Table) -> Iterator[str]:
+    def _damaged_rows(self, connection: Tables, table: schema.Table) -> Iterator[str]:
         for row in connection.execute(f"SELECT {table.all_columns} FROM {table.name}"):  # noqa: S608
             try:
                 opened = table.open_row(row, self._place)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,8 +22,9 @@ from muntin.ledger.rules import (
     with_late,
 )
 from muntin.ledger.slices import NOTHING, Slices
-from muntin.ledger.sqlite_open import Opened, next_id
-from muntin.ledger.sqlite_view import load_rollups, read_rows
+from muntin.ledger.sqlite_open import Opened
+from muntin.ledger.sqlite_view import load_rollups
+from muntin.ledger.tables import Tables
 
 Packed = tuple[int, int, bytes]
 
@@ -60,8 +60,7 @@ def prepare(batch: Batch, owned: Owned, identifiers: Mapping[tuple[str, str], in
 
 
 def store(
-    connection: sqlite3.Connection,
-    place: str,
+    connection: Tables,
     opened: Opened,
     record: dict[str, Any],
     prepared: Prepared,
@@ -72,19 +71,21 @@ def store(
     `record` is the pipeline's row, read in the same transaction and found to be of this epoch.
     """
     batch, mine = prepared.batch, opened.identifier
-    ranges = _ranges(connection, place, mine, batch.query_id)
+    ranges = _ranges(connection, mine, batch.query_id)
     if any(first <= batch.batch_id <= last for first, last in ranges):
         return False
     if batch.query_id != opened.query_id:
         fed_by = record["query_id"] or opened.query_id
-        check_query(opened.pipeline, place, opened.mode, batch.query_id, fed_by, bool(ranges))
+        check_query(
+            opened.pipeline, connection.place, opened.mode, batch.query_id, fed_by, bool(ranges)
+        )
     newest = max((last for _, last in ranges), default=None)
     check_sequence(opened.pipeline, opened.mode, batch, newest)
     panes = panes_of(batch.partials, prepared.pane_us)
     watermark = record["watermark"]
     late = max(count_late(panes, prepared.pane_us, watermark, batch.counted), batch.late)
-    _store_partials(connection, place, prepared, panes, watermark)
-    connection.executemany(schema.STATES.insert, prepared.states)
+    _store_partials(connection, prepared, panes, watermark)
+    connection.put(schema.STATES, prepared.states)
     _store_rejected(connection, record, prepared.rejected, now)
     _mark(connection, mine, batch, ranges)
     record.update(
@@ -98,52 +99,43 @@ def store(
         rejected=record["rejected"] + batch.rejected_count,
         committed_at=now,
     )
-    connection.execute(schema.PIPELINES.insert, schema.PIPELINES.seal_row(*record.values()))
+    connection.put(schema.PIPELINES, [schema.PIPELINES.seal_row(*record.values())])
     return True
 
 
-def newest_batch(
-    connection: sqlite3.Connection, place: str, pipeline: int, query_id: str
-) -> int | None:
+def newest_batch(connection: Tables, pipeline: int, query_id: str) -> int | None:
     """The newest committed batch of a query."""
-    ranges = _ranges(connection, place, pipeline, query_id)
+    ranges = _ranges(connection, pipeline, query_id)
     return max((last for _, last in ranges), default=None)
 
 
-def _ranges(
-    connection: sqlite3.Connection, place: str, pipeline: int, query_id: str
-) -> list[tuple[int, int]]:
+def _ranges(connection: Tables, pipeline: int, query_id: str) -> list[tuple[int, int]]:
     """First and last of each run of committed batches; one run, unless batches were skipped."""
     where = "WHERE pipeline = ? AND query_id = ?"
-    rows = read_rows(connection, place, schema.BATCHES, where, (pipeline, query_id))
+    rows = connection.rows(schema.BATCHES, where, (pipeline, query_id))
     return [(first, last) for _, _, first, last in rows]
 
 
-def _mark(
-    connection: sqlite3.Connection, pipeline: int, batch: Batch, ranges: list[tuple[int, int]]
-) -> None:
+def _mark(connection: Tables, pipeline: int, batch: Batch, ranges: list[tuple[int, int]]) -> None:
     """Add a batch to the runs of those that are there, joining neighbours."""
     first = last = batch.batch_id
     for low, high in ranges:
         if low - 1 <= batch.batch_id <= high + 1:
             first, last = min(first, low), max(last, high)
-            connection.execute(
-                "DELETE FROM batches WHERE pipeline = ? AND query_id = ? AND first = ?",
-                (pipeline, batch.query_id, low),
-            )
+            where = "WHERE pipeline = ? AND query_id = ? AND first = ?"
+            connection.remove(schema.BATCHES, where, (pipeline, batch.query_id, low))
     row = schema.BATCHES.seal_row(pipeline, batch.query_id, first, last)
-    connection.execute(schema.BATCHES.insert, row)
+    connection.put(schema.BATCHES, [row])
 
 
 def _store_partials(
-    connection: sqlite3.Connection,
-    place: str,
+    connection: Tables,
     prepared: Prepared,
     panes: Mapping[str, Slices],
     watermark: int | None,
 ) -> None:
     for name, summary in prepared.summaries.items():
-        rollups = load_rollups(connection, place, summary, prepared.pane_us)
+        rollups = load_rollups(connection, summary, prepared.pane_us)
         mine = [partial for partial in prepared.batch.partials if partial.summary == name]
         given: dict[int, list[Slices]] = {}
         for partial in mine:
@@ -158,7 +150,7 @@ def _store_partials(
 
 
 def insert_piece(
-    connection: sqlite3.Connection,
+    connection: Tables,
     summary: int,
     length: int,
     shard: int,
@@ -166,20 +158,20 @@ def insert_piece(
     payload: Payload,
 ) -> None:
     """Store a piece under the next id."""
-    identifier = next_id(connection, "pieces")
+    identifier = connection.next_id(schema.PIECES)
     start, until = int(slices.starts[0]), int(slices.starts[-1]) + length
     nbytes = payload.nbytes if isinstance(payload, Stored) else len(payload)
     head = schema.PIECES.seal_row(
         identifier, summary, length, shard, start, until, nbytes,
         packed=pack(slices.to_bytes()),
     )  # fmt: skip
-    connection.execute(schema.PIECES.insert, head)
+    connection.put(schema.PIECES, [head])
     row = schema.PAYLOADS.seal_row(identifier, packed=as_it_is(payload))
-    connection.execute(schema.PAYLOADS.insert, row)
+    connection.put(schema.PAYLOADS, [row])
 
 
 def _store_rejected(
-    connection: sqlite3.Connection,
+    connection: Tables,
     record: dict[str, Any],
     rejected: Sequence[tuple[Rejected, Packed]],
     now: int,
@@ -194,9 +186,8 @@ def _store_rejected(
         )
         for index, (refused, packed) in enumerate(rejected, start=1)
     ]  # fmt: skip
-    connection.executemany(schema.REJECTED.insert, rows)
+    connection.put(schema.REJECTED, rows)
     record["rejected_number"] = number + len(rows)
-    connection.execute(
-        "DELETE FROM rejected WHERE pipeline = ? AND number <= ?",
-        (pipeline, record["rejected_number"] - REJECTED_KEPT_MAX),
-    )
+    kept_after = record["rejected_number"] - REJECTED_KEPT_MAX
+    where = "WHERE pipeline = ? AND number <= ?"
+    connection.remove(schema.REJECTED, where, (pipeline, kept_after))

@@ -6,15 +6,17 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from muntin.errors import LedgerError, LedgerMissing
 from muntin.ledger import schema
+from muntin.ledger.tables import Tables
 
+Outcome = TypeVar("Outcome")
 Synchronous = Literal["off", "normal", "full"]
 BUSY_SECONDS = 10.0  # longest that a writer waits for another's transaction
 IDLE_CONNECTIONS_MAX = 8
@@ -29,7 +31,7 @@ class SqliteFile:
     path: Path
     synchronous: Synchronous = "normal"
     busy_seconds: float = BUSY_SECONDS
-    _idle: list[sqlite3.Connection] = field(default_factory=list)
+    _idle: list[Tables] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _process: int = 0
     _identity: tuple[int, int] | None = None
@@ -66,13 +68,13 @@ class SqliteFile:
         if not create and not self.path.exists():
             raise LedgerMissing(f"there is no ledger at {self.path}: correct the path")
 
-    def _create(self, connection: sqlite3.Connection) -> None:
+    def _create(self, connection: Tables) -> None:
         connection.execute(f"PRAGMA page_size = {schema.PAGE_BYTES}")
         with transaction(connection):  # another process may do the same: the second finds it made
             if not schema.state_of(connection, str(self.path)):
                 schema.create(connection)
 
-    def _settle(self, connection: sqlite3.Connection) -> None:
+    def _settle(self, connection: Tables) -> None:
         """Switch to WAL. SQLite does not wait for a lock here, so this does."""
         deadline = time.monotonic() + self.busy_seconds
         while True:
@@ -90,7 +92,7 @@ class SqliteFile:
                 )
             return
 
-    def connect(self) -> sqlite3.Connection:
+    def connect(self) -> Tables:
         """A new connection, set up. The caller closes it."""
         self.check_open()
         with self.explained():
@@ -108,13 +110,21 @@ class SqliteFile:
                 raise
             return connection
 
-    def _raw_connection(self) -> sqlite3.Connection:
-        return sqlite3.connect(
-            self.path, timeout=self.busy_seconds, isolation_level=None, check_same_thread=False
-        )
+    def _raw_connection(self) -> Tables:
+        connection = sqlite3.connect(
+            self.path, timeout=self.busy_seconds, isolation_level=None, check_same_thread=False,
+            factory=Tables,
+        )  # fmt: skip
+        connection.place = str(self.path)
+        return connection
+
+    def write(self, connection: Tables, act: Callable[[Tables], Outcome]) -> Outcome:
+        """Run `act` in a transaction of a connection."""
+        with self.explained(), transaction(connection):
+            return act(connection)
 
     @contextmanager
-    def reader(self) -> Iterator[sqlite3.Connection]:
+    def reader(self) -> Iterator[Tables]:
         """A connection from the pool, for reading only, in a transaction."""
         self.check_open()
         identity = self._look()
@@ -135,7 +145,7 @@ class SqliteFile:
             return None
         return found.st_dev, found.st_ino
 
-    def _take(self, identity: tuple[int, int] | None) -> sqlite3.Connection:
+    def _take(self, identity: tuple[int, int] | None) -> Tables:
         with self._lock:
             if self._process != os.getpid():  # a fork must not use its parent's connections
                 self._idle, self._process = [], os.getpid()
@@ -149,7 +159,7 @@ class SqliteFile:
         connection.execute("PRAGMA query_only = ON")
         return connection
 
-    def _give_back(self, connection: sqlite3.Connection, identity: tuple[int, int] | None) -> None:
+    def _give_back(self, connection: Tables, identity: tuple[int, int] | None) -> None:
         with self._lock:
             known = not self._closed and self._identity == identity
             if known and len(self._idle) < IDLE_CONNECTIONS_MAX:
@@ -177,7 +187,7 @@ class SqliteFile:
             raise LedgerError(f"{self.path}: {_remedy(problem, self.busy_seconds)}") from problem
 
 
-def checkpoint(connection: sqlite3.Connection) -> None:
+def checkpoint(connection: Tables) -> None:
     """Bring all of the write-ahead log into the file, and empty it: a copy of the file is whole.
 
     As far as readers let it; another time where they do not.
@@ -188,7 +198,7 @@ def checkpoint(connection: sqlite3.Connection) -> None:
 
 
 @contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+def transaction(connection: Tables) -> Iterator[None]:
     """A write transaction: the lock is taken at once, so that it cannot fail half-way for it."""
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -200,7 +210,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextmanager
-def one_state(connection: sqlite3.Connection) -> Iterator[None]:
+def one_state(connection: Tables) -> Iterator[None]:
     """A read transaction: all that is read in it is of the moment of its first read."""
     connection.execute("BEGIN")
     try:
@@ -209,7 +219,7 @@ def one_state(connection: sqlite3.Connection) -> Iterator[None]:
         _roll_back(connection)
 
 
-def _roll_back(connection: sqlite3.Connection) -> None:
+def _roll_back(connection: Tables) -> None:
     if connection.in_transaction:  # after a full disk SQLite may have rolled back itself
         with suppress(sqlite3.Error):
             connection.execute("ROLLBACK")

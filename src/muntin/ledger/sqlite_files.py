@@ -13,14 +13,13 @@ from muntin.ledger import schema
 from muntin.ledger.files import PayloadFolder, fetch
 from muntin.ledger.payload import IN_FILE, as_it_is
 from muntin.ledger.records import Stored
-from muntin.ledger.sqlite_view import home_of, read_rows
+from muntin.ledger.sqlite_view import home_of
+from muntin.ledger.tables import Tables
 
 _IN_FILES = f"codec = {IN_FILE}"
 
 
-def give_up_files(
-    connection: sqlite3.Connection, where: str, values: Sequence[Any], now: int
-) -> None:
+def give_up_files(connection: Tables, where: str, values: Sequence[Any], now: int) -> None:
     """Note that the files of these payloads will be named by nobody: their rows are about to go."""
     statement = (
         f"SELECT {schema.PAYLOADS.all_columns}, (SELECT pipeline FROM names WHERE id = (SELECT "
@@ -32,39 +31,36 @@ def give_up_files(
         except LedgerError:
             continue  # damaged: which file it named is not known, and that one goes by its age
         gone = schema.GIVEN_UP.seal_row(pipeline, stored.path, now)
-        connection.execute(schema.GIVEN_UP.insert, gone)
+        connection.put(schema.GIVEN_UP, [gone])
 
 
-def files_of(
-    connection: sqlite3.Connection, place: str, pipeline: int
-) -> tuple[set[str], dict[str, int]]:
+def files_of(connection: Tables, pipeline: int) -> tuple[set[str], dict[str, int]]:
     """The files that rows name, and since when others of a pipeline are named no more."""
-    rows = read_rows(connection, place, schema.PAYLOADS, f"WHERE {_IN_FILES}")
-    gone = read_rows(connection, place, schema.GIVEN_UP, "WHERE pipeline = ?", (pipeline,))
+    rows = connection.rows(schema.PAYLOADS, f"WHERE {_IN_FILES}")
+    gone = connection.rows(schema.GIVEN_UP, "WHERE pipeline = ?", (pipeline,))
     return {stored.path for _, stored in rows}, {path: at for _, path, at in gone}
 
 
-def forget_files(connection: sqlite3.Connection, pipeline: int, before: int) -> None:
+def forget_files(connection: Tables, pipeline: int, before: int) -> None:
     """Files that were given up before a time are deleted."""
-    connection.execute("DELETE FROM given_up WHERE pipeline = ? AND at < ?", (pipeline, before))
+    connection.remove(schema.GIVEN_UP, "WHERE pipeline = ? AND at < ?", (pipeline, before))
 
 
 def bring_files(source: Path, target: Path) -> None:
     """Copy all payload files into the own folder of a copy of the ledger; its rows name them."""
     home = home_of(str(target))
-    connection = sqlite3.connect(target, isolation_level=None)
+    connection = sqlite3.connect(target, isolation_level=None, factory=Tables)
+    connection.place = str(target)
     try:
         connection.execute("BEGIN IMMEDIATE")
-        for piece, stored in read_rows(
-            connection, str(target), schema.PAYLOADS, f"WHERE {_IN_FILES}"
-        ):
+        for piece, stored in connection.rows(schema.PAYLOADS, f"WHERE {_IN_FILES}"):
             payload = fetch(stored, home_of(str(source)))
             name = stored.path.rpartition("/")[2].partition("-")[0]
             folder = stored.path.rpartition("/")[0].rpartition("/")[2]
             copied: Stored = PayloadFolder(home, folder).write(name, payload)
             row = schema.PAYLOADS.seal_row(piece, packed=as_it_is(copied))
-            connection.execute(schema.PAYLOADS.insert, row)
-        connection.execute("DELETE FROM given_up")
+            connection.put(schema.PAYLOADS, [row])
+        connection.remove(schema.GIVEN_UP, "")
         connection.execute("COMMIT")
     finally:
         connection.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 # ruff: noqa: S608  statements are joined from this module's own constants only
-import sqlite3
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,10 +21,14 @@ from muntin.ledger.rules import (
     pane_changed,
 )
 from muntin.ledger.sqlite_files import give_up_files
-from muntin.ledger.sqlite_view import read_rows
+from muntin.ledger.tables import Tables
 
-_OF_SUMMARY = ("pieces", "states", "coverage", "dropped", "windows", "closings")
-_OF_PIPELINE = ("batches", "documents", "rejected", "commands", "names")
+_OF_SUMMARY = (
+    schema.PIECES, schema.STATES, schema.COVERAGE, schema.DROPPED, schema.WINDOWS, schema.CLOSINGS,
+)  # fmt: skip
+_OF_PIPELINE = (
+    schema.BATCHES, schema.DOCUMENTS, schema.REJECTED, schema.COMMANDS, schema.NAMES,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ class Opened:
 
 
 def become_writer(
-    connection: sqlite3.Connection,
+    connection: Tables,
     url: str,
     pipeline: str,
     spec: Mapping[str, Any],
@@ -52,12 +55,12 @@ def become_writer(
 ) -> Opened:
     """Take the next epoch; what is wrong is raised and leaves no trace."""
     owned, text = check_opening(pipeline, spec, query_id, mode)
-    rows = read_rows(connection, url, schema.PIPELINES, "WHERE name = ?", (pipeline,))
+    rows = connection.rows(schema.PIPELINES, "WHERE name = ?", (pipeline,))
     if rows:
         row = list(rows[0])
     else:
         row = [
-            next_id(connection, "pipelines"),
+            connection.next_id(schema.PIPELINES),
             pipeline,
             text,
             owned.pane_us,
@@ -77,37 +80,36 @@ def become_writer(
     if not record["batches"]:
         record["query_id"] = None
     record["epoch"] += 1
-    identifiers = store_spec(connection, url, record, text, owned)
+    identifiers = store_spec(connection, record, text, owned)
     return Opened(pipeline, record["id"], record["epoch"], query_id, mode, owned, identifiers)
 
 
 def store_spec(
-    connection: sqlite3.Connection, url: str, record: dict[str, Any], text: str, owned: Owned
+    connection: Tables, record: dict[str, Any], text: str, owned: Owned
 ) -> dict[tuple[str, str], int]:
     """Write the pipeline's row with a spec, and register the names; ids by (role, name)."""
     if record["pane_us"] != owned.pane_us and record["batches"]:
         raise pane_changed(record["name"], record["pane_us"], owned.pane_us)
     record.update(spec=text, pane_us=owned.pane_us)
-    connection.execute(schema.PIPELINES.insert, schema.PIPELINES.seal_row(*record.values()))
+    connection.put(schema.PIPELINES, [schema.PIPELINES.seal_row(*record.values())])
     identifiers = {}
     for role, name, kind in [
         *((ROLE_SUMMARY, name, kind) for name, kind in owned.kinds.items()),
         *((ROLE_QUERY, name, "") for name in owned.queries),
     ]:
-        identifiers[role, name] = _register(connection, url, record, role, name, kind)
+        identifiers[role, name] = _register(connection, record, role, name, kind)
     return identifiers
 
 
 def _register(
-    connection: sqlite3.Connection,
-    url: str,
+    connection: Tables,
     record: Mapping[str, Any],
     role: str,
     name: str,
     kind: str,
 ) -> int:
     where = "WHERE role = ? AND name = ?"
-    rows = read_rows(connection, url, schema.NAMES, where, (role, name))
+    rows = connection.rows(schema.NAMES, where, (role, name))
     if rows:
         identifier, _, _, owner, old_kind = rows[0]
         if owner != record["id"]:
@@ -119,24 +121,18 @@ def _register(
         if _holds_data(connection, identifier):
             raise kind_changed(name, old_kind, kind)
     else:
-        identifier = next_id(connection, "names")
+        identifier = connection.next_id(schema.NAMES)
     row = (identifier, role, name, record["id"], kind)
-    connection.execute(schema.NAMES.insert, schema.NAMES.seal_row(*row))
+    connection.put(schema.NAMES, [schema.NAMES.seal_row(*row)])
     return identifier
 
 
-def next_id(connection: sqlite3.Connection, table: str) -> int:
-    """The next id of a table with AUTOINCREMENT; the row's checksum has to know it beforehand."""
-    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
-    return row[0] + 1 if row else 1
-
-
-def _has_fed(connection: sqlite3.Connection, pipeline: int, query_id: str) -> bool:
+def _has_fed(connection: Tables, pipeline: int, query_id: str) -> bool:
     statement = "SELECT 1 FROM batches WHERE pipeline = ? AND query_id = ? LIMIT 1"
     return connection.execute(statement, (pipeline, query_id)).fetchone() is not None
 
 
-def _holds_data(connection: sqlite3.Connection, summary: int) -> bool:
+def _holds_data(connection: Tables, summary: int) -> bool:
     return any(
         connection.execute(
             f"SELECT 1 FROM {table} WHERE summary = ? LIMIT 1", (summary,)
@@ -145,28 +141,24 @@ def _holds_data(connection: sqlite3.Connection, summary: int) -> bool:
     )
 
 
-def _delete_data(connection: sqlite3.Connection, pipeline: int) -> None:
+def _delete_data(connection: Tables, pipeline: int) -> None:
     of_names = "(SELECT id FROM names WHERE pipeline = ?)"
     note_dropped(connection, f"WHERE summary IN {of_names}", (pipeline,))
-    mine = f"piece IN (SELECT id FROM pieces WHERE summary IN {of_names})"
-    give_up_files(connection, mine, (pipeline,), time.time_ns() // 1000)
-    connection.execute(f"DELETE FROM payloads WHERE {mine}", (pipeline,))
+    mine = (pipeline,)
+    of_pieces = f"piece IN (SELECT id FROM pieces WHERE summary IN {of_names})"
+    give_up_files(connection, of_pieces, mine, time.time_ns() // 1000)
+    connection.remove(schema.PAYLOADS, f"WHERE {of_pieces}", mine)
     for table in _OF_SUMMARY:
-        connection.execute(f"DELETE FROM {table} WHERE summary IN {of_names}", (pipeline,))
-    connection.execute(f"DELETE FROM trends WHERE query IN {of_names}", (pipeline,))
+        connection.remove(table, f"WHERE summary IN {of_names}", mine)
+    connection.remove(schema.TRENDS, f"WHERE query IN {of_names}", mine)
     for table in _OF_PIPELINE:
-        connection.execute(f"DELETE FROM {table} WHERE pipeline = ?", (pipeline,))
+        connection.remove(table, "WHERE pipeline = ?", mine)
 
 
-def note_dropped(connection: sqlite3.Connection, where: str, values: tuple[Any, ...]) -> None:
+def note_dropped(connection: Tables, where: str, values: tuple[Any, ...]) -> None:
     """Remember up to which number closings are about to go."""
     connection.execute(
         "UPDATE meta SET closings_dropped = max(closings_dropped, "
         f"coalesce((SELECT max(number) FROM closings {where}), 0))",
         values,
     )
-
-
-def grow_version(connection: sqlite3.Connection) -> None:
-    """Tell readers that something changed for them."""
-    connection.execute("UPDATE meta SET version = version + 1")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-# ruff: noqa: S608  statements are joined from this module's own constants only
-import sqlite3
 from collections.abc import Sequence
 
 from muntin.errors import BadArgument
@@ -14,11 +12,11 @@ from muntin.ledger.slices import Slices, added_up
 from muntin.ledger.sqlite_commit import insert_piece
 from muntin.ledger.sqlite_files import give_up_files
 from muntin.ledger.sqlite_view import load_rollups, read_pieces
+from muntin.ledger.tables import Tables
 
 
 def compact(
-    connection: sqlite3.Connection,
-    place: str,
+    connection: Tables,
     summary: int,
     replaced: Sequence[Piece],
     made: Sequence[Made],
@@ -38,7 +36,7 @@ def compact(
         piece
         for identifier in sorted(ids)
         for piece in read_pieces(
-            connection, place, "", "WHERE id = ? AND summary = ?", (identifier, summary)
+            connection, "", "WHERE id = ? AND summary = ?", (identifier, summary)
         )
     ]
     if len(stored) < len(ids):
@@ -52,8 +50,7 @@ def compact(
 
 
 def roll_up(
-    connection: sqlite3.Connection,
-    place: str,
+    connection: Tables,
     summary: int,
     pane_us: int,
     span: tuple[int, int, int],
@@ -61,13 +58,13 @@ def roll_up(
 ) -> None:
     """Store the rollups of a span (length, start, until), as in the contract."""
     length, start, until = span
-    rollups = load_rollups(connection, place, summary, pane_us)
+    rollups = load_rollups(connection, summary, pane_us)
     rollups.check_range(length, start, until)
     held = check_made("the rollup", made, length)
     sources = rollups.sources(length, start, until)
     parts: list[Slices] = []
     for level, begin, end in sources:
-        found = overlapping(connection, place, summary, level, begin, end)
+        found = overlapping(connection, summary, level, begin, end)
         parts += [piece.slices.between(begin, end).at_length(length) for piece in found]
     check_sums("the rollup", held, added_up(parts))
     _insert(connection, summary, length, made)
@@ -76,8 +73,7 @@ def roll_up(
 
 
 def drop(
-    connection: sqlite3.Connection,
-    place: str,
+    connection: Tables,
     summary: int,
     pane_us: int,
     length: int,
@@ -87,48 +83,40 @@ def drop(
     (last,) = connection.execute(
         "SELECT max(until) FROM pieces WHERE summary = ? AND length = ?", (summary, length)
     ).fetchone()
-    rollups = load_rollups(connection, place, summary, pane_us)
+    rollups = load_rollups(connection, summary, pane_us)
     if last is None and length not in rollups.covered:
         return None
     cut = rollups.cut(length, before, 0 if last is None else last)
     rollups.drop(length, cut)
     row = schema.DROPPED.seal_row(summary, length, rollups.dropped[length])
-    connection.execute(schema.DROPPED.insert, row)
+    connection.put(schema.DROPPED, [row])
     if length in rollups.covered:
         _store_coverage(connection, summary, rollups, length)
     else:
-        connection.execute(
-            "DELETE FROM coverage WHERE summary = ? AND length = ?", (summary, length)
-        )
+        where = "WHERE summary = ? AND length = ?"
+        connection.remove(schema.COVERAGE, where, (summary, length))
     return cut
 
 
-def overlapping(
-    connection: sqlite3.Connection, place: str, summary: int, length: int, start: int, end: int
-) -> list[Piece]:
+def overlapping(connection: Tables, summary: int, length: int, start: int, end: int) -> list[Piece]:
     """The pieces of a length that hold slices in [start, end)."""
     clause = "WHERE summary = ? AND length = ? AND start < ? AND until > ? ORDER BY id"
-    return read_pieces(connection, place, "", clause, (summary, length, end, start))
+    return read_pieces(connection, "", clause, (summary, length, end, start))
 
 
-def _insert(
-    connection: sqlite3.Connection, summary: int, length: int, made: Sequence[Made]
-) -> None:
+def _insert(connection: Tables, summary: int, length: int, made: Sequence[Made]) -> None:
     for piece in made:
         insert_piece(connection, summary, length, piece.shard, piece.slices, piece.payload)
 
 
-def delete_pieces(connection: sqlite3.Connection, ids: Sequence[int], now: int) -> None:
+def delete_pieces(connection: Tables, ids: Sequence[int], now: int) -> None:
     """Delete pieces; of payloads in files, note since when nobody names them."""
-    numbers = [(i,) for i in ids]
-    for number in numbers:
-        give_up_files(connection, "piece = ?", number, now)
-    for table, column in (("pieces", "id"), ("payloads", "piece")):
-        connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", numbers)
+    for identifier in ids:
+        give_up_files(connection, "piece = ?", (identifier,), now)
+        connection.remove(schema.PIECES, "WHERE id = ?", (identifier,))
+        connection.remove(schema.PAYLOADS, "WHERE piece = ?", (identifier,))
 
 
-def _store_coverage(
-    connection: sqlite3.Connection, summary: int, rollups: Rollups, length: int
-) -> None:
+def _store_coverage(connection: Tables, summary: int, rollups: Rollups, length: int) -> None:
     covered = schema.COVERAGE.seal_row(summary, length, *rollups.covered[length])
-    connection.execute(schema.COVERAGE.insert, covered)
+    connection.put(schema.COVERAGE, [covered])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 # ruff: noqa: S608  statements are joined from this module's own constants only
 import json
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -33,8 +32,9 @@ from muntin.ledger.rules import (
     whole,
 )
 from muntin.ledger.slices import Slices
+from muntin.ledger.tables import Tables
 
-Connect = Callable[[], AbstractContextManager[sqlite3.Connection]]
+Connect = Callable[[], AbstractContextManager[Tables]]
 
 
 class SqliteView:
@@ -50,7 +50,7 @@ class SqliteView:
         self, table: schema.Table, clause: str, values: Sequence[Any] = ()
     ) -> list[tuple[Any, ...]]:
         with self._connect() as connection:
-            return read_rows(connection, self._place, table, clause, _bindable(values))
+            return connection.rows(table, clause, _bindable(values))
 
     def _plain(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with self._connect() as connection:
@@ -85,22 +85,15 @@ class SqliteView:
         with self._connect() as connection:
             return read_pieces(
                 connection,
-                self._place,
                 summary,
                 f"WHERE summary = {_NAME} AND length = ? AND start < ? AND until > ? ORDER BY id",
                 _bindable((ROLE_SUMMARY, summary, whole(length, "length"), high, low)),
             )
 
     def payloads(self, ids: Sequence[int]) -> dict[int, bytes]:
-        found: dict[int, Payload] = {}
+        numbers = [whole(identifier, "id") for identifier in ids]
         with self._connect() as connection:
-            for identifier in ids:
-                number = whole(identifier, "id")
-                found.update(
-                    read_rows(
-                        connection, self._place, schema.PAYLOADS, "WHERE piece = ?", (number,)
-                    )  # pyright: ignore[reportArgumentType]  (rows of two)
-                )
+            found = connection.payloads(numbers)
         return {number: in_memory(self._place, payload) for number, payload in found.items()}
 
     def bounds(self, summary: str, length: int) -> tuple[int, int] | None:
@@ -121,7 +114,7 @@ class SqliteView:
         with self._connect() as connection:
             named = connection.execute(f"SELECT {_NAME}", _bindable((ROLE_SUMMARY, summary)))
             (identifier,) = named.fetchone()
-            return load_rollups(connection, self._place, identifier, 0).coverage()
+            return load_rollups(connection, identifier, 0).coverage()
 
     def horizon(self, summary: str, length: int) -> int | None:
         rows = self._rows(
@@ -156,10 +149,8 @@ class SqliteView:
             f"ORDER BY start{down}, {owner}{down}, revision{down} LIMIT ?"
         )
         with self._connect() as connection:
-            rows = read_rows(
-                connection, self._place, schema.WINDOWS, clause, [*values, check_limit(limit)]
-            )
-            names = _names(connection, self._place) if rows else {}
+            rows = connection.rows(schema.WINDOWS, clause, [*values, check_limit(limit)])
+            names = _names(connection) if rows else {}
         return [_window(names[row[0]], row) for row in rows]
 
     def generation(self) -> int:
@@ -186,7 +177,7 @@ class SqliteView:
         reach = (whole(after, "after"), INT64_MAX if until is None else whole(until, "until"))
         with self._connect() as connection:
             found = connection.execute(statement, (*reach, check_limit(limit))).fetchall()
-            names = _names(connection, self._place) if found else {}
+            names = _names(connection) if found else {}
         opened = [(row[0], schema.WINDOWS.open_row(row[1:], self._place)) for row in found]
         return [(number, _window(names[row[0]], row)) for number, row in opened]
 
@@ -220,9 +211,7 @@ class SqliteView:
 
     def command(self, identifier: int) -> Command | None:
         with self._connect() as connection:
-            rows = read_rows(
-                connection, self._place, schema.COMMANDS, "WHERE id = ?", (whole(identifier, "id"),)
-            )
+            rows = connection.rows(schema.COMMANDS, "WHERE id = ?", (whole(identifier, "id"),))
             if not rows:
                 return None
             statement = "SELECT name FROM pipelines WHERE id = ?"
@@ -270,45 +259,29 @@ def _bindable(values: Sequence[Any]) -> list[Any]:
     ]
 
 
-def read_rows(
-    connection: sqlite3.Connection,
-    place: str,
-    table: schema.Table,
-    clause: str,
-    values: Sequence[Any] = (),
-) -> list[tuple[Any, ...]]:
-    """Rows whose checksum is right, without it."""
-    cursor = connection.execute(f"SELECT {table.all_columns} FROM {table.name} {clause}", values)
-    return [table.open_row(row, place) for row in cursor]
-
-
-def read_pieces(
-    connection: sqlite3.Connection, place: str, name: str, clause: str, values: Sequence[Any]
-) -> list[Piece]:
+def read_pieces(connection: Tables, name: str, clause: str, values: Sequence[Any]) -> list[Piece]:
     """Pieces without their payloads; `name` is that of the summary that the clause chooses."""
     return [
         Piece(identifier, name, length, shard, Slices.from_bytes(columns), size)
-        for identifier, _, length, shard, _, _, size, columns in read_rows(
-            connection, place, schema.PIECES, clause, values
+        for identifier, _, length, shard, _, _, size, columns in connection.rows(
+            schema.PIECES, clause, values
         )
     ]
 
 
-def load_rollups(
-    connection: sqlite3.Connection, place: str, summary: int | None, pane_us: int
-) -> Rollups:
+def load_rollups(connection: Tables, summary: int | None, pane_us: int) -> Rollups:
     """What is known of a summary's rollups."""
     rollups = Rollups(pane_us)
     clause, values = "WHERE summary = ?", (summary,)
-    for _, length, start, until in read_rows(connection, place, schema.COVERAGE, clause, values):
+    for _, length, start, until in connection.rows(schema.COVERAGE, clause, values):
         rollups.covered[length] = (start, until)
-    for _, length, before in read_rows(connection, place, schema.DROPPED, clause, values):
+    for _, length, before in connection.rows(schema.DROPPED, clause, values):
         rollups.dropped[length] = before
     return rollups
 
 
-def _names(connection: sqlite3.Connection, place: str) -> dict[int, str]:
-    return {row[0]: row[2] for row in read_rows(connection, place, schema.NAMES, "")}
+def _names(connection: Tables) -> dict[int, str]:
+    return {row[0]: row[2] for row in connection.rows(schema.NAMES)}
 
 
 def _window(summary: str, row: tuple[Any, ...]) -> ClosedWindow:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 # ruff: noqa: S608  statements are joined from this module's own constants only
-import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from muntin.errors import BadArgument, LedgerError, UnknownName
 from muntin.ledger import schema, sqlite_commit, sqlite_files, sqlite_pieces
@@ -42,17 +41,12 @@ from muntin.ledger.rules import (
     read_spec,
     whole,
 )
-from muntin.ledger.sqlite_file import SqliteFile, checkpoint, transaction
-from muntin.ledger.sqlite_open import (
-    Opened,
-    grow_version,
-    next_id,
-    note_dropped,
-    store_spec,
-)
-from muntin.ledger.sqlite_view import read_rows
+from muntin.ledger.sqlite_file import SqliteFile, checkpoint
+from muntin.ledger.sqlite_open import Opened, note_dropped, store_spec
+from muntin.ledger.tables import Tables
 
 Record = dict[str, Any]
+Outcome = TypeVar("Outcome")
 _DELETED_AT_ONCE = 200  # rows in one transaction of retention, so that others get their turn
 
 
@@ -63,12 +57,11 @@ class SqliteWriter:
         self,
         file: SqliteFile,
         url: str,
-        connection: sqlite3.Connection,
+        connection: Tables,
         opened: Opened,
         clock: Callable[[], int],
     ) -> None:
         self._file = file
-        self._place = str(file.path)
         self._url = url
         self._connection = connection
         self._opened = opened
@@ -85,26 +78,31 @@ class SqliteWriter:
     # Transactions
 
     @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
+    def _reading(self) -> Iterator[Tables]:
         with self._lock:
             if self._closed:
                 raise LedgerError(f"the writer of {self._url} was closed: open another")
             with self._file.explained():
                 yield self._connection
 
-    @contextmanager
-    def _writing(self, *, grows: bool = True) -> Iterator[tuple[sqlite3.Connection, Record]]:
-        """A transaction under this writer's epoch, with the pipeline's row."""
-        with self._reading() as connection, transaction(connection):
-            yield connection, self._fenced_record(connection)
-            if grows:
-                grow_version(connection)
+    def _write(self, act: Callable[[Tables, Record], Outcome], *, grows: bool = True) -> Outcome:
+        """Run `act` in a transaction under this writer's epoch, with the pipeline's row.
 
-    def _fenced_record(self, connection: sqlite3.Connection) -> Record:
+        It may run again, where a store finds that another was first.
+        """
+
+        def fenced_act(connection: Tables) -> Outcome:
+            outcome = act(connection, self._fenced_record(connection))
+            if grows:
+                connection.grow_version()
+            return outcome
+
+        with self._reading() as connection:
+            return self._file.write(connection, fenced_act)
+
+    def _fenced_record(self, connection: Tables) -> Record:
         where = "WHERE id = ?"
-        rows = read_rows(
-            connection, self._place, schema.PIPELINES, where, (self._opened.identifier,)
-        )
+        rows = connection.rows(schema.PIPELINES, where, (self._opened.identifier,))
         if not rows:
             raise LedgerError(
                 f'pipeline "{self._opened.pipeline}" is gone from {self._url}: was the file '
@@ -124,35 +122,33 @@ class SqliteWriter:
     def last_batch(self, query_id: str) -> int | None:
         check_query_id(query_id)
         with self._reading() as connection:
-            return sqlite_commit.newest_batch(
-                connection, self._place, self._opened.identifier, query_id
-            )
+            return sqlite_commit.newest_batch(connection, self._opened.identifier, query_id)
 
     def commit(self, batch: Batch) -> bool:
         batch = check_batch(batch, self._owned, self._opened.pipeline)
         prepared = sqlite_commit.prepare(batch, self._owned, self._identifiers)
-        with self._reading() as connection, transaction(connection):
-            record = self._fenced_record(connection)
-            if not sqlite_commit.store(
-                connection, self._place, self._opened, record, prepared, self._clock()
-            ):
-                return False
-            grow_version(connection)
-            return True
+        now = self._clock()
+
+        def act(connection: Tables, record: Record) -> bool:
+            stored = sqlite_commit.store(connection, self._opened, record, prepared, now)
+            if stored:
+                connection.grow_version()
+            return stored
+
+        return self._write(act, grows=False)
 
     def states(self, summary: str) -> dict[int, bytes]:
         identifier = self._summary(summary)
         with self._reading() as connection:
-            rows = read_rows(
-                connection, self._place, schema.STATES, "WHERE summary = ?", (identifier,)
-            )
+            rows = connection.rows(schema.STATES, "WHERE summary = ?", (identifier,))
         return {shard: payload for _, shard, payload in rows}
 
     def set_spec(self, spec: Mapping[str, Any]) -> None:
         owned, text = read_spec(spec), dump(spec, "spec", SPEC_BYTES_MAX)
         with self._lock:
-            with self._writing() as (connection, record):
-                identifiers = store_spec(connection, self._url, record, text, owned)
+            identifiers = self._write(
+                lambda connection, record: store_spec(connection, record, text, owned)
+            )
             self._owned, self._identifiers = owned, identifiers
 
     # Pieces
@@ -162,10 +158,13 @@ class SqliteWriter:
             return True
         identifier = self._summary(replaced[0].summary)
         made = _checked(made)
-        with self._writing(grows=False) as (connection, _):
-            return sqlite_pieces.compact(
-                connection, self._place, identifier, replaced, made, self._clock()
-            )
+        now = self._clock()
+        return self._write(
+            lambda connection, _: sqlite_pieces.compact(
+                connection, identifier, replaced, made, now
+            ),
+            grows=False,
+        )
 
     def roll_up(
         self, summary: str, length: int, start: int, until: int, made: Sequence[Made]
@@ -173,26 +172,28 @@ class SqliteWriter:
         identifier = self._summary(summary)
         length, start = whole(length, "length"), whole(start, "start")
         until, made = whole(until, "until"), _checked(made)
-        with self._writing(grows=False) as (connection, record):
+
+        def act(connection: Tables, record: Record) -> None:
             watermark = record["watermark"]
             if watermark is None or until > watermark:
                 raise BadArgument(
                     f'rollups of "{summary}" up to {until}: only what is sealed is rolled up, and '
                     f"the watermark is {watermark}"
                 )
-            sqlite_pieces.roll_up(
-                connection, self._place, identifier, self._owned.pane_us, (length, start, until),
-                made,
-            )  # fmt: skip
+            span = length, start, until
+            sqlite_pieces.roll_up(connection, identifier, self._owned.pane_us, span, made)
+
+        self._write(act, grows=False)
 
     def drop_before(self, summary: str, length: int, before: int) -> int:
         identifier = self._summary(summary)
         length, before = whole(length, "length"), whole(before, "before")
         with self._lock:
-            with self._writing() as (connection, _):
-                cut = sqlite_pieces.drop(
-                    connection, self._place, identifier, self._owned.pane_us, length, before
+            cut = self._write(
+                lambda connection, _: sqlite_pieces.drop(
+                    connection, identifier, self._owned.pane_us, length, before
                 )
+            )
             if cut is None:
                 return 0
             return self._delete_until(identifier, length, cut)
@@ -204,23 +205,29 @@ class SqliteWriter:
             "SELECT id FROM pieces WHERE summary = ? AND length = ? AND until <= ? "
             f"ORDER BY id LIMIT {_DELETED_AT_ONCE}"
         )
+        now = self._clock()
+
+        def act(connection: Tables, _: Record) -> int:
+            found = connection.execute(chosen, (summary, length, until)).fetchall()
+            sqlite_pieces.delete_pieces(connection, [i for (i,) in found], now)
+            return len(found)
+
         while True:
-            with self._writing() as (connection, _):
-                found = connection.execute(chosen, (summary, length, until)).fetchall()
-                sqlite_pieces.delete_pieces(connection, [i for (i,) in found], self._clock())
-            total += len(found)
-            if len(found) < _DELETED_AT_ONCE:
+            deleted = self._write(act)
+            total += deleted
+            if deleted < _DELETED_AT_ONCE:
                 return total
 
     def sweep(self, folder: PayloadFolder, before: int) -> int:
         before = whole(before, "before")
-        with self._writing(grows=False) as (connection, _):  # fenced: another's files stay
-            named, given_up = sqlite_files.files_of(
-                connection, self._place, self._opened.identifier
-            )
+        mine = self._opened.identifier
+        named, given_up = self._write(  # fenced: another's files stay
+            lambda connection, _: sqlite_files.files_of(connection, mine), grows=False
+        )
         deleted = folder.sweep(named, given_up, before)
-        with self._writing(grows=False) as (connection, _):
-            sqlite_files.forget_files(connection, self._opened.identifier, before)
+        self._write(
+            lambda connection, _: sqlite_files.forget_files(connection, mine, before), grows=False
+        )
         return deleted
 
     # Windows, trends, documents
@@ -248,57 +255,64 @@ class SqliteWriter:
             )
             for point in trends
         ]  # fmt: skip
-        with self._writing() as (connection, _):
-            connection.executemany(schema.WINDOWS.insert, closed)
-            number = next_id(connection, "closings")
-            connection.executemany(  # one that replaces another of its revision is a new closing
-                schema.CLOSINGS.insert,
-                [schema.CLOSINGS.seal_row(n, *row[:3]) for n, row in enumerate(closed, number)],
-            )
-            connection.executemany(schema.TRENDS.insert, points)
-            for table, owner, rows in (("windows", "summary", closed), ("trends", "query", points)):
-                connection.executemany(
-                    f"DELETE FROM {table} WHERE {owner} = ?1 AND start = ?2 AND revision <= "
-                    f"(SELECT max(revision) FROM {table} WHERE {owner} = ?1 AND start = ?2) - ?3",
-                    [(row[0], row[1], REVISIONS_KEPT_MAX) for row in rows if row[2]],
+
+        def act(connection: Tables, _: Record) -> None:
+            connection.put(schema.WINDOWS, closed)
+            for row in closed:  # one that replaces another of its revision is a new closing
+                connection.remove(schema.CLOSINGS, _OF_WINDOW, row[:3])
+            number = connection.next_id(schema.CLOSINGS)
+            numbered = [
+                schema.CLOSINGS.seal_row(n, *row[:3]) for n, row in enumerate(closed, number)
+            ]
+            connection.put(schema.CLOSINGS, numbered)
+            connection.put(schema.TRENDS, points)
+            for table, owner, rows in (
+                (schema.WINDOWS, "summary", closed),
+                (schema.TRENDS, "query", points),
+            ):
+                old = (
+                    f"WHERE {owner} = ?1 AND start = ?2 AND revision <= (SELECT max(revision) "
+                    f"FROM {table.name} WHERE {owner} = ?1 AND start = ?2) - ?3"
                 )
-            connection.executemany(
-                "DELETE FROM closings WHERE summary = ?1 AND start = ?2 AND revision < "
-                "(SELECT min(revision) FROM windows WHERE summary = ?1 AND start = ?2)",
-                [(row[0], row[1]) for row in closed if row[2]],
-            )
+                for row in rows:
+                    if row[2]:
+                        connection.remove(table, old, (row[0], row[1], REVISIONS_KEPT_MAX))
+            for row in closed:
+                if row[2]:
+                    connection.remove(schema.CLOSINGS, _OF_OLD_REVISIONS, row[:2])
             self._store_document(connection, "assembler", body)
+
+        self._write(act)
 
     def set_status(self, status: Mapping[str, Any]) -> None:
         body = dump(status, "status", STATUS_BYTES_MAX)
-        with self._writing() as (connection, _):
-            self._store_document(connection, "status", body)
+        self._write(lambda connection, _: self._store_document(connection, "status", body))
 
-    def _store_document(self, connection: sqlite3.Connection, name: str, body: str) -> None:
+    def _store_document(self, connection: Tables, name: str, body: str) -> None:
         row = schema.DOCUMENTS.seal_row(self._opened.identifier, name, body)
-        connection.execute(schema.DOCUMENTS.insert, row)
+        connection.put(schema.DOCUMENTS, [row])
 
     def answer(self, command: int, answer: Mapping[str, Any]) -> None:
         body = dump(answer, "answer to a command", COMMAND_BYTES_MAX)
         command = whole(command, "command")
         mine = self._opened.identifier
-        with self._writing() as (connection, _):
-            rows = read_rows(
-                connection, self._place, schema.COMMANDS,
-                "WHERE id = ? AND pipeline = ?", (command, mine),
-            )  # fmt: skip
+
+        def act(connection: Tables, _: Record) -> None:
+            where = "WHERE id = ? AND pipeline = ?"
+            rows = connection.rows(schema.COMMANDS, where, (command, mine))
             if not rows:
                 raise UnknownName(
                     f'pipeline "{self._opened.pipeline}" was not asked command {command!r}; see '
                     "Ledger.commands"
                 )
-            row = schema.COMMANDS.seal_row(*rows[0][:-1], body)
-            connection.execute(schema.COMMANDS.insert, row)
-            connection.execute(
-                "DELETE FROM commands WHERE pipeline = ?1 AND answer IS NOT NULL AND id < "
-                "(SELECT id FROM commands WHERE pipeline = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
-                (mine, WAITING_COMMANDS_MAX - 1),
+            connection.put(schema.COMMANDS, [schema.COMMANDS.seal_row(*rows[0][:-1], body)])
+            old = (
+                "WHERE pipeline = ?1 AND answer IS NOT NULL AND id < "
+                "(SELECT id FROM commands WHERE pipeline = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)"
             )
+            connection.remove(schema.COMMANDS, old, (mine, WAITING_COMMANDS_MAX - 1))
+
+        self._write(act)
 
     def drop_history_before(self, before: int) -> int:
         before = whole(before, "before")
@@ -308,17 +322,20 @@ class SqliteWriter:
             "WHERE (summary, start, revision) IN (SELECT summary, start, revision FROM windows "
             f"WHERE summary IN {of_names} AND until <= ?)"
         )
-        with self._writing() as (connection, _):
+
+        def act(connection: Tables, _: Record) -> int:
             note_dropped(connection, ended, (mine, before))
-            connection.execute(f"DELETE FROM closings {ended}", (mine, before))
+            connection.remove(schema.CLOSINGS, ended, (mine, before))
             return sum(
-                connection.execute(statement, (mine, before)).rowcount
-                for statement in (
-                    f"DELETE FROM windows WHERE summary IN {of_names} AND until <= ?",
-                    f"DELETE FROM trends WHERE query IN {of_names} AND until <= ?",
-                    "DELETE FROM rejected WHERE pipeline = ? AND committed_at <= ?",
+                connection.remove(table, where, (mine, before))
+                for table, where in (
+                    (schema.WINDOWS, f"WHERE summary IN {of_names} AND until <= ?"),
+                    (schema.TRENDS, f"WHERE query IN {of_names} AND until <= ?"),
+                    (schema.REJECTED, "WHERE pipeline = ? AND committed_at <= ?"),
                 )
             )
+
+        return self._write(act)
 
     def close(self) -> None:
         """Close the connection; what was committed stays, and the epoch stays taken."""
@@ -327,6 +344,13 @@ class SqliteWriter:
                 self._closed = True
                 checkpoint(self._connection)
                 self._connection.close()
+
+
+_OF_WINDOW = "WHERE summary = ? AND start = ? AND revision = ?"
+_OF_OLD_REVISIONS = (
+    "WHERE summary = ?1 AND start = ?2 AND revision < "
+    "(SELECT min(revision) FROM windows WHERE summary = ?1 AND start = ?2)"
+)
 
 
 def _checked(made: Sequence[Made]) -> list[Made]:

@@ -1,0 +1,93 @@
+"""Rows of a ledger in SQLite: checked where they are read, noted where they are written.
+
+A SQLite ledger is its file. A shared ledger (`shared.py`) keeps a copy of the store's rows in such
+a file as well, and sends what a transaction has noted to the store.
+"""
+
+from __future__ import annotations
+
+# ruff: noqa: S608  statements are joined from the names of our own tables and columns only
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from muntin.ledger.records import Payload
+from muntin.ledger.schema import PAYLOADS, Table
+
+Row = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class Noted:
+    """What a transaction has written."""
+
+    put: dict[tuple[Table, Row], Row] = field(default_factory=dict)
+    """Whole rows, by table and key."""
+    removed: set[tuple[Table, Row]] = field(default_factory=set)
+
+
+class Tables(sqlite3.Connection):
+    """A connection to the tables.
+
+    Attributes
+    ----------
+    place : str
+        Named where a row is damaged.
+    noted : Noted or None
+        Takes what is written, where somebody has to know.
+    fetch : callable or None
+        Where payloads are, unless they are in the table: ids -> rows.
+    """
+
+    place: str = ""
+    noted: Noted | None = None
+    fetch: Callable[[Sequence[int]], Iterable[Row]] | None = None
+
+    def rows(self, table: Table, clause: str = "", values: Sequence[Any] = ()) -> list[Row]:
+        """Rows whose checksum is right, without it."""
+        cursor = self.execute(f"SELECT {table.all_columns} FROM {table.name} {clause}", values)
+        return [table.open_row(row, self.place) for row in cursor]
+
+    def payloads(self, ids: Sequence[int]) -> dict[int, Payload]:
+        """The payloads of pieces, of those that are there."""
+        if self.fetch is not None:
+            return dict(PAYLOADS.open_row(row, self.place) for row in self.fetch(ids))  # pyright: ignore[reportArgumentType]
+        found: dict[int, Payload] = {}
+        for identifier in ids:
+            found.update(self.rows(PAYLOADS, "WHERE piece = ?", (identifier,)))  # pyright: ignore[reportArgumentType]
+        return found
+
+    def put(self, table: Table, rows: Iterable[Row]) -> None:
+        """Insert sealed rows; one with the same key is replaced."""
+        rows = list(rows)
+        if self.noted is not None:
+            for row in rows:
+                at = table, row[: table.keys]
+                self.noted.put[at] = row
+                self.noted.removed.discard(at)
+            if table is PAYLOADS and self.fetch is not None:
+                return
+        self.executemany(table.insert, rows)
+
+    def remove(self, table: Table, clause: str, values: Sequence[Any] = ()) -> int:
+        """Delete rows; how many."""
+        if self.noted is None:
+            return self.execute(f"DELETE FROM {table.name} {clause}", values).rowcount
+        names = ", ".join(table.columns[: table.keys])
+        gone = self.execute(f"DELETE FROM {table.name} {clause} RETURNING {names}", values)
+        keys = gone.fetchall()
+        for key in keys:
+            self.noted.put.pop((table, key), None)
+            self.noted.removed.add((table, key))
+        return len(keys)
+
+    def next_id(self, table: Table) -> int:
+        """The next id of a table with AUTOINCREMENT; a row's checksum has to know it beforehand."""
+        statement = "SELECT seq FROM sqlite_sequence WHERE name = ?"
+        row = self.execute(statement, (table.name,)).fetchone()
+        return row[0] + 1 if row else 1
+
+    def grow_version(self) -> None:
+        """Tell readers that something changed for them."""
+        self.execute("UPDATE meta SET version = version + 1")
