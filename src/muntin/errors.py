@@ -102,5 +102,9 @@ class LedgerConflict(LedgerError):
     """A commit was refused: a newer writer holds the ledger, or another query fed it."""
 
 
+class MissingExtra(MuntinError, ImportError):
+    """What was asked for needs packages of an extra; the message has the command for it."""
+
+
 class SourceError(MuntinError):
     """The source of a pipeline cannot be read, or lacks a column that the spec names."""

@@ -8,7 +8,8 @@ from html import escape
 from typing import Any
 
 from muntin.client import Subscription, Update
-from muntin.errors import BadArgument, MuntinError
+from muntin.errors import MuntinError
+from muntin.extras import needs
 
 __all__ = ["watch"]
 
@@ -16,17 +17,15 @@ __all__ = ["watch"]
 def watch(updates: Iterator[Update]) -> Any:
     """Show updates as they come, in a widget with a button that stops it.
 
-    Needs ipywidgets: `pip install ipywidgets`.
+    Needs ipywidgets: `pip install 'muntin[notebook]'`.
 
     Parameters
     ----------
     updates : iterator of Update
         For example `muntin.connect(url).subscribe("SELECT ...")`.
     """
-    try:
-        import ipywidgets as widgets
-    except ImportError:
-        raise BadArgument("watch needs ipywidgets: pip install ipywidgets") from None
+    needs("notebook", "watch", "ipywidgets")
+    import ipywidgets as widgets
 
     shown = widgets.HTML("waiting for the first answer")
     button = widgets.Button(description="stop")

@@ -9,7 +9,6 @@ import pytest
 from muntin.demo import flights as demo
 from muntin.demo import taxi
 from muntin.demo.replay import FIRST_SLICES, Replay, slices_of
-from muntin.errors import SourceError
 
 
 @pytest.fixture(scope="module")
@@ -34,12 +33,6 @@ def test_every_flight_is_there_as_the_package_has_it(flights):
         assert counted == frame[name].value_counts().to_dict()
     assert pa.compute.sum(flights["flown"]).as_py() == frame["dep_time"].notna().sum()
     assert pa.compute.sum(flights["cancelled"]).as_py() == frame["dep_time"].isna().sum()
-
-
-def test_without_the_package_the_remedy_is_told(monkeypatch):
-    monkeypatch.setattr(demo, "find_spec", lambda name: None)
-    with pytest.raises(SourceError, match=r'pip install "muntin\[demo\]"'):
-        demo.flights()
 
 
 @pytest.mark.spark

@@ -152,7 +152,7 @@ def test_a_column_keeps_its_type():
         (pa.array([True, False, True, None]), "int64", 2),
         (pa.array([0.5, None, 1]), "float64", 1.5),
         (pa.array([0.5, 1], pa.float32()), "float64", 1.5),
-        (pa.array([0.5, None], pa.float16()), "float64", 0.5),
+        (pa.array([np.float16(0.5), None], pa.float16()), "float64", 0.5),
         (pa.array([decimal.Decimal("0.25"), decimal.Decimal("1")]), "float64", 1.25),
         (pa.array([1, 2, 1]).dictionary_encode(), "int64", 4),
         (pa.array([None, None]), None, 0),

@@ -73,12 +73,14 @@ def _by_spark(pipeline: Pipeline) -> Iterator[str]:
     """What Spark finds wrong when it opens the source."""
     from muntin.cli.stopping import stop_spark
     from muntin.errors import SourceError
+    from muntin.extras import needs
     from muntin.spark.connector import with_connector
     from muntin.spark.session import session
     from muntin.spark.source import needed, stream_source
 
     if pipeline.source is None:
         return
+    needs("spark", "muntin check --spark")
     try:
         spark = session("muntin-check", with_connector(pipeline))
         needed(stream_source(spark, pipeline.source), pipeline)

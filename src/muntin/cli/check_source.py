@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -83,12 +84,14 @@ def wrong_packages(pipeline: Pipeline) -> Iterator[str]:
     jar = _OF_SPARK.get(form)
     if jar is None:
         return
-    import pyspark
-
+    from muntin.extras import needs
     from muntin.spark.connector import is_named
 
+    needs("spark", f"source.format: {form}")
     if is_named(jar, pipeline.spark):
         return
+    import pyspark
+
     yield (
         f"source.format: {form} needs a package that Spark does not bring: write  spark: "
         f"{{spark.jars.packages: 'org.apache.spark:{jar}_2.13:{pyspark.__version__}'}}"
@@ -257,19 +260,19 @@ def parsed_field(text: str) -> tuple[Any, str]:
 
 
 def spark_says(text: str) -> str | None:
-    """Spark's parser on an expression: "" where it is right, None where there is no Java.
+    """Spark's parser on an expression: "" where it is right, None without Spark or Java.
 
     The parser alone: a Java process for a few seconds, no session.
     """
     import subprocess
 
+    from muntin.spark.java import java_version
+
+    if find_spec("pyspark") is None or java_version()[0] is None:
+        return None
     from py4j.protocol import Py4JJavaError
     from pyspark.java_gateway import launch_gateway
 
-    from muntin.spark.java import java_version
-
-    if java_version()[0] is None:
-        return None
     gateway: Any = launch_gateway(popen_kwargs={"stderr": subprocess.DEVNULL})
     try:
         parser = gateway.jvm.org.apache.spark.sql.catalyst.parser.CatalystSqlParser()

@@ -58,10 +58,12 @@ def register(app: typer.Typer) -> None:
         from muntin.cli.stopping import stop_spark, stopping
         from muntin.cli.view import follow
         from muntin.demo.replay import Replay
+        from muntin.extras import needs
         from muntin.meanwhile import meanwhile
         from muntin.spark.settings import SHORT_RUN
         from muntin.spec import Pipeline
 
+        needs("spark", "muntin demo")
         place = folder or Path(tempfile.mkdtemp(prefix="muntin-demo-"))
         if sites:
             from muntin.cli.demo_sites import run_sites

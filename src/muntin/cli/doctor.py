@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,9 +46,12 @@ def register(app: typer.Typer) -> None:
 
 def findings() -> Iterator[Finding]:
     """Everything that is looked at, in order."""
-    yield from _java()
     yield _python()
-    yield _worker_python()
+    if find_spec("pyspark") is None:
+        yield True, "Spark: not installed (pip install 'muntin[spark]'); the rest needs none", ""
+    else:
+        yield from _java()
+        yield _worker_python()
     yield from _packages()
     yield _port(SERVER_PORT)
     for what, folder in _folders():
@@ -102,7 +106,8 @@ _WHO = (
 
 
 def _packages() -> Iterator[Finding]:
-    """What this installation asks for, as its own metadata says."""
+    """What this installation asks for, as its own metadata says: of Spark's extra where some of
+    it is there."""
     from packaging.requirements import Requirement
 
     try:
@@ -110,8 +115,9 @@ def _packages() -> Iterator[Finding]:
     except PackageNotFoundError:
         yield False, "muntin: not installed, only found", f"{sys.executable} -m pip install muntin"
         return
+    extra = "" if find_spec("pyspark") is None else "spark"
     for requirement in wanted:
-        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+        if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
             yield _package(requirement)
 
 

@@ -49,9 +49,11 @@ def _register_build(group: typer.Typer) -> None:
         """Build an index over files, or over anything that Spark reads."""
         import time
 
+        from muntin.extras import needs
         from muntin.spark import FingerprintIndex
         from muntin.spark.session import session
 
+        needs("spark", "muntin index build")
         records = _records(session("muntin index"), source, source_format, option)
         typer.echo(f"building an index of {key!r} in {out}", err=True)
         began = time.monotonic()

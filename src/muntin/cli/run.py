@@ -61,9 +61,11 @@ def _run(
     from muntin.cli.serve import beside
     from muntin.cli.stopping import stop_spark
     from muntin.cli.view import follow
+    from muntin.extras import needs
     from muntin.ledger.open import open_ledger
     from muntin.spec import Pipeline
 
+    needs("spark", "muntin run")
     spec = Pipeline.of(file)
     if spec.sites is not None:
         from muntin.sites.site import token_for

@@ -72,6 +72,10 @@ def end_java() -> None:
 
 def stop_spark() -> None:
     """End Spark's processes now, in order, rather than when this one ends."""
+    import sys
+
+    if "pyspark" not in sys.modules:
+        return
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()

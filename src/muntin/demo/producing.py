@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from muntin.errors import BadArgument, SourceError
+from muntin.extras import needs
 
 TICK_SECONDS = 0.05
 FLUSH_SECONDS_MAX = 60.0
@@ -76,12 +77,9 @@ def produce(
     SourceError
         The client is not installed, or an option is wrong.
     """
-    try:
-        from confluent_kafka import KafkaException, Producer
-    except ImportError:
-        raise SourceError(
-            "muntin produce needs a Kafka client:  pip install 'muntin[kafka]'"
-        ) from None
+    needs("kafka", "muntin produce")
+    from confluent_kafka import KafkaException, Producer
+
     done = Produced()
     try:
         quiet = {"log_level": 2}  # what fails is told by the records that it befalls

@@ -12,7 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from muntin.errors import BadArgument, UnknownName
+from muntin.errors import UnknownName
+from muntin.extras import needs
 from muntin.select import result_text
 from muntin.select.catalog import Note
 from muntin.select.values import json_column, readable_by_polars, text_column
@@ -194,14 +195,13 @@ class Result:
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame; times are in UTC, lengths of time are timedeltas."""
+        needs("notebook", "to_pandas", "pandas")
         return self.table.to_pandas()
 
     def to_polars(self) -> Any:
-        """A polars DataFrame; needs polars: `pip install polars`."""
-        try:
-            import polars as pl
-        except ImportError:
-            raise BadArgument("to_polars needs polars: pip install polars") from None
+        """A polars DataFrame."""
+        needs("notebook", "to_polars", "polars")
+        import polars as pl
 
         return pl.from_arrow(readable_by_polars(self.table))
 

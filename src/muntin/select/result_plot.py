@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from muntin.errors import BadArgument
+from muntin.extras import needs
 
 if TYPE_CHECKING:
     from muntin.select.result import Result
@@ -38,12 +39,10 @@ def plot(
     Raises
     ------
     BadArgument
-        There is nothing to plot, no such column, or no matplotlib.
+        There is nothing to plot, or no such column.
     """
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise BadArgument("plot needs matplotlib: pip install matplotlib") from None
+    needs("notebook", "plot", "matplotlib")
+    import matplotlib.pyplot as plt
 
     table = result.table
     if not table.num_columns or not table.num_rows:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import socket
 import threading
 import time
@@ -15,6 +14,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from muntin.errors import BadArgument, LedgerError
+from muntin.extras import needs
 from muntin.ledger.base import Ledger
 from muntin.server.addition import Addition
 from muntin.server.app import make_app
@@ -191,8 +191,7 @@ def _config(app: Starlette, limits: ServerLimits) -> uvicorn.Config:
 
 def _postgres(text: str) -> tuple[str, int]:
     """Host and port. Raises BadArgument."""
-    if importlib.util.find_spec("pygwire") is None:
-        raise BadArgument('--postgres needs a package: pip install "muntin[postgres]"')
+    needs("postgres", "--postgres")
     host, mark, port = text.rpartition(":")
     if not mark or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
         raise BadArgument(

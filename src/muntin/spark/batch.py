@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from muntin.errors import BadArgument, SourceError, SpecError
+from muntin.extras import needs
 from muntin.ledger.base import Ledger, Mode
 from muntin.ledger.open import open_ledger
 from muntin.ledger.temporary import forget
@@ -130,12 +131,14 @@ def _of_frame(df: Any, pipeline: Pipeline) -> GatherRows:
 def _of_table(data: Any, pipeline: Pipeline) -> GatherRows:
     if not pipeline.fields:
         return gather_table(data, pipeline)
+    needs("spark", "fields:")
     spark = spark_session(settings=pipeline.spark)  # which evaluates them
     table = arrow_of(data).read_all()
     return gather_from(spark.createDataFrame(table), pipeline)  # pyright: ignore[reportArgumentType]
 
 
 def _of_files(sources: Sequence[SourceSpec], pipeline: Pipeline) -> GatherRows:
+    needs("spark", "summarising files")
     for source in sources:
         check_path(source)
         check_broker(source)

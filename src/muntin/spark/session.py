@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from muntin.errors import SourceError
+from muntin.extras import needs
 from muntin.spark.failures import reason, worker_error
 from muntin.spark.java import check_java, recorded
 from muntin.spark.settings import (
@@ -42,6 +43,7 @@ def session(name: str = "muntin", settings: Mapping[str, str] | None = None) -> 
     SourceError
         Java is missing or too old, or Spark does not start; names the remedy.
     """
+    needs("spark", "this")
     from pyspark.sql import SparkSession
 
     own = dict(settings or {})

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from muntin.errors import MuntinError, SourceError, SpecError
+from muntin.extras import needs
 from muntin.ledger.base import Ledger, Mode
 from muntin.ledger.open import open_ledger
 from muntin.meanwhile import meanwhile
@@ -308,6 +309,7 @@ def stream(
     SpecError, SourceError
         The spec or the source are wrong; nothing was started.
     """
+    needs("spark", "muntin.stream")
     pipeline = Pipeline.of(spec)
     if ledger is None:
         ledger = pipeline.ledger_url

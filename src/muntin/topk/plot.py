@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from os import PathLike
 
-from muntin.errors import BadArgument
+from muntin.extras import needs
 
 COSTS = ("messages", "entries", "bytes")
 
@@ -20,13 +20,12 @@ def plot(table: Mapping[str, Mapping[str, float]], path: str | PathLike[str]) ->
 
     Raises
     ------
-    BadArgument
+    MissingExtra
         matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise BadArgument("plots need matplotlib: pip install matplotlib") from None
+    needs("notebook", "a plot", "matplotlib")
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(10, 3.2), layout="constrained")
     for place, cost in enumerate(COSTS, 1):
         axis = figure.add_subplot(1, len(COSTS), place)
