@@ -10,6 +10,7 @@ Imports nothing but summaries and errors: no Spark, no ledger, no files, no cloc
 from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.building import WHOLE, build, merge, subtract
 from muntin.segments.codec import Index, cut, decode, encode, read_index
+from muntin.segments.shards import split
 from muntin.segments.table import Segment, Table
 
 __all__ = [
@@ -25,5 +26,6 @@ __all__ = [
     "encode",
     "merge",
     "read_index",
+    "split",
     "subtract",
 ]

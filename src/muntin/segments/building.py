@@ -137,7 +137,9 @@ def merge(segments: Sequence[Segment], step: int = 1) -> Segment:
     found, at = np.unique(slices, return_inverse=True)
     totals = np.zeros(len(found), np.int64)
     np.add.at(totals, at, events)
-    return Segment(algebra, frozen(found), frozen(totals), tuple(tables), first.limit)
+    shards = {segment.shard for segment in segments}
+    shard = shards.pop() if len(shards) == 1 else 0
+    return Segment(algebra, frozen(found), frozen(totals), tuple(tables), first.limit, shard)
 
 
 def _adapted(table: Table, one: Algebra, algebra: Algebra) -> Table:

@@ -7,13 +7,14 @@ import numpy as np
 from muntin.errors import CorruptSummary
 from muntin.segments.columns import Ragged
 from muntin.segments.keys import Keys, in_order
+from muntin.segments.shards import WHOLE_KEYS, hash_range, is_first
 from muntin.segments.table import Segment, Table
 from muntin.summaries.reading import exact_sum
 
 EVENTS_MAX = (1 << 62) - 1
 
 
-def check_table(table: Table, limit: int | None) -> None:
+def check_table(table: Table, limit: int | None, shard: int = WHOLE_KEYS) -> None:
     """Order, keys, items and events of a table; the states are the kind's to check."""
     n, keys = len(table), len(table.keys)
     if not n or int(table.starts[-1]) != n:
@@ -27,7 +28,12 @@ def check_table(table: Table, limit: int | None) -> None:
     falls[table.starts[1:-1] - 1] = False
     if falls.any():
         raise CorruptSummary("segment: the keys of a slice do not ascend")
-    if limit is not None and table.by:
+    if shard != WHOLE_KEYS:
+        first, last = hash_range(shard)
+        hashes = table.keys.hashes
+        if len(hashes) and not first <= int(hashes[0]) <= int(hashes[-1]) <= last:
+            raise CorruptSummary("segment: a key is not of its shard")
+    elif limit is not None and table.by:
         rest = np.add.reduceat(table.key == keys, table.starts[:-1])
         sizes = np.diff(table.starts)
         if ((rest == 1) & (sizes != limit + 1)).any() or (sizes > limit + rest).any():
@@ -57,11 +63,14 @@ def check_segment(segment: Segment) -> None:
     slices, events = segment.slices, segment.events
     if len({table.name(segment.algebra) for table in segment.tables}) < len(segment.tables):
         raise CorruptSummary("segment: two tables have the same key")
-    if len(events) and (events.min() < 1 or exact_sum(events) > EVENTS_MAX):
+    tells = is_first(segment.shard)
+    if not tells and events.any():
+        raise CorruptSummary("segment: a shard tells events that another one tells")
+    if tells and len(events) and (events.min() < 1 or exact_sum(events) > EVENTS_MAX):
         raise CorruptSummary("segment: a slice has no events, or there are too many")
     for table in segment.tables:
         at = np.searchsorted(slices, table.slices)
         if not len(slices) or (slices[np.minimum(at, len(slices) - 1)] != table.slices).any():
             raise CorruptSummary("segment: a table has a slice that the segment has not")
-        if (np.add.reduceat(table.events, table.starts[:-1]) > events[at]).any():
+        if tells and (np.add.reduceat(table.events, table.starts[:-1]) > events[at]).any():
             raise CorruptSummary("segment: a table has more events than there are")

@@ -32,6 +32,7 @@ from muntin.segments.checks import check_segment, check_table
 from muntin.segments.columns import Column, Ragged, frozen, starts_of
 from muntin.segments.keys import NO_KEY, TYPES, Keys, hashes_of
 from muntin.segments.registry import algebra_of
+from muntin.segments.shards import SHARDS_MAX, WHOLE_KEYS
 from muntin.segments.streams import StreamReader, StreamWriter
 from muntin.segments.table import Segment, Table
 
@@ -56,6 +57,7 @@ class Index:
     slices, events : int64[s]
         Slices with events, and how many.
     tables : tuple of (key columns, slices, rows of each slice)
+    shard : int
     """
 
     algebra: Algebra
@@ -63,6 +65,7 @@ class Index:
     slices: np.ndarray
     events: np.ndarray
     tables: tuple[tuple[tuple[str, ...], np.ndarray, np.ndarray], ...]
+    shard: int = WHOLE_KEYS
 
 
 def encode(segment: Segment) -> bytes:
@@ -77,15 +80,16 @@ def encode(segment: Segment) -> bytes:
         index.numbers(frozen(np.diff(table.starts)))
         tables.append(_described(table))
         _write_table(rest, table, shapes)
-    description = _ENCODER.encode(
-        {
-            "kind": segment.algebra.kind,
-            "parameters": segment.algebra.parameters(),
-            "limit": segment.limit,
-            "slices": len(segment.slices),
-            "tables": tables,
-        }
-    ).encode()
+    described = {
+        "kind": segment.algebra.kind,
+        "parameters": segment.algebra.parameters(),
+        "limit": segment.limit,
+        "slices": len(segment.slices),
+        "tables": tables,
+    }
+    if segment.shard:
+        described["shard"] = segment.shard
+    description = _ENCODER.encode(described).encode()
     directory = b"".join((*index.directory, *rest.directory))
     front, back = b"".join(index.payload), b"".join(rest.payload)
     sizes = len(description), len(directory), len(front), len(back)
@@ -185,11 +189,13 @@ def decode(data: bytes | memoryview, keys: Sequence[tuple[str, ...]] | None = No
             continue
         table = _read_table(reader, tuple(entry["by"]), entry, slices, rows, shapes, budget // 8)
         budget -= table.nbytes
-        check_table(table, index.limit)
+        check_table(table, index.limit, index.shard)
         index.algebra.check(table)
         tables.append(table)
     reader.done()
-    segment = Segment(index.algebra, index.slices, index.events, tuple(tables), index.limit)
+    segment = Segment(
+        index.algebra, index.slices, index.events, tuple(tables), index.limit, index.shard
+    )
     check_segment(segment)
     return segment
 
@@ -229,8 +235,15 @@ def _opened(
 
 def _read_index(told: Any, reader: StreamReader) -> tuple[Index, list[dict[str, Any]]]:
     names = {"kind", "parameters", "limit", "slices", "tables"}
-    if not isinstance(told, dict) or set(told) != names or not isinstance(told["tables"], list):
+    if (
+        not isinstance(told, dict)
+        or set(told) not in (names, names | {"shard"})
+        or not isinstance(told["tables"], list)
+    ):
         raise CorruptSummary("segment: its description lacks entries")
+    shard = told.get("shard", WHOLE_KEYS)
+    if "shard" in told and not 2 <= _size(shard, "shard") < 2 * SHARDS_MAX:
+        raise CorruptSummary(f"segment: there is no shard {shard}")
     algebra = algebra_of(told["kind"], told["parameters"])
     limit = told["limit"]
     if limit is not None:
@@ -244,7 +257,7 @@ def _read_index(told: Any, reader: StreamReader) -> tuple[Index, list[dict[str, 
         if algebra.keys_are_items and "items" in table:
             by = tuple(table["items"]["names"])
         tables.append((by, own, reader.numbers(len(own))))
-    return Index(algebra, limit, slices, events, tuple(tables)), told["tables"]
+    return Index(algebra, limit, slices, events, tuple(tables), shard), told["tables"]
 
 
 def _check_described(table: Any) -> tuple[str, ...]:

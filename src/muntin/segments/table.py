@@ -157,6 +157,8 @@ class Segment:
         One for each key: a vector matrix has several, the other kinds one.
     limit : int, optional
         Keys kept a slice.
+    shard : int
+        Which keys it has, as `shards` numbers them; 0: all.
     """
 
     algebra: Algebra
@@ -164,6 +166,7 @@ class Segment:
     events: np.ndarray
     tables: tuple[Table, ...]
     limit: int | None = None
+    shard: int = 0
 
     @property
     def count(self) -> int:
@@ -198,40 +201,6 @@ class Segment:
             events=self.events[low:high],
             tables=tuple(table for table in tables if len(table)),
         )
-
-    def shard(self, number: int, shards: int) -> Segment:
-        """The rows whose keys' hashes lie in one of `shards` equal ranges; the rest in the last.
-
-        `slices` and `events` tell the events of the rows of this shard.
-        """
-        edges = [((part << 64) + shards - 1) // shards for part in (number, number + 1)]
-        tables = []
-        for table in self.tables:
-            at = [
-                len(table.keys) if edge > _HASH_MAX else
-                int(np.searchsorted(table.keys.hashes, np.uint64(edge))) for edge in edges
-            ]  # fmt: skip
-            last = at[1] if number < shards - 1 else len(table.keys) + 1
-            tables.append(table.rows_at(np.flatnonzero((table.key >= at[0]) & (table.key < last))))
-        kept = tuple(table for table in tables if len(table))
-        slices, events = totals(kept)
-        return replace(self, slices=slices, events=events, tables=kept)
-
-
-_HASH_MAX = (1 << 64) - 1
-
-
-def totals(tables: Sequence[Table]) -> tuple[np.ndarray, np.ndarray]:
-    """Slices of all tables, and the most events that a table has of each."""
-    if not tables:
-        none = frozen(np.empty(0, np.int64))
-        return none, none
-    slices = np.unique(np.concatenate([table.slices for table in tables]))
-    events = np.zeros(len(slices), np.int64)
-    for table in tables:
-        at = np.searchsorted(slices, table.slices)
-        events[at] = np.maximum(events[at], np.add.reduceat(table.events, table.starts[:-1]))
-    return frozen(slices), frozen(events)
 
 
 def check_same(one: Any, other: Any) -> None:

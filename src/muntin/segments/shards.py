@@ -1,0 +1,121 @@
+"""Shards: the rows of a segment whose keys' hashes have the same first bits.
+
+A shard has one number, as the nodes of a binary tree have: `n + i` is the i-th of `n` equal ranges
+of hashes, `n` a power of two; `WHOLE_KEYS` is not cut. Keys are in the order of their hashes, so
+that a shard is a run of keys, and nothing is hashed again.
+
+Of the events of a slice, the first shard tells all and the others none: their sum is right, however
+many tables count the same events again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from muntin.segments.columns import between, frozen, take
+from muntin.segments.keys import Keys
+from muntin.segments.table import Segment, Table
+
+SHARDS_MAX = 1024
+WHOLE_KEYS = 0
+
+
+def is_first(shard: int) -> bool:
+    """Whether it tells the events of the slices: the first of its cut, or not cut."""
+    return shard & (shard - 1) == 0
+
+
+def hash_range(shard: int) -> tuple[int, int]:
+    """First and last hash of a shard's keys."""
+    if shard == WHOLE_KEYS:
+        return 0, (1 << 64) - 1
+    bits = shard.bit_length() - 1
+    width = 1 << (64 - bits)
+    first = (shard - (1 << bits)) * width
+    return first, first + width - 1
+
+
+def meets(shard: int, hashes: Sequence[int] | None) -> bool:
+    """Whether a shard may hold keys of any of these hashes; None: of all."""
+    first, last = hash_range(shard)
+    return hashes is None or any(first <= value <= last for value in hashes)
+
+
+def split(segment: Segment, shards: int) -> list[Segment]:
+    """The shards of a segment that have rows, and the first; the rest of the keys in the last.
+
+    Parameters
+    ----------
+    shards : int
+        A power of two, 1 ... `SHARDS_MAX`; 1 cuts nothing.
+    """
+    if shards == 1 or segment.shard != WHOLE_KEYS:
+        return [segment]
+    parts: list[list[Table]] = [[] for _ in range(shards)]
+    for table in segment.tables:
+        for number, part in _split_table(table, shards):
+            parts[number].append(part)
+    found = []
+    for number, tables in enumerate(parts):
+        if number and not tables:
+            continue
+        slices, events = segment.slices, segment.events
+        if number:
+            slices = frozen(np.unique(np.concatenate([table.slices for table in tables])))
+            events = frozen(np.zeros(len(slices), np.int64))
+        found.append(
+            replace(
+                segment, slices=slices, events=events, tables=tuple(tables), shard=shards + number
+            )
+        )
+    return found
+
+
+def _split_table(table: Table, shards: int) -> list[tuple[int, Table]]:
+    firsts = [hash_range(shards + number)[0] for number in range(shards)]
+    edges = np.searchsorted(table.keys.hashes, np.array(firsts, np.uint64))
+    ends = [*edges[1:].tolist(), len(table.keys)]
+    last = edges[1:].astype(np.int64)
+    of_row = np.searchsorted(last, table.key, side="right").astype(np.int16)
+    of_row[table.is_rest()] = shards - 1
+    order = None if len(table.slices) == 1 else np.argsort(of_row, kind="stable")
+    bounds = np.concatenate(([0], np.cumsum(np.bincount(of_row, minlength=shards))))
+    found = []
+    for number in range(shards):
+        low, high = int(bounds[number]), int(bounds[number + 1])
+        if low == high:
+            continue
+        first, end = int(edges[number]), ends[number]
+        columns = tuple(column.slice(first, end - first) for column in table.keys.columns)
+        keys = table.keys
+        if keys.names:
+            keys = Keys(keys.names, columns, keys.hashes[first:end])
+        rows = None if order is None else frozen(order[low:high])
+        found.append((number, _rows(table, keys, first, rows, low, high)))
+    return found
+
+
+def _rows(
+    table: Table, keys: Keys, first: int, rows: np.ndarray | None, low: int, high: int
+) -> Table:
+    """Some rows of a table, whose keys begin with number `first`; `rows` None: low ... high - 1."""
+    if rows is None:
+        slices, starts = table.slices, np.array([0, high - low])
+        key, events = table.key[low:high], table.events[low:high]
+        states = {name: between(column, low, high) for name, column in table.states.items()}
+    else:
+        sizes = np.bincount(
+            np.searchsorted(table.starts, rows, side="right") - 1, minlength=len(table.slices)
+        )
+        kept = np.flatnonzero(sizes)
+        slices, starts = table.slices[kept], np.concatenate(([0], np.cumsum(sizes[kept])))
+        key, events = table.key[rows], table.events[rows]
+        states = {name: take(column, rows) for name, column in table.states.items()}
+    part = Table(
+        keys, frozen(slices), frozen(starts), frozen(key - first), frozen(events), states,
+        table.items,
+    )  # fmt: skip
+    return part if table.items is None else part.with_used_keys()
