@@ -3,7 +3,7 @@ PYTHON ?= python3
 export PYTHON
 BIN := .venv/bin
 
-.PHONY: demo demo-kafka test test-fast check bench characterize chaos lock setup setup-demo clean
+.PHONY: demo demo-kafka test test-fast check bench characterize chaos docs lock setup setup-demo clean
 
 demo: setup-demo
 	$(BIN)/muntin demo $(ARGS)
@@ -26,6 +26,9 @@ check: setup
 # Of them, ten thousand random pipelines take an hour: MUNTIN_PIPELINES=500 for fewer.
 chaos: setup
 	$(BIN)/python -m pytest tests -q -m "chaos or slow" $(ARGS)
+
+docs: setup # the site, in site/
+	$(BIN)/python scripts/site.py
 
 bench: setup
 	for file in benchmarks/[a-z]*.py; do $(BIN)/python $$file || exit 1; done

@@ -64,7 +64,7 @@ PLAIN = sorted({s.page for s in RUN if s.language == "python"} - set(SPARK_PAGES
 
 def test_every_sample_is_of_a_language_that_is_run():
     """What is only shown (an answer, an error) is text without a language, or JSON."""
-    known = {"python", "yaml", "sql", "json", *SHELL}
+    known = {"python", "yaml", "sql", "json", "mermaid", *SHELL}
     assert {s.name: s.language for s in RUN if s.language and s.language not in known} == {}
     for sample in RUN:
         if not sample.language:

@@ -50,6 +50,7 @@ class WindowRead:
         return None if self.covered is None else datetime_of(self.covered[1])
 
     def to_dict(self) -> dict[str, Any]:
+        """The same for JSON: instants as text."""
         covered = None
         if self.covered is not None:
             covered = {"start": instant_text(self.covered[0]), "end": instant_text(self.covered[1])}

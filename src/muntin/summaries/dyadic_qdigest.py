@@ -115,6 +115,7 @@ class DyadicQDigest:
 
     @property
     def nbytes(self) -> int:
+        """Memory of the digest and what waits to be added to it."""
         table = 0 if self._table is None else self._table.nbytes
         return self._ids.nbytes + self._counts.nbytes + 8 * self._waiting + table
 
@@ -275,6 +276,7 @@ class DyadicQDigest:
         return Estimate(self._map.typical(middle), lower, upper, 1.0)
 
     def copy(self) -> Self:
+        """Another of the same contents."""
         twin = type(self)(self.bits, self._k, self._map)
         self._collect()
         twin._ids, twin._counts = self._ids.copy(), self._counts.copy()
@@ -294,6 +296,7 @@ class DyadicQDigest:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
+        """Of `to_bytes`; raises CorruptSummary where the bytes are not of one."""
         parameters, body = unseal(data, cls.kind)
         if parameters.keys() != {"k", "domain"} or not isinstance(parameters["domain"], dict):
             raise CorruptSummary("dyadic_qdigest: other parameters than k and domain")

@@ -85,6 +85,7 @@ class WindowQuantiles:
 
     @property
     def seed(self) -> int:
+        """Of the coins that decide which values stay."""
         return self._seed
 
     @property

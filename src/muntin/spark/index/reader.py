@@ -81,6 +81,7 @@ class IndexReader:
 
     @property
     def records(self) -> int:
+        """How many records were indexed."""
         return self._manifest.records
 
     @property
