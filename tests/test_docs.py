@@ -53,6 +53,17 @@ def test_what_is_named_of_the_code_is_there(page):
         assert re.search(rf"^    (?:async )?(?:def )?{name}\b", source, re.MULTILINE), name
 
 
+def test_each_promise_names_tests_that_are_there():
+    text = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
+    promises = re.findall(r"^\| P\d+ \| .*$", text, re.MULTILINE)
+    assert len(promises) >= 16
+    for promise in promises:
+        named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", promise)
+        assert named, promise
+        for file, test in named:
+            assert f"def {test or 'test_'}" in (ROOT / file).read_text(encoding="utf-8"), test
+
+
 # Samples: each is run, or the page says above it why not (<!-- not run here: ... -->).
 
 SAMPLES = [sample for page in SAMPLE_PAGES for sample in samples_of(page)]
