@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from muntin.assembly import maintenance
+from muntin.segments.codec import cut
 from muntin.session import Session
 from tests.pipeline.support import SECOND, START, events, gather, pipeline, run, slices_of
 
@@ -48,6 +50,24 @@ def test_a_stream_of_small_batches_leaves_few_pieces(retention):
             assert kept.starts[0] >= horizon - 2 * MINUTE
         else:
             assert kept.count == 900 * 2 + 35 - 1
+
+
+def test_pieces_that_compress_well_are_not_merged_for_ever(monkeypatch):
+    """Cut by their memory, they are far below the bytes at which a piece counts as whole."""
+    merged = []
+    monkeypatch.setattr(maintenance, "CUT_BYTES", 1 << 12, raising=False)
+    monkeypatch.setattr("muntin.assembly.arriving.cut", lambda segment: cut(segment, 1 << 12))
+
+    def counted(segment):
+        merged.append(segment)
+        assert len(merged) < 100, "the same pieces are merged again and again"
+        return cut(segment, 1 << 12)
+
+    monkeypatch.setattr(maintenance, "cut", counted)
+    rows = [(at, f"d{driver}", 1, 1, 5) for at in range(0, 600, 10) for driver in range(20)]
+    with run(pipeline(rollups=[]), [[events(rows[::2]), events(rows[1::2])]]) as ingest:
+        assert len(ingest.ledger.pieces("orders", ingest.pipeline.pane)) > 10
+        assert slices_of(ingest.ledger, "orders", ingest.pipeline.pane).count == len(rows)
 
 
 def test_a_ledger_that_is_finished_holds_each_slice_once():

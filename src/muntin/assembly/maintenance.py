@@ -21,7 +21,7 @@ from muntin.ledger.slices import Slices, added_up
 from muntin.reading.held import Layout
 from muntin.reading.pieces import Pieces, SegmentCache, pieces_of
 from muntin.segments.building import merge
-from muntin.segments.codec import cut, encode
+from muntin.segments.codec import CUT_BYTES, cut, encode
 from muntin.segments.table import Segment
 from muntin.spec import Pipeline
 
@@ -49,6 +49,7 @@ class Maintenance:
         self._writer = writer
         self._layouts = layouts
         self._cache = cache
+        self._whole: set[int] = set()  # pieces that are small only because they compress well
         for layout in layouts.values():
             self._give_up_rungs(layout)
 
@@ -84,10 +85,15 @@ class Maintenance:
         for length in (layout.pane, *layout.rungs):
             while True:
                 with pieces_of(self._ledger, self._cache) as now:
-                    group = _crowded(now.of_length(layout, length), self._block(layout, length))
+                    small = [p for p in now.of_length(layout, length) if p.id not in self._whole]
+                    group = _crowded(small, self._block(layout, length))
+                    pays = _pays(now, group)
                 if not group:
                     break
-                self._merge_pieces(layout, length, group)
+                if pays:
+                    self._merge_pieces(layout, length, group)
+                else:
+                    self._whole.update(piece.id for piece in group)
 
     def _merge_pieces(self, layout: Layout, length: int, pieces: Sequence[Piece]) -> None:
         """Pieces -> as few as their size and retention allow."""
@@ -202,6 +208,19 @@ def _crowded(pieces: Sequence[Piece], block: int | None) -> list[Piece]:
         if len(groups[name]) > PIECES_OF_A_SIZE_MAX:
             return groups[name]
     return []
+
+
+def _pays(now: Pieces, pieces: Sequence[Piece]) -> bool:
+    """Would merging leave at most half as many pieces?
+
+    Those that hold other slices each stay as large as they are, and are cut again by what they
+    take in memory: one of them is opened to know how much that is.
+    """
+    if not pieces or _overlapping(pieces):
+        return True
+    (segment,) = now.read(pieces[:1])
+    memory = sum(piece.nbytes for piece in pieces) * segment.nbytes // pieces[0].nbytes
+    return 2 * -(-memory // CUT_BYTES) <= len(pieces)
 
 
 def _overlapping(pieces: Sequence[Piece]) -> list[list[Piece]]:

@@ -38,6 +38,7 @@ from muntin.segments.table import Segment, Table
 
 MAGIC, VERSION = b"MSEG", 1
 DECODED_BYTES_MAX = 1 << 32
+CUT_BYTES = 1 << 24  # of memory, of a segment as a ledger keeps it
 DESCRIPTION_BYTES_MAX = 1 << 24
 _HEAD = struct.Struct("<4sB3xQQQQ")
 _CRC = struct.Struct("<I")
@@ -393,7 +394,7 @@ def _crc_of(view: memoryview) -> int:
     return crc
 
 
-def cut(segment: Segment, nbytes: int = 1 << 24) -> list[Segment]:
+def cut(segment: Segment, nbytes: int = CUT_BYTES) -> list[Segment]:
     """Runs of slices of about `nbytes` in memory each, as a ledger keeps them.
 
     The states that were measured are 4 to 12 times smaller in bytes.
