@@ -113,6 +113,24 @@ def test_rows_in_portions(fed):
     assert found == DRIVERS
 
 
+def test_copy_in_binary(connection):
+    """As DuckDB's postgres extension and ADBC read: the header comes with the first row."""
+    for condition, expected in (("", DRIVERS), ("WHERE count > 99", [])):
+        text = f"SELECT driver, count FROM orders(driver) FOR ALL {condition} ORDER BY driver"  # noqa: S608
+        with connection.cursor().copy(f"COPY ({text}) TO STDOUT (FORMAT binary)") as copy:
+            copy.set_types(["text", "int8"])
+            assert list(copy.rows()) == expected
+    with pytest.raises(psycopg.errors.UndefinedColumn) as wrong:
+        connection.cursor().copy(
+            "COPY (SELECT a FROM orders) TO STDOUT (FORMAT BINARY)"
+        ).__enter__()
+    assert wrong.value.diag.statement_position == "14"
+    for other in ("COPY orders TO STDOUT", "COPY (SELECT 1) TO '/tmp/x' (FORMAT binary)"):
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="COPY reads a SELECT"):
+            connection.execute(other)
+    assert answered(connection, SELECT) == DRIVERS
+
+
 def test_errors_have_place_and_remedy(connection):
     with pytest.raises(psycopg.errors.UndefinedColumn) as wrong:
         connection.execute("SELECT %s AS x, drivr FROM orders(driver)", ["a longer text"])

@@ -98,10 +98,12 @@ class Answering:
             )
         return arrow_pieces(result) if form == ARROW else json_pieces(result)
 
-    def _postgres(self, text: str, formats: list[int], describe: bool) -> Iterator[bytes]:
+    def _postgres(
+        self, text: str, formats: list[int], describe: bool, copy: bool
+    ) -> Iterator[bytes]:
         if self._postgres_answers is None:  # most servers never need it
             self._postgres_answers = PostgresAnswers(self._reader)
-        return self._postgres_answers.answer(text, formats, describe)
+        return self._postgres_answers.answer(text, formats, describe, copy)
 
     def _on_window(self, text: str, window: Mapping[str, Any]) -> Iterator[bytes]:
         return json_pieces(self._reader.on_window(text, ClosedWindow(**window)))

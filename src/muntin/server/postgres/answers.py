@@ -15,7 +15,7 @@ from muntin.select.result import Result
 from muntin.server.postgres.catalog import PostgresCatalog, is_catalog
 from muntin.server.postgres.catalog_tables import Columns
 from muntin.server.postgres.relations import Relation, relations, rewritten
-from muntin.server.postgres.rows import data_rows, type_of
+from muntin.server.postgres.rows import COPY_DATA, DATA_ROW, data_rows, type_of
 from muntin.server.reader import Reader
 
 HEAD = struct.Struct(">I")
@@ -29,7 +29,9 @@ class PostgresAnswers:
         self._catalog = PostgresCatalog(self._columns_of)
         self._known: tuple[Any, dict[str, Relation]] | None = None
 
-    def answer(self, text: str, formats: Sequence[int], describe: bool) -> Iterator[bytes]:
+    def answer(
+        self, text: str, formats: Sequence[int], describe: bool, copy: bool
+    ) -> Iterator[bytes]:
         """The head's length, the head as JSON (columns, rows, what it is true of), DataRows.
 
         Parameters
@@ -38,6 +40,8 @@ class PostgresAnswers:
             Of the columns, as Bind has them.
         describe : bool
             The head alone.
+        copy : bool
+            Rows of COPY instead.
 
         Raises
         ------
@@ -61,7 +65,7 @@ class PostgresAnswers:
         data = json.dumps(head).encode()
         yield HEAD.pack(len(data)) + data
         if not describe:
-            yield from data_rows(result.table, formats)
+            yield from data_rows(result.table, formats, COPY_DATA if copy else DATA_ROW)
 
     def _result(self, text: str) -> tuple[Result, list[str]]:
         """The rows, and what they are true of in sentences; none for the catalog."""

@@ -118,7 +118,13 @@ def _server_tables(known: Mapping[str, Relation]) -> dict[str, pa.Table]:
         "pg_authid": _table([role]),
         "pg_user": _table([{"usename": _USER, "usesysid": 10, "usesuper": False}]),
         "pg_database": _table([database]),
-        "pg_settings": _table([{"name": "server_version", "setting": "15.0"}]),
+        "pg_settings": _table(
+            [
+                {"name": "server_version", "setting": "15.0"},
+                {"name": "max_index_keys", "setting": "32"},  # JDBC asks for it
+                {"name": "default_transaction_isolation", "setting": "repeatable read"},
+            ]
+        ),
         "pg_tables": _table(listed, {"schemaname": "", "tablename": "", "tableowner": ""}),
     }
 

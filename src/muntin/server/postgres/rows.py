@@ -17,6 +17,7 @@ from muntin.arrow import buffer_numbers, pc
 from muntin.select.values import duration_said
 
 TEXT, BINARY = 0, 1
+DATA_ROW, COPY_DATA = b"D", b"d"
 ROWS_AT_ONCE = 8_192
 _EPOCH_US, _EPOCH_DAYS = 946_684_800_000_000, 10_957  # 2000-01-01, from which PostgreSQL counts
 _INTERVAL = np.dtype([("us", ">i8"), ("days", ">i4"), ("months", ">i4")])
@@ -77,13 +78,15 @@ def type_of(kind: pa.DataType) -> PostgresType:
     return next((found for test, found in known if test(kind)), VARCHAR)
 
 
-def data_rows(table: pa.Table, formats: Sequence[int]) -> Iterator[bytes]:
+def data_rows(table: pa.Table, formats: Sequence[int], letter: bytes = DATA_ROW) -> Iterator[bytes]:
     """DataRow messages, many at once.
 
     Parameters
     ----------
     formats : sequence of int
         As Bind has them: none (all text), one for all columns, or one for each.
+    letter : bytes
+        `COPY_DATA`: messages of COPY, whose rows in binary have the same bytes.
     """
     each = format_of(formats, table.num_columns)
     for at in range(0, table.num_rows, ROWS_AT_ONCE):
@@ -91,7 +94,7 @@ def data_rows(table: pa.Table, formats: Sequence[int]) -> Iterator[bytes]:
         columns = [
             _fields(_whole(column), form) for column, form in zip(piece.columns, each, strict=True)
         ]
-        yield _messages(columns, piece.num_rows)
+        yield _messages(columns, piece.num_rows, letter)
 
 
 def format_of(formats: Sequence[int], columns: int) -> list[int]:
@@ -255,8 +258,8 @@ def _numeric(value: Decimal | None) -> bytes | None:
     return head + rest
 
 
-def _messages(columns: Sequence[_Fields], rows: int) -> bytes:
-    """Rows of values as DataRow messages, one after the other."""
+def _messages(columns: Sequence[_Fields], rows: int, letter: bytes) -> bytes:
+    """Rows of values as messages, one after the other."""
     sizes = np.full(rows, 6, np.int64)  # length and number of columns
     for column in columns:
         sizes += 4 + np.maximum(column.lengths, 0)
@@ -264,10 +267,10 @@ def _messages(columns: Sequence[_Fields], rows: int) -> bytes:
     np.cumsum(sizes + 1, out=starts[1:])
     out = np.empty(int(starts[-1]), np.uint8)
     if all(column.width for column in columns):
-        _write_even(out.reshape(rows, -1), columns)
+        _write_even(out.reshape(rows, -1), columns, letter)
         return out.tobytes()
     at = starts[:-1].copy()
-    out[at] = ord("D")
+    out[at] = letter[0]
     _put(out, at + 1, sizes.astype(">i4").view(np.uint8).reshape(rows, 4))
     number = np.array([len(columns)], ">u2").view(np.uint8)
     _put(out, at + 5, np.broadcast_to(number, (rows, 2)))
@@ -285,10 +288,10 @@ def _messages(columns: Sequence[_Fields], rows: int) -> bytes:
     return out.tobytes()
 
 
-def _write_even(out: np.ndarray, columns: Sequence[_Fields]) -> None:
+def _write_even(out: np.ndarray, columns: Sequence[_Fields], letter: bytes) -> None:
     """Rows that are all as long."""
     rows, size = out.shape
-    head = b"D" + (size - 1).to_bytes(4) + len(columns).to_bytes(2)
+    head = letter + (size - 1).to_bytes(4) + len(columns).to_bytes(2)
     out[:, :7] = np.frombuffer(head, np.uint8)
     at = 7
     for column in columns:

@@ -18,6 +18,7 @@ from muntin.errors import MuntinError, SelectError
 from muntin.server.answering import Asked
 from muntin.server.doors import Doors, Grant
 from muntin.server.limits import KIB, ServerLimits
+from muntin.server.postgres import copying
 from muntin.server.postgres.catalog import SETTINGS
 from muntin.server.postgres.certificate import Certificate
 from muntin.server.postgres.commands import Command, command_of, shown
@@ -26,6 +27,7 @@ from muntin.server.postgres.link import FrameError, GoneError, Link
 from muntin.server.postgres.literals import null_of
 from muntin.server.postgres.portal import Portal, Prepared, row_description, wire
 from muntin.server.postgres.reports import FATAL, Refusal, error_fields, notice_fields
+from muntin.server.postgres.rows import BINARY
 from muntin.server.postgres.scram import MECHANISM, ScramError
 from muntin.server.postgres.text import (
     statements_of,
@@ -276,13 +278,31 @@ class Session:
         if prepared.command is not None:
             self._obey(prepared.command)
             return
-        portal = Portal(prepared, with_parameters(text, ()), ())
+        copy = copying.copied(text)
+        portal = Portal(prepared, copy or with_parameters(text, ()), (BINARY,) if copy else ())
         try:
-            await self._answered(portal)
+            await self._answered(portal, copy=copy is not None)
+            if copy:
+                await self._copy(portal)
+                return
             self._put(row_description(portal.head, ()))
             await self._rows(portal, 0)
         finally:
             self._release(portal)
+
+    async def _copy(self, portal: Portal) -> None:
+        formats = [BINARY] * len(portal.head["columns"])
+        self._put(wire.CopyOutResponse(overall_format=BINARY, col_formats=formats))
+        first = b""
+        async for piece in portal.rows(0):
+            if len(first) < copying.HEAD_BYTES:
+                first += piece
+                piece = copying.begun(first) if len(first) >= copying.HEAD_BYTES else b""
+            self._out += piece
+            await self._flush()
+        self._out += copying.END if first else copying.begun(b"")
+        self._put(wire.CopyDone())
+        self._put(wire.CommandComplete(tag=f"COPY {portal.rows_sent}"))
 
     # the extended protocol
 
@@ -339,14 +359,17 @@ class Session:
 
     # answers
 
-    async def _answered(self, portal: Portal, *, describe: bool = False) -> None:
+    async def _answered(
+        self, portal: Portal, *, describe: bool = False, copy: bool = False
+    ) -> None:
         """Have the portal's statement answered, once."""
         if portal.answer is not None:
             return
         self._may_ask()
         try:
             text = shown(portal.edited.text, self._settings)
-            arguments = {"text": text, "formats": list(portal.formats), "describe": describe}
+            formats = list(portal.formats)
+            arguments = {"text": text, "formats": formats, "describe": describe, "copy": copy}
             asked = Asked("postgres", arguments, self._limits.answer_bytes_max)
             self._asking = asyncio.ensure_future(
                 self._statements.answer(asked, self._client, asking=True, ends=True)
