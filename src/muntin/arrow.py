@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute
 
 pc: Any = pyarrow.compute  # its own module makes them at run time: no type checker sees them
@@ -27,3 +28,22 @@ def read_only(numbers: np.ndarray) -> np.ndarray:
         numbers = numbers.view()
         numbers.flags.writeable = False
     return numbers
+
+
+NO_BITS = read_only(np.empty(0, np.uint8))
+
+
+def validity(array: pa.Array) -> tuple[np.ndarray, int]:
+    """Validity bitmap and the bit of the first value; an empty bitmap where nothing is null."""
+    if array.null_count == 0:
+        return NO_BITS, 0
+    return buffer_numbers(array.buffers()[0], np.uint8), array.offset
+
+
+def fixed_width(array: pa.Array, dtype: type[np.generic]) -> np.ndarray:
+    """The values of an Arrow array without copying; what stands under nulls is undefined."""
+    size = len(array)
+    buffer = array.buffers()[1]
+    if size == 0 or buffer is None:
+        return np.zeros(size, dtype)
+    return buffer_numbers(buffer, dtype, size, array.offset * np.dtype(dtype).itemsize)

@@ -51,7 +51,7 @@ def test_the_session_forks_its_workers_by_it(spark):
         assert "muntin.spark.daemon" in parent
 
 
-LOADED = ("pandas", "numba", "muntin.spark.partials", "muntin.summaries.vector_matrix")
+LOADED = ("pandas", "numba", "muntin.spark.partials")
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="workers import for themselves there")

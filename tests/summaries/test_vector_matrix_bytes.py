@@ -1,7 +1,4 @@
-"""Bytes of the vector matrix: open to any Arrow reader, the same for ever, hardened."""
-
-import contextlib
-import tracemalloc
+"""Bytes of the vector matrix: the same for the same events, in every release, hardened."""
 
 import numpy as np
 import pyarrow as pa
@@ -9,12 +6,12 @@ import pytest
 import xxhash
 from damage import damaged, golden
 
-from muntin.errors import CorruptSummary, SummaryOverflow
+from muntin.errors import CorruptSummary
+from muntin.segments import build, decode, encode
+from muntin.segments.distinct import DistinctItems
 from muntin.summaries import VectorMatrix
 from muntin.summaries.envelope import seal, unseal
-from muntin.summaries.kernels.hash_table import NULL_HASH
-from muntin.summaries.vector_matrix import encoding
-from muntin.summaries.vector_matrix import rows as rows_mod
+from muntin.summaries.key_columns import FOLD, NULL_HASH
 
 KIND = "vector_matrix"
 KEYS = ["driver", ("driver", "area"), "day", ("hour", "flag"), "nothing"]
@@ -43,29 +40,21 @@ def example(indicators=("time", "fare", "empty")) -> VectorMatrix:
     return summary
 
 
-def test_any_arrow_reader_opens_the_body():
-    summary = example()
-    _, body = unseal(summary.to_bytes(), KIND)
-    table = pa.ipc.open_stream(bytes(body)).read_all()
-    table.validate(full=True)
-    assert table.num_rows == 1
-    low = [f"{name}: low parts" for name in table.schema.names[: len(KEYS)]]
-    assert table.schema.names[len(KEYS) :] == low
-    for at, key in enumerate(summary.keys):
-        rows = table.column(at)[0].as_py()
-        assert rows == summary.table(key).to_pylist()
-    assert table.schema.names[1] == "(driver, area)"
-
-
 def test_golden_bytes():
-    data = golden("vector_matrix-v1", lambda: example().to_bytes())
+    data = golden("vector_matrix-v2", lambda: example().to_bytes())
     again = VectorMatrix.from_bytes(data)
     assert again.to_bytes() == data == example().to_bytes()
     assert (again.count, again.capacity, again.keys) == (80, 100, example().keys)
     for key in again.keys:
         assert again.table(key).equals(example().table(key))
-    small = golden("vector_matrix-empty-v1", lambda: VectorMatrix(["a", ("a", "b")]).to_bytes())
-    assert VectorMatrix.from_bytes(small).to_bytes() == small
+
+
+def test_the_body_is_a_segment_of_one_slice():
+    summary = example()
+    _, body = unseal(summary.to_bytes(), KIND)
+    segment = decode(bytes(body))
+    assert (segment.slices.tolist(), segment.events.tolist()) == ([0], [80])
+    assert [table.by for table in segment.tables] == [(), *summary.keys]
 
 
 def test_a_summary_of_nothing():
@@ -76,110 +65,49 @@ def test_a_summary_of_nothing():
         assert again.to_bytes() == summary.to_bytes()
 
 
-def accepted(data: bytes) -> bool:
-    try:
-        summary = VectorMatrix.from_bytes(data)
-    except CorruptSummary:
-        return False
-    assert summary.to_bytes() == data
-    for key in summary.keys:
-        summary.table(key).validate(full=True)
-    with contextlib.suppress(SummaryOverflow):
-        summary.merge(summary)
-    return True
-
-
 def test_damaged_bytes_are_refused():
     data = example().to_bytes()
-    assert accepted(data)
-    whole = sum(accepted(case) for case in damaged(data, 4000))
-    # A changed sum is still a summary, and so is another count of nulls.
-    assert whole < 1600
-    integers = example(indicators=("time",)).to_bytes()
-    assert sum(accepted(case) for case in damaged(integers, 2000, seed=2)) < 900
+    accepted = 0
+    for case in damaged(data, 2000):
+        try:
+            summary = VectorMatrix.from_bytes(case)
+        except CorruptSummary:
+            continue
+        accepted += 1  # another capacity, or the very bytes
+        assert summary.to_bytes() == case
+        assert summary.table(1).equals(example().table(1))
+    assert accepted < 300
 
 
-def test_memory_stays_near_the_size_of_the_bytes():
-    data = example().to_bytes()
-    VectorMatrix.from_bytes(data)
-    parameters, body = unseal(data, KIND)
-    for at in range(0, len(body) - 8, 8):
-        hurt = bytearray(body)
-        hurt[at : at + 8] = (1 << 33).to_bytes(8, "little")
-        case = seal(KIND, parameters, bytes(hurt))
-        if at % 640 == 0:
-            tracemalloc.start()
-        accepted(case)
-        if at % 640 == 0:
-            _, peak = tracemalloc.get_traced_memory()
-            tracemalloc.stop()
-            assert peak < 1 << 20
-
-
-def sealed(summary: VectorMatrix, change) -> bytes:
-    """Bytes whose rows are changed before they are written."""
-    parameters, _ = unseal(summary.to_bytes(), KIND)
-    state = summary._state
-    rows = [rows_mod.key_rows(table, state.numbering) for table in state.tables.values()]
-    change(rows)
-    return seal(KIND, parameters, encoding.body_of(state, rows, set()))
-
-
-def swap(rows):
-    rows[0].cells[:, [0, 1]] = rows[0].cells[:, [1, 0]]
-    rows[0].parts[0].numbers[[0, 1]] = rows[0].parts[0].numbers[[1, 0]]
-
-
-def repeat(rows):
-    rows[0].parts[0].numbers[1] = rows[0].parts[0].numbers[0]
-
-
-def empty_row(rows):
-    rows[0].cells[0, 0] = 0
-
-
-def negative(rows):
-    rows[0].cells[0, 0] -= 5
-    rows[0].cells[0, 1] += 5
-
-
-def infinite(rows):
-    rows[0].cells[2, 0] = np.float64(np.inf).view(np.int64)
-
-
-def minus_zero(rows):
-    rows[0].cells[3, 0] = np.int64(-(2**63))
-
-
-def unrounded(rows):
-    rows[0].cells[3, 0] = np.float64(3).view(np.int64)
-
-
-@pytest.mark.parametrize(
-    "change", [swap, repeat, empty_row, negative, infinite, minus_zero, unrounded]
-)
-def test_rows_that_no_summary_writes(change):
-    summary = VectorMatrix(["k"], {"x": "int64", "y": "float64"})
-    summary.update(pa.table({"k": [1, 2, 3], "x": [1, 2, 3], "y": [1.0, 2.0, 3.0]}))
-    assert accepted(sealed(summary, lambda rows: None))
-    with pytest.raises(CorruptSummary):
-        VectorMatrix.from_bytes(sealed(summary, change))
+def test_segments_that_are_no_matrix_are_refused():
+    summary = VectorMatrix(["k"], ["x"])
+    summary.update(pa.table({"k": [1, 2], "x": [1, 2]}))
+    parameters, body = unseal(summary.to_bytes(), KIND)
+    whole = decode(bytes(body))
+    sums, columns = whole.algebra, {"k": pa.array([1, 2]), "j": pa.array([1, 2])}
+    zeros, values = np.zeros(2, np.int64), [pa.array([1, 2])]
+    for segment in (
+        build(DistinctItems(12), zeros, values),
+        build(sums, zeros, values, ((),), columns, limit=5),
+        build(sums, np.arange(2), values, ((), ("k",)), columns),  # two slices
+        build(sums, zeros + 1, values, ((), ("k",)), columns),
+        build(sums, zeros, values, ((), ("j",)), columns),  # another key
+        build(sums, zeros, values, (("k",),), columns),  # no total
+        build(sums, zeros, values, (("k",), ()), columns),  # another order
+        build(sums, zeros, values, ((), ("k",)), {"k": pa.array(["1", "2"])}),
+    ):
+        with pytest.raises(CorruptSummary):
+            VectorMatrix.from_bytes(seal(KIND, parameters, encode(segment)))
+    assert VectorMatrix.from_bytes(seal(KIND, parameters, encode(whole))).rows("k") == 2
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("count", 2), ("count", -1), ("count", True), ("count", 2**63), ("covered", [4]),
-        ("covered", []), ("covered", [3, 3]), ("covered", [3.0]), ("covered", 3),
-        ("large", [[0, 0]]), ("large", [[0]]),
-        ("large", [[1, 0]]), ("large", {}), ("columns", {"k": "string"}), ("columns", {}),
-        ("columns", {"k": "float64"}), ("columns", []), ("keys", []), ("keys", [["j"]]),
-        ("keys", "k"), ("keys", [["k"], ["k"]]), ("indicators", [["x", "int64", 3]]),
-        ("indicators", [["x", "int64", 3, 4]]), ("indicators", [["x", "int64", 4, 0]]),
-        ("indicators", [["x", "float64", 3, 0]]), ("indicators", [["x", None, 3, 0]]),
-        ("indicators", [["x", "int64", 0, 0]]), ("indicators", [["k", "int64", 3, 0]]),
-        ("indicators", [[["x"], "int64", 3, 0]]), ("indicators", [["x", ["y"], 3, 0]]),
-        ("indicators", 5), ("capacity", 0), ("capacity", "3"), ("capacity", 2**64),
+        ("columns", {"k": "string"}), ("columns", {}), ("columns", {"k": "float64"}),
+        ("columns", {"k": ["int64"]}), ("columns", []), ("keys", []), ("keys", [["j"]]),
+        ("keys", "k"), ("keys", [["k"], ["k"]]), ("keys", [["x"]]), ("capacity", 0),
+        ("capacity", "3"), ("capacity", 2**64), ("more", 1),
     ],
 )  # fmt: skip
 def test_parameters_that_no_summary_writes(name, value):
@@ -197,22 +125,6 @@ def test_nothing_aliases_the_callers_bytes():
     data[:] = bytes(len(data))
     assert summary.to_bytes() == before
     assert summary.copy().to_bytes() == before
-
-
-def test_large_strings_when_there_are_too_many_bytes(monkeypatch):
-    summary = example()
-    small = summary.to_bytes()
-    for module in ("encoding", "decoding"):
-        monkeypatch.setattr(f"muntin.summaries.vector_matrix.{module}.TEXT_BYTES_MAX", 20)
-    data = summary.to_bytes()
-    assert data != small
-    again = VectorMatrix.from_bytes(data)
-    assert again.to_bytes() == data
-    _, body = unseal(data, KIND)
-    schema = pa.ipc.open_stream(bytes(body)).schema
-    assert schema.field(0).type.value_type.field("driver").type == pa.large_string()
-    with pytest.raises(CorruptSummary):
-        VectorMatrix.from_bytes(small)
 
 
 def unhash(h: int) -> int:
@@ -234,16 +146,16 @@ def unhash(h: int) -> int:
 
 def colliding(pairs: int) -> list[tuple[int | None, int]]:
     """Combinations of two integers (the first also null) that have one hash."""
-    two, word = 0xC2B2AE3D27D4EB4F, 1 << 64
+    fold, word = int(FOLD), 1 << 64
 
     def hash_of(value: int) -> int:
         return xxhash.xxh64_intdigest(value.to_bytes(8, "little", signed=True))
 
-    wanted = (hash_of(5) * two + hash_of(7)) % word
+    wanted = (hash_of(5) * fold + hash_of(7)) % word
     lefts = [None, 5, *range(100, 98 + pairs)]
     hashes = [int(NULL_HASH) if left is None else hash_of(left) for left in lefts]
     return [
-        (left, unhash((wanted - h * two) % word)) for left, h in zip(lefts, hashes, strict=True)
+        (left, unhash((wanted - h * fold) % word)) for left, h in zip(lefts, hashes, strict=True)
     ]
 
 
@@ -257,23 +169,10 @@ def test_equal_hashes_are_ordered_by_value(events):
     a.update(pa.table({"k": k, "j": j}))
     found = [tuple(row.values()) for row in a.table(1).to_pylist()]
     assert found == [(*pair, events) for pair in pairs]
-    data = a.to_bytes()
-    assert accepted(data)
-    again = VectorMatrix.from_bytes(data)
+    again = VectorMatrix.from_bytes(a.to_bytes())
+    assert again.to_bytes() == a.to_bytes()
     again.merge(a)
     assert [row["count"] for row in again.table(1).to_pylist()] == [2 * events] * 4
-
-    def swapped(rows):
-        for part in rows[0].parts:
-            part.numbers[[1, 2]] = part.numbers[[2, 1]]
-
-    def repeated(rows):
-        for part in rows[0].parts:
-            part.numbers[2] = part.numbers[1]
-
-    for change in (swapped, repeated):
-        with pytest.raises(CorruptSummary, match="order"):
-            VectorMatrix.from_bytes(sealed(a, change))
 
 
 def test_null_beside_the_integer_of_its_hash():
@@ -281,22 +180,4 @@ def test_null_beside_the_integer_of_its_hash():
     a = VectorMatrix(["k"])
     a.update(pa.table({"k": [value, None, value]}))
     assert [tuple(row.values()) for row in a.table(1).to_pylist()] == [(None, 1), (value, 2)]
-    assert accepted(a.to_bytes())
-
-
-@pytest.mark.parametrize("size", [1, 7, 8, 9, 1024, 1025])
-def test_a_first_batch_of_any_size(size):
-    """Small ones are grouped by sorting, others by indexes: with the same bytes."""
-    keys = np.arange(size) * 7919 % 97
-    texts = [None if key == 3 else f"{'ü' if key == 5 else 'k'}{key}" for key in keys.tolist()]
-    batch = pa.table({"k": texts, "j": keys % 5, "x": np.arange(size), "y": np.arange(size) / 7})
-    one, two = (VectorMatrix(["k", ("j", "k"), "j"], ["x", "y"]) for _ in range(2))
-    one.update(batch)
-    two.update(batch.slice(0, 0))  # decides types, and makes indexes
-    two.update(batch)
-    assert one.to_bytes() == two.to_bytes()
-    assert one.rows() == two.rows()
-    assert VectorMatrix.from_bytes(one.to_bytes()).rows() == two.rows()
-    one.update(batch)
-    two.update(batch)
-    assert one.to_bytes() == two.to_bytes()
+    assert VectorMatrix.from_bytes(a.to_bytes()).to_bytes() == a.to_bytes()

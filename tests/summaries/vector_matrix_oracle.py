@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from muntin.errors import CorruptSummary
 from muntin.summaries import VectorMatrix
 
 KEYS = ["driver", ("driver", "area"), "day", ("area", "hour", "driver")]
@@ -86,20 +84,3 @@ def check(summary: VectorMatrix, rows: list[dict[str, Any]], keys=KEYS) -> None:
     for key in keys:
         assert rows_of(summary, key) == expected(rows, key)
         assert summary.covered(key) == len(rows)
-
-
-def quick(summary: VectorMatrix) -> bytes:
-    """Numbered bytes of a summary that has them."""
-    found = summary.to_numbered_bytes()
-    assert found is not None
-    return found
-
-
-def refused_or_sound(cases: Iterable[bytes]) -> None:
-    """Damaged bytes are refused, or are those of another summary, which writes what it reads."""
-    for case in cases:
-        try:
-            read = VectorMatrix.from_bytes(case)
-        except CorruptSummary:
-            continue
-        assert VectorMatrix.from_bytes(read.to_bytes()).to_bytes() == read.to_bytes()

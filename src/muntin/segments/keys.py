@@ -195,9 +195,9 @@ def ordered(
 
 def _by_value(columns: Sequence[pa.Array], hashes: np.ndarray) -> np.ndarray:
     """The order of (hash, value), where two values share a hash."""
-    named = {f"c{i}": column for i, column in enumerate(columns) if len(column.type.name) > 0}
+    named = {f"c{i}": column for i, column in enumerate(columns) if column.type != pa.null()}
     table = pa.table({"hash": pa.array(hashes), **named})
-    keys = [(name, "ascending") for name in table.column_names if table[name].type != pa.null()]
+    keys = [(name, "ascending") for name in table.column_names]
     return _compute.sort_indices(table, sort_keys=keys, null_placement="at_start").to_numpy()
 
 

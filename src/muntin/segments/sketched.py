@@ -39,7 +39,7 @@ from muntin.segments.keys import Encoded, Keys
 from muntin.segments.sums import SumType, Totals, missing_of, read_indicators, typed
 from muntin.segments.table import Table
 from muntin.segments.top_k import flat, folded, places_in
-from muntin.summaries.vector_matrix.indicators import indicator_values
+from muntin.summaries.indicators import indicator_values
 
 kernels: Any = _kernels  # lists of columns are unpacked into their calls
 FLOAT_SLACK = 1e-6  # of a sum, which the rounding of floats moves by less

@@ -18,7 +18,7 @@ differ in its last bits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -26,14 +26,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.errors import CorruptSummary, IncompatibleSummary
+from muntin.errors import CorruptSummary, IncompatibleSummary, SummaryOverflow
 from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.columns import NOTHING, Column, States, frozen, numbers, present
 from muntin.segments.kernels import sums as _kernels
 from muntin.segments.kernels.lists import sum_counts
 from muntin.segments.keys import Keys
 from muntin.segments.table import Segment, Table
-from muntin.summaries.vector_matrix.indicators import indicator_values
+from muntin.summaries.indicators import indicator_values
 
 kernels: Any = _kernels  # halves of sums are unpacked into their calls
 SumType = Literal["int64", "float64"]
@@ -137,7 +137,7 @@ class Sums(Algebra):
                 out.update(_summed(name, kind, first, second, order, bounds))
         return out
 
-    def united(self, other: Algebra) -> Algebra:
+    def united(self, other: Algebra) -> Sums:
         if not isinstance(other, Sums):
             raise IncompatibleSummary(f"a vector_matrix cannot join {other.kind}")
         kinds = dict(self.indicators)
@@ -166,8 +166,6 @@ class Sums(Algebra):
         return states
 
     def subtract(self, states: States, others: States, events: np.ndarray) -> States | None:
-        if any(kind == "float64" for _, kind in self.indicators):
-            return None
         out: dict[str, Column] = {}
         for name, kind in self.indicators:
             for part in ("nulls", "unseen"):
@@ -179,13 +177,18 @@ class Sums(Algebra):
                 out[f"{name}.{part}"] = present(left)
             if kind is None:
                 continue
-            low, beyond = np.empty(len(events), np.int64), np.empty(len(events), np.int64)
-            ours: Any = (numbers(states[f"{name}.{part}"]) for part in ("sum", "beyond"))
-            theirs: Any = (numbers(others[f"{name}.{part}"]) for part in ("sum", "beyond"))
-            kernels.subtract_integers(*ours, *theirs, low, beyond)
-            if (low[events == 0] != 0).any():
-                raise IncompatibleSummary(f"{name!r}: a sum is left without an event")
-            out.update({f"{name}.sum": frozen(low), f"{name}.beyond": present(beyond)})
+            names = [f"{name}.{part}" for part in _parts(kind)[2:]]
+            zeros = _NO_FLOATS if kind == "float64" else NOTHING
+            ours: Any = (_or(states[name], zeros) for name in names)
+            theirs: Any = (_or(others[name], zeros) for name in names)
+            sums, rests = np.empty(len(events), kind), np.empty(len(events), kind)
+            if kind == "float64":
+                kernels.subtract_floats(*ours, *theirs, events, sums, rests)
+            else:
+                kernels.subtract_integers(*ours, *theirs, sums, rests)
+                if (sums[events == 0] != 0).any():
+                    raise IncompatibleSummary(f"{name!r}: a sum is left without an event")
+            out.update(zip(names, (frozen(sums), present(rests)), strict=True))
         return out
 
     def check(self, table: Table) -> None:
@@ -229,6 +232,39 @@ class Sums(Algebra):
             columns[name] = pa.array(total, mask=hidden) if hidden.any() else pa.array(total)
         columns["overflow"] = pa.array(overflow)
         return pa.table(columns)
+
+
+def key_rows(algebra: Algebra, table: Table, names: Collection[str] | None = None) -> pa.Table:
+    """The rows of one key of a vector matrix: its columns, `count` and the indicators.
+
+    Parameters
+    ----------
+    names : collection of str, optional
+        Columns that are wanted: sums of others may be beyond their type. Default: all.
+
+    Raises
+    ------
+    SummaryOverflow
+        A sum that is wanted is beyond its type.
+    """
+    wanted = None if names is None else frozenset(names)
+    answered = algebra.answer(table, Totals(wanted))
+    columns = dict(zip(table.by, table.key_arrays(), strict=True))
+    beyond = np.flatnonzero(answered["overflow"].to_numpy())
+    if len(beyond):
+        at = int(beyond[0])
+        names_beyond = [
+            name for name in answered.column_names[2:-1] if not answered[name][at].is_valid
+        ]
+        key = ", ".join(f"{name} {columns[name][at].as_py()!r}" for name in table.by)
+        raise SummaryOverflow(
+            f"indicator {names_beyond[0]!r}: a sum is beyond {answered[names_beyond[0]].type}"
+            + (f" ({key:.200})" if key else "")
+        )
+    for name in answered.column_names:
+        if name not in ("row", "overflow"):
+            columns[name] = answered[name]
+    return pa.table(columns)
 
 
 Indicators = tuple[tuple[str, SumType | None], ...]
@@ -310,12 +346,15 @@ def _summed(
         kernels.sum_integers(first, numbers(second), order, bounds, low, beyond)
         return {f"{name}.sum": frozen(low), f"{name}.beyond": present(beyond)}
     high, low = np.empty(size), np.empty(size)
-    paired = second if isinstance(second, np.ndarray) else _NO_FLOATS
-    kernels.sum_floats(first, paired, order, bounds, high, low)
+    kernels.sum_floats(first, _or(second, _NO_FLOATS), order, bounds, high, low)
     return {f"{name}.sum": frozen(high), f"{name}.low": present(low)}
 
 
 _NO_FLOATS = frozen(NOTHING.astype(np.float64))
+
+
+def _or(column: Column, zeros: np.ndarray) -> np.ndarray:
+    return column if isinstance(column, np.ndarray) else zeros
 
 
 def _check_integers(name: str, table: Table, without: np.ndarray) -> None:

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from muntin.errors import SummaryOverflow
 from muntin.segments.sketched import Listed, SketchedSums
-from muntin.segments.sums import Totals
-from muntin.segments.table import Segment, Table
+from muntin.segments.sums import Totals, key_rows
+from muntin.segments.table import Segment
 from muntin.select.bind import Bound
 from muntin.select.catalog import Loaded, SummaryInfo
 from muntin.select.conform import conformed, has_untyped, typed
@@ -105,7 +105,7 @@ def _matrix_rows(
             return pa.table({name: pa.nulls(0) for name in bound.key})
         if isinstance(segment.algebra, SketchedSums):
             return segment.algebra.answer(table, Listed())
-        rows = key_rows(segment, table, wanted)
+        rows = key_rows(segment.algebra, table, wanted)
         return totals(rows) if bound.summed and rows.num_rows else rows  # of no rows: null, not 0
     if isinstance(segment.algebra, SketchedSums):  # it knows them; its rows do not add up
         whole = max(segment.tables, key=lambda table: int(table.events.sum()))
@@ -113,40 +113,7 @@ def _matrix_rows(
     fullest = max(
         (segment.table(key) for key in info.keys), key=lambda t: -1 if t is None else t.events.sum()
     )
-    return totals(pa.table({}) if fullest is None else key_rows(segment, fullest, wanted))
-
-
-def key_rows(segment: Segment, table: Table, names: Collection[str] | None = None) -> pa.Table:
-    """The rows of one key of a vector matrix: its columns, `count` and the indicators.
-
-    Parameters
-    ----------
-    names : collection of str, optional
-        Columns that are wanted: sums of others may be beyond their type. Default: all.
-
-    Raises
-    ------
-    SummaryOverflow
-        A sum that is wanted is beyond its type.
-    """
-    wanted = None if names is None else frozenset(names)
-    answered = segment.algebra.answer(table, Totals(wanted))
-    columns = dict(zip(table.by, table.key_arrays(), strict=True))
-    beyond = np.flatnonzero(answered["overflow"].to_numpy())
-    if len(beyond):
-        at = int(beyond[0])
-        names_beyond = [
-            name for name in answered.column_names[2:-1] if not answered[name][at].is_valid
-        ]
-        key = ", ".join(f"{name} {columns[name][at].as_py()!r}" for name in table.by)
-        raise SummaryOverflow(
-            f"indicator {names_beyond[0]!r}: a sum is beyond {answered[names_beyond[0]].type}"
-            + (f" ({key:.200})" if key else "")
-        )
-    for name in answered.column_names:
-        if name not in ("row", "overflow"):
-            columns[name] = answered[name]
-    return pa.table(columns)
+    return totals(pa.table({}) if fullest is None else key_rows(segment.algebra, fullest, wanted))
 
 
 def shape_of(bound: Bound) -> Hashable:

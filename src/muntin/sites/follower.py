@@ -14,7 +14,7 @@ from muntin.ledger.base import Ledger
 from muntin.ledger.records import PipelineInfo
 from muntin.reading.held import Layout
 from muntin.reading.pieces import Pieces, SegmentCache, pieces_of
-from muntin.select.tables import key_rows
+from muntin.segments.sums import key_rows
 from muntin.sites.objects import ranked
 from muntin.spec import Pipeline
 from muntin.spec_sites import SiteSpec
@@ -132,7 +132,7 @@ class Follower:
         found = None if segment is None else segment.table(self._key)
         assert segment is not None  # noqa: S101 (the unit holds events)
         assert found is not None  # noqa: S101 (the key is that of a summary in the spec)
-        table = key_rows(segment, found)
+        table = key_rows(segment.algebra, found)
         if spec.site_column:
             belongs = pc.equal(
                 table[spec.site_column].cast(pa.string()), spec.site_values[spec.site]

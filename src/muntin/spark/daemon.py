@@ -68,7 +68,6 @@ def preload() -> None:
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")  # Arrow's
     importlib.import_module("pandas")  # Arrow asks for it when it makes an array
     importlib.import_module("muntin.spark.partials")
-    importlib.import_module("muntin.summaries.vector_matrix")
     gc.freeze()  # memory that no worker's collection touches stays shared by all
 
 

@@ -45,7 +45,7 @@ class Family:
 
 # Codes are for ever: never reuse or renumber one.
 FAMILIES: dict[str, Family] = {
-    "vector_matrix": Family(1, 1),
+    "vector_matrix": Family(1, 2),
     "count_min": Family(2, 1),
     "space_saving": Family(3, 1),
     "kll": Family(4, 1),
@@ -61,7 +61,6 @@ FAMILIES: dict[str, Family] = {
     "keyed": Family(14, 1),
     "sketched_matrix": Family(15, 1),
     "periodic_shard": Family(17, 1),
-    "vector_matrix_numbered": Family(18, 1),
 }
 _KIND_OF_CODE = {family.code: kind for kind, family in FAMILIES.items()}
 

@@ -28,10 +28,10 @@ from muntin.summaries import key_columns
 from muntin.summaries.base import Estimate
 from muntin.summaries.checks import check_alike, integer_in
 from muntin.summaries.envelope import seal, unseal
+from muntin.summaries.indicators import indicator_values
 from muntin.summaries.reading import Body, Fields, exact_sum
 from muntin.summaries.sketched_key import SketchedKey
 from muntin.summaries.sketched_sums import LOWER, added, check_totals, refuse_names, wider
-from muntin.summaries.vector_matrix.indicators import indicator_values
 from muntin.summaries.vector_matrix.names import (
     COUNT,
     IndicatorType,

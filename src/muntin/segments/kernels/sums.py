@@ -59,6 +59,21 @@ def sum_floats(high, low, order, bounds, out_high, out_low):
 
 
 @kernel()
+def subtract_floats(high, low, other_high, other_low, events, out_high, out_low):
+    """`out` = this less other, row by row, 0 where no events are left; empty `low`: zeros."""
+    for i in range(high.shape[0]):
+        one = low[i] if low.shape[0] > 0 else 0.0
+        other = other_low[i] if other_low.shape[0] > 0 else 0.0
+        s, e = add_pairs(high[i], one, -other_high[i], -other)
+        if events[i] == 0:
+            s, e = 0.0, 0.0
+        elif not np.isfinite(s):
+            s, e = np.inf, 0.0
+        out_high[i] = s + 0.0
+        out_low[i] = e + 0.0
+
+
+@kernel()
 def pairs_of_integers(low, beyond, out_high, out_low):
     """128-bit integers as pairs of floats; exact below 2^106. `beyond` empty: zeros."""
     for i in range(low.shape[0]):

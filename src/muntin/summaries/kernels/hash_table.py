@@ -2,8 +2,8 @@
 
 A value's number is its order of first appearance. A slot is one word: the upper half of the
 value's hash, then number + 1 (0 is empty). The lower half of the hash chooses the slot; it has
-nothing to do with the XXH64 that orders rows in bytes, so rows that come in that order do not pile
-up in one region of the table.
+nothing to do with the XXH64 that orders a segment's rows, so rows that come in that order do not
+pile up in one region of the table.
 
 Events go through in blocks: hash all and prefetch their slots, read the slots and prefetch what
 they point to, then compare. The memory latencies of a block overlap.
@@ -18,14 +18,12 @@ from __future__ import annotations
 import numpy as np
 
 from muntin.summaries.kernels import inlined, kernel
-from muntin.summaries.kernels.hashing import hash_bytes, hash_u64
 from muntin.summaries.kernels.memory import load_u64, prefetch
 from muntin.summaries.kernels.mixing import mix_bytes, mix_integer, mix_words, same_bytes
 
 BLOCK = 64
 CACHED_SLOTS = 4096  # a table of so many slots, and its strings, stay in the first caches
 SLACK = 16  # bytes behind the last string, so that short ones are read in two loads
-NULL_HASH = np.uint64(0x6E756C6C6E756C6C)
 _LOW = np.uint64(0xFFFFFFFF)
 _HIGH = np.uint64(0xFFFFFFFF00000000)
 _ONE = np.uint64(1)
@@ -48,7 +46,7 @@ def _slot_of(slots, h, mask):
 
 
 @inlined()
-def _string_slowly(data, start, length, h, slots, hashes, starts, arena, state, insert):
+def _string_slowly(data, start, length, h, slots, hashes, starts, arena, state):
     """Number of a string, wherever it is; appended where it is new. Inlined: a call would pass
     seven fields of each array."""
     mask = np.uint64(slots.shape[0] - 1)
@@ -65,7 +63,7 @@ def _string_slowly(data, start, length, h, slots, hashes, starts, arena, state, 
                 break
         at = (at + _ONE) & mask
         entry = slots[at]
-    if number < 0 and insert:
+    if number < 0:
         number = state[0]
         to = starts[number]
         for k in range(length):
@@ -107,7 +105,7 @@ def _is_short(first, last, length, number, starts, arena):
 
 @kernel()
 def _number_short(
-    data, edges, size, slots, hashes, starts, arena, state, insert, block_hashes, block_found,
+    data, edges, size, slots, hashes, starts, arena, state, block_hashes, block_found,
     numbers,
 ):  # fmt: skip
     """A block of short strings, none of them null."""
@@ -136,14 +134,12 @@ def _number_short(
         if found != np.uint64(0) and _is_short(first, last, length, found - _ONE, starts, arena):
             numbers[j] = np.int64(found - _ONE)
         else:
-            numbers[j] = _string_slowly(
-                data, start, length, h, slots, hashes, starts, arena, state, insert
-            )
+            numbers[j] = _string_slowly(data, start, length, h, slots, hashes, starts, arena, state)
 
 
 @kernel()
 def number_strings(
-    data, offsets, begin, end, bits, bit_offset, slots, hashes, starts, arena, state, insert, out
+    data, offsets, begin, end, bits, bit_offset, slots, hashes, starts, arena, state, out
 ):
     """`out[i - begin]` = number of string i, for i in [begin, end); new strings are appended.
 
@@ -156,8 +152,6 @@ def number_strings(
     slots, hashes, starts, arena
         uint64[power of two], uint64[room], int64[room + 1], uint8[bytes]: the numbered strings;
         an arena ends in `SLACK` bytes that are not used.
-    insert : bool
-        False: unknown strings get -1, and nothing changes.
     """
     mask = np.uint64(slots.shape[0] - 1)
     block_hashes = np.empty(BLOCK, np.uint64)
@@ -166,17 +160,16 @@ def number_strings(
     at = begin
     while at < end:
         size = min(BLOCK, end - at)
-        if insert:
-            used = state[0]
-            if used + size > hashes.shape[0]:
-                return at
-            if starts[used] + (offsets[at + size] - offsets[at]) + SLACK > arena.shape[0]:
-                return at
+        used = state[0]
+        if used + size > hashes.shape[0]:
+            return at
+        if starts[used] + (offsets[at + size] - offsets[at]) + SLACK > arena.shape[0]:
+            return at
         edges = offsets[at : at + size + 1]
         numbers = out[at - begin : at - begin + size]
         if not nulls and _are_short(edges, size, data):
             _number_short(
-                data, edges, size, slots, hashes, starts, arena, state, insert, block_hashes,
+                data, edges, size, slots, hashes, starts, arena, state, block_hashes,
                 block_found, numbers,
             )  # fmt: skip
             at += size
@@ -208,7 +201,7 @@ def number_strings(
                     numbers[j] = np.int64(found - _ONE)
                     continue
             if nulls and _is_null(bits, bit_offset + at + j):
-                if state[1] < 0 and insert:
+                if state[1] < 0:
                     used = state[0]
                     starts[used + 1] = starts[used]
                     state[1] = used
@@ -216,14 +209,14 @@ def number_strings(
                 numbers[j] = state[1]
                 continue
             numbers[j] = _string_slowly(
-                data, start, length, block_hashes[j], slots, hashes, starts, arena, state, insert
+                data, start, length, block_hashes[j], slots, hashes, starts, arena, state
             )
         at += size
     return at
 
 
 @inlined()
-def _integer_slowly(value, h, slots, known, state, insert):
+def _integer_slowly(value, h, slots, known, state):
     mask = np.uint64(slots.shape[0] - 1)
     at = h & mask
     number = np.int64(-1)
@@ -234,7 +227,7 @@ def _integer_slowly(value, h, slots, known, state, insert):
             break
         at = (at + _ONE) & mask
         entry = slots[at]
-    if number < 0 and insert:
+    if number < 0:
         number = state[0]
         known[number] = value
         slots[at] = (h & _HIGH) | np.uint64(number + 1)
@@ -243,7 +236,7 @@ def _integer_slowly(value, h, slots, known, state, insert):
 
 
 @inlined()
-def _number_block(values, hashes, found, slots, known, state, insert, out):
+def _number_block(values, hashes, found, slots, known, state, out):
     """Numbers of a block of integers, none of them null; `hashes` and `found` are room."""
     mask = np.uint64(slots.shape[0] - 1)
     size = values.shape[0]
@@ -260,11 +253,11 @@ def _number_block(values, hashes, found, slots, known, state, insert, out):
         if number != np.uint64(0) and known[number - _ONE] == values[j]:
             out[j] = np.int64(number - _ONE)
         else:
-            out[j] = _integer_slowly(values[j], hashes[j], slots, known, state, insert)
+            out[j] = _integer_slowly(values[j], hashes[j], slots, known, state)
 
 
 @kernel()
-def number_integers(values, begin, end, bits, bit_offset, slots, known, state, insert, out):
+def number_integers(values, begin, end, bits, bit_offset, slots, known, state, out):
     """As `number_strings`, for int64 values; `known` is int64[room], the numbered integers."""
     hashes = np.empty(BLOCK, np.uint64)
     found = np.empty(BLOCK, np.uint64)
@@ -272,11 +265,11 @@ def number_integers(values, begin, end, bits, bit_offset, slots, known, state, i
     at = begin
     while at < end:
         size = min(BLOCK, end - at)
-        if insert and state[0] + size > known.shape[0]:
+        if state[0] + size > known.shape[0]:
             return at
         if not nulls:
             _number_block(
-                values[at : at + size], hashes, found, slots, known, state, insert,
+                values[at : at + size], hashes, found, slots, known, state,
                 out[at - begin : at - begin + size],
             )  # fmt: skip
             at += size
@@ -284,9 +277,9 @@ def number_integers(values, begin, end, bits, bit_offset, slots, known, state, i
         for i in range(at, at + size):
             if not _is_null(bits, bit_offset + i):
                 h = mix_integer(values[i])
-                out[i - begin] = _integer_slowly(values[i], h, slots, known, state, insert)
+                out[i - begin] = _integer_slowly(values[i], h, slots, known, state)
                 continue
-            if state[1] < 0 and insert:
+            if state[1] < 0:
                 used = state[0]
                 known[used] = 0
                 state[1] = used
@@ -297,25 +290,20 @@ def number_integers(values, begin, end, bits, bit_offset, slots, known, state, i
 
 
 @kernel()
-def number_pairs(left, right, begin, slots, known, state, insert, out):
-    """As `number_integers`, of pairs of numbers: `out[i]` from event `begin` on, to the end.
-
-    A pair in which a number is unknown (-1) is unknown.
-    """
+def number_pairs(left, right, begin, slots, known, state, out):
+    """As `number_integers`, of pairs of numbers: `out[i]` from event `begin` on, to the end."""
     packed = np.empty(BLOCK, np.int64)
     hashes = np.empty(BLOCK, np.uint64)
     found = np.empty(BLOCK, np.uint64)
     at = begin
     while at < left.shape[0]:
         size = min(BLOCK, left.shape[0] - at)
-        if insert and state[0] + size > known.shape[0]:
+        if state[0] + size > known.shape[0]:
             return at
         for j in range(size):
             one, two = np.int64(left[at + j]), np.int64(right[at + j])
-            packed[j] = ((one << 32) | two) if (one | two) >= 0 else -1
-        _number_block(
-            packed[:size], hashes, found, slots, known, state, insert, out[at : at + size]
-        )
+            packed[j] = (one << 32) | two
+        _number_block(packed[:size], hashes, found, slots, known, state, out[at : at + size])
         at += size
     return at
 
@@ -325,21 +313,6 @@ def mix_integers(values, out):
     """What the table hashes integers to."""
     for i in range(values.shape[0]):
         out[i] = mix_integer(values[i])
-
-
-@kernel()
-def hash_numbered(starts, arena, numbers, null, out):
-    """XXH64 of numbered strings; null has a hash of its own."""
-    n = numbers.shape[0]
-    ahead = 16
-    for i in range(n):
-        if i + ahead < n:
-            prefetch(arena, starts[numbers[i + ahead]])
-        number = numbers[i]
-        if number == null:
-            out[i] = NULL_HASH
-        else:
-            out[i] = hash_bytes(arena, starts[number], starts[number + 1], np.uint64(0))
 
 
 @kernel()
@@ -357,28 +330,3 @@ def fill_slots(slots, hashes, used, null):
         while slots[at] != np.uint64(0):
             at = (at + _ONE) & mask
         slots[at] = (h & _HIGH) | np.uint64(number + 1)
-
-
-@kernel()
-def gather_strings(starts, arena, numbers, offsets, data):
-    """Strings of `numbers` one after the other: fills offsets (n + 1, [0] set) and data."""
-    ahead = 16
-    n = numbers.shape[0]
-    to = np.int64(offsets[0])
-    for i in range(n):
-        if i + ahead < n:
-            prefetch(arena, starts[numbers[i + ahead]])
-        start = starts[numbers[i]]
-        length = starts[numbers[i] + 1] - start
-        for k in range(length):
-            data[to + k] = arena[start + k]
-        to += length
-        offsets[i + 1] = to
-
-
-@kernel()
-def fold_hashes(hashes, part):
-    """Hash of a combination, part by part: in place, XXH64(hash * PRIME_2 + part's hash)."""
-    for i in range(hashes.shape[0]):
-        mixed = np.uint64(hashes[i]) * np.uint64(0xC2B2AE3D27D4EB4F) + np.uint64(part[i])
-        hashes[i] = hash_u64(mixed, np.uint64(0))

@@ -9,12 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.arrow import buffer_numbers
+from muntin.arrow import NO_BITS, buffer_numbers, fixed_width, validity
 from muntin.errors import BadArgument
-from muntin.summaries.vector_matrix.indexes import NO_BITS
 
 KeyKind = Literal["string", "int64", "bool", "date32", "timestamp"]
-KEY_KINDS: tuple[KeyKind, ...] = ("string", "int64", "bool", "date32", "timestamp")
 _INT64_MAX = (1 << 63) - 1
 _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _DAY_MS = 86_400_000
@@ -39,24 +37,6 @@ class KeyValues:
     """int64[length] into `values`; -1 is null."""
     values: KeyValues | None = None
 
-    def nulls(self) -> np.ndarray:
-        """bool[length]; not for codes."""
-        if self.kind is None:
-            return np.ones(self.length, bool)
-        if len(self.bits) == 0:
-            return np.zeros(self.length, bool)
-        at = np.arange(self.bit_offset, self.bit_offset + self.length)
-        return (self.bits[at >> 3] >> (at & 7).astype(np.uint8)) & 1 == 0
-
-    def sort_key(self, i: int) -> tuple[int, int | bytes]:
-        """Orders values: null, then integers by size, strings by bytes; not for codes."""
-        bit = self.bit_offset + i
-        if self.kind is None or (len(self.bits) and not self.bits[bit >> 3] >> (bit & 7) & 1):
-            return 0, 0
-        if self.kind == "string":
-            return 1, self.data[self.offsets[i] : self.offsets[i + 1]].tobytes()
-        return 1, int(self.numbers[i])
-
 
 def key_values(name: str, array: pa.Array) -> KeyValues:
     """Read a key column.
@@ -78,22 +58,6 @@ def key_values(name: str, array: pa.Array) -> KeyValues:
     numbers_kind, numbers = _numbers(name, array)
     bits, bit_offset = validity(array)
     return KeyValues(numbers_kind, len(array), bits, bit_offset, numbers=numbers)
-
-
-def validity(array: pa.Array) -> tuple[np.ndarray, int]:
-    """Validity bitmap and the bit of the first value; an empty bitmap where nothing is null."""
-    if array.null_count == 0:
-        return NO_BITS, 0
-    return buffer_numbers(array.buffers()[0], np.uint8), array.offset
-
-
-def fixed_width(array: pa.Array, dtype: type[np.generic]) -> np.ndarray:
-    """The values of an Arrow array without copying; what stands under nulls is undefined."""
-    size = len(array)
-    buffer = array.buffers()[1]
-    if size == 0 or buffer is None:
-        return np.zeros(size, dtype)
-    return buffer_numbers(buffer, dtype, size, array.offset * np.dtype(dtype).itemsize)
 
 
 def _strings(array: pa.Array) -> KeyValues:

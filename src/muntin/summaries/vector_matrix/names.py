@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from muntin.errors import BadArgument, UnknownName
+from muntin.summaries.indicators import IndicatorType
 
 Key = tuple[str, ...]
-IndicatorType = Literal["int64", "float64"]
 COUNT = "count"
 KEYS_MAX = 64
 PARTS_MAX = 16

@@ -1,0 +1,95 @@
+"""Indicators: a batch's columns of what is summed, as int64 or float64."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from muntin.arrow import fixed_width, validity
+from muntin.errors import BadArgument
+from muntin.summaries.kernels.vector_sums import fill_integers, finite_floats, magnitude_bits
+
+IndicatorType = Literal["int64", "float64"]
+INT64_MAX = (1 << 63) - 1
+
+
+@dataclass(slots=True)
+class IndicatorValues:
+    """One indicator's column of a batch: numbers without nulls."""
+
+    type: IndicatorType | None
+    """None: all null, of no type."""
+    numbers: np.ndarray | None
+    nulls: int
+    largest: int | float
+    """Bound of the magnitude of a value."""
+
+
+def indicator_values(name: str, array: pa.Array, asked: IndicatorType | None) -> IndicatorValues:
+    """Read an indicator's column as the type that it has, or takes.
+
+    Raises
+    ------
+    BadArgument
+        Not a number, a float where sums are int64, or a value beyond int64.
+    """
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        array = array.dictionary_decode()
+        kind = array.type
+    nulls = array.null_count
+    if pa.types.is_null(kind):
+        return IndicatorValues(asked, None, len(array), 0)
+    if pa.types.is_boolean(kind):
+        array = array.cast(pa.uint8())
+        kind = array.type
+    if pa.types.is_integer(kind):
+        if nulls and kind == pa.int64() and asked != "float64":
+            numbers = np.empty(len(array), np.int64)
+            bits = fill_integers(fixed_width(array, np.int64), *validity(array), numbers)
+            return IndicatorValues("int64", numbers, nulls, int(bits) + 1)
+        if nulls:
+            array = pc.fill_null(array, 0)
+        return _integers(name, array, asked, nulls)
+    if not (pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        raise BadArgument(
+            f"indicator {name!r} is {kind}: an indicator is a number, a decimal or a boolean; "
+            "cast the column, or use it as a key"
+        )
+    if asked == "int64":
+        raise BadArgument(
+            f"indicator {name!r} is {kind}, and its sums are int64: "
+            f"declare it as {{{name!r}: 'float64'}}, or cast the column to int64"
+        )
+    if kind != pa.float64():
+        array = array.cast(pa.float64())
+    if nulls:
+        array = pc.fill_null(array, 0.0)
+    numbers = np.empty(len(array), np.float64)
+    bad, largest = finite_floats(fixed_width(array, np.float64), numbers)
+    return IndicatorValues("float64", numbers, nulls + bad, largest)
+
+
+def _integers(
+    name: str, array: pa.Array, asked: IndicatorType | None, nulls: int
+) -> IndicatorValues:
+    numbers = fixed_width(array, array.type.to_pandas_dtype())
+    if asked == "float64":
+        floats = numbers.astype(np.float64)
+        return IndicatorValues("float64", floats, nulls, float(np.abs(floats).max(initial=0.0)))
+    if numbers.dtype == np.uint64:
+        if len(numbers) and int(numbers.max()) > INT64_MAX:
+            raise BadArgument(
+                f"indicator {name!r}: {numbers.max()} is beyond int64; "
+                f"declare it as {{{name!r}: 'float64'}}, or use a smaller unit"
+            )
+        numbers = numbers.view(np.int64)
+    if numbers.dtype == np.int64:
+        largest = int(magnitude_bits(numbers)) + 1
+    else:
+        largest = int(np.iinfo(numbers.dtype).max) + 1
+    return IndicatorValues("int64", numbers, nulls, largest)

@@ -1,0 +1,179 @@
+"""Sums of many events by hash tables, as long as keys and types stay what they are.
+
+An event touches a cache line a key. What has come together becomes a segment of one slice.
+
+Every event of driver "a" is in one row of (driver, car) whose driver is "a": so the shorter key's
+rows are not kept, but added up from the combination's, which are fewer than the events, once
+somebody asks (J. Gray et al., "Data Cube", 1997: sums of the smallest parent).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import starmap
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.segments.columns import Column, frozen, present
+from muntin.segments.keys import NO_KEY, Keys, ordered
+from muntin.segments.sums import Sums
+from muntin.segments.table import Segment, Table
+from muntin.summaries import key_columns
+from muntin.summaries.indicators import INT64_MAX
+from muntin.summaries.vector_matrix.batches import Batch
+from muntin.summaries.vector_matrix.key_table import KeyTable
+from muntin.summaries.vector_matrix.layout import Layout, room_for, vectors_of_events
+from muntin.summaries.vector_matrix.names import Key
+from muntin.summaries.vector_matrix.numbering import Numbering
+
+CHUNK_EVENTS = 1 << 14  # vectors of a chunk stay in the caches while all keys add them
+_FLOAT_SAFE_MAX = 1e300  # below, no step of a sum can overflow
+
+
+class Accumulator:
+    """Events summed by key.
+
+    Parameters
+    ----------
+    keys : the keys
+    algebra : Sums
+        The indicators.
+    """
+
+    __slots__ = ("_bounds", "_derived", "_tables", "algebra", "count", "keys", "nulls", "numbering")
+
+    def __init__(self, keys: Sequence[Key], algebra: Sums) -> None:
+        self.keys = tuple(keys)
+        self.algebra = algebra
+        self.numbering = Numbering(keys)
+        layout = Layout(tuple(kind for _, kind in algebra.indicators))
+        leading = [key for key in keys if not any(_holds(parent, key) for parent in keys)]
+        self._tables = {key: KeyTable(layout) for key in leading}
+        self._derived: dict[Key, KeyTable] = {}
+        self.count = 0
+        self.nulls = [0] * len(algebra.indicators)
+        self._bounds: list[int | float] = [0] * len(algebra.indicators)
+
+    @property
+    def nbytes(self) -> int:
+        tables = (*self._tables.values(), *self._derived.values())
+        return self.numbering.nbytes + sum(table.matrix.nbytes for table in tables)
+
+    def fits(self, batches: Sequence[Batch]) -> bool:
+        """Whether no sum can leave its type, whatever keys the events have."""
+        return all(
+            bound < (_FLOAT_SAFE_MAX if kind == "float64" else INT64_MAX)
+            for bound, (_, kind) in zip(
+                self._widened(batches), self.algebra.indicators, strict=True
+            )
+        )
+
+    def _widened(self, batches: Sequence[Batch]) -> list[int | float]:
+        return [
+            bound + sum(batch.values[at].largest * batch.events for batch in batches)
+            for at, bound in enumerate(self._bounds)
+        ]
+
+    def add(self, batches: Sequence[Batch]) -> None:
+        """Add events that fit. Where this raises, nothing was added, and nothing must be."""
+        numbers = [self.numbering.number(batch.keys, batch.events) for batch in batches]
+        self._bounds = self._widened(batches)
+        self._derived = {}
+        for key, table in self._tables.items():
+            table.reserve(self.numbering.rows(key))
+        for batch, rows in zip(batches, numbers, strict=True):
+            self._add(batch, rows)
+            self.count += batch.events
+            self.nulls = [
+                nulls + column.nulls for nulls, column in zip(self.nulls, batch.values, strict=True)
+            ]
+
+    def _add(self, batch: Batch, rows: Mapping[Key, np.ndarray]) -> None:
+        layout = self._layout
+        room = room_for(layout, min(batch.events, CHUNK_EVENTS))
+        for begin in range(0, batch.events, CHUNK_EVENTS):
+            end = min(begin + CHUNK_EVENTS, batch.events)
+            vectors = vectors_of_events(layout, batch.values, begin, end, room)
+            for key, table in self._tables.items():
+                table.add(rows[key][begin:end], vectors)
+
+    @property
+    def _layout(self) -> Layout:
+        return next(iter(self._tables.values())).layout
+
+    def tables(self) -> dict[Key, KeyTable]:
+        """Each key's rows."""
+        if not self._derived:
+            found = dict(self._tables)
+            for key in sorted(set(self.keys) - set(found), key=len, reverse=True):
+                parents = [parent for parent in found if _holds(parent, key)]
+                parent = min(parents, key=self.numbering.rows)
+                self._derived[key] = found[key] = table = KeyTable(self._layout)
+                table.reserve(self.numbering.rows(key))
+                vectors = found[parent].matrix[: self.numbering.rows(parent)]
+                table.add(self.numbering.rows_within(parent, key), vectors)
+        return {key: self._tables.get(key) or self._derived[key] for key in self.keys}
+
+    def segment(self) -> Segment:
+        """All events so far as slice 0: a table for each key, that of the empty key first."""
+        values = {name: column.values() for name, column in self.numbering.columns.items()}
+        hashes = {name: key_columns.hashes_of("", array, 0) for name, array in values.items()}
+        tables = [
+            self._table(key, table, values, hashes)
+            for key, table in self.tables().items()
+            if table.live
+        ]
+        if not tables:
+            none = frozen(np.empty(0, np.int64))
+            return Segment(self.algebra, none, none, ())
+        smallest = min(tables, key=len)
+        rows = np.arange(len(smallest))
+        states = dict(self.algebra.merge(smallest.states, rows, np.array([0, len(rows)]), None))
+        for (name, _), nulls in zip(self.algebra.indicators, self.nulls, strict=True):
+            states[f"{name}.nulls"] = present(np.array([nulls]))
+        events = frozen(np.array([self.count]))
+        zero = frozen(np.zeros(1, np.int64))
+        total = Table(NO_KEY, zero, frozen(np.array([0, 1])), zero, events, states)
+        return Segment(self.algebra, zero, events, (total, *tables))
+
+    def _table(
+        self,
+        key: Key,
+        table: KeyTable,
+        values: Mapping[str, pa.Array],
+        hashes: Mapping[str, np.ndarray],
+    ) -> Table:
+        rows = table.live_rows()
+        parts = dict(zip(key, self.numbering.parts(key, rows), strict=True))
+        columns = list(starmap(_taken, ((values[name], at) for name, at in parts.items())))
+        folded = key_columns.fold([hashes[name][at] for name, at in parts.items()])
+        keys, to = ordered(key, columns, folded)
+        order = np.empty_like(to)
+        order[to] = np.arange(len(to))
+        cells = table.gather(rows[order])
+        states: dict[str, Column] = {}
+        for (name, kind), cell in zip(self.algebra.indicators, self._layout.cells, strict=True):
+            states |= {f"{name}.nulls": None, f"{name}.unseen": None}
+            if kind == "int64":
+                states |= {f"{name}.sum": frozen(cells[cell]), f"{name}.beyond": None}
+            elif kind == "float64":
+                high, low = cells[cell : cell + 2].view(np.float64)
+                states |= {f"{name}.sum": frozen(high), f"{name}.low": present(low)}
+        return _one_slice(keys, frozen(cells[0]), states)
+
+
+def _taken(values: pa.Array, numbers: np.ndarray) -> pa.Array:
+    return values.take(pa.array(numbers))
+
+
+def _one_slice(keys: Keys, events: np.ndarray, states: Mapping[str, Column]) -> Table:
+    zero, size = frozen(np.zeros(1, np.int64)), len(keys)
+    return Table(keys, zero, frozen(np.array([0, size])), frozen(np.arange(size)), events, states)
+
+
+def _holds(parent: Key, key: Key) -> bool:
+    """Whether a key is the beginning of a longer one, or one of its columns."""
+    return len(key) < len(parent) and (
+        key == parent[: len(key)] or (len(key) == 1 and key[0] in parent)
+    )

@@ -1,0 +1,107 @@
+"""A batch of events: its columns, read and checked before any of them is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.errors import BadArgument
+from muntin.segments.building import build
+from muntin.segments.sums import Sums
+from muntin.segments.table import Segment
+from muntin.summaries.indicators import IndicatorType, IndicatorValues, indicator_values
+from muntin.summaries.vector_matrix.key_values import KeyKind, KeyValues, key_values
+from muntin.summaries.vector_matrix.names import Key
+
+Kinds = Mapping[str, KeyKind | None]
+Indicators = Mapping[str, IndicatorType | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Columns of events."""
+
+    keys: Mapping[str, KeyValues]
+    values: list[IndicatorValues]
+    events: int
+
+
+def pieces_of(batch: Any) -> list[pa.RecordBatch]:
+    if isinstance(batch, pa.RecordBatch):
+        return [batch]
+    if isinstance(batch, pa.Table):
+        return batch.to_batches() or [pa.RecordBatch.from_pylist([], batch.schema)]
+    raise BadArgument(
+        f"update takes a pyarrow RecordBatch or Table, not {type(batch).__name__}: "
+        "convert it, e.g. with pyarrow.table(...)"
+    )
+
+
+def _column(batch: pa.RecordBatch, what: str, name: str) -> pa.Array:
+    at = batch.schema.get_field_index(name)
+    if at >= 0:
+        return batch.column(at)
+    names = batch.schema.names
+    problem = "there more than once" if name in names else "missing"
+    raise BadArgument(
+        f"{what} {name!r} is {problem} in the batch, whose columns are {', '.join(names)!r:.500}"
+    )
+
+
+def read_batch(kinds: Kinds, indicators: Indicators, batch: pa.RecordBatch) -> Batch:
+    """The key columns and indicators of a batch.
+
+    Raises
+    ------
+    BadArgument
+        A column is missing, or of another type than it was so far.
+    """
+    keys = {name: key_values(name, _column(batch, "key column", name)) for name in kinds}
+    for name, values in keys.items():
+        held = kinds[name]
+        if held is not None and values.kind not in (None, held):
+            raise BadArgument(
+                f"key column {name!r} held {held} so far, now {values.kind}; "
+                "cast the column to one type before it is summarised"
+            )
+    values = [
+        indicator_values(name, _column(batch, "indicator", name), kind)
+        for name, kind in indicators.items()
+    ]
+    return Batch(keys, values, batch.num_rows)
+
+
+def kinds_with(kinds: Kinds, read: Sequence[Batch]) -> dict[str, KeyKind | None]:
+    """Types of key columns, those that batches decide included."""
+    found = dict(kinds)
+    for batch in read:
+        for name, values in batch.keys.items():
+            found[name] = found[name] or values.kind
+    return found
+
+
+def indicators_with(
+    indicators: Indicators, read: Sequence[Batch]
+) -> dict[str, IndicatorType | None]:
+    """Types of indicators, those that batches decide included."""
+    found = dict(indicators)
+    for batch in read:
+        for name, values in zip(indicators, batch.values, strict=True):
+            found[name] = found[name] or values.type
+    return found
+
+
+def built(algebra: Sums, keys: Sequence[Key], batch: pa.RecordBatch) -> Segment:
+    """A batch as a segment, its sums in 128 bits."""
+    columns = {name: batch.column(name) for key in keys for name in key}
+    values = [batch.column(name) for name, _ in algebra.indicators]
+    segment = build(algebra, np.zeros(len(batch), np.int64), values, ((), *keys), columns)
+    tables = list(segment.tables[:1])
+    for table in segment.tables[1:]:  # what had no value is counted in the total alone
+        states = {n: None if n.endswith(".nulls") else c for n, c in table.states.items()}
+        tables.append(replace(table, states=states))
+    return replace(segment, tables=tuple(tables))

@@ -1,0 +1,111 @@
+"""A matrix as one segment of one slice: made smaller, shown, and read from bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.errors import BadArgument, CorruptSummary
+from muntin.segments.codec import decode
+from muntin.segments.columns import frozen
+from muntin.segments.sums import Sums, key_rows
+from muntin.segments.table import Segment
+from muntin.summaries.envelope import unseal
+from muntin.summaries.indicators import INT64_MAX
+from muntin.summaries.key_columns import TYPES
+from muntin.summaries.vector_matrix.names import Key, as_indicators, as_keys, refuse_both
+
+KIND = "vector_matrix"
+_NONE = frozen(np.empty(0, np.int64))
+_TEXT_BYTES_MAX = (1 << 31) - 1
+
+
+def nothing(algebra: Sums) -> Segment:
+    """A segment without events."""
+    return Segment(algebra, _NONE, _NONE, ())
+
+
+def without_indicator(segment: Segment, name: str) -> Segment:
+    assert isinstance(segment.algebra, Sums)  # noqa: S101
+    kept = tuple(pair for pair in segment.algebra.indicators if pair[0] != name)
+    algebra = Sums(kept)
+    tables = [
+        replace(table, states={part: table.states.get(part) for part in algebra.columns()})
+        for table in segment.tables
+    ]
+    return replace(segment, algebra=algebra, tables=tuple(tables))
+
+
+def rows_of(whole: Segment, key: Key, kinds: Mapping[str, str | None]) -> pa.Table:
+    """The rows of a key; text with offsets of 32 bits, where these suffice."""
+    table = whole.table(key)
+    rows = _no_rows(whole.algebra, key, kinds) if table is None else key_rows(whole.algebra, table)
+    for at, field in enumerate(rows.schema):
+        if field.type == pa.large_string() and rows.column(at).nbytes < _TEXT_BYTES_MAX:
+            rows = rows.set_column(at, field.name, rows.column(at).cast(pa.string()))
+    return rows.combine_chunks()
+
+
+def _no_rows(algebra: Any, key: Key, kinds: Mapping[str, str | None]) -> pa.Table:
+    columns = {name: pa.nulls(0, TYPES.get(kinds[name] or "", pa.null())) for name in key}
+    for name, kind in (("count", "int64"), *algebra.indicators):
+        columns[name] = pa.nulls(0, pa.float64() if kind == "float64" else pa.int64())
+    return pa.table(columns)
+
+
+def read_whole(data: bytes) -> tuple[Segment, Sums, list[Key], int | None, dict[str, Any]]:
+    """Of a matrix's bytes: segment, indicators, keys, capacity and the types of key columns.
+
+    Raises
+    ------
+    CorruptSummary
+        Not what a matrix writes.
+    """
+    parameters, body = unseal(data, KIND)
+    if set(parameters) != {"capacity", "columns", "keys"}:
+        raise CorruptSummary(f"vector_matrix: parameters {sorted(parameters)!r:.500}")
+    whole, capacity, kinds = decode(bytes(body)), parameters["capacity"], parameters["columns"]
+    if not isinstance(whole.algebra, Sums) or whole.limit is not None:
+        raise CorruptSummary("vector_matrix: the body is another kind of segment")
+    try:
+        keys = as_keys(parameters["keys"])
+        refuse_both(keys, as_indicators(dict(whole.algebra.indicators)))
+        check_capacity(capacity)
+    except BadArgument as problem:
+        raise CorruptSummary(f"vector_matrix: {problem}") from None
+    if (
+        not isinstance(kinds, dict)
+        or set(kinds) != {name for key in keys for name in key}
+        or not all(
+            kind is None or (isinstance(kind, str) and kind in TYPES) for kind in kinds.values()
+        )
+    ):
+        raise CorruptSummary(f"vector_matrix: key columns of types {kinds!r:.200}")
+    _check_whole(whole, keys, kinds)
+    return whole, whole.algebra, keys, capacity, kinds
+
+
+def check_capacity(capacity: Any) -> int | None:
+    if capacity is None or (type(capacity) is int and 1 <= capacity <= INT64_MAX):
+        return capacity
+    raise BadArgument(f"capacity={capacity!r:.50}: give the rows a window may hold")
+
+
+def _check_whole(whole: Segment, keys: Sequence[Key], kinds: Mapping[str, str | None]) -> None:
+    """One slice, a total, and tables of the keys in their order."""
+    if whole.slices.any() or len(whole.slices) > 1:
+        raise CorruptSummary("vector_matrix: the body has slices")
+    names = [table.by for table in whole.tables]
+    there = [key for key in ((), *keys) if key in names]
+    if names != there or (names[:1] != [()]) == bool(len(whole.slices)):
+        raise CorruptSummary("vector_matrix: the body has tables of other keys")
+    for table in whole.tables:
+        if not table.by and int(table.events.sum()) != whole.count:
+            raise CorruptSummary("vector_matrix: its total is not that of all events")
+        for name, kind in zip(table.by, table.keys.kinds, strict=True):
+            if kind not in (None, kinds[name]):
+                raise CorruptSummary(f"vector_matrix: key column {name!r:.100} is {kind}")
