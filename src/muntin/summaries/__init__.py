@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from muntin.summaries.fingerprint_index import Fingerprint as Fingerprint
     from muntin.summaries.hyper_bloom import HyperBloom as HyperBloom
     from muntin.summaries.hyper_calm import HyperCalm as HyperCalm
-    from muntin.summaries.keyed import Keyed as Keyed
     from muntin.summaries.periodic_shard import PeriodicShard as PeriodicShard
     from muntin.summaries.quantiles import KLL as KLL
     from muntin.summaries.sketched_matrix import SketchedMatrix as SketchedMatrix
@@ -39,7 +38,6 @@ _MODULE_OF = {
     "HyperCalm": "muntin.summaries.hyper_calm",
     "KLL": "muntin.summaries.quantiles",
     "TimeWindowQuantiles": "muntin.summaries.window_quantiles",
-    "Keyed": "muntin.summaries.keyed",
     "PeriodicShard": "muntin.summaries.periodic_shard",
     "SketchedMatrix": "muntin.summaries.sketched_matrix",
     "SpaceSaving": "muntin.summaries.space_saving",

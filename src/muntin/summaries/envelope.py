@@ -58,7 +58,6 @@ FAMILIES: dict[str, Family] = {
     "hyper_bloom": Family(11, 1),
     "calm_space_saving": Family(12, 1),
     "hyper_calm": Family(13, 1),
-    "keyed": Family(14, 1),
     "sketched_matrix": Family(15, 1),
     "periodic_shard": Family(17, 1),
 }

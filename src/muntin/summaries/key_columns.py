@@ -134,35 +134,6 @@ def fold(hashes: Sequence[np.ndarray]) -> np.ndarray:
     return folded
 
 
-def codes_of(columns: Sequence[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
-    """Number of each row's combination, in order of first appearance, and where it first stands.
-
-    Parameters
-    ----------
-    columns : arrays [n] in their kinds' types
-
-    Returns
-    -------
-    codes : int64[n]
-    first : int64[combinations]
-        Ascending.
-    """
-    codes, size = _dense(columns[0])
-    for column in columns[1:]:
-        more, sizes = _dense(column)
-        # both are dense, so that their product is at most the square of a batch's rows
-        codes, size = _dense(pa.array(codes * sizes + more))
-    first = np.empty(size, np.int64)
-    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
-    return codes, first
-
-
-def _dense(column: pa.Array) -> tuple[np.ndarray, int]:
-    encoded = column.dictionary_encode(null_encoding="encode")
-    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes, len(encoded.dictionary)
-
-
 def encode(columns: Sequence[pa.Array]) -> bytes:
     """Bytes of key columns: of each, what is null, then numbers, or lengths and all texts."""
     pieces = []
