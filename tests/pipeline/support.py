@@ -70,7 +70,7 @@ def run(spec, batches, ledger=None):
     try:
         for number, partitions in enumerate(batches):
             ingest.take(number, gather(partitions))
-        ingest.finish()
+        ingest.finish(ended=False)
         yield ingest
     finally:
         ingest.close()

@@ -76,7 +76,7 @@ def test_a_ledger_that_is_finished_holds_each_slice_once():
         for number in range(3):
             ingest.take(number, gather([events([(5, "a", 1, 1, 1), (25, "b", 1, 1, 1)])]))
         assert len(ingest.ledger.pieces("orders", spec.pane)) == 3
-        ingest.finish()
+        ingest.finish(ended=False)
         (piece,) = ingest.ledger.pieces("orders", spec.pane)
         assert piece.events == 6
         found = Session(ingest.ledger).sql("SELECT driver, count FROM orders(driver) FOR ALL")

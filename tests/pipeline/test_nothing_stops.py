@@ -29,7 +29,7 @@ def run_one(seed: int) -> None:
             if random.random() < 0.15:
                 ingest.close()
                 ingest = Ingest(spec, ledger, query_id="q")
-        ingest.finish()
+        ingest.finish(ended=False)
         check(ledger, spec, fed)
     finally:
         ingest.close()

@@ -60,7 +60,7 @@ def ingested(spec, batches, ledger=None, mode="continue"):
     try:
         for number, partitions in enumerate(batches):
             ingest.take(number, gather(partitions))
-        ingest.finish()
+        ingest.finish(ended=False)
     finally:
         ingest.close()
     return ingest

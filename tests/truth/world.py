@@ -50,6 +50,8 @@ class World:
     random: Random
     retention: bool = False
     rollups: bool = True
+    long: bool = False
+    """Windows longer than what retention keeps, declared after some batches."""
     keys: list[str] = field(default_factory=lambda: ["k"])
     events: list[Event] = field(default_factory=list)
 
@@ -65,7 +67,19 @@ class World:
             {"kind": "floating", "length": "40 s"},
             {"kind": "sliding", "length": "40 s", "every": "20 s"},
         ]
+        if self.long:
+            kinds = [
+                {"kind": "tumbling", "length": "10 minutes"},
+                {"kind": "floating", "length": "5 minutes"},
+                {"kind": "sliding", "length": "5 minutes", "every": "50 s"},
+            ]
         self.window = getattr(self, "window", None) or self.random.choice(kinds)
+        summary = {"keys": list(self.keys), "indicators": ["i"], "window": self.window}
+        queries = {"q": QUERY}
+        if self.long and getattr(self, "batches", 0) < 5:
+            del summary["window"]
+            queries = {}
+        retention = {"panes": "1 minute", "rollups": "3 minutes"} if self.long else None
         return Pipeline.of(
             {
                 "name": "p",
@@ -73,11 +87,9 @@ class World:
                 "pane": "10 s",
                 "lateness": "30 s",
                 "rollups": ["1 minute", "10 minutes"] if self.rollups else [],
-                "retention": {"panes": "3 minutes"} if self.retention else {},
-                "summaries": {
-                    "m": {"keys": list(self.keys), "indicators": ["i"], "window": self.window}
-                },
-                "queries": {"q": QUERY},
+                "retention": retention or ({"panes": "3 minutes"} if self.retention else {}),
+                "summaries": {"m": summary},
+                "queries": queries,
             }
         )
 
@@ -87,6 +99,8 @@ class World:
         if chance < 0.08:
             self.ingest.close()
             self.ingest = Ingest(self.spec(), self.ledger, query_id="q")
+        elif self.long and self.batches == 5:
+            self.ingest.reconfigure(self.spec())
         elif chance < 0.16 and self.keys == ["k"] and self.batches:
             self.keys = ["k", "n"]
             self.ingest.reconfigure(self.spec())
@@ -114,6 +128,10 @@ class World:
         self.batches += 1
         self.events += made
         self.newest = max([*times, *([] if self.newest is None else [self.newest])], default=None)
+
+    def end(self) -> None:
+        """The source has ended."""
+        self.ingest.finish(ended=True)
 
     def close(self) -> None:
         self.ingest.close()

@@ -12,13 +12,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from muntin.assembly.following import LIMIT_FACTOR, Closed, FloatingFollower, Follower, follow
+from muntin.assembly.following import (
+    LIMIT_FACTOR,
+    Closed,
+    FloatingFollower,
+    Follower,
+    follow,
+    window_at,
+)
 from muntin.kinds import SegmentSpec
 from muntin.ledger.base import Ledger, Writer
 from muntin.ledger.records import ClosedWindow, TrendPoint
-from muntin.ledger.slices import NOTHING, Int64s
+from muntin.ledger.slices import NOTHING, Int64s, Slices
 from muntin.reading.held import Layout
 from muntin.reading.pieces import Merged, Pieces, SegmentCache, pieces_of
+from muntin.reading.stored_results import outdated
 from muntin.spec import Pipeline
 
 WINDOWS_AT_ONCE = 64  # written in one transaction
@@ -73,15 +81,15 @@ class Assembler:
                 self._followers[name] = follow(layout, spec.window, stored.get(name))
         self._check_all = True
 
-    def step(self, watermark: int | None, late_panes: Mapping[str, Int64s]) -> list[ClosedWindow]:
+    def step(self, watermark: int | None, came: Mapping[str, Slices]) -> list[ClosedWindow]:
         """Close what the watermark seals, revise what late events changed; the windows written.
 
         Parameters
         ----------
         watermark : int or None
             Microseconds; None before the first event.
-        late_panes : mapping
-            Summary -> starts of panes that late events reached since the last step: int64[n].
+        came : mapping
+            Summary -> the panes that events reached since the last step, and how many of them.
         """
         if watermark is None:
             return []
@@ -89,17 +97,39 @@ class Assembler:
         written = []
         with pieces_of(self._ledger, self._cache) as now:
             for name, follower in self._followers.items():
-                late = late_panes.get(name, NO_PANES)
+                passed = follower.next_pane()
+                late = NOTHING
+                if passed is not None and name in came:
+                    late = came[name].between(0, passed)
                 if len(late):
                     follower.forget()
                 if len(late) or self._check_all:
                     written += self._revise(now, name, late)
-                    panes = self._kept_panes(now, name, late, watermark)
-                    written += self._write_each(follower.missed(now, panes))
-                written += self._write_each(follower.step(now, sealed_until))
+                    panes = self._kept_panes(now, name, late.starts, watermark)
+                    written += self._write_each(name, follower.missed(now, panes))
+                written += self._write_each(name, follower.step(now, sealed_until))
                 written += self._write([], always=True)
         self._check_all = False
         return written
+
+    def end(self, newest: int) -> list[ClosedWindow]:
+        """The source has ended: all its panes are passed, and what is open closes with them.
+
+        `newest` is the time of the newest event, microseconds.
+        """
+        pane = self._pipeline.pane
+        written = []
+        with pieces_of(self._ledger, self._cache) as now:
+            for name, follower in self._followers.items():
+                written += self._write_each(name, follower.step(now, newest // pane * pane + pane))
+                written += self._write_each(name, follower.end(now))
+                written += self._write([], always=True)
+        return written
+
+    def open_starts(self, name: str, before: int) -> Sequence[int]:
+        """Starts of the windows of a summary that have not closed, before a time, ascending."""
+        follower = self._followers.get(name)
+        return [] if follower is None else follower.open_starts(before)
 
     def _kept_panes(self, now: Pieces, name: str, late: Int64s, watermark: int) -> Int64s:
         """Those of the late panes (all, at the start) whose windows are not beyond retention."""
@@ -115,12 +145,22 @@ class Assembler:
             return now.slices(layout, layout.pane, first or bounds[0], end).starts
         return late if first is None else late[late >= first]
 
-    def _write_each(self, closings: Iterator[Closed]) -> list[ClosedWindow]:
-        """Write windows as they close, some at once."""
+    def _write_each(self, name: str, closings: Iterator[Closed]) -> list[ClosedWindow]:
+        """Write windows as they close, some at once.
+
+        One that the end of a source had closed is the next revision; as it was, it is none.
+        """
         written: list[ClosedWindow] = []
         pending: list[Closed] = []
+        newest = self._ledger.windows(name, limit=1, newest_first=True)
         for closed in closings:
             window = replace(closed.window, closed_at=self._now_us())
+            if newest and window.start <= newest[0].start:
+                before = window_at(self._ledger, name, window.start)
+                if before is not None and _tells_no_more(window, before):
+                    continue
+                if before is not None:
+                    window = replace(window, revision=before.revision + 1)
             pending.append(replace(closed, window=window))
             if len(pending) >= WINDOWS_AT_ONCE:
                 written += self._write(pending)
@@ -165,61 +205,71 @@ class Assembler:
                 shown[name] = {"start": start, "end": end, "fill": follower.open_fill()}
         return shown
 
-    def _revise(self, now: Pieces, name: str, late: Int64s) -> list[ClosedWindow]:
-        """Publish again the closed windows whose panes hold more events than when they closed."""
+    def _revise(self, now: Pieces, name: str, late: Slices) -> list[ClosedWindow]:
+        """Publish again the closed windows whose panes hold more events than when they closed.
+
+        Where retention has dropped a part of one, its revision says what it lacks.
+        """
         layout = self.layouts[name]
         window_spec = layout.spec.window
         assert window_spec is not None  # noqa: S101 (only followed summaries come here)
         reach = window_spec.limit or window_spec.length * LIMIT_FACTOR
-        at = int(late.min()) - reach if len(late) else None
-        last = int(late.max()) + 1 if len(late) else None
+        at = last = None
+        if not self._check_all:
+            at, last = int(late.starts[0]) - reach, int(late.starts[-1]) + 1
         found: list[Closed] = []
         while True:
             windows = self._ledger.windows(name, start=at, end=last, limit=1000)
             for window in windows:
-                if len(late) and not ((window.start <= late) & (late < window.end)).any():
+                came = late.between(window.start, window.end)
+                if not self._check_all and not len(came):
                     continue
-                held = now.events(layout, window.start, window.end)
-                if held <= window.events:  # unchanged, or its panes were dropped by retention
-                    continue
-                merged = now.merged(layout, window.start, window.end)
-                assert merged.segment is not None  # noqa: S101 (it has more events)
-                revised = replace(
-                    window,
-                    revision=window.revision + 1,
-                    events=merged.events,
-                    late=merged.late,
-                    fill=layout.spec.fill(merged.segment),
-                    closed_at=self._now_us(),
-                )
-                found.append(Closed(revised, merged))
+                closed = self._revised(now, layout, window, came)
+                if closed is not None:
+                    found.append(closed)
             if len(windows) < 1000:
                 break
             at = windows[-1].start + 1
         return self._write(found)
 
+    def _revised(
+        self, now: Pieces, layout: Layout, window: ClosedWindow, came: Slices
+    ) -> Closed | None:
+        """The next revision of a window, if it has changed."""
+        reach = now.held(layout).reach(window.start, window.end)
+        after = replace(window, revision=window.revision + 1, closed_at=self._now_us())
+        if not reach.whole:
+            if not len(came):
+                return None
+            events, late = window.events + came.count, window.late + came.late_count
+            return Closed(replace(after, events=events, late=late), None)
+        if now.events(layout, window.start, window.end) <= window.events:
+            return None
+        merged = now.merged_runs(layout, reach)
+        assert merged.segment is not None  # noqa: S101 (it has more events)
+        fill = layout.spec.fill(merged.segment)
+        return Closed(replace(after, events=merged.events, late=merged.late, fill=fill), merged)
+
     def _write(self, closed: Sequence[Closed], always: bool = False) -> list[ClosedWindow]:
         if not closed and not always:
             return []
         trends = [
-            TrendPoint(
-                query,
-                each.window.start,
-                each.window.end,
-                each.window.revision,
-                self._run_query(
-                    query,
-                    self.layouts[each.window.summary],
-                    each.window.start,
-                    each.window.end,
-                    each.merged,
-                ),
-            )
+            TrendPoint(query, each.window.start, each.window.end, each.window.revision, result)
             for each in closed
             for query in self._queries[each.window.summary]
+            if (result := self._result(query, each)) is not None
         ]
         self._store([each.window for each in closed], trends)
         return [each.window for each in closed]
+
+    def _result(self, query: str, closed: Closed) -> bytes | None:
+        """A standing query's result on a window; where it is not held any more, that of before."""
+        window = closed.window
+        if closed.merged is not None:
+            layout = self.layouts[window.summary]
+            return self._run_query(query, layout, window.start, window.end, closed.merged)
+        before = self._ledger.trend(query, start=window.start, end=window.start + 1)
+        return outdated(before[-1].result, window.summary) if before else None
 
     def _store(self, windows: Sequence[ClosedWindow], trends: Sequence[TrendPoint]) -> None:
         states = {name: follower.state() for name, follower in self._followers.items()}
@@ -228,3 +278,7 @@ class Assembler:
             self._stored = states
 
     _stored: Mapping[str, Any] | None = None
+
+
+def _tells_no_more(window: ClosedWindow, before: ClosedWindow) -> bool:
+    return replace(window, revision=before.revision, closed_at=before.closed_at) == before

@@ -2,11 +2,15 @@
 
 A follower takes all panes that were sealed since its last step at once, in chunks of a bounded
 number of events. It only reads what was committed: after a crash it goes on from its stored state.
+
+A window closes where all of it is held (`Reach.whole`). Retention keeps what the windows that are
+still open read (`open_starts`); a window that was declared later, and begins before what is held,
+does not close.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
@@ -33,13 +37,25 @@ class Closed:
     """A window that closes, with what it holds."""
 
     window: ClosedWindow
-    merged: Merged
+    merged: Merged | None
+    """None: not all of it is held any more."""
 
 
 class Follower(Protocol):
     """Closes the windows of one summary; each kind of window has its own."""
 
     def step(self, pieces: Pieces, sealed_until: int) -> Iterator[Closed]: ...
+    def end(self, pieces: Pieces) -> Iterator[Closed]:
+        """The windows that are open where the source has ended: they end with what was taken.
+
+        They stay open: where more comes after all, they close again as ever.
+        """
+        ...
+
+    def open_starts(self, before: int) -> Sequence[int]:
+        """Starts of the windows that have not closed, before a time, ascending."""
+        ...
+
     def state(self) -> Mapping[str, Any]: ...
     def open_window(self) -> tuple[int, int] | None: ...
     def open_fill(self) -> Mapping[str, int]: ...
@@ -150,6 +166,8 @@ class FloatingFollower:
             if bounds is None:
                 return
             first = bounds[0]
+        if self.window.start is None:
+            first = max(first, _horizon(pieces, self._layout) or first)
         panes = pieces.slices(self._layout, pane, first, sealed_until)
         for start, end in chunks(panes, first, sealed_until, pane):
             self._restore(pieces, start)
@@ -162,11 +180,18 @@ class FloatingFollower:
         start = self.window.start
         if self._held is not None or start is None:
             return
-        merged = pieces.merged(self._layout, start, until)
-        assert merged.segment is not None  # noqa: S101 (a window that has a start holds a pane)
-        last = pieces.slices(self._layout, self._layout.pane, start, until).starts
-        reach = int(last[-1]) + self._layout.pane if len(last) else start + self._layout.pane
-        self._held = self._holding(merged.segment, merged.events, merged.late, reach)
+        reach = pieces.held(self._layout).reach(start, until)
+        merged = pieces.merged_runs(self._layout, reach)
+        if merged.segment is None or not reach.whole:
+            # retention keeps what is open; if it is gone all the same, a new window begins here
+            self.window = replace(self.window, start=None, overflowed=False)
+            return
+        ends = [
+            int(held[-1]) + length
+            for length, *run in reach.runs
+            if len(held := pieces.slices(self._layout, length, *run).starts)
+        ]
+        self._held = self._holding(merged.segment, merged.events, merged.late, ends[-1])
 
     def _holding(self, segment: Segment, events: int, late: int, until: int) -> _Held:
         return _Held(segment, self._layout.spec.fill(segment), events, late, until)
@@ -203,6 +228,18 @@ class FloatingFollower:
             events, late = counts[:, first:].sum(axis=1).tolist()
             left = windows.between(len(runs), len(runs) + 1)
             self._held = self._holding(left, events, late, int(ends[-1]))
+
+    def end(self, pieces: Pieces) -> Iterator[Closed]:
+        if self._next is not None:
+            self._restore(pieces, self._next)
+        held, window = self._held, self.window
+        if held is not None and window.start is not None and self._next is not None:
+            boundary = Boundary(window.start, self._next, "end", window.overflowed)
+            yield _closed(self._layout, boundary, held.segment, held.events, held.late)
+
+    def open_starts(self, before: int) -> Sequence[int]:
+        start = self._next if self.window.start is None else self.window.start
+        return [] if start is None or start >= before else [start]
 
 
 class GridFollower:
@@ -243,63 +280,97 @@ class GridFollower:
     def missed(self, pieces: Pieces, panes: np.ndarray) -> Iterator[Closed]:
         if self._next is None:
             return
-        for start in starts_of_windows(panes, self._length, self._every).tolist():
-            end = start + self._length
-            since = self._since is None or end > self._since
-            if end > self._next or not since or has_closed(pieces.view, self._layout.name, start):
-                continue
-            merged = pieces.merged(self._layout, start, end)
-            if merged.segment is not None:
-                boundary = Boundary(start, end, "full", False)
-                yield _closed(self._layout, boundary, merged.segment, merged.events, merged.late)
+        starts = starts_of_windows(panes, self._length, self._every)
+        ends = starts + self._length
+        due = starts[(ends <= self._next) & (ends > (self._since or 0))]
+        new = [at for at in due.tolist() if not window_at(pieces.view, self._layout.name, at)]
+        yield from self._one_by_one(pieces, new)
 
     def step(self, pieces: Pieces, sealed_until: int) -> Iterator[Closed]:
         bounds = pieces.bounds(self._layout)
         if bounds is None:
             return
-        pane = self._layout.pane
         # the first events may be ahead of the watermark, and earlier ones come in time after them
         after = self._next if self._next is not None else min(bounds[0], sealed_until)
-        panes = pieces.slices(self._layout, pane, after - self._length, sealed_until)
-        due = starts_of_windows(panes.starts, self._length, self._every)
-        due = due[(due + self._length > after) & (due + self._length <= sealed_until)]
-        closing = self._tumbling if self._every == self._length else self._sliding
-        yield from closing(pieces, due, panes)
+        due, panes = self._due(pieces, after, sealed_until)
+        due = due[due + self._length <= sealed_until]
+        for start, closed in self._closings(pieces, due, panes):
+            self._next = start + self._length
+            yield closed
         self._next = max(sealed_until, after)
 
-    def _tumbling(self, pieces: Pieces, due: np.ndarray, panes: Slices) -> Iterator[Closed]:
-        """Windows that do not overlap: all of a chunk in one merge."""
+    def end(self, pieces: Pieces) -> Iterator[Closed]:
+        if self._next is None:
+            return
+        due, _ = self._due(pieces, self._next, self._next)
+        yield from self._one_by_one(pieces, due.tolist(), self._next)
+
+    def open_starts(self, before: int) -> Sequence[int]:
+        if self._next is None:
+            return []
+        return range(first_open(self._next, self._length, self._every), before, self._every)
+
+    def _due(self, pieces: Pieces, after: int, until: int) -> tuple[np.ndarray, Slices]:
+        """Starts of the windows that end after a time and hold events of before `until`; the panes.
+
+        Where panes are gone, rollups tell.
+        """
+        layout, length, every = self._layout, self._length, self._every
+        first = after - length
+        whole = min(max(first, _horizon(pieces, layout) or first), until)
+        panes = pieces.slices(layout, layout.pane, whole, until)
+        due = [starts_of_windows(panes.starts, length, every)]
+        for level, *run in pieces.held(layout).rollups.tiles(first, whole):
+            if level is not None:
+                held = pieces.slices(layout, level, *run).starts
+                due.append(starts_of_windows(held, length, every, level))
+        starts = np.unique(np.concatenate(due))
+        return starts[starts + length > after], panes
+
+    def _closings(
+        self, pieces: Pieces, due: np.ndarray, panes: Slices
+    ) -> Iterator[tuple[int, Closed]]:
+        """Windows that do not overlap, and lie in panes: all of a chunk in one merge."""
+        length, pane = self._length, self._layout.pane
+        horizon = _horizon(pieces, self._layout)
+        cut = len(due) if self._every < length else 0
+        if horizon is not None and self._every == length:
+            cut = int(np.searchsorted(due, horizon))
+        for closed in self._one_by_one(pieces, due[:cut].tolist()):
+            yield closed.window.start, closed
+        due = due[cut:]
         if not len(due):
             return
-        length, pane = self._length, self._layout.pane
         whole = panes.at_length(length)
-        span = int(due[0]), int(due[-1]) + length
-        for start, end in chunks(whole, *span, length):
+        for start, end in chunks(whole, int(due[0]), int(due[-1]) + length, length):
             parts = pieces.segments(self._layout, pane, start, end)
             windows = merge(parts, length // pane)
             for number in windows.slices.tolist():
                 at = number * length
                 held = whole.between(at, at + 1)
-                self._next = at + length
-                yield _closed(
-                    self._layout, Boundary(at, at + length, "full", False),
-                    windows.between(number, number + 1), held.count, held.late_count,
-                )  # fmt: skip
+                boundary = Boundary(at, at + length, "full", False)
+                segment = windows.between(number, number + 1)
+                yield at, _closed(self._layout, boundary, segment, held.count, held.late_count)
 
-    def _sliding(
-        self,
-        pieces: Pieces,
-        due: np.ndarray,
-        panes: Slices,  # noqa: ARG002
+    def _one_by_one(
+        self, pieces: Pieces, due: Sequence[int], until: int | None = None
     ) -> Iterator[Closed]:
-        for start in due.tolist():
-            merged = pieces.merged(self._layout, start, start + self._length)
-            assert merged.segment is not None  # noqa: S101 (it holds a pane)
-            self._next = start + self._length
-            yield _closed(
-                self._layout, Boundary(start, start + self._length, "full", False),
-                merged.segment, merged.events, merged.late,
-            )  # fmt: skip
+        """Windows that may overlap, and of which retention may have dropped a part."""
+        held = pieces.held(self._layout)
+        for start in due:
+            end = start + self._length
+            boundary = Boundary(start, end, "full", False)
+            if until is not None:
+                boundary = Boundary(start, min(until, end), "end", False)
+            reach = held.reach(start, boundary.end)
+            merged = pieces.merged_runs(self._layout, reach)
+            if reach.whole and merged.segment is not None:
+                yield _closed(self._layout, boundary, merged.segment, merged.events, merged.late)
+
+
+def _horizon(pieces: Pieces, layout: Layout) -> int | None:
+    """Retention has dropped the panes before this."""
+    return pieces.held(layout).dropped
 
 
 def gaps_between(
@@ -324,9 +395,10 @@ def gaps_between(
         yield pane, reached
 
 
-def has_closed(view: View, summary: str, start: int) -> bool:
-    """Whether a window that starts then has closed."""
-    return bool(view.windows(summary, start=start, end=start + 1, limit=1))
+def window_at(view: View, summary: str, start: int) -> ClosedWindow | None:
+    """The closed window that starts then, in its newest revision."""
+    found = view.windows(summary, start=start, end=start + 1, limit=1)
+    return found[0] if found else None
 
 
 def chunks(slices: Slices, start: int, end: int, length: int) -> Iterator[tuple[int, int]]:

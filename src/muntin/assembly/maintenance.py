@@ -10,7 +10,7 @@ its blocks do, so that a horizon cuts few of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -43,13 +43,16 @@ class Maintenance:
         writer: Writer,
         layouts: Mapping[str, Layout],
         cache: SegmentCache,
+        open_starts: Callable[[str, int], Sequence[int]],
     ) -> None:
+        """`open_starts`: starts of the windows of a summary that have not closed, before a time."""
         self._pipeline = pipeline
         self._ledger = ledger
         self._writer = writer
         self._layouts = layouts
         self._cache = cache
         self._whole: set[int] = set()  # pieces that are small only because they compress well
+        self._open_starts = open_starts
         for layout in layouts.values():
             self._give_up_rungs(layout)
 
@@ -143,12 +146,22 @@ class Maintenance:
         return [_made(part, sums, length) for part in cut(merge(parts))]
 
     def _retain(self, layout: Layout, watermark: int) -> None:
-        """Drop slices past their horizon; the ledger keeps what no longer rollup stands for."""
+        """Drop slices past their horizon, but for what open windows read.
+
+        The ledger keeps what no longer rollup stands for.
+        """
         keep = self._pipeline.retention
         for length in (layout.pane, *layout.rungs):
             horizon = keep.panes if length == layout.pane else keep.rollups
-            if horizon is not None:
-                self._writer.drop_before(layout.name, length, watermark - horizon)
+            if horizon is None:
+                continue
+            before = watermark - horizon
+            starts = self._open_starts(layout.name, before)
+            if starts:
+                with pieces_of(self._ledger, self._cache) as now:
+                    read = now.held(layout).rollups.read_by(starts, watermark)
+                before = min(before, read.get(length, before))
+            self._writer.drop_before(layout.name, length, before)
 
 
 def _due(now: Pieces, layout: Layout, length: int, sealed_until: int) -> tuple[int, int] | None:

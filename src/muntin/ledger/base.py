@@ -106,8 +106,8 @@ class Writer(Protocol):
         ------
         BadArgument
             `made` does not hold the events of that range, it is not sealed or leaves a gap, the
-            length does not nest with the pane and the other rollups, or retention has dropped what
-            the rollups would be made from and only longer ones hold it.
+            length does not nest with the pane and the other rollups, or retention has dropped a
+            part of what the rollups would be made from.
         """
         ...
 

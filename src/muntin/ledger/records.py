@@ -172,7 +172,7 @@ class ClosedWindow:
     start: int
     end: int
     reason: str
-    """"full", "capacity", "end"."""
+    """"full", "capacity", "late", or "end": of the source."""
     revision: int
     """0 when it closed; +1 each time a late event changed what it holds."""
     overflowed: bool

@@ -11,7 +11,7 @@ it. Nothing has to be marked as wrong and made again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from muntin.errors import BadArgument
@@ -96,24 +96,39 @@ class Rollups:
             )
 
     def sources(self, length: int, start: int, until: int) -> list[tuple[int, int, int]]:
-        """(length, from, to) of what rollups are made from. What nothing holds counts as empty.
+        """(length, from, to) of what rollups are made from.
 
         Raises
         ------
         BadArgument
-            Only longer rollups hold a part: they cannot be taken apart.
+            Retention has dropped a part, or only longer rollups hold it, which cannot be taken
+            apart: what would be made were no whole slices.
         """
         tiles = self.tiles(start, until, below=length)
-        for level, begin, end in tiles:
-            if level is None and any(
-                first < end and last > begin for first, last in self.covered.values()
-            ):
+        for level, _, end in tiles:
+            if level is None:
                 raise BadArgument(
-                    f"retention has dropped the panes from {begin} to {end}, and only longer "
-                    f"rollups hold them: begin the rollups of {length} us at "
-                    f"{self.dropped[self.pane_us]} or later"
+                    f"rollups of {length} us from {start} to {until} would lack what retention has "
+                    f"dropped: begin them at {-(-end // length) * length} or later"
                 )
         return [(level, begin, end) for level, begin, end in tiles if level is not None]
+
+    def read_by(self, starts: Iterable[int], until: int) -> dict[int, int]:
+        """Length -> start of the first slice that windows read which start there and end later.
+
+        Parameters
+        ----------
+        starts : iterable of int
+            Multiples of the pane, ascending.
+        until : int
+            Where what is held ends.
+        """
+        first: dict[int, int] = {}
+        for start in starts:
+            for length, begin, _ in self.tiles(start, until):
+                if length is not None:
+                    first[length] = min(begin, first.get(length, begin))
+        return first
 
     def cover(self, length: int, start: int, until: int) -> None:
         """Note that the slices from `start` to `until` are rolled up."""

@@ -31,7 +31,11 @@ class Reach:
     covered: tuple[int, int] | None
     """What was asked for as far as it lies between the first and the last event that are held."""
     whole: bool
-    """Nothing of what was asked for has been dropped."""
+    """Nothing of what was asked for has been dropped.
+
+    Only such windows close, or get a revision that holds all: what is stored of them is said to be
+    all of it.
+    """
 
 
 class Held:

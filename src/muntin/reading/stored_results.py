@@ -38,6 +38,23 @@ def _stream(table: pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
+def outdated(result: bytes, summary: str) -> bytes:
+    """What was stored of a window, where late events came after a part of it was dropped."""
+    table = pa.ipc.open_stream(result).read_all()
+    metadata = table.schema.metadata or {}
+    if _TRUE not in metadata:
+        return result
+    said = json.loads(metadata[_TRUE]) | {"exact": False}
+    message = (
+        f"{summary}: late events came after retention had dropped a part of this window: "
+        "they are not in these rows"
+    )
+    notes = [note for note in said["notes"] if note["code"] != "outdated"]
+    said["notes"] = [*notes, Note("outdated", summary, message).to_dict()]
+    about = json.dumps(said, ensure_ascii=False, allow_nan=False)
+    return _stream(table.replace_schema_metadata({_TRUE: about.encode()}))
+
+
 def stored_error(error: Exception) -> bytes:
     """The bytes that stand for a result where there is none."""
     found = error if isinstance(error, SelectError) else SelectError(_plain(error), code="standing")

@@ -76,7 +76,7 @@ class QueryInfo:
     select: str
 
 
-NoteCode = Literal["open", "nothing", "retention", "cut", "uncounted", "unknown"]
+NoteCode = Literal["open", "nothing", "retention", "cut", "uncounted", "outdated", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,8 @@ class Note:
         "open": no window was asked for, so that only the open one was read. "nothing": the ledger
         holds nothing there. "retention": a part of what was asked for is not held any more. "cut":
         only the newest rows of a history were read. "uncounted": a key or indicator was added
-        later and has not counted all events. "unknown": stored by a release that kept less.
+        later and has not counted all events. "outdated": late events came after retention had
+        dropped a part of the window. "unknown": stored by a release that kept less.
     source : str
         Summary or standing query.
     message : str

@@ -86,7 +86,7 @@ def summarize(
     try:
         with job_progress(progress, f"summarising {pipeline.name}"):
             ingest.take(0, gather)
-        ingest.finish()
+        ingest.finish(ended=True)
     finally:
         ingest.close()
     return Session(opened, progress=ingest.progress)

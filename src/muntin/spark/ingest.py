@@ -22,7 +22,7 @@ from muntin.errors import LedgerConflict, LedgerError, MuntinError
 from muntin.ledger.base import Ledger, Mode, Writer
 from muntin.ledger.records import Batch, ClosedWindow, Command, Rejected
 from muntin.ledger.rules import check_query, panes_of, with_late
-from muntin.ledger.slices import Int64s
+from muntin.ledger.slices import Slices
 from muntin.progress import CLOSING, READING, Progress, Step
 from muntin.reading.pieces import SegmentCache, pieces_of
 from muntin.spark.failures import plainly
@@ -98,22 +98,23 @@ class Ingest:
             self._cache,
         )  # fmt: skip
         self._maintenance = Maintenance(
-            self.pipeline, self.ledger, self.writer, self._assembler.layouts, self._cache
-        )
+            self.pipeline, self.ledger, self.writer, self._assembler.layouts, self._cache,
+            self._assembler.open_starts,
+        )  # fmt: skip
 
     def take(self, batch_id: int, gather: GatherRows) -> None:
         """Commit one batch, unless it was committed already, and close what it seals."""
         began = time.monotonic()
         with self._unless_stopping():
             last = self.writer.last_batch(self.query_id)
-            late: dict[str, Int64s] = {}
+            came: dict[str, Slices] = {}
             if last is None or batch_id > last:
                 self.progress.step = Step(READING)
                 with plainly():
                     gathered_rows = gather(self.plan())
-                late = self._commit(batch_id, gathered_rows)
+                came = self._commit(batch_id, gathered_rows)
             self.progress.step = Step(CLOSING)
-            self._assemble(late)
+            self._noted(self._assembler.step(self._watermark, came))
             self._maintenance.run(self._watermark)
             self.progress.step = Step()
             self.progress.seconds += time.monotonic() - began
@@ -133,9 +134,14 @@ class Ingest:
             latest=now + self.pipeline.max_future_skew,
         )
 
-    def finish(self) -> None:
-        """All housekeeping that is left, then a last word in the ledger."""
+    def finish(self, *, ended: bool) -> None:
+        """All housekeeping that is left, then a last word in the ledger.
+
+        `ended`: the source has, so that the windows that are still open close with it.
+        """
         with self._lock:
+            if ended and self._newest is not None:
+                self._noted(self._assembler.end(self._newest))
             self._maintenance.finish(self._watermark)
             self._say("finished", None)
 
@@ -210,8 +216,8 @@ class Ingest:
             self._not_taken = ""
             self._say("running", None)
 
-    def _commit(self, batch_id: int, rows: Sequence[Row]) -> dict[str, Int64s]:
-        """Commit what workers sent; summary -> starts of panes that late events reached."""
+    def _commit(self, batch_id: int, rows: Sequence[Row]) -> dict[str, Slices]:
+        """Commit what workers sent; summary -> the panes that events reached."""
         segments, rejected, tally = gathered(rows)
         before = self._watermark
         watermark = self._advanced(tally)
@@ -254,7 +260,7 @@ class Ingest:
         self.progress.counted += tally.counted
         self.progress.rejected += tally.rejected
         self.progress.late += max(sequenced.late, *(held.late_count for held in late.values()), 0)
-        return {name: held.starts[held.late > 0] for name, held in late.items()}
+        return late
 
     def _advanced(self, tally: Tally) -> int | None:
         if tally.newest is None:
@@ -266,13 +272,11 @@ class Ingest:
         """Where the sealed panes end."""
         return None if watermark is None else watermark // self.pipeline.pane * self.pipeline.pane
 
-    def _assemble(self, late: Mapping[str, Int64s]) -> list[ClosedWindow]:
-        written = self._assembler.step(self._watermark, late)
+    def _noted(self, written: Sequence[ClosedWindow]) -> None:
         for window in written:
             if window.revision == 0:
                 counts = self.progress.windows
                 counts[window.reason] = counts.get(window.reason, 0) + 1
-        return written
 
     def _say(self, state: str, batch_seconds: float | None, **more: str) -> None:
         if self._not_taken:

@@ -43,6 +43,8 @@ class Stream:
     ----------
     query : StreamingQuery
         Spark's own handle.
+    once : bool
+        It ends where it has taken all that is there.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Stream:
         self._ingest: Ingest | None = None
         self._problem: Exception | None = None
         self._ended = False
+        self.once = once
         self._stopping = False
         self._restarts = 0
         self._known = threading.Event()
@@ -85,7 +88,7 @@ class Stream:
                 mode=mode,
                 on_batch=on_batch,
                 ended_by=self._ended_by,
-                lag=self._lag,
+                lag=self.lag,
             )
         except Exception as problem:
             self._problem = problem
@@ -217,8 +220,8 @@ class Stream:
         problem = self.query.exception()
         return "" if problem is None or is_log_taken(problem) else str(self._cause(problem))
 
-    def _lag(self) -> dict[str, dict[str, int]]:
-        """Kafka's records that were not taken yet; {} of another source."""
+    def lag(self) -> dict[str, dict[str, int]]:
+        """Kafka's records that were not taken yet, by topic and partition; {} of another source."""
         source = self._pipeline.source
         if source is None or source.format != "kafka" or not self.query.isActive:
             return {}
@@ -269,7 +272,7 @@ class Stream:
             self._ended = True
             try:
                 if self._problem is None:
-                    ingest.finish()
+                    ingest.finish(ended=self.once and not self._stopping)
             finally:
                 ingest.close()
 
@@ -297,7 +300,8 @@ def stream(
     ledger : Ledger or str, optional
         By default the spec's ledger.
     once : bool
-        Take all that is there, then stop.
+        Take all that is there, then stop. Windows that are open then close with the reason `end`;
+        where more comes at the next run, they close again, as the next revision.
     mode : {"continue", "append", "overwrite"}
         What to do if another query has fed the ledger; "continue" refuses. "overwrite" deletes
         the pipeline's data and its checkpoint.

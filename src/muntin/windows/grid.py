@@ -22,16 +22,18 @@ def first_open(after: int, length: int, every: int) -> int:
     return (after - length) // every * every + every
 
 
-def starts_of_windows(panes: np.ndarray, length: int, every: int) -> np.ndarray:
-    """Starts of the windows that hold any of these panes: int64[n], ascending.
+def starts_of_windows(slices: np.ndarray, length: int, every: int, width: int = 1) -> np.ndarray:
+    """Starts of the windows that hold any part of these slices: int64[n], ascending.
 
     Parameters
     ----------
-    panes : int64[p]
-        Starts of panes.
+    slices : int64[p]
+        Their starts.
+    width : int
+        How long they are, microseconds. A pane lies in a window whole: 1 will do.
     """
-    firsts = (panes - length) // every * every + every
-    numbers = (panes - firsts) // every + 1
+    firsts = (slices - length) // every * every + every
+    numbers = (slices + width - 1 - firsts) // every + 1
     offsets = np.arange(int(numbers.max(initial=0)))
     starts = firsts[:, None] + offsets * every
     return np.unique(starts[offsets < numbers[:, None]])
