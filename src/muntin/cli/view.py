@@ -83,9 +83,24 @@ class Lines:
             f"{progress.late:,} late",
             *([f"{progress.rejected:,} rejected"] if progress.rejected else []),
             *([f"at {instant_text(progress.newest)}"] if progress.newest is not None else []),
+            *self._behind(progress.newest),
             *([doing] if doing else []),
         ]
         return ", ".join(parts)
+
+    def _behind(self, newest: int | None) -> list[str]:
+        """What is still to be taken: Kafka's records; else how old the newest event is.
+
+        Of a run over what is there (`once`) its age says nothing, and time left is of the batch.
+        """
+        lag = self._stream.lag()
+        if lag:
+            waiting = sum(n for partitions in lag.values() for n in partitions.values())
+            return [f"{waiting:,} records behind"]
+        if newest is None or self._stream.once:
+            return []
+        seconds = max(0, time.time_ns() // 1000 - newest) // 1_000_000
+        return [f"{duration_text(seconds * 1_000_000)} behind the clock"]
 
     def _doing(self, now: float) -> str:
         """The part of the batch at hand, and how long it will take at its pace so far."""

@@ -17,6 +17,7 @@ import pyarrow as pa
 from muntin.errors import SourceError
 from muntin.spark.ddl import declared
 from muntin.spark.partials import CORRUPT_COLUMN, REJECTED_KEPT_MAX, WHY_COLUMN, Placed
+from muntin.spark.places import FILE, in_files
 from muntin.spark.values import JsonValues, Parsed, value_schema
 from muntin.spec import Pipeline, SourceSpec
 
@@ -106,7 +107,7 @@ def prepared(
     """What is sent to the workers, and what makes of it the columns that a pipeline reads."""
     columns, _ = needed(df, pipeline)
     if not is_raw(df):
-        return columns, unplaced
+        return columns, in_files if FILE in columns.columns else unplaced
     if pipeline.fields:
         return columns, placed
     own = value_schema(_source(pipeline).value.schema_)

@@ -11,6 +11,7 @@ from muntin.spark.event_time import check_type
 from muntin.spark.failures import reason
 from muntin.spark.kafka import KEPT_COLUMNS, named, parsed
 from muntin.spark.partials import CORRUPT_COLUMN
+from muntin.spark.places import FILE_COLUMNS, with_files
 from muntin.spec import Pipeline, SourceSpec
 from muntin.spec_secrets import hide_secrets
 from muntin.suggestions import did_you_mean
@@ -40,7 +41,7 @@ def batch_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
     if ddl:
         reader = reader.schema(ddl)
     found = _loaded(lambda: reader.load(source.path) if source.path else reader.load(), source)
-    return named(_with_timestamps(found, source), source)
+    return _read(found, source)
 
 
 def stream_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
@@ -59,7 +60,13 @@ def stream_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
         reader = reader.option("pathGlobFilter", here.name)
         path = str(here.parent)
     found = _loaded(lambda: reader.load(path) if path else reader.load(), source)
-    return named(_with_timestamps(found, source), source)
+    return _read(found, source)
+
+
+def _read(df: DataFrame, source: SourceSpec) -> DataFrame:
+    """What a source gives, with what is needed beside its columns."""
+    df = _with_timestamps(df, source)
+    return with_files(df, source.format) if source.format in FILE_FORMATS else named(df, source)
 
 
 def _with_timestamps(df: DataFrame, source: SourceSpec) -> DataFrame:
@@ -159,7 +166,8 @@ def needed(df: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, pa.Schema]:
     for column in wanted:
         if column not in df.columns:
             raise SourceError(no_column(column, pipeline, df.columns))
-    wanted += [column for column in KEPT_COLUMNS if column in df.columns]
+    kept = (*KEPT_COLUMNS, *FILE_COLUMNS)
+    wanted += [column for column in kept if column in df.columns]
     df = df.select(*[sf.col(f"`{column.replace('`', '``')}`") for column in wanted])
     try:
         schema = to_arrow_schema(df.schema, timezone="UTC")
