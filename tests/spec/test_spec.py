@@ -71,6 +71,8 @@ def test_file_and_python_give_the_same_object(tmp_path):
         ("kind: vector_matrix", "kind: matrix", 7, "unknown kind 'matrix'"),
         ("capacity: 100000", "capacity: -1", 11, "greater than or equal to 1"),
         ("[origin, destination, [", "[origin, origin, [", 9, "stands twice"),
+        ("[origin, destination, [", "[origin, Count, [", 7, "'Count' is a column of the answers"),
+        ("[origin, destination, [", "[origin, delay, [", 7, "'delay' is a key and an indicator"),
         ("name: flights", "name: Flights!", 1, "is not a name"),
         ("kind: floating", "kind: hopping", 12, "floating"),
         ("on: window", "on: monday", 14, "window"),

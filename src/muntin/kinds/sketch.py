@@ -18,7 +18,7 @@ LIMIT = 10_000
 LIMIT_MAX = 1_000_000
 BY_MAX = 16
 _NUMBERS = ("q", "x", "rank", "value", "lower", "upper", "confidence", "n")
-_ANSWERED = frozenset((*_NUMBERS, "item", "guaranteed", "complete", "other"))
+_ANSWERED = frozenset((*_NUMBERS, "item", "guaranteed", "complete", "other", "row", "overflow"))
 """Columns of the answers, beside which the columns of `by` stand."""
 
 

@@ -18,6 +18,9 @@ from muntin.segments.sketched import SketchedSums
 from muntin.segments.sums import Sums, counted_events
 from muntin.segments.table import Segment
 
+_ANSWERED = frozenset(("count", "row", "overflow"))
+"""Columns of the answers, beside which keys and indicators stand."""
+
 IndicatorType = Literal["int64", "float64"]
 
 
@@ -71,6 +74,21 @@ class VectorMatrixSpec(SegmentSpec):
     sketch: SketchSize | None = Field(
         default=None, description="Upper bounds in fixed memory instead of exact sums"
     )
+
+    @model_validator(mode="after")
+    def _names_stand_apart(self) -> Self:
+        keys = {name.lower() for key in self.keys for name in key}
+        for name in self.columns():
+            if name.lower() in _ANSWERED:
+                raise ValueError(
+                    f"'{name}' is a column of the answers too: give it another name under fields"
+                )
+            if name in self.indicators and name.lower() in keys:
+                raise ValueError(
+                    f"'{name}' is a key and an indicator, and one would hide the other in answers: "
+                    "give one of them another name under fields"
+                )
+        return self
 
     @model_validator(mode="after")
     def _sketch_fits(self) -> Self:
