@@ -231,6 +231,9 @@ def test_a_backup_is_a_ledger(filled, tmp_path):
     assert _everything(copy) == _everything(ledger)
     assert copy.verify() == []
     assert held(copy, "s", 40, 0, 100)
+    # put back, it is another ledger to those who follow this one, and cache what it had
+    assert copy.generation() > ledger.generation()
+    assert copy.version() > ledger.version()
     copy.close()
     ledger.close()
 

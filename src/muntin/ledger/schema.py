@@ -342,13 +342,17 @@ def create(connection: sqlite3.Connection) -> None:
     """Make the tables, in the transaction that the caller has begun."""
     for statement in _statements(_TABLES):
         connection.execute(statement)
-    _begin_generation(connection)
+    begin_generation(connection)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
 
 
-def _begin_generation(connection: sqlite3.Connection) -> None:
-    """Versions begin where no earlier ledger of this place has come to: caches go by them."""
+def begin_generation(connection: sqlite3.Connection) -> None:
+    """This is another ledger than all before it, in this place or that of which it is a copy.
+
+    Versions begin where no earlier one has come to: caches go by them, and followers by the
+    generation, so that a backup that was put back is not taken for the ledger that went on.
+    """
     now = time.time_ns() // 1000
     connection.execute("UPDATE meta SET generation = ?1, version = max(version, ?1)", (now,))
 

@@ -7,11 +7,12 @@ transactions and never block the writer. Tables: `schema.py`; guarantees: docs/l
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -204,6 +205,8 @@ class SqliteLedger(SqliteView):
     def backup(self, path: str | Path) -> None:
         """Write a compact copy to a new file, while the ledger is in use; payload files as well.
 
+        Put back, it is another ledger to its readers: those who follow windows begin anew.
+
         Raises
         ------
         LedgerError
@@ -219,6 +222,8 @@ class SqliteLedger(SqliteView):
                 bring_files(self._file.path, target)
         finally:
             connection.close()
+        with self._file.explained(), closing(sqlite3.connect(target)) as copy, copy:
+            schema.begin_generation(copy)
 
     def close(self) -> None:
         """Close the connections of this object, its writers' as well."""

@@ -33,8 +33,10 @@ export async function trend(board, live, query) {
     column = ROWS;
     draw();
   };
-  const take = ({ columns, types, rows }, startOf, start = null) => {
-    const kinds = columns.map((name, i) => [name, i]).filter(([name]) => !/^window_|^revision$/.test(name));
+  const take = ({ columns, types, rows }, startOf, start = null, errorAt = -1) => {
+    // what a trend adds to a query's own columns is not there in what is pushed
+    const kinds = columns.map((name, i) => [name, i])
+      .filter(([name, i]) => !/^window_|^revision$/.test(name) && i !== errorAt);
     const values = kinds.filter(([, i]) => numeric(types[i]));
     const labels = kinds.filter(([, i]) => !numeric(types[i]));
     if (!values.length) return count(rows.map(startOf), start);
@@ -48,7 +50,7 @@ export async function trend(board, live, query) {
     for (const row of rows) {
       const start = startOf(row);
       if (!fresh.has(start)) fresh.set(start, []);
-      const label = labels.map(([, i]) => row[i]).join(", ") || query.name;
+      const label = labels.map(([, i]) => row[i] ?? "null").join(", ") || query.name;
       fresh.get(start).push([label, Object.fromEntries(values.map(([name, i]) => [name, row[i]]))]);
     }
     for (const [start, found] of fresh) points.set(start, found);
@@ -67,8 +69,9 @@ export async function trend(board, live, query) {
   const from = `(SELECT * FROM trend(${quoted(query.name)})) AS t`;
   try {
     const found = await live.query(`SELECT * FROM ${from} ORDER BY window_start DESC LIMIT ${POINTS * 10}`);
-    const at = found.columns.indexOf("window_start");
-    take({ ...found, rows: found.rows.filter((row) => row[at]) }, (row) => Date.parse(row[at]) * 1000);
+    const at = found.columns.indexOf("window_start"), failed = found.columns.indexOf("error");
+    const rows = found.rows.filter((row) => row[at] && row[failed] == null);
+    take({ ...found, rows }, (row) => Date.parse(row[at]) * 1000, null, failed);
   } catch (problem) {
     note.textContent = problem.message;
   }
