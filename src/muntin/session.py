@@ -47,6 +47,11 @@ class Session:
         """What can be asked, by name."""
         return self._catalog.summaries()
 
+    def span_of(self, summary: str) -> tuple[int, int] | None:
+        """Start and end of all that is held of a summary, microseconds UTC; None: nothing."""
+        with self._catalog.moment() as moment:
+            return moment.span_of(summary)
+
     def windows(self, summary: str | None = None, *, limit: int = 1000) -> list[ClosedWindow]:
         """Closed windows, oldest first, in their newest revision."""
         return self.ledger.windows(summary, limit=limit)

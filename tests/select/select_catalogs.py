@@ -90,6 +90,9 @@ class MemoryCatalog:
     def queries(self) -> Mapping[str, QueryInfo]:
         return self.standing
 
+    def span_of(self, summary: str) -> tuple[int, int] | None:
+        return (0, HOUR) if any(name == summary for name, _ in self.held) else None
+
     def load(self, summary: str, window: WindowAsked) -> Loaded:
         self.loads.append((summary, window))
         if window.kind == "newest_window":

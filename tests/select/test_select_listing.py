@@ -7,20 +7,24 @@ import pytest
 from muntin.errors import SelectError
 from muntin.select import Engine
 
+HELD = ["1970-01-01T00:00:00Z", "1970-01-01T01:00:00Z"]
+
 
 def test_what_there_is(engine: Engine) -> None:
     result = engine.sql("show tables;")
-    assert result.columns == ["name", "kind", "keys", "indicators", "ask"]
+    assert result.columns == ["name", "kind", "keys", "indicators", "from", "to", "ask"]
     matrix = "driver, area, (driver, area)", "served, time, paid, tip, debt", "orders(driver)"
     assert result.rows == [
-        ["busiest", "standing query", None, None, "trend(busiest)"],
-        ["orders", "vector_matrix", *matrix],
+        ["busiest", "standing query", None, None, None, None, "trend(busiest)"],
+        ["orders", "vector_matrix", *matrix[:2], *HELD, matrix[2]],
     ]
 
 
 @pytest.mark.parametrize("name", ["orders", "busiest"])
 def test_every_column_that_is_described_can_be_asked(engine: Engine, name: str) -> None:
     rows = engine.sql(f"DESCRIBE {name}").rows
+    if name == "orders":
+        assert rows.pop(0) == ["FOR '{}' TO '{}'".format(*HELD), None, "all that is held"]
     ways = dict.fromkeys(row[0] for row in rows)
     assert len(ways) == (4 if name == "orders" else 1)
     for way in ways:

@@ -181,6 +181,9 @@ class _PipelineMoment:
     def queries(self) -> Mapping[str, QueryInfo]:
         return self._queries
 
+    def span_of(self, summary: str) -> tuple[int, int] | None:
+        return self._stored.span_of(summary) if summary in self._stored.summaries() else None
+
     def load(self, summary: str, window: WindowAsked) -> Loaded:
         closing = self.closing
         if closing is None or (summary, window) != (closing.layout.name, closing.asked):

@@ -12,7 +12,6 @@ from muntin.cli.tables import FORMAT, Format
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from muntin.ledger.base import Ledger
     from muntin.select.catalog import SummaryInfo
     from muntin.session import Session
 
@@ -52,7 +51,7 @@ def held(session: Session) -> pa.Table:
     for pipeline in session.ledger.pipelines():
         for name in pipeline.spec.get("summaries", {}):
             if name in infos:
-                span = _span(session.ledger, name, pipeline.spec)
+                span = session.span_of(name) or (None, None)
                 ask = _select(f"{asked(infos[name])} FOR ALL")
                 rows.append((name, infos[name].kind, pipeline.name, *span, ask))
         for name in pipeline.spec.get("queries", {}):
@@ -108,18 +107,3 @@ def columns_of(session: Session, name: str) -> pa.Table:
     rows.append(("", "", _select(f"{asked(info)} FOR ALL")))
     short, column, what = map(list, zip(*rows, strict=True))
     return pa.table({"short": short, "column": column, "what": what})
-
-
-def _span(ledger: Ledger, name: str, spec) -> tuple[int | None, int | None]:
-    """From where to where slices of any length are held."""
-    span: tuple[int, int] | None = None
-    for length in (spec["pane_us"], *spec.get("rungs_us", ())):  # the finest knows best
-        bounds = ledger.bounds(name, length)
-        if bounds is None:
-            continue
-        start, end = span or bounds
-        span = (
-            bounds[0] if bounds[0] + length <= start else start,
-            bounds[1] if bounds[1] - length >= end else end,
-        )
-    return span or (None, None)

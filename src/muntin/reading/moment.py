@@ -18,6 +18,7 @@ from muntin.reading.sequences import Sequences, check_whole_stream
 from muntin.reading.snapshot import Known, Snapshot
 from muntin.reading.stored_results import read_result
 from muntin.select.catalog import (
+    OPEN,
     Loaded,
     LoadedTable,
     Note,
@@ -57,6 +58,12 @@ class LedgerMoment:
 
     def queries(self) -> Mapping[str, QueryInfo]:
         return self.snapshot.queries
+
+    def span_of(self, summary: str) -> Span | None:
+        known, layout = self._find(summary)
+        if isinstance(layout.spec, SequentialSpec):
+            return self._followed(known, summary, layout.spec, layout.pane, OPEN).held
+        return self._pieces.held(layout).bounds
 
     def load(self, summary: str, window: WindowAsked) -> Loaded:
         known, layout = self._find(summary)

@@ -196,6 +196,10 @@ class Moment(Protocol):
         """The standing queries, by name. Cheap as well."""
         ...
 
+    def span_of(self, summary: str) -> tuple[int, int] | None:
+        """Start and end of all that is held of a summary; None where that is nothing."""
+        ...
+
     def load(self, summary: str, window: WindowAsked) -> Loaded:
         """Merge the panes of a window."""
         ...

@@ -10,15 +10,19 @@ from muntin.select.bind import MATRIX_KINDS
 from muntin.select.catalog import TREND_COLUMNS, TREND_ERROR, WINDOW_COLUMNS, QueryInfo, SummaryInfo
 from muntin.select.functions import TABLE_FUNCTIONS
 from muntin.suggestions import did_you_mean
+from muntin.times import instant_text
 
 _SHOW = re.compile(r"\s*SHOW\s+TABLES\s*;?\s*\Z", re.IGNORECASE)
 _DESCRIBE = re.compile(
     r'\s*DESC(?:RIBE)?\s+(?:"(?P<quoted>[^"]+)"|(?P<plain>[\w-]+))\s*;?\s*\Z', re.IGNORECASE
 )
-_TABLES = ("name", "kind", "keys", "indicators", "ask")
+_TABLES = ("name", "kind", "keys", "indicators", "from", "to", "ask")
 _COLUMNS = ("ask", "column", "meaning")
 
-Rows = Sequence[tuple[str | None, ...]]
+Value = str | int | None
+"""A text, or an instant in microseconds since 1970 UTC."""
+Rows = Sequence[tuple[Value, ...]]
+SpanOf = Callable[[str], tuple[int, int] | None]
 
 
 def listed(
@@ -26,8 +30,11 @@ def listed(
     summaries: Mapping[str, SummaryInfo],
     queries: Mapping[str, QueryInfo],
     columns_of: Callable[[QueryInfo], tuple[str, ...]],
+    span_of: SpanOf,
 ) -> tuple[tuple[str, ...], str] | None:
     """Columns and SQL of a statement that lists; None if it is none of these.
+
+    `span_of` tells from where to where a summary is held.
 
     Raises
     ------
@@ -35,15 +42,15 @@ def listed(
         DESCRIBE of a name that does not exist.
     """
     if _SHOW.match(text):
-        rows = [_row(info) for info in summaries.values()]
-        rows += [(name, "standing query", None, None, f"trend({name})") for name in queries]
+        rows = [_row(info, span_of) for info in summaries.values()]
+        rows += [(n, "standing query", None, None, None, None, f"trend({n})") for n in queries]
         return _TABLES, _values(_TABLES, sorted(rows, key=lambda row: str(row[0])))
     found = _DESCRIBE.match(text)
     if found is None:
         return None
     name = found["quoted"] or found["plain"]
     if name in summaries:
-        return _COLUMNS, _values(_COLUMNS, _of_summary(summaries[name]))
+        return _COLUMNS, _values(_COLUMNS, _of_summary(summaries[name], span_of))
     if name in queries:
         return _COLUMNS, _values(_COLUMNS, _of_query(name, columns_of(queries[name])))
     raise SelectError(
@@ -56,10 +63,12 @@ def listed(
     )
 
 
-def _row(info: SummaryInfo) -> tuple[str | None, ...]:
+def _row(info: SummaryInfo, span_of: SpanOf) -> tuple[Value, ...]:
     keys = [*info.keys] or [(name,) for name in info.by]
     shown = ", ".join(name[0] if len(name) == 1 else f"({', '.join(name)})" for name in keys)
-    return info.name, info.kind, shown or None, ", ".join(info.indicators) or None, _ways(info)[0]
+    sums = ", ".join(info.indicators)
+    span = span_of(info.name) or (None, None)
+    return info.name, info.kind, shown or None, sums or None, *span, _ways(info)[0]
 
 
 def _ways(info: SummaryInfo) -> list[str]:
@@ -70,8 +79,12 @@ def _ways(info: SummaryInfo) -> list[str]:
     return [usage.replace("<summary>", info.name) for usage in known] or [info.name]
 
 
-def _of_summary(info: SummaryInfo) -> Rows:
-    rows: list[tuple[str | None, ...]] = []
+def _of_summary(info: SummaryInfo, span_of: SpanOf) -> Rows:
+    rows: list[tuple[Value, ...]] = []
+    span = span_of(info.name)
+    if span is not None:
+        start, end = map(instant_text, span)
+        rows.append((f"FOR '{start}' TO '{end}'", None, "all that is held"))
     if info.kind in MATRIX_KINDS:
         sums = [("count", "number of events")]
         sums += [(name, "sum over the events of a row") for name in info.indicators]
@@ -98,11 +111,16 @@ def _values(columns: Sequence[str], rows: Rows) -> str:
     """The rows as SQL."""
     names = ", ".join(f'"{name}"' for name in columns)
     if not rows:
-        nothing = ", ".join(f'NULL::VARCHAR AS "{name}"' for name in columns)
+        nothing = ", ".join(f'{_value(None, name)} AS "{name}"' for name in columns)
         return f"SELECT {nothing} LIMIT 0"
-    written = ", ".join(f"({', '.join(_text(value) for value in row)})" for row in rows)
-    return f"SELECT * FROM (VALUES {written}) AS listed({names})"  # noqa: S608 - `_text` quotes
+    written = ", ".join(f"({', '.join(map(_value, row, columns))})" for row in rows)
+    return f"SELECT * FROM (VALUES {written}) AS listed({names})"  # noqa: S608 - `_value` quotes
 
 
-def _text(value: str | None) -> str:
-    return "NULL::VARCHAR" if value is None else "'" + value.replace("'", "''") + "'"
+def _value(value: Value, column: str) -> str:
+    kind = "TIMESTAMP" if column in ("from", "to") else "VARCHAR"
+    if value is None:
+        return f"NULL::{kind}"
+    if isinstance(value, int):
+        return f"make_timestamp({value})"
+    return "'" + value.replace("'", "''") + "'"

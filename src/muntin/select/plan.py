@@ -93,20 +93,26 @@ class Planner:
         if entry is not None and entry.is_of(summaries, queries):
             return entry.plan
         check_text(text, self._limits)
-        plan = self._listing(text, summaries, queries)
-        plan = plan or self._with_constants(text, summaries, queries)
+        plan = self._listing(text, summaries, queries, moment)
+        if plan is not None:
+            return plan  # not kept: it tells what is held now
+        plan = self._with_constants(text, summaries, queries)
         if plan is None:
             plan = self._make(text, summaries, queries, ())
         self._keep(self._plans, text, _Entry(plan, summaries, queries))
         return plan
 
     def _listing(
-        self, text: str, summaries: Mapping[str, SummaryInfo], queries: Mapping[str, QueryInfo]
+        self,
+        text: str,
+        summaries: Mapping[str, SummaryInfo],
+        queries: Mapping[str, QueryInfo],
+        moment: Moment,
     ) -> CheckedStatement | None:
         def columns_of(query: QueryInfo) -> tuple[str, ...]:
             return self._make(query.select, summaries, queries, (query.name,)).columns
 
-        found = listed(text, summaries, queries, columns_of)
+        found = listed(text, summaries, queries, columns_of, moment.span_of)
         if found is None:
             return None
         columns, sql = found

@@ -69,6 +69,9 @@ class GlobalCatalog:
     def queries(self) -> Mapping[str, QueryInfo]:
         return {}
 
+    def span_of(self, summary: str) -> tuple[int, int] | None:  # noqa: ARG002
+        return self._picture.snapshot.covered
+
     def load(self, summary: str, window: WindowAsked) -> Loaded:
         if summary != self._name:
             raise KeyError(summary)
