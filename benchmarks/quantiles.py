@@ -12,6 +12,7 @@ import time
 import datasketches
 import numpy as np
 from _timing import in_turn, report
+from published.sliding_windows import PublishedItems
 from sortedcontainers import SortedList
 
 from muntin.summaries import KLL, FixedWindowQuantiles
@@ -125,8 +126,8 @@ def window_insert(window: int, batch: int, repeats: int) -> None:
     rng = np.random.default_rng(0)
     filled = rng.normal(size=2 * window)
     ring, paper = (
-        FixedWindowQuantiles(window, method="ring"),
-        FixedWindowQuantiles(window, k=128, method="paper"),
+        FixedWindowQuantiles(window),
+        PublishedItems(window, k=128),
     )
     exact = SortedWindow(window)
     ring.update(filled)

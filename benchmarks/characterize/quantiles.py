@@ -27,6 +27,9 @@ from matplotlib import pyplot as plt
 
 from muntin.summaries import KLL, FixedWindowQuantiles, TimeWindowQuantiles
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from published.sliding_windows import PublishedItems, PublishedTimes
+
 FRACTIONS = np.arange(1, 100) / 100
 WINDOWS = 31  # that go by: one to fill, 30 to slide
 METHODS = ("paper", "ring")
@@ -52,7 +55,7 @@ def fresh(inside: np.ndarray, k: int, seed: int) -> KLL:
 def window_of(method: str, length: int, k: int, seed: int = 0) -> FixedWindowQuantiles:
     """The paper's window of `k`, or a ring that holds about as many items."""
     if method == "paper":
-        return FixedWindowQuantiles(length, k=k, seed=seed, method="paper")
+        return PublishedItems(length, k, seed)
     panes = 4 if k < 256 else 8
     return FixedWindowQuantiles(length, panes, max(8, k // panes), seed)
 
@@ -220,9 +223,7 @@ def nodes(scale: float) -> list[Row]:
         times = np.sort(starts + rng.integers(0, 10 * second, len(starts)))
         values = rng.lognormal(size=len(times)) * (1 + 0.3 * np.sin(times / (200 * second)))
         made: dict[str, list[TimeWindowQuantiles]] = {
-            "paper, k = 128": [
-                TimeWindowQuantiles("5 minutes", k=128, seed=n, method="paper") for n in range(3)
-            ],
+            "paper, k = 128": [PublishedTimes("5 minutes", 128, n) for n in range(3)],
             "ring, 10 panes of k = 64": [
                 TimeWindowQuantiles("5 minutes", 10, 64, seed=n) for n in range(3)
             ],

@@ -20,7 +20,7 @@ from muntin.summaries.weighted_view import (
     nothing,
 )
 
-METHODS = ("ring", "paper", "strict")
+METHODS = ("ring", "strict")
 PANES_MAX = 4096
 PANE_ITEMS_MAX = 1 << 20  # panes * k: about 50 MiB
 UINT64_MAX = (1 << 64) - 1
@@ -51,8 +51,6 @@ class WindowQuantiles:
         if guarantee not in (None, "strict"):
             raise BadArgument(f"guarantee={guarantee!r}: use 'strict' or None")
         if guarantee == "strict":
-            if method == "paper":
-                raise BadArgument("method='paper' has no strict guarantee: leave one of them out")
             method = "strict"
         if method not in self._engines:
             raise BadArgument(f"method={method!r}: use one of {', '.join(self._engines)}")

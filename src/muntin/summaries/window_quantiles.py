@@ -10,8 +10,8 @@ Error       normal with deviation sqrt((0.5 / k)^2 / B + (0.09 / (B sqrt(k)))^2)
 Merge       same panes and k. Time windows of one length become one over both streams; windows of
             the last W1 and W2 items become one of the last W1 + W2 (items taken in turn)
 Duplicates  count twice
-Source      the ring: KLL (FOCS 2016) by panes. method="paper": Zhang et al., "A Scalable Method
-            of Maintaining Order Statistics for Big Data Stream", CMC 2019, Algorithms 1 and 2
+Source      the ring: KLL (FOCS 2016) by panes. A published window to compare with: Zhang et al.,
+            CMC 2019, in `benchmarks/published`
 Limits      no NaN; the same input in the same batches with the same seed gives the same bytes,
             another partitioning other bytes within the same bound. A time far ahead moves the
             window there: bound event times before they come here
@@ -29,7 +29,6 @@ from muntin.summaries.checks import integer_in
 from muntin.summaries.exponential_histogram import HistogramOfItems, HistogramOfTimes
 from muntin.summaries.order_keys import as_column, bounds_of, to_keys
 from muntin.summaries.pane_ring import PaneRing
-from muntin.summaries.paper_window import PaperItems, PaperTimes
 from muntin.summaries.reading import Fields
 from muntin.summaries.time_ring import TIME_MAX, TimeRing
 from muntin.summaries.times import as_times
@@ -52,9 +51,8 @@ class FixedWindowQuantiles(WindowQuantiles):
         Accuracy of each pane. 8 panes of k = 64 hold at most about 1,700 items.
     seed : int
         Of the coins, 0 to 2^64 - 1.
-    method : {"ring", "paper"}
-        "paper" is the published algorithm, kept to compare with: 4 to 5 times the error of a
-        sketch of the same size that need not slide. `panes` means nothing to it.
+    method : {"ring"}
+        A ring of panes.
     guarantee : {None, "strict"}
         "strict": an exponential histogram, whose bound on the edge's error is proved; `panes`
         is then the number of blocks of each size, and the bound 1 / (2 panes).
@@ -63,11 +61,7 @@ class FixedWindowQuantiles(WindowQuantiles):
     """
 
     kind: ClassVar[str] = "fixed_window_quantiles"
-    _engines: ClassVar[dict[str, Any]] = {
-        "ring": PaneRing,
-        "paper": PaperItems,
-        "strict": HistogramOfItems,
-    }
+    _engines: ClassVar[dict[str, Any]] = {"ring": PaneRing, "strict": HistogramOfItems}
     _window_max: ClassVar[int] = WINDOW_ITEMS_MAX
 
     __slots__ = ()
@@ -128,15 +122,11 @@ class TimeWindowQuantiles(WindowQuantiles):
         behind is counted in `late` and left out. By default the window's length; with "strict",
         0, since it holds all values back for so long.
     method, guarantee, dtype
-        As for `FixedWindowQuantiles`; method="paper" is Algorithm 2.
+        As for `FixedWindowQuantiles`.
     """
 
     kind: ClassVar[str] = "time_window_quantiles"
-    _engines: ClassVar[dict[str, Any]] = {
-        "ring": TimeRing,
-        "paper": PaperTimes,
-        "strict": HistogramOfTimes,
-    }
+    _engines: ClassVar[dict[str, Any]] = {"ring": TimeRing, "strict": HistogramOfTimes}
     _window_max: ClassVar[int] = DURATION_US_MAX
 
     __slots__ = ("late", "tolerance")

@@ -1,5 +1,8 @@
 """The published sliding windows over KLL, kept faithful so that they can be compared with.
 
+Zhang et al., "A Scalable Method of Maintaining Order Statistics for Big Data Stream", CMC 2019.
+`PublishedItems` and `PublishedTimes` answer as the windows of `muntin.summaries` do.
+
 `PaperItems` is Algorithm 1: KLL until the window is full; then every level keeps the size it
 happens to have, each item starts a cascade of pair compactions, and the top level drops its two
 oldest. Its weight is not the window's, so ranks are taken as shares of the weight. Measured: 1.5
@@ -15,12 +18,16 @@ window has lost the state that it slides by: it answers, and refuses further ite
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary, SummaryOverflow
-from muntin.summaries.kernels.paper_window import (
+from muntin.errors import BadArgument, IncompatibleSummary, SummaryOverflow
+from muntin.summaries import FixedWindowQuantiles, TimeWindowQuantiles
+from muntin.summaries.kernels.sorting import sort_pairs
+from muntin.summaries.panes import WindowView, summed
+from muntin.summaries.time_ring import TIME_MAX
+from published.sliding_kernels import (
     HEIGHT,
     SEEN,
     SLIDING,
@@ -31,11 +38,6 @@ from muntin.summaries.kernels.paper_window import (
     slide_items,
     slide_times,
 )
-from muntin.summaries.kernels.sorting import sort_pairs
-from muntin.summaries.level_stack import COUNT_MAX
-from muntin.summaries.panes import WindowView, summed
-from muntin.summaries.reading import Body, Fields
-from muntin.summaries.time_ring import TIME_MAX
 
 K_MAX = 4096  # rows of 25,000 items in each of 44 levels
 LEVELS_MAX = 44
@@ -57,7 +59,7 @@ class _Levels:
     def __init__(self, window: int, panes: int, k: int, coins: np.ndarray) -> None:
         del panes  # the paper has none
         if k > K_MAX:
-            raise BadArgument(f"k={k}: method='paper' takes at most {K_MAX}")
+            raise BadArgument(f"k={k}: the published window takes at most {K_MAX}")
         self.window = window
         self.k = k
         self.coins = coins
@@ -128,45 +130,6 @@ class _Levels:
         new.info = self.info.copy()
         return new
 
-    def _state(self) -> tuple[dict[str, Any], bytes]:
-        height = int(self.info[HEIGHT])
-        parts = [
-            matrix[level, : self.fills[level]].astype("<i8").tobytes()
-            for matrix in (self.keys, self.stamps)
-            for level in range(height)
-        ]
-        return {
-            "fills": self.fills[:height].tolist(),
-            "items": int(self.info[SEEN]),
-            "sliding": bool(self.info[SLIDING]),
-            "triggers": self.triggers[:height].tolist(),
-        }, b"".join(parts)
-
-    def _restore(self, kind: str, fields: Fields, body: Body) -> None:
-        fills, triggers = fields.value("fills"), fields.value("triggers")
-        allowed = self._width() - 4
-        for numbers, most in ((fills, allowed), (triggers, 1)):
-            listed = isinstance(numbers, list) and 1 <= len(numbers) <= LEVELS_MAX - 2
-            if not listed or not all(type(n) is int and 0 <= n <= most for n in numbers):
-                raise CorruptSummary(f"{kind}: {numbers!r:.80} are not numbers of levels")
-        pairs = list(zip(triggers, fills, strict=False))
-        if len(fills) != len(triggers) or any(trigger > fill for trigger, fill in pairs):
-            raise CorruptSummary(f"{kind}: triggers {triggers} of levels {fills} are impossible")
-        if sum(fills) > allowed or _weight(fills) > WEIGHT_MAX:
-            raise CorruptSummary(f"{kind}: levels of {fills} items are impossible")
-        if 16 * sum(fills) != body.left:
-            raise CorruptSummary(f"{kind}: {body.left} bytes for {sum(fills)} items")
-        self.info[:] = (
-            len(fills), fields.integer("items", 0, COUNT_MAX), fields.boolean("sliding")
-        )  # fmt: skip
-        self.fills[: len(fills)] = fills
-        self.triggers[: len(fills)] = triggers
-        for matrix in (self.keys, self.stamps):
-            for level, fill in enumerate(fills):
-                matrix[level, :fill] = body.array("<i8", fill)
-        if self.info[SLIDING] and any((keys[1:] < keys[:-1]).any() for keys in self.all_keys()):
-            raise CorruptSummary(f"{kind}: the items of a level are not sorted")
-
 
 class PaperItems(_Levels):
     """Algorithm 1; see the module."""
@@ -183,7 +146,7 @@ class PaperItems(_Levels):
 
     def add(self, keys: np.ndarray) -> None:
         if self.merged:
-            raise BadArgument("a merged window of method='paper' cannot slide on: use 'ring'")
+            raise BadArgument("a merged published window cannot slide on")
         slide_items(
             keys, self.keys, self.stamps, self.fills, self.triggers, self.info, self.k,
             self.window, self.coins,
@@ -206,25 +169,6 @@ class PaperItems(_Levels):
         new = self._copied(type(self)(self.window, 1, self.k, coins))
         new.merged = self.merged
         return new
-
-    def state(self) -> tuple[dict[str, Any], bytes]:
-        parameters, body = self._state()
-        return parameters | {"merged": self.merged}, body
-
-    def restore(self, kind: str, fields: Fields, body: Body) -> None:
-        self.merged = fields.boolean("merged")
-        self._restore(kind, fields, body)
-        full, sliding = self.info[SEEN] > self.window, bool(self.info[SLIDING])
-        if self.info[SEEN] and not self.retained:
-            raise CorruptSummary(f"{kind}: no items are left of {self.info[SEEN]}")
-        if (full != sliding) or (self.merged and sliding):
-            raise CorruptSummary(f"{kind}: a window of {self.window} items is not at that stage")
-        if sliding:
-            beyond = 2 << int(self.info[HEIGHT])
-            if abs(self.weight - self.window) > beyond or self.fills[self.info[HEIGHT] - 1] < 1:
-                raise CorruptSummary(f"{kind}: weights of {self.weight} in {self.window} items")
-        elif not self.merged and self.weight != self.info[SEEN]:
-            raise CorruptSummary(f"{kind}: the levels' weights do not add up")
 
 
 class PaperTimes(_Levels):
@@ -280,29 +224,28 @@ class PaperTimes(_Levels):
         new.end = self.end
         return new
 
-    def state(self) -> tuple[dict[str, Any], bytes]:
-        self._expire()
-        parameters, body = self._state()
-        return parameters | {"end": self.end}, body
-
-    def restore(self, kind: str, fields: Fields, body: Body) -> None:
-        end = fields.value("end")
-        if end is not None and (type(end) is not int or abs(end) > TIME_MAX):
-            raise CorruptSummary(f"{kind}: {end!r:.80} is no time")
-        self._restore(kind, fields, body)
-        if self.info[SLIDING] or self.triggers.any() or (self.retained and end is None):
-            raise CorruptSummary(f"{kind}: not the state of a window of time")
-        self.end = end
-        for row, fill in zip(self.stamps, self.fills, strict=True):
-            if (
-                end is not None
-                and fill
-                and (row[:fill].min() <= end - self.window or row[:fill].max() > end)
-            ):
-                raise CorruptSummary(f"{kind}: an item's time is outside of the window")
-
     def _expire(self) -> None:
         if self.end is not None:
             expire(
                 self.keys, self.stamps, self.fills, self.info[HEIGHT], self.end - self.window + 1
             )
+
+
+class PublishedItems(FixedWindowQuantiles):
+    """The last `window` items by Algorithm 1."""
+
+    _engines: ClassVar[dict[str, Any]] = {"paper": PaperItems}
+    __slots__ = ()
+
+    def __init__(self, window: int, k: int = 64, seed: int = 0) -> None:
+        super().__init__(window, 1, k, seed, "paper")
+
+
+class PublishedTimes(TimeWindowQuantiles):
+    """The last `window` of time by Algorithm 2."""
+
+    _engines: ClassVar[dict[str, Any]] = {"paper": PaperTimes}
+    __slots__ = ()
+
+    def __init__(self, window: Any, k: int = 64, seed: int = 0) -> None:
+        super().__init__(window, 1, k, seed, None, "paper")
