@@ -3,8 +3,9 @@
 An item that the recorder holds has exact batch detection; one that it does not hold is admitted
 only where the HyperBloom is sure that a batch starts. So each interval that is counted is a true
 one (but for equal fingerprints), and errors are only omissions. The item that was silent longest
-gives way, but one that has repeated an interval is kept eight times as long: otherwise the many
-items that come once would push out those whose beat is longer than the table is deep.
+gives way, to one start of four; one that has repeated an interval is kept eight times as long:
+otherwise the many items that come once would push out those whose beat is longer than the table is
+deep.
 
 The recorder's clock has ticks of `resolution`. As long as all times are a whole number of ticks
 apart ("aligned"), distances in ticks are exact; else they are right to less than a tick.
@@ -34,6 +35,7 @@ from muntin.summaries.kernels.calm_space_saving import (
     raise_known,
     raise_new,
 )
+from muntin.summaries.kernels.hashing import hash_u64
 from muntin.summaries.kernels.hyper_bloom import (
     eighths,
     forget_stale,
@@ -54,6 +56,7 @@ from muntin.summaries.kernels.recorder import (
 
 AHEAD = 8
 PATIENCE = np.uint32(3)  # a proven item is kept eight times as long
+_COIN = np.uint64(3)
 _SIGN = np.uint64(1 << 63)
 _2 = np.uint64(2)
 _ONE = np.uint64(1)
@@ -219,6 +222,16 @@ def _limits(settings, aligned):
     return within, apart
 
 
+@inlined()
+def _may_enter(recorder, at, item_hash, tick):
+    """A free place is taken at once, that of another item by one start of four.
+
+    Most items of a long tail come once: if each took a place, none would be held for as long as
+    an interval. An item with a beat tries again at each batch, and loses a few of its first.
+    """
+    return recorder.lines[at] == 0 or hash_u64(np.uint64(tick), item_hash) & _COIN == 0
+
+
 @bare()
 def update_hyper_calm(
     words, stamps, recorder, tables, settings, clock, hashes, times, data, offsets
@@ -282,7 +295,7 @@ def update_hyper_calm(
             # An item inside a batch stays: the HyperBloom has not seen it for as long as it was
             # followed, and would call its next occurrence a start.
             way = pick_lane(recorder.lines, bucket * 16, tick, np.uint32(apart), PATIENCE)
-            if way < WAYS:
+            if way < WAYS and _may_enter(recorder, bucket * 16 + way, item_hash, tick):
                 follow(recorder, bucket, way, item_print, tick, batch_size)
     return aligned
 
