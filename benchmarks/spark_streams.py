@@ -1,0 +1,326 @@
+"""Real streams through real Spark: Muntin beside Spark's own statement of the same groups.
+
+    python benchmarks/spark_streams.py [--rows 3000000] [--data flights|taxi] [--pane hour|minute]
+        [--repeats 3] [--only text] [--sketches] [--rollups] [--stream]
+
+From Parquet, `local[2]`, each kind with and without `by`: `muntin.summarize` into an SQLite ledger,
+and Spark's group-by of the same panes and keys, written as Parquet: `answers` as they are asked
+(sums, approx_percentile, approx_count_distinct, counts), and `--sketches` that could be merged,
+where Spark has them (kll_sketch_agg, hll_sketch_agg, count_min_sketch). Runs are taken in turn:
+best and median seconds, of the clock and of the processor (this process, Java, Python workers),
+the bytes of both, and the peaks of memory. `--rollups`: with the ladder of rollups, too.
+`--stream`: the same file as a stream, `once`, against `summarize`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+from _timing import in_turn
+
+import muntin
+from muntin.demo.flights import flights
+from muntin.demo.taxi import INDICATORS, KEYS, orders
+from muntin.spark.session import session
+
+YEAR_US = 365 * 24 * 3_600_000_000
+ANSWERS, SKETCHES, MUNTIN = "answers", "sketches", "muntin"
+
+
+class Tree:
+    """This process and all that it has started: Java, and Spark's Python workers."""
+
+    def __init__(self) -> None:
+        self._me = psutil.Process()
+
+    def processes(self) -> list[psutil.Process]:
+        return [self._me, *self._me.children(recursive=True)]
+
+    def seconds(self) -> float:
+        """Processor time so far, those that have ended included."""
+        return sum(sum(p.cpu_times()[:4]) for p in self.processes())
+
+    def forget(self) -> None:
+        """Peaks of memory begin anew (Linux)."""
+        for process in self.processes():
+            Path(f"/proc/{process.pid}/clear_refs").write_text("5")
+
+    def peaks(self) -> dict[str, int]:
+        """MiB of memory at most: the driver's Python, Java, and the largest worker."""
+        found = {"driver": 0, "java": 0, "worker": 0}
+        for process in self.processes():
+            lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+            told = [int(line.split()[1]) for line in lines if line.startswith("VmHWM")]
+            kib = max(told, default=0)  # one that has just ended tells none
+            named = "java" if "java" in process.name() else "worker"
+            named = "driver" if process == self._me else named
+            found[named] = max(found[named], kib >> 10)
+        return found
+
+
+class Data:
+    """A stream in a Parquet file, and the names that summaries take from it."""
+
+    def __init__(
+        self, table: pa.Table, keys: Sequence[Any], sums: Sequence[str], value: str, **names: str
+    ) -> None:
+        self.table, self.keys, self.sums, self.value = table, keys, sums, value
+        self.item, self.by, self.few = names["item"], names["by"], names["few"]
+
+
+def repeated_flights(rows: int) -> Data:
+    """The flights of 2013, year after year, in order of time."""
+    once = flights()
+    times = once["time"].cast(pa.int64()).to_numpy()
+    years = range(-(-rows // once.num_rows))
+    table = pa.concat_tables([once] * len(years)).slice(0, rows)
+    moved = np.concatenate([times - YEAR_US * year for year in reversed(years)])[:rows]
+    at = pa.array(moved).cast(pa.timestamp("us", "UTC"))
+    table = table.set_column(table.schema.get_field_index("time"), "time", at)
+    keys = ["origin", "dest", ["dest", "carrier"]]
+    sums = ["flown", "cancelled", "dep_delay", "distance"]
+    return Data(table, keys, sums, "dep_delay", item="tailnum", by="dest", few="origin")
+
+
+def taxi_orders(rows: int) -> Data:
+    """As many orders as make ten hours."""
+    table = pa.Table.from_batches([orders(rows, per_second=rows / 36_000)])
+    keys = [list(key) if isinstance(key, tuple) else key for key in KEYS]
+    return Data(table, keys, list(INDICATORS), "fare", item="driver", by="area", few="car_class")
+
+
+class Case:
+    """One summary, and the same groups by Spark."""
+
+    def __init__(self, name: str, entry: Mapping[str, Any], spark: Mapping[str, str]) -> None:
+        self.name, self.entry, self.spark = name, entry, spark
+
+
+def cases(data: Data) -> list[Case]:
+    item, by, few, value = data.item, data.by, data.few, data.value
+    sums = ", ".join(f"sum({name}) AS {name}" for name in data.sums)
+    third = f"approx_percentile({value}, array(0.1, 0.5, 0.9))"
+
+    def grouped(what: str, *names: str) -> str:
+        shown = ", ".join(("pane", *names))
+        return f"SELECT {shown}, count(*) AS n, {what} FROM panes GROUP BY {shown}"
+
+    def counted(*names: str) -> str:
+        shown = ", ".join(("pane", *names))
+        return f"SELECT {shown}, count(*) AS n FROM panes GROUP BY {shown}"
+
+    def sets(keys: Sequence[Any]) -> str:
+        each = [key if isinstance(key, list) else [key] for key in keys]
+        shown = ", ".join(dict.fromkeys(name for key in each for name in key))
+        groups = ", ".join(f"(pane, {', '.join(key)})" for key in each)
+        return (
+            f"SELECT pane, {shown}, count(*) AS n, {sums} FROM panes "
+            f"GROUP BY GROUPING SETS ({groups})"
+        )
+
+    def of(kind: str, **more: Any) -> dict[str, Any]:
+        return {"kind": kind, **more}
+
+    def matrix(*keys: Any, **more: Any) -> dict[str, Any]:
+        return of("vector_matrix", keys=list(keys), indicators=list(data.sums), **more)
+
+    kll = f"kll_sketch_agg_bigint({value}, 200) AS sketch"
+    hll = f"hll_sketch_agg({item}, 12) AS sketch"
+    cells = f"count_min_sketch({item}, 0.00133D, 0.99D, 1) AS sketch"
+    distinct = f"approx_count_distinct({item}, 0.016) AS items"
+    many = {"limit": 1_000_000}
+    return [
+        Case(f"sums by {by}", matrix(by), {ANSWERS: grouped(sums, by)}),
+        Case(f"sums of {len(data.keys)} keys", matrix(*data.keys), {ANSWERS: sets(data.keys)}),
+        Case(
+            f"sketched sums by {item}", matrix(item, sketch={}), {ANSWERS: grouped(sums, item)}
+        ),
+        Case(
+            "quantiles", of("quantiles", value=value),
+            {ANSWERS: grouped(third), SKETCHES: grouped(kll)},
+        ),
+        Case(
+            f"quantiles by {by}", of("quantiles", value=value, by=by, **many),
+            {ANSWERS: grouped(third, by), SKETCHES: grouped(kll, by)},
+        ),
+        Case(
+            f"distinct {item}", of("distinct", item=item),
+            {ANSWERS: grouped(distinct), SKETCHES: grouped(hll)},
+        ),
+        Case(
+            f"distinct {item} by {by}", of("distinct", item=item, by=by, **many),
+            {ANSWERS: grouped(distinct, by), SKETCHES: grouped(hll, by)},
+        ),
+        Case(f"top_k of {by}", of("top_k", item=by), {ANSWERS: counted(by)}),
+        Case(
+            f"top_k of {by} by {few}", of("top_k", item=by, by=few, **many),
+            {ANSWERS: counted(few, by)},
+        ),
+        Case(
+            f"frequency of {item}", of("frequency", item=item),
+            {ANSWERS: counted(item), SKETCHES: grouped(cells)},
+        ),
+        Case(
+            f"frequency of {item} by {few}", of("frequency", item=item, by=few, **many),
+            {ANSWERS: counted(few, item)},
+        ),
+        Case(f"fingerprint of {item}", of("fingerprint", key=item), {ANSWERS: counted(item)}),
+        Case(
+            f"{item}, ranks of {value}", of("fingerprint", key=item, rank=value),
+            {ANSWERS: counted(item)},
+        ),
+    ]  # fmt: skip
+
+
+class Bench:
+    """Spark, the file, and a folder for what is made."""
+
+    def __init__(self, data: Data, pane: str, folder: Path, settings: Mapping[str, str]) -> None:
+        self.pane, self.folder = pane, folder
+        self.spark = session("benchmark", {"spark.master": "local[2,4]", **settings})
+        self.file = folder / "rows.parquet"
+        pq.write_table(data.table, self.file, row_group_size=250_000)
+        self.spark.read.parquet(str(self.file)).createOrReplaceTempView("source")
+        self.spark.sql(
+            f"SELECT *, date_trunc('{pane}', time) AS pane FROM source"
+        ).createOrReplaceTempView("panes")
+        self._number = 0
+
+    def spec(self, case: Case, rollups: bool) -> dict[str, Any]:
+        spec: dict[str, Any] = {
+            "name": "bench", "time": "time", "pane": f"1 {self.pane}", "lateness": "1 hour",
+            "summaries": {"s": dict(case.entry)},
+        }  # fmt: skip
+        return spec if rollups else spec | {"rollups": []}
+
+    def ledger(self) -> Path:
+        self._number += 1
+        return self.folder / f"{self._number}.db"
+
+    def muntin(self, case: Case, rollups: bool) -> int:
+        path = self.ledger()
+        muntin.summarize(
+            str(self.file), self.spec(case, rollups), ledger=str(path), progress=False
+        )  # fmt: skip
+        return removed(path)
+
+    def stream(self, case: Case, rollups: bool) -> int:
+        path = self.ledger()
+        schema = self.spark.read.parquet(str(self.file)).schema
+        rows = self.spark.readStream.schema(schema).parquet(str(self.file))
+        checkpoint = self.folder / f"checkpoint-{self._number}"
+        running = muntin.stream(
+            rows, self.spec(case, rollups), checkpoint=str(checkpoint), ledger=str(path), once=True
+        )
+        running.await_termination()
+        shutil.rmtree(checkpoint)
+        return removed(path)
+
+    def by_spark(self, statement: str) -> int:
+        out = self.folder / "out"
+        self.spark.sql(statement).write.mode("overwrite").parquet(str(out))
+        return sum(file.stat().st_size for file in out.glob("*.parquet"))
+
+
+def removed(ledger: Path) -> int:
+    """Bytes of a ledger's files, which go."""
+    size = 0
+    for file in ledger.parent.glob(f"{ledger.name}*"):
+        size += file.stat().st_size
+        file.unlink()
+    return size
+
+
+def shown(taken: Sequence[float]) -> str:
+    return f"{min(taken):6.2f} {statistics.median(taken):6.2f}"
+
+
+def ratio(of: Sequence[float], to: Sequence[float]) -> str:
+    """Best over best, median over median."""
+    return f"{min(of) / min(to):5.2f} {statistics.median(of) / statistics.median(to):5.2f}"
+
+
+def measure(bench: Bench, case: Case, options: Any) -> None:
+    """A line for each way: seconds in turn, processor time, bytes and memory."""
+    runs: dict[str, Callable[[], int]] = {MUNTIN: lambda: bench.muntin(case, False)}
+    if options.rollups:
+        runs["with rollups"] = lambda: bench.muntin(case, True)
+    if options.stream:
+        runs["stream"] = lambda: bench.stream(case, False)
+    else:
+        runs |= {
+            name: (lambda text=text: bench.by_spark(text))
+            for name, text in case.spark.items()
+            if options.sketches or name == ANSWERS
+        }
+    tree, sizes, peaks = Tree(), {}, {}
+    cpu: dict[str, list[float]] = {name: [] for name in runs}
+
+    def counted(name: str) -> Callable[[], None]:
+        def run() -> None:
+            tree.forget()
+            began = tree.seconds()
+            sizes[name] = runs[name]()
+            cpu[name].append(tree.seconds() - began)
+            peaks[name] = tree.peaks()
+
+        return run
+
+    seconds = in_turn({name: counted(name) for name in runs}, options.repeats)
+    used = {name: taken[1:] for name, taken in cpu.items()}  # the first was to get warm
+    print(case.name)
+    for name, taken in seconds.items():
+        memory = peaks[name]
+        print(
+            f"  {name:14}{shown(taken)}   cpu {shown(used[name])}   "
+            f"x {ratio(taken, seconds[MUNTIN])}  {ratio(used[name], used[MUNTIN])}   "
+            f"{sizes[name]:>12,} bytes {sizes[MUNTIN] / sizes[name]:5.2f}   MiB driver "
+            f"{memory['driver']}, java {memory['java']}, worker {memory['worker']}",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=3_000_000)
+    parser.add_argument("--data", choices=("flights", "taxi"), default="flights")
+    parser.add_argument("--pane", choices=("hour", "minute"), default="hour")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", default="", help="cases whose name has this text")
+    parser.add_argument("--sketches", action="store_true", help="Spark's sketches, too")
+    parser.add_argument("--rollups", action="store_true")
+    parser.add_argument("--stream", action="store_true")
+    parser.add_argument("--heap", default="4g", help="Java's memory")
+    options = parser.parse_args()
+    data = (
+        repeated_flights(options.rows) if options.data == "flights" else taxi_orders(options.rows)
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {"spark.driver.memory": options.heap}
+        bench = Bench(data, options.pane, Path(folder), settings)
+        print(
+            f"{options.data}, {options.rows:,} rows, panes of one {options.pane}, local[2], "
+            f"{time.strftime('%Y-%m-%d')}\n"
+            "seconds (best, median), of the processor; x Muntin's, of both (best, median); bytes, "
+            "Muntin's / these; memory at most"
+        )
+        data.table = data.table.slice(0, 0)
+        for case in cases(data):
+            if options.only in case.name:
+                measure(bench, case, options)
+        bench.spark.stop()
+
+
+if __name__ == "__main__":
+    main()
