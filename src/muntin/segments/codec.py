@@ -38,7 +38,7 @@ from muntin.segments.table import Segment, Table
 
 MAGIC, VERSION = b"MSEG", 1
 DECODED_BYTES_MAX = 1 << 32
-CUT_BYTES = 1 << 24  # of memory, of a segment as a ledger keeps it
+CUT_BYTES = 1 << 23  # of memory, of a segment as a ledger keeps it: opened in some 10 ms
 DESCRIPTION_BYTES_MAX = 1 << 24
 _HEAD = struct.Struct("<4sB3xQQQQ")
 _CRC = struct.Struct("<I")

@@ -16,7 +16,6 @@ from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 
 from muntin.select.limits import Limits
@@ -78,6 +77,8 @@ class Database:
         ------
         DatabaseError
         """
+        import duckdb  # at the first statement that needs it: many a process asks none
+
         end = time.monotonic() + seconds
         for _ in range(_TRIES):
             with self._connection(seconds) as connection:
@@ -168,6 +169,8 @@ class Database:
 
 
 def _connected(limits: Limits) -> Any:
+    import duckdb
+
     root = duckdb.connect(
         ":memory:",
         config={

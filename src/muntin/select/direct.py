@@ -59,7 +59,16 @@ def answered(
         return None
     if table.num_rows > limits.result_rows or table.nbytes > limits.result_bytes:
         return None
-    arrays = [table.column(name) for name in sources]
+    arrays = [_as_text(table.column(name)) for name in sources]
     if any(array.type not in _SAME for array in arrays):
         return None
     return pa.Table.from_arrays(arrays, names=list(columns))
+
+
+def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Keys are held as long strings, or as a dictionary of them: as what DuckDB returns."""
+    kind = column.type
+    held = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_large_string(held) or (held != kind and pa.types.is_string(held)):
+        return column.cast(pa.string())
+    return column
