@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muntin.errors import BadArgument, SelectError, SpecError
+from muntin.errors import BadArgument, SelectError, SpecError, SummaryOverflow
 from muntin.kinds import PeriodicSpec
 from muntin.ledger.open import open_ledger
 from muntin.ledger.temporary import temporary
 from muntin.session import Session
+from muntin.spark import sequences
 from muntin.spark.ingest import Ingest
 from muntin.spec import Pipeline
 from muntin.summaries import HyperCalm, PeriodicShard
@@ -413,3 +414,19 @@ def test_shards_together_are_a_hyper_calm_each(tmp_path):
     found = Session(made.ledger).sql("SELECT item, periodicity FROM periodic(beats, 5)")
     expected = zip(table["item"].to_pylist(), table["periodicity"].to_pylist(), strict=True)
     assert found.rows == [list(row) for row in expected]
+
+
+def test_a_shard_that_is_too_large_is_told_before_the_commit(monkeypatch):
+    monkeypatch.setattr(sequences, "PAYLOAD_BYTES_MAX", 60_000)
+    spec = pipeline({"beats": BEATS | {"shards": 1}})
+    ingest = Ingest(spec, temporary(), query_id="q")
+    ingest.take(0, gather([events([(0, "a", 1)])]))
+    before = states(ingest)
+    waiting = events([(1 + number / 1000, f"driver {number}", 1) for number in range(4_000)])
+    with pytest.raises(SummaryOverflow, match=r"beats: shard 0 is [\d,]+ bytes.* give it more"):
+        ingest.take(1, gather([waiting]))
+    assert (ingest.ledger.pipelines()[0].batches, states(ingest)) == (1, before)
+    ingest.take(1, gather([events([(1, "b", 1)])]))  # as if it had not come
+    (shard,) = (PeriodicShard.from_bytes(payload) for payload in states(ingest).values())
+    assert shard.count == 2
+    ingest.close()
