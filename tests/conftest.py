@@ -8,6 +8,8 @@ from httpx import _config
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
 
+from tests.store_servers import postgresql  # noqa: F401  (a fixture)
+
 SPARK = {"spark.master": "local[2,4]", "spark.sql.shuffle.partitions": "2"}
 
 settings.register_profile(

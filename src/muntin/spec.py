@@ -24,7 +24,7 @@ from muntin import spec_file
 from muntin.errors import BadArgument, SpecError
 from muntin.kinds import KINDS, SummarySpec
 from muntin.kinds.base import STORED, Microseconds, MicrosecondsOrZero, Strict
-from muntin.spec_secrets import without_secrets
+from muntin.spec_secrets import shown_url, without_secrets
 from muntin.spec_sites import SiteSpec
 from muntin.times import duration_text
 from muntin.windows.ladder import checked_ladder, ladder
@@ -279,6 +279,8 @@ class Pipeline(Strict):
         for entry in ("source", "spark"):
             if entry in plain:
                 plain[entry] = without_secrets(plain[entry])
+        if self.ledger:
+            plain["ledger"] = shown_url(self.ledger)
         plain["summaries"] = {
             name: summary.model_dump(mode="json", exclude_defaults=True) | {"kind": summary.kind}
             for name, summary in self.summaries.items()

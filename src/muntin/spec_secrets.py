@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 HIDDEN = "***"
 # those that Spark hides itself, and Kafka's further ones
@@ -31,3 +32,19 @@ def hide_secrets(text: str, options: Mapping[str, str]) -> str:
         if value and _SECRET.search(name):
             text = text.replace(value, HIDDEN)
     return text
+
+
+def shown_url(url: str) -> str:
+    """A ledger's URL as it may be shown: passwords are hidden, wherever they stand."""
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme in ("sqlite", "memory"):
+        return url
+    rest, mark, query = rest.partition("?")
+    # the last @ before the path: a password that was not escaped may hold others
+    user, at, host = rest.rpartition("@")
+    name, colon, _ = user.partition(":")
+    login = f"{name}:{HIDDEN}" if colon else user
+    if mark:
+        options = without_secrets(dict(parse_qsl(query, keep_blank_values=True)))
+        query = urlencode(options, safe="*/:,", quote_via=quote)
+    return ascii(unquote(f"{scheme}://{login}{at}{host}{mark}{query}"))[1:-1]

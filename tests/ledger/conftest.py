@@ -1,4 +1,4 @@
-"""The ledger, in a file and as a temporary one, under one name."""
+"""The ledger in each of its stores, under one name."""
 
 from __future__ import annotations
 
@@ -7,28 +7,40 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from ledger_helpers import SERVERS
 
 from muntin.ledger import Ledger, open_ledger
 from muntin.ledger.temporary import forget
 
+STORES = ["sqlite", "memory", *SERVERS]
 _numbers = itertools.count()
 
 
-@pytest.fixture(params=["sqlite", "memory"])
-def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Ledger]]:
-    """Opens the same ledger, each time as another object."""
+@pytest.fixture(params=STORES)
+def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of a ledger that is not there yet."""
     name = f"test{next(_numbers)}"
-    url = f"sqlite:///{tmp_path}/x.db" if request.param == "sqlite" else f"memory://{name}"
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/x.db"
+    elif request.param == "memory":
+        yield f"memory://{name}"
+        forget(name)
+    else:
+        yield request.getfixturevalue(request.param).url(schema=name)
+
+
+@pytest.fixture
+def reopen(ledger_url: str) -> Iterator[Callable[[], Ledger]]:
+    """Opens the same ledger, each time as another object."""
     opened: list[Ledger] = []
 
     def opener() -> Ledger:
-        opened.append(open_ledger(url))
+        opened.append(open_ledger(ledger_url))
         return opened[-1]
 
     yield opener
     for ledger in opened:
         ledger.close()
-    forget(name)
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from typing import Any
 from muntin.ledger import Batch, Made, Partial, Piece, Slices, View
 
 PANE = 10
+SERVERS = ["postgresql"]
+"""Fixtures of the servers that hold ledgers."""
 SPEC: dict[str, Any] = {
     "pane_us": PANE,
     "summaries": {"s": {"kind": "vector_matrix"}, "t": {"kind": "kll"}},

@@ -9,13 +9,32 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from ledger_helpers import PANE, SPEC, batch, compacted, events_of, gather, held, partial, roll
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from ledger_helpers import (
+    PANE,
+    SERVERS,
+    SPEC,
+    batch,
+    compacted,
+    events_of,
+    gather,
+    held,
+    partial,
+    roll,
+)
 
 from muntin.errors import BadArgument, LedgerConflict
 from muntin.ledger import Batch, ClosedWindow, Rejected, open_ledger
@@ -43,10 +62,12 @@ class Expected:
 
 
 class LedgerMachine(RuleBasedStateMachine):
+    url_of: Callable[[str], str] = "memory://{}".format
+
     @initialize()
     def start(self) -> None:
         self.name = f"model{next(_names)}"
-        self.url = f"memory://{self.name}"
+        self.url = type(self).url_of(self.name)
         self.ledger = open_ledger(self.url)
         self.expected = Expected()
         self.events = itertools.count()
@@ -306,6 +327,17 @@ def _readable(view, start: int, length: int) -> bool:
 
 TestLedger = LedgerMachine.TestCase
 TestLedger.settings = settings(max_examples=settings().max_examples // 3, stateful_step_count=30)
+
+
+@pytest.mark.parametrize("store", SERVERS)
+def test_any_interleaving_in_a_store(store, request):
+    server = request.getfixturevalue(store)
+
+    class InStore(LedgerMachine):
+        url_of = staticmethod(lambda name: server.url(schema=name))
+
+    few = settings(max_examples=max(2, settings().max_examples // 25), stateful_step_count=30)
+    run_state_machine_as_test(InStore, settings=few)
 
 
 @pytest.mark.parametrize("start", range(0, 200, 50))

@@ -135,7 +135,9 @@ def _package(wanted: Requirement) -> Finding:
 def _ledger(url: str) -> Iterator[Finding]:
     from muntin.errors import MuntinError
     from muntin.ledger.open import open_ledger
+    from muntin.spec_secrets import shown_url
 
+    shown = shown_url(url)
     try:
         opened = open_ledger(url, create=False)
         try:
@@ -143,13 +145,13 @@ def _ledger(url: str) -> Iterator[Finding]:
         finally:
             opened.close()
     except MuntinError as problem:
-        yield False, f"ledger {url}: {problem}", "give the ledger that a pipeline wrote"
+        yield False, f"ledger {shown}: {problem}", "give the ledger that a pipeline wrote"
         return
     for sentence in damage:
         what, _, remedy = sentence.partition("; ")
         yield False, what, remedy
     if not damage:
-        yield True, f"ledger {url}: every payload and row is as it was written", ""
+        yield True, f"ledger {shown}: every payload and row is as it was written", ""
 
 
 def _port(port: int) -> Finding:

@@ -165,6 +165,10 @@ class View(Protocol):
 
     def pipelines(self) -> list[PipelineInfo]: ...
 
+    def behind(self) -> bool:
+        """Whether commits may be missing, since the ledger's store did not answer when asked."""
+        ...
+
     def version(self) -> int:
         """Grows with each transaction that readers may care about; cheap to poll."""
         ...

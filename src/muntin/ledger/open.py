@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
 from muntin.errors import LedgerError
-from muntin.ledger.base import Ledger
+from muntin.extras import needs
+from muntin.ledger.address import read_address
+from muntin.spec_secrets import shown_url
+
+if TYPE_CHECKING:
+    from muntin.ledger.sqlite import SqliteLedger
 
 FILE_ENDINGS = (".db", ".sqlite", ".sqlite3")
 _FORMS = (
-    'use "sqlite:///relative.db", "sqlite:////absolute.db", "memory://name" or the path of a file '
-    f"that ends in {', '.join(FILE_ENDINGS)}"
+    'use "sqlite:///relative.db", "sqlite:////absolute.db", "postgresql://user@host/database", '
+    f'"memory://name" or the path of a file that ends in {", ".join(FILE_ENDINGS)}'
 )
 
 
-def open_ledger(url: str | os.PathLike[str], *, create: bool = True) -> Ledger:
+def open_ledger(url: str | os.PathLike[str], *, create: bool = True) -> SqliteLedger:
     """The ledger at a URL.
 
     Parameters
@@ -28,6 +33,8 @@ def open_ledger(url: str | os.PathLike[str], *, create: bool = True) -> Ledger:
         in one process is the same ledger, and "memory://" is one of its own. A SQLite URL takes
         options: "?synchronous=full" (commits survive power loss, not only kill -9; one more fsync
         each) and "busy=SECONDS" (longest wait for another process's transaction, 10).
+        "postgresql://user@host/database" is shared by machines: libpq's options, "schema=NAME"
+        (muntin) and "deadline=SECONDS" (that a write waits for the server, 10).
     create : bool
         Make the file where there is none. Readers pass False, so that a mistyped path is an error.
 
@@ -51,20 +58,35 @@ def open_ledger(url: str | os.PathLike[str], *, create: bool = True) -> Ledger:
         from muntin.ledger.temporary import temporary
 
         return temporary(rest)
+    if scheme in ("postgresql", "postgres"):
+        return _open_postgres(url, create)
     if scheme != "sqlite":
-        raise LedgerError(f"there is no ledger of kind {ascii(scheme)[:40]} in {url!a}; {_FORMS}")
+        raise LedgerError(
+            f"there is no ledger of kind {ascii(scheme)[:40]} in {shown_url(url)!a}; {_FORMS}"
+        )
     location, _, query = rest.partition("?")
     if not location.startswith("/") or len(location) < 2:
         raise LedgerError(f"{url!a} names no file: a SQLite URL has three slashes; {_FORMS}")
     return _open_sqlite(unquote(location[1:]), url, _options(query, url), create)
 
 
-def _open_sqlite(path: str, url: str, options: dict[str, Any], create: bool) -> Ledger:
+def _open_sqlite(path: str, url: str, options: dict[str, Any], create: bool) -> SqliteLedger:
     from muntin.ledger.sqlite import SqliteLedger
 
     if "\0" in path:
         raise LedgerError(f"{url!a} has a NUL in its path; correct the path")
     return SqliteLedger(Path(path), create=create, url=url, **options)
+
+
+def _open_postgres(url: str, create: bool) -> SqliteLedger:
+    from muntin.ledger.shared import SharedLedger
+
+    address = read_address(url, "schema")
+    needs("postgres", f"the ledger {address.shown}", "psycopg")
+    from muntin.ledger.postgres import SCHEMA, PostgresStore
+
+    store = PostgresStore(address.url, address.shown, address.own.get("schema", SCHEMA))
+    return SharedLedger(store, create=create, deadline=address.deadline, address=url)
 
 
 def _options(query: str, url: str) -> dict[str, Any]:

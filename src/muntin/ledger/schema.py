@@ -304,6 +304,23 @@ TABLES = (
 )  # fmt: skip
 
 
+def check_format(version: int, place: str) -> None:
+    """Refuse a ledger of another format than this Muntin's."""
+    if version > FORMAT_VERSION:
+        raise LedgerError(
+            f"{place} is a ledger of format {version}, and this Muntin reads formats up to "
+            f"{FORMAT_VERSION}: upgrade Muntin"
+        )
+    if version < 1:
+        raise LedgerError(f"{place} is a ledger of format {version}: its header is damaged")
+    if version < FORMAT_VERSION:
+        raise LedgerError(
+            f"{place} is a ledger of format {version}, from before the first release, and this "
+            f"Muntin reads format {FORMAT_VERSION}: delete it and run the pipeline again over "
+            "its source"
+        )
+
+
 def state_of(connection: sqlite3.Connection, place: str) -> bool:
     """True where the file holds a ledger of this version, False where it is empty.
 
@@ -315,19 +332,7 @@ def state_of(connection: sqlite3.Connection, place: str) -> bool:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application == APPLICATION_ID:
-        if version > FORMAT_VERSION:
-            raise LedgerError(
-                f"{place} is a ledger of format {version}, and this Muntin reads formats up to "
-                f"{FORMAT_VERSION}: upgrade Muntin"
-            )
-        if version < 1:
-            raise LedgerError(f"{place} is a ledger of format {version}: its header is damaged")
-        if version < FORMAT_VERSION:
-            raise LedgerError(
-                f"{place} is a ledger of format {version}, from before the first release, and this "
-                f"Muntin reads format {FORMAT_VERSION}: delete it and run the pipeline again over "
-                "its source"
-            )
+        check_format(version, place)
         return True
     (objects,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application or objects:

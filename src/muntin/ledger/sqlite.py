@@ -12,9 +12,10 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from muntin.errors import LedgerError, MuntinError
 from muntin.ledger import schema
@@ -70,17 +71,23 @@ class SqliteLedger(SqliteView):
         busy_seconds: float = BUSY_SECONDS,
         clock: Callable[[], int] = wall_clock_us,
         url: str | None = None,
+        file: SqliteFile | None = None,
     ) -> None:
-        self._file = SqliteFile(Path(path), synchronous, busy_seconds)
+        self._file = file or SqliteFile(Path(path), synchronous, busy_seconds)
         self._clock = clock
         self._writers: weakref.WeakSet[SqliteWriter] = weakref.WeakSet()
         self._file.prepare(create=create)
         self.url = url or f"sqlite:///{self._file.path}"
-        super().__init__(str(self._file.path), self._file.reader)
+        super().__init__(self._file.place, self._file.reader)
 
     @property
     def path(self) -> Path:
         return self._file.path
+
+    @property
+    def address(self) -> str:
+        """The URL that opens it from another process, with all that it needs: not to be shown."""
+        return f"sqlite:///{quote(str(self.path.absolute()))}"
 
     def open_writer(
         self, pipeline: str, spec: Mapping[str, Any], *, query_id: str, mode: Mode = "continue"
@@ -112,7 +119,9 @@ class SqliteLedger(SqliteView):
                 with lock, self._file.explained():
                     yield connection
 
-            yield SqliteView(self._place, same)
+            view = SqliteView(self._place, same)
+            view._behind = self.behind()
+            yield view
 
     def wait(self, version: int, timeout: float) -> int:
         """As in the contract; polls, since the writer may be another process."""
@@ -153,7 +162,7 @@ class SqliteLedger(SqliteView):
             connection.grow_version()
             return identifier
 
-        identifier = self._write(act)
+        identifier = self.write(act)
         return Command(identifier, pipeline, action, json.loads(text), client, asked_at)
 
     def payload_folder(self, pipeline: str, place: str = "") -> PayloadFolder:
@@ -161,9 +170,14 @@ class SqliteLedger(SqliteView):
 
     def touch(self) -> None:
         """Tell readers that there is news, of which the ledger itself knows nothing."""
-        self._write(lambda connection: connection.grow_version())
+        self.write(lambda connection: connection.grow_version())
 
-    def _write(self, act: Callable[[Tables], Outcome]) -> Outcome:
+    def reading(self) -> AbstractContextManager[Tables]:
+        """A connection, in a transaction: for this package."""
+        return self._file.reader()
+
+    def write(self, act: Callable[[Tables], Outcome]) -> Outcome:
+        """Run `act` in a transaction that no epoch fences: for this package."""
         connection = self._file.connect()
         try:
             return self._file.write(connection, act)

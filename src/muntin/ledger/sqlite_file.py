@@ -38,6 +38,11 @@ class SqliteFile:
     """Of the file that the idle connections are of."""
     _closed: bool = False
 
+    @property
+    def place(self) -> str:
+        """What errors name."""
+        return str(self.path)
+
     def prepare(self, *, create: bool) -> None:
         """Check that the file is a ledger of this version; make it where there is none."""
         if sqlite3.sqlite_version_info < SQLITE_OLDEST:
@@ -115,7 +120,7 @@ class SqliteFile:
             self.path, timeout=self.busy_seconds, isolation_level=None, check_same_thread=False,
             factory=Tables,
         )  # fmt: skip
-        connection.place = str(self.path)
+        connection.place = self.place
         return connection
 
     def write(self, connection: Tables, act: Callable[[Tables], Outcome]) -> Outcome:
@@ -169,7 +174,7 @@ class SqliteFile:
 
     def check_open(self) -> None:
         if self._closed:
-            raise LedgerError(f"the ledger {self.path} was closed: open it again")
+            raise LedgerError(f"the ledger {self.place} was closed: open it again")
 
     def close(self) -> None:
         with self._lock:
@@ -184,7 +189,7 @@ class SqliteFile:
         try:
             yield
         except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeDecodeError) as problem:
-            raise LedgerError(f"{self.path}: {_remedy(problem, self.busy_seconds)}") from problem
+            raise LedgerError(f"{self.place}: {_remedy(problem, self.busy_seconds)}") from problem
 
 
 def checkpoint(connection: Tables) -> None:
@@ -205,7 +210,7 @@ def transaction(connection: Tables) -> Iterator[None]:
         yield
         connection.execute("COMMIT")
     except BaseException:
-        _roll_back(connection)
+        roll_back(connection)
         raise
 
 
@@ -216,10 +221,10 @@ def one_state(connection: Tables) -> Iterator[None]:
     try:
         yield
     finally:
-        _roll_back(connection)
+        roll_back(connection)
 
 
-def _roll_back(connection: Tables) -> None:
+def roll_back(connection: Tables) -> None:
     if connection.in_transaction:  # after a full disk SQLite may have rolled back itself
         with suppress(sqlite3.Error):
             connection.execute("ROLLBACK")

@@ -43,6 +43,10 @@ class SqliteView:
     def __init__(self, place: str, connect: Connect) -> None:
         self._place = place
         self._connect = connect
+        self._behind = False
+
+    def behind(self) -> bool:
+        return self._behind
 
     # Rows
 
@@ -231,8 +235,8 @@ class SqliteView:
 
 
 def home_of(place: str) -> str:
-    """The folder of a ledger's own payload files: it stands beside the file, and goes with it."""
-    return f"{Path(place).absolute()}.payloads"
+    """The folder of a ledger's own payload files: beside its file; "" where it is a store."""
+    return "" if "://" in place else f"{Path(place).absolute()}.payloads"
 
 
 def in_memory(place: str, payload: Payload) -> bytes:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 # ruff: noqa: S608  statements are joined from the names of our own tables and columns only
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from muntin.ledger.payload import IN_FILE
 from muntin.ledger.records import Payload
 from muntin.ledger.schema import PAYLOADS, Table
 
@@ -37,7 +38,7 @@ class Tables(sqlite3.Connection):
     noted : Noted or None
         Takes what is written, where somebody has to know.
     fetch : callable or None
-        Where payloads are, unless they are in the table: ids -> rows.
+        Where the payloads are that neither the table holds nor a file: ids -> rows.
     """
 
     place: str = ""
@@ -51,11 +52,13 @@ class Tables(sqlite3.Connection):
 
     def payloads(self, ids: Sequence[int]) -> dict[int, Payload]:
         """The payloads of pieces, of those that are there."""
-        if self.fetch is not None:
-            return dict(PAYLOADS.open_row(row, self.place) for row in self.fetch(ids))  # pyright: ignore[reportArgumentType]
         found: dict[int, Payload] = {}
         for identifier in ids:
             found.update(self.rows(PAYLOADS, "WHERE piece = ?", (identifier,)))  # pyright: ignore[reportArgumentType]
+        if self.fetch is not None and len(found) < len(ids):
+            rows = self.fetch([identifier for identifier in ids if identifier not in found])
+            found |= dict(PAYLOADS.open_row(row, self.place) for row in rows)  # pyright: ignore[reportArgumentType]
+            found = {identifier: found[identifier] for identifier in ids if identifier in found}
         return found
 
     def put(self, table: Table, rows: Iterable[Row]) -> None:
@@ -66,8 +69,8 @@ class Tables(sqlite3.Connection):
                 at = table, row[: table.keys]
                 self.noted.put[at] = row
                 self.noted.removed.discard(at)
-            if table is PAYLOADS and self.fetch is not None:
-                return
+            if table is PAYLOADS and self.fetch is not None:  # only what is small stays here
+                rows = [row for row in rows if row[2] == IN_FILE]
         self.executemany(table.insert, rows)
 
     def remove(self, table: Table, clause: str, values: Sequence[Any] = ()) -> int:
@@ -91,3 +94,21 @@ class Tables(sqlite3.Connection):
     def grow_version(self) -> None:
         """Tell readers that something changed for them."""
         self.execute("UPDATE meta SET version = version + 1")
+
+    def meta(self) -> dict[str, Any]:
+        """What stands in no table of rows: version, generation, and the tables' newest ids."""
+        statement = "SELECT version, generation, closings_dropped FROM meta"
+        version, generation, dropped = self.execute(statement).fetchone()
+        ids = dict(self.execute("SELECT name, seq FROM sqlite_sequence ORDER BY name").fetchall())
+        return {
+            "version": version, "generation": generation, "closings_dropped": dropped, "ids": ids,
+        }  # fmt: skip
+
+    def set_meta(self, meta: Mapping[str, Any]) -> None:
+        self.execute(
+            "UPDATE meta SET version = ?, generation = ?, closings_dropped = ?",
+            (meta["version"], meta["generation"], meta["closings_dropped"]),
+        )
+        self.execute("DELETE FROM sqlite_sequence")
+        insert = "INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)"
+        self.executemany(insert, list(meta["ids"].items()))

@@ -12,7 +12,7 @@ from muntin.ledger.names import check_name
 from muntin.ledger.sqlite import SqliteLedger
 
 
-class _Folder:
+class Folder:
     """A folder that is deleted when nobody holds it any more, or when the process ends."""
 
     def __init__(self) -> None:
@@ -20,15 +20,15 @@ class _Folder:
         weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
-_kept: dict[str, _Folder] = {}
+_kept: dict[str, Folder] = {}
 _lock = threading.Lock()
 
 
 class TemporaryLedger(SqliteLedger):
     """A ledger in a file of its own, which goes when nobody holds the ledger any more."""
 
-    def __init__(self, folder: _Folder | None = None, url: str = "memory://") -> None:
-        self._folder = folder or _Folder()
+    def __init__(self, folder: Folder | None = None, url: str = "memory://") -> None:
+        self._folder = folder or Folder()
         super().__init__(self._folder.path / "ledger.db", synchronous="off", url=url)
 
 
@@ -41,7 +41,7 @@ def temporary(name: str = "") -> TemporaryLedger:
         return TemporaryLedger()
     check_name(name, "ledger")
     with _lock:
-        folder = _kept.setdefault(name, _kept.get(name) or _Folder())
+        folder = _kept.setdefault(name, _kept.get(name) or Folder())
     return TemporaryLedger(folder, f"memory://{name}")
 
 

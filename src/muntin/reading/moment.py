@@ -121,8 +121,9 @@ class LedgerMoment:
         return history.About(info.max_event_time or 0, info.watermark, self.stale(known))
 
     def stale(self, known: Known) -> bool:
-        """Whether a pipeline has not been heard of for longer than it should."""
-        return liveness(known.info, known.status, known.pipeline.trigger, self._now_us).stale
+        """Whether a pipeline has not been heard of for too long, or its ledger cannot be."""
+        alive = liveness(known.info, known.status, known.pipeline.trigger, self._now_us)
+        return alive.stale or self.view.behind()
 
     def pipeline_of(self, summary: str) -> Known | None:
         """The pipeline that has a summary."""

@@ -48,7 +48,7 @@ class StateReader:
             for info in ledger.pipelines()
             if info.name in specs
         ]
-        bad = "failed" in found or "stale" in found
+        bad = "failed" in found or "stale" in found or ledger.behind()
         return {"pipelines": dict(Counter(found)), "status": "degraded" if bad else "ok"}
 
     def _pipeline(self, info: PipelineInfo, spec: Pipeline, now_us: int) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class StateReader:
             "newest": info.max_event_time,
             "committed_at": info.committed_at,
             "silent_us": alive.silent_us,
-            "stale": alive.stale,
+            "stale": alive.stale or ledger.behind(),
             "trigger_us": spec.trigger,
             "lateness_us": spec.lateness,
             "batch_seconds": status.get("batch_seconds"),

@@ -16,11 +16,10 @@ import signal
 import socket
 import struct
 import sys
-from pathlib import Path
 from typing import IO, Any
 
 from muntin.errors import MuntinError
-from muntin.ledger.sqlite import SqliteLedger
+from muntin.ledger.open import open_ledger
 from muntin.reading.catalog import LedgerCatalog
 from muntin.reading.warm import warm
 from muntin.select.limits import Limits
@@ -66,7 +65,7 @@ def nurse(control: socket.socket, settings: dict[str, Any]) -> None:
 def _warm(settings: dict[str, Any], warm_for: list[Any]) -> None:
     """Load, or compile, the kernels of the ledger's pipelines, for all workers to come."""
     try:
-        ledger = SqliteLedger(Path(settings["ledger"]), create=False)
+        ledger = open_ledger(settings["ledger"], create=False)
         try:
             specs = [info.spec for info in ledger.pipelines()]
         finally:
@@ -109,7 +108,7 @@ class Worker:
 
     def __init__(self, connection: socket.socket, settings: dict[str, Any]) -> None:
         self._connection = connection
-        ledger = SqliteLedger(Path(settings["ledger"]), create=False)
+        ledger = open_ledger(settings["ledger"], create=False)
         limits = Limits(**settings["limits"])
         catalog = LedgerCatalog(ledger, cache_bytes=settings["cache_bytes"])
         self._reader = Reader(ledger, catalog, limits)
@@ -156,10 +155,12 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def main() -> None:
-    """Arguments: the control socket's number, and settings as JSON."""
+    """Argument: the control socket's number. The first that comes there are settings as JSON."""
     logging.basicConfig(format="%(levelname)s:%(name)s: %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends us
-    nurse(socket.socket(fileno=int(sys.argv[1])), json.loads(sys.argv[2]))
+    control = socket.socket(fileno=int(sys.argv[1]))
+    (size,) = LENGTH.unpack(_exactly(control, LENGTH.size))
+    nurse(control, json.loads(_exactly(control, size)))
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ class Nursery:
     def __init__(self, ledger: SqliteLedger, limits: ServerLimits) -> None:
         share = limits.statements_memory_bytes // 4
         self._settings = {
-            "ledger": str(ledger.path.absolute()),
+            "ledger": ledger.address,
             "cache_bytes": share,
             "limits": asdict(
                 Limits(
@@ -116,7 +116,6 @@ class Nursery:
                         "-m",
                         "muntin.server.worker",
                         str(theirs.fileno()),
-                        json.dumps(self._settings),
                     ],
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
@@ -124,6 +123,8 @@ class Nursery:
                     env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
                     start_new_session=True,  # a terminal's Ctrl-C is for the server
                 )
+            settings = json.dumps(self._settings).encode()  # a password is no argument to be seen
+            self._control.sendall(LENGTH.pack(len(settings)) + settings)
         return self._control
 
     def _stop(self) -> None:

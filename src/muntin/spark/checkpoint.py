@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from muntin.errors import SourceError, SpecError
 from muntin.spark.failures import reason
 from muntin.spark.source import local_path
+from muntin.spec_secrets import shown_url
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,7 +19,9 @@ def checkpoint_beside(url: str, name: str) -> str:
     if url.startswith("sqlite:///"):
         path = url.removeprefix("sqlite:///").partition("?")[0]
         return f"{path}.checkpoints/{name}"
-    raise SpecError(f"checkpoint: is missing, and a ledger {url} has no folder to put it beside")
+    raise SpecError(
+        f"checkpoint: is missing, and a ledger {shown_url(url)} has no folder to put it beside"
+    )
 
 
 def query_of(location: str) -> str | None:

@@ -1,0 +1,100 @@
+"""Copying a ledger from one place, or kind of place, to another."""
+
+from __future__ import annotations
+
+# ruff: noqa: S608  statements are joined from the names of our own tables and columns only
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from muntin.errors import LedgerError
+from muntin.ledger.payload import as_it_is
+from muntin.ledger.records import Stored
+from muntin.ledger.schema import PAYLOADS, PIPELINES, TABLES, Table
+from muntin.ledger.sqlite import SqliteLedger
+from muntin.ledger.sqlite_view import in_memory
+from muntin.ledger.tables import Row, Tables
+
+ROWS_AT_ONCE = 500
+PAYLOADS_AT_ONCE = 50
+PAYLOAD_BYTES_AT_ONCE = 16 << 20
+
+
+def copy_ledger(source: SqliteLedger, target: SqliteLedger) -> int:
+    """Copy all that a ledger holds; rows that were copied.
+
+    The target has it when this returns, and has no pipeline before: what was interrupted is done
+    again. Payload files in the ledger's own folder become payloads in the target.
+
+    Raises
+    ------
+    LedgerError
+        The target holds pipelines, something in the source is damaged, or one of them cannot be
+        used.
+    """
+    if target.pipelines():
+        names = ", ".join(info.name for info in target.pipelines())
+        raise LedgerError(f"{target.url} holds pipelines ({names}): copy to a ledger of its own")
+    copied = 0
+    with source.reading() as reading:
+        meta = reading.meta()
+        target.write(_empty)
+        for table in TABLES:
+            if table not in (PIPELINES, PAYLOADS):
+                copied += _put(target, table, _rows(reading, table))
+        copied += _put(target, PAYLOADS, _payloads(reading))
+
+        def finish(connection: Tables) -> None:
+            connection.put(PIPELINES, list(_rows(reading, PIPELINES)))
+            version = max(meta["version"], connection.meta()["version"]) + 1
+            connection.set_meta({**meta, "version": version})
+
+        target.write(finish)
+    return copied + len(target.pipelines())
+
+
+def _empty(connection: Tables) -> None:
+    for table in TABLES:
+        connection.remove(table, "")
+
+
+def _put(target: SqliteLedger, table: Table, rows: Iterator[Row]) -> int:
+    count = 0
+    for some in _portions(rows):
+        target.write(lambda connection: connection.put(table, some))  # noqa: B023
+        count += len(some)
+    return count
+
+
+def _portions(rows: Iterator[Row]) -> Iterator[Sequence[Row]]:
+    """Rows for one transaction each."""
+    some: list[Row] = []
+    size = 0
+    for row in rows:
+        some.append(row)
+        size += len(row[-1]) if isinstance(row[-1], bytes) else 0
+        if len(some) == ROWS_AT_ONCE or size > PAYLOAD_BYTES_AT_ONCE:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def _rows(reading: Tables, table: Table) -> Iterator[Row]:
+    """Rows as they are stored, whose checksums are right."""
+    for row in reading.execute(f"SELECT {table.all_columns} FROM {table.name}"):
+        table.open_row(row, reading.place)
+        yield row
+
+
+def _payloads(reading: Tables) -> Iterator[Row]:
+    ids = [i for (i,) in reading.execute("SELECT id FROM pieces ORDER BY id")]
+    for at in range(0, len(ids), PAYLOADS_AT_ONCE):
+        some = ids[at : at + PAYLOADS_AT_ONCE]
+        found: dict[int, Any] = reading.payloads(some)
+        for identifier in some:
+            if identifier not in found:
+                raise LedgerError(f"{reading.place}: the payload of piece {identifier} is missing")
+            payload = found[identifier]
+            if isinstance(payload, Stored) and "://" not in payload.path:
+                payload = in_memory(reading.place, payload)
+            yield PAYLOADS.seal_row(identifier, packed=as_it_is(payload))

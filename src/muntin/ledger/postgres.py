@@ -1,0 +1,334 @@
+"""A ledger's store in PostgreSQL: `postgresql://user@host/database?schema=muntin`.
+
+Four tables in a schema: `ledger` (the head), `rows`, `payloads` and `log`. A transaction is one
+statement, so that no lock is ever held while a client thinks, or sleeps: it moves the head, if the
+head is where the client saw it, and all else follows from that. NOTIFY tells readers.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+from psycopg import errors
+
+from muntin.errors import LedgerMissing
+from muntin.ledger.names import check_name
+from muntin.ledger.records import FORMAT_VERSION
+from muntin.ledger.schema import check_format
+from muntin.ledger.store import (
+    GONE_SECONDS,
+    LOG_KEPT,
+    META,
+    Change,
+    Entry,
+    Head,
+    StoreAway,
+    StoreError,
+)
+
+SCHEMA = "muntin"
+IDLE_CONNECTIONS_MAX = 8
+POLL_SECONDS = 0.05  # where the server cannot notify: a standby
+ROWS_AT_ONCE = 1_000
+_TABLES = """
+CREATE SCHEMA IF NOT EXISTS {schema};
+CREATE TABLE {schema}.ledger (
+    one integer PRIMARY KEY CHECK (one = 1),
+    format integer NOT NULL,
+    number bigint NOT NULL,
+    token bigint NOT NULL
+);
+CREATE TABLE {schema}.rows (key text COLLATE "C" PRIMARY KEY, body bytea NOT NULL);
+CREATE TABLE {schema}.payloads (piece bigint PRIMARY KEY, body bytea NOT NULL, gone timestamptz);
+ALTER TABLE {schema}.payloads ALTER body SET STORAGE EXTERNAL;
+CREATE INDEX payloads_gone ON {schema}.payloads (gone) WHERE gone IS NOT NULL;
+CREATE TABLE {schema}.log (
+    number bigint PRIMARY KEY,
+    token bigint NOT NULL,
+    at timestamptz NOT NULL DEFAULT now(),
+    keys text[] NOT NULL,
+    bodies bytea[] NOT NULL
+);
+ALTER TABLE {schema}.log ALTER keys SET STORAGE EXTERNAL, ALTER bodies SET STORAGE EXTERNAL;
+"""
+_APPEND = """
+WITH moved AS (
+    UPDATE {schema}.ledger SET number = number + 1, token = %(newer)s
+    WHERE number = %(number)s AND token = %(token)s RETURNING number
+), given AS (
+    SELECT key, body FROM unnest(%(keys)s::text[], %(bodies)b::bytea[]) AS g (key, body)
+), put AS (
+    INSERT INTO {schema}.rows SELECT key, body FROM given, moved WHERE body IS NOT NULL
+    ON CONFLICT (key) DO UPDATE SET body = excluded.body
+), removed AS (
+    DELETE FROM {schema}.rows USING given, moved
+    WHERE rows.key = given.key AND given.body IS NULL
+), brought AS (
+    INSERT INTO {schema}.payloads (piece, body)
+    SELECT piece, body FROM unnest(%(pieces)s::bigint[], %(payloads)b::bytea[]) AS p (piece, body),
+        moved
+    ON CONFLICT (piece) DO UPDATE SET body = excluded.body, gone = NULL
+), ended AS (
+    UPDATE {schema}.payloads SET gone = now() FROM moved WHERE piece = ANY (%(gone)s::bigint[])
+), cleaned AS (
+    DELETE FROM {schema}.payloads USING moved WHERE gone < now() - %(kept)s * interval '1 second'
+), noted AS (
+    INSERT INTO {schema}.log (number, token, keys, bodies)
+    SELECT number, %(newer)s, %(keys)s::text[], %(bodies)b::bytea[] FROM moved
+), trimmed AS (
+    DELETE FROM {schema}.log USING moved WHERE log.number <= moved.number - %(log_kept)s
+)
+SELECT pg_notify(%(channel)s, '') FROM moved
+"""
+_SINCE = """
+SELECT number, token, CASE WHEN number > %(number)s THEN keys END,
+    CASE WHEN number > %(number)s THEN bodies END
+FROM {schema}.log WHERE number >= %(number)s ORDER BY number
+"""
+
+
+class _Connection(psycopg.Connection[Any]):
+    """Waits for an answer no longer than it is told."""
+
+    patience: float = 10.0
+
+    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+        limit = self.patience if timeout is None else timeout
+        return super().wait(gen, interval, timeout=limit)
+
+
+class PostgresStore:
+    """A `Store` in a schema of a PostgreSQL database.
+
+    Parameters
+    ----------
+    conninfo : str
+        As libpq takes it, with the password where it has one.
+    place : str
+        The same without a password, for people.
+    """
+
+    def __init__(self, conninfo: str, place: str, schema: str = SCHEMA) -> None:
+        self.place = place
+        self._conninfo = conninfo
+        self._schema = '"' + check_name(schema, "schema") + '"'
+        self._channel = f"muntin_{schema}"[:63]
+        self._lock = threading.Lock()
+        self._idle: dict[bool, list[_Connection]] = {False: [], True: []}
+        self._process = os.getpid()
+        self._closed = False
+
+    # Connections
+
+    @contextmanager
+    def _connection(self, patience: float, *, listens: bool = False) -> Iterator[_Connection]:
+        connection = self._taken(listens) or self._connect(patience, listens=listens)
+        connection.patience = patience
+        try:
+            yield connection
+        except psycopg.Error as problem:
+            with suppress(psycopg.Error):
+                connection.close()
+            raise self._told(problem) from problem
+        except BaseException:
+            with suppress(psycopg.Error):
+                connection.close()
+            raise
+        with self._lock:
+            if not self._closed and len(self._idle[listens]) < IDLE_CONNECTIONS_MAX:
+                self._idle[listens].append(connection)
+                return
+        connection.close()
+
+    def _taken(self, listens: bool) -> _Connection | None:
+        with self._lock:
+            if self._process != os.getpid():  # a fork must not use its parent's connections
+                self._idle, self._process = {False: [], True: []}, os.getpid()
+            while self._idle[listens]:
+                connection = self._idle[listens].pop()
+                if not connection.closed:
+                    return connection
+        return None
+
+    def _connect(self, patience: float, *, listens: bool) -> _Connection:
+        try:
+            connection = _Connection.connect(
+                self._conninfo, autocommit=True, prepare_threshold=None,
+                connect_timeout=max(2, round(patience)), fallback_application_name="muntin",
+            )  # fmt: skip
+        except psycopg.Error as problem:
+            raise self._told(problem) from problem
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ  # of `load`
+        connection.patience = patience
+        try:
+            connection.execute("SET default_transaction_isolation = 'read committed'")
+            if listens:
+                connection.execute(self._sql('LISTEN "{channel}"'))
+        except psycopg.Error as problem:
+            with suppress(psycopg.Error):
+                connection.close()
+            raise self._told(problem) from problem
+        return connection
+
+    def _told(self, problem: psycopg.Error) -> Exception:
+        """What an error of the server means."""
+        state = problem.sqlstate or ""
+        said = " ".join(str(problem).split())
+        for begin, remedy in _REMEDIES.items():
+            if state.startswith(begin):
+                return StoreError(f"{self.place}: {remedy} ({said})")
+        for words, remedy in _REFUSALS.items():
+            if not state and words in said:
+                return StoreError(f"{self.place}: {remedy} ({said})")
+        away = isinstance(problem, psycopg.OperationalError | errors.InterfaceError)
+        if away or isinstance(problem, psycopg.InterfaceError):
+            return StoreAway(said)
+        return StoreError(f"{self.place}: PostgreSQL says: {said} ({state or 'no code'})")
+
+    def _sql(self, statement: str) -> Any:
+        return statement.format(schema=self._schema, channel=self._channel)
+
+    # What the ledger asks
+
+    def begin(self, create: bool, meta: bytes, patience: float) -> None:
+        with self._connection(patience) as connection:
+            found = self._format(connection)
+            if found is None:
+                if not create:
+                    raise LedgerMissing(
+                        f"there is no ledger in schema {self._schema} of {self.place}: correct the "
+                        "URL"
+                    )
+                self._create(connection, meta)
+                found = self._format(connection)
+        check_format(found or 0, self.place)
+
+    def _format(self, connection: _Connection) -> int | None:
+        there = connection.execute("SELECT to_regclass(%s)", [f"{self._schema}.ledger"])
+        if there.fetchone() == (None,):
+            return None
+        row = connection.execute(self._sql("SELECT format FROM {schema}.ledger")).fetchone()
+        return 0 if row is None else row[0]
+
+    def _create(self, connection: _Connection, meta: bytes) -> None:
+        """Two may do so at once: the second finds it made."""
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [self._channel])
+            if self._format(connection) is not None:
+                return
+            connection.execute(self._sql(_TABLES))
+            connection.execute(self._sql("INSERT INTO {schema}.rows VALUES (%s, %b)"), [META, meta])
+            connection.execute(
+                self._sql("INSERT INTO {schema}.log VALUES (0, 0, now(), '{{}}', '{{}}')")
+            )
+            connection.execute(
+                self._sql("INSERT INTO {schema}.ledger VALUES (1, %s, 0, 0)"), [FORMAT_VERSION]
+            )
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+
+    def since(self, head: Head, patience: float) -> list[tuple[Head, Sequence[Change]]] | None:
+        with self._connection(patience) as connection:
+            cursor = connection.execute(self._sql(_SINCE), {"number": head.number}, binary=True)
+            rows = cursor.fetchall()
+        if not rows or tuple(rows[0][:2]) != tuple(head):
+            return None
+        return [
+            (Head(number, token), list(zip(keys, bodies, strict=True)))
+            for number, token, keys, bodies in rows[1:]
+        ]
+
+    def load(self, patience: float) -> tuple[Head, Iterator[Sequence[Change]]]:
+        found = self._loaded(patience)
+        return next(found), found  # pyright: ignore[reportReturnType]
+
+    def _loaded(self, patience: float) -> Iterator[Head | Sequence[Change]]:
+        """The head, then all rows of the same moment."""
+        with self._connection(patience) as connection, connection.transaction():
+            statement = self._sql("SELECT number, token FROM {schema}.ledger")
+            row = connection.execute(statement).fetchone()
+            if row is None:
+                raise StoreError(f"{self.place} holds no ledger any more: was it deleted?")
+            yield Head(*row)
+            with connection.cursor("rows", binary=True) as cursor:
+                cursor.execute(self._sql("SELECT key, body FROM {schema}.rows"))
+                while found := cursor.fetchmany(ROWS_AT_ONCE):
+                    yield found
+
+    def append(self, head: Head, newer: Head, entry: Entry, patience: float) -> bool:
+        given = {
+            "number": head.number,
+            "token": head.token,
+            "newer": newer.token,
+            "keys": [key for key, _ in entry.changes],
+            "bodies": [body for _, body in entry.changes],
+            "pieces": list(entry.payloads),
+            "payloads": list(entry.payloads.values()),
+            "gone": list(entry.gone),
+            "kept": GONE_SECONDS,
+            "log_kept": LOG_KEPT,
+            "channel": self._channel,
+        }
+        with self._connection(patience) as connection:
+            return connection.execute(self._sql(_APPEND), given).rowcount == 1
+
+    def payloads(self, ids: Sequence[int], patience: float) -> Mapping[int, bytes]:
+        statement = self._sql("SELECT piece, body FROM {schema}.payloads WHERE piece = ANY (%s)")
+        with self._connection(patience) as connection:
+            return dict(connection.execute(statement, [list(ids)], binary=True).fetchall())
+
+    def wait(self, head: Head, seconds: float) -> None:  # noqa: ARG002
+        known = self._taken(listens=True)
+        if known is None:
+            try:
+                with self._connection(seconds, listens=True):
+                    return  # what came before it listened is still to be looked for
+            except StoreError:  # a standby does not listen
+                time.sleep(min(seconds, POLL_SECONDS))
+                return
+        with self._lock:
+            self._idle[True].append(known)
+        with self._connection(seconds, listens=True) as connection:
+            for _ in connection.notifies(timeout=seconds, stop_after=1):
+                pass
+
+    def close(self) -> None:
+        with self._lock:
+            idle, self._closed = self._idle, True
+            self._idle = {False: [], True: []}
+        if self._process == os.getpid():
+            for connection in (*idle[False], *idle[True]):
+                connection.close()
+
+
+_REMEDIES = {
+    "28": "the server refuses this user or password: correct the URL",
+    "3D": "there is no such database: create it, or correct the URL",
+    "42501": "this user lacks a right: docs/ledger.md says what to grant",
+    "42P01": "the ledger's tables are gone: restore them from a backup",
+    "25006": (
+        "the server is read-only (a standby, or set so); what was committed stays: name the "
+        "primary, or make it writable, then start again"
+    ),
+    "53100": "the server's disk is full; what was committed stays: free space, then start again",
+    "53400": "the server has reached a limit of its configuration; what was committed stays",
+    "54": "a row or payload is larger than PostgreSQL takes; use shorter panes",
+    "XX001": "the server's data are damaged: restore them from a backup",
+    "XX002": "the server's index is damaged: REINDEX, or restore it from a backup",
+}
+_REFUSALS = {
+    "password authentication failed": _REMEDIES["28"],
+    "no password supplied": _REMEDIES["28"],
+    "no pg_hba.conf entry": _REMEDIES["28"],
+    "does not exist": "there is no such database or user: create it, or correct the URL",
+    "certificate verify failed": "the server's certificate is not trusted: give sslrootcert",
+    "does not support SSL": "the server offers no TLS: configure it, or choose another sslmode",
+    "invalid connection option": "an option of the URL is unknown: correct it",
+    "could not translate host name": "there is no such host: correct the URL",
+}

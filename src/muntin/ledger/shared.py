@@ -1,0 +1,367 @@
+"""A ledger that several machines share: the rules run here, what they change is in a store.
+
+Each process has a copy of the store's rows, but for the payloads of pieces, in a SQLite file of its
+own. A transaction runs on the copy as in a SQLite ledger, under the same rules; what it changed
+goes to the store as one compare-and-set on the ledger's head, and counts when the store has taken
+it. Where another was first the transaction is undone, the copy follows, and it runs again: so a
+writer whose epoch was taken finds out before anything of it is visible. Readers follow by the
+store's log before each transaction. While the store is away they answer from what they know, and
+say so (`behind`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from muntin.errors import LedgerError, MuntinError
+from muntin.ledger import schema
+from muntin.ledger.address import DEADLINE_SECONDS
+from muntin.ledger.copying import copy_ledger
+from muntin.ledger.sqlite import SqliteLedger, wall_clock_us
+from muntin.ledger.sqlite_file import SqliteFile, roll_back, transaction
+from muntin.ledger.store import (
+    META,
+    Change,
+    Head,
+    Store,
+    StoreAway,
+    StoreError,
+    decode_key,
+    decode_row,
+    entry_of,
+)
+from muntin.ledger.tables import Noted, Row, Tables
+from muntin.ledger.temporary import Folder
+
+READER_SECONDS = 1.0  # that a reader waits for a store, before it answers from what it knows
+REST_SECONDS = 1.0  # that readers leave a store alone which has not answered
+PAUSE_SECONDS = 0.02  # before the first new try; each further pause is longer
+PAUSE_SECONDS_MAX = 0.5
+_NO_HEAD = Head(-1, 0)
+_LOG = logging.getLogger("muntin.ledger")
+Outcome = TypeVar("Outcome")
+
+
+class Replica(SqliteFile):
+    """The local copy of a store's rows."""
+
+    def __init__(self, store: Store, path: Path, deadline: float) -> None:
+        super().__init__(path, "off")
+        self.store = store
+        self.deadline = deadline
+        self.trouble: str | None = None
+        """Why the last reader could not follow the store."""
+        self._head = _NO_HEAD
+        self._changing = threading.RLock()
+        self._local: Tables | None = None
+        self._asked = 0.0  # when the question was put whose answer the copy has seen
+        self._rest_until = 0.0
+
+    @property
+    def place(self) -> str:
+        return self.store.place
+
+    def prepare(self, *, create: bool) -> None:
+        super().prepare(create=True)
+        self._local = self.connect()
+        meta = _packed(self._local.meta())  # of a ledger that is made now
+        self._patiently(lambda left: self.store.begin(create, meta, left), self.deadline)
+        with self._changing:
+            self._catch_up(self.deadline)
+
+    def connect(self) -> Tables:
+        connection = super().connect()
+        connection.fetch = self._fetch
+        return connection
+
+    @contextmanager
+    def reader(self) -> Iterator[Tables]:
+        self.check_open()
+        self._follow()
+        with super().reader() as connection:
+            yield connection
+
+    def close(self) -> None:
+        with self._changing:
+            super().close()
+            if self._local is not None:
+                self._local.close()
+        self.store.close()
+
+    # Following the store
+
+    def follow(self, patience: float) -> None:
+        """Bring the copy to where the store is; StoreError where it cannot be asked."""
+        self.check_open()
+        try:
+            with self._changing:
+                self._catch_up(patience)
+        except StoreError as problem:
+            self._in_trouble(str(problem))
+            raise
+
+    def wait(self, seconds: float) -> None:
+        """Until the store may have news."""
+        try:
+            self.store.wait(self._head, seconds)
+        except StoreAway:
+            time.sleep(min(seconds, PAUSE_SECONDS))
+
+    def reload(self) -> None:
+        """Read all rows of the store anew."""
+        with self._changing:
+            for head, changes in self._load_anew(self.deadline):
+                self._apply(head, [changes])
+
+    def _follow(self) -> None:
+        """As `follow`, for a reader: where the store is away, what is known is read."""
+        came = time.monotonic()
+        if came < self._rest_until:
+            return
+        if not self._changing.acquire(timeout=READER_SECONDS):  # a commit waits for the store
+            self._in_trouble("it does not answer a commit")
+            return
+        try:
+            if self._asked < came:  # else somebody has asked since
+                self._catch_up(READER_SECONDS)
+        except StoreError as problem:
+            self._in_trouble(str(problem))
+        finally:
+            self._changing.release()
+
+    def _in_trouble(self, why: str) -> None:
+        if self.trouble is None:
+            _LOG.warning("%s cannot be read, answers are from before: %s", self.place, why)
+        self.trouble = why
+        self._rest_until = time.monotonic() + REST_SECONDS
+
+    def _catch_up(self, patience: float) -> None:
+        """The caller holds `_changing`."""
+        asked = time.monotonic()
+        found = self._patiently(lambda left: self.store.since(self._head, left), patience)
+        if found is None:
+            found = self._load_anew(patience)
+        for head, changes in found:
+            self._apply(head, [changes])
+        self._asked, self.trouble = asked, None
+
+    def _load_anew(self, patience: float) -> list[tuple[Head, Sequence[Change]]]:
+        """All rows of the store; returns what has come while they were read."""
+        for _ in range(3):
+            head, rows = self._patiently(self.store.load, patience)
+            try:
+                self._apply(head, rows, anew=True)
+            except StoreAway as problem:
+                raise StoreError(f"{self.place}: {problem}") from problem
+            found = self._patiently(lambda left: self.store.since(head, left), patience)  # noqa: B023
+            if found is not None:
+                return found
+        raise StoreError(f"{self.place} changes faster than its rows can be read")
+
+    def _apply(
+        self, head: Head, parts: Iterator[Sequence[Change]] | list[Sequence[Change]], *,
+        anew: bool = False,
+    ) -> None:  # fmt: skip
+        connection = self._local
+        assert connection is not None  # noqa: S101  (`prepare` came first)
+        with self.explained(), transaction(connection):
+            if anew:
+                for table in (*schema.TABLES, "sqlite_sequence"):
+                    connection.execute(f"DELETE FROM {getattr(table, 'name', table)}")  # noqa: S608
+            for changes in parts:
+                _apply(connection, changes, self.place)
+        self._head = head
+
+    # Changing the store
+
+    def write(self, connection: Tables, act: Callable[[Tables], Outcome]) -> Outcome:
+        """Run `act` on the copy, and have the store take what it changed.
+
+        What `act` finds wrong is believed only where the copy is known to be new.
+        """
+        deadline = time.monotonic() + self.deadline
+        new = False
+        with self._changing:
+            while True:
+                try:
+                    outcome, head = self._run(connection, act)
+                    if head is not None and (new or head != self._head):
+                        self._head = head
+                        return outcome
+                except StoreError:
+                    raise
+                except MuntinError:
+                    if new:
+                        raise
+                if time.monotonic() > deadline:
+                    raise StoreError(
+                        f"{self.place}: others changed the ledger all the time for "
+                        f"{self.deadline:g} seconds; nothing was stored: try again"
+                    )
+                self._catch_up(self.deadline)
+                new = True
+
+    def _run(
+        self, connection: Tables, act: Callable[[Tables], Outcome]
+    ) -> tuple[Outcome, Head | None]:
+        """What `act` returned, and the head that came of it: None where another was first."""
+        connection.noted = noted = Noted()
+        try:
+            with self.explained():
+                connection.execute("BEGIN IMMEDIATE")
+                before = connection.meta()
+                outcome = act(connection)
+                after = connection.meta()
+                changed = after != before or noted.put or noted.removed
+                head = self._send(noted, after) if changed else self._head
+                connection.execute("ROLLBACK" if head is None else "COMMIT")
+                return outcome, head
+        except BaseException:
+            roll_back(connection)
+            raise
+        finally:
+            connection.noted = None
+
+    def _send(self, noted: Noted, meta: dict[str, Any]) -> Head | None:
+        """The store's new head, or None where it was not where the copy is."""
+        head = self._head
+        newer = Head(head.number + 1, secrets.randbits(62))
+        entry = entry_of(noted, _packed(meta))
+        tries = 0
+
+        def append(left: float) -> bool:
+            nonlocal tries
+            tries += 1
+            return self.store.append(head, newer, entry, left)
+
+        if self._patiently(append, self.deadline):
+            return newer
+        if tries > 1:  # an earlier try may have been taken, and its answer lost
+            found = self._patiently(lambda left: self.store.since(head, left), self.deadline)
+            if found and found[0][0] == newer:
+                return newer
+        return None
+
+    def _patiently(self, ask: Callable[[float], Outcome], patience: float) -> Outcome:
+        """Ask the store until it answers, at most for so long."""
+        deadline = time.monotonic() + patience
+        pause = PAUSE_SECONDS
+        while True:
+            try:
+                return ask(max(PAUSE_SECONDS, deadline - time.monotonic()))
+            except StoreAway as problem:
+                if time.monotonic() + pause > deadline:
+                    raise StoreError(
+                        f"{self.place} does not answer within {patience:g} seconds ({problem}); "
+                        "what was committed stays: look whether it runs and can be reached, then "
+                        "start again"
+                    ) from problem
+            time.sleep(pause)
+            pause = min(2 * pause, PAUSE_SECONDS_MAX)
+
+    # Payloads
+
+    def _fetch(self, ids: Sequence[int]) -> list[Row]:
+        found = self._patiently(lambda left: self.store.payloads(ids, left), self.deadline)
+        rows = [decode_row(schema.PAYLOADS, data, self.place) for data in found.values()]
+        for identifier, row in zip(found, rows, strict=True):
+            if row[0] != identifier:
+                raise LedgerError(f"{self.place}: the payload of piece {identifier} is another's")
+        return rows
+
+
+def _packed(meta: dict[str, Any]) -> bytes:
+    return json.dumps(meta, separators=(",", ":")).encode("ascii")
+
+
+def _apply(connection: Tables, changes: Sequence[Change], place: str) -> None:
+    put: dict[schema.Table, list[Row]] = {}
+    for name, data in changes:
+        if name == META:
+            continue
+        table, key = decode_key(name, place)
+        if data is None:
+            where = " AND ".join(f"{column} = ?" for column in table.columns[: table.keys])
+            connection.remove(table, f"WHERE {where}", key)
+        else:
+            put.setdefault(table, []).append(decode_row(table, data, place))
+    for table, rows in put.items():
+        connection.executemany(table.insert, rows)
+    for name, data in changes:  # last: rows that come move the tables' next ids
+        if name == META:
+            connection.set_meta(json.loads(data or b"{}"))
+
+
+class SharedLedger(SqliteLedger):
+    """A `Ledger` in a store, with a local copy of its rows."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        create: bool = True,
+        deadline: float = DEADLINE_SECONDS,
+        clock: Callable[[], int] = wall_clock_us,
+        address: str = "",
+    ) -> None:
+        self._address = address
+        self._folder = Folder()
+        self._replica = Replica(store, self._folder.path / "copy.db", deadline)
+        super().__init__(
+            self._replica.path, create=create, clock=clock, url=store.place, file=self._replica
+        )
+
+    @property
+    def address(self) -> str:
+        return self._address
+
+    def behind(self) -> bool:
+        return self._replica.trouble is not None
+
+    def wait(self, version: int, timeout: float) -> int:
+        """As in the contract; the store tells."""
+        deadline = time.monotonic() + timeout
+        while True:
+            self._replica.follow(READER_SECONDS)
+            with SqliteFile.reader(self._replica) as connection:
+                (found,) = connection.execute("SELECT version FROM meta").fetchone()
+            left = deadline - time.monotonic()
+            if found != version or left <= 0:
+                return found
+            self._replica.wait(left)
+
+    def backup(self, path: str | Path) -> None:
+        """Write all of it to a new SQLite ledger; LedgerError where the file exists."""
+        if Path(path).exists():
+            raise LedgerError(f"{path} exists already: give the backup a new name")
+        made = SqliteLedger(path)
+        try:
+            copy_ledger(self, made)
+            made.write(schema.begin_generation)
+        finally:
+            made.close()
+
+    def verify(self) -> list[str]:
+        """As in the contract: all that the store holds, payloads as well."""
+        try:
+            self._replica.reload()
+        except LedgerError as problem:
+            return [str(problem)]
+        found = super().verify()
+        with self._replica.reader() as connection:
+            held = "SELECT id FROM pieces WHERE id NOT IN (SELECT piece FROM payloads) ORDER BY id"
+            for (identifier,) in connection.execute(held).fetchall():
+                try:
+                    if not connection.payloads([identifier]):
+                        found.append(f"{self._place}: the payload of piece {identifier} is missing")
+                except LedgerError as problem:
+                    found.append(str(problem))
+        return found

@@ -1,0 +1,150 @@
+"""What a shared ledger asks of a store: rows under keys, changed by one compare-and-set.
+
+A store keeps the rows of `schema.TABLES` under texts, the payloads of pieces under their ids, and
+a log of the last changes. It knows nothing of what they mean: the rules run on a local copy of the
+rows (`shared.py`), and `append` takes what they have changed, if nobody else was there first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from muntin.errors import LedgerError
+from muntin.ledger.payload import IN_FILE
+from muntin.ledger.schema import PAYLOADS, PIECES, TABLES, Table
+from muntin.ledger.tables import Noted, Row
+
+LOG_KEPT = 1_000
+"""Changes that the log holds; who is further behind reads all rows anew."""
+GONE_SECONDS = 60
+"""A payload stays so long after its piece: a reader's snapshot may still name it."""
+META = "meta"
+
+Change = tuple[str, bytes | None]
+"""A key with its row; None: the row has gone."""
+_TABLES = {table.name: table for table in TABLES}
+
+
+class Head(NamedTuple):
+    """How far a ledger has come."""
+
+    number: int
+    """Of changes since it was made."""
+    token: int
+    """Drawn for each change: two histories with the same number differ in it."""
+
+
+class Entry(NamedTuple):
+    """One transaction."""
+
+    changes: Sequence[Change]
+    payloads: Mapping[int, bytes]
+    """Piece -> row. They are in no log: readers fetch those that they need."""
+    gone: Sequence[int]
+    """Pieces whose payloads may go."""
+
+
+class StoreError(LedgerError):
+    """The store cannot be used; says why, and what to do."""
+
+
+class StoreAway(Exception):  # noqa: N818  (it says what is the case)
+    """The store does not answer now, and may do so soon."""
+
+
+class Store(Protocol):
+    """Thread-safe. Each method waits at most `patience` seconds for an answer.
+
+    Raises
+    ------
+    StoreAway
+        It did not answer. Whether an `append` has happened is then not known.
+    StoreError
+        It answered, and refuses: wrong password, no rights, full, read-only.
+    """
+
+    place: str
+    """Its URL, without a password."""
+
+    def begin(self, create: bool, meta: bytes, patience: float) -> None:
+        """Look whether a ledger of this format is there, or make one that has a meta row only.
+
+        Raises
+        ------
+        LedgerMissing
+            There is none, and none is to be made.
+        LedgerError
+            It has another format.
+        """
+        ...
+
+    def since(self, head: Head, patience: float) -> list[tuple[Head, Sequence[Change]]] | None:
+        """What came after a head; None where it is not a past of this ledger, or too far back."""
+        ...
+
+    def load(self, patience: float) -> tuple[Head, Iterator[Sequence[Change]]]:
+        """All rows, some at a time, as they were at a head or, some of them, after it.
+
+        `since(head)` brings those to the same moment.
+        """
+        ...
+
+    def append(self, head: Head, newer: Head, entry: Entry, patience: float) -> bool:
+        """Apply a transaction; False, and no change, where the ledger is not at `head`."""
+        ...
+
+    def payloads(self, ids: Sequence[int], patience: float) -> Mapping[int, bytes]:
+        """Piece -> row, of those that are there."""
+        ...
+
+    def wait(self, head: Head, seconds: float) -> None:
+        """Until the ledger may have come further, or `seconds` have passed."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def entry_of(noted: Noted, meta: bytes) -> Entry:
+    """What a store is told of a transaction."""
+    changes: list[Change] = [(_key(*at), None) for at in noted.removed]
+    payloads: dict[int, bytes] = {}
+    for (table, key), row in noted.put.items():
+        if table is PAYLOADS and row[2] != IN_FILE:
+            payloads[row[0]] = _encode(table, row)
+        else:
+            changes.append((_key(table, key), _encode(table, row)))
+    gone = [key[0] for table, key in noted.removed if table is PIECES]
+    return Entry([*changes, (META, meta)], payloads, gone)
+
+
+def _key(table: Table, key: Row) -> str:
+    return f"{table.name}:{json.dumps(key, separators=(',', ':'))}"
+
+
+def _encode(table: Table, row: Row) -> bytes:
+    """The columns as JSON, and the payload as it is in a line of its own."""
+    if not table.payload:
+        return json.dumps(row, separators=(",", ":")).encode("ascii")
+    return json.dumps(row[:-1], separators=(",", ":")).encode("ascii") + b"\n" + row[-1]
+
+
+def decode_row(table: Table, data: bytes, place: str) -> Row:
+    """The sealed row; its checksum is still to be checked."""
+    head, separator, payload = data.partition(b"\n")
+    try:
+        columns = json.loads(head)
+    except ValueError:
+        columns = None
+    if not isinstance(columns, list) or bool(separator) != table.payload:
+        raise LedgerError(f"{place}: a row of table {table.name} is not one of Muntin's")
+    return (*columns, payload) if table.payload else tuple(columns)
+
+
+def decode_key(name: str, place: str) -> tuple[Table, Row]:
+    """The table and the key of a change."""
+    kind, _, key = name.partition(":")
+    if kind not in _TABLES:
+        raise LedgerError(f"{place}: there is no table {ascii(kind)[:40]}: upgrade Muntin")
+    return _TABLES[kind], tuple(json.loads(key))

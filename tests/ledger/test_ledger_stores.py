@@ -1,0 +1,399 @@
+"""Ledgers in servers: killed, paused, read-only, full, taken over; and how readers fare."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from ledger_helpers import (
+    PANE,
+    SERVERS,
+    SPEC,
+    batch,
+    gather,
+    held,
+    packed,
+    partial,
+    roll,
+    slices_of,
+)
+
+from muntin.errors import LedgerConflict, LedgerError, LedgerMissing
+from muntin.ledger import ClosedWindow, Partial, State, TrendPoint, open_ledger
+from muntin.ledger.address import read_address
+from muntin.ledger.base import Ledger
+from muntin.ledger.copying import copy_ledger
+from muntin.ledger.shared import SharedLedger
+from muntin.ledger.sqlite import SqliteLedger
+from muntin.ledger.store import StoreAway
+from tests.store_servers import KINDS, PASSWORD, Server
+
+HERE = Path(__file__).parent
+KILLS = int(os.environ.get("MUNTIN_STORE_KILLS", "3"))
+FREEZES = 10
+
+
+@pytest.fixture(params=SERVERS)
+def server(request: pytest.FixtureRequest) -> Server:
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def own() -> Iterator[Callable[[type[Server]], Server]]:
+    """Servers that a test may end."""
+    made: list[Server] = []
+
+    def start(kind: type[Server]) -> Server:
+        made.append(kind())
+        made[-1].start()
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.close()
+
+
+def name_of(request: pytest.FixtureRequest) -> str:
+    return f"t{abs(hash(request.node.name)) % 10**9}"
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_server_that_is_killed_in_commits_loses_and_doubles_nothing(own, kind):
+    server = own(kind)
+    ledger = open_ledger(server.url(deadline=60))
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    problems: list[BaseException] = []
+    committed = 0
+    done = threading.Event()
+
+    def feed() -> None:
+        nonlocal committed
+        try:
+            while not done.is_set():
+                one = partial("s", committed % 40 * PANE, [committed])
+                assert writer.commit(batch(committed, one))
+                committed += 1
+        except BaseException as problem:
+            problems.append(problem)
+
+    feeding = threading.Thread(target=feed)
+    feeding.start()
+    chance = random.Random(20261122)
+    for _ in range(KILLS):
+        before = committed
+        while committed < before + 20 and not problems:
+            time.sleep(0.01)
+        time.sleep(chance.random() / 50)
+        server.kill()
+        server.start()
+    before = committed
+    while committed < before + 20 and not problems:
+        time.sleep(0.01)
+    done.set()
+    feeding.join(60)
+    assert problems == []
+    ledger.close()
+    again = open_ledger(server.url(), create=False)
+    assert again.pipelines()[0].batches == committed
+    assert held(again, "s", PANE, 0, 400) == dict.fromkeys(range(committed), 1)
+    assert again.verify() == []
+    again.close()
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_paused_server_stops_commits_and_readers_say_so(own, kind):
+    server = own(kind)
+    ledger = open_ledger(server.url(deadline=2))
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    writer.commit(batch(0, partial("s", 0, [0])))
+    reader = open_ledger(server.url(deadline=2), create=False)
+    before = reader.pieces("s", PANE)
+    assert not reader.behind()
+    server.signal(signal.SIGSTOP)
+    begin = time.monotonic()
+    with pytest.raises(LedgerError, match=r"does not answer within 2 seconds.*committed stays"):
+        writer.commit(batch(1, partial("s", 0, [1])))
+    assert time.monotonic() - begin < 20
+    assert reader.pieces("s", PANE) == before
+    assert reader.pipelines()[0].batches == 1
+    assert reader.behind()
+    with reader.snapshot() as view:
+        assert view.behind()
+    with pytest.raises(LedgerError, match="does not answer"):
+        reader.wait(reader.version(), 5)
+    server.signal(signal.SIGCONT)
+    deadline = time.monotonic() + 60
+    while reader.behind():  # `behind` looks only when it is read
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+        reader.version()
+    again = ledger.open_writer("p", SPEC, query_id="A")  # as a pipeline that starts again
+    again.commit(batch(1, partial("s", 0, [1])))  # False where the server had it after all
+    assert again.commit(batch(2, partial("s", 0, [2])))
+    assert held(reader, "s", PANE, 0, 10) == {0: 1, 1: 1, 2: 1}
+    reader.close()
+    ledger.close()
+
+
+@pytest.mark.chaos
+def test_a_frozen_writer_that_wakes_up_changes_nothing(server, request):
+    url = server.url(schema=name_of(request))
+    open_ledger(url).close()
+    child = subprocess.Popen(
+        [sys.executable, str(HERE / "frozen_child.py"), url, str(FREEZES)],
+        stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(HERE)},
+    )  # fmt: skip
+    assert child.stdout is not None
+    ledger = open_ledger(url)
+    refused = 0
+    try:
+        assert child.stdout.readline() == "0 committed\n"
+        frozen = psutil.Process(child.pid)
+        for point in range(1, FREEZES + 1):
+            deadline = time.monotonic() + 60
+            while frozen.status() != psutil.STATUS_STOPPED:
+                assert time.monotonic() < deadline
+                time.sleep(0.005)
+            spec = {"pane_us": 10, "summaries": {f"s{point}": {}}}
+            writer = ledger.open_writer(f"p{point}", spec, query_id="A")
+            assert writer.epoch == 2
+            had = writer.last_batch("A")
+            assert writer.commit(batch(1, partial(f"s{point}", 0, [3]))) is (had == 0)
+            before = ledger.version(), gather(ledger, f"s{point}", 0, 10)
+            child.send_signal(signal.SIGCONT)
+            outcome = child.stdout.readline()
+            refused += outcome == f"{point} refused\n"
+            assert outcome == f"{point} {'refused' if had == 0 else 'committed'}\n"
+            if point == FREEZES:
+                assert child.wait(60) == 0
+                assert (ledger.version(), gather(ledger, f"s{point}", 0, 10)) == before
+            assert gather(ledger, f"s{point}", 0, 10) == {1: 1, (2 if had else 3): 1}
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
+        ledger.close()
+    assert refused >= FREEZES // 2  # most points lie before the server has taken it
+
+
+def test_two_writers_that_race_within_a_commit(server, request):
+    """The second is at work between the first one's reading and its compare-and-set."""
+    url = server.url(schema=name_of(request))
+    one, two = open_ledger(url), open_ledger(url)
+    assert isinstance(one, SharedLedger)
+    first = one.open_writer("p", SPEC, query_id="A")
+    first.commit(batch(0, partial("s", 0, [0])))
+    other = {"pane_us": 10, "summaries": {"u": {}}}
+    store = one._replica.store
+    plain = store.append
+    acts = [
+        lambda: two.open_writer("r", other, query_id="B"),  # has nothing to do with it
+        lambda: two.open_writer("p", SPEC, query_id="A").commit(batch(2, partial("s", 0, [9]))),
+    ]
+    tries = []
+
+    def append(*arguments):
+        tries.append(1)
+        if acts:
+            acts.pop(0)()
+        return plain(*arguments)
+
+    store.append = append
+    acts, later = acts[:1], acts[1:]
+    assert first.commit(batch(1, partial("s", 0, [1])))
+    assert len(tries) == 2
+    acts = later
+    with pytest.raises(LedgerConflict, match="took over"):
+        first.commit(batch(2, partial("s", 0, [2])))
+    assert held(two, "s", PANE, 0, 10) == {0: 1, 1: 1, 9: 1}
+    one.close()
+    two.close()
+
+
+def test_an_answer_that_is_lost_is_no_second_commit(server, request):
+    """The connection breaks after the server has taken a commit, before it has said so."""
+    ledger = open_ledger(server.url(schema=name_of(request)))
+    assert isinstance(ledger, SharedLedger)
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    plain = ledger._replica.store.append
+    lost = []
+
+    def append(*arguments):
+        taken = plain(*arguments)
+        if not lost:
+            lost.append(1)
+            raise StoreAway("the connection broke")
+        return taken
+
+    ledger._replica.store.append = append
+    assert writer.commit(batch(0, partial("s", 0, [0]))) is True
+    asked = [ledger.ask("p", "slow_down", {}) for _ in range(2)]
+    assert ledger.commands("p") == asked
+    assert held(ledger, "s", PANE, 0, 10) == {0: 1}
+    ledger.close()
+
+
+def test_who_is_far_behind_reads_all_anew(server, request, monkeypatch):
+    monkeypatch.setattr(f"{type(server).store}.LOG_KEPT", 3)
+    url = server.url(schema=name_of(request))
+    ledger, reader = open_ledger(url), open_ledger(url)
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    for number in range(12):
+        writer.commit(batch(number, partial("s", number * PANE, [number]), watermark=40))
+        if number == 5:
+            assert len(reader.pieces("s", PANE)) == 6
+    roll(ledger, writer, "s", 40, 0)
+    assert held(reader, "s", PANE, 0, 200) == dict.fromkeys(range(12), 1)
+    assert reader.coverage("s") == ledger.coverage("s")
+    assert reader.verify() == []
+    ledger.close()
+    reader.close()
+
+
+def test_a_payload_outlives_its_piece_for_readers_of_a_snapshot(server, request):
+    ledger = open_ledger(server.url(schema=name_of(request)))
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    writer.commit(batch(0, partial("s", 0, [1])))
+    with ledger.snapshot() as view:
+        assert writer.drop_before("s", PANE, 100) == 1
+        assert gather(view, "s", 0, 10) == {1: 1}
+    assert ledger.pieces("s", PANE) == []
+    ledger.close()
+
+
+def test_damage_in_the_store_is_seen(server, request):
+    url = server.url(schema=name_of(request))
+    ledger = open_ledger(url)
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    writer.commit(batch(0, partial("s", 0, [1]), partial("s", 0, [2])))
+    closed = ClosedWindow("s", 0, 40, "full", 0, False, 2, 0, {"k": 1}, 1)
+    writer.close_windows([closed], [], {})
+    first, second = ledger.pieces("s", PANE)
+    server.damage(name_of(request), first.id)
+    with pytest.raises(LedgerError, match=r"row of table payloads .* is damaged"):
+        ledger.payloads([first.id])
+    assert list(ledger.payloads([second.id])) == [second.id]
+    found = " ".join(ledger.verify())
+    assert "table payloads" in found
+    assert "table windows" in found
+    ledger.close()
+
+
+def test_what_cannot_be_opened_says_why_and_never_the_password(server, request):
+    good = server.url(schema=name_of(request), deadline=1)
+    with pytest.raises(LedgerMissing, match="there is no ledger"):
+        open_ledger(good, create=False)
+    address = read_address(good, "schema")
+    assert PASSWORD not in address.shown
+    wrong = good.replace("127.0.0.1", "x@127.0.0.1", 1), good.replace(f":{server.port}", ":1")
+    for url in wrong:
+        with pytest.raises(LedgerError, match=r"127.0.0.1|translate") as refusal:
+            open_ledger(url)
+        assert "f9c" not in str(refusal.value)
+    with pytest.raises(LedgerError, match="deadline='x' must be 1 to 3600 seconds"):
+        open_ledger(good.replace("deadline=1", "deadline=x"))
+    ledger = open_ledger(good)
+    writer = ledger.open_writer("p", {**SPEC, "ledger": "here"}, query_id="A")
+    for text in (ledger.url, repr(writer._url), str(ledger.pipelines())):
+        assert "f9c" not in text
+    ledger.close()
+
+
+def test_a_read_only_server_stops_commits_only(server, request):
+    url = server.url(schema=name_of(request), deadline=1)
+    ledger = open_ledger(url)
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    writer.commit(batch(0, partial("s", 0, [0])))
+    server.read_only(True)
+    try:
+        with pytest.raises(LedgerError, match="read-only"):
+            writer.commit(batch(1, partial("s", 0, [1])))
+        assert held(ledger, "s", PANE, 0, 10) == {0: 1}
+    finally:
+        server.read_only(False)
+    assert writer.commit(batch(1, partial("s", 0, [1])))
+    assert held(ledger, "s", PANE, 0, 10) == {0: 1, 1: 1}
+    ledger.close()
+
+
+def test_readers_hear_of_commits_while_they_wait(server, request):
+    url = server.url(schema=name_of(request))
+    writing, reading = open_ledger(url), open_ledger(url)
+    writer = writing.open_writer("p", SPEC, query_id="A")
+    heard: list[int] = []
+    done = threading.Event()
+
+    def listen(ledger: Ledger) -> None:
+        version = -1
+        while not done.is_set():
+            version = ledger.wait(version, 30)
+            heard.append(ledger.pipelines()[0].batches)
+            if heard[-1] == 20:
+                done.set()
+
+    listening = threading.Thread(target=listen, args=(reading,))
+    listening.start()
+    for number in range(20):
+        writer.commit(batch(number, partial("s", 0, [number])))
+    listening.join(60)
+    assert done.is_set()
+    assert heard == sorted(heard)
+    writing.close()
+    reading.close()
+
+
+def test_a_copy_between_kinds_holds_the_same(server, request, tmp_path):
+    """From a file to a server and back: the same rows, and writers go on."""
+    before = SqliteLedger(tmp_path / "a.db")
+    writer = before.open_writer("p", SPEC, query_id="A")
+    folder = before.payload_folder("p")
+    parts = [partial("s", pane * PANE, [pane]) for pane in range(120)]
+    in_file = Partial("s", slices_of({0: [777]}), folder.write("s", packed({0: [777]})))
+    one = batch(0, *parts, in_file, watermark=400)
+    writer.commit(replace(one, states=[State("t", 0, b"state")]))
+    roll(before, writer, "s", 40, 0)
+    writer.drop_before("s", PANE, 40)
+    closed = ClosedWindow("s", 0, 40, "full", 0, False, 2, 0, {"k": 1}, 1)
+    writer.close_windows([closed], [TrendPoint("q", 0, 40, 0, b"trend" * 100)], {"T": 1})
+    before.ask("p", "slow_down", {})
+    there = open_ledger(server.url(schema=name_of(request)))
+    back = SqliteLedger(tmp_path / "b.db")
+    copy_ledger(before, there)
+    copy_ledger(there, back)
+    for made in (there, back):
+        assert made.generation() == before.generation()
+        assert made.version() > before.version()
+        assert made.pipelines() == before.pipelines()
+        assert made.closings(0) == before.closings(0)
+        assert gather(made, "s", 0, 1200) == gather(before, "s", 0, 1200)
+        assert made.coverage("s") == before.coverage("s")
+        assert made.states("t") == {0: b"state"}
+        assert made.trend("q") == before.trend("q")
+        assert made.commands("p") == before.commands("p")
+        assert made.verify() == []
+        with pytest.raises(LedgerError, match=r"holds pipelines \(p\)"):
+            copy_ledger(before, made)
+        again = made.open_writer("p", SPEC, query_id="A")
+        assert again.commit(batch(0)) is False
+        assert again.commit(batch(1, partial("s", 2000, [2000])))
+        assert len({piece.id for piece in made.pieces("s", PANE)}) == 117
+        made.close()
+    there = open_ledger(server.url(schema=name_of(request)))
+    there.backup(tmp_path / "c.db")
+    copy = SqliteLedger(tmp_path / "c.db")
+    assert copy.generation() > there.generation()
+    assert gather(copy, "s", 0, 3000) == gather(there, "s", 0, 3000)
+    for ledger in (copy, there, before):
+        ledger.close()
