@@ -477,7 +477,7 @@ def test_all_kinds_in_one_pipeline_on_spark(spark):
         ("seen", {"rank": None, "error": None}, "rank: delay in what is stored, now nothing"),
         ("sums", {"sketch": {"width": 17}}, "sketch"),
         ("sums", {"sketch": None}, "sketch"),
-        ("sums", {"indicators": ["seats", "dest"]}, "indicators"),
+        ("sums", {"indicators": ["seats", "delay"]}, "indicators"),
         ("top", {"kind": "frequency", "capacity": None}, "kind: top_k in what is stored"),
     ],
 )
