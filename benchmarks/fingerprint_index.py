@@ -19,6 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from _timing import in_turn, report
+from published.bloom_filters import bits_per_key
+from published.dynamic_bloom import RowOfFilters
 from pyspark.sql import functions as F
 
 from muntin.spark import FingerprintIndex
@@ -31,7 +33,6 @@ from muntin.summaries.fingerprint_index import Fingerprint
 from muntin.summaries.items import hash_items
 from muntin.summaries.kernels.placement import place
 from muntin.summaries.order_maps import IntegerRange
-from muntin.summaries.split_block_bloom import bits_per_key
 
 PARTS = ("quantiles", "membership", "build", "grouped", "filters", "routing", "large")
 DECILES = [q / 10 for q in range(1, 11)]
@@ -336,8 +337,12 @@ def filters(planned: int = 100_000) -> None:
     asked = np.random.default_rng(5).integers(0, 2**64 - 1, 2_000_000, dtype=np.uint64)
     for layout in ("compact", "split", "paper"):
         for fpp in (0.01, 0.001):
-            seen = DynamicBloom(planned, fpp, layout=layout)
-            seen.copy().contains_hashes(asked[:10])
+            seen = (
+                DynamicBloom(planned, fpp)
+                if layout == "compact"
+                else RowOfFilters(planned, fpp, layout)
+            )
+            seen.contains_hashes(asked[:10])
             for times in (1, 10, 50):
                 keys = np.arange(seen.count, times * planned)
                 add, _ = timed(lambda seen=seen, keys=keys: (seen.update(keys), seen.keys))

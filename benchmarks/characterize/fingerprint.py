@@ -24,13 +24,14 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from fingerprint_index import routing
+from published.dynamic_bloom import RowOfFilters
 
 from muntin.spark.index.files import forget, write_partition
 from muntin.spark.index.manifest import Manifest, PartitionFile
 from muntin.spark.index.plan import CAPACITY_MIN, HEADROOM
 from muntin.spark.index.reader import IndexReader
 from muntin.spark.index.runs import CHUNK_KEYS, RunReader, RunWriter
-from muntin.summaries import DyadicQDigest, DynamicBloom
+from muntin.summaries import DyadicQDigest
 from muntin.summaries.fingerprint_index import Fingerprint
 from muntin.summaries.items import hash_items
 
@@ -107,7 +108,7 @@ def made_digest(values: np.ndarray, k: int) -> DyadicQDigest:
 def equations(planned: int = 1_000) -> None:
     print("\n-- Eq. 1 and 2: false positives of the published filter, formula and measurement")
     asked = np.random.default_rng(3).integers(0, 2**64 - 1, 200_000, dtype=np.uint64)
-    seen = DynamicBloom(planned, 0.01, layout="paper")
+    seen = RowOfFilters(planned, 0.01)
     for keys in (500, 1_000, 1_500, 5_000, 20_000, 50_000):
         seen.update(np.arange(seen.count, keys))
         print(

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import random
 import struct
-import sys
-from pathlib import Path
 
 import google_crc32c
 import numpy as np
 
 from muntin.summaries.quantiles import KLL
-
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-from published.sliding_windows import PublishedItems as PublishedItems
-from published.sliding_windows import PublishedTimes as PublishedTimes
 
 QS = np.arange(1, 100) / 100
 

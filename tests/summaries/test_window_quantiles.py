@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from quantile_checks import QS, PublishedItems, exact_quantiles, streams
+from published_forms import PublishedItems
+from quantile_checks import QS, exact_quantiles, streams
 
 from muntin.errors import BadArgument, IncompatibleSummary
 from muntin.summaries.window_quantiles import FixedWindowQuantiles, TimeWindowQuantiles

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from quantile_checks import QS, PublishedTimes, exact_quantiles
+from published_forms import PublishedTimes
+from quantile_checks import QS, exact_quantiles
 
 from muntin.errors import BadArgument, IncompatibleSummary
 from muntin.summaries.window_quantiles import TimeWindowQuantiles

@@ -1,14 +1,14 @@
 """Dynamic Bloom filter: is a key among those seen? Never a wrong no, at any number of keys.
 
-State       compact (default): sorted fingerprints, Elias-Fano coded, one run a generation;
-            split: split-block Bloom filters; paper: equal standard filters (Guo et al.)
-Error       a wrong yes with probability 1 - product of (1 - rate) over the filters (paper's Eq. 2
-            for "paper"); below `fpp` at any number of keys (not for "paper")
-Merge       compact: union of fingerprints, the same as one filter over both up to
-            capacity * headroom keys; split, paper: concatenation. Beyond the plan rates add up
-Duplicates  harmless ("paper" counts them as keys)
-Source      Guo, Wu, Chen, Yuan, Luo: The Dynamic Bloom Filters, TKDE 2010; Almeida et al.:
-            Scalable Bloom Filters, IPL 2007 (shrinking budget); `static_filter` for the runs
+State       sorted fingerprints, Elias-Fano coded, one run a generation
+Error       a wrong yes with probability 1 - product of (1 - rate) over the runs; below `fpp` at
+            any number of keys
+Merge       union of fingerprints, the same as one filter over both up to capacity * headroom
+            keys; beyond, rates add up
+Duplicates  harmless
+Source      Guo, Wu, Chen, Yuan, Luo: The Dynamic Bloom Filters, TKDE 2010 (as published:
+            `benchmarks/published`); Almeida et al.: Scalable Bloom Filters, IPL 2007 (shrinking
+            budget); `static_filter` for the runs
 Limits      a filter that does not know how many keys will come pays for it: Omega(log log n) bits
             a key (Pagh, Segev, Wieder: FOCS 2013). Here `headroom`: a key's fingerprint is long
             enough for headroom * capacity keys, log2(headroom) bits more than at the plan, and
@@ -24,20 +24,17 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
-from muntin.summaries.bloom_slices import BloomSlices, SlicePlan
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.growing_runs import GrowingRuns, RunPlan
 from muntin.summaries.items import as_items, hash_items
 from muntin.summaries.kernels.placement import spread
 from muntin.summaries.static_filter import sorted_hashes
 
-Layout = Literal["compact", "split", "paper"]
 ItemType = Literal["text", "integers"]
 CAPACITY_MAX = 1 << 40
 HEADROOM = 64
 HEADROOM_MAX = 1 << 20
 _COUNT = struct.Struct("<Q")
-_LAYOUTS = ("compact", "split", "paper")
 
 
 class DynamicBloom:
@@ -51,11 +48,8 @@ class DynamicBloom:
         False-positive rate that is never exceeded, between 0 and 1.
     seed : int
         Of the hash, 0 ... 2**64 - 1.
-    layout : {"compact", "split", "paper"}
-        "compact" is the smallest for its rate and merges without loss; "split" answers a key with
-        one cache line a filter; "paper" is the published filter, for comparison.
     headroom : int
-        Compact only: times the planned keys that one run has fingerprints for. 1 saves 6 bits a
+        Times the planned keys that one run has fingerprints for. 1 saves 6 bits a
         key against 64, where `capacity` is known not to be passed by much.
 
     Examples
@@ -73,7 +67,6 @@ class DynamicBloom:
         capacity: int = 100_000,
         fpp: float = 0.01,
         seed: int = 0,
-        layout: Layout = "compact",
         headroom: int = HEADROOM,
     ) -> None:
         _check_integer("capacity", capacity, 1, CAPACITY_MAX)
@@ -81,22 +74,11 @@ class DynamicBloom:
         _check_integer("headroom", headroom, 1, HEADROOM_MAX)
         if isinstance(fpp, bool) or not isinstance(fpp, float) or not 0 < fpp < 1:
             raise BadArgument(f"fpp={fpp!r}: a probability between 0 and 1, both excluded")
-        if layout not in _LAYOUTS:
-            raise BadArgument(f"layout={layout!r}: one of {', '.join(_LAYOUTS)}")
-        self._parameters = {
-            "capacity": capacity,
-            "fpp": fpp,
-            "headroom": headroom,
-            "layout": layout,
-            "seed": seed,
-        }
+        self._parameters = {"capacity": capacity, "fpp": fpp, "headroom": headroom, "seed": seed}
         self._seed = seed
         self._type: ItemType | None = None
         self._count = 0
-        if layout == "compact":
-            self._filters: GrowingRuns | BloomSlices = GrowingRuns(RunPlan(capacity, fpp, headroom))
-        else:
-            self._filters = BloomSlices(SlicePlan(capacity, fpp, layout == "paper"))
+        self._filters = GrowingRuns(RunPlan(capacity, fpp, headroom))
 
     @classmethod
     def of_hashes(
@@ -109,7 +91,7 @@ class DynamicBloom:
         capacity_min: int = 1,
         headroom: int = 1,
     ) -> Self:
-        """The compact filter of these keys, planned for as many as there are.
+        """The filter of these keys, planned for as many as there are.
 
         The same as a filter of that capacity that is updated with `hashes`, in one sort of them.
 
@@ -124,10 +106,9 @@ class DynamicBloom:
         """
         ordered = sorted_hashes(_spread(_as_hashes(hashes)))
         distinct = int((ordered[1:] != ordered[:-1]).sum()) + 1 if len(ordered) else 0
-        made = cls(max(capacity_min, distinct), fpp, seed, "compact", headroom)
+        made = cls(max(capacity_min, distinct), fpp, seed, headroom)
         made._type = item_type if len(hashes) else None
         made._count = len(hashes)
-        assert isinstance(made._filters, GrowingRuns)  # noqa: S101 (what "compact" is made of)
         made._filters.fill(ordered)
         return made
 
@@ -150,11 +131,6 @@ class DynamicBloom:
     def item_type(self) -> ItemType | None:
         """What the keys are; None while that is not known."""
         return self._type
-
-    @property
-    def layout(self) -> Layout:
-        """compact, split or paper."""
-        return self._parameters["layout"]
 
     @property
     def count(self) -> int:
@@ -233,7 +209,7 @@ class DynamicBloom:
             raise IncompatibleSummary(f"filters differ: {self._parameters} and {other._parameters}")
         if self._type and other._type and self._type != other._type:
             raise IncompatibleSummary(f"one filter saw {self._type}, the other {other._type}")
-        self._filters.merge(other._filters)  # type: ignore[arg-type]
+        self._filters.merge(other._filters)
         self._type = self._type or other._type
         self._count += other._count
 
@@ -256,16 +232,16 @@ class DynamicBloom:
 
     @classmethod
     def mapped(cls, data: memoryview) -> Self:
-        """As `from_bytes`, but the compact layout is read in place; `data` must never change."""
+        """As `from_bytes`, but read in place; `data` must never change."""
         return cls._read(data, copy=False)
 
     @classmethod
     def _read(cls, data: bytes | memoryview, *, copy: bool) -> Self:
         parameters, body = unseal(data, cls.kind)  # pyright: ignore[reportArgumentType]
         kind = parameters.pop("items", None)
-        if parameters.keys() != {"capacity", "fpp", "headroom", "layout", "seed"}:
+        if parameters.keys() != {"capacity", "fpp", "headroom", "seed"}:
             raise CorruptSummary("dynamic_bloom: other parameters than it has")
-        if kind not in ("", "text", "integers") or not isinstance(parameters["layout"], str):
+        if kind not in ("", "text", "integers"):
             raise CorruptSummary(f"dynamic_bloom: items of type {kind!r}")
         try:
             made = cls(**parameters)
@@ -275,11 +251,8 @@ class DynamicBloom:
             raise CorruptSummary("dynamic_bloom: no count")
         made._type = kind or None
         (made._count,) = _COUNT.unpack_from(body)
-        made._filters = type(made._filters).read(
-            body[_COUNT.size :],
-            made._filters._plan,  # type: ignore[arg-type]
-            copy=copy,
-        )
+        plan = made._filters._plan
+        made._filters = GrowingRuns.read(body[_COUNT.size :], plan, copy=copy)
         keys = made._filters.keys
         if made._count < keys or (made._count > 0) != (keys > 0):
             raise CorruptSummary(f"dynamic_bloom: {keys} keys of {made._count} items")

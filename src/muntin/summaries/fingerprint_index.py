@@ -21,7 +21,7 @@ import numpy as np
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.base import Estimate
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
-from muntin.summaries.dynamic_bloom import HEADROOM, DynamicBloom, ItemType, Layout
+from muntin.summaries.dynamic_bloom import HEADROOM, DynamicBloom, ItemType
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.order_maps import OrderMap
 
@@ -33,7 +33,7 @@ class Fingerprint:
 
     Parameters
     ----------
-    capacity, fpp, seed, layout, headroom
+    capacity, fpp, seed, headroom
         Of the `DynamicBloom` over the keys.
     domain : OrderMap, optional
         Of the number whose ranks are asked for; without one there is no digest.
@@ -48,13 +48,12 @@ class Fingerprint:
         capacity: int = 100_000,
         fpp: float = 0.01,
         seed: int = 0,
-        layout: Layout = "compact",
         headroom: int = HEADROOM,
         *,
         domain: OrderMap | None = None,
         error: float = 0.001,
     ) -> None:
-        self._bloom = DynamicBloom(capacity, fpp, seed, layout, headroom)
+        self._bloom = DynamicBloom(capacity, fpp, seed, headroom)
         self._digest = None if domain is None else DyadicQDigest.for_error(error, domain=domain)
         self._least, self._most = 2**64 - 1, 0
 

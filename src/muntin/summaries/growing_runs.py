@@ -1,4 +1,4 @@
-"""Static runs that grow: the compact layout of the dynamic Bloom filter.
+"""Static runs that grow: what the dynamic Bloom filter is made of.
 
 Generation 0 is one run with a universe for `headroom` times the planned keys, so that up to there
 the set of fingerprints is one set, whatever the order of updates and merges. Later generations

@@ -1,8 +1,9 @@
-"""One split-block Bloom filter: eight bits of a key in one 256-bit block, one cache line a probe.
+"""One Bloom filter: the textbook's, and split blocks.
+
+Of a key, eight bits in one 256-bit block: one cache line a probe.
 
 State       uint32[8 * blocks]; block and bits as in Apache Parquet's filter
 Error       sum over i of Pois(i; keys / blocks) * (1 - (31/32)**i)**8
-Merge       bitwise or, with equal blocks
 Duplicates  harmless
 Source      Putze, Sanders, Singler: Cache-, Hash- and Space-Efficient Bloom Filters, WEA 2007
 Limits      blocks are loaded unevenly, which the textbook's formula does not see: for 1 % a key
@@ -13,12 +14,11 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Self
 
 import numpy as np
 
 from muntin.errors import BadArgument
-from muntin.summaries.kernels import bloom as kernels
+from published import bloom_kernels as kernels
 
 BLOCK_BITS = 256
 BLOCKS_MAX = 1 << 31  # 64 GiB; a block's number is taken from 32 bits of the hash
@@ -56,12 +56,10 @@ class SplitBlockBloom:
 
     __slots__ = ("capacity", "count", "words")
 
-    def __init__(
-        self, capacity: int, rate: float, count: int = 0, words: np.ndarray | None = None
-    ) -> None:
+    def __init__(self, capacity: int, rate: float) -> None:
         self.capacity = capacity
-        self.count = count
-        self.words = np.zeros(self.words_for(capacity, rate), np.uint32) if words is None else words
+        self.count = 0
+        self.words = np.zeros(self.words_for(capacity, rate), np.uint32)
 
     @staticmethod
     def words_for(capacity: int, rate: float) -> int:
@@ -91,17 +89,6 @@ class SplitBlockBloom:
         self.count += fresh
         return taken
 
-    def absorb(self, other: Self) -> bool:
-        """Take in another of the same shape, if there is room for both."""
-        if len(other.words) != len(self.words) or self.count + other.count > self.capacity:
-            return False
-        self.words |= other.words
-        self.count += other.count
-        return True
-
-    def copy(self) -> Self:
-        return type(self)(self.capacity, 0.5, self.count, self.words.copy())
-
 
 class StandardBloom:
     """The textbook's filter, as the published dynamic Bloom filter has it: m bits, k anywhere.
@@ -111,13 +98,11 @@ class StandardBloom:
 
     __slots__ = ("bits", "capacity", "count", "probes", "words")
 
-    def __init__(
-        self, capacity: int, rate: float, count: int = 0, words: np.ndarray | None = None
-    ) -> None:
+    def __init__(self, capacity: int, rate: float) -> None:
         self.capacity = capacity
-        self.count = count
+        self.count = 0
         self.bits, self.probes = self._shape(capacity, rate)
-        self.words = np.zeros(self.words_for(capacity, rate), np.uint64) if words is None else words
+        self.words = np.zeros(self.words_for(capacity, rate), np.uint64)
 
     @staticmethod
     def _shape(capacity: int, rate: float) -> tuple[int, int]:
@@ -148,13 +133,3 @@ class StandardBloom:
         kernels.standard_add(hashes[:taken], self.words, self.bits, self.probes)
         self.count += taken
         return taken
-
-    def absorb(self, other: Self) -> bool:  # noqa: ARG002
-        """Never: the paper merges by concatenation."""
-        return False
-
-    def copy(self) -> Self:
-        twin = type(self).__new__(type(self))
-        twin.capacity, twin.count, twin.bits = self.capacity, self.count, self.bits
-        twin.probes, twin.words = self.probes, self.words.copy()
-        return twin
