@@ -163,11 +163,12 @@ class Feeds:
 
     async def _follow(self) -> None:
         """Wait for commits; wake what moves, push what closed."""
-        version = -1
+        version, told = -1, ""
         ledger = self._reader.ledger
         while not self._stopping:
             try:
                 newer = await self._run(ledger.wait, version, WAIT_SECONDS)
+                told = ""
                 if newer == version:
                     continue
                 version = newer
@@ -175,7 +176,9 @@ class Feeds:
                     feed.wake.set()
                 await self._close_windows()
             except LedgerError as error:
-                self.on_trouble(str(error))
+                if str(error) != told:  # once, and not each second while it lasts
+                    told = str(error)
+                    self.on_trouble(told)
                 for feed in self._feeds.values():
                     feed.wake.set()
                 await asyncio.sleep(REST_SECONDS)
