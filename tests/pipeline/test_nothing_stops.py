@@ -1,7 +1,5 @@
 """No event, value, standing query or restart stops a pipeline, and every event is accounted for."""
 
-import os
-
 import numpy as np
 import pytest
 
@@ -10,9 +8,7 @@ from muntin.ledger.temporary import temporary
 from muntin.spark.ingest import Ingest
 from tests.pipeline.arbitrary import events, spec_and_columns
 from tests.pipeline.support import gather, slices_of
-
-PIPELINES = int(os.environ.get("MUNTIN_PIPELINES", "0"))
-FIRST = int(os.environ.get("MUNTIN_FIRST_SEED", "0"))
+from tests.totals import SEED, total
 
 
 def run_one(seed: int) -> None:
@@ -96,7 +92,7 @@ def test_random_pipelines_never_stop():
 @pytest.mark.chaos
 @pytest.mark.slow
 def test_ten_thousand_random_pipelines_never_stop():
-    for seed in range(FIRST, FIRST + (PIPELINES or 10_000)):
+    for seed in range(SEED, SEED + total("PIPELINES", 10_000)):
         _named(seed)
 
 

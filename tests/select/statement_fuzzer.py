@@ -19,6 +19,8 @@ import pyarrow as pa
 from muntin.errors import MuntinError, SelectError
 from muntin.select import Engine, Result
 from muntin.select.functions_allowed import AGGREGATES, FUNCTIONS, NUMBERS, TIME, WINDOW_FUNCTIONS
+from muntin.server.answering import json_pieces
+from muntin.server.postgres.rows import BINARY, TEXT, data_rows
 
 CONSTANTS = (
     "NULL", "TRUE", "FALSE", "0", "1", "-1", "2", "0.5", "-0.0", "1e308", "1e-320", "1e999",
@@ -275,12 +277,18 @@ def outcome(engine: Engine, text: str) -> str:
 
 
 def write_out(result: Result) -> None:
+    """In every form in which an answer leaves: also as servers send it."""
     plain = json.loads(result.to_json())
     assert plain["columns"] == result.columns
     assert len(plain["rows"]) == len(result)
     for row in result.rows:
         for value in row:
             assert value is None or isinstance(value, bool | int | float | str), value
+    sent = b"".join(json_pieces(result))
+    assert json.loads(sent) == plain
+    for form in (TEXT, BINARY):
+        for _ in data_rows(result.table, [form]):
+            pass
     assert isinstance(result.to_text(), str)
     assert isinstance(result.to_csv(), str)
     sink = io.BytesIO()

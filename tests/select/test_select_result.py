@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import datetime as dt
+import inspect
 import io
 import json
 
@@ -18,11 +19,28 @@ from select_catalogs import HOUR, result_of
 
 from muntin.errors import BadArgument, UnknownName
 from muntin.select import Engine, Result, WindowAsked, WindowRead
+from muntin.select.catalog import Loaded, LoadedTable, Note
 from muntin.select.values import plain_table
 
 
 def _result(columns: dict[str, pa.Array], **about: object) -> Result:
     return result_of(plain_table(pa.table(columns)), **about)
+
+
+@pytest.mark.parametrize("kind", [Result, WindowRead, Loaded, LoadedTable, Note])
+def test_nothing_that_an_answer_is_true_of_has_a_default(kind: type) -> None:
+    parameters = inspect.signature(kind).parameters.values()
+    assert [p.name for p in parameters if p.default is not inspect.Parameter.empty] == []
+    if kind is Result:
+        named = {"exact", "bounds", "windows", "late", "notes", "revision", "watermark", "stale"}
+        assert named <= {p.name for p in parameters}
+
+
+def test_what_came_without_what_it_is_true_of_is_no_result(engine: Engine) -> None:
+    said = engine.sql("SELECT count FROM orders").particulars()
+    for name in set(said) - {"window"}:
+        with pytest.raises(KeyError, match=name):
+            Result.of(pa.table({"count": [1]}), {n: said[n] for n in said if n != name})
 
 
 def test_json_is_one_object(engine: Engine) -> None:

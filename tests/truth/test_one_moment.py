@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from muntin.ledger.open import open_ledger
 from muntin.reading.catalog import LedgerCatalog
@@ -14,6 +15,7 @@ from muntin.session import Session
 from muntin.spark.ingest import Ingest
 from muntin.spec import Pipeline
 from tests.pipeline.support import SECOND, gather
+from tests.totals import total
 from tests.truth.world import BEGIN, PANE
 
 SPEC = {
@@ -29,10 +31,11 @@ SPEC = {
     "queries": {"q": "SELECT k, count FROM m(k)"},
 }
 STATEMENTS = (
-    "SELECT k, count FROM m(k) FOR ALL ORDER BY k",
+    "SELECT k, count FROM m(k) FOR ALL",
     "SELECT a.count, o.count FROM m FOR ALL a, o FOR ALL",
+    "SELECT (SELECT sum(count) FROM trend(q)), (SELECT sum(events) FROM windows(m))",
 )
-READS = 150
+READERS = 2
 
 
 def _events(places: list[int], each: int) -> pa.Table:
@@ -42,21 +45,37 @@ def _events(places: list[int], each: int) -> pa.Table:
 
 
 def test_nothing_is_torn_while_a_pipeline_writes(tmp_path: Path) -> None:
-    """Each batch brings as many late events to rolled-up panes as new ones to the newest."""
-    url = f"sqlite:///{tmp_path}/one.db"
+    _nothing_is_torn(f"sqlite:///{tmp_path}/one.db", 240)
+
+
+@pytest.mark.chaos
+@pytest.mark.slow
+def test_of_a_hundred_thousand_reads_none_is_torn(tmp_path: Path) -> None:
+    """A ledger for every few thousand, so that none grows slow."""
+    most = total("READS", 100_000)
+    for at in range(0, most, 6_000):
+        _nothing_is_torn(f"sqlite:///{tmp_path}/{at}.db", min(6_000, most - at))
+
+
+def _nothing_is_torn(url: str, reads: int) -> None:
+    """Each batch brings as many late events to rolled-up panes as new ones to the newest: rows of
+    one statement that are not equal are of two moments."""
     ingest = Ingest(Pipeline.of(SPEC), open_ledger(url), query_id="q")
     places = [1, 13, 35, 36]
     ingest.take(0, gather([_events(places, 1)]))
     torn: list[object] = []
     failed: list[BaseException] = []
+    states: set[object] = set()
     done = threading.Event()
 
-    def ask(text: str) -> None:
+    def ask() -> None:
         session = Session(open_ledger(url, create=False))
         try:
-            for _ in range(READS):
+            for number in range(reads // READERS):
+                text = STATEMENTS[number % len(STATEMENTS)]
                 rows = session.sql(text).rows
                 numbers = [row[-1] for row in rows] if len(rows) > 1 else rows[0]
+                states.add(numbers[0])
                 if len(set(numbers)) != 1:
                     torn.append((text, rows))
         except BaseException as error:
@@ -64,14 +83,13 @@ def test_nothing_is_torn_while_a_pipeline_writes(tmp_path: Path) -> None:
         finally:
             session.close()
 
-    threads = [threading.Thread(target=ask, args=(text,)) for text in STATEMENTS]
-
     def write() -> None:
         number = 1
-        while not done.is_set():
+        while not done.wait(0.01):  # readers have a turn
             ingest.take(number, gather([_events(places, 1 + number % 7)]))
             number += 1
 
+    threads = [threading.Thread(target=ask) for _ in range(READERS)]
     writer = threading.Thread(target=write)
     for thread in (writer, *threads):
         thread.start()
@@ -82,6 +100,7 @@ def test_nothing_is_torn_while_a_pipeline_writes(tmp_path: Path) -> None:
     ingest.close()
     assert not failed, failed
     assert not torn, torn[:3]
+    assert len(states) > reads / 100  # it was written all the time
 
 
 def test_the_newest_of_a_long_history_and_it_is_said() -> None:

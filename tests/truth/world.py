@@ -1,85 +1,165 @@
-"""Random pipelines, fed without Spark, beside all of their events: what every answer must be.
+"""Random pipelines, fed without Spark, beside all of their events.
 
-An answer is right where its rows are those of all events in what it says it covers, and where it
-says of them what is true: how many came late, and how many a key has not counted.
+A world has a matrix that gets keys and an indicator while it runs, sketches that are small enough
+to estimate, late events, gaps, restarts, and a ledger that may drop what is old.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from muntin.errors import SelectError
+from muntin.ledger.base import Ledger
 from muntin.ledger.temporary import temporary
-from muntin.select.result import Result
-from muntin.session import Session
 from muntin.spark.ingest import Ingest
 from muntin.spec import Pipeline
-from muntin.times import instant_text
 from tests.pipeline.support import SECOND, gather
 
 PANE = 10 * SECOND
 LATENESS = 30 * SECOND
 BEGIN = 1_700_000_000 * SECOND // (600 * SECOND) * (600 * SECOND)
-QUERY = "SELECT k, count, i FROM m(k)"
+NEVER = 1 << 40
+
+Span = tuple[int, int]
+KEYS = (("k",), ("n",), ("k", "h"))
+"""The first is there from the beginning, the others come later."""
+SKETCHES: dict[str, dict[str, Any]] = {
+    "s": {"keys": ["u"], "indicators": ["w"], "sketch": {"width": 16, "depth": 3, "track": 3}},
+    "q": {"kind": "quantiles", "value": "x", "k": 8},
+    "qk": {"kind": "quantiles", "value": "x", "k": 8, "by": "k", "limit": 3},
+    "d": {"kind": "distinct", "item": "u", "precision": 5},
+    "dk": {"kind": "distinct", "item": "u", "precision": 4, "by": "k", "limit": 2},
+    "t": {"kind": "top_k", "item": "u", "weight": "w", "capacity": 3},
+    "f": {"kind": "frequency", "item": "u", "width": 12, "depth": 3, "track": 2},
+    "fc": {"kind": "frequency", "item": "u", "weight": "w", "width": 12, "depth": 3, "track": 2,
+           "conservative": True},
+    "p": {"kind": "fingerprint", "key": "u", "fpp": 0.05, "rank": "x", "bits": 12, "error": 0.3},
+}  # fmt: skip
+"""Their parameters are so small that most windows estimate, and some do not."""
+STANDING = {
+    "m": "SELECT * FROM m(k)",
+    "s": "SELECT * FROM s(u)",
+    "q": "SELECT * FROM quantiles(q, 0.0, 0.5, 1.0)",
+    "qk": "SELECT * FROM ranks(qk, 0.25, 3)",
+    "d": "SELECT * FROM distinct(d)",
+    "dk": "SELECT * FROM distinct(dk)",
+    "t": "SELECT * FROM top_k(t, 3)",
+    "f": "SELECT * FROM top_k(f, 2)",
+    "fc": "SELECT * FROM top_k(fc, 2)",
+    "p": "SELECT * FROM ranks(p, 0.25, 3)",
+}
+WINDOWS = (
+    {"kind": "tumbling", "length": "20 s"},
+    {"kind": "floating", "length": "40 s"},
+    {"kind": "sliding", "length": "40 s", "every": "20 s"},
+)
+LONG = (
+    {"kind": "tumbling", "length": "10 minutes"},
+    {"kind": "floating", "length": "5 minutes"},
+    {"kind": "sliding", "length": "5 minutes", "every": "50 s"},
+)
+DECLARED = 5
+"""Batches before long windows are declared."""
+TYPES = {
+    "time": pa.timestamp("us", "UTC"), "k": pa.string(), "n": pa.int64(),
+    "h": pa.timestamp("us", "UTC"), "i": pa.int64(), "j": pa.int64(), "x": pa.float64(),
+    "u": pa.string(), "w": pa.int64(),
+}  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    time: int
-    k: str
-    n: int
-    i: int
-    late: bool
-    by_n: bool
-    """Whether the key n was there to count it."""
+@dataclass(slots=True)
+class Events:
+    """All that was fed, in the order of coming. A null is None."""
 
-    @property
-    def pane(self) -> int:
-        return self.time // PANE * PANE
+    time: np.ndarray
+    batch: np.ndarray
+    late: np.ndarray
+    columns: dict[str, np.ndarray]
+
+    @classmethod
+    def none(cls) -> Events:
+        numbers = np.empty(0, np.int64)
+        columns = {name: np.empty(0, object) for name in TYPES if name != "time"}
+        return cls(numbers, numbers, np.empty(0, bool), columns)
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    def take(self, mask: np.ndarray) -> Events:
+        columns = {name: column[mask] for name, column in self.columns.items()}
+        return Events(self.time[mask], self.batch[mask], self.late[mask], columns)
+
+    def joined(self, more: Events) -> Events:
+        columns = {n: np.concatenate([c, more.columns[n]]) for n, c in self.columns.items()}
+        return Events(
+            np.concatenate([self.time, more.time]),
+            np.concatenate([self.batch, more.batch]),
+            np.concatenate([self.late, more.late]),
+            columns,
+        )
 
 
 @dataclass
 class World:
-    """One pipeline and what it was fed."""
+    """One pipeline and what it was fed.
+
+    Attributes
+    ----------
+    since : dict
+        Key or indicator -> the first batch that counts it.
+    closed : dict
+        Start of a closed window of the matrix -> how many batches there were then.
+    """
 
     random: Random
     retention: bool = False
     rollups: bool = True
+    sketches: int = 2
     long: bool = False
     """Windows longer than what retention keeps, declared after some batches."""
-    keys: list[str] = field(default_factory=lambda: ["k"])
-    events: list[Event] = field(default_factory=list)
+    ledger: Ledger = field(default_factory=temporary)
+    on_step: Callable[[], None] | None = None
 
     def __post_init__(self) -> None:
-        self.ledger = temporary()
-        self.ingest = Ingest(self.spec(), self.ledger, query_id="q")
+        random = self.random
+        names = random.sample(sorted(SKETCHES), self.sketches)
+        self.names = ["m", *names]
+        kinds = LONG if self.long else WINDOWS
+        self.windows = {name: random.choice(kinds) for name in self.names}
+        self.items = [f"{random.randrange(1 << 40):x}" for _ in range(random.randint(4, 60))]
+        self.burst = random.choice([3, 8, 40])
+        self.since: dict[Any, int] = {KEYS[0]: 0, "i": 0, "x": 0}
+        self.closed: dict[int, int] = {}
+        self.events = Events.none()
         self.batches = 0
         self.newest: int | None = None
+        self._among: dict[Span, Events] = {}
+        self._retention = {"panes": "3 minutes"} if self.retention else {}
+        if self.long:
+            self._retention = {"panes": "1 minute", "rollups": "3 minutes"}
+        self.ingest = Ingest(self.spec(), self.ledger, query_id="q")
+
+    @property
+    def keys(self) -> list[tuple[str, ...]]:
+        return [key for key in KEYS if key in self.since]
+
+    @property
+    def indicators(self) -> list[str]:
+        return [name for name in ("i", "x", "j") if name in self.since]
 
     def spec(self) -> Pipeline:
-        kinds = [
-            {"kind": "tumbling", "length": "20 s"},
-            {"kind": "floating", "length": "40 s"},
-            {"kind": "sliding", "length": "40 s", "every": "20 s"},
-        ]
-        if self.long:
-            kinds = [
-                {"kind": "tumbling", "length": "10 minutes"},
-                {"kind": "floating", "length": "5 minutes"},
-                {"kind": "sliding", "length": "5 minutes", "every": "50 s"},
-            ]
-        self.window = getattr(self, "window", None) or self.random.choice(kinds)
-        summary = {"keys": list(self.keys), "indicators": ["i"], "window": self.window}
-        queries = {"q": QUERY}
-        if self.long and getattr(self, "batches", 0) < 5:
-            del summary["window"]
-            queries = {}
-        retention = {"panes": "1 minute", "rollups": "3 minutes"} if self.long else None
+        matrix = {"keys": [list(key) for key in self.keys], "indicators": self.indicators}
+        summaries = {"m": matrix} | {name: dict(SKETCHES[name]) for name in self.names[1:]}
+        queries = {}
+        if not self.long or self.batches >= DECLARED:
+            for name, entry in summaries.items():
+                entry["window"] = self.windows[name]
+            queries = {f"by_{name}": STANDING[name] for name in self.names}
         return Pipeline.of(
             {
                 "name": "p",
@@ -87,47 +167,75 @@ class World:
                 "pane": "10 s",
                 "lateness": "30 s",
                 "rollups": ["1 minute", "10 minutes"] if self.rollups else [],
-                "retention": retention or ({"panes": "3 minutes"} if self.retention else {}),
-                "summaries": {"m": summary},
+                "retention": self._retention,
+                "summaries": summaries,
                 "queries": queries,
             }
         )
 
     def step(self) -> None:
-        """A batch; now and then a restart before it, or one more key."""
+        """A batch; now and then a restart before it, or one more key or indicator."""
         chance = self.random.random()
-        if chance < 0.08:
+        if chance < 0.05:
             self.ingest.close()
             self.ingest = Ingest(self.spec(), self.ledger, query_id="q")
-        elif self.long and self.batches == 5:
+        elif self.long and self.batches == DECLARED:
             self.ingest.reconfigure(self.spec())
-        elif chance < 0.16 and self.keys == ["k"] and self.batches:
-            self.keys = ["k", "n"]
-            self.ingest.reconfigure(self.spec())
-        watermark = None if self.newest is None else self.newest - LATENESS
-        around = self.newest or BEGIN
-        times = []
-        for _ in range(self.random.randint(0, 6)):
-            back = 400 if self.random.random() < 0.15 else 25
-            times.append(max(BEGIN, around + self.random.randint(-back, 40) * SECOND))
-        made = []
-        for time in times:
-            late = watermark is not None and time // PANE * PANE + PANE <= watermark
-            key, number = self.random.choice("abc"), self.random.randint(0, 2)
-            value = self.random.randint(-5, 5)
-            made.append(Event(time, key, number, value, late, "n" in self.keys))
+        elif chance < 0.13 and self.batches:
+            self._one_more()
+        made = self._made()
         table = pa.table(
             {
-                "time": pa.array(times, pa.timestamp("us", "UTC")),
-                "k": pa.array([e.k for e in made], pa.string()),
-                "n": pa.array([e.n for e in made], pa.int64()),
-                "i": pa.array([e.i for e in made], pa.int64()),
+                "time": pa.array(made.time, TYPES["time"]),
+                **{name: pa.array(c, TYPES[name]) for name, c in made.columns.items()},
             }
         )
         self.ingest.take(self.batches, gather([table]))
         self.batches += 1
-        self.events += made
-        self.newest = max([*times, *([] if self.newest is None else [self.newest])], default=None)
+        self.events = self.events.joined(made)
+        self._among.clear()
+        if len(made):
+            self.newest = max(int(made.time.max()), self.newest or 0)
+        if self.on_step is not None:
+            self.on_step()
+
+    def _one_more(self) -> None:
+        missing = [part for part in (*KEYS, "j") if part not in self.since]
+        if missing:
+            self.since[self.random.choice(missing)] = self.batches
+            self.ingest.reconfigure(self.spec())
+
+    def _made(self) -> Events:
+        random = self.random
+        watermark = None if self.newest is None else self.newest - LATENESS
+        around = self.newest or BEGIN
+        if random.random() < 0.04:
+            around += random.randint(60, 400) * SECOND  # a gap
+        times = []
+        for _ in range(random.randint(0, self.burst)):
+            back = 400 if random.random() < 0.15 else 25
+            times.append(max(BEGIN, around + random.randint(-back * 10**6, 40 * 10**6)))
+        time = np.array(times, np.int64)
+        late = np.zeros(len(time), bool)
+        if watermark is not None:
+            late = time // PANE * PANE + PANE <= watermark
+
+        def column(value: Callable[[], Any], nulls: float = 0.06) -> np.ndarray:
+            made = [None if random.random() < nulls else value() for _ in times]
+            return np.array([*made, None], object)[:-1]
+
+        items = self.items
+        columns = {
+            "k": column(lambda: random.choice("abcde")),
+            "n": column(lambda: random.randint(0, 2)),
+            "h": column(lambda: BEGIN + random.randint(0, 40) * 1_800 * SECOND),
+            "i": column(lambda: random.randint(-5, 5)),
+            "j": column(lambda: random.randint(-5, 5)),
+            "x": column(lambda: random.randint(-16, 64) / 4),
+            "u": column(lambda: items[int(len(items) * random.random() ** 2)]),
+            "w": column(lambda: random.randint(0, 4)),
+        }
+        return Events(time, np.full(len(time), self.batches, np.int64), late, columns)
 
     def end(self) -> None:
         """The source has ended."""
@@ -136,78 +244,18 @@ class World:
     def close(self) -> None:
         self.ingest.close()
 
-    def among(self, span: tuple[int, int]) -> list[Event]:
-        return [event for event in self.events if span[0] <= event.time < span[1]]
+    def among(self, span: Span | None) -> Events:
+        """The events of a span of time."""
+        if span is None:
+            return Events.none()
+        found = self._among.get(span)
+        if found is None:
+            time = self.events.time
+            found = self.events.take((span[0] <= time) & (time < span[1]))
+            self._among[span] = found
+        return found
 
-    def clause(self) -> tuple[str, tuple[int, int] | None]:
-        """A window clause, and the panes that it means where that does not depend on the ledger."""
-        until = (self.newest or BEGIN) // PANE * PANE + PANE
-        kind = self.random.choice(["all", "last", "range", "range", "window", "open"])
-        if kind == "last":
-            length = self.random.randint(1, 40)
-            return f"FOR LAST '{length * 10} s'", (until - length * PANE, until)
-        if kind == "range":
-            start = BEGIN + self.random.randint(-3, (until - BEGIN) // PANE) * PANE
-            end = start + self.random.randint(1, 30) * PANE
-            return f"FOR '{instant_text(start)}' TO '{instant_text(end)}'", (start, end)
-        if kind == "window":
-            closed = self.ledger.windows("m")
-            if closed:
-                window = self.random.choice(closed)
-                span = window.start, window.end
-                return f"FOR WINDOW '{instant_text(window.start)}'", span
-        return ("", None) if kind == "open" else ("FOR ALL", None)
-
-
-def check_statement(world: World, session: Session) -> str:
-    """Ask one random thing; how it was answered: "exact", "uncounted", "dropped", "nothing"."""
-    clause, asked = world.clause()
-    key = world.random.choice(world.keys)
-    text = f"SELECT {key}, count, i FROM m({key}) {clause} ORDER BY {key}"  # noqa: S608
-    try:
-        result = session.sql(text)
-    except SelectError as error:
-        if error.code != "dropped":
-            raise
-        assert world.retention, text
-        horizon = world.ledger.horizon("m", PANE)
-        assert asked is not None, text
-        assert horizon is not None, text
-        assert asked[0] < horizon, text
-        return "dropped"
-    covered = result.windows[0].covered
-    codes = {note.code for note in result.notes}
-    if asked is not None and "retention" not in codes:
-        inside = world.among(covered) if covered else []
-        assert len(world.among(asked)) == len(inside), (text, asked, covered)
-    if asked is not None and covered is not None:
-        assert asked[0] <= covered[0] < covered[1] <= asked[1], (text, asked, covered)
-    if covered is None:
-        assert result.rows == [], text
-        assert codes & {"nothing", "open"} or not world.events, text
-        return "nothing"
-    return _check_rows(world, text, key, result, covered)
-
-
-def _check_rows(world: World, text: str, key: str, result: Result, covered: tuple[int, int]) -> str:
-    events = world.among(covered)
-    counted = [event for event in events if key == "k" or event.by_n]
-    assert result.rows == rows_of(counted, key), (text, covered)
-    assert result.late == sum(event.late for event in events), (text, covered)
-    missing = len(events) - len(counted)
-    assert result.exact == (not missing), (text, covered)
-    if not missing:
-        assert result.bounds == {}, text
-        return "exact"
-    assert result.bounds["m"]["uncounted"][key] == missing, text
-    assert "uncounted" in {note.code for note in result.notes}, text
-    return "uncounted"
-
-
-def rows_of(events: list[Event], key: str) -> list[list[Any]]:
-    counts: Counter[Any] = Counter()
-    sums: Counter[Any] = Counter()
-    for event in events:
-        counts[getattr(event, key)] += 1
-        sums[getattr(event, key)] += event.i
-    return [[value, counts[value], sums[value]] for value in sorted(counts)]
+    def counted(self, events: Events, part: Any) -> Events:
+        """Those that a key or an indicator of the matrix has counted."""
+        since = self.since[part]
+        return events if since == 0 else events.take(events.batch >= since)
