@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
+from pane_by_pane import close_before, close_by, take
 
 from muntin.segments.building import build
 from muntin.segments.sums import Sums
@@ -27,20 +28,20 @@ def plainly(window, panes, sealed_until):
         )
 
     for start, keys in panes:
-        window, boundary = window.close_by(start)
+        window, boundary = close_by(window, start)
         if boundary:
             close(window, boundary)
             held, ends = None, []
         if held is not None:
             after = [a | b for a, b in zip(held, keys, strict=True)]
-            window, boundary = window.close_before(start, dict(enumerate(fill(after))))
+            window, boundary = close_before(window, start, dict(enumerate(fill(after))))
             if boundary:
                 close(window, boundary)
                 held, ends = None, []
         held = keys if held is None else [a | b for a, b in zip(held, keys, strict=True)]
         ends.append(start + PANE)
-        window = window.take(start, dict(enumerate(fill(held))))
-    window, boundary = window.close_by(sealed_until)
+        window = take(window, start, dict(enumerate(fill(held))))
+    window, boundary = close_by(window, sealed_until)
     if boundary:
         close(window, boundary)
     return runs, window

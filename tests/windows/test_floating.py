@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pane_by_pane import close_before, close_by, take
 
 from muntin.errors import BadArgument
 from muntin.windows.floating import FloatingWindow
@@ -14,18 +15,18 @@ def follow(window, panes):
     """Boundaries that the state machine draws over panes {start: set of keys}."""
     found, held = [], None
     for start in sorted(panes):
-        window, boundary = window.close_by(start)
+        window, boundary = close_by(window, start)
         if boundary:
             found.append(boundary)
             held = None
         if held is not None:
-            window, boundary = window.close_before(start, {"k": len(held | panes[start])})
+            window, boundary = close_before(window, start, {"k": len(held | panes[start])})
             if boundary:
                 found.append(boundary)
                 held = None
         held = panes[start] if held is None else held | panes[start]
-        window = window.take(start, {"k": len(held)})
-    window, boundary = window.close_by(10**9)
+        window = take(window, start, {"k": len(held)})
+    window, boundary = close_by(window, 10**9)
     return found + ([boundary] if boundary else [])
 
 
@@ -68,7 +69,7 @@ def test_every_pane_is_in_exactly_one_window(panes, length, capacity):
 
 
 def test_slow_down_doubles_up_to_the_limit_and_resume_restores():
-    window = FloatingWindow(length=100, limit=300, capacity=5).take(0, {"k": 1})
+    window = take(FloatingWindow(length=100, limit=300, capacity=5), 0, {"k": 1})
     assert (window.end, window.rows_max) == (100, 5)
     slower = window.slow_down()
     assert (slower.end, slower.rows_max) == (200, 10)

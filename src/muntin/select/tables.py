@@ -156,10 +156,6 @@ def _float_total(values: np.ndarray) -> float:
         return float(values.sum())
 
 
-def _as_asked(key: tuple[str, ...]) -> str | tuple[str, ...]:
-    return key[0] if len(key) == 1 else key
-
-
 def _empty(bound: Bound, info: SummaryInfo) -> pa.Table:
     """No events: no rows (a total of nothing)."""
     if bound.kind == "total":

@@ -123,7 +123,7 @@ class Distinct:
             in use, which is certain.
         """
         counts = np.bincount(self._registers, minlength=kernels.VALUE_MAX + 1)
-        value = _improved_raw_estimate(counts)
+        value = kernels.estimate(counts, len(self._registers))
         used = float(len(self._registers) - counts[0])
         lower, upper = _interval(value, self.lg_k)
         lower = max(lower, used)
@@ -243,41 +243,3 @@ def _interval(value: float, lg_k: int) -> tuple[float, float]:
     error = _Z * math.sqrt((3 * math.log(2) - 1) / m)
     lower = value / (math.exp(error) * (1 + 1.08 / m))
     return lower, value / (1 - error) + 1 if value else 0.0
-
-
-def _improved_raw_estimate(counts: np.ndarray) -> float:
-    """Ertl's algorithm 6; counts[v] = registers that hold v."""
-    m, last = float(counts.sum()), len(counts) - 1
-    if counts[0] == m:
-        return 0.0
-    z = m * _tau(1 - counts[last] / m)
-    for count in counts[last - 1 : 0 : -1]:
-        z = 0.5 * (z + count)
-    z += m * _sigma(counts[0] / m)
-    return m * m / (2 * math.log(2) * z)
-
-
-def _sigma(x: float) -> float:
-    """x + sum of x**(2**k) * 2**(k - 1) over k >= 1, for x in [0, 1)."""
-    y, z = 1.0, x
-    while True:
-        x *= x
-        before = z
-        z += x * y
-        y += y
-        if z == before:
-            return z
-
-
-def _tau(x: float) -> float:
-    """(1 - x - sum of (1 - x**(2**-k))**2 * 2**-k over k >= 1) / 3, for x in [0, 1]."""
-    if x in (0.0, 1.0):
-        return 0.0
-    y, z = 1.0, 1 - x
-    while True:
-        x = math.sqrt(x)
-        before = z
-        y *= 0.5
-        z -= (1 - x) ** 2 * y
-        if z == before:
-            return z / 3

@@ -14,7 +14,7 @@ asked for (`slow_down`, `resume`):
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -83,30 +83,6 @@ class FloatingWindow:
         """Rows per key that the open window may hold."""
         return None if self.capacity is None else self.capacity * self.factor
 
-    def close_by(self, sealed_until: int) -> tuple[FloatingWindow, Boundary | None]:
-        """Close the open window if time up to `sealed_until` is sealed and that is past its end."""
-        if self.start is None or self.end is None or self.end > sealed_until:
-            return self, None
-        boundary = Boundary(self.start, self.end, "full", self.overflowed)
-        return replace(self, start=None, overflowed=False), boundary
-
-    def close_before(
-        self, pane: int, rows_after: Mapping[Any, int]
-    ) -> tuple[FloatingWindow, Boundary | None]:
-        """Close the open window if the pane would take it past its capacity.
-
-        `rows_after` holds the rows per key that the window would have with the pane.
-        """
-        if self.start is None or not self._too_many(rows_after):
-            return self, None
-        boundary = Boundary(self.start, pane, "capacity", self.overflowed)
-        return replace(self, start=None, overflowed=False), boundary
-
-    def take(self, pane: int, rows: Mapping[Any, int]) -> FloatingWindow:
-        """Take a pane that holds events; `rows` per key are those of the window with the pane."""
-        start = pane if self.start is None else self.start
-        return replace(self, start=start, overflowed=self.overflowed or self._too_many(rows))
-
     def slow_down(self) -> FloatingWindow:
         """Double W and the capacity, up to the limit."""
         longer = self.length * self.factor * 2
@@ -115,10 +91,6 @@ class FloatingWindow:
     def resume(self) -> FloatingWindow:
         """Back to W0. An open window that is longer already closes with the next sealed pane."""
         return replace(self, factor=1)
-
-    def _too_many(self, rows: Mapping[Any, int]) -> bool:
-        most = self.rows_max
-        return most is not None and any(number > most for number in rows.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +114,7 @@ class Run:
 def close_windows(
     window: FloatingWindow, panes: Segment, starts: np.ndarray, ends: np.ndarray, sealed_until: int
 ) -> tuple[list[Run], FloatingWindow, int, tuple[int, ...]]:
-    """The windows that close as panes are taken, all panes in one pass.
-
-    Gives what `close_by`, `close_before` and `take` give for one pane after another.
+    """The windows that close as one pane after another is taken, in one pass over all.
 
     Parameters
     ----------

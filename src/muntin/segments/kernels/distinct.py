@@ -5,74 +5,31 @@ Hash, slots and values are those of `muntin.summaries.kernels.distinct`.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numba import types
 
-from muntin.summaries.kernels import inlined, kernel
-from muntin.summaries.kernels.distinct import (
-    SEED,
-    VALUE_MAX,
-    _final,
-    _first,
-    _part,
-    _rotate,
-    _second,
-)
-from muntin.summaries.kernels.memory import load_u64
+from muntin.summaries.kernels import kernel
+from muntin.summaries.kernels.distinct import VALUE_MAX, estimate, of_integer, of_text
 from muntin.summaries.kernels.sorting import sort_keys
 
 VALUE_BITS = 6
 ENTRY_BYTES = 5  # what an entry counts for: rows of fewer bytes than registers keep entries
 
 
-@inlined()
-def _entry(h1, h2, length, lg_k):
-    h1 ^= np.uint64(length)
-    h2 ^= np.uint64(length)
-    h1 += h2
-    h2 += h1
-    h1 = _final(h1)
-    h2 = _final(h2)
-    h1 += h2
-    h2 += h1
-    value = 1
-    while value < VALUE_MAX and h2 < np.uint64(0x8000000000000000):
-        h2 <<= np.uint64(1)
-        value += 1
-    slot = np.int64(h1 & np.uint64((1 << lg_k) - 1))
-    return (slot << VALUE_BITS) | value
-
-
 @kernel()
 def entries_of_texts(data, offsets, lg_k, out):
     """`out[i]` = entry of text i."""
     for i in range(offsets.shape[0] - 1):
-        at = types.intp(offsets[i])
-        end = types.intp(offsets[i + 1])
-        length = end - at
-        h1 = SEED
-        h2 = SEED
-        while at + 16 <= end:
-            h1 ^= _first(load_u64(data, at))
-            h1 = (_rotate(h1, 27) + h2) * np.uint64(5) + np.uint64(0x52DCE729)
-            h2 ^= _second(load_u64(data, at + 8))
-            h2 = (_rotate(h2, 31) + h1) * np.uint64(5) + np.uint64(0x38495AB5)
-            at += 16
-        if at + 8 < end:
-            h2 ^= _second(_part(data, at + 8, end - at - 8))
-            h1 ^= _first(load_u64(data, at))
-        elif at < end:
-            h1 ^= _first(_part(data, at, end - at))
-        out[i] = _entry(h1, h2, length, lg_k)
+        slot, value = of_text(data, types.intp(offsets[i]), types.intp(offsets[i + 1]), 1 << lg_k)
+        out[i] = (slot << VALUE_BITS) | value
 
 
 @kernel()
 def entries_of_integers(bits, lg_k, out):
-    """`out[i]` = entry of integer i, as its eight little-endian bytes."""
+    """`out[i]` = entry of integer i."""
     for i in range(bits.shape[0]):
-        out[i] = _entry(SEED ^ _first(np.uint64(bits[i])), SEED, 8, lg_k)
+        slot, value = of_integer(bits[i], 1 << lg_k)
+        out[i] = (slot << VALUE_BITS) | value
 
 
 @kernel()
@@ -179,34 +136,6 @@ def merge_distinct(
 
 
 @kernel()
-def _sigma(x):
-    y = 1.0
-    z = x
-    while True:
-        x *= x
-        before = z
-        z += x * y
-        y += y
-        if z == before:
-            return z
-
-
-@kernel()
-def _tau(x):
-    if x == 0.0 or x == 1.0:
-        return 0.0
-    y = 1.0
-    z = 1 - x
-    while True:
-        x = math.sqrt(x)
-        before = z
-        y *= 0.5
-        z -= (1 - x) ** 2 * y
-        if z == before:
-            return z / 3
-
-
-@kernel()
 def estimate_distinct(starts, entries, register_starts, registers, m, value, used):
     """Ertl's improved raw estimate of each row, and its registers in use."""
     counts = np.empty(VALUE_MAX + 1, np.int64)
@@ -221,14 +150,7 @@ def estimate_distinct(starts, entries, register_starts, registers, m, value, use
             for i in range(starts[row], starts[row + 1]):
                 counts[entries[i] & 63] += 1
         used[row] = m - counts[0]
-        if counts[0] == m:
-            value[row] = 0.0
-            continue
-        z = m * _tau(1 - counts[VALUE_MAX] / np.float64(m))
-        for v in range(VALUE_MAX - 1, 0, -1):
-            z = 0.5 * (z + counts[v])
-        z += m * _sigma(counts[0] / np.float64(m))
-        value[row] = np.float64(m) * m / (2 * math.log(2.0) * z)
+        value[row] = estimate(counts, m)
 
 
 @kernel()

@@ -8,6 +8,8 @@ Checked in tests against the `datasketches` package.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numba import types
 
@@ -47,8 +49,8 @@ def _second(word):
 
 
 @inlined()
-def _note(registers, h1, h2, length):
-    """End the hash, and raise the register of its slot to its value."""
+def slot_and_value(h1, h2, length, registers):
+    """Of a hash that is ended here: the register's number, and what it is raised to."""
     h1 ^= np.uint64(length)
     h2 ^= np.uint64(length)
     h1 += h2
@@ -61,9 +63,7 @@ def _note(registers, h1, h2, length):
     while value < VALUE_MAX and h2 < np.uint64(0x8000000000000000):
         h2 <<= np.uint64(1)
         value += np.uint8(1)
-    slot = types.intp(h1 & np.uint64(registers.shape[0] - 1))
-    if registers[slot] < value:
-        registers[slot] = value
+    return types.intp(h1 & np.uint64(registers - 1)), value
 
 
 @inlined()
@@ -77,31 +77,89 @@ def _part(data, at, size):
     return word
 
 
+@inlined()
+def of_text(data, at, end, registers):
+    """`slot_and_value` of the text data[at:end]."""
+    length = end - at
+    h1 = SEED
+    h2 = SEED
+    while at + 16 <= end:
+        h1 ^= _first(load_u64(data, at))
+        h1 = (_rotate(h1, 27) + h2) * np.uint64(5) + np.uint64(0x52DCE729)
+        h2 ^= _second(load_u64(data, at + 8))
+        h2 = (_rotate(h2, 31) + h1) * np.uint64(5) + np.uint64(0x38495AB5)
+        at += 16
+    if at + 8 < end:
+        h2 ^= _second(_part(data, at + 8, end - at - 8))
+        h1 ^= _first(load_u64(data, at))
+    elif at < end:
+        h1 ^= _first(_part(data, at, end - at))
+    return slot_and_value(h1, h2, length, registers)
+
+
+@inlined()
+def of_integer(bits, registers):
+    """`slot_and_value` of an integer, as its eight little-endian bytes."""
+    return slot_and_value(SEED ^ _first(np.uint64(bits)), SEED, 8, registers)
+
+
 @kernel()
 def add_texts(registers, data, offsets):
     """Note each text; registers uint8[2**lg_k]."""
     for i in range(offsets.shape[0] - 1):
-        at = types.intp(offsets[i])
-        end = types.intp(offsets[i + 1])
-        length = end - at
-        h1 = SEED
-        h2 = SEED
-        while at + 16 <= end:
-            h1 ^= _first(load_u64(data, at))
-            h1 = (_rotate(h1, 27) + h2) * np.uint64(5) + np.uint64(0x52DCE729)
-            h2 ^= _second(load_u64(data, at + 8))
-            h2 = (_rotate(h2, 31) + h1) * np.uint64(5) + np.uint64(0x38495AB5)
-            at += 16
-        if at + 8 < end:
-            h2 ^= _second(_part(data, at + 8, end - at - 8))
-            h1 ^= _first(load_u64(data, at))
-        elif at < end:
-            h1 ^= _first(_part(data, at, end - at))
-        _note(registers, h1, h2, length)
+        slot, value = of_text(
+            data, types.intp(offsets[i]), types.intp(offsets[i + 1]), registers.shape[0]
+        )
+        if registers[slot] < value:
+            registers[slot] = value
 
 
 @kernel()
 def add_integers(registers, bits):
-    """Note each integer, as its eight little-endian bytes."""
+    """Note each integer."""
     for i in range(bits.shape[0]):
-        _note(registers, SEED ^ _first(np.uint64(bits[i])), SEED, 8)
+        slot, value = of_integer(bits[i], registers.shape[0])
+        if registers[slot] < value:
+            registers[slot] = value
+
+
+@kernel()
+def _sigma(x):
+    """x + sum of x**(2**k) * 2**(k - 1) over k >= 1, for x in [0, 1)."""
+    y = 1.0
+    z = x
+    while True:
+        x *= x
+        before = z
+        z += x * y
+        y += y
+        if z == before:
+            return z
+
+
+@kernel()
+def _tau(x):
+    """(1 - x - sum of (1 - x**(2**-k))**2 * 2**-k over k >= 1) / 3, for x in [0, 1]."""
+    if x == 0.0 or x == 1.0:
+        return 0.0
+    y = 1.0
+    z = 1 - x
+    while True:
+        x = math.sqrt(x)
+        before = z
+        y *= 0.5
+        z -= (1 - x) ** 2 * y
+        if z == before:
+            return z / 3
+
+
+@kernel()
+def estimate(counts, m):
+    """Ertl's algorithm 6 over m registers; counts[v] = registers that hold v, to VALUE_MAX."""
+    if counts[0] == m:
+        return 0.0
+    z = m * _tau(1 - counts[VALUE_MAX] / np.float64(m))
+    for v in range(VALUE_MAX - 1, 0, -1):
+        z = 0.5 * (z + counts[v])
+    z += m * _sigma(counts[0] / np.float64(m))
+    return np.float64(m) * m / (2 * math.log(2.0) * z)
