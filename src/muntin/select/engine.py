@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from muntin.select.database import Database, DatabaseError
 from muntin.select.direct import answered
 from muntin.select.failures import converted
 from muntin.select.limits import Limits
+from muntin.select.narrowing import narrowed
 from muntin.select.plan import CheckedStatement, Planner
 from muntin.select.render import NOW, quoted, with_sources
 from muntin.select.result import Result, WindowRead
@@ -85,6 +87,7 @@ class Engine:
         self._planner = Planner(self.limits)
         self._tables = TableCache(self.limits.cache_bytes)
         self._database = Database(self.limits)
+        self._copies = itertools.count()
 
     def check(self, text: str) -> CheckedStatement:
         """Everything that can be said about a statement without running it.
@@ -147,7 +150,9 @@ class Engine:
             self._database.check_open()
             table = None
             if plan.projected is not None:
-                table = answered(known[0].table, plan.projected, plan.columns, self.limits)
+                table = answered(
+                    known[0].table, plan.projected, plan.columns, plan.narrowing, self.limits
+                )
             if table is None:
                 moment = _moment(now) if plan.clock else None
                 table = plain_table(self._run(plan, reading.items, moment, timeout_s))
@@ -162,9 +167,17 @@ class Engine:
         moment: datetime | None,
         timeout_s: float | None,
     ) -> pa.Table:
+        tables = {read.name: read.table for read in reads if read is not None}
+        sources = ["" if read is None else read.sql for read in reads]
+        if plan.narrowing is not None:
+            ((name, table),) = tables.items()
+            fewer = narrowed(table, plan.narrowing)
+            if fewer is not table:
+                name = f"{name}_{next(self._copies)}"
+                tables, sources = {name: fewer}, [quoted(name)]
         return self._database.run(
-            with_sources(plan.sql, ["" if read is None else read.sql for read in reads]),
-            {read.name: read.table for read in reads if read is not None},
+            with_sources(plan.sql, sources),
+            tables,
             parameters=None if moment is None else {NOW: moment},
             seconds=min(timeout_s or self.limits.seconds, self.limits.seconds),
             keep=self._tables,

@@ -18,9 +18,10 @@ from muntin.select.lexer import check_text
 from muntin.select.limits import Limits
 from muntin.select.listing import listed
 from muntin.select.names import resolve
+from muntin.select.narrowing import Narrowing, narrowing_of
 from muntin.select.parser import parse
 from muntin.select.render import render
-from muntin.select.shapes import Slots, item_with, outline_of, slots_of
+from muntin.select.shapes import Slots, conditions_with, item_with, outline_of, slots_of
 from muntin.select.sums import summed
 from muntin.select.syntax import Statement, show
 
@@ -51,6 +52,8 @@ class CheckedStatement:
     clock: bool
     projected: tuple[str, ...] | None
     """Columns of the one FROM item, where the statement does nothing but list them."""
+    narrowing: Narrowing | None
+    """Which rows of the one FROM item are enough."""
     names: frozenset[str] | None
     """Columns that it reads, of whichever item; None: all that there are."""
     limits: Limits
@@ -117,7 +120,9 @@ class Planner:
             return None
         columns, sql = found
         names = frozenset[str]()
-        return CheckedStatement(text, columns, (), (), (), sql, False, None, names, self._limits)
+        return CheckedStatement(
+            text, columns, (), (), (), sql, False, None, None, names, self._limits
+        )
 
     def _kept(self, plans: OrderedDict[str, _Entry], key: str) -> _Entry | None:
         with self._lock:
@@ -156,6 +161,7 @@ class Planner:
         resolved = resolve(statement, Binder(text, summaries, queries, columns_of), self._limits)
         sql, clock = render(resolved.tree)
         read = [b.source for b in resolved.items if b is not None and b.kind != "trend"]
+        narrowing = narrowing_of(resolved.tree, resolved.items)
         plan = CheckedStatement(
             text,
             resolved.columns,
@@ -164,11 +170,12 @@ class Planner:
             summed(resolved.tree, resolved.items),
             sql,
             clock,
-            projected(resolved.tree, resolved.items),
+            projected(resolved.tree, resolved.items, narrowing),
+            narrowing,
             _names_read(resolved.tree),
             self._limits,
         )
-        slots = None if around else slots_of(statement)
+        slots = None if around else slots_of(statement, plan.sql, plan.narrowing)
         if slots is not None:
             outline, _ = outline_of(text)
             self._keep(self._shapes, outline, _Entry(plan, summaries, queries, slots))
@@ -177,7 +184,8 @@ class Planner:
     def _with_constants(
         self, text: str, summaries: Mapping[str, SummaryInfo], queries: Mapping[str, QueryInfo]
     ) -> CheckedStatement | None:
-        """The plan of a text that differs from an earlier one in its FROM item's constants.
+        """The plan of a text that differs from an earlier one in constants of its FROM item, or
+        of conditions.
 
         None where there is none, and where there is anything wrong: `_make` says what and where.
         """
@@ -185,14 +193,19 @@ class Planner:
         entry = self._kept(self._shapes, outline)
         if entry is None or entry.slots is None or not entry.is_of(summaries, queries):
             return None
+        plan = entry.plan
+        conditions = conditions_with(entry.slots, constants, plan.sql, plan.narrowing)
         item = item_with(entry.slots, constants, self._limits)
-        if item is None:
+        if item is None or conditions is None:
             return None
-        try:
-            bound = Binder(text, summaries, queries, _no_columns).bind(item)
-        except SelectError:
-            return None
-        return replace(entry.plan, text=text, items=(bound,))
+        sql, narrowing = conditions
+        items = plan.items
+        if item is not entry.slots.item:
+            try:
+                items = (Binder(text, summaries, queries, _no_columns).bind(item),)
+            except SelectError:
+                return None
+        return replace(plan, text=text, items=items, sql=sql, narrowing=narrowing)
 
 
 def _names_read(tree: exp.Expr) -> frozenset[str] | None:

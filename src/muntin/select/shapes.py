@@ -1,8 +1,9 @@
-"""What statements share that differ only in the constants of their one FROM item.
+"""What statements share that differ only in constants of their one FROM item, or of conditions.
 
 `quantiles(delays, 0.5)` and `quantiles(delays, 0.9)` under the same SELECT have the same columns
 and the same SQL: what a plan costs is paid for the first of them. The others differ from it in the
-text of some constants, and only those are read again.
+text of some constants, and only those are read again. `WHERE driver = 7` and `WHERE driver = 8`
+differ in one number of the SQL as well.
 
 Why the rest need not be: up to the first constant, the two texts are the same characters, so that a
 tokenizer is in the same state there; both constants are followed by the same character, which
@@ -12,12 +13,14 @@ cannot continue either of them; and so on to the end of the text.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from muntin.select.item_parser import number_of
 from muntin.select.limits import Limits
+from muntin.select.narrowing import Narrowing, is_whole
 from muntin.select.syntax import SourceItem, Statement, Value
 
 # A number or a string that stands by itself. Some that match are neither ('1' in a comment): what
@@ -30,7 +33,7 @@ _HOLE = "\x01"  # no text that can be planned holds it
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Which constants of a text are arguments of its FROM item.
+    """Which constants of a text are arguments of its FROM item, and which are of conditions.
 
     Attributes
     ----------
@@ -42,12 +45,15 @@ class Slots:
         must be as it was.
     negative : frozenset of int
         Constants behind a minus.
+    conditions : mapping
+        From constants to the place of their condition in `Narrowing`.
     """
 
     item: SourceItem
     constants: tuple[str, ...]
     arguments: tuple[int | None, ...]
     negative: frozenset[int]
+    conditions: Mapping[int, int]
 
 
 def outline_of(text: str) -> tuple[str, tuple[str, ...]]:
@@ -55,21 +61,21 @@ def outline_of(text: str) -> tuple[str, tuple[str, ...]]:
     return _CONSTANT.sub(_HOLE, text), tuple(_CONSTANT.findall(text))
 
 
-def slots_of(statement: Statement) -> Slots | None:
+def slots_of(statement: Statement, sql: str, narrowing: Narrowing | None) -> Slots | None:
     """Where a planned statement has constants that another of its shape may have otherwise.
 
     None where nothing can be shared: with one SELECT and one FROM item no column is named after
     an item, and there is no WITH query that the item could be.
     """
     item = statement.items[0] if len(statement.items) == 1 else None
-    if not isinstance(item, SourceItem) or not item.arguments:
+    if not isinstance(item, SourceItem):
         return None
     if sum(1 for _ in statement.tree.find_all(exp.Select)) != 1:
         return None
     text = statement.text
     ends = {
         argument.span.start + argument.span.length: (number, argument)
-        for number, argument in enumerate(item.arguments)
+        for number, argument in enumerate(item.arguments or ())
         if isinstance(argument, Value)
     }
     arguments: list[int | None] = []
@@ -79,9 +85,50 @@ def slots_of(statement: Statement) -> Slots | None:
         arguments.append(number)
         if argument is not None and text[argument.span.start] == "-":
             negative.add(at)
-    if all(number is None for number in arguments):
+    constants = outline_of(text)[1]
+    conditions = {} if narrowing is None else _conditions(statement, constants, sql, narrowing)
+    if all(number is None for number in arguments) and not conditions:
         return None
-    return Slots(item, outline_of(text)[1], tuple(arguments), frozenset(negative))
+    return Slots(item, constants, tuple(arguments), frozenset(negative), conditions)
+
+
+def _conditions(
+    statement: Statement, constants: tuple[str, ...], sql: str, narrowing: Narrowing
+) -> dict[int, int]:
+    """Constants that stand once in the text, once in its tree and once in its SQL: in the
+    condition, then. Not where a name or a comment might hold a number."""
+    if any(sign in statement.text for sign in ('"', "\\", "--", "/*")):
+        return {}
+    numbers = [node.name for node in statement.tree.find_all(exp.Literal)]
+    in_sql = _CONSTANT.findall(sql)
+    return {
+        constants.index(condition.constant): place
+        for place, condition in enumerate(narrowing.conditions)
+        if all(each.count(condition.constant) == 1 for each in (constants, numbers, in_sql))
+    }
+
+
+def conditions_with(
+    slots: Slots, constants: tuple[str, ...], sql: str, narrowing: Narrowing | None
+) -> tuple[str, Narrowing | None] | None:
+    """The SQL and the conditions with other constants; None where the text has to be read."""
+    if narrowing is None:
+        return sql, None
+    conditions = list(narrowing.conditions)
+    changed: dict[str, str] = {}
+    for at, place in slots.conditions.items():
+        was, text = slots.constants[at], constants[at]
+        if text == was:
+            continue
+        if not is_whole(text):
+            return None
+        old = conditions[place]
+        value = -int(text) if old.negative else int(text)
+        conditions[place] = replace(old, value=value, constant=text)
+        changed[was] = text
+    if changed:
+        sql = _CONSTANT.sub(lambda found: changed.get(found[0], found[0]), sql)
+    return sql, replace(narrowing, conditions=tuple(conditions))
 
 
 def item_with(slots: Slots, constants: tuple[str, ...], limits: Limits) -> SourceItem | None:
@@ -89,11 +136,11 @@ def item_with(slots: Slots, constants: tuple[str, ...], limits: Limits) -> Sourc
 
     Its places are not set: errors are left to those who read the text.
     """
-    values = list(slots.item.arguments or ())
+    values, changed = list(slots.item.arguments or ()), False
     for at, (number, was, text) in enumerate(
         zip(slots.arguments, slots.constants, constants, strict=True)
     ):
-        if text == was:
+        if text == was or at in slots.conditions:
             continue
         if number is None or (text[0] == "'") != (was[0] == "'"):
             return None
@@ -101,6 +148,9 @@ def item_with(slots: Slots, constants: tuple[str, ...], limits: Limits) -> Sourc
         if value is None:
             return None
         values[number] = Value(-value if at in slots.negative else value)  # type: ignore[operator]
+        changed = True
+    if not changed:
+        return slots.item
     return replace(slots.item, arguments=tuple(values))
 
 

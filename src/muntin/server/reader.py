@@ -12,6 +12,7 @@ from muntin.ledger.base import Ledger
 from muntin.ledger.records import ClosedWindow
 from muntin.reading.catalog import LedgerCatalog
 from muntin.reading.warm import warm
+from muntin.select import narrowing
 from muntin.select.catalog import OPEN, Catalog, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.engine import Engine
 from muntin.select.limits import Limits
@@ -39,6 +40,7 @@ class Reader:
 
     def warm(self) -> None:
         """Compile and load what merging the newest panes needs, before somebody waits for it."""
+        narrowing.warm()
         for pipeline in self.pipelines().values():
             warm(pipeline)
             newest = WindowAsked("last", length_us=2 * pipeline.pane)

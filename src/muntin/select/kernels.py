@@ -1,0 +1,61 @@
+"""Which rows of a long column can be among the first of an order."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def top_rows(order, keep, most):
+    """Rows that are kept and whose value is at least that of the `most`-th largest of them.
+
+    Parameters
+    ----------
+    order : int64[n]
+    keep : bool[n]
+    most : int64
+        At least 1. Rows that are equal to the last are there too, so there may be more.
+
+    Returns
+    -------
+    int64[...]
+        In the order of the column.
+    """
+    heap = np.empty(most, np.int64)  # the smallest of the largest at its root
+    found = np.empty(len(order), np.int64)  # of which only what is written to takes memory
+    size = count = 0
+    for row in range(len(order)):
+        if not keep[row]:
+            continue
+        value = order[row]
+        if size < most:
+            at = size
+            size += 1
+            while at and heap[(at - 1) >> 1] > value:
+                heap[at] = heap[(at - 1) >> 1]
+                at = (at - 1) >> 1
+            heap[at] = value
+        elif value > heap[0]:
+            at = 0
+            while True:
+                child = 2 * at + 1
+                if child >= size:
+                    break
+                if child + 1 < size and heap[child + 1] < heap[child]:
+                    child += 1
+                if heap[child] >= value:
+                    break
+                heap[at] = heap[child]
+                at = child
+            heap[at] = value
+        elif value < heap[0]:
+            continue
+        found[count] = row
+        count += 1
+    among = 0
+    for at in range(count):  # what was among the largest then, and may not be now
+        if size < most or order[found[at]] >= heap[0]:
+            found[among] = found[at]
+            among += 1
+    return found[:among].copy()
