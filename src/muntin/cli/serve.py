@@ -39,6 +39,7 @@ def register(app: typer.Typer) -> None:
         postgres: str = typer.Option(
             None, help="Where PostgreSQL's clients connect, e.g. 127.0.0.1:5433"
         ),
+        agents: bool = typer.Option(False, "--agents", help="Agents may ask, at /mcp (MCP)."),
         certificate: Path = typer.Option(
             None, help="PEM file: PostgreSQL's clients may then use TLS, and beyond loopback must."
         ),
@@ -63,10 +64,13 @@ def register(app: typer.Typer) -> None:
             postgres=postgres,
             certificate=certificate,
             key=key,
+            agents=agents,
         )
         typer.echo(f"dashboard, HTTP and WebSocket:  {server.url}")
         if server.postgres_url:
             typer.echo(f"PostgreSQL's clients:  psql {server.postgres_url}")
+        if agents:
+            typer.echo(f"agents (MCP):  {server.url}/mcp")
         try:
             server.run()
         finally:

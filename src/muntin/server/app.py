@@ -49,12 +49,13 @@ def make_app(
     addition: Addition | None = None,
     postgres: socket.socket | None = None,
     certificate: Certificate | None = None,
+    agents: bool = False,
 ) -> Starlette:
     """An ASGI application that answers from a ledger, which stays the caller's to close.
 
     `tokens` are read again while it runs, so that an exchanged token ends what came in with it.
     `postgres`: a socket that listens for PostgreSQL's clients; it stays the caller's to close.
-    `certificate`: what they see when they ask for TLS.
+    `certificate`: what they see when they ask for TLS. `agents`: there is `/mcp`.
     """
     limits = limits or ServerLimits()
     reader = addition.reader if addition else Reader(ledger)
@@ -72,6 +73,12 @@ def make_app(
 
         listener = PostgresListener(postgres, statements, doors, limits, certificate)
 
+    spoken = None
+    if agents:
+        from muntin.server.agents import Agents
+
+        spoken = Agents(http, statements, limits)
+
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         statements.start()
@@ -80,7 +87,10 @@ def make_app(
         if listener is not None:
             await listener.start()
         try:
-            async with addition.alongside() if addition else nullcontext():
+            async with (
+                addition.alongside() if addition else nullcontext(),
+                spoken.alongside() if spoken else nullcontext(),
+            ):
                 yield
         finally:
             ticking.cancel()
@@ -96,6 +106,7 @@ def make_app(
         routes=[
             *http.routes(),
             *(addition.routes(http) if addition else ()),
+            *([Route("/mcp", spoken)] if spoken else ()),
             Route("/events", Events(http, hub)),
             WebSocketRoute("/live", hub.serve),
             *static_routes(),

@@ -62,14 +62,14 @@ class Http:
 
     def routes(self) -> list[Route]:
         return [
-            Route("/query", self._guarded(self._query), methods=["POST"]),
-            Route("/commands", self._guarded(self._command), methods=["POST"]),
-            Route("/ticket", self._guarded(self._ticket), methods=["POST"]),
-            Route("/windows", self._guarded(self._windows)),
-            Route("/summaries", self._guarded(self._summaries)),
-            Route("/rejected", self._guarded(self._rejected)),
-            Route("/state", self._guarded(self._state_now)),
-            Route("/metrics", self._guarded(self._metrics)),
+            Route("/query", self.guarded(self._query), methods=["POST"]),
+            Route("/commands", self.guarded(self._command), methods=["POST"]),
+            Route("/ticket", self.guarded(self._ticket), methods=["POST"]),
+            Route("/windows", self.guarded(self._windows)),
+            Route("/summaries", self.guarded(self._summaries)),
+            Route("/rejected", self.guarded(self._rejected)),
+            Route("/state", self.guarded(self._state_now)),
+            Route("/metrics", self.guarded(self._metrics)),
             Route("/healthz", self._healthz),
             Route("/openapi.json", self._openapi),
         ]
@@ -184,7 +184,7 @@ class Http:
 
     # inside
 
-    def _guarded(self, route: Callable[[Request, Grant], Awaitable[Response]]) -> Endpoint:
+    def guarded(self, route: Callable[[Request, Grant], Awaitable[Response]]) -> Endpoint:
         async def endpoint(request: Request) -> Response:
             try:
                 return await route(request, self.admitted(request))
@@ -201,7 +201,7 @@ class Http:
 
     async def _statement(self, request: Request) -> str:
         if _content_type(request) == "text/plain":
-            text = _decoded(await self._body(request))
+            text = _decoded(await self.body(request))
         else:
             given = await self._json(request)
             text = given.get("select")
@@ -217,9 +217,9 @@ class Http:
     async def _json(self, request: Request) -> dict[str, Any]:
         if _content_type(request) != "application/json":
             raise RefusalError(415, "content_type", "send Content-Type: application/json")
-        return json_object(_decoded(await self._body(request)), "the body")
+        return json_object(_decoded(await self.body(request)), "the body")
 
-    async def _body(self, request: Request) -> bytes:
+    async def body(self, request: Request) -> bytes:
         parts, size = [], 0
         try:
             async with asyncio.timeout(self._limits.handshake_seconds):

@@ -52,6 +52,8 @@ class Server:
     certificate, key : path, optional
         PEM files with which PostgreSQL's clients may ask for TLS (`sslmode=require`), and from
         other machines must.
+    agents : bool
+        Agents may ask at `/mcp`. Needs `pip install "muntin[agents]"`.
     tokens : callable, optional
         Gives both tokens, and is asked again every `limits.recheck_seconds`: who came in with one
         that is no longer given is closed.
@@ -79,7 +81,10 @@ class Server:
         postgres: str | None = None,
         certificate: str | Path | None = None,
         key: str | Path | None = None,
+        agents: bool = False,
     ) -> None:
+        if agents:
+            needs("agents", "/mcp")
         if tokens is not None:
             reader_token, operator_token = tokens()
         limits = limits or ServerLimits()
@@ -116,7 +121,7 @@ class Server:
             port = self._postgres.getsockname()[1]
             self.postgres_url = f"postgresql://muntin@{_shown(postgres_host)}:{port}/muntin"
         self.app: Starlette = make_app(
-            ledger, doors, limits, tokens, addition, self._postgres, encrypts
+            ledger, doors, limits, tokens, addition, self._postgres, encrypts, agents
         )
         self._server = _Uvicorn(_config(self.app, limits))
         self._server.goodbye = self.app.state.goodbye

@@ -1,0 +1,217 @@
+"""`/mcp`: the same questions for agents, by the Model Context Protocol. It only reads.
+
+Each request stands by itself (no sessions, no streams that stay open), comes in through the same
+doors as any other, and its statements take the same turns under the same limits.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import Any
+
+from mcp import types
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from muntin.errors import BadArgument, MuntinError
+from muntin.server.answering import JSON, Asked
+from muntin.server.explained import sentences_of
+from muntin.server.http import Http
+from muntin.server.limits import KIB, ServerLimits
+from muntin.server.messages import STATEMENT_CHARACTERS_MAX
+from muntin.server.problems import problem, status_of
+from muntin.server.sending import client_of
+from muntin.server.statements import Statements
+
+ROWS, ROWS_MAX = 100, 1_000
+ANSWER_BYTES_MAX = 256 * KIB  # a model reads no more
+_LOG = logging.getLogger("muntin.server.agents")
+_TEXT = {"type": "string", "maxLength": STATEMENT_CHARACTERS_MAX}
+_SELECT = {**_TEXT, "description": "one SELECT, as docs/select.md has it"}
+_ABOUT = (
+    "Muntin keeps summaries of streams, pane by pane. Ask list_summaries first, then describe what "
+    "you need, then query it. FROM items: orders, orders(key), quantiles(s, 0.5, 0.99), top_k(s), "
+    "distinct(s), trend(query), windows(s). The window stands after the item: FOR ALL, "
+    "FOR LAST '15 minutes', FOR '2026-01-01' TO '2026-01-02'; without one only the open window is "
+    "read. Each answer says whether it is exact and what it covers: pass that on."
+)
+_OPEN_ALL: dict[str, Any] = {"additionalProperties": False, "type": "object"}
+TOOLS: dict[str, tuple[str, dict[str, Any]]] = {
+    "list_summaries": (
+        "The summaries and standing queries that can be asked, with keys, indicators and kinds.",
+        {**_OPEN_ALL, "properties": {}},
+    ),
+    "describe": (
+        "The columns of one summary or standing query, and how it is asked.",
+        {**_OPEN_ALL, "properties": {"name": _TEXT}, "required": ["name"]},
+    ),
+    "query": (
+        "The rows of a SELECT, with exact, bounds, the windows that were read, and notes.",
+        {
+            **_OPEN_ALL,
+            "properties": {
+                "select": _SELECT,
+                "rows": {"type": "integer", "minimum": 1, "maximum": ROWS_MAX, "default": ROWS},
+            },
+            "required": ["select"],
+        },
+    ),
+    "explain_bounds": (
+        "What the answer to a SELECT is true of, in sentences: error, confidence, coverage.",
+        {**_OPEN_ALL, "properties": {"select": _SELECT}, "required": ["select"]},
+    ),
+}
+
+
+class Agents:
+    """One server's `/mcp`. `alongside` runs while the server does."""
+
+    def __init__(self, http: Http, statements: Statements, limits: ServerLimits) -> None:
+        self._http = http
+        self._statements = statements
+        self._manager = StreamableHTTPSessionManager(
+            Server(
+                "muntin",
+                version=version("muntin"),
+                instructions=_ABOUT,
+                on_list_tools=self._tools,
+                on_call_tool=self._call,
+            ),
+            stateless=True,
+            json_response=True,
+            max_request_body_size=limits.body_bytes_max,
+        )
+        self._asks: dict[str, Callable[[Request, dict[str, Any]], Awaitable[dict[str, Any]]]] = {
+            "list_summaries": self._summaries,
+            "describe": self._describe,
+            "query": self._query,
+            "explain_bounds": self._explain,
+        }
+
+    @asynccontextmanager
+    async def alongside(self) -> AsyncIterator[None]:
+        async with self._manager.run():
+            yield
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A request: through the doors, and its body whole, before anything is made of it."""
+        request = Request(scope, receive)
+        ask = self._http.guarded(self._through)
+        response = await ask(request)
+        await response(scope, receive, send)
+
+    async def _through(self, request: Request, _: Any) -> Response:
+        if request.method != "POST":
+            return Response(status_code=405, headers={"allow": "POST"})
+        return _Handed(self._manager, await self._http.body(request))
+
+    async def _tools(self, _: Any, __: Any) -> types.ListToolsResult:
+        reads = types.ToolAnnotations(
+            read_only_hint=True, destructive_hint=False, open_world_hint=False
+        )
+        return types.ListToolsResult(
+            tools=[
+                types.Tool(name=name, description=said, input_schema=schema, annotations=reads)
+                for name, (said, schema) in TOOLS.items()
+            ]
+        )
+
+    async def _call(self, context: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
+        ask = self._asks.get(asked.name)
+        try:
+            if ask is None:
+                raise BadArgument(f"there is no tool {asked.name[:40]!r}: {', '.join(TOOLS)}")  # noqa: TRY301
+            found = await ask(context.request, _checked(asked.name, asked.arguments or {}))
+            return _result(found)
+        except MuntinError as error:
+            return _result({"error": problem(error)}, is_error=True)
+        except Exception as error:
+            if status_of(error) == 500:
+                _LOG.exception("the tool %s failed", asked.name)
+            return _result({"error": problem(error)}, is_error=True)
+
+    async def _summaries(self, request: Request, _: dict[str, Any]) -> dict[str, Any]:
+        found = await self._answered(request, "summaries")
+        return {"summaries": found["summaries"], "queries": found["queries"]}
+
+    async def _describe(self, request: Request, given: dict[str, Any]) -> dict[str, Any]:
+        found = await self._select(request, f"DESCRIBE {given['name']}", ROWS_MAX)
+        return {"columns": found["columns"], "rows": found["rows"]}
+
+    async def _query(self, request: Request, given: dict[str, Any]) -> dict[str, Any]:
+        return await self._select(request, given["select"], given.get("rows", ROWS))
+
+    async def _explain(self, request: Request, given: dict[str, Any]) -> dict[str, Any]:
+        found = await self._select(request, given["select"], ROWS_MAX)
+        return {
+            "sentences": sentences_of(found),
+            "exact": found["exact"],
+            "bounds": found["bounds"],
+        }
+
+    async def _select(self, request: Request, text: str, rows: int) -> dict[str, Any]:
+        return await self._answered(request, "sql", text=text, form=JSON, rows_max=rows)
+
+    async def _answered(self, request: Request, name: str, **arguments: Any) -> dict[str, Any]:
+        asked = Asked(name, arguments, ANSWER_BYTES_MAX)
+        answer = await self._statements.answer(
+            asked, client_of(request.client), asking=True, ends=True
+        )
+        try:
+            return json.loads(b"".join([piece async for piece in answer.pieces()]))
+        finally:
+            self._statements.release(answer)
+
+
+class _Handed(Response):
+    """What the protocol's own server answers to a body that has been read."""
+
+    def __init__(self, manager: StreamableHTTPSessionManager, body: bytes) -> None:
+        super().__init__()
+        self._manager = manager
+        self._rest: list[Message] = [
+            {"type": "http.request", "body": body, "more_body": False},
+        ]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def again() -> Message:
+            return self._rest.pop() if self._rest else await receive()
+
+        await self._manager.handle_request(scope, again, send)
+
+
+def _checked(name: str, given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a tool. Raises BadArgument."""
+    schema = TOOLS[name][1]
+    for key, value in given.items():
+        about = schema["properties"].get(key)
+        if about is None:
+            known = ", ".join(schema["properties"]) or "none"
+            raise BadArgument(f"{name} has no argument {key[:40]!r}; there are: {known}")
+        if about["type"] == "string":
+            if not isinstance(value, str) or len(value) > about["maxLength"]:
+                raise BadArgument(f"{key}: a text of at most {about['maxLength']:,} characters")
+        elif type(value) is not int or not about["minimum"] <= value <= about["maximum"]:
+            raise BadArgument(
+                f"{key}: a whole number from {about['minimum']} to {about['maximum']}"
+            )
+    for key in schema.get("required", ()):
+        if key not in given:
+            raise BadArgument(f"{name} needs {key}")
+    return given
+
+
+def _result(found: dict[str, Any], *, is_error: bool = False) -> types.CallToolResult:
+    text = json.dumps(found, ensure_ascii=False)
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=text)],
+        structured_content=found,
+        is_error=is_error,
+    )
