@@ -189,7 +189,8 @@ class Bench:
     def __init__(self, data: Data, pane: str, folder: Path, settings: Mapping[str, str]) -> None:
         self.pane, self.folder = pane, folder
         self.spark = session("benchmark", {"spark.master": "local[2,4]", **settings})
-        self.file = folder / "rows.parquet"
+        self.file = folder / "rows" / "rows.parquet"
+        self.file.parent.mkdir()
         pq.write_table(data.table, self.file, row_group_size=250_000)
         self.spark.read.parquet(str(self.file)).createOrReplaceTempView("source")
         self.spark.sql(
@@ -217,12 +218,10 @@ class Bench:
 
     def stream(self, case: Case, rollups: bool) -> int:
         path = self.ledger()
-        schema = self.spark.read.parquet(str(self.file)).schema
-        rows = self.spark.readStream.schema(schema).parquet(str(self.file))
+        source = {"format": "parquet", "path": str(self.file.parent)}
         checkpoint = self.folder / f"checkpoint-{self._number}"
-        running = muntin.stream(
-            rows, self.spec(case, rollups), checkpoint=str(checkpoint), ledger=str(path), once=True
-        )
+        spec = self.spec(case, rollups) | {"source": source}
+        running = muntin.stream(None, spec, checkpoint=str(checkpoint), ledger=str(path), once=True)
         running.await_termination()
         shutil.rmtree(checkpoint)
         return removed(path)
@@ -315,7 +314,7 @@ def main() -> None:
             "seconds (best, median), of the processor; x Muntin's, of both (best, median); bytes, "
             "Muntin's / these; memory at most"
         )
-        data.table = data.table.slice(0, 0)
+        data.table = data.table.schema.empty_table()
         for case in cases(data):
             if options.only in case.name:
                 measure(bench, case, options)

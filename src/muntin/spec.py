@@ -32,6 +32,8 @@ from muntin.windows.ladder import checked_ladder, ladder
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 PANE_US_MIN = 1_000
 HOUR_US = 3_600_000_000
+PACE_OPTIONS = {"maxfilespertrigger", "maxbytespertrigger", "maxfileage", "latestfirst"}
+"""Of file sources, case-folded: which files a batch has, not how one is read."""
 
 
 def _name(value: str) -> str:
@@ -108,8 +110,9 @@ class SourceSpec(Strict):
 
     @property
     def is_plain_parquet(self) -> bool:
-        """Parquet files with no options, which any reader reads alike."""
-        return self.format == "parquet" and bool(self.path) and not (self.options or self.schema_)
+        """Parquet files with no options but of pace, which any reader reads alike."""
+        others = [name for name in self.options if name.casefold() not in PACE_OPTIONS]
+        return self.format == "parquet" and bool(self.path) and not (others or self.schema_)
 
     @property
     def options(self) -> dict[str, str]:

@@ -12,6 +12,8 @@ import pytest
 import muntin
 from muntin.errors import LedgerConflict, SelectError, SourceError, SpecError
 from muntin.ledger.temporary import temporary
+from muntin.spark import stream as streams
+from muntin.spark.ingest import gather_from
 from tests.pipeline.support import SECOND, START, content, events, pipeline
 
 pytestmark = pytest.mark.spark
@@ -107,6 +109,40 @@ def test_a_stream_of_files_gives_the_same_ledger(spark, table, summarised, tmp_p
     with pytest.raises(LedgerConflict, match="append"):
         muntin.stream(df, pipeline(), ledger=url, checkpoint=str(tmp_path / "new"), once=True)
     assert state(again) == state(summarised)
+
+
+def test_a_stream_of_the_specs_own_files_is_read_in_the_workers(
+    spark, table, summarised, tmp_path, monkeypatch
+):
+    folder = tmp_path / "in %20 files"
+    folder.mkdir()
+    for number in range(4):
+        pq.write_table(table.slice(number * 750, 750), folder / f"part {number}.parquet")
+    source = {"format": "parquet", "path": str(folder), "maxFilesPerTrigger": 3}
+    spec, ledger = pipeline(source=source), temporary()
+    read_by_spark = []
+
+    def by_spark(df, pipeline):
+        read_by_spark.append(df)
+        return gather_from(df, pipeline)
+
+    monkeypatch.setattr(streams, "gather_from", by_spark)
+
+    def taken():
+        stream = muntin.stream(
+            None, spec, ledger=ledger, checkpoint=str(tmp_path / "checkpoint"), once=True
+        )
+        assert stream.await_termination(PATIENCE_SECONDS)
+        return stream
+
+    stream = taken()
+    assert stream.progress.batches == 2
+    assert not read_by_spark
+    assert state(stream) == state(summarised)
+    # a file that lacks a column stops nothing: Spark fills it in
+    pq.write_table(table.drop_columns("fare").slice(0, 10), folder / "part 9.parquet")
+    assert taken().progress.read == 10
+    assert len(read_by_spark) == 1
 
 
 def test_malformed_records_are_kept_with_their_reason(spark, tmp_path):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,11 +19,12 @@ import pyarrow.parquet as pq
 from muntin.errors import BadArgument, SourceError
 from muntin.spark.partials import Placed, Plan, fold_placed
 from muntin.spark.rows import Row, collect_rows
+from muntin.spark.session import is_classic
 from muntin.spark.source import check_types, local_path, no_column
 from muntin.spec import Pipeline, SourceSpec
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from muntin.spark.ingest import GatherRows
 
@@ -74,8 +75,50 @@ def gather_parquet(
     if pipeline.fields or not source.is_plain_parquet:
         return None
     files = parquet_files(source.path or "")
-    if not files:
+    return _gather_files(spark, files, pipeline) if files else None
+
+
+def gather_batch(df: DataFrame, source: SourceSpec, pipeline: Pipeline) -> GatherRows | None:
+    """Partials of a micro-batch of local Parquet files; None where Spark must read them.
+
+    That is also where they are not what the pipeline needs: Spark may fill in what they lack, and
+    says what it cannot read.
+    """
+    if pipeline.fields or not source.is_plain_parquet or not is_classic(df.sparkSession):
         return None
+    files = _files_of(df)
+    try:
+        return _gather_files(df.sparkSession, files, pipeline) if files else None
+    except SourceError:
+        return None
+
+
+def _files_of(df: DataFrame) -> list[str]:
+    """The local files that a micro-batch of a source's own rows reads; [] if that is not known.
+
+    Spark tells it in the job that it would run, which is not part of its public interface: where
+    that has another form, nothing is lost but time.
+    """
+    from py4j.protocol import Py4JError
+
+    found: dict[str, None] = {}
+    try:
+        java: Any = df._jdf  # pyright: ignore[reportPrivateUsage]
+        rdd = java.queryExecution().logical().rdd()
+        while rdd.getClass().getSimpleName() != "FileScanRDD":
+            if rdd.dependencies().size() != 1:
+                return []
+            rdd = rdd.dependencies().apply(0).rdd()
+        partitions = rdd.filePartitions()
+        for number in range(partitions.size()):
+            found |= {str(file.urlEncodedPath()): None for file in partitions.apply(number).files()}
+    except Py4JError:
+        return []
+    here = [local_path(path) for path in found]
+    return sorted(str(path) for path in here if path is not None) if all(here) else []
+
+
+def _gather_files(spark: SparkSession, files: Sequence[str], pipeline: Pipeline) -> GatherRows:
     columns = list(dict.fromkeys([pipeline.time.column, *pipeline.columns()]))
     check_files(files, pipeline, columns)
     shares = shares_of(files, max(1, spark.sparkContext.defaultParallelism))

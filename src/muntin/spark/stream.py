@@ -20,12 +20,13 @@ from muntin.session import Session
 from muntin.spark.checkpoint import checkpoint_beside, delete_checkpoint, query_of
 from muntin.spark.connector import with_connector
 from muntin.spark.failures import plainly, worker_error
-from muntin.spark.ingest import Ingest, check_before, gather_from
+from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from
 from muntin.spark.kafka import check_broker, lag_of
+from muntin.spark.parquet import gather_batch
 from muntin.spark.session import session as spark_session
 from muntin.spark.session import start_worker
 from muntin.spark.source import check_path, needed, stream_source
-from muntin.spec import Pipeline
+from muntin.spec import Pipeline, SourceSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,8 +58,11 @@ class Stream:
         once: bool,
         mode: Mode,
         on_batch: Callable[[Ingest], None] | None,
+        own_source: SourceSpec | None = None,
     ) -> None:
+        """`own_source`: what `df` is the rows of, where nothing else was done to them."""
         self._df = df
+        self._own_source = own_source
         self._pipeline = pipeline
         self._ledger = ledger
         self._ingest: Ingest | None = None
@@ -207,11 +211,16 @@ class Stream:
         if ingest is None:
             raise self._problem or SourceError("the pipeline has not started")
         try:
-            ingest.take(batch_id, gather_from(df, ingest.pipeline))
+            ingest.take(batch_id, self._gather(df, ingest.pipeline))
         except Exception as problem:
             if not self._stopping:
                 self._problem = problem
             raise
+
+    def _gather(self, df: DataFrame, pipeline: Pipeline) -> GatherRows:
+        source = self._own_source
+        gather = None if source is None else gather_batch(df, source, pipeline)
+        return gather or gather_from(df, pipeline)
 
     def _ended_by(self) -> str:
         """Why the query has ended by itself; "" while it runs, or was stopped."""
@@ -323,6 +332,7 @@ def stream(
     query_id = query_of(place)
     if query_id is not None:
         check_before(pipeline, opened, mode, query_id)
+    own_source = pipeline.source if data is None else None
     if data is None:
         with plainly():
             data = _own_source(pipeline)
@@ -342,6 +352,7 @@ def stream(
         once=once,
         mode=mode,
         on_batch=on_batch,
+        own_source=own_source,
     )
 
 
