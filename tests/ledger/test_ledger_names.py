@@ -77,7 +77,8 @@ def test_odd_names_touch_no_file(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "url",
     [
-        "", "x", "x.txt", "redis://localhost", "postgres://x/y", "http://x/y.db", "sqlite://x.db",
+        "", "x", "x.txt", "redis://localhost?deadline=0", "postgres://x/y?deadline=0",
+        "http://x/y.db", "sqlite://x.db",
         "sqlite://", "sqlite:///", "sqlite:///x.db?mode=ro", "sqlite:///x.db?synchronous=off",
         "sqlite:///x.db?busy=-1", "sqlite:///a%00b.db", "a\0.db", "memory://A b",
         "sqlite:///none/x.db", "://", "x" * 5000, 5, None, b"x.db",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import trustme
 from ledger_helpers import (
     PANE,
     SERVERS,
@@ -29,18 +31,19 @@ from ledger_helpers import (
 )
 
 from muntin.errors import LedgerConflict, LedgerError, LedgerMissing
-from muntin.ledger import ClosedWindow, Partial, State, TrendPoint, open_ledger
+from muntin.ledger import ClosedWindow, Partial, Slices, State, TrendPoint, open_ledger
 from muntin.ledger.address import read_address
 from muntin.ledger.base import Ledger
 from muntin.ledger.copying import copy_ledger
 from muntin.ledger.shared import SharedLedger
 from muntin.ledger.sqlite import SqliteLedger
 from muntin.ledger.store import StoreAway
-from tests.store_servers import KINDS, PASSWORD, Server
+from tests.store_servers import KINDS, PASSWORD, PostgresServer, RedisServer, Server
 
 HERE = Path(__file__).parent
 KILLS = int(os.environ.get("MUNTIN_STORE_KILLS", "3"))
 FREEZES = 10
+FIXTURES = {PostgresServer: "postgresql", RedisServer: "redis_server"}
 
 
 @pytest.fixture(params=SERVERS)
@@ -49,12 +52,14 @@ def server(request: pytest.FixtureRequest) -> Server:
 
 
 @pytest.fixture
-def own() -> Iterator[Callable[[type[Server]], Server]]:
+def own() -> Iterator[Callable[..., Server]]:
     """Servers that a test may end."""
     made: list[Server] = []
 
-    def start(kind: type[Server]) -> Server:
+    def start(kind: type[Server], certificate: trustme.LeafCert | None = None) -> Server:
         made.append(kind())
+        if certificate is not None:
+            made[-1].encrypt(certificate)
         made[-1].start()
         return made[-1]
 
@@ -311,6 +316,39 @@ def test_what_cannot_be_opened_says_why_and_never_the_password(server, request):
     ledger.close()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_tls_is_checked(own, kind, tmp_path):
+    """A server whose certificate is another's is refused before a password is said."""
+    good, other = trustme.CA(), trustme.CA()
+    good.cert_pem.write_to_path(tmp_path / "good.pem")
+    other.cert_pem.write_to_path(tmp_path / "other.pem")
+    server = own(kind, good.issue_cert("127.0.0.1"))
+    ledger = open_ledger(server.url(deadline=5, ca=tmp_path / "good.pem"))
+    assert ledger.open_writer("p", SPEC, query_id="A").commit(batch(0))
+    ledger.close()
+    with pytest.raises(LedgerError, match="certificate is not trusted"):
+        open_ledger(server.url(deadline=5, ca=tmp_path / "other.pem"))
+
+
+def test_what_the_documentation_grants_is_enough(server, request):
+    name = name_of(request)
+    writers, readers = server.grant(name)
+    ledger = open_ledger(writers)
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    assert writer.commit(batch(0, partial("s", 0, [0])))
+    reader = open_ledger(readers, create=False)
+    version = reader.version()
+    assert held(reader, "s", PANE, 0, 10) == {0: 1}
+    writer.commit(batch(1, partial("s", 0, [1])))
+    assert reader.wait(version, 60) > version
+    assert not reader.behind()
+    with pytest.raises(LedgerError, match="lacks a right"):
+        reader.ask("p", "slow_down", {})
+    assert reader.verify() == []
+    reader.close()
+    ledger.close()
+
+
 def test_a_read_only_server_stops_commits_only(server, request):
     url = server.url(schema=name_of(request), deadline=1)
     ledger = open_ledger(url)
@@ -326,6 +364,35 @@ def test_a_read_only_server_stops_commits_only(server, request):
     assert writer.commit(batch(1, partial("s", 0, [1])))
     assert held(ledger, "s", PANE, 0, 10) == {0: 1, 1: 1}
     ledger.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_full_server_is_named_and_loses_nothing(kind, request, tmp_path):
+    server = request.getfixturevalue(FIXTURES[kind])
+    name = name_of(request)
+    with server.little_space(tmp_path, name) as (options, more_space):
+        ledger = open_ledger(server.url(schema=name, deadline=2, **options))
+        writer = ledger.open_writer("p", SPEC, query_id="A")
+        noise = Slices.of([0], [0])
+
+        def commit(number: int) -> bool:
+            parts = [partial("s", 0, [number]), Partial("t", noise, os.urandom(50_000))]
+            return writer.commit(batch(number, *parts))
+
+        refusal, number = "", 0
+        while not refusal:
+            try:
+                assert commit(number)
+                number += 1
+            except LedgerError as problem:
+                refusal = str(problem)
+        assert re.search("is full.*what was committed stays", refusal)
+        assert held(ledger, "s", PANE, 0, 10) == dict.fromkeys(range(number), 1)
+        assert ledger.verify() == []
+        more_space()
+        assert commit(number)
+        assert held(ledger, "s", PANE, 0, 10) == dict.fromkeys(range(number + 1), 1)
+        ledger.close()
 
 
 def test_readers_hear_of_commits_while_they_wait(server, request):

@@ -10,12 +10,14 @@ from muntin.client import Client
 from muntin.ledger import open_ledger
 from muntin.server.serving import Server
 from tests.server.conftest import Feeder, until
-from tests.store_servers import KINDS
+from tests.store_servers import PostgresServer, RedisServer
 
 SELECT = "SELECT driver, count FROM orders(driver) ORDER BY driver"
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(
+    params=[PostgresServer, pytest.param(RedisServer, marks=pytest.mark.slow)]  # minutes of CI
+)
 def store(request):
     made = request.param()
     made.start()

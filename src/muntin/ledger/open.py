@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 FILE_ENDINGS = (".db", ".sqlite", ".sqlite3")
 _FORMS = (
     'use "sqlite:///relative.db", "sqlite:////absolute.db", "postgresql://user@host/database", '
-    f'"memory://name" or the path of a file that ends in {", ".join(FILE_ENDINGS)}'
+    '"redis://user@host:6379/0", "memory://name" or the path of a file that ends in '
+    f"{', '.join(FILE_ENDINGS)}"
 )
 
 
@@ -34,7 +35,8 @@ def open_ledger(url: str | os.PathLike[str], *, create: bool = True) -> SqliteLe
         options: "?synchronous=full" (commits survive power loss, not only kill -9; one more fsync
         each) and "busy=SECONDS" (longest wait for another process's transaction, 10).
         "postgresql://user@host/database" is shared by machines: libpq's options, "schema=NAME"
-        (muntin) and "deadline=SECONDS" (that a write waits for the server, 10).
+        (muntin) and "deadline=SECONDS" (that a write waits for the server, 10); so is
+        "redis://user@host:6379/0" ("rediss" with TLS): redis-py's options, "name", "deadline".
     create : bool
         Make the file where there is none. Readers pass False, so that a mistyped path is an error.
 
@@ -60,6 +62,8 @@ def open_ledger(url: str | os.PathLike[str], *, create: bool = True) -> SqliteLe
         return temporary(rest)
     if scheme in ("postgresql", "postgres"):
         return _open_postgres(url, create)
+    if scheme in ("redis", "rediss"):
+        return _open_redis(url, create)
     if scheme != "sqlite":
         raise LedgerError(
             f"there is no ledger of kind {ascii(scheme)[:40]} in {shown_url(url)!a}; {_FORMS}"
@@ -86,6 +90,18 @@ def _open_postgres(url: str, create: bool) -> SqliteLedger:
     from muntin.ledger.postgres import SCHEMA, PostgresStore
 
     store = PostgresStore(address.url, address.shown, address.own.get("schema", SCHEMA))
+    return SharedLedger(store, create=create, deadline=address.deadline, address=url)
+
+
+def _open_redis(url: str, create: bool) -> SqliteLedger:
+    from muntin.ledger.shared import SharedLedger
+
+    address = read_address(url, "name")
+    needs("redis", f"the ledger {address.shown}")
+    from muntin.ledger.redis import NAME, RedisStore
+
+    name = address.own.get("name", NAME)
+    store = RedisStore(address.url, address.shown, name, address.deadline)
     return SharedLedger(store, create=create, deadline=address.deadline, address=url)
 
 

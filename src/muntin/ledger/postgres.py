@@ -37,7 +37,6 @@ IDLE_CONNECTIONS_MAX = 8
 POLL_SECONDS = 0.05  # where the server cannot notify: a standby
 ROWS_AT_ONCE = 1_000
 _TABLES = """
-CREATE SCHEMA IF NOT EXISTS {schema};
 CREATE TABLE {schema}.ledger (
     one integer PRIMARY KEY CHECK (one = 1),
     format integer NOT NULL,
@@ -223,6 +222,9 @@ class PostgresStore:
             connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [self._channel])
             if self._format(connection) is not None:
                 return
+            there = connection.execute("SELECT to_regnamespace(%s)", [self._schema]).fetchone()
+            if there == (None,):  # to ask for one that is there takes a right as well
+                connection.execute(self._sql("CREATE SCHEMA {schema}"))
             connection.execute(self._sql(_TABLES))
             connection.execute(self._sql("INSERT INTO {schema}.rows VALUES (%s, %b)"), [META, meta])
             connection.execute(

@@ -270,7 +270,8 @@ class Replica(SqliteFile):
     # Payloads
 
     def _fetch(self, ids: Sequence[int]) -> list[Row]:
-        found = self._patiently(lambda left: self.store.payloads(ids, left), self.deadline)
+        patience = self.deadline if self.trouble is None else READER_SECONDS
+        found = self._patiently(lambda left: self.store.payloads(ids, left), patience)
         rows = [decode_row(schema.PAYLOADS, data, self.place) for data in found.values()]
         for identifier, row in zip(found, rows, strict=True):
             if row[0] != identifier:

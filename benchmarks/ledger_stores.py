@@ -1,0 +1,185 @@
+"""Ledgers in stores: commits beside SQLite's, the way to a second server, and updates per event.
+
+python benchmarks/ledger_stores.py [--repeats 30] [--orders 60000] [--closings 100]
+
+Starts PostgreSQL and Redis on loopback. The last part is the way of the published system: a client
+that adds each event to counters in Redis (HINCRBY, one for each of 6 keys and 7 indicators), with
+and without pipelines, against commits of the same events by Muntin.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # for tests/
+
+from _timing import in_turn, report
+from ledger import SPEC, Feed
+
+from muntin.demo.taxi import INDICATORS, PIPELINE, orders
+from muntin.ledger import open_ledger
+from muntin.server.closings import Closings
+from muntin.spark.ingest import Ingest
+from muntin.spark.partials import fold
+from muntin.spec import Pipeline
+from tests.store_servers import PostgresServer, RedisServer, Server
+
+PER_SECOND = 10_000
+EVENTS_A_BATCH = 10_000  # a second of them
+DURABLE = {"PostgreSQL": ("-c", "fsync=on"), "Redis": ()}
+
+
+def commits(servers: dict[str, Server], repeats: int) -> None:
+    """50 pieces of 20 KB, in turn."""
+    with tempfile.TemporaryDirectory() as folder:
+        urls = {"SQLite": f"sqlite:///{folder}/a.db"}
+        urls |= {name: server.url(schema="bench") for name, server in servers.items()}
+        urls["SQLite, synchronous=full"] = f"sqlite:///{folder}/b.db?synchronous=full"
+        ledgers = {name: open_ledger(url) for name, url in urls.items()}
+        runs: dict[str, Callable[[], object]] = {
+            name: Feed(ledger.open_writer("p", SPEC, query_id="A"), 50, 20_000)
+            for name, ledger in ledgers.items()
+        }
+        seconds = in_turn(runs, repeats, warm=3)
+        print("\ncommit of 50 pieces of 20 KB")
+        report(seconds, unit="commit")
+        base = seconds["SQLite"]
+        for name, times in seconds.items():
+            ratio = statistics.median(a / b for a, b in zip(times, base, strict=True))
+            print(f"  {name:26} median of the ratios to SQLite, round by round: {ratio:.2f}")
+        for ledger in ledgers.values():
+            ledger.close()
+
+
+def pushes(name: str, server: Server, closings: int) -> None:
+    """From the end of a commit in one process' ledger to the reading of its window in another."""
+    from muntin.ledger.records import ClosedWindow
+
+    url = server.url(schema="pushes")
+    writing, reading = open_ledger(url), open_ledger(url)
+    writer = writing.open_writer("p", SPEC, query_id="A")
+    heard: dict[int, float] = {}
+    follower = Closings(reading)
+    follower.begin()
+
+    def follow() -> None:
+        version = -1
+        while len(heard) < closings:
+            version = reading.wait(version, 1.0)
+            for _, window in follower.read():
+                heard[window.start] = time.perf_counter()
+
+    following = threading.Thread(target=follow)
+    following.start()
+    done = {}
+    for start in range(closings):
+        window = ClosedWindow("s", start, start + 1, "full", 0, False, 1, 0, {}, 1)
+        writer.close_windows([window], [], {})
+        done[start] = time.perf_counter()
+        time.sleep(0.02)
+    following.join()
+    waits = sorted(1000 * max(0.0, heard[start] - done[start]) for start in done)
+    print(
+        f"  {name:12} p50 {statistics.median(waits):6.2f} ms  "
+        f"p99 {waits[int(0.99 * (len(waits) - 1))]:6.2f} ms"
+    )
+    reading.close()
+    writing.close()
+
+
+def received(server: RedisServer) -> int:
+    return int(server.client().info("stats")["total_net_input_bytes"])  # pyright: ignore[reportIndexIssue]
+
+
+def per_event(server: RedisServer, number: int, together: int) -> tuple[float, int]:
+    """Events a second, and bytes; `together`: events that share a round trip."""
+    rows = orders(number, per_second=PER_SECOND).to_pylist()
+    client = server.client()
+    keys = Pipeline.of(PIPELINE).summaries["orders"].keys  # pyright: ignore[reportAttributeAccessIssue]
+    groups = [[one] if isinstance(one, str) else list(one) for one in keys]
+    before, began = received(server), time.perf_counter()
+    batch = client.pipeline(transaction=False)
+    for index, row in enumerate(rows, 1):
+        pane = int(row["time"].timestamp()) // 10
+        for place, group in enumerate(groups):
+            key = f"{pane}:{place}:" + ":".join(str(row[name]) for name in group)
+            for indicator in INDICATORS:
+                if together:
+                    batch.hincrby(key, indicator, row[indicator])
+                else:
+                    client.hincrby(key, indicator, row[indicator])
+        if together and index % together == 0:
+            batch.execute()
+    batch.execute()
+    return number / (time.perf_counter() - began), received(server) - before
+
+
+def by_commits(server: RedisServer, number: int) -> tuple[float, int]:
+    """The same events by Muntin: events a second, bytes."""
+    ledger = open_ledger(server.url(schema="orders"))
+    ingest = Ingest(Pipeline.of(PIPELINE), ledger, query_id="benchmark")
+    parts = [
+        orders(EVENTS_A_BATCH, seed=1, start_us=1_700_000_000_000_000 + at * 1_000_000,
+               per_second=PER_SECOND)
+        for at in range(number // EVENTS_A_BATCH + 1)
+    ]  # fmt: skip
+    ingest.take(0, lambda plan: list(fold(plan, [parts[0]])))  # kernels are compiled
+    before, began = received(server), time.perf_counter()
+    for batch, part in enumerate(parts[1:], 1):
+        ingest.take(batch, lambda plan: list(fold(plan, [part])))  # noqa: B023
+    seconds = time.perf_counter() - began
+    sent = received(server) - before
+    ingest.close()
+    ledger.close()
+    return number / seconds, sent
+
+
+def comparison(server: RedisServer, number: int) -> None:
+    print(f"\n6 keys x 7 indicators of taxi orders, into Redis ({number:,} orders)")
+    few = max(1_000, number // 20)
+    found = {
+        "HINCRBY": (few, *per_event(server, few, 0)),
+        "HINCRBY, 100 orders a pipeline": (few, *per_event(server, few, 100)),
+        "Muntin, a commit a second": (number, *by_commits(server, number)),
+    }
+    _, rate, sent = found["Muntin, a commit a second"]
+    mine = sent / number
+    for name, (events, per_second, sent) in found.items():
+        each = sent / events
+        print(
+            f"  {name:32} {per_second:10,.0f} events/s ({rate / per_second:6.1f} times)  "
+            f"{each:8.1f} bytes an event ({each / mine:6.1f} times)"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=30)
+    parser.add_argument("--orders", type=int, default=60_000)
+    parser.add_argument("--closings", type=int, default=100)
+    asked = parser.parse_args()
+    servers: dict[str, Server] = {"PostgreSQL": PostgresServer(), "Redis": RedisServer()}
+    try:
+        for name, server in servers.items():
+            server.start(*DURABLE[name])
+        commits(servers, asked.repeats)
+        print("\nfrom a commit to a second server that follows")
+        for name, server in servers.items():
+            pushes(name, server, asked.closings)
+        redis = servers["Redis"]
+        assert isinstance(redis, RedisServer)
+        comparison(redis, asked.orders)
+    finally:
+        for server in servers.values():
+            server.close()
+
+
+if __name__ == "__main__":
+    main()
