@@ -26,6 +26,8 @@ _VALUES = [
     ("170141183460469231731687303715884105727", "38 digits"),
     ("1" * 54, "38 digits"),
     ("sum(99999999999999999999999999999999999999::HUGEINT)", "38 digits"),
+    ("first((1, 'infinity'::TIMESTAMP))", "several values"),
+    ("CASE WHEN TRUE THEN (1, 2) END", "several values"),
 ]
 
 

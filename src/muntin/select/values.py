@@ -45,6 +45,8 @@ def _plain(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
         raise _no_value(name, "holds 24:00, which is no time of day", "cast to INTERVAL or VARCHAR")
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         raise _no_value(name, "holds bytes, not text", "cast it to VARCHAR")
+    if pa.types.is_nested(kind):  # a tuple that went through an aggregate or CASE
+        raise _no_value(name, "holds several values in one", "name each as a column of its own")
     if pa.types.is_dictionary(kind):
         return column.cast(kind.value_type)
     if kind == pa.month_day_nano_interval():
