@@ -166,6 +166,9 @@ class Pipeline(Strict):
     summaries: Summaries = Field(min_length=1)
     queries: dict[Name, QuerySpec] = Field(default_factory=dict)
     ledger: str = ""
+    payloads: str = Field(
+        default="", description="Folder or URL of the payloads of shards; default: at the ledger"
+    )
     checkpoint: str | None = None
     rollups: tuple[Microseconds, ...] | None = None
     retention: RetentionSpec = RetentionSpec()

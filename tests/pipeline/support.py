@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -10,7 +11,8 @@ from muntin.ledger.slices import added_up
 from muntin.ledger.temporary import temporary
 from muntin.segments import decode, encode, merge
 from muntin.spark.ingest import Ingest
-from muntin.spark.partials import fold
+from muntin.spark.partials import fold, merged
+from muntin.spark.runs import here
 from muntin.spec import Pipeline
 
 SECOND = 1_000_000
@@ -58,7 +60,8 @@ def gather(partitions):
     """What a job over these partitions returns."""
 
     def gathered(plan):
-        return [row for part in partitions for row in fold(plan, part.to_batches())]
+        rows = [row for part in partitions for row in fold(plan, part.to_batches())]
+        return merged(plan, rows, here)
 
     return gathered
 
@@ -102,6 +105,8 @@ def whole_of(ledger, name, length):
     held = slices_of(ledger, name, length)
     assert held.starts.tolist() == (whole.slices * length).tolist()
     assert held.events.tolist() == whole.events.tolist()
+    tables = sorted(whole.tables, key=lambda table: table.name(whole.algebra))
+    whole = replace(whole, shard=0, tables=tuple(tables))  # in shards, some have no table first
     return held.starts.tolist(), held.events.tolist(), encode(whole)
 
 

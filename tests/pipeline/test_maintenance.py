@@ -56,14 +56,13 @@ def test_pieces_that_compress_well_are_not_merged_for_ever(monkeypatch):
     """Cut by their memory, they are far below the bytes at which a piece counts as whole."""
     merged = []
     monkeypatch.setattr(maintenance, "CUT_BYTES", 1 << 12, raising=False)
-    monkeypatch.setattr("muntin.assembly.arriving.cut", lambda segment: cut(segment, 1 << 12))
 
     def counted(segment):
         merged.append(segment)
         assert len(merged) < 100, "the same pieces are merged again and again"
         return cut(segment, 1 << 12)
 
-    monkeypatch.setattr(maintenance, "cut", counted)
+    monkeypatch.setattr("muntin.assembly.cutting.cut", counted)
     rows = [(at, f"d{driver}", 1, 1, 5) for at in range(0, 600, 10) for driver in range(20)]
     with run(pipeline(rollups=[]), [[events(rows[::2]), events(rows[1::2])]]) as ingest:
         assert len(ingest.ledger.pieces("orders", ingest.pipeline.pane)) > 10

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import muntin
+from muntin.assembly import cutting
 from muntin.errors import LedgerConflict, SelectError, SourceError, SpecError
 from muntin.ledger.temporary import temporary
 from muntin.spark import stream as streams
@@ -55,6 +56,23 @@ def state(found):
 @pytest.fixture(scope="module")
 def summarised(spark, table):
     return muntin.summarize(spark.createDataFrame(table), pipeline(), ledger=temporary())
+
+
+def test_executors_merge_and_write_shards(spark, table, summarised, tmp_path, monkeypatch):
+    monkeypatch.setattr(cutting, "CUT_BYTES_MIN", 0)
+    monkeypatch.setattr(cutting, "FILE_BYTES_MIN", 0)
+    pq.write_table(table, tmp_path / "events.parquet", row_group_size=500)
+    orders = pipeline().summaries["orders"].model_copy(update={"shards": 4})
+    sharded = pipeline().model_copy(update={"summaries": {"orders": orders}})
+    for number, data in enumerate((spark.createDataFrame(table), tmp_path / "events.parquet")):
+        path = tmp_path / f"{number}.db"
+        found = muntin.summarize(data, sharded, ledger=f"sqlite:///{path}")
+        assert state(found) == state(summarised)
+        pieces = found.ledger.pieces("orders", sharded.pane)
+        assert len(pieces) == 4
+        (folder,) = path.with_name(f"{path.name}.payloads").iterdir()
+        assert {file.name.split("-")[0] for file in folder.iterdir()} == {"orders"}
+        found.close()
 
 
 def test_answers_are_those_of_duckdb(summarised, table):

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from muntin.assembly.cutting import Cutting
 from muntin.ledger.records import Partial
 from muntin.ledger.slices import Slices
 from muntin.reading.held import Layout
 from muntin.reading.pieces import Pieces
 from muntin.segments.building import merge
-from muntin.segments.codec import cut, decode, encode, read_index
+from muntin.segments.codec import decode, read_index
 from muntin.segments.table import Segment
 
 MERGED_BYTES_MAX = 64 << 20  # more is stored as it travelled, and merged when there is time
+Covered = Mapping[int, tuple[int, int]]
+"""Length -> (start, until): what rollups cover."""
 
 
-def partials_of(now: Pieces, layout: Layout, payloads: Sequence[bytes]) -> list[Partial]:
+def partials_of(
+    now: Pieces, layout: Layout, cutting: Cutting, payloads: Sequence[bytes]
+) -> list[Partial]:
     """The partials of one summary.
 
     Parameters
@@ -28,21 +33,36 @@ def partials_of(now: Pieces, layout: Layout, payloads: Sequence[bytes]) -> list[
     covered = now.held(layout).rollups.covered
     if sum(map(len, payloads)) <= MERGED_BYTES_MAX and len(payloads) > 1:
         whole = merge([decode(payload) for payload in payloads])
-        payloads = [encode(part) for part in cut(whole)]
+        return list(partials_of_segment(cutting, layout.pane, covered, whole))
     found = []
     for payload in payloads:
         index = read_index(payload)
         slices = Slices.of(index.slices * layout.pane, index.events)
         found.append(Partial(layout.name, slices, payload))
-        late = {length: reach for length, reach in covered.items() if len(slices.between(*reach))}
-        if late:
-            segment = decode(payload)
-            found += [_received(layout, segment, length, *late[length]) for length in sorted(late)]
+        if any(len(slices.between(*reach)) for reach in covered.values()):
+            found += _received(cutting, layout.pane, covered, decode(payload), slices)
     return found
 
 
-def _received(layout: Layout, segment: Segment, length: int, start: int, until: int) -> Partial:
-    """What comes to the rollups of one length, which reach from `start` to `until`."""
-    pane = layout.pane
-    late = merge([segment.between(start // pane, until // pane)], length // pane)
-    return Partial(layout.name, Slices.of(late.slices * length, late.events), encode(late), length)
+def partials_of_segment(
+    cutting: Cutting, pane: int, covered: Covered, segment: Segment
+) -> Iterator[Partial]:
+    """The partials of what was merged: on the driver, or of one shard on an executor."""
+    for part in cutting.pieces(segment):
+        slices = Slices.of(part.slices * pane, part.events)
+        yield Partial(cutting.summary, slices, cutting.payload(part), shard=part.shard)
+        yield from _received(cutting, pane, covered, part, slices)
+
+
+def _received(
+    cutting: Cutting, pane: int, covered: Covered, segment: Segment, slices: Slices
+) -> Iterator[Partial]:
+    """What comes to the rollups that cover slices already."""
+    for length, (start, until) in sorted(covered.items()):
+        if len(slices.between(start, until)):
+            inside = segment.between(start // pane, until // pane)
+            late = merge([inside], length // pane)
+            yield Partial(
+                cutting.summary, Slices.of(late.slices * length, late.events),
+                cutting.payload(late), length, late.shard,
+            )  # fmt: skip

@@ -10,26 +10,35 @@ its blocks do, so that a horizon cuts few of them.
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from muntin.assembly.cutting import Cutting
 from muntin.assembly.following import chunks
 from muntin.ledger.base import Ledger, Writer
+from muntin.ledger.files import GARBAGE_AGE_US
 from muntin.ledger.records import Made, Piece
 from muntin.ledger.slices import Slices, added_up
 from muntin.reading.held import Layout
 from muntin.reading.pieces import Pieces, SegmentCache, pieces_of
 from muntin.segments.building import merge
-from muntin.segments.codec import CUT_BYTES, cut, encode
+from muntin.segments.codec import CUT_BYTES
+from muntin.segments.shards import is_first
 from muntin.segments.table import Segment
 from muntin.spec import Pipeline
+from muntin.times import duration_text
 
 TIME_US_MAX = 2**63 - 1
+_LOG = logging.getLogger("muntin.assembly")
 PIECES_OF_A_SIZE_MAX = 8  # then those of a tier are merged into one
 SMALLEST_TIER_BYTES = 1 << 14
 TIER_FACTOR = 8
 WHOLE_BYTES = 4 << 20  # a piece of this size is merged no more
+TOGETHER_BYTES_MAX = 256 << 20  # as they are stored; in memory some ten times that
+SWEEP_SECONDS = 1800.0
 BLOCKS_OF_RETENTION = 8  # a piece is cut at the blocks that a horizon passes through
 
 
@@ -42,6 +51,7 @@ class Maintenance:
         ledger: Ledger,
         writer: Writer,
         layouts: Mapping[str, Layout],
+        cuttings: Mapping[str, Cutting],
         cache: SegmentCache,
         open_starts: Callable[[str, int], Sequence[int]],
     ) -> None:
@@ -50,9 +60,14 @@ class Maintenance:
         self._ledger = ledger
         self._writer = writer
         self._layouts = layouts
+        self._cuttings = cuttings
         self._cache = cache
         self._whole: set[int] = set()  # pieces that are small only because they compress well
         self._open_starts = open_starts
+        folders = [cutting.folder for cutting in cuttings.values() if cutting.folder is not None]
+        self._folder = folders[0] if folders else None
+        self._swept_at: float | None = None
+        self._said: set[str] = set()
         for layout in layouts.values():
             self._give_up_rungs(layout)
 
@@ -64,6 +79,8 @@ class Maintenance:
             self._compact(layout)
             if watermark is not None:
                 self._retain(layout, watermark)
+        if self._swept_at is None or time.monotonic() - self._swept_at > SWEEP_SECONDS:
+            self.sweep()
         history = self._pipeline.retention.history
         if history is not None and watermark is not None:
             self._writer.drop_history_before(watermark - history)
@@ -77,6 +94,13 @@ class Maintenance:
                     pieces = now.of_length(layout, length)
                 for group in _overlapping(pieces):
                     self._merge_pieces(layout, length, group)
+
+    def sweep(self, age_us: int = GARBAGE_AGE_US) -> int:
+        """Delete payload files that nobody names, and did not for this long; how many."""
+        if self._folder is None:
+            return 0
+        self._swept_at = time.monotonic()
+        return self._writer.sweep(self._folder, time.time_ns() // 1000 - age_us)
 
     def _give_up_rungs(self, layout: Layout) -> None:
         """Drop rollups of lengths that the spec no longer names: nobody would keep them right."""
@@ -104,8 +128,18 @@ class Maintenance:
             whole = merge(now.read(pieces))
         held = added_up([piece.slices for piece in pieces])
         blocks = _blocks(whole, length, self._block(layout, length))
-        made = [_made(part, held, length) for block in blocks for part in cut(block)]
+        made = [one for block in blocks for one in self._made(layout, block, held, length)]
         self._writer.compact(pieces, made)
+
+    def _made(self, layout: Layout, segment: Segment, held: Slices, length: int) -> Iterator[Made]:
+        """The pieces of what was merged, of which `held` tells the events of each slice."""
+        cutting = self._cuttings[layout.name]
+        for part in cutting.pieces(segment):
+            starts = part.slices * length
+            inside = held.at(starts)
+            if not is_first(part.shard):
+                inside = Slices(inside.starts, part.events, part.events)  # the first tells them
+            yield Made(inside, cutting.payload(part), part.shard)
 
     def _block(self, layout: Layout, length: int) -> int | None:
         """Microseconds of a block that retention passes through; None: nothing is dropped."""
@@ -127,23 +161,52 @@ class Maintenance:
                 )  # fmt: skip
             for start, end in chunks(below, *span, length):
                 with pieces_of(self._ledger, self._cache) as now:
+                    if self._is_too_large(now, layout, length, start, end):
+                        return
                     made = self._made_rollups(now, layout, length, start, end)
                 self._writer.roll_up(layout.name, length, start, end, made)
+
+    def _is_too_large(self, now: Pieces, layout: Layout, length: int, start: int, end: int) -> bool:
+        """Whether a rollup could not be stored: then panes stand, and answers are made of them."""
+        sizes: dict[int, int] = {}
+        for level, first, last in now.held(layout).rollups.sources(length, start, end):
+            for piece in now.overlapping(layout, level, first, last):
+                sizes[piece.shard] = sizes.get(piece.shard, 0) + piece.nbytes
+        largest = max(sizes.values(), default=0)
+        if largest <= TOGETHER_BYTES_MAX:
+            return False
+        if layout.name not in self._said:
+            self._said.add(layout.name)
+            _LOG.warning(
+                "summaries.%s: rollups of %s are not made: %s bytes are more than %s, which one "
+                "piece is merged from at most; give it `shards:`, or more than the %s it has",
+                layout.name, duration_text(length), f"{largest:,}", f"{TOGETHER_BYTES_MAX:,}",
+                self._cuttings[layout.name].shards,
+            )  # fmt: skip
+        return True
 
     def _made_rollups(
         self, now: Pieces, layout: Layout, length: int, start: int, end: int
     ) -> list[Made]:
-        parts: list[Segment] = []
-        held: list[Slices] = []
-        for level, first, last in now.held(layout).rollups.sources(length, start, end):
-            found = now.segments(layout, level, first, last)
-            if found:
-                parts.append(merge(found, length // level))
-                held.append(now.slices(layout, level, first, last).at_length(length))
-        if not parts:
-            return []
-        sums = added_up(held)
-        return [_made(part, sums, length) for part in cut(merge(parts))]
+        """Shard by shard, so that the memory of one is enough."""
+        sources = now.held(layout).rollups.sources(length, start, end)
+        shards = {
+            piece.shard
+            for level, first, last in sources
+            for piece in now.overlapping(layout, level, first, last)
+        }
+        made: list[Made] = []
+        for shard in sorted(shards):
+            parts: list[Segment] = []
+            held: list[Slices] = []
+            for level, first, last in sources:
+                found = now.segments(layout, level, first, last, shard=shard)
+                if found:
+                    parts.append(merge(found, length // level))
+                    slices = now.slices(layout, level, first, last, shard=shard)
+                    held.append(slices.at_length(length))
+            made += self._made(layout, merge(parts), added_up(held), length)
+        return made
 
     def _retain(self, layout: Layout, watermark: int) -> None:
         """Drop slices past their horizon, but for what open windows read.
@@ -181,12 +244,6 @@ def _due(now: Pieces, layout: Layout, length: int, sealed_until: int) -> tuple[i
     return (start, until) if start < until else None
 
 
-def _made(segment: Segment, held: Slices, length: int) -> Made:
-    starts = segment.slices * length
-    inside = held.between(int(starts[0]), int(starts[-1]) + 1)
-    return Made(inside, encode(segment))
-
-
 def _tier(piece: Piece) -> int:
     tier, size = 0, SMALLEST_TIER_BYTES
     while piece.nbytes > size:
@@ -209,14 +266,14 @@ def _crowded(pieces: Sequence[Piece], block: int | None) -> list[Piece]:
 
     Those that lie in several blocks are brought together first, and cut.
     """
-    groups: dict[tuple[int | None, int], list[Piece]] = {}
+    groups: dict[tuple[int, int | None, int], list[Piece]] = {}
     for piece in pieces:
         if piece.nbytes >= WHOLE_BYTES:
             continue
         first, last = (
             (0, 0) if block is None else (piece.start // block, (piece.until - 1) // block)
         )
-        name = (first if first == last else None, _tier(piece))
+        name = (piece.shard, first if first == last else None, _tier(piece))
         groups.setdefault(name, []).append(piece)
         if len(groups[name]) > PIECES_OF_A_SIZE_MAX:
             return groups[name]
@@ -237,12 +294,20 @@ def _pays(now: Pieces, pieces: Sequence[Piece]) -> bool:
 
 
 def _overlapping(pieces: Sequence[Piece]) -> list[list[Piece]]:
-    """Groups of pieces, of two and more, whose slices reach into each other's."""
+    """Groups of pieces of one shard, of two and more, whose slices reach into each other's.
+
+    Those that are too large together stay apart: they are added up when they are read.
+    """
     groups: list[list[Piece]] = []
-    reach = None
-    for piece in sorted(pieces, key=lambda piece: piece.start):
-        if reach is None or piece.start >= reach:
+    reach, shard = 0, -1
+    for piece in sorted(pieces, key=lambda piece: (piece.shard, piece.start)):
+        if piece.shard != shard or piece.start >= reach:
             groups.append([])
+            reach, shard = piece.until, piece.shard
         groups[-1].append(piece)
-        reach = piece.until if reach is None else max(reach, piece.until)
-    return [group for group in groups if len(group) > 1]
+        reach = max(reach, piece.until)
+    return [
+        group
+        for group in groups
+        if len(group) > 1 and sum(piece.nbytes for piece in group) <= TOGETHER_BYTES_MAX
+    ]

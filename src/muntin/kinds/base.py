@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -25,6 +26,7 @@ from muntin.kinds.columns import without_views
 from muntin.kinds.values import Refused, refused_values
 from muntin.segments.algebra import Algebra
 from muntin.segments.building import build
+from muntin.segments.shards import SHARDS_MAX
 from muntin.segments.table import Segment
 from muntin.times import duration_or_zero_us, duration_us
 
@@ -124,12 +126,25 @@ class SummarySpec(Strict, ABC):
         return None
 
 
+def _power_of_two(shards: int) -> int:
+    if not 2 <= shards <= SHARDS_MAX or shards & (shards - 1):
+        raise ValueError(
+            f"{shards} shards: give a power of two, 2 to {SHARDS_MAX}; they are cut by the first "
+            "bits of a hash"
+        )
+    return shards
+
+
 Part = str | tuple[str, ...]
 """An indicator, or a key of a vector matrix."""
 
 
 class SegmentSpec(SummarySpec):
     """A kind whose states lie in segments, pane by pane."""
+
+    shards: Annotated[int, AfterValidator(_power_of_two)] | None = Field(
+        default=None, description="Keys in so many parts by hash, merged and written by executors"
+    )
 
     @abstractmethod
     def algebra(self) -> Algebra:

@@ -30,30 +30,34 @@ _LOST = "restore it from a backup, or run the pipeline again over its source"
 
 
 class _Place(Protocol):
-    def write(self, path: str, data: bytes) -> None: ...
-    def read(self, path: str) -> bytes: ...
+    def write(self, path: str, data: bytes, lasting: bool) -> None: ...
+    def read(self, path: str, begin: int, end: int | None) -> bytes: ...
     def delete(self, path: str) -> None: ...
     def listed(self, folder: str) -> Iterator[str]: ...
     def written(self, path: str) -> int: ...
+    def size(self, path: str) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Disk:
     """Paths of this machine, or of a file system that all machines have mounted."""
 
-    def write(self, path: str, data: bytes) -> None:
-        """All of it, or nothing under that name: also where the power fails."""
+    def write(self, path: str, data: bytes, lasting: bool) -> None:
+        """All of it, or nothing under that name: if it is to last, also where the power fails."""
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         part = f"{path}.part"
         with open(part, "wb") as out:
             out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
+            if lasting:
+                out.flush()
+                os.fsync(out.fileno())
         Path(part).rename(target)
 
-    def read(self, path: str) -> bytes:
-        return Path(path).read_bytes()
+    def read(self, path: str, begin: int, end: int | None) -> bytes:
+        with open(path, "rb") as file:
+            file.seek(begin)
+            return file.read() if end is None else file.read(end - begin)
 
     def delete(self, path: str) -> None:
         Path(path).unlink(missing_ok=True)
@@ -64,6 +68,9 @@ class _Disk:
     def written(self, path: str) -> int:
         return Path(path).stat().st_mtime_ns // 1000
 
+    def size(self, path: str) -> int:
+        return Path(path).stat().st_size
+
 
 @dataclass(frozen=True, slots=True)
 class _Objects:
@@ -71,11 +78,11 @@ class _Objects:
 
     files: Any
 
-    def write(self, path: str, data: bytes) -> None:
+    def write(self, path: str, data: bytes, lasting: bool) -> None:  # noqa: ARG002
         self.files.pipe_file(path, data)
 
-    def read(self, path: str) -> bytes:
-        return self.files.cat_file(path)
+    def read(self, path: str, begin: int, end: int | None) -> bytes:
+        return self.files.cat_file(path, start=begin or None, end=end)
 
     def delete(self, path: str) -> None:
         self.files.rm_file(path)
@@ -88,6 +95,9 @@ class _Objects:
 
     def written(self, path: str) -> int:
         return int(self.files.modified(path).timestamp() * 1_000_000)
+
+    def size(self, path: str) -> int:
+        return self.files.size(path)
 
 
 def _place_of(path: str) -> tuple[_Place, str]:
@@ -125,12 +135,12 @@ class PayloadFolder:
     home: str
     path: str
 
-    def write(self, name: str, payload: bytes) -> Stored:
+    def write(self, name: str, payload: bytes, *, lasting: bool = True) -> Stored:
         """A new file; `name` is for those who look into the folder."""
         path = f"{self.path}/{name}-{secrets.token_hex(8)}{ENDING}"
         place, full = _place_of(self._full(path))
         try:
-            place.write(full, payload)
+            place.write(full, payload, lasting)
         except OSError as problem:
             raise LedgerError(f"{full}: the payload cannot be written ({problem})") from problem
         return Stored(path, len(payload), google_crc32c.value(payload))
@@ -140,6 +150,28 @@ class PayloadFolder:
 
     def read(self, stored: Stored) -> bytes:
         return fetch(stored, self.home)
+
+    def read_part(self, path: str, begin: int, size: int) -> bytes:
+        """Some bytes of a file, unchecked."""
+        place, full = _place_of(self._full(path))
+        try:
+            return place.read(full, begin, begin + size)
+        except OSError as problem:
+            raise LedgerError(f"{full} cannot be read ({problem})") from problem
+
+    def check_seen(self, path: str, nbytes: int) -> None:
+        """LedgerError where a file that another machine has written cannot be seen from here."""
+        place, full = _place_of(self._full(path))
+        try:
+            found = place.size(full)
+        except OSError:
+            found = None
+        if found != nbytes:
+            raise LedgerError(
+                f"an executor wrote {full}, {nbytes:,} bytes, and here "
+                f"{'it is not' if found is None else f'it has {found:,}'}: name a folder that all "
+                "machines see, or a URL such as s3://bucket/folder, under payloads:"
+            )
 
     def delete(self, paths: Collection[str]) -> None:
         """Those that are there."""
@@ -222,7 +254,7 @@ def fetch(stored: Stored, home: str) -> bytes:
         path = f"{home}/{path}"
     place, full = _place_of(path)
     try:
-        payload = place.read(full)
+        payload = place.read(full, 0, None)
     except FileNotFoundError:
         raise LedgerError(f"the payload file {path} is gone: {_LOST}") from None
     except OSError as problem:

@@ -77,6 +77,11 @@ class Slices:
         first, last = np.searchsorted(self.starts, (start, end))
         return Slices(self.starts[first:last], self.events[first:last], self.late[first:last])
 
+    def at(self, starts: Int64s) -> Slices:
+        """The slices that start then, which are all there."""
+        rows = np.searchsorted(self.starts, starts)
+        return Slices(self.starts[rows], self.events[rows], self.late[rows])
+
     def at_length(self, length: int) -> Slices:
         """The same events in slices of a multiple of the length."""
         return added_up([Slices(self.starts - self.starts % length, self.events, self.late)])

@@ -233,11 +233,15 @@ class SqliteLedger(SqliteView):
         try:
             with self._file.explained():
                 connection.execute("VACUUM INTO ?", (str(target),))
-                bring_files(self._file.path, target)
         finally:
             connection.close()
         with self._file.explained(), closing(sqlite3.connect(target)) as copy, copy:
             schema.begin_generation(copy)
+        try:
+            bring_files(self._file.path, target)
+        except BaseException:
+            target.unlink()  # a copy that lacks files is none
+            raise
 
     def close(self) -> None:
         """Close the connections of this object, its writers' as well."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from muntin.errors import LedgerError
 from muntin.ledger import schema
-from muntin.ledger.files import PayloadFolder, fetch
+from muntin.ledger.files import fetch, payload_folder
 from muntin.ledger.payload import IN_FILE, as_it_is
 from muntin.ledger.records import Stored
 from muntin.ledger.sqlite_view import home_of
@@ -53,11 +53,13 @@ def bring_files(source: Path, target: Path) -> None:
     connection.place = str(target)
     try:
         connection.execute("BEGIN IMMEDIATE")
+        (generation,) = connection.execute("SELECT generation FROM meta").fetchone()
         for piece, stored in connection.rows(schema.PAYLOADS, f"WHERE {_IN_FILES}"):
             payload = fetch(stored, home_of(str(source)))
             name = stored.path.rpartition("/")[2].partition("-")[0]
-            folder = stored.path.rpartition("/")[0].rpartition("/")[2]
-            copied: Stored = PayloadFolder(home, folder).write(name, payload)
+            pipeline = stored.path.rpartition("/")[0].rpartition("/")[2].rpartition("-")[0]
+            folder = payload_folder(home, "", pipeline, generation)
+            copied: Stored = folder.write(name, payload)
             row = schema.PAYLOADS.seal_row(piece, packed=as_it_is(copied))
             connection.put(schema.PAYLOADS, [row])
         connection.remove(schema.GIVEN_UP, "")

@@ -115,16 +115,24 @@ class Pieces:
         near = [piece for piece in found if piece.start < end and piece.until > start]
         return [piece for piece in near if len(piece.slices.between(start, end))]
 
-    def slices(self, layout: Layout, length: int, start: int, end: int) -> Slices:
+    def slices(
+        self, layout: Layout, length: int, start: int, end: int, shard: int | None = None
+    ) -> Slices:
         """Which slices of one length in [start, end) hold events, and how many."""
-        found = self.overlapping(layout, length, start, end)
+        found = _of_shard(self.overlapping(layout, length, start, end), shard)
         return added_up([piece.slices.between(start, end) for piece in found])
 
     def segments(
-        self, layout: Layout, length: int, start: int, end: int, keys: Keys | None = None
+        self,
+        layout: Layout,
+        length: int,
+        start: int,
+        end: int,
+        keys: Keys | None = None,
+        shard: int | None = None,
     ) -> list[Segment]:
         """The slices of one length that start in [start, end), piece by piece."""
-        read = self.read(self.overlapping(layout, length, start, end), keys)
+        read = self.read(_of_shard(self.overlapping(layout, length, start, end), shard), keys)
         return [segment.between(start // length, -(-end // length)) for segment in read]
 
     def read(self, pieces: Sequence[Piece], keys: Keys | None = None) -> list[Segment]:
@@ -202,6 +210,10 @@ class Pieces:
         columns = layout.spec.columns()
         batch = pa.record_batch({name: pa.nulls(1) for name in columns})
         return layout.spec.segment(batch, np.zeros(1, np.int64))
+
+
+def _of_shard(pieces: list[Piece], shard: int | None) -> list[Piece]:
+    return pieces if shard is None else [piece for piece in pieces if piece.shard == shard]
 
 
 @contextmanager

@@ -26,7 +26,7 @@ import google_crc32c
 import numpy as np
 import pyarrow as pa
 
-from muntin.errors import CorruptSummary
+from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.checks import check_segment, check_table
 from muntin.segments.columns import Column, Ragged, frozen, starts_of
@@ -70,7 +70,18 @@ class Index:
 
 
 def encode(segment: Segment) -> bytes:
-    """The bytes of a segment."""
+    """The bytes of a segment.
+
+    Raises
+    ------
+    BadArgument
+        It is larger than what is read at once.
+    """
+    if segment.nbytes > DECODED_BYTES_MAX // 2:
+        raise BadArgument(
+            f"{segment.rows:,} rows of {segment.algebra.kind} take {segment.nbytes:,} bytes in "
+            f"one piece; at most {DECODED_BYTES_MAX // 2:,}: give the summary (more) `shards:`"
+        )
     index, rest = StreamWriter(), StreamWriter()
     index.numbers(_steps(segment.slices))
     index.numbers(segment.events)

@@ -24,8 +24,9 @@ from muntin.errors import SourceError
 from muntin.spark.csv_lines import Lines, lines_of
 from muntin.spark.csv_reading import Format, read_lines, readable
 from muntin.spark.ingest import GatherRows, gather_from
-from muntin.spark.partials import CORRUPT_COLUMN, Placed, Plan, fold_placed
+from muntin.spark.partials import CORRUPT_COLUMN, Placed, Plan, fold_placed, merged
 from muntin.spark.rows import Row, collect_rows
+from muntin.spark.runs import tasks_of
 from muntin.spark.source import batch_source, local_path, needed, of_csv_lines
 from muntin.spec import Pipeline, SourceSpec
 
@@ -96,7 +97,8 @@ def gather_csv(spark: SparkSession, source: SourceSpec, pipeline: Pipeline) -> G
             return by_spark(plan)
         aside = [row for row in found if row[0] == ASIDE]
         rest = [row for row in found if row[0] != ASIDE]
-        return [*rest, *_judged(plan, aside, read, form.wanted.names)]
+        judged = _judged(plan, aside, read, form.wanted.names)
+        return merged(plan, [*rest, *judged], tasks_of(spark))
 
     return gather
 

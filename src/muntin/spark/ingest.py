@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from muntin.assembly.arriving import partials_of
+from muntin.assembly.arriving import Covered, partials_of
 from muntin.assembly.assembler import Assembler
 from muntin.assembly.changes import check_changes
+from muntin.assembly.cutting import cuttings_of
 from muntin.assembly.maintenance import Maintenance
 from muntin.assembly.standing import StandingQueries
 from muntin.errors import LedgerConflict, LedgerError, MuntinError
@@ -27,8 +28,9 @@ from muntin.progress import CLOSING, READING, Progress, Step
 from muntin.reading.pieces import SegmentCache, pieces_of
 from muntin.spark.failures import plainly
 from muntin.spark.kafka import prepared
-from muntin.spark.partials import Plan, Tally, fold_placed, gathered
+from muntin.spark.partials import Plan, Tally, fold_placed, gathered, merged
 from muntin.spark.rows import ROWS_DDL, Row, as_batches, from_table
+from muntin.spark.runs import tasks_of
 from muntin.spark.sequences import Sequences
 from muntin.spark.session import own_python
 from muntin.spark.source import needed
@@ -92,14 +94,15 @@ class Ingest:
 
     def _set_up(self) -> None:
         self._sequences = Sequences(self.pipeline, self.ledger)
+        self._cuttings = cuttings_of(self.pipeline, self.ledger)
         self._cache = SegmentCache()
         self._assembler = Assembler(
             self.pipeline, self.ledger, self.writer, self._queries.run, self._queries.follows,
             self._cache,
         )  # fmt: skip
         self._maintenance = Maintenance(
-            self.pipeline, self.ledger, self.writer, self._assembler.layouts, self._cache,
-            self._assembler.open_starts,
+            self.pipeline, self.ledger, self.writer, self._assembler.layouts, self._cuttings,
+            self._cache, self._assembler.open_starts,
         )  # fmt: skip
 
     def take(self, batch_id: int, gather: GatherRows) -> None:
@@ -132,7 +135,17 @@ class Ingest:
             summaries=self.pipeline.summaries,
             earliest=0,
             latest=now + self.pipeline.max_future_skew,
+            cuttings=self._cuttings,
+            covered=self._covered(),
         )
+
+    def _covered(self) -> dict[str, Covered]:
+        """What rollups cover, of the summaries that have shards: only this writer changes it."""
+        return {
+            name: {reach.length: (reach.start, reach.until) for reach in self.ledger.coverage(name)}
+            for name, cutting in self._cuttings.items()
+            if cutting.shards > 1
+        }
 
     def finish(self, *, ended: bool) -> None:
         """All housekeeping that is left, then a last word in the ledger.
@@ -218,16 +231,20 @@ class Ingest:
 
     def _commit(self, batch_id: int, rows: Sequence[Row]) -> dict[str, Slices]:
         """Commit what workers sent; summary -> the panes that events reached."""
-        segments, rejected, tally = gathered(rows)
+        found = gathered(rows)
+        rejected, tally = found.rejected, found.tally
         before = self._watermark
         watermark = self._advanced(tally)
         sequenced = self._sequences.advanced(rows, self._sealed(before), self._sealed(watermark))
         layouts = self._assembler.layouts
         with pieces_of(self.ledger, self._cache) as now:
             partials = [
-                partial
-                for name, payloads in segments.items()
-                for partial in partials_of(now, layouts[name], payloads)
+                *found.pieces,
+                *(
+                    partial
+                    for name, payloads in found.segments.items()
+                    for partial in partials_of(now, layouts[name], self._cuttings[name], payloads)
+                ),
             ]
         committed = self.writer.commit(
             Batch(
@@ -340,6 +357,7 @@ def check_before(pipeline: Pipeline, ledger: Ledger, mode: Mode, query_id: str =
     `query_id` is that of the checkpoint, "" where a new query would begin.
     """
     StandingQueries(pipeline, ledger).close()
+    cuttings_of(pipeline, ledger)
     if mode == "overwrite":
         return
     info = next((p for p in ledger.pipelines() if p.name == pipeline.name), None)
@@ -356,14 +374,15 @@ def gather_from(df: DataFrame, pipeline: Pipeline) -> GatherRows:
 
     columns, placed = prepared(df, pipeline, needed)
 
-    def gather(plan: Plan) -> list[Row]:
+    def gather(plan: Plan) -> Sequence[Row]:
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             context = TaskContext.get()
             where = "" if context is None else f"partition {context.partitionId()}, "
             return as_batches(fold_placed(plan, placed(batches), where))
 
         with own_python(df.sparkSession):
-            return from_table(columns.mapInArrow(task, ROWS_DDL).toArrow())
+            rows = from_table(columns.mapInArrow(task, ROWS_DDL).toArrow())
+        return merged(plan, rows, tasks_of(df.sparkSession))
 
     return gather
 

@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from muntin.errors import BadArgument, SourceError
-from muntin.spark.partials import Placed, Plan, fold_placed
+from muntin.spark.partials import Placed, Plan, fold_placed, merged
 from muntin.spark.rows import Row, collect_rows
+from muntin.spark.runs import tasks_of
 from muntin.spark.session import is_classic
 from muntin.spark.source import check_types, local_path, no_column
 from muntin.spec import Pipeline, SourceSpec
@@ -123,11 +124,11 @@ def _gather_files(spark: SparkSession, files: Sequence[str], pipeline: Pipeline)
     check_files(files, pipeline, columns)
     shares = shares_of(files, max(1, spark.sparkContext.defaultParallelism))
 
-    def gather(plan: Plan) -> list[Row]:
+    def gather(plan: Plan) -> Sequence[Row]:
         def task(number: int) -> Iterator[Row]:
             return fold_placed(plan, _read(shares[number], columns))
 
-        return collect_rows(spark, len(shares), task)
+        return merged(plan, collect_rows(spark, len(shares), task), tasks_of(spark))
 
     return gather
 

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from muntin.arrow import pc
+from muntin.assembly.arriving import Covered
+from muntin.assembly.cutting import Cutting
 from muntin.kinds import SegmentSpec, SummarySpec
 from muntin.kinds.columns import without_views
 from muntin.kinds.values import Refused
-from muntin.ledger.records import RAW_BYTES_MAX, Rejected
+from muntin.ledger.records import RAW_BYTES_MAX, Partial, Rejected
 from muntin.segments.building import merge
 from muntin.segments.codec import cut, encode
 from muntin.segments.table import Segment
 from muntin.spark.event_time import ABSENT, event_times
 from muntin.spark.rejecting import shown_record, shown_value
-from muntin.spark.rows import Row
+from muntin.spark.rows import PARTIAL, REJECTED, TALLY, Row
+from muntin.spark.runs import PIECE, Runs, Tasks, partial_of, with_merged_runs
 from muntin.spark.sequencing import Sequencer
 
 CORRUPT_COLUMN = "_muntin_malformed"
@@ -36,7 +39,6 @@ HELD_BYTES_MAX = 512 << 20  # segments of one task; then they are emitted and be
 HELD_SEGMENTS_MAX = 8  # of a summary; then they are merged
 REJECTED_KEPT_MAX = 1_000  # records a task; all are counted
 
-PARTIAL, REJECTED, TALLY = 0, 1, 2  # 3 is SEQUENCED
 
 Place = Callable[[int], str]
 """Where a row of a batch stands in its source."""
@@ -55,6 +57,9 @@ class Plan:
     """Event times before this are rejected: microseconds."""
     latest: int
     """So are those after it: now + max_future_skew."""
+    cuttings: Mapping[str, Cutting] = field(default_factory=dict)
+    covered: Mapping[str, Covered] = field(default_factory=dict)
+    """What rollups cover, by summary, while the batch runs."""
 
 
 @dataclass(slots=True)
@@ -90,6 +95,9 @@ class Folder:
             dict.fromkeys(c for spec in self._in_panes.values() for c in spec.columns())
         )
         self._segments: dict[str, list[Segment]] = {name: [] for name in self._in_panes}
+        self._runs = {
+            name: Runs(cutting) for name, cutting in plan.cuttings.items() if cutting.shards > 1
+        }
         self._waiting: list[tuple[pa.RecordBatch, np.ndarray]] = []
         self._rows_waiting = 0
         self.tally = Tally()
@@ -143,6 +151,8 @@ class Folder:
         yield from self._sequencer.emit(all_of_it)
         if all_of_it:
             self._fold_waiting()
+        for runs in self._runs.values():
+            yield from runs.emit(all_of_it)
         held = sum(part.nbytes for parts in self._segments.values() for part in parts)
         if not all_of_it and held < HELD_BYTES_MAX:
             return
@@ -167,6 +177,9 @@ class Folder:
         self._waiting, self._rows_waiting = [], 0
         (batch,) = table.to_batches()
         for name, spec in self._in_panes.items():
+            if name in self._runs:
+                self._runs[name].add(spec.segment(batch, panes))
+                continue
             parts = self._segments[name]
             parts.append(spec.segment(batch, panes))
             if len(parts) >= HELD_SEGMENTS_MAX:
@@ -231,12 +244,30 @@ def fold_placed(plan: Plan, batches: Iterable[Placed], where: str = "") -> Itera
     yield from folder.emit(all_of_it=True)
 
 
-def gathered(rows: Iterable[Row]) -> tuple[dict[str, list[bytes]], list[Rejected], Tally]:
-    """On the driver: each summary's segments, rejected records and the tally."""
-    tally, rejected = Tally(), []
+def merged(plan: Plan, rows: Sequence[Row], tasks: Tasks) -> Sequence[Row]:
+    """On the driver: what tasks sent, after others have merged the runs that they wrote."""
+    return with_merged_runs(plan.cuttings, plan.covered, plan.pane, rows, tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What came of a batch: each summary's segments, or pieces that executors have made."""
+
+    segments: Mapping[str, list[bytes]]
+    pieces: Sequence[Partial]
+    rejected: Sequence[Rejected]
+    tally: Tally
+
+
+def gathered(rows: Iterable[Row]) -> Gathered:
+    """On the driver: rows apart."""
+    tally, rejected, pieces = Tally(), [], []
     segments: dict[str, list[bytes]] = {}
-    for what, name, pane, events, payload in rows:
-        if what == PARTIAL:
+    for row in rows:
+        what, name, pane, events, payload = row
+        if what == PIECE:
+            pieces.append(partial_of(row))
+        elif what == PARTIAL:
             segments.setdefault(name, []).append(payload)
         elif what == REJECTED:
             reason, _, rest = name.partition(" ")
@@ -244,7 +275,7 @@ def gathered(rows: Iterable[Row]) -> tuple[dict[str, list[bytes]], list[Rejected
             rejected.append(Rejected(reason, detail, place, payload))
         elif what == TALLY:
             tally.add(Tally(events, int(name), None if pane == ABSENT else pane))
-    return segments, rejected, tally
+    return Gathered(segments, pieces, rejected, tally)
 
 
 def _valid(batch: pa.RecordBatch, name: str) -> np.ndarray | None:

@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from muntin.errors import BadArgument, SourceError
 from muntin.spark.ingest import GatherRows
-from muntin.spark.partials import Plan, fold
+from muntin.spark.partials import Plan, fold, merged
 from muntin.spark.rows import Row
+from muntin.spark.runs import here
 from muntin.spark.source import check_types, no_column
 from muntin.spec import Pipeline
 
@@ -70,7 +71,7 @@ def gather_table(data: Any, pipeline: Pipeline) -> GatherRows:
         raise SourceError(str(problem)) from None
 
     def gather(plan: Plan) -> Sequence[Row]:
-        return list(fold(plan, _batches(reader, schema)))
+        return merged(plan, list(fold(plan, _batches(reader, schema))), here)
 
     return gather
 

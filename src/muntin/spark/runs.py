@@ -1,0 +1,202 @@
+"""Many keys: what tasks write by shard, and tasks that merge a shard each.
+
+A task that finds few keys sends its segment to the driver, as ever. One that finds many writes
+runs instead: files of segments, shard by shard, where all executors can read. The driver then has
+each shard merged by a task, which writes the shard's pieces; what comes to the driver is their
+names, and which slices they hold. Runs are deleted then; those of tries that failed are garbage,
+as all files that no commit names.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from muntin.assembly.arriving import Covered, partials_of_segment
+from muntin.assembly.cutting import Cutting
+from muntin.ledger.files import PayloadFolder
+from muntin.ledger.records import Partial, Stored
+from muntin.ledger.slices import Slices
+from muntin.segments.building import merge
+from muntin.segments.codec import decode, encode
+from muntin.segments.shards import split
+from muntin.segments.table import Segment
+from muntin.spark.rows import PARTIAL, ROWS_DDL, Row, as_batches, collect_rows, from_table
+from muntin.spark.session import is_classic, own_python
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RUN, PIECE = 7, 8  # what a row is, beside those of `partials` and `csv_files`
+RUN_BYTES_MAX = 64 << 20  # held by a task, then written
+HELD_BYTES_MAX = 256 << 20  # of segments of one summary; then they are cut
+HELD_SEGMENTS_MAX = 8  # then they are merged
+SHRINKS = 0.7  # a merge that leaves more of the rows than this is left to the shards' own
+_SIZE = struct.Struct("<q")
+
+Tasks = Callable[[int, Callable[[int], Iterable[Row]]], list[Row]]
+"""Runs as many tasks, each told its number; their rows, task after task."""
+
+
+class Runs:
+    """A task's segments of one summary that has shards."""
+
+    def __init__(self, cutting: Cutting) -> None:
+        self._cutting = cutting
+        self._parts: list[Segment] = []
+        self._merges = True
+        self._sections: list[tuple[int, int, bytes]] = []
+        self._nbytes = 0
+        self._written: list[Row] = []
+
+    def add(self, segment: Segment) -> None:
+        parts = self._parts
+        parts.append(segment)
+        if len(parts) in (2, HELD_SEGMENTS_MAX) and self._merges:
+            whole = merge(parts)
+            self._merges = whole.rows <= SHRINKS * sum(part.rows for part in parts)
+            parts[:] = [whole]
+        if not self._merges or sum(part.nbytes for part in parts) >= HELD_BYTES_MAX:
+            self._cut()
+
+    def emit(self, all_of_it: bool) -> Iterator[Row]:
+        """Rows for the driver: runs that were written, and at the end what is left."""
+        if all_of_it and self._parts and not (self._sections or self._written):
+            whole = merge(self._parts)
+            self._parts.clear()
+            if whole.nbytes < self._cutting.cut_bytes:
+                yield PARTIAL, self._cutting.summary, 0, whole.count, encode(whole)
+            else:
+                self._parts.append(whole)
+        if all_of_it:
+            self._cut()
+            self._write()
+        yield from self._written
+        self._written.clear()
+
+    def _cut(self) -> None:
+        for segment in self._parts:
+            for part in split(segment, self._cutting.shards):
+                payload = encode(part)
+                self._sections.append((part.shard, part.count, payload))
+                self._nbytes += len(payload)
+        self._parts.clear()
+        if self._nbytes >= RUN_BYTES_MAX:
+            self._write()
+
+    def _write(self) -> None:
+        if not self._sections:
+            return
+        assert self._cutting.folder is not None  # noqa: S101 (who has shards has a folder)
+        name = f"run-{self._cutting.summary}"
+        payload = b"".join(payload for *_, payload in self._sections)
+        stored = self._cutting.folder.write(name, payload, lasting=False)
+        sizes = [(shard, len(payload)) for shard, _, payload in self._sections]
+        told = json.dumps([stored.path, sizes]).encode()
+        events = sum(events for _, events, _ in self._sections)
+        self._written.append((RUN, self._cutting.summary, 0, events, told))
+        self._sections.clear()
+        self._nbytes = 0
+
+
+class _Section(NamedTuple):
+    path: str
+    begin: int
+    size: int
+
+
+def with_merged_runs(
+    cuttings: Mapping[str, Cutting],
+    covered: Mapping[str, Covered],
+    pane: int,
+    rows: Sequence[Row],
+    tasks: Tasks,
+) -> Sequence[Row]:
+    """What tasks sent, and instead of their runs the pieces that were made of them."""
+    runs: dict[tuple[str, int], list[_Section]] = {}
+    paths: dict[str, list[str]] = {}
+    for _, name, _, _, told in (row for row in rows if row[0] == RUN):
+        path, sizes = json.loads(told)
+        paths.setdefault(name, []).append(path)
+        _folder(cuttings[name]).check_seen(path, sum(size for _, size in sizes))
+        begin = 0
+        for shard, size in sizes:
+            runs.setdefault((name, shard), []).append(_Section(path, begin, size))
+            begin += size
+    if not runs:
+        return rows
+    jobs = sorted(runs.items())
+
+    def task(number: int) -> Iterator[Row]:
+        (name, _), sections = jobs[number]
+        return _merged(cuttings[name], covered.get(name, {}), pane, sections)
+
+    made = tasks(len(jobs), task)
+    for row in made:
+        payload = partial_of(row).payload
+        if isinstance(payload, Stored):
+            _folder(cuttings[row[1]]).check_seen(payload.path, payload.nbytes)
+    for name, written in paths.items():
+        _folder(cuttings[name]).delete(written)
+    return [*(row for row in rows if row[0] != RUN), *made]
+
+
+def _merged(
+    cutting: Cutting, covered: Covered, pane: int, sections: Sequence[_Section]
+) -> Iterator[Row]:
+    """What the task of one shard does."""
+    folder = _folder(cutting)
+    whole = merge([decode(folder.read_part(*section)) for section in sections])
+    for partial in partials_of_segment(cutting, pane, covered, whole):
+        slices = partial.slices.to_bytes()
+        payload = partial.payload
+        named = b""
+        if isinstance(payload, Stored):
+            named, payload = json.dumps([payload.path, payload.nbytes, payload.crc]).encode(), b""
+        body = b"".join((_SIZE.pack(len(slices)), slices, _SIZE.pack(len(named)), named, payload))
+        yield PIECE, cutting.summary, partial.shard, partial.length or 0, body
+
+
+def partial_of(row: Row) -> Partial:
+    """The partial that a task has made."""
+    _, name, shard, length, body = row
+    (size,) = _SIZE.unpack_from(body)
+    at = _SIZE.size + size
+    slices = Slices.from_bytes(body[_SIZE.size : at])
+    (size,) = _SIZE.unpack_from(body, at)
+    at += _SIZE.size
+    named, payload = body[at : at + size], body[at + size :]
+    stored = Stored(*json.loads(named)) if named else payload
+    return Partial(name, slices, stored, length or None, shard)
+
+
+def _folder(cutting: Cutting) -> PayloadFolder:
+    assert cutting.folder is not None  # noqa: S101 (who has shards has a folder)
+    return cutting.folder
+
+
+def here(count: int, task: Callable[[int], Iterable[Row]]) -> list[Row]:
+    """`Tasks` of this process."""
+    return [row for number in range(count) for row in task(number)]
+
+
+def tasks_of(spark: SparkSession) -> Tasks:
+    """`Tasks` of a Spark session."""
+
+    def run(count: int, task: Callable[[int], Iterable[Row]]) -> list[Row]:
+        if is_classic(spark):
+            return collect_rows(spark, count, task)
+
+        def of_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            numbers: list[Any] = [n for batch in batches for n in batch.column(0).to_pylist()]
+            return as_batches(row for number in numbers for row in task(number))
+
+        with own_python(spark):
+            numbers = spark.range(0, count, 1, count)
+            return from_table(numbers.mapInArrow(of_batches, ROWS_DDL).toArrow())
+
+    return run

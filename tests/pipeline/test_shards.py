@@ -1,0 +1,188 @@
+"""A summary in shards holds and answers what it would without: every kind, in random batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from muntin.assembly import cutting, maintenance
+from muntin.errors import SelectError, SpecError
+from muntin.ledger.sqlite import SqliteLedger
+from muntin.ledger.temporary import temporary
+from muntin.segments import decode
+from muntin.segments.shards import hash_range
+from muntin.session import Session
+from muntin.spark import runs
+from tests.pipeline.support import content, run
+from tests.pipeline.test_kinds import in_pieces, pipeline, some_rows, table
+
+TUMBLING = {"kind": "tumbling", "length": "1 minute"}
+SUMMARIES: dict[str, dict[str, Any]] = {
+    "rows": {
+        "keys": ["tail", ["origin", "dest"]], "indicators": ["seats", "delay"], "capacity": 9,
+        "window": {"kind": "floating", "length": "1 minute"},
+    },
+    "delays": {"kind": "quantiles", "value": "delay", "by": "tail", "k": 2000, "window": TUMBLING},
+    "few": {"kind": "quantiles", "value": "delay", "by": "tail", "limit": 7, "k": 2000},
+    "calls": {"kind": "frequency", "item": "dest", "by": ["origin", "dest"], "limit": 20},
+    "top": {"kind": "top_k", "item": "dest", "by": "origin"},
+    "planes": {"kind": "distinct", "item": "tail", "by": "dest", "limit": 30},
+    "seen": {"kind": "fingerprint", "key": "tail", "capacity": 1000},
+    "sums": {"keys": ["dest"], "indicators": ["seats"], "sketch": {"width": 64, "depth": 2}},
+}  # fmt: skip
+QUERIES = {"most": "SELECT tail, count, seats FROM rows(tail) ORDER BY count DESC, tail LIMIT 3"}
+ASKED = (
+    "SELECT * FROM rows(tail) FOR ALL",
+    "SELECT * FROM rows(origin, dest) FOR LAST '5 minutes'",
+    "SELECT * FROM quantiles(delays, 0.5) FOR ALL",
+    "SELECT * FROM quantiles(few, 0.1) FOR ALL",
+    "SELECT * FROM top_k(calls, 3) FOR ALL",
+    "SELECT * FROM distinct(planes) FOR ALL",
+)
+
+
+def _rows(result: Any) -> list[str]:
+    return sorted(map(repr, result.rows))
+
+
+def spec(shards: int | None, **more: Any) -> Any:
+    entries = {"shards": shards} if shards else {}
+    made = pipeline({name: {**one, **entries} for name, one in SUMMARIES.items()}, QUERIES)
+    return made.model_copy(update=more)
+
+
+@pytest.fixture(params=["all", "some"])
+def cut_early(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Cut and write to files what is far from large."""
+    small = request.param == "all"
+    monkeypatch.setattr(cutting, "CUT_BYTES_MIN", 0 if small else 2_500)
+    monkeypatch.setattr(cutting, "FILE_BYTES_MIN", 0 if small else 400)
+    monkeypatch.setattr(runs, "RUN_BYTES_MAX", 1_000)
+    return
+
+
+@given(
+    rows=st.integers(1, 250),
+    seed=st.integers(0, 1000),
+    micro=st.lists(st.integers(1, 250), max_size=3),
+    parts=st.lists(st.integers(1, 250), max_size=2),
+    shards=st.sampled_from([2, 16, 1024]),
+    late=st.booleans(),
+)
+@settings(
+    max_examples=5,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_shards_change_nothing(
+    cut_early: None, rows: int, seed: int, micro: Any, parts: Any, shards: int, late: bool
+) -> None:
+    flown = some_rows(rows, seed=seed, seconds=400)
+    if late:  # some hundred seconds, so that their panes are rolled up
+        flown = [*flown[20:], *flown[:20]]
+    batches = [in_pieces(part, parts) for part in in_pieces(table(flown), micro)]
+    with run(spec(None), batches) as whole, run(spec(shards), batches) as sharded:
+        assert content(whole) == content(sharded)
+        assert whole.ledger.verify() == sharded.ledger.verify() == []
+        ask, ask_sharded = Session(whole.ledger), Session(sharded.ledger)
+        for statement in ASKED:
+            told, found = ask.sql(statement), ask_sharded.sql(statement)
+            assert _rows(told) == _rows(found), statement
+            assert (told.exact, told.bounds, told.late) == (found.exact, found.bounds, found.late)
+
+
+def test_pieces_hold_their_shard_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cutting, "CUT_BYTES_MIN", 0)
+    batches = [[part] for part in in_pieces(table(some_rows(800)), [300, 500])]
+    with run(spec(16), batches) as ingest:
+        ledger = ingest.ledger
+        for length in (ingest.pipeline.pane, *ingest.pipeline.rungs):
+            pieces = ledger.pieces("rows", length)
+            assert len({piece.shard for piece in pieces}) == 16
+            assert min(piece.shard for piece in pieces) == 16
+            for piece in pieces:
+                segment = decode(ledger.payloads([piece.id])[piece.id])
+                assert segment.shard == piece.shard
+                first, last = hash_range(piece.shard)
+                for part in segment.tables:
+                    assert first <= int(part.keys.hashes[0]) <= int(part.keys.hashes[-1]) <= last
+
+
+def test_more_shards_later_and_none_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces of different cuts lie side by side."""
+    monkeypatch.setattr(cutting, "CUT_BYTES_MIN", 0)
+    batches = [[part] for part in in_pieces(table(some_rows(900, seconds=500)), [300, 600])]
+    ledger = temporary()
+    for number, shards in enumerate((None, 4, 32)):
+        with run(spec(shards), [], ledger) as ingest:
+            from tests.pipeline.support import gather
+
+            ingest.take(number, gather(batches[number]))
+    with run(spec(None), batches) as whole, run(spec(32), [], ledger) as sharded:
+        assert content(whole)[0] == content(sharded)[0]
+
+
+def test_runs_and_what_was_replaced_are_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cutting, "CUT_BYTES_MIN", 0)
+    monkeypatch.setattr(cutting, "FILE_BYTES_MIN", 0)
+    ledger = SqliteLedger(tmp_path / "x.db")
+    batches = [[part] for part in in_pieces(table(some_rows(600)), [200, 300, 400])]
+    with run(spec(4), batches, ledger) as ingest:
+        (folder,) = (tmp_path / "x.db.payloads").iterdir()
+        assert not list(folder.glob("run-*"))
+        assert ingest._maintenance.sweep(age_us=-1_000_000) > 0
+        pieces = [p for n in SUMMARIES for m in (ingest.pipeline.pane, *ingest.pipeline.rungs)
+                  for p in ledger.pieces(n, m)]  # fmt: skip
+        assert len(list(folder.iterdir())) == len(pieces)
+        asked = Session(ledger).sql(ASKED[0]).rows
+        assert ingest._maintenance.sweep(age_us=-1_000_000) == 0
+        lost = sorted(folder.glob("rows-*"))
+        for file in lost:
+            file.rename(f"{file}.away")
+        with pytest.raises(SelectError, match=r"payload file .* is gone"):
+            Session(SqliteLedger(tmp_path / "x.db")).sql(ASKED[0])
+        for file in lost:
+            Path(f"{file}.away").rename(file)
+        assert Session(SqliteLedger(tmp_path / "x.db")).sql(ASKED[0]).rows == asked
+
+
+def test_what_is_too_large_together_is_not_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces that could not be stored as one stay as they are, and answers add them up."""
+    monkeypatch.setattr(maintenance, "TOGETHER_BYTES_MAX", 1)
+    batches = [[part] for part in in_pieces(table(some_rows(90, seconds=5)), [30, 60])]
+    at_once = [[table(some_rows(90, seconds=5))]]
+    with run(spec(None), batches) as ingest, run(spec(None), at_once) as whole:
+        assert len(ingest.ledger.pieces("rows", ingest.pipeline.pane)) == 3
+        one, other = (Session(each.ledger).sql(ASKED[0]) for each in (ingest, whole))
+        assert _rows(one) == _rows(other)
+
+
+def test_shards_must_be_a_power_of_two() -> None:
+    for shards in (0, 1, 3, 2048, -2):
+        with pytest.raises(SpecError, match=r"shards: give a power of two, 2 to 1024"):
+            spec(shards or 0) if shards else pipeline({"a": {"keys": ["tail"], "shards": 0}})
+
+
+def test_an_object_store_takes_the_payloads(monkeypatch: pytest.MonkeyPatch) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    monkeypatch.setattr(cutting, "CUT_BYTES_MIN", 0)
+    monkeypatch.setattr(cutting, "FILE_BYTES_MIN", 0)
+    batches = [[part] for part in in_pieces(table(some_rows(400)), [100, 200])]
+    far = spec(8, payloads="memory://bucket/payloads")
+    with run(spec(None), batches) as whole, run(far, batches) as sharded:
+        assert content(whole) == content(sharded)
+        files = fsspec.filesystem("memory")
+        before = files.find("/bucket")
+        assert sharded._maintenance.sweep(age_us=-1_000_000) > 0
+        after = files.find("/bucket")
+        assert 0 < len(after) < len(before)
+        one, other = (Session(each.ledger).sql(ASKED[0]) for each in (whole, sharded))
+        assert _rows(one) == _rows(other)
