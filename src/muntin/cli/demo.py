@@ -41,6 +41,9 @@ def register(app: typer.Typer) -> None:
             help="Flights at so many sites, each with its own Spark, and the top k over all: "
             "3 are the airports, else the carriers are shared out.",
         ),
+        recorded: bool = typer.Option(
+            False, "--replay", help="A recording that is played here, without Java and Spark."
+        ),
         seconds: float = typer.Option(0, min=0, help="Stop after so many; 0: at the end."),
         show: bool = typer.Option(True, "--open/--no-open", help="Open the dashboard."),
         port: int | None = typer.Option(
@@ -49,7 +52,12 @@ def register(app: typer.Typer) -> None:
         folder: Path = typer.Option(None, help="Where ledger and files go; default: temporary."),
     ) -> None:
         """Replay flights (or taxi orders) through Spark and watch windows open and close."""
-        import tempfile
+        if recorded:
+            from muntin.cli.demo_replay import run_replay
+
+            if taxi or kafka or sites:
+                raise typer.BadParameter("--replay plays flights, alone")
+            return run_replay(seconds, port, _place(folder), show)
         import time
 
         import muntin
@@ -64,7 +72,7 @@ def register(app: typer.Typer) -> None:
         from muntin.spec import Pipeline
 
         needs("spark", "muntin demo")
-        place = folder or Path(tempfile.mkdtemp(prefix="muntin-demo-"))
+        place = _place(folder)
         if sites:
             from muntin.cli.demo_sites import run_sites
 
@@ -113,6 +121,15 @@ def register(app: typer.Typer) -> None:
                 stop_spark()
                 print_progress(spec, stream.progress, time.monotonic() - began)
                 typer.echo(f"\nThe ledger is still there:\n\n  {_ask(spec)}")
+
+
+def _place(folder: Path | None) -> Path:
+    import tempfile
+
+    if folder is None:
+        return Path(tempfile.mkdtemp(prefix="muntin-demo-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder.absolute()
 
 
 def _ask(spec: Pipeline) -> str:
