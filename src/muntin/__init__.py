@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from muntin.session import Session as Session
     from muntin.session import open as open  # noqa: A004
     from muntin.spark.batch import summarize as summarize
+    from muntin.spark.data_source import register as register
     from muntin.spark.stream import Stream as Stream
     from muntin.spark.stream import stream as stream
     from muntin.spec import Pipeline as Pipeline
@@ -32,6 +33,7 @@ _MODULE_OF = {
     "Stream": "muntin.spark.stream",
     "connect": "muntin.client",
     "open": "muntin.session",
+    "register": "muntin.spark.data_source",
     "stream": "muntin.spark.stream",
     "summarize": "muntin.spark.batch",
 }

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from muntin.ledger.base import Mode
     from muntin.progress import Progress
     from muntin.sites.site import Site
+    from muntin.spark.sink_stream import SinkStream
     from muntin.spark.stream import Stream
     from muntin.spec import Pipeline
 
@@ -93,7 +94,7 @@ def _run(
     return spec, stream.progress
 
 
-def _sites(spec: Pipeline, stream: Stream) -> list[Site]:
+def _sites(spec: Pipeline, stream: Stream | SinkStream) -> list[Site]:
     """This pipeline's part in a top k over several sites, where it has one."""
     if spec.sites is None:
         return []
@@ -108,7 +109,7 @@ def _sites(spec: Pipeline, stream: Stream) -> list[Site]:
 _read_at: dict[Path, float] = {}
 
 
-def _reread(path: Path, stream: Stream) -> None:
+def _reread(path: Path, stream: Stream | SinkStream) -> None:
     """Take over a pipeline file that has changed; a wrong one is reported and not taken."""
     from muntin.errors import MuntinError
 

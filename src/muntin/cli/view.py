@@ -14,6 +14,7 @@ from muntin.times import duration_text, instant_text
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
 
+    from muntin.spark.sink_stream import SinkStream
     from muntin.spark.stream import Stream
     from muntin.spec import Pipeline
 
@@ -25,7 +26,7 @@ ROWS_SHOWN = 10
 
 
 def follow(
-    stream: Stream,
+    stream: Stream | SinkStream,
     pipeline: Pipeline,
     on_tick: Callable[[], None] = lambda: None,
     *,
@@ -57,7 +58,7 @@ def follow(
 class Lines:
     """What is going on, a line every few seconds, as long as something is."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream | SinkStream) -> None:
         self._stream = stream
         self._began = self._last = time.monotonic()
         self._read = 0
@@ -118,7 +119,7 @@ class Lines:
 class View:
     """Reads the ledger, as any other reader would; keeps only what rates need."""
 
-    def __init__(self, stream: Stream, pipeline: Pipeline) -> None:
+    def __init__(self, stream: Stream | SinkStream, pipeline: Pipeline) -> None:
         self._stream = stream
         self._pipeline = pipeline
         self._seen: list[tuple[float, int]] = []

@@ -74,6 +74,17 @@ def open_ledger(url: str | os.PathLike[str], *, create: bool = True) -> SqliteLe
     return _open_sqlite(unquote(location[1:]), url, _options(query, url), create)
 
 
+def absolute(url: str) -> str:
+    """The same ledger for a process that has another working folder."""
+    path, rest = url, ""
+    if url.startswith("sqlite:///"):
+        path, mark, options = url.removeprefix("sqlite:///").partition("?")
+        rest = mark + options
+    elif not url.endswith(FILE_ENDINGS) or "://" in url:
+        return url
+    return f"sqlite:///{os.path.abspath(path)}{rest}"
+
+
 def _open_sqlite(path: str, url: str, options: dict[str, Any], create: bool) -> SqliteLedger:
     from muntin.ledger.sqlite import SqliteLedger
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -43,6 +44,7 @@ REASON_CHARACTERS_MAX = 2_000
 REJECTED_COMMITTED_MAX = 10_000  # records of one batch that are kept; all are counted
 STOPPING = "the pipeline is stopping: this batch comes again at the restart"
 ANSWER_SECONDS = 0.2  # how often clients' commands are looked for
+RUNS_KEPT = 32
 BEAT_SECONDS = 5.0  # how often a pipeline that has nothing to do says that it is there
 
 GatherRows = Callable[[Plan], Sequence[Row]]
@@ -57,12 +59,14 @@ class Ingest:
         ledger: Ledger,
         *,
         query_id: str,
+        run: str = "",
         mode: Mode = "continue",
         on_batch: Callable[[Ingest], None] | None = None,
         ended_by: Callable[[], str] = lambda: "",
         lag: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
-        """`ended_by` tells why nothing more will come, "" while something may; `lag` tells how
+        """`run` is that of the streaming query, which is another after each of its starts;
+        `ended_by` tells why nothing more will come, "" while something may; `lag` tells how
         many records the source is known to hold beyond those taken, by topic and partition."""
         self.pipeline = pipeline
         self.ledger = ledger
@@ -74,6 +78,7 @@ class Ingest:
         if mode != "overwrite":
             check_changes(pipeline, ledger)
             Sequences(pipeline, ledger)  # the same for shards, before the ledger has a new writer
+        self._runs = _with_run(runs_of(ledger, pipeline.name), run)
         self.writer: Writer = ledger.open_writer(
             pipeline.name, pipeline.as_json(), query_id=query_id, mode=mode
         )
@@ -127,17 +132,8 @@ class Ingest:
 
     def plan(self) -> Plan:
         """What the workers must know for the next batch."""
-        now = time.time_ns() // 1000
-        return Plan(
-            time=self.pipeline.time.column,
-            unit=self.pipeline.time.unit,
-            pane=self.pipeline.pane,
-            summaries=self.pipeline.summaries,
-            earliest=0,
-            latest=now + self.pipeline.max_future_skew,
-            cuttings=self._cuttings,
-            covered=self._covered(),
-        )
+        plan = plan_of(self.pipeline, time.time_ns() // 1000)
+        return replace(plan, cuttings=self._cuttings, covered=self._covered())
 
     def _covered(self) -> dict[str, Covered]:
         """What rollups cover, of the summaries that have shards: only this writer changes it."""
@@ -308,6 +304,7 @@ class Ingest:
             "open": self._assembler.open_windows(),
             "failing": self._queries.failing,
             "lag": self._lag(),
+            "runs": self._runs,
             **more,
         }
         self._said_at = time.monotonic()
@@ -351,6 +348,23 @@ class Ingest:
         return next(p for p in self.ledger.pipelines() if p.name == self.pipeline.name)
 
 
+def plan_of(pipeline: Pipeline, now: int) -> Plan:
+    """What a worker must know that folds rows at `now`, microseconds."""
+    return Plan(
+        time=pipeline.time.column,
+        unit=pipeline.time.unit,
+        pane=pipeline.pane,
+        summaries=pipeline.summaries,
+        earliest=0,
+        latest=now + pipeline.max_future_skew,
+    )
+
+
+def runs_of(ledger: Ledger, name: str) -> list[str]:
+    """The runs of queries that have fed a pipeline, the newest first, as its status tells."""
+    return list((ledger.status(name) or {}).get("runs", ()))
+
+
 def check_before(pipeline: Pipeline, ledger: Ledger, mode: Mode, query_id: str = "") -> None:
     """All that an ingest would refuse, before Spark starts.
 
@@ -385,6 +399,19 @@ def gather_from(df: DataFrame, pipeline: Pipeline) -> GatherRows:
         return merged(plan, rows, tasks_of(df.sparkSession))
 
     return gather
+
+
+def _with_run(runs: list[str], run: str) -> list[str]:
+    """The runs that are known when this one opens the writer.
+
+    Raises
+    ------
+    LedgerConflict
+        A later one has opened it: this run's process is of a driver that was given up.
+    """
+    if run in runs[1:]:
+        raise LedgerConflict("the query was started again since: that run writes now")
+    return [run, *(known for known in runs if known != run)][:RUNS_KEPT] if run else runs
 
 
 def _kept(rejected: Sequence[Rejected]) -> Sequence[Rejected]:

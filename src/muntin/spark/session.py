@@ -25,7 +25,7 @@ from muntin.spark.settings import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _ours: set[str] = set()  # applications that were started here
 _LOG = logging.getLogger("muntin.spark")
@@ -84,6 +84,13 @@ def _own_ctrl_c() -> Iterator[None]:
 def is_classic(spark: SparkSession) -> bool:
     """Has the session a SparkContext in this process? One of Spark Connect has none."""
     return hasattr(spark, "_jsparkSession")
+
+
+def is_elsewhere(data: DataFrame | None) -> bool:
+    """Is a DataFrame, or the session that would be taken, one of Spark Connect?"""
+    if data is not None:
+        return not is_classic(data.sparkSession)
+    return bool({"SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"} & os.environ.keys())
 
 
 @contextmanager

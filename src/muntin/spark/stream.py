@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from muntin.errors import MuntinError, SourceError, SpecError
 from muntin.extras import needs
 from muntin.ledger.base import Ledger, Mode
-from muntin.ledger.open import open_ledger
+from muntin.ledger.open import absolute, open_ledger
 from muntin.meanwhile import meanwhile
 from muntin.progress import Progress
 from muntin.reading.warm import warm
@@ -23,14 +23,16 @@ from muntin.spark.failures import plainly, worker_error
 from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from
 from muntin.spark.kafka import check_broker, lag_of
 from muntin.spark.parquet import gather_batch
+from muntin.spark.session import is_elsewhere, start_worker
 from muntin.spark.session import session as spark_session
-from muntin.spark.session import start_worker
-from muntin.spark.source import check_path, needed, stream_source
+from muntin.spark.source import check_path, local_path, needed, stream_source
 from muntin.spec import Pipeline, SourceSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from muntin.spark.sink_stream import SinkStream
 
 START_SECONDS_MAX = 60.0  # a query that started knows its id long before
 WATCH_SECONDS = 0.5
@@ -89,6 +91,7 @@ class Stream:
                 pipeline,
                 ledger,
                 query_id=str(self.query.id),
+                run=str(self.query.runId),
                 mode=mode,
                 on_batch=on_batch,
                 ended_by=self._ended_by,
@@ -295,7 +298,7 @@ def stream(
     once: bool = False,
     mode: Mode = "continue",
     on_batch: Callable[[Ingest], None] | None = None,
-) -> Stream:
+) -> Stream | SinkStream:
     """Summarise a stream, pane by pane, one commit a micro-batch, exactly once.
 
     Parameters
@@ -315,7 +318,13 @@ def stream(
         What to do if another query has fed the ledger; "continue" refuses. "overwrite" deletes
         the pipeline's data and its checkpoint.
     on_batch : callable, optional
-        Called after each batch.
+        Called after each batch; not by Spark Connect, where batches end elsewhere.
+
+    Returns
+    -------
+    Stream, or SinkStream by Spark Connect
+        There the query writes by `format("muntin")`, and ledger and checkpoint are where Spark's
+        driver finds them.
 
     Raises
     ------
@@ -327,6 +336,8 @@ def stream(
     if ledger is None:
         ledger = pipeline.ledger_url
     url = ledger if isinstance(ledger, str) else ledger.url
+    if is_elsewhere(data):
+        return _elsewhere(data, pipeline, absolute(url), checkpoint, once=once, mode=mode)
     opened = open_ledger(ledger) if isinstance(ledger, str) else ledger
     place = checkpoint or pipeline.checkpoint or checkpoint_beside(url, pipeline.name)
     query_id = query_of(place)
@@ -336,10 +347,7 @@ def stream(
     if data is None:
         with plainly():
             data = _own_source(pipeline)
-    if not data.isStreaming:
-        raise SourceError(
-            "this DataFrame is not streaming: use spark.readStream, or muntin.summarize"
-        )
+    _check_streaming(data)
     needed(data, pipeline)
     warm(pipeline)
     if mode == "overwrite":
@@ -354,6 +362,39 @@ def stream(
         on_batch=on_batch,
         own_source=own_source,
     )
+
+
+def _elsewhere(
+    data: DataFrame | None,
+    pipeline: Pipeline,
+    url: str,
+    checkpoint: str | None,
+    *,
+    once: bool,
+    mode: Mode,
+) -> SinkStream:
+    """By Spark Connect, which has no way to delete a checkpoint, nor to call back."""
+    from muntin.spark.sink_stream import SinkStream
+
+    place = checkpoint or pipeline.checkpoint or checkpoint_beside(url, pipeline.name)
+    here = local_path(place)
+    if mode == "overwrite" and query_of(place) != "":
+        raise SourceError(
+            f"checkpoint: {place} may hold what an older query has read, and Spark Connect cannot "
+            "delete it: delete it, or give another one"
+        )
+    with plainly():
+        if data is None:
+            data = _own_source(pipeline)
+        _check_streaming(data)
+        return SinkStream(data, pipeline, url, checkpoint=str(here or place), once=once, mode=mode)
+
+
+def _check_streaming(data: DataFrame) -> None:
+    if not data.isStreaming:
+        raise SourceError(
+            "this DataFrame is not streaming: use spark.readStream, or muntin.summarize"
+        )
 
 
 def _own_source(pipeline: Pipeline) -> DataFrame:

@@ -1,0 +1,113 @@
+"""What `format("muntin")` does: in tasks, and in the process beside the driver that commits.
+
+That process is Spark's: it may serve all batches of a query, or be replaced between two of them.
+So it keeps the pipeline's writer for a run of a query (a run lasts from one start of the query to
+its end), and where it has none for the run, opens one: a later process of the same run goes on,
+and one of an earlier run is refused, however long its driver was frozen.
+
+The writer of a pipeline is its one assembler as well: windows close in the commit of the batch
+that seals their panes, as they do in `muntin.stream` elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from muntin.errors import BadArgument
+from muntin.ledger.base import Mode
+from muntin.ledger.open import open_ledger
+from muntin.spark.ingest import Ingest, plan_of, runs_of
+from muntin.spark.kafka import PLACE_COLUMNS, placed, unplaced
+from muntin.spark.partials import fold_placed
+from muntin.spark.rows import Row
+from muntin.spec import Pipeline
+
+MESSAGE_BYTES_MAX = 128 << 20  # of one task; at 400 MiB the driver ran out of memory and hung
+_QUERY, _RUN = "sql.streaming.queryId", "spark.jobGroup.id"  # local properties of a batch's job
+
+Told = tuple[str, str, list[Row]]
+"""Query, run, and what came of the rows; the first two are "" in a batch job."""
+
+_lock = threading.Lock()
+_open: dict[tuple[str, str], tuple[str, Ingest]] = {}
+
+
+def sent(pipeline: Pipeline, batches: Iterable[pa.RecordBatch]) -> Told:
+    """In a task: fold its rows.
+
+    Raises
+    ------
+    BadArgument
+        What came of them is too large for a message to the driver.
+    """
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    query, run, where = "", "", ""
+    if context is not None:
+        query = context.getLocalProperty(_QUERY) or ""
+        run = context.getLocalProperty(_RUN) or "" if query else ""
+        where = f"partition {context.partitionId()}, "
+    rows, size = [], 0
+    plan = plan_of(pipeline, time.time_ns() // 1000)
+    for row in fold_placed(plan, _placed(batches), where):
+        size += len(row[-1])
+        if size > MESSAGE_BYTES_MAX:
+            raise BadArgument(
+                f"a task's summaries are more than {MESSAGE_BYTES_MAX >> 20} MiB, too large for a "
+                f"message to the driver ({row[1]!r}): give Spark more and smaller partitions, or "
+                "write shards: for it and use muntin.stream or summarize with a SparkContext"
+            )
+        rows.append(row)
+    return query, run, rows
+
+
+def _placed(batches: Iterable[pa.RecordBatch]):
+    for batch in batches:
+        has_places = set(PLACE_COLUMNS.values()) <= set(batch.schema.names)
+        yield from placed([batch]) if has_places else unplaced([batch])
+
+
+def commit_all(pipeline: Pipeline, url: str, mode: Mode, told: Told) -> None:
+    """A batch job: one commit, then all housekeeping."""
+    ledger = open_ledger(url)
+    try:
+        ingest = Ingest(pipeline, ledger, query_id=f"batch-{uuid.uuid4()}", mode=mode)
+        try:
+            ingest.take(0, lambda _: told[2])
+            ingest.finish(ended=True)
+        finally:
+            ingest.close()
+    finally:
+        ledger.close()
+
+
+def commit_batch(pipeline: Pipeline, url: str, mode: Mode, told: Told, batch_id: int) -> None:
+    """A micro-batch: one commit, unless it was committed already."""
+    query, run, rows = told
+    with _lock:
+        _ingest(pipeline, url, mode, query, run, batch_id).take(batch_id, lambda _: rows)
+
+
+def _ingest(
+    pipeline: Pipeline, url: str, mode: Mode, query: str, run: str, batch_id: int
+) -> Ingest:
+    key = (url, json.dumps(pipeline.as_json(), sort_keys=True))
+    held = _open.pop(key, None)
+    if held is not None and held[0] != run:
+        held[1].close()
+        held[1].ledger.close()
+        held = None
+    if held is None:
+        ledger = open_ledger(url)
+        if mode == "overwrite" and (batch_id or run in runs_of(ledger, pipeline.name)):
+            mode = "continue"  # that was done when the query began
+        held = run, Ingest(pipeline, ledger, query_id=query, mode=mode, run=run)
+    _open[key] = held
+    return held[1]

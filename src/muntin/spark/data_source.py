@@ -1,0 +1,223 @@
+"""`format("muntin")`: into a ledger and out of it by Spark's own interface for data sources.
+
+It needs no SparkContext, so it works where there is none to be had (Spark Connect, and services
+that offer nothing else) and wherever Spark takes a format. Tasks fold their rows, and their
+messages carry what came of it; Spark gives all of a batch's messages to `commit`, which runs in
+one Python process beside the driver and puts them into the ledger (`committing`).
+
+This module is imported wherever Spark plans: what is large comes when it is used.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    InputPartition,
+    WriterCommitMessage,
+)
+
+from muntin.errors import BadArgument, SourceError, SpecError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+    from muntin.ledger.base import Mode
+    from muntin.spec import Pipeline
+
+WRITE_OPTIONS = ("spec", "ledger", "mode", "path", "checkpointlocation", "queryname")
+READ_OPTIONS = ("ledger", "select", "path")
+READ_BYTES = 16 << 20  # of an answer, in one partition
+
+
+class MuntinSource(DataSource):
+    """Register it by `muntin.register(spark)`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "muntin"
+
+    def schema(self) -> StructType:
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        return from_arrow_schema(_answer(self.options).schema)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return _Answered(self.options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        return _BatchSink(self.options, schema, "overwrite" if overwrite else "append")
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        mode = self.options.get("mode", "continue")
+        if mode not in ("continue", "append", "overwrite"):
+            raise BadArgument(f"option mode={mode!r}: continue, append or overwrite")
+        return _StreamSink(self.options, schema, mode)
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("muntin")` known to a session: for `read`, `write` and `writeStream`.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic, or of Spark Connect. The Python of its driver and of its workers must have Muntin.
+
+    Examples
+    --------
+    >>> muntin.register(spark)
+    >>> spark.read.format("muntin").option("ledger", "sqlite:////var/flights.db").option(
+    ...     "select", "SELECT origin, count FROM flights(origin) FOR ALL").load()
+    >>> df.writeStream.format("muntin").option("spec", "flights.yaml").option(
+    ...     "checkpointLocation", "/var/flights").start()
+    """
+    from muntin.spark.failures import plainly
+    from muntin.spark.session import own_python
+
+    with plainly(), own_python(spark):
+        spark.dataSource.register(MuntinSource)
+
+
+class Sent(WriterCommitMessage):
+    """What one task tells the driver."""
+
+    def __init__(self, query: str, run: str, rows: list[Any]) -> None:
+        self.query = query
+        self.run = run
+        self.rows = rows
+
+
+class _Sink:
+    """What both kinds of writing have in common; goes to the workers as it is."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, mode: Mode) -> None:
+        _check_options(options, WRITE_OPTIONS)
+        self.pipeline = _pipeline(options)
+        self.ledger = options.get("ledger") or self.pipeline.ledger_url
+        self.mode: Mode = mode
+        if self.ledger.startswith("memory:"):
+            raise SpecError(
+                f"ledger: {self.ledger} is lost with the process that commits: name one that stays"
+            )
+        _check_columns(self.pipeline, schema)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
+        """In a task: fold its rows."""
+        from muntin.spark.committing import sent
+
+        return Sent(*sent(self.pipeline, iterator))
+
+
+class _StreamSink(_Sink, DataSourceStreamArrowWriter):
+    def commit(self, messages: list[Any], batchId: int) -> None:
+        from muntin.spark.committing import commit_batch
+
+        commit_batch(self.pipeline, self.ledger, self.mode, _told(messages), batchId)
+
+    def abort(self, messages: list[Any], batchId: int) -> None:
+        """Nothing is anywhere before `commit`."""
+
+
+class _BatchSink(_Sink, DataSourceArrowWriter):
+    def commit(self, messages: list[Any]) -> None:
+        from muntin.spark.committing import commit_all
+
+        commit_all(self.pipeline, self.ledger, self.mode, _told(messages))
+
+    def abort(self, messages: list[Any]) -> None:
+        """Nothing is anywhere before `commit`."""
+
+
+class _Answered(DataSourceReader):
+    """The statement is run where Spark plans, next to the driver: tasks need not see the ledger."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = dict(options)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        import pyarrow as pa
+
+        found = []
+        for batch in _answer(self._options).combine_chunks().to_batches():
+            rows = max(1, batch.num_rows * READ_BYTES // max(1, batch.nbytes))
+            for first in range(0, batch.num_rows, rows):
+                sink = pa.BufferOutputStream()
+                with pa.ipc.new_stream(sink, batch.schema) as stream:
+                    stream.write_batch(batch.slice(first, rows))
+                found.append(InputPartition(sink.getvalue().to_pybytes()))
+        return found or [InputPartition(b"")]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        if partition.value:
+            yield from pa.ipc.open_stream(partition.value)
+
+
+def _answer(options: Mapping[str, str]) -> pa.Table:
+    from muntin.session import open as open_session
+
+    _check_options(options, READ_OPTIONS)
+    for name in ("ledger", "select"):
+        if not options.get(name):
+            raise BadArgument(f'option {name} is missing: .option("{name}", ...)')
+    with open_session(options["ledger"]) as session:
+        return session.sql(options["select"]).table
+
+
+def _check_options(options: Mapping[str, str], known: Sequence[str]) -> None:
+    unknown = sorted(name for name in options if name.lower() not in known)
+    if unknown:
+        raise BadArgument(f"there is no option {unknown[0]}; there are {', '.join(known[:3])}")
+
+
+def _pipeline(options: Mapping[str, str]) -> Pipeline:
+    from muntin.spec import Pipeline
+
+    given = options.get("spec") or options.get("path")
+    if not given:
+        raise BadArgument("option spec is missing: a pipeline file, or its entries as JSON")
+    if not given.lstrip().startswith("{"):
+        return Pipeline.of(given)
+    try:
+        entries = json.loads(given)
+    except ValueError as problem:
+        raise SpecError(f"option spec: {problem}") from None
+    return Pipeline.from_json(entries) if "pane_us" in entries else Pipeline.of(entries)
+
+
+def _check_columns(pipeline: Pipeline, schema: StructType) -> None:
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from muntin.spark.source import check_types, no_column
+
+    for column in (pipeline.time.column, *pipeline.columns()):
+        if column in pipeline.fields and column not in schema.names:
+            raise SourceError(
+                f"fields.{column}: this way evaluates no fields: add the column to the DataFrame, "
+                "or use muntin.stream"
+            )
+        if column not in schema.names:
+            raise SourceError(no_column(column, pipeline, schema.names))
+    try:
+        check_types(pipeline, to_arrow_schema(schema, timezone="UTC"))
+    except BadArgument as problem:
+        raise SourceError(str(problem)) from None
+    except PySparkException as problem:
+        raise SourceError(f"a column has no Arrow type: {problem}") from None
+
+
+def _told(messages: Sequence[Any]) -> tuple[str, str, list[Any]]:
+    """Query, run and rows of all tasks."""
+    found = [message for message in messages if isinstance(message, Sent)]
+    rows = [row for message in found for row in message.rows]
+    return (found[0].query, found[0].run, rows) if found else ("", "", rows)

@@ -1,0 +1,340 @@
+"""One pipeline gives the same bytes on every Spark: local, standalone, local-cluster, Connect.
+
+In each of them a DataFrame, files and a stream are summarised, and `format("muntin")` is written
+and read. The driver of the standalone cluster is submitted; all processes are Spark's own.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import muntin
+from muntin.errors import BadArgument, LedgerConflict, MuntinError
+from muntin.spark import committing
+from muntin.spark.failures import plainly
+from muntin.spec import Pipeline
+from tests.spark.any_spark import SCHEMA, SELECT, SPEC, digest
+
+ROOT = Path(__file__).parents[2]
+CHILD = Path(__file__).with_name("any_spark.py")
+START_SECONDS = 120
+RUN_SECONDS = 540
+LOOPBACK = "127.0.0.1"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Four files of flights in order of time, some without a time or an origin."""
+    folder = tmp_path_factory.mktemp("any")
+    (folder / "flights").mkdir()
+    random, rows = np.random.default_rng(5), 1000
+    seconds = 1357000000 + np.sort(random.integers(0, 48 * 3600, 4 * rows))
+    for number in range(4):
+        times = seconds[number * rows : (number + 1) * rows] * 1_000_000
+        table = {
+            "time": pa.array(times, mask=np.arange(rows) % 250 == 3).cast(
+                pa.timestamp("us", "UTC")
+            ),
+            "origin": np.array(["EWR", "JFK", "LGA", None], object)[random.integers(0, 4, rows)],
+            "delay": random.integers(-30, 100, rows),
+        }
+        pq.write_table(pa.table(table), folder / "flights" / f"{number}.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(data):
+    """What the core makes of the same rows, without Spark."""
+    table = pq.read_table(data / "flights")
+    early = pa.array((table["delay"].to_numpy() < 0).astype(np.int64))
+    spec = {name: entry for name, entry in SPEC.items() if name != "fields"}
+    url = f"sqlite:///{data}/expected.db"
+    with muntin.summarize(table.append_column("early", early), spec, ledger=url) as session:
+        rows = session.sql(SELECT).rows
+    return digest(url), rows
+
+
+def environment(**more):
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK", "SPARK"))}
+    return kept | {"PYTHONPATH": str(ROOT), **more}
+
+
+def child(data, out, *, command=(sys.executable,), **more):
+    """What `any_spark` prints."""
+    out.mkdir()
+    done = subprocess.run(
+        [*map(str, command), str(CHILD), str(data), str(out)],
+        cwd=ROOT,
+        env=environment(**more),
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def home():
+    import pyspark
+
+    return Path(pyspark.__file__).parent
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return probe.getsockname()[1]
+
+
+@contextmanager
+def running(words, folder, port=None, told=""):
+    """A process of Spark's, once it takes connections or has told something."""
+    folder.mkdir()
+    log = folder / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [*map(str, words)],
+            cwd=folder,
+            env=environment(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP=LOOPBACK),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        end = time.monotonic() + START_SECONDS
+        while not (is_open(port) if port else told in log.read_text()):
+            assert process.poll() is None, log.read_text()[-3000:]
+            assert time.monotonic() < end, log.read_text()[-3000:]
+            time.sleep(0.2)
+        yield
+    finally:
+        below = psutil.Process(process.pid).children(recursive=True)
+        os.killpg(process.pid, signal.SIGTERM)
+        _, alive = psutil.wait_procs([psutil.Process(process.pid), *below], 10)
+        for each in alive:
+            each.kill()
+        process.wait()
+
+
+def is_open(port):
+    with socket.socket() as probe:
+        return probe.connect_ex((LOOPBACK, port)) == 0
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
+def test_one_machine(data, expected, tmp_path, master):
+    found = child(data, tmp_path / "out", PYSPARK_SUBMIT_ARGS=f"--master {master} pyspark-shell")
+    check(found, expected, classic=True)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_standalone_cluster_by_spark_submit(data, expected, tmp_path):
+    spark_class, port = home() / "bin" / "spark-class", free_port()
+    master = f"spark://{LOOPBACK}:{port}"
+    deploy = "org.apache.spark.deploy"
+    where = ["--host", LOOPBACK, "--webui-port", "0"]
+    with (
+        running(
+            [spark_class, f"{deploy}.master.Master", *where, "--port", port],
+            tmp_path / "master",
+            port,
+        ),
+        running(
+            [spark_class, f"{deploy}.worker.Worker", *where, "--cores", "2", "--memory", "1500m",
+             "-d", tmp_path / "work", master],
+            tmp_path / "worker",
+            told="Successfully registered",
+        ),
+    ):  # fmt: skip
+        settings = {
+            "spark.pyspark.python": sys.executable,
+            "spark.executor.memory": "1g",
+            "spark.executorEnv.PYTHONPATH": ROOT,
+            "spark.ui.enabled": "false",
+        }
+        confs = [word for k, v in settings.items() for word in ("--conf", f"{k}={v}")]
+        submit = [home() / "bin" / "spark-submit", "--master", master, *confs]
+        # relative: executors have another working folder
+        relative = os.path.relpath(data, ROOT)
+        check(child(relative, tmp_path / "out", command=submit), expected, classic=True)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_spark_connect(data, expected, tmp_path):
+    port = free_port()
+    server = [
+        home() / "bin" / "spark-submit",
+        "--class", "org.apache.spark.sql.connect.service.SparkConnectServer",
+        "--master", "local[2]",
+        "--conf", "spark.ui.enabled=false",
+        "--conf", f"spark.connect.grpc.binding.port={port}",
+        "--conf", f"spark.connect.grpc.binding.address={LOOPBACK}",
+        "spark-internal",
+    ]  # fmt: skip
+    with running(server, tmp_path / "server", port):
+        found = child(data, tmp_path / "out", SPARK_REMOTE=f"sc://{LOOPBACK}:{port}")
+    check(found, expected, classic=False)
+
+
+def check(found, expected, *, classic):
+    whole, rows = expected
+    assert found["classic"] is classic
+    assert found["told"] == dict.fromkeys(("frame", "path", "stream", "write", "sink"), whole)
+    assert found["rows"] == rows
+
+
+# The format on the session that the tests share
+
+
+@pytest.fixture(scope="module")
+def ready(spark, data):
+    """A session that knows the format, the flights with their field, and the same as a stream."""
+    muntin.register(spark)
+    early = f"{SPEC['fields']['early']} AS early"
+    files = str(data / "flights")
+    frame = spark.read.schema(SCHEMA).parquet(files).selectExpr("*", early)
+    reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 2)
+    return spark, frame, reader.parquet(files).selectExpr("*", early)
+
+
+def writing(frame, ledger, **more):
+    return frame.format("muntin").options(spec=json.dumps(SPEC), ledger=ledger, **more)
+
+
+@pytest.mark.spark
+def test_a_stream_by_the_format(ready, expected, tmp_path):
+    spark, _, stream = ready
+    url = f"sqlite:///{tmp_path}/flights.db"
+    sink = writing(stream.writeStream, url, checkpointLocation=str(tmp_path / "checkpoint"))
+    for _ in range(2):  # the second start has nothing to do
+        sink.trigger(availableNow=True).start().awaitTermination()
+    assert digest(url) == expected[0]
+    answer = spark.read.format("muntin").options(ledger=url, select=SELECT).load()
+    assert [list(row) for row in answer.collect()] == expected[1]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_format_tells_what_is_wrong_in_a_line(ready, tmp_path):
+    spark, frame, _ = ready
+    for wrong, options, said in (
+        (frame.drop("early"), {}, "fields.early: this way evaluates no fields"),
+        (frame.drop("origin"), {}, "the source has no column 'origin'"),
+        (frame, {"ledger": "memory://x"}, "is lost with the process that commits"),
+        (frame, {"shard": "1"}, "there is no option shard"),
+    ):
+        given = {"ledger": f"sqlite:///{tmp_path}/x.db"} | options
+        with pytest.raises(MuntinError, match=said), plainly():
+            writing(wrong.write, **given).mode("append").save()
+    with pytest.raises(MuntinError, match="no summary 'flight'"), plainly():
+        spark.read.format("muntin").options(
+            ledger=f"sqlite:///{data_ledger(tmp_path)}", select="SELECT * FROM flight FOR ALL"
+        ).load()
+    assert not (tmp_path / "x.db").exists()
+
+
+def data_ledger(folder):
+    rows = committing.sent(PLAIN, [BATCH])[2]
+    committing.commit_all(PLAIN, f"sqlite:///{folder}/flights.db", "append", ("", "", rows))
+    return folder / "flights.db"
+
+
+# What is committed, without Spark
+
+PLAIN = Pipeline.of({name: entry for name, entry in SPEC.items() if name != "fields"})
+BATCH = pa.record_batch(
+    {
+        "time": pa.array([1357000000_000_000] * 3, pa.timestamp("us", "UTC")),
+        "origin": ["EWR", "JFK", "EWR"],
+        "delay": [1, 2, 4],
+        "early": [0, 0, 0],
+    }
+)
+
+
+def take(url, query, run, batch_id, mode="continue"):
+    rows = committing.sent(PLAIN, [BATCH])[2]
+    committing.commit_batch(PLAIN, url, mode, (query, run, rows), batch_id)
+
+
+def counted(url):
+    with muntin.open(url) as session:
+        return session.ledger.pipelines()[0].counted
+
+
+@pytest.fixture
+def url(tmp_path):
+    yield f"sqlite:///{tmp_path}/flights.db"
+    forget_processes()
+
+
+def forget_processes():
+    """As if Spark had started another process for commits."""
+    while committing._open:
+        ingest = committing._open.popitem()[1][1]
+        ingest.close()
+        ingest.ledger.close()
+
+
+def test_a_batch_counts_once_whichever_process_commits_it(url):
+    take(url, "q", "run 1", 0)
+    take(url, "q", "run 1", 0)
+    forget_processes()
+    take(url, "q", "run 1", 0)
+    take(url, "q", "run 1", 1)
+    assert counted(url) == 6
+    take(url, "q", "run 2", 1)  # the query was started again: Spark replays its last batch
+    take(url, "q", "run 2", 2)
+    assert counted(url) == 9
+
+
+def test_a_frozen_driver_that_wakes_up_writes_nothing(url):
+    take(url, "q", "run 1", 0)
+    frozen = committing._open.copy()
+    committing._open.clear()
+    take(url, "q", "run 2", 1)
+    committing._open.clear()
+    committing._open.update(frozen)
+    with pytest.raises(LedgerConflict):  # by its epoch
+        take(url, "q", "run 1", 2)
+    forget_processes()
+    with pytest.raises(LedgerConflict, match="started again"):  # and in a new process, by its run
+        take(url, "q", "run 1", 2)
+    take(url, "q", "run 2", 2)
+    assert counted(url) == 9
+
+
+def test_overwriting_happens_once_a_query(url):
+    take(url, "old", "run 0", 0)
+    with pytest.raises(LedgerConflict):
+        take(url, "new", "run 1", 0)
+    take(url, "new", "run 1", 0, "overwrite")
+    take(url, "new", "run 1", 1, "overwrite")
+    forget_processes()
+    take(url, "new", "run 1", 2, "overwrite")
+    take(url, "new", "run 2", 3, "overwrite")
+    assert counted(url) == 12
+
+
+def test_a_message_that_is_too_large_is_refused_in_the_task(monkeypatch):
+    size = sum(len(row[-1]) for row in committing.sent(PLAIN, [BATCH])[2])
+    monkeypatch.setattr(committing, "MESSAGE_BYTES_MAX", size - 1)
+    with pytest.raises(BadArgument, match="write shards: for it"):
+        committing.sent(PLAIN, [BATCH])
