@@ -37,7 +37,7 @@ def digest(url):
         held = [whole_of(opened.ledger, name, HOUR) for name in SPEC["summaries"]]
         closed = opened.windows()
         # who writes by the format is not told that the source has ended
-        until = max(window.end for window in closed if window.reason != "end")
+        until = opened.ledger.pipelines()[0].watermark
         windows = [
             (w.summary, w.start, w.end, w.reason, w.events) for w in closed if w.end <= until
         ]

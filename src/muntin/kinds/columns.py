@@ -26,13 +26,18 @@ def is_whole(kind: pa.DataType) -> bool:
 
 
 def without_views(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-    """These columns; text in views, for which Arrow cannot filter rows, as plain text."""
+    """These columns; text in views, for which Arrow cannot filter rows, as plain text.
+
+    So are dictionaries with a null among their values, which Arrow before 26 counts as valid.
+    """
     columns = [batch.column(name) for name in names]
     for at, column in enumerate(columns):
         if pa.types.is_string_view(column.type):
             columns[at] = column.cast(pa.large_string())
         elif pa.types.is_binary_view(column.type):
             columns[at] = column.cast(pa.large_binary())
+        elif pa.types.is_dictionary(column.type) and column.dictionary.null_count:
+            columns[at] = column.dictionary_decode()
     return pa.RecordBatch.from_arrays(columns, list(names))
 
 
