@@ -337,7 +337,8 @@ def stream(
         ledger = pipeline.ledger_url
     url = ledger if isinstance(ledger, str) else ledger.url
     if is_elsewhere(data):
-        return _elsewhere(data, pipeline, absolute(url), checkpoint, once=once, mode=mode)
+        address = url if isinstance(ledger, str) else getattr(ledger, "address", url)
+        return _elsewhere(data, pipeline, absolute(address), checkpoint, once=once, mode=mode)
     opened = open_ledger(ledger) if isinstance(ledger, str) else ledger
     place = checkpoint or pipeline.checkpoint or checkpoint_beside(url, pipeline.name)
     query_id = query_of(place)
