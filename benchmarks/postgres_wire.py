@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 import httpx
+import psutil
 import psycopg
 import pyarrow as pa
 
@@ -93,12 +94,18 @@ def main():
         ) as process:
             url, postgres = process.stdout.readline().split()
             try:
-                measure(url, postgres, given.asks)
+                measure(url, postgres, given.asks, psutil.Process(process.pid))
             finally:
                 process.stdin.close()
 
 
-def measure(url, postgres, asks):
+def processor_seconds(server):
+    """Of the server and of the processes that it has started."""
+    each = [process.cpu_times() for process in (server, *server.children(recursive=True))]
+    return sum(times.user + times.system for times in each)
+
+
+def measure(url, postgres, asks, server):
     with (
         psycopg.connect(postgres, autocommit=True) as connected,
         httpx.Client(base_url=url, timeout=60) as client,
@@ -122,9 +129,14 @@ def measure(url, postgres, asks):
             ("HTTP, JSON", lambda n: by_http(small(n)).json()),
             ("psycopg, binary", lambda n: cursor.execute(small(1000 + n)).fetchall()),
         ):
+            before = processor_seconds(server)
             found = seconds(ask, asks)
+            spent = (processor_seconds(server) - before) / (asks + 1)
             p50, p99 = statistics.median(found), statistics.quantiles(found, n=100)[98]
-            print(f"10 rows      {name:18} p50 {1e3 * p50:6.2f} ms   p99 {1e3 * p99:6.2f} ms")
+            print(
+                f"10 rows      {name:18} p50 {1e3 * p50:6.2f} ms   p99 {1e3 * p99:6.2f} ms   "
+                f"server's processor time {1e3 * spent:5.2f} ms"
+            )
         for name, ask in (
             ("HTTP, Arrow", lambda n: rows_of(by_http(f"{LONG} WHERE driver >= {-n}", ARROW))),
             (
