@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from muntin.summaries.envelope import FAMILIES, kind_of, seal, unseal
+from muntin.summaries.envelope import FAMILIES, seal, unseal
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -23,8 +23,7 @@ def golden(name: str, make: Callable[[], bytes]) -> bytes:
 def damaged(data: bytes, cases: int, seed: int = 1) -> Iterator[bytes]:
     """Flips, cuts, insertions; and as many that are sealed again with a right checksum."""
     rng = random.Random(seed)
-    kind = kind_of(data)
-    assert kind in FAMILIES
+    (kind,) = [name for name, family in FAMILIES.items() if family.code == data[5]]
     parameters, view = unseal(data, kind)
     body = bytes(view)
     for case in range(cases):

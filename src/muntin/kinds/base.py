@@ -88,7 +88,6 @@ class SummarySpec(Strict, ABC):
     """Each kind narrows it to its own name."""
     window: WindowSpec | None = Field(default=None, description="How windows close; none: ad hoc")
 
-    summary_class_name: ClassVar[str]
     sequential: ClassVar[bool] = False
     is_exact: ClassVar[bool] = True
     """Whether what is asked of the whole (no row of a sketch) is exact."""

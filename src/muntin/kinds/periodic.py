@@ -68,8 +68,6 @@ class PeriodicSpec(SequentialSpec):
     consecutive: bool = Field(default=False, description="Count the longest run of an interval")
     batch_size: int = Field(default=1, description="Batches of fewer events are ignored")
 
-    summary_class_name = "HyperCalm"
-
     @field_validator("item")
     @classmethod
     def _beside_answers(cls, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -78,23 +78,6 @@ def seal(kind: str, parameters: Mapping[str, Any], *body: bytes) -> bytes:
     return b"".join((header, described, *body, _CHECKSUM.pack(crc)))
 
 
-def kind_of(data: bytes) -> str:
-    """The kind that sealed bytes claim to be; `CorruptSummary` where there is no such kind."""
-    if len(data) < _HEADER.size or data[:4] != MAGIC:
-        raise CorruptSummary("not a Muntin summary: the bytes do not begin with MNTN")
-    kind = _KIND_OF_CODE.get(data[5])
-    if kind is None:
-        raise CorruptSummary(f"summary of unknown kind {data[5]}: written by a newer Muntin?")
-    return kind
-
-
-def is_of(data: bytes, kind: str) -> bool:
-    """Whether bytes claim to be of a kind; nothing else of them is looked at."""
-    return isinstance(data, bytes | bytearray | memoryview) and (
-        bytes(data[4:6]) == bytes((ENVELOPE_VERSION, FAMILIES[kind].code))
-    )
-
-
 def unseal(data: bytes, kind: str) -> tuple[dict[str, Any], memoryview]:
     """Parameters and body of sealed bytes of `kind`.
 

@@ -134,12 +134,6 @@ class Fingerprint:
         self._bloom.update_hashes(hashes, found)
         self._stretch(hashes)
 
-    def update_unranked(self, keys: Any) -> None:
-        """See keys whose number is not known: they are members, but have no rank."""
-        hashes, found = self._bloom._hashed(keys)
-        self._bloom.update_hashes(hashes, found)
-        self._stretch(hashes)
-
     def update_hashes(self, hashes: np.ndarray, item_type: ItemType | None = None) -> None:
         """See keys by their hashes; only without a domain. uint64[n]."""
         if self._digest is not None:
