@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from ledger_helpers import SPEC
 
 from muntin.errors import BadArgument, LedgerError
 from muntin.ledger import check_name, open_ledger
-from muntin.ledger.temporary import forget, temporary
+from muntin.ledger.temporary import _swept, forget, temporary
 
 WORDS = [
     "", " ", ".", "..", "../x", "a/b", "a\\b", "/etc/passwd", "~", "~root", "a..b", "A", "Aa", "aB",
@@ -109,6 +111,33 @@ def test_memory_ledgers_are_shared_by_name():
     assert len(open_ledger("memory://shared-one").pipelines()) == 1
     assert open_ledger("memory://shared-two").pipelines() == []
     assert open_ledger("memory://").pipelines() == []
+
+
+def test_what_a_killed_process_leaves_goes_with_the_next(tmp_path, monkeypatch):
+    """Its own folders, and those of processes that live, stay."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    program = (
+        "import time\nfrom muntin.ledger.temporary import temporary\n"
+        "kept = temporary()\nprint(kept.path.parent, flush=True)\ntime.sleep(600)\n"
+    )
+    folders, children = [], []
+    for _ in range(2):
+        child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+        folders.append(Path(child.stdout.readline().strip()))
+        children.append(child)
+    for folder in folders:
+        os.utime(folder, (0, 0))
+    children[0].kill()
+    children[0].wait()
+    monkeypatch.setattr("tempfile.tempdir", None)
+    _swept.cache_clear()
+    mine = temporary()
+    assert [folder.exists() for folder in folders] == [False, True]
+    assert mine.path.exists()
+    children[1].kill()
+    for child in children:
+        child.wait()
+        child.stdout.close()
 
 
 def test_a_memory_ledgers_file_goes_with_it():

@@ -182,7 +182,7 @@ class RedisStore:
             together.delete(self._rows, self._log)
             together.hset(self._rows, META, meta)  # pyright: ignore[reportArgumentType]
             together.xadd(self._log, {"changes": b""}, id=_identifier(_FIRST))
-            about = {"head": _identifier(_FIRST), "format": FORMAT_VERSION}
+            about: dict[Any, Any] = {"head": _identifier(_FIRST), "format": FORMAT_VERSION}
             together.hset(self._ledger, mapping=about)
             with suppress(exceptions.WatchError):
                 together.execute()
@@ -212,13 +212,14 @@ class RedisStore:
         return head, self._loaded(patience)
 
     def _loaded(self, patience: float) -> Iterator[Sequence[Change]]:
-        cursor = 0
+        cursor: Any = 0
         while True:
-            cursor, found = self._ask(
+            found: Any = self._ask(
                 patience,
                 lambda client: client.hscan(self._rows, cursor, count=ROWS_AT_ONCE),  # noqa: B023
-            )  # pyright: ignore[reportGeneralTypeIssues]
-            yield [(key.decode(), row) for key, row in found.items()]
+            )
+            cursor, rows = found
+            yield [(key.decode(), row) for key, row in rows.items()]
             if not cursor:
                 return
 

@@ -2,22 +2,72 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import threading
+import time
 import weakref
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from muntin.ledger.names import check_name
 from muntin.ledger.sqlite import SqliteLedger
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+_PREFIX = "muntin-ledger-"
+LEFT_SECONDS = 600  # a folder that is made now is not locked yet
+
 
 class Folder:
-    """A folder that is deleted when nobody holds it any more, or when the process ends."""
+    """A folder that is deleted when nobody holds it any more, or when the process ends.
+
+    That of a process which was killed is deleted by the next one that makes one: it is not locked.
+    """
 
     def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="muntin-"))
-        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+        _swept()
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        self._locked = _lock_of(self.path, os.O_CREAT)
+        weakref.finalize(self, _delete, self.path, self._locked)
+
+
+def _lock_of(folder: Path, flags: int = 0) -> int | None:
+    """The folder's lock, held until it is closed; None where another process holds it."""
+    if fcntl is None:
+        return None
+    try:
+        number = os.open(folder / "lock", os.O_RDWR | flags, 0o600)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(number)
+        return None
+    return number
+
+
+def _delete(folder: Path, lock: int | None) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    if lock is not None:
+        os.close(lock)
+
+
+@cache
+def _swept() -> None:
+    """Once a process: delete what processes have left that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            if time.time() - folder.stat().st_mtime > LEFT_SECONDS:
+                lock = _lock_of(folder)
+                if lock is not None:
+                    _delete(folder, lock)
 
 
 _kept: dict[str, Folder] = {}
