@@ -44,7 +44,7 @@ setup:
 setup-demo:
 	@sh scripts/setup.sh requirements.lock
 
-LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet
+LOCK := uv pip compile -c scripts/constraints.txt --universal --python-version 3.11 --generate-hashes --no-header --quiet
 lock: # needs uv
 	$(LOCK) pyproject.toml --extra demo --extra kafka --extra postgres --extra redis --no-emit-package muntin -o requirements.lock
 	$(LOCK) pyproject.toml --extra all --group test --no-emit-package muntin -c requirements.lock \
