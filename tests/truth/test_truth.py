@@ -147,6 +147,7 @@ def test_a_thousand_statements() -> None:
 
 def test_the_same_by_every_way() -> None:
     """HTTP as JSON and Arrow, PostgreSQL's protocol, events and /live; asked and followed."""
+    pytest.importorskip("pygwire", reason="muntin[postgres] is not installed")
     for seed in (1, 2):
         assert run_world(seed, 10, 8, served=True).found["exact"] > 10
 
