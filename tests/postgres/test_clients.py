@@ -240,7 +240,7 @@ def test_tokens_are_passwords():
             with pytest.raises(psycopg.OperationalError):
                 psycopg.connect(server.postgres_url, password=password)
         with psycopg.connect(server.postgres_url, password=TOKEN, autocommit=True) as connected:
-            server.app.state.hub.doors.renew(TOKEN + "x", "")
+            server.app.state.hub.auth.renew(TOKEN + "x", "")
             with pytest.raises(psycopg.Error, match="exchanged"):
                 connected.execute(SELECT)
     feeder.close()

@@ -12,7 +12,7 @@ from websockets.sync.client import connect
 
 from muntin.errors import BadArgument
 from muntin.server import protocol
-from muntin.server.doors import OPERATE, READ, Doors, Grant
+from muntin.server.auth import OPERATE, READ, Auth, Grant
 from muntin.server.limits import ServerLimits
 from muntin.server.protocol import Connection
 from muntin.server.serving import Server
@@ -35,38 +35,38 @@ def closing(socket):
 
 
 @pytest.fixture
-def doors():
-    return Doors(reader_token=READER, operator_token=OPERATOR, now=lambda: 0.0)
+def auth():
+    return Auth(reader_token=READER, operator_token=OPERATOR, now=lambda: 0.0)
 
 
-def test_who_came_in_is_known_while_the_token_is(doors):
-    reader, operator = doors.grant(bearer(READER)), doors.grant(bearer(OPERATOR))
-    ticket = doors.issue(reader)
-    assert doors.still(reader) == reader
-    doors.renew(OTHER, OPERATOR)
-    assert doors.still(reader) is None
-    assert doors.still(operator) == operator
-    assert doors.grant(bearer(READER)) is None
-    assert doors.grant(bearer(OTHER)).who == "reader"
-    assert doors.redeem(ticket) is None  # it stood for the old token
+def test_who_came_in_is_known_while_the_token_is(auth):
+    reader, operator = auth.grant(bearer(READER)), auth.grant(bearer(OPERATOR))
+    ticket = auth.issue(reader)
+    assert auth.still(reader) == reader
+    auth.renew(OTHER, OPERATOR)
+    assert auth.still(reader) is None
+    assert auth.still(operator) == operator
+    assert auth.grant(bearer(READER)) is None
+    assert auth.grant(bearer(OTHER)).who == "reader"
+    assert auth.redeem(ticket) is None  # it stood for the old token
 
 
-def test_tokens_that_will_not_do_are_not_taken_over(doors):
+def test_tokens_that_will_not_do_are_not_taken_over(auth):
     for tokens in (("", ""), ("short", OPERATOR)):
         with pytest.raises(BadArgument):
-            doors.renew(*tokens)
-    assert doors.grant(bearer(READER)) is not None
+            auth.renew(*tokens)
+    assert auth.grant(bearer(READER)) is not None
     with pytest.raises(BadArgument):  # nor does an open server begin to ask
-        Doors(now=lambda: 0.0).renew(READER, "")
+        Auth(now=lambda: 0.0).renew(READER, "")
 
 
 def test_everybody_stays_where_no_token_is_needed():
-    doors = Doors(now=lambda: 0.0)
-    assert doors.still(doors.grant({})) == doors.grant({})
+    auth = Auth(now=lambda: 0.0)
+    assert auth.still(auth.grant({})) == auth.grant({})
 
 
-def test_a_grant_does_not_show_its_key(doors):
-    assert doors.grant(bearer(READER)).key.hex() not in repr(doors.grant(bearer(READER)))
+def test_a_grant_does_not_show_its_key(auth):
+    assert auth.grant(bearer(READER)).key.hex() not in repr(auth.grant(bearer(READER)))
 
 
 def test_other_rights_end_the_connection():

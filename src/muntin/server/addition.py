@@ -1,4 +1,4 @@
-"""What a server may do beside answering from a ledger, behind the same doors."""
+"""What a server may do beside answering from a ledger, behind the same auth."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`/mcp`: the same questions for agents, by the Model Context Protocol. It only reads.
 
 Each request stands by itself (no sessions, no streams that stay open), comes in through the same
-doors as any other, and its statements take the same turns under the same limits.
+auth as any other, and its statements take the same turns under the same limits.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Agents:
             yield
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """A request: through the doors, and its body whole, before anything is made of it."""
+        """A request: through auth, and its body whole, before anything is made of it."""
         request = Request(scope, receive)
         ask = self._http.guarded(self._through)
         response = await ask(request)

@@ -14,8 +14,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from muntin.ledger.base import Ledger
 from muntin.server.addition import Addition
+from muntin.server.auth import Auth
 from muntin.server.commands import Commands
-from muntin.server.doors import Doors
 from muntin.server.feeds import Feeds
 from muntin.server.http import Http
 from muntin.server.limits import ServerLimits
@@ -43,7 +43,7 @@ _HEADERS = [
 
 def make_app(
     ledger: Ledger,
-    doors: Doors,
+    auth: Auth,
     limits: ServerLimits | None = None,
     tokens: Tokens | None = None,
     addition: Addition | None = None,
@@ -63,7 +63,7 @@ def make_app(
     feeds = Feeds(reader, statements, limits)
     feeds.on_trouble = lambda why: _LOG.warning("the ledger cannot be followed: %s", why)
     commands = Commands(reader, limits)
-    hub = Hub(doors, feeds, commands, limits, tokens)
+    hub = Hub(auth, feeds, commands, limits, tokens)
     http = Http(reader, hub, commands, statements, limits, addition.paths if addition else None)
 
     listener = None
@@ -71,7 +71,7 @@ def make_app(
         # here, since what it needs is an extra
         from muntin.server.postgres.listener import PostgresListener
 
-        listener = PostgresListener(postgres, statements, doors, limits, certificate)
+        listener = PostgresListener(postgres, statements, auth, limits, certificate)
 
     spoken = None
     if agents:

@@ -14,8 +14,8 @@ from starlette.routing import Route
 
 from muntin.errors import BadArgument, LedgerError
 from muntin.server.answering import ARROW, JSON, Asked
+from muntin.server.auth import Grant
 from muntin.server.commands import Commands
-from muntin.server.doors import Grant
 from muntin.server.limits import ServerLimits
 from muntin.server.live import Hub
 from muntin.server.messages import STATEMENT_CHARACTERS_MAX, command, json_object, unicode_text
@@ -127,7 +127,7 @@ class Http:
         return JSONResponse({"answer": await self._commands.obey(asked, grant.who)})
 
     async def _ticket(self, _: Request, grant: Grant) -> Response:
-        ticket = self._hub.doors.issue(grant)
+        ticket = self._hub.auth.issue(grant)
         return JSONResponse({"ticket": ticket, "seconds": self._limits.ticket_seconds})
 
     async def _windows(self, request: Request, _: Grant) -> Response:

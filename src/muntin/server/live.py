@@ -18,8 +18,8 @@ from starlette.websockets import WebSocket
 
 from muntin.errors import MuntinError
 from muntin.server import protocol
+from muntin.server.auth import Auth, Grant, is_loopback
 from muntin.server.commands import Commands
-from muntin.server.doors import Doors, Grant, is_loopback
 from muntin.server.feeds import Feeds
 from muntin.server.limits import ServerLimits
 from muntin.server.problems import RefusalError, problem
@@ -101,7 +101,7 @@ class Client:
         self.carry_out(self.connection.leave(protocol.TOO_FAST, "too many frames or bytes"))
 
     def _redeem(self, ticket: str) -> None:
-        grant = self._hub.doors.redeem(ticket)
+        grant = self._hub.auth.redeem(ticket)
         if grant is None:
             self.carry_out(self.connection.refused())
         else:
@@ -146,14 +146,14 @@ class Hub:
 
     def __init__(
         self,
-        doors: Doors,
+        auth: Auth,
         feeds: Feeds,
         commands: Commands,
         limits: ServerLimits,
         tokens: Tokens | None = None,
     ) -> None:
         self._tokens = tokens
-        self.doors = doors
+        self.auth = auth
         self.feeds = feeds
         self.commands = commands
         self.limits = limits
@@ -199,14 +199,14 @@ class Hub:
 
     def admit(self, headers: Any, *, secure: bool) -> Grant | None:
         """Who it is; None for a browser that will show a ticket. Raises RefusalError."""
-        doors = self.doors
-        if not doors.host_allowed(headers):
+        auth = self.auth
+        if not auth.host_allowed(headers):
             raise RefusalError(
                 403, "host", "the server is not called so", "start it with --host-name"
             )
-        if not doors.page_allowed(headers, secure=secure):
+        if not auth.page_allowed(headers, secure=secure):
             raise RefusalError(403, "origin", "this page may not connect", "start it with --origin")
-        grant = doors.grant(headers)
+        grant = auth.grant(headers)
         if grant is None and ("origin" not in headers or "authorization" in headers):
             raise RefusalError(
                 401, "token", "a bearer token is needed", "send Authorization: Bearer …"
@@ -250,13 +250,13 @@ class Hub:
         """Read the tokens again; whose token is no longer one of them is closed."""
         if self._tokens is not None:
             try:
-                self.doors.renew(*await run_in_threadpool(self._tokens))
+                self.auth.renew(*await run_in_threadpool(self._tokens))
             except (MuntinError, OSError) as error:
                 _LOG.warning("the tokens stay as they are: %s", error)
         for client in self._everybody():
             grant = client.connection.grant
             if grant is not None:
-                client.carry_out(client.connection.rechecked(self.doors.still(grant)))
+                client.carry_out(client.connection.rechecked(self.auth.still(grant)))
 
     def leave(self) -> None:
         """Say goodbye to all."""

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from muntin.server.auth import Grant
 from muntin.server.channel import BEGINNING, Channel, Place, Pushed
-from muntin.server.doors import Grant
 from muntin.server.frames import Frame, frame
 from muntin.server.limits import ServerLimits
 from muntin.server.messages import (
@@ -47,7 +47,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Redeem:
-    """Ask the doors about a ticket; call `granted` or `refused`."""
+    """Ask auth about a ticket; call `granted` or `refused`."""
 
     ticket: str
 
@@ -179,7 +179,7 @@ class Connection:
         return self._close(UNAUTHORISED, "the ticket is unknown, used or too old")
 
     def rechecked(self, grant: Grant | None) -> list[Effect]:
-        """What the doors say now of who came in: long connections outlive tokens."""
+        """What auth says now of who came in: long connections outlive tokens."""
         if self.closed or self.grant is None or grant == self.grant:
             return []
         if grant is None:

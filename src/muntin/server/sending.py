@@ -9,7 +9,7 @@ from starlette.datastructures import Address
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from muntin.server.doors import is_loopback
+from muntin.server.auth import is_loopback
 from muntin.server.limits import ServerLimits
 from muntin.server.sockets import stream_of
 from muntin.server.statements import PIECE_BYTES, Answer, Statements

@@ -18,8 +18,8 @@ from muntin.extras import needs
 from muntin.ledger.base import Ledger
 from muntin.server.addition import Addition
 from muntin.server.app import make_app
+from muntin.server.auth import Auth, is_loopback
 from muntin.server.connections import ACCEPTS_AT_ONCE
-from muntin.server.doors import Doors, is_loopback
 from muntin.server.limits import ServerLimits
 from muntin.server.live import Tokens
 from muntin.server.postgres.certificate import Certificate
@@ -43,7 +43,7 @@ class Server:
     reader_token, operator_token : str
         Without one, only loopback is listened on.
     read_only, origins, hosts
-        See `Doors`.
+        See `Auth`.
     addition : Addition, optional
         What the server does beside.
     postgres : str, optional
@@ -88,7 +88,7 @@ class Server:
         if tokens is not None:
             reader_token, operator_token = tokens()
         limits = limits or ServerLimits()
-        doors = Doors(
+        auth = Auth(
             reader_token=reader_token,
             operator_token=operator_token,
             read_only=read_only,
@@ -100,7 +100,7 @@ class Server:
         postgres_host, postgres_port = ("", 0) if postgres is None else _postgres(postgres)
         encrypts = _certificate(certificate, key, postgres)
         beyond = [h for h in (host, postgres_host) if h and not is_loopback(h)]
-        if beyond and not doors.needs_token:
+        if beyond and not auth.needs_token:
             raise BadArgument(
                 f"host {beyond[0]} can be reached from other machines: set MUNTIN_TOKEN (to read) "
                 "or MUNTIN_OPERATOR_TOKEN (to read and command) first, or listen on 127.0.0.1"
@@ -121,7 +121,7 @@ class Server:
             port = self._postgres.getsockname()[1]
             self.postgres_url = f"postgresql://muntin@{_shown(postgres_host)}:{port}/muntin"
         self.app: Starlette = make_app(
-            ledger, doors, limits, tokens, addition, self._postgres, encrypts, agents
+            ledger, auth, limits, tokens, addition, self._postgres, encrypts, agents
         )
         self._server = _Uvicorn(_config(self.app, limits))
         self._server.goodbye = self.app.state.goodbye

@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from muntin.errors import BadArgument, MuntinError, SpecError
 from muntin.server.addition import Addition
-from muntin.server.doors import Doors, is_loopback
+from muntin.server.auth import Auth, is_loopback
 from muntin.server.http import Http
 from muntin.server.problems import problem, status_of
 from muntin.server.serving import Server
@@ -70,8 +70,8 @@ class CoordinatorServer:
             )
         self.board = Board()
         self.keeper = Keeper(self.spec, self.board)
-        doors = Doors(hosts=self.spec.hosts, now=time.monotonic)  # sites' tokens are not its own
-        endpoint = Endpoint(self.keeper, tokens, doors)
+        auth = Auth(hosts=self.spec.hosts, now=time.monotonic)  # sites' tokens are not its own
+        endpoint = Endpoint(self.keeper, tokens, auth)
         reader = GlobalReader(self.spec.name, self.board, self.keeper.picture)
 
         def routes(http: Http) -> Sequence[BaseRoute]:

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from muntin.errors import CorruptMessage
-from muntin.server.doors import Doors
+from muntin.server.auth import Auth
 from muntin.server.problems import RefusalError, problem
 from muntin.server.sockets import socket_of
 from muntin.sites import protocol
@@ -28,12 +28,12 @@ _LOG = logging.getLogger("muntin.sites")
 
 
 class Endpoint:
-    """The route. `doors` look at Host and Origin; sites have tokens of their own."""
+    """The route. `auth` looks at Host and Origin; sites have tokens of their own."""
 
-    def __init__(self, keeper: Keeper, tokens: Mapping[str, str], doors: Doors) -> None:
+    def __init__(self, keeper: Keeper, tokens: Mapping[str, str], auth: Auth) -> None:
         self._keeper = keeper
         self._digests = {name: _digest(token) for name, token in tokens.items()}
-        self._doors = doors
+        self._auth = auth
         self._open = 0
         self._logged: dict[int, float] = {}
 
@@ -67,7 +67,7 @@ class Endpoint:
             _LOG.warning("a connection was refused with %s: %s", refused.code, refused)
 
     def _check_door(self, websocket: WebSocket) -> None:
-        if not self._digests and not self._doors.host_allowed(websocket.headers):
+        if not self._digests and not self._auth.host_allowed(websocket.headers):
             raise RefusalError(403, "host", "the coordinator is not called so", "add it to hosts")
         if "origin" in websocket.headers:
             raise RefusalError(403, "origin", "pages do not connect here", "follow /live")

@@ -1,7 +1,7 @@
 // The dashboard: puts the parts together and keeps them fed.
 import { closings } from "./closings.js";
 import { choice, duration, make } from "./dom.js";
-import { admitted, theme } from "./door.js";
+import { admitted, theme } from "./entry.js";
 import { Live } from "./live.js";
 import { headline, load, openWindows } from "./load.js";
 import { rejected } from "./rejected.js";

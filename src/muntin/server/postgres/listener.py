@@ -1,4 +1,4 @@
-"""Where PostgreSQL's clients connect: on the server's own loop, with its doors and its limits."""
+"""Where PostgreSQL's clients connect: on the server's own loop, with its auth and its limits."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections import Counter
 
 from starlette.datastructures import Address
 
+from muntin.server.auth import Auth, is_loopback
 from muntin.server.connections import ACCEPTS_AT_ONCE, SPARE_MAX
-from muntin.server.doors import Doors, is_loopback
 from muntin.server.limits import ServerLimits
 from muntin.server.postgres.certificate import Certificate
 from muntin.server.postgres.link import Link
@@ -30,14 +30,14 @@ class PostgresListener:
         self,
         listening: socket.socket,
         statements: Statements,
-        doors: Doors,
+        auth: Auth,
         limits: ServerLimits,
         certificate: Certificate | None = None,
     ) -> None:
         self._certificate = certificate
         self._listening = listening
         self._statements = statements
-        self._doors = doors
+        self._auth = auth
         self._limits = limits
         self._server: asyncio.Server | None = None
         self._tasks: dict[Link, asyncio.Task[None]] = {}
@@ -86,7 +86,7 @@ class PostgresListener:
             link,
             client_of(address),
             self._statements,
-            self._doors,
+            self._auth,
             self._limits,
             number=number,
             secret=secrets.token_bytes(4),

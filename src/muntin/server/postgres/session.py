@@ -16,7 +16,7 @@ from pygwire.exceptions import PygwireError
 
 from muntin.errors import MuntinError, SelectError
 from muntin.server.answering import Asked
-from muntin.server.doors import Doors, Grant
+from muntin.server.auth import Auth, Grant
 from muntin.server.limits import KIB, ServerLimits
 from muntin.server.postgres import copying
 from muntin.server.postgres.catalog import SETTINGS
@@ -70,7 +70,7 @@ class Session:
         link: Link,
         client: Hashable,
         statements: Statements,
-        doors: Doors,
+        auth: Auth,
         limits: ServerLimits,
         *,
         number: int,
@@ -86,7 +86,7 @@ class Session:
         self._link = link
         self._client = client
         self._statements = statements
-        self._doors = doors
+        self._auth = auth
         self._limits = limits
         self._wire = BackendConnection()
         self._out = bytearray()
@@ -171,9 +171,9 @@ class Session:
         self._settings["application_name"] = given.get("application_name", "")[:64]
 
     async def _log_in(self) -> None:
-        self._grant = self._doors.everybody()
+        self._grant = self._auth.everybody()
         if self._grant is None:
-            exchange = self._doors.exchange()
+            exchange = self._auth.exchange()
             await self._send(wire.AuthenticationSASL(mechanisms=[MECHANISM]))
             first = await self._receive()
             if not isinstance(first, wire.SASLInitialResponse) or first.mechanism != MECHANISM:
@@ -388,7 +388,7 @@ class Session:
         await portal.begin(answer)
 
     def _may_ask(self) -> None:
-        if self._grant is None or self._doors.still(self._grant) is None:
+        if self._grant is None or self._auth.still(self._grant) is None:
             raise Refusal("28000", "the token has been exchanged", "connect again", fatal=True)
         if self._status == TransactionStatus.ERROR_TRANSACTION:
             raise Refusal("25P02", "the transaction has failed", "ROLLBACK first")

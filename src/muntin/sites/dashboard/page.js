@@ -1,6 +1,6 @@
 // The coordinator's page: the race, how far it can be trusted, the sites, and what it all costs.
 import { moment } from "/static/dom.js";
-import { admitted, theme } from "/static/door.js";
+import { admitted, theme } from "/static/entry.js";
 import { Live } from "/static/live.js";
 import { costs } from "./costs.js";
 import { changes, race } from "./race.js";

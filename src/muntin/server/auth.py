@@ -46,7 +46,7 @@ class Grant:
         return "command" in self.rights
 
 
-class Doors:
+class Auth:
     """Decides from a request's headers alone. Used on one thread.
 
     Parameters

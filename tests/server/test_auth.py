@@ -10,7 +10,7 @@ from websockets.sync.client import connect as open_socket
 from muntin.errors import BadArgument
 from muntin.ledger.temporary import temporary
 from muntin.server.app import make_app
-from muntin.server.doors import Doors, is_loopback
+from muntin.server.auth import Auth, is_loopback
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
 
@@ -30,44 +30,44 @@ def clock():
 
 
 @pytest.fixture
-def doors(clock):
-    return Doors(reader_token=READER, operator_token=OPERATOR, now=clock)
+def auth(clock):
+    return Auth(reader_token=READER, operator_token=OPERATOR, now=clock)
 
 
 def bearer(token):
     return {"authorization": f"Bearer {token}"}
 
 
-def test_tokens(doors):
-    assert doors.grant({}) is None
-    assert doors.grant(bearer("wrong-0123456789")) is None
-    assert doors.grant(bearer("")) is None
-    assert doors.grant({"authorization": f"Basic {READER}"}) is None
-    assert not doors.grant(bearer(READER)).may_command
-    assert doors.grant(bearer(OPERATOR)).may_command
+def test_tokens(auth):
+    assert auth.grant({}) is None
+    assert auth.grant(bearer("wrong-0123456789")) is None
+    assert auth.grant(bearer("")) is None
+    assert auth.grant({"authorization": f"Basic {READER}"}) is None
+    assert not auth.grant(bearer(READER)).may_command
+    assert auth.grant(bearer(OPERATOR)).may_command
 
 
 def test_a_token_that_can_be_guessed_is_refused(clock):
     with pytest.raises(BadArgument, match="can be guessed"):
-        Doors(reader_token="secret", now=clock)  # noqa: S106
+        Auth(reader_token="secret", now=clock)  # noqa: S106
 
 
-def test_tickets_serve_once_and_not_for_long(doors, clock):
-    grant = doors.grant(bearer(READER))
-    ticket = doors.issue(grant)
-    assert doors.redeem("x" + ticket) is None
-    assert doors.redeem(ticket) == grant
-    assert doors.redeem(ticket) is None
-    old = doors.issue(grant)
+def test_tickets_serve_once_and_not_for_long(auth, clock):
+    grant = auth.grant(bearer(READER))
+    ticket = auth.issue(grant)
+    assert auth.redeem("x" + ticket) is None
+    assert auth.redeem(ticket) == grant
+    assert auth.redeem(ticket) is None
+    old = auth.issue(grant)
     clock.now += ServerLimits().ticket_seconds
-    assert doors.redeem(old) is None
+    assert auth.redeem(old) is None
 
 
 def test_tickets_are_bounded(clock):
-    doors = Doors(now=clock, limits=ServerLimits(tickets_max=3))
-    grant = doors.grant({})
-    tickets = [doors.issue(grant) for _ in range(5)]
-    assert [doors.redeem(t) is not None for t in tickets] == [False, False, True, True, True]
+    auth = Auth(now=clock, limits=ServerLimits(tickets_max=3))
+    grant = auth.grant({})
+    tickets = [auth.issue(grant) for _ in range(5)]
+    assert [auth.redeem(t) is not None for t in tickets] == [False, False, True, True, True]
 
 
 @pytest.mark.parametrize(("origin", "allowed"), [
@@ -91,9 +91,9 @@ def test_tickets_are_bounded(clock):
     ("chrome-extension://abc", False),
 ])  # fmt: skip
 def test_origins(clock, origin, allowed):
-    doors = Doors(origins=["https://ops.example"], now=clock)
+    auth = Auth(origins=["https://ops.example"], now=clock)
     headers = {"origin": origin, "host": "127.0.0.1:8787"}
-    assert doors.page_allowed(headers, secure=False) is allowed
+    assert auth.page_allowed(headers, secure=False) is allowed
 
 
 @pytest.mark.parametrize("origin", [
@@ -103,7 +103,7 @@ def test_origins(clock, origin, allowed):
 ])  # fmt: skip
 def test_an_origin_that_is_none_is_refused_at_start(clock, ledger, origin):
     with pytest.raises(BadArgument, match=r"origin .* for example https://ops\.example"):
-        Doors(origins=["https://ops.example", origin], now=clock)
+        Auth(origins=["https://ops.example", origin], now=clock)
     with pytest.raises(BadArgument, match="is none"):
         Server(ledger, port=0, origins=[origin])
 
@@ -113,13 +113,13 @@ def test_an_origin_that_is_none_is_refused_at_start(clock, ledger, origin):
     ("", False), ("x", False),
 ])  # fmt: skip
 def test_pages_that_send_no_origin(clock, site, allowed):
-    doors = Doors(now=clock)
-    assert doors.page_allowed({"sec-fetch-site": site}, secure=False) is allowed
-    assert doors.page_allowed({}, secure=False)  # no browser
+    auth = Auth(now=clock)
+    assert auth.page_allowed({"sec-fetch-site": site}, secure=False) is allowed
+    assert auth.page_allowed({}, secure=False)  # no browser
 
 
 def test_a_foreign_name_for_loopback_is_refused(clock):
-    doors = Doors(hosts=["muntin.lan"], now=clock)
+    auth = Auth(hosts=["muntin.lan"], now=clock)
     for host, allowed in (
         ("127.0.0.1:8787", True),
         ("localhost:8787", True),
@@ -128,7 +128,7 @@ def test_a_foreign_name_for_loopback_is_refused(clock):
         ("evil.example:8787", False),
         ("", False),
     ):
-        assert doors.host_allowed({"host": host}) is allowed
+        assert auth.host_allowed({"host": host}) is allowed
 
 
 def test_loopback_names():
@@ -182,7 +182,7 @@ ASKED = [
 
 def test_all_that_reads_or_runs_is_asked_here():
     """A route that is added must be added above, or be one that says nothing of the data."""
-    app = make_app(temporary(), Doors(now=Clock()))
+    app = make_app(temporary(), Auth(now=Clock()))
     known = {path.partition("?")[0] for _, path in ASKED} | {"/live"}
     harmless = {"/healthz", "/openapi.json", "/", "/panels", "/static"}
     assert {route.path for route in app.routes} == known | harmless
