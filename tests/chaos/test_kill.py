@@ -96,7 +96,7 @@ def test_windows_are_exact_after_kills(tmp_path):
     (info,) = ledger.pipelines()
     assert (info.read, info.counted, info.rejected, info.late) == (FILES * ROWS, FILES * ROWS, 0, 0)
     batches = [[table.slice(number * ROWS, ROWS)] for number in range(FILES)]
-    with run(spec, batches) as clean:
+    with run(spec, batches, ended=True) as clean:
         holder = type("Holder", (), {"ledger": ledger, "pipeline": spec})
         assert content(holder) == content(clean)
     ledger.close()

@@ -84,7 +84,7 @@ def test_good_files_are_good(check):
         ("data.parquet", "data.csv", "2:10", "data.csv is not parquet: write csv"),
         ("data.parquet", "no/such", "2:27", "no/such: no such file or folder"),
         ("data.parquet", "'*.parqet'", "2:27", "no file matches"),
-        ("sqlite:///flights.db", "postgres://db/x", "7:1", "there is no ledger of kind 'postgres'"),
+        ("sqlite:///flights.db", "mysql://db/x", "7:1", "there is no ledger of kind 'mysql'"),
         ("sqlite:///flights.db", "sqlite:/x.db", "7:1", "'sqlite:/x.db' is not the URL"),
         ("sqlite:///flights.db", "sqlite:///no/x.db", "7:1", "the folder no of ledger x.db"),
         ("sqlite:///flights.db", "sqlite:///data.db", "7:1", "the file is not a ledger"),

@@ -181,7 +181,7 @@ def test_all_kinds_are_registered():
 
 
 def test_unknown_entries_name_those_of_the_kind():
-    with pytest.raises(SpecError, match="entries: kind, window, by, limit, value, k, type"):
+    with pytest.raises(SpecError, match="entries: kind, window, shards, by, limit, value, k, type"):
         spec({"kind": "quantiles", "value": "x", "zzz": 1})
     with pytest.raises(SpecError, match="entries: width, depth, track"):
         spec({"keys": ["x"], "sketch": {"zzz": 1}})

@@ -67,13 +67,16 @@ def gather(partitions):
 
 
 @contextmanager
-def run(spec, batches, ledger=None):
-    """An ingest that has taken batches, each a list of partitions; finished, and closed after."""
+def run(spec, batches, ledger=None, *, ended=False):
+    """An ingest that has taken batches, each a list of partitions; finished, and closed after.
+
+    `ended`: the source has, so that open windows close.
+    """
     ingest = Ingest(spec, ledger or temporary(), query_id="q")
     try:
         for number, partitions in enumerate(batches):
             ingest.take(number, gather(partitions))
-        ingest.finish(ended=False)
+        ingest.finish(ended=ended)
         yield ingest
     finally:
         ingest.close()

@@ -16,6 +16,8 @@ from muntin.ledger.temporary import temporary
 from muntin.spark import csv_files, csv_reading
 from muntin.spark.csv_lines import lines_of
 from muntin.spark.csv_reading import Format, read_lines
+from muntin.spark.partials import CORRUPT_COLUMN
+from muntin.spark.places import FILE_COLUMNS
 from muntin.spark.source import batch_source
 from muntin.spec import SourceSpec
 from tests.pipeline.support import content, events, pipeline
@@ -159,8 +161,8 @@ def test_lines_are_read_as_spark_reads_them(spark, tmp_path, escape, monkeypatch
         source = SourceSpec(format="csv", path=str(path), schema=DDL, header="false", escape=escape)
         df = batch_source(spark, source)
         table = df.toArrow()
-        corrupt = table.column(table.num_columns - 1).to_pylist()
-        table = table.drop_columns(table.column_names[-1:])
+        corrupt = table.column(CORRUPT_COLUMN).to_pylist()
+        table = table.drop_columns([n for n in (CORRUPT_COLUMN, *FILE_COLUMNS) if n in df.columns])
         form = Format(tuple(table.column_names), table.schema, escape=escape)
         data = np.frombuffer(text.encode(), np.uint8)
         lines, doubtful = lines_of(data, len(TEXTS), ",", escape), []

@@ -25,6 +25,7 @@ from muntin.spark.csv_lines import Lines, lines_of
 from muntin.spark.csv_reading import Format, read_lines, readable
 from muntin.spark.ingest import GatherRows, gather_from
 from muntin.spark.partials import CORRUPT_COLUMN, Placed, Plan, fold_placed, merged
+from muntin.spark.places import FILE_COLUMNS
 from muntin.spark.rows import Row, collect_rows
 from muntin.spark.runs import tasks_of
 from muntin.spark.source import batch_source, local_path, needed, of_csv_lines
@@ -55,6 +56,9 @@ class Range:
     path: str
     begin: int
     end: int
+
+
+_BESIDE = (CORRUPT_COLUMN, *FILE_COLUMNS)  # what a source gives with the file's own columns
 
 
 class GaveUpError(Exception):
@@ -287,9 +291,9 @@ def _lines_before(path: str, offset: int) -> int:
 
 def _format(df: DataFrame, pipeline: Pipeline, written: tuple[str, str]) -> Format | None:
     """None where a type is not among those that Arrow reads as Spark does."""
-    names = [name for name in df.columns if name != CORRUPT_COLUMN]
+    names = [name for name in df.columns if name not in _BESIDE]
     chosen, schema = needed(df, pipeline)
-    schema = pa.schema([schema.field(name) for name in chosen.columns if name != CORRUPT_COLUMN])
+    schema = pa.schema([schema.field(name) for name in chosen.columns if name not in _BESIDE])
     if not readable(schema) or len(set(names)) < len(names):
         return None
     return Format(tuple(names), schema, *written)
@@ -301,7 +305,7 @@ def _texts_but(schema: StructType, names: list[str]) -> StructType:
 
     found = StructType()
     for field in schema:
-        if field.name != CORRUPT_COLUMN:
+        if field.name not in _BESIDE:
             found.add(field.name, field.dataType if field.name in names else "string")
     return found
 
