@@ -135,7 +135,9 @@ def test_a_stream_of_the_specs_own_files_is_read_in_the_workers(
     folder = tmp_path / "in %20 files"
     folder.mkdir()
     for number in range(4):
-        pq.write_table(table.slice(number * 750, 750), folder / f"part {number}.parquet")
+        path = folder / f"part {number}.parquet"
+        pq.write_table(table.slice(number * 750, 750), path)
+        os.utime(path, (number, number))  # Spark takes the oldest first; some were of one moment
     source = {"format": "parquet", "path": str(folder), "maxFilesPerTrigger": 3}
     spec, ledger = pipeline(source=source), temporary()
     read_by_spark = []
