@@ -11,6 +11,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +32,7 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-class Server:
+class Server(ABC):
     """A process with a folder; `kill` and `start` as often as one likes."""
 
     store = ""
@@ -51,11 +52,11 @@ class Server:
             pem.write_to_path(self.folder / "chain.pem", append=True)
         (self.folder / "key.pem").chmod(0o600)
 
-    def command(self) -> list[str]:
-        raise NotImplementedError
+    @abstractmethod
+    def command(self) -> list[str]: ...
 
-    def answers(self) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def answers(self) -> bool: ...
 
     def start(self, *options: str) -> None:
         self.process = subprocess.Popen(

@@ -120,6 +120,13 @@ def _without_unit(value: Any) -> BadArgument:
     )
 
 
+def age_text(us: int) -> str:
+    """An age in whole days, hours, minutes or seconds: 7_500_000_000 -> "2 hours"."""
+    units = (unit for _, unit in _SHOWN if US_PER_SECOND <= unit <= _DAY_US)
+    unit = next((unit for unit in units if us >= unit), US_PER_SECOND)
+    return duration_text(us // unit * unit)
+
+
 def duration_text(us: int) -> str:
     """The shortest spelling: 3_600_000_000 -> "1 hour", 5_400_000_000 -> "90 minutes".
 

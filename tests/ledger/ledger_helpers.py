@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from muntin.ledger import Batch, Made, Partial, Piece, Slices, View
@@ -89,11 +89,12 @@ def held(view: View, summary: str, length: int, start: int, end: int) -> Counter
     return Counter(event for slice_, event in found if start <= slice_ < end)
 
 
-def gather(view: View, summary: str, start: int, end: int, below: int | None = None) -> Counter:
-    """Reference reader: all events of [start, end), from the longest slices under `below`."""
+def read_in_turn(
+    view: View, summary: str, start: int, end: int, below: int | None
+) -> Iterator[tuple[int, int]]:
+    """Length and start of the longest slices under `below` that hold [start, end)."""
     covers = [c for c in view.coverage(summary) if below is None or c.length < below]
     horizon = view.horizon(summary, PANE)
-    found: Counter[int] = Counter()
     at = start
     while at < end:
         length = PANE
@@ -102,8 +103,15 @@ def gather(view: View, summary: str, start: int, end: int, below: int | None = N
             if at % cover.length == 0 and inside:
                 length = cover.length
         if length != PANE or horizon is None or at >= horizon:
-            found += held(view, summary, length, at, at + length)
+            yield length, at
         at += length
+
+
+def gather(view: View, summary: str, start: int, end: int, below: int | None = None) -> Counter:
+    """Reference reader: all events of [start, end), from the longest slices under `below`."""
+    found: Counter[int] = Counter()
+    for length, at in read_in_turn(view, summary, start, end, below):
+        found += held(view, summary, length, at, at + length)
     return found
 
 
@@ -122,21 +130,11 @@ def made_of(view: View, summary: str, length: int, start: int, until: int) -> li
 
 def late_in(view: View, summary: str, start: int, end: int, below: int) -> list[int]:
     """Late events of the pieces that `gather` reads."""
-    covers = [c for c in view.coverage(summary) if c.length < below]
-    horizon = view.horizon(summary, PANE)
-    found: list[int] = []
-    at = start
-    while at < end:
-        length = PANE
-        for cover in covers:
-            inside = cover.start <= at and at + cover.length <= min(cover.until, end)
-            if at % cover.length == 0 and inside:
-                length = cover.length
-        if length != PANE or horizon is None or at >= horizon:
-            pieces = view.pieces(summary, length, at, at + length)
-            found += [piece.slices.between(at, at + length).late_count for piece in pieces]
-        at += length
-    return found
+    return [
+        piece.slices.between(at, at + length).late_count
+        for length, at in read_in_turn(view, summary, start, end, below)
+        for piece in view.pieces(summary, length, at, at + length)
+    ]
 
 
 def roll(ledger: View, writer: Any, summary: str, length: int, start: int, slices: int = 1) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from muntin.cli.tables import rich_table
 from muntin.errors import SelectError
 from muntin.progress import READING
-from muntin.times import duration_text, instant_text
+from muntin.times import age_text, duration_text, instant_text
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 REFRESH_SECONDS = 0.5
 TICK_SECONDS = 0.5
 LINE_SECONDS = 5.0
+AGE_US_MAX = 365 * 86_400_000_000  # a stream that is older is no stream that lags
 WINDOWS_SHOWN = 8
 ROWS_SHOWN = 10
 
@@ -55,6 +56,21 @@ def follow(
                 return
 
 
+def behind(
+    lag: Mapping[str, Mapping[str, int]], newest: int | None, now: int, once: bool
+) -> list[str]:
+    """What is still to be taken: Kafka's records; else how old the newest event is.
+
+    Of a run over what is there (`once`), and of old data that are played, its age says nothing.
+    """
+    if lag:
+        waiting = sum(n for partitions in lag.values() for n in partitions.values())
+        return [f"{waiting:,} records behind"]
+    if newest is None or once or now - newest > AGE_US_MAX:
+        return []
+    return [f"{age_text(max(0, now - newest))} behind the clock"]
+
+
 class Lines:
     """What is going on, a line every few seconds, as long as something is."""
 
@@ -84,24 +100,10 @@ class Lines:
             f"{progress.late:,} late",
             *([f"{progress.rejected:,} rejected"] if progress.rejected else []),
             *([f"at {instant_text(progress.newest)}"] if progress.newest is not None else []),
-            *self._behind(progress.newest),
+            *behind(self._stream.lag(), progress.newest, time.time_ns() // 1000, self._stream.once),
             *([doing] if doing else []),
         ]
         return ", ".join(parts)
-
-    def _behind(self, newest: int | None) -> list[str]:
-        """What is still to be taken: Kafka's records; else how old the newest event is.
-
-        Of a run over what is there (`once`) its age says nothing, and time left is of the batch.
-        """
-        lag = self._stream.lag()
-        if lag:
-            waiting = sum(n for partitions in lag.values() for n in partitions.values())
-            return [f"{waiting:,} records behind"]
-        if newest is None or self._stream.once:
-            return []
-        seconds = max(0, time.time_ns() // 1000 - newest) // 1_000_000
-        return [f"{duration_text(seconds * 1_000_000)} behind the clock"]
 
     def _doing(self, now: float) -> str:
         """The part of the batch at hand, and how long it will take at its pace so far."""
