@@ -24,6 +24,7 @@ from muntin import spec_file
 from muntin.errors import BadArgument, SpecError
 from muntin.kinds import KINDS, SummarySpec
 from muntin.kinds.base import STORED, Microseconds, MicrosecondsOrZero, Strict
+from muntin.spec_alerts import AlertSpec, WebhookSpec
 from muntin.spec_secrets import shown_url, without_secrets
 from muntin.spec_sites import SiteSpec
 from muntin.times import duration_text
@@ -138,6 +139,7 @@ class QuerySpec(Strict):
 
     select: str
     on: Literal["window", "update"] = "window"
+    alert: AlertSpec | None = Field(default=None, description="When somebody is to be told")
 
 
 class RetentionSpec(Strict):
@@ -175,6 +177,7 @@ class Pipeline(Strict):
     trigger: MicrosecondsOrZero = Field(default=1_000_000, description="Time between micro-batches")
     spark: dict[str, str] = Field(default_factory=dict, description="Spark settings")
     sites: SiteSpec | None = Field(default=None, description="Part in a top k over several sites")
+    webhook: WebhookSpec | None = Field(default=None, description="Where alerts are pushed")
 
     def __init__(self, *given: Any, **entries: Any) -> None:
         """A pipeline from its entries by name; `Pipeline.of` takes a mapping or a file.
@@ -276,11 +279,11 @@ class Pipeline(Strict):
     def as_json(self) -> dict[str, Any]:
         """The pipeline as plain data, with what readers of the ledger need to know.
 
-        `sites` is left out: it holds a secret, and readers do not need it. Options that hold one,
-        such as passwords, are hidden.
+        `sites` and `webhook` are left out: they hold secrets, and readers do not need them. Options
+        that hold one, such as passwords, are hidden.
         """
         plain = self.model_dump(
-            mode="json", by_alias=True, exclude_defaults=True, exclude={"sites"}
+            mode="json", by_alias=True, exclude_defaults=True, exclude={"sites", "webhook"}
         )
         for entry in ("source", "spark"):
             if entry in plain:

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from muntin.errors import LedgerError, MuntinError, SelectError, SpecError
 from muntin.ledger.base import Ledger
 from muntin.ledger.records import PAYLOAD_BYTES_MAX
@@ -21,6 +23,7 @@ from muntin.reading.snapshot import summary_info
 from muntin.reading.stored_results import stored_error, stored_result
 from muntin.select.catalog import (
     OPEN,
+    TREND_ERROR,
     Loaded,
     LoadedTable,
     QueryInfo,
@@ -29,6 +32,7 @@ from muntin.select.catalog import (
 )
 from muntin.select.engine import Engine
 from muntin.select.plan import CheckedStatement
+from muntin.select.render import quoted
 from muntin.spec import Pipeline
 from muntin.times import instant_text
 
@@ -58,6 +62,7 @@ class StandingQueries:
         self.failing: dict[str, dict[str, Any]] = {}
         self._finish = weakref.finalize(self, self._engine.close)  # also where nobody closes it
         self.follows: Mapping[str, str] = {name: self._followed(name) for name in pipeline.queries}
+        self._check_alerts()
 
     def run(self, query: str, layout: Layout, start: int, end: int, merged: Merged) -> bytes:
         """A standing query's result on one window, whose summary is at hand: Arrow IPC bytes.
@@ -82,6 +87,38 @@ class StandingQueries:
         if len(result) > PAYLOAD_BYTES_MAX:
             return self._failed(query, start, SelectError("the result is too large to keep"))
         return result
+
+    def alarming(self, query: str, start: int | None = None, end: int | None = None) -> pa.Table:
+        """The rows for which a query's `alert.when` is true: of its answer now, or those that are
+        stored of the windows which start in [start, end), also those that say why there are none.
+        """
+        return self._engine.sql(self._alarm(query, start, end)).table
+
+    def _alarm(self, query: str, start: int | None, end: int | None, columns: str = "*") -> str:
+        spec = self._pipeline.queries[query]
+        assert spec.alert is not None  # noqa: S101 (only those that have one are asked)
+        when = f"({spec.alert.when})"
+        if spec.on == "update":
+            return f"SELECT {columns} FROM ({spec.select}) AS answer WHERE {when}"  # noqa: S608
+        window = ""
+        if start is not None and end is not None:
+            window = f"FOR '{instant_text(start)}' TO '{instant_text(end)}'"
+        stored = f"(SELECT * FROM trend({quoted(query)}) {window}) AS answer"  # noqa: S608
+        return f"SELECT {columns} FROM {stored} WHERE ({TREND_ERROR} IS NOT NULL) OR {when}"  # noqa: S608
+
+    def _check_alerts(self) -> None:
+        for name, query in self._pipeline.queries.items():
+            if query.alert is None:
+                continue
+            try:
+                self._engine.check(self._alarm(name, None, None))
+            except SelectError as problem:
+                raise SpecError(f"queries.{name}.alert.when: {problem}") from None
+            by = ", ".join(quoted(column) for column in query.alert.by)
+            try:
+                self._engine.check(self._alarm(name, None, None, by or "*"))
+            except SelectError as problem:
+                raise SpecError(f"queries.{name}.alert.by: {problem.message}") from None
 
     def _failed(self, query: str, start: int, error: Exception) -> bytes:
         """The error as a result. The log has one line a query; the windows' results the rest."""

@@ -132,6 +132,10 @@ class Writer(Protocol):
         """What the pipeline is doing now (open windows, rates); small JSON, newest wins."""
         ...
 
+    def set_alerts(self, alerts: Mapping[str, Any]) -> None:
+        """Alerts with all that is to be known of them at the next start: one transaction."""
+        ...
+
     def drop_before(self, summary: str, length: int, before: int) -> int:
         """Retention: no slice of that length before a time is held any more; pieces deleted.
 
@@ -264,6 +268,10 @@ class View(Protocol):
         ...
 
     def status(self, pipeline: str) -> Mapping[str, Any] | None: ...
+
+    def alerts(self, pipeline: str) -> Mapping[str, Any] | None:
+        """What `set_alerts` last stored."""
+        ...
 
     def commands(self, pipeline: str, *, waiting: bool = True) -> list[Command]:
         """Commands by id: those that wait, or all that are kept."""

@@ -11,6 +11,7 @@ from muntin.errors import BadArgument
 SPEC_BYTES_MAX = 1 << 20
 ASSEMBLER_BYTES_MAX = 16 << 20
 STATUS_BYTES_MAX = 1 << 20
+ALERTS_BYTES_MAX = 16 << 20
 COMMAND_BYTES_MAX = 64 << 10
 FILL_BYTES_MAX = 64 << 10
 

@@ -157,7 +157,7 @@ CREATE TABLE trends (
     PRIMARY KEY (query, start, revision)
 ) STRICT;
 
--- "assembler" and "status" of each pipeline.
+-- "assembler", "status" and "alerts" of each pipeline.
 CREATE TABLE documents (
     pipeline INTEGER NOT NULL,
     name TEXT NOT NULL,

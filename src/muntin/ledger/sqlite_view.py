@@ -74,6 +74,9 @@ class SqliteView:
     def status(self, pipeline: str) -> Mapping[str, Any] | None:
         return self._document(pipeline, "status")
 
+    def alerts(self, pipeline: str) -> Mapping[str, Any] | None:
+        return self._document(pipeline, "alerts")
+
     def _document(self, pipeline: str, name: str) -> Mapping[str, Any] | None:
         rows = self._rows(
             schema.DOCUMENTS, f"WHERE pipeline = {_PIPELINE} AND name = ?", (pipeline, name)

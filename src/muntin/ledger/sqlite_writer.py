@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from muntin.errors import BadArgument, LedgerError, UnknownName
 from muntin.ledger import schema, sqlite_commit, sqlite_files, sqlite_pieces
 from muntin.ledger.documents import (
+    ALERTS_BYTES_MAX,
     ASSEMBLER_BYTES_MAX,
     COMMAND_BYTES_MAX,
     FILL_BYTES_MAX,
@@ -287,6 +288,10 @@ class SqliteWriter:
     def set_status(self, status: Mapping[str, Any]) -> None:
         body = dump(status, "status", STATUS_BYTES_MAX)
         self._write(lambda connection, _: self._store_document(connection, "status", body))
+
+    def set_alerts(self, alerts: Mapping[str, Any]) -> None:
+        body = dump(alerts, "state of the alerts", ALERTS_BYTES_MAX)
+        self._write(lambda connection, _: self._store_document(connection, "alerts", body))
 
     def _store_document(self, connection: Tables, name: str, body: str) -> None:
         row = schema.DOCUMENTS.seal_row(self._opened.identifier, name, body)

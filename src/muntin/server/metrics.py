@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -88,6 +88,7 @@ class Metrics:
             "Records that the source is known to hold and that were not taken yet",
             labels=["pipeline", "topic", "partition"],
         )
+        yield from _alerts(pipelines)
         for pipeline in pipelines:
             for topic, partitions in pipeline["lag"].items():
                 for partition, records in partitions.items():
@@ -120,3 +121,37 @@ class Metrics:
         for outcome, number in sorted(self.answers.items()):
             answers.add_metric([outcome], number)
         yield answers
+
+
+def _alerts(pipelines: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
+    """Alerts of standing queries, and the webhook that they are pushed to."""
+    state = GaugeMetricFamily(
+        "muntin_alert",
+        "Conditions that hold: firing, or pending until they have held long enough",
+        labels=["pipeline", "alert", "state"],
+    )
+    failing = GaugeMetricFamily(
+        "muntin_alert_failing", "1 where it cannot be asked", labels=["pipeline", "alert"]
+    )
+    changes = CounterMetricFamily(
+        "muntin_alert_changes", "Alerts that fired or were resolved", labels=["pipeline"]
+    )
+    waiting = GaugeMetricFamily(
+        "muntin_webhook_waiting", "Changes that the webhook has yet to take", labels=["pipeline"]
+    )
+    tries = CounterMetricFamily(
+        "muntin_webhook_tries", "Pushes since the pipeline started", labels=["pipeline", "outcome"]
+    )
+    for pipeline in pipelines:
+        name, shown = pipeline["name"], pipeline["alerts"]
+        for alert in shown["alerts"]:
+            for which in ("firing", "pending"):
+                state.add_metric([name, alert["name"], which], alert[which])
+            failing.add_metric([name, alert["name"]], float(bool(alert["error"])))
+        changes.add_metric([name], shown["number"])
+        waiting.add_metric([name], shown["waiting"])
+        for outcome in ("delivered", "refused", "failures"):
+            if outcome in shown["webhook"]:
+                tries.add_metric([name, outcome], shown["webhook"][outcome])
+        tries.add_metric([name, "dropped"], shown["dropped"])
+    yield from (state, failing, changes, waiting, tries)

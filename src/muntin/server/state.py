@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from muntin.assembly import alerts
 from muntin.assembly.following import LIMIT_FACTOR
 from muntin.ledger.records import PipelineInfo
 from muntin.reading.liveness import liveness
@@ -78,6 +79,7 @@ class StateReader:
             "events_per_second": rate,
             "failing": status.get("failing") or {},
             "lag": status.get("lag") or {},
+            "alerts": alerts.shown(ledger.alerts(info.name), status.get("webhook") or {}),
             "open": self._open(info.name, spec, status),
         }
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from muntin.assembly.alerts import Alerts
 from muntin.assembly.arriving import Covered, partials_of
 from muntin.assembly.assembler import Assembler
 from muntin.assembly.changes import check_changes
@@ -75,6 +76,8 @@ class Ingest:
         self._on_batch = on_batch
         self._lock = threading.RLock()
         self._queries = StandingQueries(pipeline, ledger)
+        if pipeline.webhook is not None:
+            pipeline.webhook.key()  # refuses, before anything changes
         if mode != "overwrite":
             check_changes(pipeline, ledger)
             Sequences(pipeline, ledger)  # the same for shards, before the ledger has a new writer
@@ -91,6 +94,7 @@ class Ingest:
         self._ended_by = ended_by
         self._lag = lag
         self._not_taken = ""
+        self._alerts = Alerts(pipeline, ledger, self.writer, self._queries)
         self._say("running", None)
         self._answering = threading.Thread(
             target=self._answer_commands, name=f"muntin-{pipeline.name}", daemon=True
@@ -127,6 +131,7 @@ class Ingest:
             self.progress.step = Step()
             self.progress.seconds += time.monotonic() - began
             self._say("running", time.monotonic() - began)
+        self._alerts.wake()
         if self._on_batch:
             self._on_batch(self)
 
@@ -152,6 +157,7 @@ class Ingest:
             if ended and self._newest is not None:
                 self._noted(self._assembler.end(self._newest))
             self._maintenance.finish(self._watermark)
+            self._alerts.finish()
             self._say("finished", None)
 
     def fail(self, why: str) -> None:
@@ -203,6 +209,7 @@ class Ingest:
         self._stopped.set()
         if self._answering is not threading.current_thread():
             self._answering.join(timeout=5)
+        self._alerts.close()
         self._queries.close()
         self.writer.close()
 
@@ -217,9 +224,10 @@ class Ingest:
             queries = StandingQueries(pipeline, self.ledger)
             check_changes(pipeline, self.ledger)
             Sequences(pipeline, self.ledger)  # refuses other parameters, before anything changes
+            self.writer.set_spec(pipeline.as_json())
+            self._alerts.adopt(pipeline, queries)
             self._queries.close()
             self._queries = queries
-            self.writer.set_spec(pipeline.as_json())
             self.pipeline = pipeline
             self._set_up()
             self._not_taken = ""
@@ -304,6 +312,7 @@ class Ingest:
             "open": self._assembler.open_windows(),
             "failing": self._queries.failing,
             "lag": self._lag(),
+            "webhook": self._alerts.said(),
             "runs": self._runs,
             **more,
         }
@@ -314,7 +323,9 @@ class Ingest:
         """A sign of life, also in a long batch and where nothing comes."""
         if time.monotonic() - self._said_at < BEAT_SECONDS:
             return
-        said = dict(self._said, at=time.time_ns() // 1000, lag=self._lag())
+        said = dict(
+            self._said, at=time.time_ns() // 1000, lag=self._lag(), webhook=self._alerts.said()
+        )
         why = self._ended_by()
         if why:
             said |= {"state": "failed", "reason": why[:REASON_CHARACTERS_MAX]}

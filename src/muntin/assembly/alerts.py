@@ -1,0 +1,350 @@
+"""Alerts: a condition on a standing query's answers that has held long enough, and ends.
+
+They follow what the ledger holds, beside the batches, which never wait for them. Of a query on
+windows, the stored results are asked window by window, in event time; of one on update its answer,
+by the clock, every few seconds. What is known of each alert, how far the windows were looked at,
+the changes and those which the webhook has yet to take are one document, written in one
+transaction: after a crash each change is there once. Nothing is pushed that is not stored.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from muntin.assembly.standing import StandingQueries
+from muntin.assembly.webhook import Push, Webhook
+from muntin.errors import LedgerConflict, LedgerError, MuntinError
+from muntin.ledger.base import Ledger, Writer
+from muntin.ledger.records import ClosedWindow
+from muntin.select.catalog import TREND_ERROR
+from muntin.spec import Pipeline
+from muntin.spec_alerts import AlertSpec
+from muntin.times import instant_text
+
+EVERY_SECONDS = 5.0  # how often queries on update are asked
+WINDOWS_AT_ONCE = 64  # of one query, in one statement
+CLOSINGS_AT_ONCE = 1_000
+HELD_MAX = 1_000  # conditions of a pipeline that hold; those beyond are counted, not followed
+CHANGES_KEPT = 100
+WAITING_MAX = 500  # for the webhook; the oldest go
+EVENT_BYTES_MAX = 8_192  # rows are left out until an event is no longer
+ROWS_MAX = 10  # in an event
+TEXT_MAX = 500  # characters of a value, or an error
+EMPTY: Mapping[str, Any] = {"number": 0, "alerts": {}, "changes": [], "waiting": [], "dropped": 0}
+_LOG = logging.getLogger("muntin")
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+class Alerts:
+    """The alerts of a pipeline that is at work. Thread-safe.
+
+    Raises
+    ------
+    SpecError
+        `webhook` has no secret to sign with.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        ledger: Ledger,
+        writer: Writer,
+        queries: StandingQueries,
+        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:
+        self._ledger = ledger
+        self._writer = writer
+        self._now_us = now_us
+        self._lock = threading.RLock()
+        self._wake = threading.Event()
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+        stored = ledger.alerts(pipeline.name)
+        self._stored: dict[str, Any] = copy.deepcopy(dict(EMPTY)) | dict(stored or {})
+        if not self._stored["alerts"]:
+            self._stored["seen"] = ledger.last_closing()  # what was before there were alerts
+        self._said: set[str] = set()
+        self._webhook: Webhook | None = None
+        self.adopt(pipeline, queries)
+        if self._specs and not self._stored["alerts"]:
+            self._look()  # from here on no window is passed over
+
+    def adopt(self, pipeline: Pipeline, queries: StandingQueries) -> None:
+        """Go on with another spec. An alert that it does not have is resolved."""
+        with self._lock:
+            key = None if pipeline.webhook is None else pipeline.webhook.key()
+            self._pipeline, self._queries = pipeline, queries
+            self._specs = {n: q.alert for n, q in pipeline.queries.items() if q.alert is not None}
+            if self._webhook is not None:
+                self._webhook.close()
+                self._webhook = None
+            if pipeline.webhook is not None and key is not None:
+                self._webhook = Webhook(pipeline.webhook.url, key, self._next, self._taken)
+            if self._thread is None and (self._specs or self._stored["alerts"]):
+                self._thread = threading.Thread(
+                    target=self._watch, name=f"muntin-alerts-{pipeline.name}", daemon=True
+                )
+                self._thread.start()
+
+    def wake(self) -> None:
+        """Windows may have closed."""
+        self._wake.set()
+
+    def finish(self) -> None:
+        """Look at all that is there."""
+        if self._thread is not None:
+            self._look()
+
+    def close(self) -> None:
+        """Give up. What the webhook has not taken in a moment, it is offered at the next start."""
+        self._stopped = True
+        self._wake.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout=5)
+        if self._webhook is not None:
+            self._webhook.close(patiently=True)
+
+    def _watch(self) -> None:
+        while not self._stopped:
+            try:
+                self._look()
+            except LedgerConflict:
+                return  # another writer has the alerts now
+            except LedgerError:
+                pass  # busy, or a full disk: the windows are looked at later
+            except Exception:
+                _LOG.exception("alerts of %s could not be looked at", self._pipeline.name)
+            self._wake.wait(EVERY_SECONDS)
+            self._wake.clear()
+            if not self._stopped:
+                time.sleep(0.1)  # batches that follow fast are looked at together
+
+    def _look(self) -> None:
+        """Ask all that is new, and store what has changed."""
+        with self._lock:
+            step = _Step(self._pipeline, copy.deepcopy(self._stored), self._now_us())
+            step.end_unknown(self._specs)
+            for name in self._specs:
+                step.alert(name)
+            for batch in self._closed(step.state["seen"]):
+                for name, spec in self._specs.items():
+                    if self._pipeline.queries[name].on == "window":
+                        self._ask_windows(step, name, spec, [window for _, window in batch])
+                step.state["seen"] = batch[-1][0]
+            for name, spec in self._specs.items():
+                if self._pipeline.queries[name].on == "update":
+                    self._ask_now(step, name, spec)
+            self._store(step)
+
+    def _closed(self, seen: int) -> Iterator[list[tuple[int, ClosedWindow]]]:
+        while self._specs:
+            batch = self._ledger.closings(seen, limit=CLOSINGS_AT_ONCE)
+            if not batch:
+                return
+            yield batch
+            seen = batch[-1][0]
+
+    def _ask_windows(
+        self, step: _Step, name: str, spec: AlertSpec, windows: Sequence[ClosedWindow]
+    ) -> None:
+        until = step.alert(name)["until"]
+        mine = [w for w in windows if w.summary == self._queries.follows[name]]
+        mine = sorted({w.start: w for w in mine if until is None or w.end >= until}.values(),
+                      key=lambda w: (w.end, w.start))  # fmt: skip
+        for first in range(0, len(mine), WINDOWS_AT_ONCE):
+            group = mine[first : first + WINDOWS_AT_ONCE]
+            span = min(w.start for w in group), max(w.start for w in group) + 1
+            found = self._rows(step, name, *span)
+            if found is None:
+                continue
+            by_window: dict[int, list[Mapping[str, Any]]] = {}
+            for row, start in zip(found.to_pylist(), _micros(found), strict=True):
+                by_window.setdefault(start, []).append(row)
+            for window in group:
+                rows = by_window.get(window.start, [])
+                if rows and rows[0].get(TREND_ERROR) is not None:
+                    continue  # nobody knows whether the condition holds
+                step.take(name, spec, rows, window.start, window.end)
+
+    def _ask_now(self, step: _Step, name: str, spec: AlertSpec) -> None:
+        found = self._rows(step, name)
+        if found is not None:
+            step.take(name, spec, found.to_pylist(), step.now, step.now)
+
+    def _rows(self, step: _Step, name: str, *span: int) -> pa.Table | None:
+        """The rows for which the condition holds; None where it cannot be asked."""
+        try:
+            found = self._queries.alarming(name, *span)
+        except LedgerError:
+            raise
+        except Exception as error:
+            if isinstance(error.__cause__, LedgerError):
+                raise error.__cause__ from None
+            step.failed(name, error)
+            if name not in self._said:
+                self._said.add(name)
+                _LOG.warning(
+                    "queries.%s.alert cannot be asked: %s (not logged again)", name, error,
+                    exc_info=None if isinstance(error, MuntinError) else error,
+                )  # fmt: skip
+            return None
+        self._said.discard(name)
+        step.alert(name)["error"] = ""
+        return found
+
+    def _store(self, step: _Step) -> None:
+        if step.state != self._stored:
+            self._writer.set_alerts(step.state)
+            self._stored = step.state
+        if self._webhook is not None and self._stored["waiting"]:
+            self._webhook.wake()
+
+    def _next(self) -> Push | None:
+        """What the webhook is offered."""
+        with self._lock:
+            waiting = self._stored["waiting"]
+            if self._pipeline.webhook is None or not waiting:
+                return None
+            return Push(waiting[0]["id"], json.dumps(waiting[0], ensure_ascii=False).encode())
+
+    def _taken(self, push: Push) -> None:
+        """The webhook has it, or will never take it."""
+        with self._lock:
+            waiting = [event for event in self._stored["waiting"] if event["id"] != push.id]
+            after = self._stored | {"waiting": waiting}
+            self._writer.set_alerts(after)
+            self._stored = after
+
+    def said(self) -> dict[str, Any]:
+        """How the webhook fares, for the pipeline's status."""
+        return {} if self._webhook is None else self._webhook.said()
+
+
+class _Step:
+    """What becomes of the stored state, in one look."""
+
+    def __init__(self, pipeline: Pipeline, state: dict[str, Any], now: int) -> None:
+        self._pipeline = pipeline
+        self.state = state
+        self.now = now
+
+    def alert(self, name: str) -> dict[str, Any]:
+        return self.state["alerts"].setdefault(
+            name, {"until": None, "held": {}, "left_out": 0, "error": ""}
+        )
+
+    def end_unknown(self, specs: Mapping[str, AlertSpec]) -> None:
+        for name in [name for name in self.state["alerts"] if name not in specs]:
+            self._end(name, self.alert(name)["held"], [], self.now)
+            del self.state["alerts"][name]
+
+    def failed(self, name: str, error: Exception) -> None:
+        self.alert(name)["error"] = str(error)[:TEXT_MAX]
+
+    def take(self, name: str, spec: AlertSpec, rows: Rows, start: int, end: int) -> None:
+        """The condition held for these rows, and no others, from `start` to `end`."""
+        alert = self.alert(name)
+        held, until = alert["held"], alert["until"]
+        hole = until is not None and start > until and start != end
+        found: dict[str, list[Mapping[str, Any]]] = {}
+        for row in rows:
+            key = json.dumps([_plain(row.get(column)) for column in spec.by])
+            found.setdefault(key, []).append(row)
+        self._end(name, held, found, end)
+        room = HELD_MAX - sum(len(each["held"]) for each in self.state["alerts"].values())
+        alert["left_out"] = 0
+        for key, of_key in found.items():
+            if key not in held:
+                if room <= 0:
+                    alert["left_out"] += 1
+                    continue
+                room -= 1
+                by = dict(zip(spec.by, json.loads(key), strict=True))
+                held[key] = {"since": start, "fired": None, "by": by}
+            one = held[key]
+            if one["fired"] is None:
+                if hole:
+                    one["since"] = start
+                if end - one["since"] >= spec.for_:
+                    one["fired"] = end
+                    self._change(name, "firing", one, end, of_key)
+        alert["until"] = end if until is None else max(end, until)
+
+    def _end(self, name: str, held: dict[str, Any], found: Any, at: int) -> None:
+        for key in [key for key in held if key not in found]:
+            one = held.pop(key)
+            if one["fired"] is not None:
+                self._change(name, "resolved", one, at, ())
+
+    def _change(self, name: str, became: str, one: Mapping[str, Any], at: int, rows: Rows) -> None:
+        state = self.state
+        state["number"] += 1
+        query = self._pipeline.queries.get(name)
+        spec = None if query is None else query.alert
+        event = {
+            "id": f"{self._pipeline.name}.{state['number']}.{self.now}",
+            "type": f"alert.{became}",
+            "timestamp": instant_text(self.now),
+            "pipeline": self._pipeline.name,
+            "alert": name,
+            "state": became,
+            "by": one["by"],
+            "since": instant_text(one["since"]),
+            "at": instant_text(at),
+            "when": "" if spec is None else spec.when,
+        }
+        state["changes"] = [*state["changes"], event][-CHANGES_KEPT:]
+        if self._pipeline.webhook is None:
+            return
+        plain = [{column: _plain(v) for column, v in row.items()} for row in rows[:ROWS_MAX]]
+        while plain and len(json.dumps(plain)) > EVENT_BYTES_MAX:
+            plain.pop()
+        waiting = [*state["waiting"], {**event, "rows": plain, "rows_in_all": len(rows)}]
+        state["dropped"] += max(0, len(waiting) - WAITING_MAX)
+        state["waiting"] = waiting[-WAITING_MAX:]
+
+
+def shown(stored: Mapping[str, Any] | None, said: Mapping[str, Any]) -> dict[str, Any]:
+    """What there is to show of a pipeline's alerts, by what the ledger and its status hold."""
+    stored = stored or EMPTY
+    return {
+        "alerts": [
+            {
+                "name": name,
+                "firing": sum(one["fired"] is not None for one in alert["held"].values()),
+                "pending": sum(one["fired"] is None for one in alert["held"].values()),
+                "left_out": alert["left_out"],
+                "error": alert["error"],
+            }
+            for name, alert in sorted(stored["alerts"].items())
+        ],
+        "changes": stored["changes"][::-1],
+        "number": stored["number"],
+        "waiting": len(stored["waiting"]),
+        "dropped": stored["dropped"],
+        "webhook": dict(said),
+    }
+
+
+def _micros(table: pa.Table) -> list[int]:
+    starts = table.column("window_start")
+    return starts.cast(pa.timestamp("us", starts.type.tz)).cast(pa.int64()).to_pylist()
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return (value.isoformat() if hasattr(value, "isoformat") else str(value))[:TEXT_MAX]

@@ -1,0 +1,308 @@
+"""Alerts: they fire once, are resolved, outlive restarts and kills, and wait for no webhook."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muntin.assembly.alerts import EMPTY, HELD_MAX, Alerts, _Step
+from muntin.errors import SpecError
+from muntin.ledger.sqlite import SqliteLedger
+from muntin.ledger.temporary import temporary
+from muntin.server.serving import Server
+from muntin.spark.ingest import Ingest
+from tests.pipeline.support import SECOND, events, gather, pipeline
+from tests.server.beating import OVERDUE, Beating, beating_pipeline, now_us
+from tests.server.conftest import until
+
+HERE = Path(__file__).parent
+SECRET = "a secret of the tests"  # noqa: S105
+SELECT = "SELECT driver, count FROM orders(driver) ORDER BY driver"
+MINUTES = ({"a": 9}, {"a": 9, "b": 9}, {"a": 9, "b": 9}, {"a": 2, "b": 9}, {"b": 1}, {"c": 1})
+"""Driver -> events, minute by minute; the last two only seal the windows of those before."""
+
+
+def alerting(alert=None, webhook=None, **changes):
+    """A pipeline whose windows are minutes; a driver with more than 5 events is too many."""
+    alert = alert or {"when": "count > 5", "for": "2 minutes", "by": "driver"}
+    window = {"kind": "tumbling", "length": "1 minute"}
+    entries = {
+        "lateness": "0 seconds",
+        "summaries": {"orders": {"keys": ["driver"], "window": window}},
+        "queries": {"busy": {"select": SELECT, "alert": alert}},
+    }
+    if webhook is not None:
+        entries["webhook"] = {"url": webhook, "secret": SECRET}
+    return pipeline(**{**entries, **changes})
+
+
+def minute(number, drivers):
+    return [(60 * number + i, d, 0, 1, 1) for d, many in drivers.items() for i in range(many)]
+
+
+def take(ingest, numbers):
+    for number in numbers:
+        ingest.take(number, gather([events(minute(number, MINUTES[number]))]))
+
+
+def changes(ledger, name="orders"):
+    """What the ledger keeps of an alert's changes, oldest first: (state, key, minute)."""
+    kept = (ledger.alerts(name) or EMPTY)["changes"]
+    return [(c["state"], *c["by"].values(), c["at"][14:16]) for c in kept]
+
+
+EXPECTED = [("firing", "a", "15"), ("firing", "b", "16"), ("resolved", "a", "17"),
+            ("resolved", "b", "18")]  # fmt: skip
+"""START is 22:13:20; the first whole minute begins at 22:14."""
+
+
+class Receiver:
+    """The receiver's process; it can be killed, and come back at its port."""
+
+    def __init__(self, folder, port=0, status=204):
+        self.file = folder / "received"
+        arguments = [str(HERE / "receiver.py"), str(self.file), str(port), SECRET, str(status)]
+        self.process = subprocess.Popen(
+            [sys.executable, *arguments], stdout=subprocess.PIPE, text=True
+        )
+        self.port = int(self.process.stdout.readline())
+        self.url = f"http://127.0.0.1:{self.port}/hook"
+
+    def received(self):
+        lines = self.file.read_text().splitlines() if self.file.exists() else []
+        return [json.loads(line) for line in lines]
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+def free_port():
+    """A port which the system gives to nobody: free ones are taken from 32768 on."""
+    for port in random.sample(range(20_000, 32_000), 50):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("no port is free")
+
+
+@given(
+    st.lists(st.tuples(st.sets(st.sampled_from("abc")), st.booleans()), max_size=12),
+    st.integers(0, 4),
+)
+def test_each_change_is_that_of_a_plain_account(windows, minutes):
+    """Window by window, the account looks back over all that came before, and keeps nothing."""
+    wait = minutes * 60 * SECOND
+    spec = alerting({"when": "true", "for": f"{minutes} minutes" if minutes else 0, "by": "driver"})
+    alert = spec.queries["busy"].alert
+    state, made, at = json.loads(json.dumps(EMPTY)), [], 0
+    account, runs, fired = [], {}, set()
+    for number, (drivers, hole) in enumerate(windows):
+        start = at + 60 * SECOND * hole
+        at = start + 60 * SECOND
+        step = _Step(spec, json.loads(json.dumps(state)), number)  # as the ledger gives it back
+        step.take("busy", alert, [{"driver": d} for d in sorted(drivers)], start, at)
+        state = step.state
+        for driver in "abc":
+            if driver not in drivers:
+                runs.pop(driver, None)
+                if driver in fired:
+                    fired.remove(driver)
+                    account.append(("resolved", driver, number))
+                continue
+            begun, last = runs.get(driver, (start, start))
+            runs[driver] = (start if last != start and driver not in fired else begun, at)
+            if driver not in fired and at - runs[driver][0] >= wait:
+                fired.add(driver)
+                account.append(("firing", driver, number))
+    made = [(c["state"], c["by"]["driver"], int(c["id"].split(".")[2])) for c in state["changes"]]
+    assert sorted(made) == sorted(account)
+    assert [c["id"].split(".")[1] for c in state["changes"]] == [
+        str(n + 1) for n in range(len(made))
+    ]
+
+
+def test_conditions_beyond_the_limit_are_counted():
+    spec = alerting({"when": "true", "by": "driver"})
+    step = _Step(spec, json.loads(json.dumps(EMPTY)), 0)
+    rows = [{"driver": str(n)} for n in range(HELD_MAX + 7)]
+    step.take("busy", spec.queries["busy"].alert, rows, 0, 1)
+    assert len(step.alert("busy")["held"]) == HELD_MAX
+    assert step.alert("busy")["left_out"] == 7
+
+
+def test_a_restart_between_batches_changes_nothing():
+    for stop in (2, 3):
+        ledger = temporary()
+        for numbers in (range(stop), range(stop, len(MINUTES))):
+            ingest = Ingest(alerting(), ledger, query_id="q")
+            take(ingest, numbers)
+            ingest.finish(ended=False)
+            ingest.close()
+        assert changes(ledger) == EXPECTED
+
+
+def test_an_alert_that_goes_is_resolved_and_one_that_fails_says_so():
+    ledger = temporary()
+    ingest = Ingest(alerting(), ledger, query_id="q")
+    take(ingest, range(4))
+    until(lambda: len(changes(ledger)) == 2)
+    broken = "CAST(CASE WHEN count > 0 THEN 'x' END AS INTEGER) > 0"
+    ingest.reconfigure(alerting(queries={"other": {"select": SELECT, "alert": {"when": broken}}}))
+    take(ingest, (4,))
+    ingest.finish(ended=False)
+    ingest.close()
+    assert [c[:2] for c in changes(ledger)[2:]] == [("resolved", "a"), ("resolved", "b")]
+    alerts = ledger.alerts("orders")["alerts"]
+    assert set(alerts) == {"other"}
+    assert "x" in alerts["other"]["error"]
+    assert not alerts["other"]["held"]
+
+
+def test_a_webhook_gets_all_signed_after_it_was_away_and_nobody_waits(tmp_path):
+    port = free_port()
+    ledger = temporary()
+    ingest = Ingest(alerting(webhook=f"http://127.0.0.1:{port}/hook"), ledger, query_id="q")
+    take(ingest, range(4))  # there is nobody yet
+    until(lambda: ledger.alerts("orders")["waiting"])
+    with Server(ledger, port=0) as server:
+        receiver = Receiver(tmp_path, port)
+        until(lambda: len(receiver.received()) >= 2)
+        receiver.kill()
+        take(ingest, range(4, len(MINUTES)))
+        until(lambda: len(changes(ledger)) == 4)
+        receiver = Receiver(tmp_path, port)
+        until(lambda: not ledger.alerts("orders")["waiting"])
+        ingest._say("running", None)
+        shown = httpx.get(f"{server.url}/state").json()["pipelines"][0]["alerts"]
+        metrics = httpx.get(f"{server.url}/metrics").text
+    ingest.close()
+    receiver.kill()
+    found = receiver.received()
+    assert all(line["signed"] and line["id"] == line["event"]["id"] for line in found)
+    once = list({line["id"]: line["event"] for line in found}.values())
+    assert [(e["state"], e["by"]["driver"], e["at"][14:16]) for e in once] == EXPECTED
+    assert once[0]["rows"][0]["count"] == 9
+    assert [c["id"] for c in shown["changes"]] == [e["id"] for e in once][::-1]
+    assert shown["alerts"] == [
+        {"name": "busy", "firing": 0, "pending": 0, "left_out": 0, "error": ""}
+    ]
+    assert shown["webhook"]["delivered"] == 4
+    assert shown["webhook"]["failures"] > 0
+    assert 'muntin_alert_changes_total{pipeline="orders"} 4.0' in metrics
+    assert 'muntin_webhook_waiting{pipeline="orders"} 0.0' in metrics
+
+
+def test_what_a_webhook_refuses_does_not_hold_up_the_rest(tmp_path):
+    receiver = Receiver(tmp_path, status=422)
+    ledger = temporary()
+    ingest = Ingest(alerting(webhook=receiver.url), ledger, query_id="q")
+    take(ingest, range(len(MINUTES)))
+    until(lambda: len(changes(ledger)) == 4 and not ledger.alerts("orders")["waiting"])
+    said = ingest._alerts.said()
+    ingest.close()
+    receiver.kill()
+    assert (said["delivered"], said["refused"]) == (0, 4)
+    assert len(receiver.received()) == 4
+
+
+@pytest.mark.chaos
+def test_a_pipeline_killed_before_it_knew_pushes_the_same_id_again(tmp_path):
+    """Killed with -9 after the receiver had it: once in the ledger, twice there, with one id."""
+    receiver = Receiver(tmp_path)
+
+    def started(first):
+        command = [sys.executable, str(HERE / "alerting_process.py"), str(tmp_path), receiver.url]
+        process = subprocess.Popen(
+            [*command, str(first)], stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "PYTHONPATH": str(HERE.parents[1])},
+        )  # fmt: skip
+        assert process.stdout.readline() == "taken\n"
+        return process
+
+    def killed(process):
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+    first = started(0)
+    until(receiver.received)
+    ledger = SqliteLedger(f"{tmp_path}/ledger.db")
+    until(lambda: len(changes(ledger)) == 4)
+    killed(first)
+    second = started(len(MINUTES))
+    until(lambda: not ledger.alerts("orders")["waiting"])
+    killed(second)
+    receiver.kill()
+    ids = [line["id"] for line in receiver.received()]
+    kept = [change["id"] for change in ledger.alerts("orders")["changes"]]
+    assert changes(ledger) == EXPECTED
+    assert ids == [kept[0], *kept]
+    ledger.close()
+
+
+def test_an_overdue_item_fires_without_an_event_and_is_resolved_when_it_comes(monkeypatch):
+    monkeypatch.setattr("muntin.assembly.alerts.EVERY_SECONDS", 0.2)
+    alert = {"when": "true", "by": ["driver", "area"]}
+    queries = {"overdue": {"select": OVERDUE, "on": "update", "alert": alert}}
+    ledger = temporary()
+    beating = Beating(ledger, beating_pipeline(queries=queries))
+    last = now_us() - 58 * SECOND
+    beating.beats([("bus", 1, 3600, 12, now_us() - 1200 * SECOND), ("tram", 2, 60, 15, last)])
+    fired = until(lambda: ledger.alerts("calls")["changes"])
+    assert now_us() >= last + 60 * SECOND - 1_000
+    assert [(c["state"], c["by"]) for c in fired] == [("firing", {"driver": "tram", "area": "2"})]
+    beating.beats([("tram", 2, 60, 1, now_us())])
+    both = until(lambda: (found := ledger.alerts("calls")["changes"])[1:] and found)
+    beating.close()
+    assert [c["state"] for c in both] == ["firing", "resolved"]
+
+
+@pytest.mark.parametrize(
+    ("alert", "message"),
+    [
+        ({"when": "counts > 5"}, r"queries\.busy\.alert\.when: no column 'counts'"),
+        ({"when": "count >"}, r"queries\.busy\.alert\.when: "),
+        ({"when": "read_csv('x') > 1"}, r"no function 'read_csv'"),
+        ({"when": "count > 5", "by": "drivers"}, r"alert\.by: no column 'drivers'"),
+        ({"when": ""}, r"alert\.when"),
+        ({"when": "count > 5", "for": "soon"}, r"alert\.for"),
+    ],
+)
+def test_what_an_alert_cannot_mean_is_refused(alert, message):
+    with pytest.raises(SpecError, match=message):
+        Ingest(alerting(alert), temporary(), query_id="q")
+
+
+def test_a_webhook_has_a_secret_that_readers_never_see(monkeypatch):
+    spec = alerting(webhook="https://alerts.example/hook?token=abc")
+    assert "hook" not in json.dumps(spec.as_json())
+    assert SECRET not in repr(spec)
+    unsigned = pipeline(webhook={"url": "https://alerts.example/hook"})
+    monkeypatch.delenv("MUNTIN_WEBHOOK_SECRET", raising=False)
+    with pytest.raises(SpecError, match="set MUNTIN_WEBHOOK_SECRET"):
+        Ingest(unsigned, temporary(), query_id="q")
+    monkeypatch.setenv("MUNTIN_WEBHOOK_SECRET", "whsec_c2VjcmV0IG9mIHRoZSB0ZXN0cw==")
+    assert unsigned.webhook.key() == b"secret of the tests"
+    with pytest.raises(SpecError, match=r"webhook\.url"):
+        pipeline(webhook={"url": "ftp://alerts.example", "secret": SECRET})
+
+
+def test_without_alerts_there_is_no_thread_and_nothing_is_stored():
+    ledger = temporary()
+    ingest = Ingest(pipeline(), ledger, query_id="q")
+    assert isinstance(ingest._alerts, Alerts)
+    assert ingest._alerts._thread is None
+    ingest.close()
+    assert ledger.alerts("orders") is None
