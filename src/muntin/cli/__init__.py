@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import gc
+import os
 import sys
+from typing import NoReturn
 
 import typer
 
@@ -61,23 +65,82 @@ def _version(
         raise typer.Exit
 
 
-class _NoPandas:
-    """Arrow imports pandas when it makes its first array, to know a Series if it is given one.
+ONLY_ASK = ("query", "tables", "rejected")
+"""Commands that read a ledger, print, and end: most of their time is that of imports."""
 
-    That takes a third of a second, half as long as a question, which has no Series.
+
+_REMEDIES = {
+    errno.ENOSPC: "the disk is full: make room, then start again",
+    errno.EDQUOT: "your share of the disk is used up: make room, then start again",
+    errno.EACCES: "this user may not: change its permissions, or write elsewhere",
+    errno.EPERM: "this user may not: change its permissions, or write elsewhere",
+    errno.ENOENT: "correct the path, or make its folder",
+    errno.ENOTDIR: "correct the path: part of it is a file",
+    errno.EISDIR: "it is a folder: give a file",
+    errno.ENAMETOOLONG: "give a shorter name",
+    errno.EROFS: "it is mounted to be read only: write elsewhere",
+}
+"""Of what a system refuses: none of it is a defect, so no trace is printed."""
+
+
+class _NotNeeded:
+    """Left out where only a ledger is asked, though it is installed.
+
+    Arrow imports pandas when it makes its first array, to know a Series if it is given one, and
+    Numba imports cffi, to know its functions: as long as half a question, which has neither.
     """
 
     def find_spec(self, name: str, *_: object) -> None:
-        if name == "pandas":
+        if name in ("pandas", "cffi"):
             raise ModuleNotFoundError(name)
+
+
+def command_line() -> None:
+    """`muntin` in a shell: `main` in a process of its own."""
+    if sys.argv[1:2] and sys.argv[1] in ONLY_ASK:
+        _ask_and_leave()
+    main()
+
+
+def _ask_and_leave() -> NoReturn:
+    """A command that only asks, without what Python does for those that live longer.
+
+    Hundreds of modules are imported without looking for garbage among them, and left to the
+    system at the end: to take them apart one by one takes as long as to answer.
+    """
+    gc.disable()
+    sys.meta_path.insert(0, _NotNeeded())
+    code = 0
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    os._exit(max(code, _flush()))
+
+
+def _flush() -> int:
+    """Write what is still to be written; the exit status, 1 where that cannot be."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (BrokenPipeError, ValueError):  # nobody reads on; closed
+            pass
+        except OSError as problem:
+            os.write(2, f"error: {_told(problem)}\n".encode())
+            return 1
+    return 0
+
+
+def _told(problem: OSError) -> str:
+    """What the system has refused, in a line."""
+    place = f"{problem.filename}: " if problem.filename else "output: "
+    return f"{place}{problem.strerror}; {_REMEDIES[problem.errno or 0]}"
 
 
 def main() -> None:
     """Run the command line; errors of ours are one short message, without a trace."""
     from muntin.errors import MuntinError
 
-    if sys.argv[1:2] == ["query"]:
-        sys.meta_path.insert(0, _NoPandas())
     try:
         app()
     except MuntinError as problem:
@@ -85,9 +148,14 @@ def main() -> None:
         typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
         typer.echo(str(problem), err=True)
         sys.exit(1)
-    except KeyboardInterrupt:
-        typer.echo("\nstopped; what was committed stays", err=True)
-        sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()  # `muntin query ... | head` is no error
         sys.exit(0)
+    except OSError as problem:
+        if problem.errno not in _REMEDIES:
+            raise
+        sys.stderr.write(f"error: {_told(problem)}\n")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        typer.echo("\nstopped; what was committed stays", err=True)
+        sys.exit(130)

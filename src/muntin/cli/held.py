@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from muntin.cli.inspect_data import in_select
 from muntin.cli.tables import FORMAT, Format
 
 if TYPE_CHECKING:
@@ -45,6 +44,8 @@ def held(session: Session) -> pa.Table:
     """A row for each summary and each standing query."""
     import pyarrow as pa
 
+    from muntin.cli.inspect_data import in_select
+
     moment = pa.timestamp("us", "UTC")
     rows = []
     infos = session.summaries()
@@ -71,6 +72,8 @@ def held(session: Session) -> pa.Table:
 
 def asked(info: SummaryInfo) -> str:
     """A FROM item that asks a summary."""
+    from muntin.cli.inspect_data import in_select
+
     name = in_select(info.name)
     if info.keys:
         return f"{name}({', '.join(map(in_select, info.keys[0]))})"

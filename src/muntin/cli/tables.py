@@ -53,15 +53,15 @@ def shown(value: object) -> str:
 
 def print_table(table: pa.Table, footer: str = "") -> None:
     """To a terminal in its width; into a pipe or a file whole, however wide and long."""
-    from rich.console import Console
+    if not sys.stdout.isatty():
+        from muntin.select import result_text
 
-    from muntin.select import result_text
-
-    console = Console()
-    if not console.is_terminal:
         typer.echo(result_text.table(table.column_names, _rows(table), len(table), cut=False))
         typer.echo(footer) if footer else None
         return
+    from rich.console import Console
+
+    console = Console()
     console.print(rich_table(table))
     if len(table) > ROWS_SHOWN_MAX:
         console.print(f"... {len(table) - ROWS_SHOWN_MAX:,} more rows: use --format csv")

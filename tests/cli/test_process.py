@@ -1,0 +1,79 @@
+"""`muntin` as a process of its own: what it imports, and how it ends."""
+
+import subprocess
+import sys
+
+import pyarrow as pa
+import pytest
+
+import muntin
+
+SPEC = {
+    "name": "flights", "time": "time", "pane": "1 hour",
+    "summaries": {"flights": {"keys": ["origin"], "indicators": ["delay"]}},
+}  # fmt: skip
+PLAIN = "SELECT origin, count, delay FROM flights(origin) FOR ALL"
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory):
+    url = f"sqlite:///{tmp_path_factory.mktemp('ledger')}/flights.db"
+    times = pa.array([1357017300, 1357019999, 1357020000], pa.timestamp("s"))
+    table = pa.table({"time": times, "origin": ["EWR", "JFK", "EWR"], "delay": [1, 2, 4]})
+    muntin.summarize(table, SPEC, ledger=url).close()
+    return url
+
+
+def imported(*words):
+    """The modules that a command has imported, and what it has printed."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *words], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+    return {line.rpartition("|")[2].strip() for line in lines}, done.stdout
+
+
+def heavy(modules, names):
+    """Of which a part was imported: one that is not found, or left out, is listed by itself."""
+    return {name for name in names if any(m.startswith(f"{name}.") for m in modules)}
+
+
+def test_a_question_imports_only_what_answers_it(ledger):
+    modules, told = imported("-m", "muntin", "query", "-l", ledger, "-f", "csv", PLAIN)
+    assert told.splitlines() == ["origin,count,delay", "EWR,2,5", "JFK,1,2"]
+    assert {"numpy", "pyarrow", "numba", "sqlglot"} <= modules
+    others = ("pandas", "polars", "matplotlib", "cffi", "scipy", "duckdb", "rich", "pyspark")
+    ours = ("server", "client", "spark", "assembly", "sites", "topk", "demo")
+    assert not heavy(modules, (*others, *(f"muntin.{name}" for name in ours)))
+
+
+def test_what_asks_nothing_imports_nothing_heavy():
+    names = ("numpy", "pyarrow", "numba", "pandas", "duckdb", "sqlglot", "pydantic", "pyspark")
+    modules, _ = imported("-c", "import muntin")
+    assert not heavy(modules, (*names, "typer"))
+    modules, _ = imported("-m", "muntin", "--version")
+    assert not heavy(modules, names)
+
+
+def test_an_answer_that_cannot_be_written_is_no_success(ledger):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "muntin", "query", "-l", ledger, PLAIN],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=300,
+        )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "error: output: No space left on device; the disk is full: make room, then start again\n"
+    )
+
+
+def test_a_reader_that_stops_reading_is_told_nothing(ledger):
+    asked = [sys.executable, "-m", "muntin", "query", "-l", ledger, PLAIN]
+    with subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1  # as other commands: it was not read to its end
