@@ -49,7 +49,7 @@ def test_a_question_imports_only_what_answers_it(ledger):
 
 
 def test_what_asks_nothing_imports_nothing_heavy():
-    names = ("numpy", "pyarrow", "numba", "pandas", "duckdb", "sqlglot", "pydantic", "pyspark")
+    names = ("numpy", "pyarrow", "numba", "pandas", "duckdb", "sqlglot", "pyspark")
     modules, _ = imported("-c", "import muntin")
     assert not heavy(modules, (*names, "typer"))
     modules, _ = imported("-m", "muntin", "--version")

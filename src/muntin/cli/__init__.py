@@ -87,11 +87,11 @@ class _NotNeeded:
     """Left out where only a ledger is asked, though it is installed.
 
     Arrow imports pandas when it makes its first array, to know a Series if it is given one, and
-    Numba imports cffi, to know its functions: as long as half a question, which has neither.
+    Numba cffi and SciPy, to know their functions: as long as half a question, which has none.
     """
 
     def find_spec(self, name: str, *_: object) -> None:
-        if name in ("pandas", "cffi"):
+        if name in ("pandas", "cffi", "scipy"):
             raise ModuleNotFoundError(name)
 
 
