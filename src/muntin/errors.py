@@ -7,6 +7,8 @@ escapes from Muntin is a bug.
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class MuntinError(Exception):
     """Base of all errors that Muntin raises on purpose."""
@@ -74,6 +76,11 @@ class SelectError(MuntinError, ValueError):
         self.length = length
         self.remedy = remedy
         super().__init__(self._rendered())
+
+    def replaced(self, **changes: Any) -> SelectError:
+        """The same error with other attributes."""
+        names = ("message", "code", "text", "position", "length", "remedy")
+        return SelectError(**{name: getattr(self, name) for name in names} | changes)
 
     def _rendered(self) -> str:
         lines = [self.message]

@@ -17,7 +17,8 @@ from muntin.select.catalog import (
     WindowAsked,
 )
 from muntin.select.functions import TABLE_FUNCTIONS, Argument, ArgumentError, usages
-from muntin.select.syntax import FromItem, Name, SourceItem, Span, VectorItem, show_item
+from muntin.select.places import Span, problem_at
+from muntin.select.syntax import FromItem, Name, SourceItem, VectorItem, show_item
 from muntin.suggestions import did_you_mean
 
 MATRIX_KINDS = frozenset(("vector_matrix", "sketched_matrix"))
@@ -286,14 +287,7 @@ class Binder:
     def _error(
         self, span: Span, message: str, remedy: str, *, code: str = "from_item"
     ) -> SelectError:
-        return SelectError(
-            message,
-            code=code,
-            text=self.text,
-            position=span.start,
-            length=span.length,
-            remedy=remedy,
-        )
+        return problem_at(self.text, span, message, remedy, code)
 
 
 def _numbers(info: SummaryInfo, indicators: tuple[str, ...]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from sqlglot import exp
 from muntin.errors import SelectError
 from muntin.select.functions_allowed import FUNCTIONS, LITERAL_PATTERN, NOT_OVER, words
 from muntin.select.limits import Limits
-from muntin.select.parser import span_of
+from muntin.select.places import NOWHERE, Span, problem_at, span_of
 from muntin.select.syntax import MARK, Statement, VectorItem, item_number
 from muntin.suggestions import did_you_mean
 
@@ -192,15 +192,10 @@ def _check_function(statement: Statement, node: exp.Anonymous) -> None:
     if not isinstance(name, str):
         raise _refused(statement, node, "a quoted function name")
     if name.lower() not in FUNCTIONS:
-        start = node.meta.get("start", 0)
-        raise SelectError(
-            f"no function '{name[:64]}'",
-            code="unknown_function",
-            text=statement.text,
-            position=start,
-            length=len(name),
-            remedy=did_you_mean(name, sorted(FUNCTIONS), "functions"),
-        )
+        place = Span(node.meta.get("start", 0), len(name))
+        remedy = did_you_mean(name, sorted(FUNCTIONS), "functions")
+        message = f"no function '{name[:64]}'"
+        raise problem_at(statement.text, place, message, remedy, "unknown_function")
     position = LITERAL_PATTERN.get(name.lower())
     arguments = node.expressions
     if (
@@ -239,12 +234,9 @@ def _check_join(statement: Statement, node: exp.Join) -> None:
 
 def _check_select(statement: Statement, node: exp.Select) -> None:
     if not node.expressions:
-        raise SelectError(
-            "SELECT names no columns",
-            text=statement.text,
-            position=(span_of(node) or (0, 0))[0],
-            remedy="SELECT * FROM ... for all of them",
-        )
+        place = Span(_place(node).start, 0)
+        remedy = "SELECT * FROM ... for all of them"
+        raise problem_at(statement.text, place, "SELECT names no columns", remedy)
     if node.args.get("joins") and not node.args.get("from_"):
         raise _refused(statement, node.args["joins"][0], "a join without FROM")
 
@@ -256,12 +248,11 @@ def _check_table(statement: Statement, node: exp.Table) -> None:
     item = statement.items[item_number(node) or 0]
     alias = node.args.get("alias")
     if isinstance(item, VectorItem) and alias is not None:
-        raise SelectError(
+        raise problem_at(
+            statement.text,
+            Span(_place(alias).start, len(node.alias)),
             f"vectors have no alias: the rows of key {item.key} are called X{item.key}",
-            text=statement.text,
-            position=(span_of(alias) or (0, 0))[0],
-            length=len(node.alias),
-            remedy=f"or write FROM <summary>(<key>) AS {node.alias}",
+            f"or write FROM <summary>(<key>) AS {node.alias}",
         )
 
 
@@ -286,15 +277,9 @@ def _check_literal(statement: Statement, node: exp.Literal) -> None:
     if not node.is_string and not _NUMBER.match(node.name):
         raise _refused(statement, node, f"the number {node.name[:40]}")
     if not node.is_string and node.name.isdigit() and len(node.name.lstrip("0")) > _DIGITS_MAX:
-        start, end = _place(node)
-        raise SelectError(
-            f"an integer has at most {_DIGITS_MAX} digits",
-            code="limit",
-            text=statement.text,
-            position=start,
-            length=max(0, end - start),
-            remedy=f"write a float, e.g. {float(node.name):.6g}",
-        )
+        message = f"an integer has at most {_DIGITS_MAX} digits"
+        remedy = f"write a float, e.g. {float(node.name):.6g}"
+        raise problem_at(statement.text, _place(node), message, remedy, "limit")
 
 
 def _check_sum(statement: Statement, node: exp.Expr) -> None:
@@ -344,14 +329,7 @@ def _check_window(statement: Statement, node: exp.Window) -> None:
     name = str(inner.this).lower()
     if name in NOT_OVER:
         error = _refused(statement, node, f"{name}(...) OVER")
-        raise SelectError(
-            error.message,
-            code=error.code,
-            text=error.text,
-            position=error.position,
-            length=error.length,
-            remedy=NOT_OVER[name],
-        )
+        raise error.replaced(remedy=NOT_OVER[name])
 
 
 def _check_var(statement: Statement, node: exp.Var) -> None:
@@ -415,32 +393,20 @@ def _described(node: exp.Expr) -> str:
 
 
 def _refused(statement: Statement, node: exp.Expr, what: str) -> SelectError:
-    start, end = _place(node)
-    return SelectError(
-        f"{what} is not available in SELECT here",
-        code="not_allowed",
-        text=statement.text,
-        position=start,
-        length=max(0, end - start),
-    )
+    message = f"{what} is not available in SELECT here"
+    return problem_at(statement.text, _place(node), message, code="not_allowed")
 
 
 def _too_large(statement: Statement, node: exp.Expr, how: str) -> SelectError:
-    start, _ = _place(node)
-    return SelectError(
-        f"the statement {how}",
-        code="limit",
-        text=statement.text,
-        position=start,
-        remedy="split it, or ask for less at once",
-    )
+    place, remedy = Span(_place(node).start, 0), "split it, or ask for less at once"
+    return problem_at(statement.text, place, f"the statement {how}", remedy, "limit")
 
 
-def _place(node: exp.Expr | None) -> tuple[int, int]:
+def _place(node: exp.Expr | None) -> Span:
     """The node's place, or that of the closest node around it that has one."""
     while node is not None:
         span = span_of(node)
         if span is not None:
             return span
         node = node.parent
-    return 0, 0
+    return NOWHERE

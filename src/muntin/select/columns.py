@@ -9,7 +9,7 @@ from sqlglot.dialects.duckdb import DuckDB
 
 from muntin.errors import SelectError
 from muntin.select.limits import Limits
-from muntin.select.parser import span_of
+from muntin.select.places import problem_at
 from muntin.select.scope import Column, Scope, Source, indicator_number, key_number
 from muntin.select.syntax import Statement, show_item
 from muntin.suggestions import did_you_mean
@@ -346,12 +346,4 @@ class ColumnResolver:
         )
 
     def _error(self, node: exp.Expr, message: str, remedy: str, *, code: str) -> SelectError:
-        start, end = span_of(node) or (0, 0)
-        return SelectError(
-            message,
-            code=code,
-            text=self.text,
-            position=start,
-            length=end - start,
-            remedy=remedy,
-        )
+        return problem_at(self.text, node, message, remedy, code)

@@ -308,14 +308,7 @@ def _only_open(loaded: Loaded, source: str) -> tuple[Note, ...]:
 def _placed(error: SelectError, plan: CheckedStatement, number: int) -> SelectError:
     """An error of loading, at the FROM item that was loaded."""
     span = plan.statement.items[number].span
-    return SelectError(
-        error.message,
-        code=error.code,
-        text=plan.text,
-        position=span.start,
-        length=span.length,
-        remedy=error.remedy,
-    )
+    return error.replaced(text=plan.text, position=span.start, length=span.length)
 
 
 def _moment(now: datetime | int | None) -> datetime:

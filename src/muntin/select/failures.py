@@ -6,6 +6,7 @@ import re
 
 from muntin.errors import SelectError
 from muntin.select.database import DatabaseError
+from muntin.select.places import NOWHERE, Span, problem_at
 from muntin.select.plan import CheckedStatement
 
 _LIMITS = {
@@ -27,7 +28,7 @@ def converted(error: DatabaseError, plan: CheckedStatement) -> SelectError:
         code = "timeout" if error.kind == "timeout" else "limit"
         return SelectError(str(error), code=code, text=plan.text, remedy=_LIMITS[error.kind])
     message = re.sub(r"^[A-Z][A-Za-z ]* Error: ", "", str(error))
-    start, length = _place(message, plan.text)
+    place = _place(message, plan.text)
     lower = message.lower()
     code, remedy = "type", ""
     if any(word in lower for word in _ARITHMETIC) and any(word in lower for word in _TIMES):
@@ -42,21 +43,14 @@ def converted(error: DatabaseError, plan: CheckedStatement) -> SelectError:
     elif "no function matches" in lower:
         message = message.split(". You might")[0]
         remedy = "cast the argument, e.g. x::DOUBLE"
-    return SelectError(
-        _OWN_NAME.sub("", message)[:500],
-        code=code,
-        text=plan.text,
-        position=start,
-        length=length,
-        remedy=remedy,
-    )
+    return problem_at(plan.text, place, _OWN_NAME.sub("", message)[:500], remedy, code)
 
 
-def _place(message: str, text: str) -> tuple[int, int]:
+def _place(message: str, text: str) -> Span:
     """The column that the message names, or the first thing in quotes, if the text has it."""
     for match in (*_COLUMN.finditer(message), *_QUOTED.finditer(message)):
         word = next(g for g in match.groups() if g)
         found = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE)
         if found:
-            return found.start(), len(word)
-    return 0, 0
+            return Span(found.start(), len(word))
+    return NOWHERE

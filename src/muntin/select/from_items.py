@@ -15,6 +15,7 @@ from muntin.errors import SelectError
 from muntin.select.catalog import WindowAsked
 from muntin.select.item_parser import Draft, ItemParser, is_vector
 from muntin.select.limits import Limits
+from muntin.select.places import problem_at
 from muntin.select.syntax import FromItem, placeholder
 
 _ENDS_FROM = {
@@ -185,14 +186,7 @@ class _Extraction:
     def _error(
         self, token: Token, message: str, remedy: str, *, code: str = "syntax"
     ) -> SelectError:
-        return SelectError(
-            message,
-            code=code,
-            text=self.text,
-            position=token.start,
-            length=token.end - token.start + 1,
-            remedy=remedy,
-        )
+        return problem_at(self.text, token, message, remedy, code)
 
 
 def _at(kind: TokenType, text: str, where: Token) -> Token:

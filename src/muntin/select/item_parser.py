@@ -13,7 +13,8 @@ from muntin.errors import SelectError
 from muntin.select.catalog import WindowAsked
 from muntin.select.functions_allowed import words
 from muntin.select.limits import Limits
-from muntin.select.syntax import NOWHERE, FromItem, Name, SourceItem, Span, Value, VectorItem
+from muntin.select.places import NOWHERE, Span, problem_at
+from muntin.select.syntax import FromItem, Name, SourceItem, Value, VectorItem
 from muntin.select.window_clause import parse_window
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -204,14 +205,13 @@ class ItemParser:
         first = draft.vectors[0]
         for vector in draft.vectors:
             if vector.window != first.window:
-                raise SelectError(
+                raise problem_at(
+                    self.text,
+                    vector.span,
                     f"the vectors of key {draft.key} have different windows",
-                    code="window",
-                    text=self.text,
-                    position=vector.span.start,
-                    length=vector.span.length,
-                    remedy="compare windows as FROM orders(key) FOR ... AS a JOIN orders(key) "
+                    "compare windows as FROM orders(key) FOR ... AS a JOIN orders(key) "
                     "FOR ... AS b ON ...",
+                    "window",
                 )
         star = any(v.indicator is None for v in draft.vectors)
         numbers = {v.indicator: v.span for v in draft.vectors if v.indicator is not None}
@@ -238,15 +238,8 @@ class ItemParser:
 
     def _error(self, at: int, message: str, remedy: str, *, code: str = "syntax") -> SelectError:
         end = Span(self.tokens[-1].end + 1, 0)
-        span = self._span(at, at + 1) if at < len(self.tokens) else end
-        return SelectError(
-            message,
-            code=code,
-            text=self.text,
-            position=span.start,
-            length=span.length,
-            remedy=remedy,
-        )
+        place = self.tokens[at] if at < len(self.tokens) else end
+        return problem_at(self.text, place, message, remedy, code)
 
 
 def number_of(text: str) -> int | float | None:

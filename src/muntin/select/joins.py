@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from muntin.errors import SelectError
-from muntin.select.parser import span_of
+from muntin.select.places import problem_at
 from muntin.select.scope import Scope, Source
 
 
@@ -30,15 +29,13 @@ def join_vectors(text: str, node: exp.Select, scope: Scope) -> None:
                     conditions.append(_same(source, other, name))
                     scope.joined.setdefault(name.lower(), other.alias)
         if not conditions:
-            start, end = span_of(join.this) or (0, 0)
             names = " and ".join(s.alias for s in (before[-1], source))
-            raise SelectError(
+            raise problem_at(
+                text,
+                join.this,
                 f"{names} share no key column, so their rows do not belong together",
-                code="from_item",
-                text=text,
-                position=start,
-                length=end - start,
-                remedy="take vectors of one key, or of keys that share a column",
+                "take vectors of one key, or of keys that share a column",
+                "from_item",
             )
         join.set("on", exp.and_(*conditions, copy=False))
         join.set("kind", "INNER")

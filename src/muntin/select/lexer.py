@@ -16,6 +16,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from muntin.errors import SelectError
 from muntin.select.limits import Limits
+from muntin.select.places import Span, problem_at
 
 _DIALECT = DuckDB()
 
@@ -80,13 +81,8 @@ def check_text(text: str, limits: Limits) -> None:
         raise SelectError("the statement is empty", remedy="SELECT ... FROM ...")
     bad = _CONTROL.search(text)
     if bad:
-        raise SelectError(
-            f"the character U+{ord(bad[0]):04X} cannot be part of a statement",
-            code="character",
-            text=text,
-            position=bad.start(),
-            length=1,
-        )
+        message = f"the character U+{ord(bad[0]):04X} cannot be part of a statement"
+        raise problem_at(text, Span(bad.start(), 1), message, code="character")
 
 
 def _check_characters(text: str, limits: Limits) -> None:
@@ -94,37 +90,22 @@ def _check_characters(text: str, limits: Limits) -> None:
         kind, start = part.lastgroup, part.start()
         if kind == "open":
             what = {"'": "string", '"': "name", "/*": "comment"}[part[0]]
-            raise SelectError(
-                f"the {what} that starts here has no end",
-                code="unterminated",
-                text=text,
-                position=start,
-                length=len(part[0]),
-                remedy=f"close it with {'*/' if part[0] == '/*' else part[0]}",
-            )
+            message = f"the {what} that starts here has no end"
+            remedy = f"close it with {'*/' if part[0] == '/*' else part[0]}"
+            raise problem_at(text, Span(start, len(part[0])), message, remedy, "unterminated")
         if kind == "other":
             raise _bad_character(text, start)
         if kind in ("string", "name") and len(part[0].encode()) > limits.literal_bytes + 2:
-            raise SelectError(
-                f"a {kind} is longer than {limits.literal_bytes} bytes",
-                code="limit",
-                text=text,
-                position=start,
-                length=1,
-            )
+            message = f"a {kind} is longer than {limits.literal_bytes} bytes"
+            raise problem_at(text, Span(start, 1), message, code="limit")
         if kind == "name" and not part[0][1:-1].strip():
-            raise SelectError("a name is empty", code="syntax", text=text, position=start, length=2)
+            raise problem_at(text, Span(start, 2), "a name is empty")
         if kind == "string" and start and text[start - 1] in _PREFIXES:
             before = text[start - 2] if start > 1 else " "
             if not (before.isalnum() or before == "_"):
-                raise SelectError(
-                    f"strings of the form {text[start - 1]}'...' are not available",
-                    code="syntax",
-                    text=text,
-                    position=start - 1,
-                    length=2,
-                    remedy="write '...', with '' for a quote inside",
-                )
+                message = f"strings of the form {text[start - 1]}'...' are not available"
+                remedy = "write '...', with '' for a quote inside"
+                raise problem_at(text, Span(start - 1, 2), message, remedy)
 
 
 def _utf8(text: str) -> bytes:
@@ -163,14 +144,8 @@ def _bad_character(text: str, position: int) -> SelectError:
     elif character == "`":
         remedy = 'names are quoted as "name"'
     shown = character if character.isprintable() else ""
-    return SelectError(
-        f"unexpected character {shown!r} (U+{ord(character):04X} {name.lower()})",
-        code="character",
-        text=text,
-        position=position,
-        length=1,
-        remedy=remedy,
-    )
+    message = f"unexpected character {shown!r} (U+{ord(character):04X} {name.lower()})"
+    return problem_at(text, Span(position, 1), message, remedy, "character")
 
 
 def _one_statement(text: str, tokens: list[Token]) -> list[Token]:
@@ -179,27 +154,16 @@ def _one_statement(text: str, tokens: list[Token]) -> list[Token]:
     if first is not None:
         rest = [t for t in tokens[first:] if t.token_type is not TokenType.SEMICOLON]
         if rest:
-            raise SelectError(
-                "only one statement at a time",
-                code="statement",
-                text=text,
-                position=rest[0].start,
-                length=rest[0].end - rest[0].start + 1,
-                remedy="end the text after the first one",
-            )
+            message, remedy = "only one statement at a time", "end the text after the first one"
+            raise problem_at(text, rest[0], message, remedy, "statement")
         tokens = tokens[:first]
     if not tokens:
         raise SelectError("the statement is empty", text=text, remedy="SELECT ... FROM ...")
     head = next((t for t in tokens if t.token_type is not TokenType.L_PAREN), tokens[0])
     if head.token_type not in (TokenType.SELECT, TokenType.WITH):
-        raise SelectError(
-            f"a statement starts with SELECT, not with {_shown(text, head)}",
-            code="statement",
-            text=text,
-            position=head.start,
-            length=head.end - head.start + 1,
-            remedy="beside SELECT, which only reads, there are SHOW TABLES and DESCRIBE <name>",
-        )
+        message = f"a statement starts with SELECT, not with {_shown(text, head)}"
+        remedy = "beside SELECT, which only reads, there are SHOW TABLES and DESCRIBE <name>"
+        raise problem_at(text, head, message, remedy, "statement")
     return tokens
 
 
@@ -210,22 +174,15 @@ def _shown(text: str, token: Token) -> str:
 
 def _check_shape(text: str, tokens: list[Token], limits: Limits) -> None:
     if len(tokens) > limits.tokens:
-        raise SelectError(
-            f"the statement has more than {limits.tokens} words and signs",
-            code="limit",
-            text=text,
-            position=tokens[limits.tokens].start,
-        )
+        message = f"the statement has more than {limits.tokens} words and signs"
+        raise problem_at(text, Span(tokens[limits.tokens].start, 0), message, code="limit")
     for number, word in itertools.pairwise(tokens):
         joined = number.end + 1 == word.start and text[word.start].isidentifier()
         if joined and number.token_type is TokenType.NUMBER:
-            raise SelectError(
-                f"{text[number.start : word.end + 1][:40]!r} is neither a number nor a name",
-                text=text,
-                position=number.start,
-                length=word.end - number.start + 1,
-                remedy="numbers are digits, a point and an exponent; names start with a letter",
-            )
+            message = f"{text[number.start : word.end + 1][:40]!r} is neither a number nor a name"
+            remedy = "numbers are digits, a point and an exponent; names start with a letter"
+            place = Span(number.start, word.end - number.start + 1)
+            raise problem_at(text, place, message, remedy)
     opened: list[Token] = []
     run = 0
     for token in tokens:
@@ -238,26 +195,11 @@ def _check_shape(text: str, tokens: list[Token], limits: Limits) -> None:
             if opened and opened[-1].token_type is partner:
                 opened.pop()
             elif kind is TokenType.R_PAREN:
-                raise SelectError(
-                    "this bracket closes nothing",
-                    text=text,
-                    position=token.start,
-                    length=1,
-                )
+                raise problem_at(text, token, "this bracket closes nothing")
         if len(opened) > limits.depth or run > _PREFIX_RUN_MAX:
-            raise SelectError(
-                f"the statement nests deeper than {limits.depth} levels",
-                code="limit",
-                text=text,
-                position=token.start,
-                length=1,
-            )
+            message = f"the statement nests deeper than {limits.depth} levels"
+            raise problem_at(text, Span(token.start, 1), message, code="limit")
     if opened:
         what = "bracket" if opened[-1].token_type is TokenType.L_PAREN else "CASE"
-        raise SelectError(
-            f"this {what} is not closed",
-            text=text,
-            position=opened[-1].start,
-            length=opened[-1].end - opened[-1].start + 1,
-            remedy="add ')'" if what == "bracket" else "add END",
-        )
+        remedy = "add ')'" if what == "bracket" else "add END"
+        raise problem_at(text, opened[-1], f"this {what} is not closed", remedy)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from muntin.errors import SelectError
 from muntin.select.bind import MATRIX_KINDS
 from muntin.select.catalog import TREND_COLUMNS, TREND_ERROR, WINDOW_COLUMNS, QueryInfo, SummaryInfo
 from muntin.select.functions import TABLE_FUNCTIONS
+from muntin.select.places import Span, problem_at
 from muntin.suggestions import did_you_mean
 from muntin.times import instant_text
 
@@ -53,13 +53,10 @@ def listed(
         return _COLUMNS, _values(_COLUMNS, _of_summary(summaries[name], span_of))
     if name in queries:
         return _COLUMNS, _values(_COLUMNS, _of_query(name, columns_of(queries[name])))
-    raise SelectError(
-        f"no summary or standing query '{name[:64]}'",
-        code="unknown_name",
-        text=text,
-        position=found.start("quoted" if found["quoted"] else "plain"),
-        length=len(name),
-        remedy=did_you_mean(name, [*summaries, *queries]),
+    place = Span(found.start("quoted" if found["quoted"] else "plain"), len(name))
+    remedy = did_you_mean(name, [*summaries, *queries])
+    raise problem_at(
+        text, place, f"no summary or standing query '{name[:64]}'", remedy, "unknown_name"
     )
 
 

@@ -16,7 +16,7 @@ from muntin.select.bind import Binder, Bound
 from muntin.select.columns import ColumnResolver, shown_expression
 from muntin.select.joins import join_vectors, joined_names
 from muntin.select.limits import Limits
-from muntin.select.parser import span_of
+from muntin.select.places import Span, problem_at
 from muntin.select.scope import Column, Relation, Scope, Source
 from muntin.select.syntax import SourceItem, Statement, item_number, show_item
 from muntin.suggestions import did_you_mean
@@ -215,26 +215,20 @@ class _Resolution:
     def _bind(self, item: object, ctes: Ctes) -> Bound:
         if isinstance(item, SourceItem) and item.name.lower() in ctes:
             if item.window is not None:
-                raise self._error_at(
-                    item,
+                raise self._error(
+                    item.span,
                     f"'{item.name}' is a WITH query: it has no window of its own",
                     "put the window clause after the summary in the WITH query",
                 )
-            raise self._error_at(item, f"'{item.name}' is a WITH query: it takes no key", "")
+            raise self._error(item.span, f"'{item.name}' is a WITH query: it takes no key", "")
         try:
             return self.binder.bind(item)  # type: ignore[arg-type]
         except SelectError as error:
             plain = isinstance(item, SourceItem) and item.arguments is None
             if error.code == "unknown_name" and plain and ctes:
                 name = item.name  # type: ignore[union-attr]
-                error = SelectError(
-                    error.message,
-                    code=error.code,
-                    text=error.text,
-                    position=error.position,
-                    length=error.length,
-                    remedy=did_you_mean(name, [*ctes, *self.binder.summaries], "there are"),
-                )
+                remedy = did_you_mean(name, [*ctes, *self.binder.summaries], "there are")
+                error = error.replaced(remedy=remedy)
             raise error from None
 
     def _expression(self, node: exp.Expr, scope: Scope, ctes: Ctes) -> int:
@@ -273,25 +267,7 @@ class _Resolution:
             )
         return Relation(columns, reads)
 
-    def _error_at(self, item: SourceItem, message: str, remedy: str) -> SelectError:
-        return SelectError(
-            message,
-            code="from_item",
-            text=self.text,
-            position=item.span.start,
-            length=item.span.length,
-            remedy=remedy,
-        )
-
     def _error(
-        self, node: exp.Expr, message: str, remedy: str, *, code: str = "from_item"
+        self, place: exp.Expr | Span, message: str, remedy: str, *, code: str = "from_item"
     ) -> SelectError:
-        start, end = span_of(node) or (0, 0)
-        return SelectError(
-            message,
-            code=code,
-            text=self.text,
-            position=start,
-            length=end - start,
-            remedy=remedy,
-        )
+        return problem_at(self.text, place, message, remedy, code)

@@ -14,6 +14,7 @@ from muntin.errors import SelectError
 from muntin.select.from_items import extract
 from muntin.select.lexer import tokenize
 from muntin.select.limits import Limits
+from muntin.select.places import Span, problem_at
 from muntin.select.syntax import Statement
 
 _DIALECT = DuckDB()
@@ -110,19 +111,5 @@ def _syntax_error(text: str, tokens: list[Token], error: ParseError) -> SelectEr
     elif message.startswith("Required keyword"):
         message = "something is missing here"
     at_end = token.end >= tokens[-1].end and message.startswith("Expect")
-    return SelectError(
-        message[0].lower() + message[1:] if message[:1].isupper() else message,
-        text=text,
-        position=len(text.rstrip()) if at_end else token.start,
-        length=0 if at_end else len(word),
-    )
-
-
-def span_of(node: exp.Expr | None) -> tuple[int, int] | None:
-    """Start and end (exclusive) of a node in the text, as far as its names and constants reach."""
-    if node is None:
-        return None
-    places = [n.meta for n in node.walk() if "start" in n.meta]
-    if not places:
-        return None
-    return min(p["start"] for p in places), max(p["end"] for p in places) + 1
+    place = Span(len(text.rstrip()), 0) if at_end else token
+    return problem_at(text, place, message[:1].lower() + message[1:])

@@ -14,23 +14,13 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
 from muntin.select.catalog import WindowAsked
+from muntin.select.places import NOWHERE, Span
 from muntin.select.window_clause import show_window
 
 _DIALECT = DuckDB()
 MARK = "\x01"
 _PLACEHOLDER = re.compile(f'"{MARK}(\\d+)"')
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A place in the text: characters from `start`, `length` of them."""
-
-    start: int
-    length: int
-
-
-NOWHERE = Span(0, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from muntin.errors import BadArgument, SelectError
 from muntin.select.catalog import WindowAsked
+from muntin.select.places import Span, problem_at
 from muntin.times import duration_text, duration_us, instant_text, instant_us
 
 FORMS = (
@@ -94,10 +95,5 @@ def _word(tokens: Sequence[Token], at: int) -> str:
 def _error(
     text: str, tokens: Sequence[Token], at: int, message: str, remedy: str = FORMS
 ) -> SelectError:
-    if at < len(tokens):
-        start, length = tokens[at].start, tokens[at].end - tokens[at].start + 1
-    else:
-        start, length = tokens[-1].end + 1, 0
-    return SelectError(
-        message, code="window", text=text, position=start, length=length, remedy=remedy
-    )
+    place = tokens[at] if at < len(tokens) else Span(tokens[-1].end + 1, 0)
+    return problem_at(text, place, message, remedy, "window")
