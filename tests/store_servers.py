@@ -136,6 +136,23 @@ class PostgresServer(Server):
         initdb += ["--locale=C", "--auth=scram-sha-256", f"--pwfile={secret}"]
         subprocess.run([*self.prefix, *initdb], check=True, capture_output=True, cwd=self.folder)
 
+    def standby(self) -> PostgresServer:
+        """A server, not started, that follows this one: hot standby, asynchronous."""
+        made = PostgresServer()
+        shutil.rmtree(made.data)
+        copied = [
+            _binary("pg_basebackup"),
+            "-D",
+            str(made.data),
+            "-d",
+            self.url(),
+            "-R",
+            "-c",
+            "fast",
+        ]
+        subprocess.run([*made.prefix, *copied], check=True, capture_output=True, cwd=made.folder)
+        return made
+
     def command(self) -> list[str]:
         said = {
             "port": self.port,
@@ -240,8 +257,10 @@ class RedisServer(Server):
     store = "muntin.ledger.redis"
 
     def command(self) -> list[str]:
-        if shutil.which("redis-server") is None:
-            pytest.skip("redis-server is not installed")
+        named = os.environ.get("MUNTIN_REDIS_SERVER", "")  # or Valkey's
+        binary = named or shutil.which("redis-server") or shutil.which("valkey-server")
+        if binary is None:
+            pytest.skip("neither redis-server nor valkey-server is installed")
         said = {
             "port": self.port, "bind": "127.0.0.1", "dir": self.folder, "requirepass": PASSWORD,
             "appendonly": "yes", "save": "", "maxmemory-policy": "noeviction",
@@ -251,7 +270,7 @@ class RedisServer(Server):
             said |= {"port": 0, "tls-port": self.port, "tls-auth-clients": "no"}
             said |= {"tls-cert-file": chain, "tls-key-file": key, "tls-ca-cert-file": chain}
         options = [part for name, value in said.items() for part in (f"--{name}", str(value))]
-        return ["redis-server", *options]
+        return [binary, *options]
 
     def url(self, **options: object) -> str:
         theirs = {"schema": "name", "ca": "ssl_ca_certs"}

@@ -36,7 +36,8 @@ def read_address(url: str, *own: str) -> Address:
     """
     try:
         parts = urlsplit(url)
-        _ = parts.port
+        for host in parts.netloc.rpartition("@")[2].split(","):  # libpq takes several
+            _ = urlsplit(f"//{host}").port
     except ValueError as problem:
         raise LedgerError(f"{shown_url(url)} is not the URL of a ledger: {problem}") from None
     options = parse_qsl(parts.query, keep_blank_values=True)

@@ -35,6 +35,7 @@ from muntin.ledger.store import (
 SCHEMA = "muntin"
 IDLE_CONNECTIONS_MAX = 8
 POLL_SECONDS = 0.05  # where the server cannot notify: a standby
+DEAF_SECONDS = 10.0  # until it is asked again whether it does: it may have been promoted
 ROWS_AT_ONCE = 1_000
 _TABLES = """
 CREATE TABLE {schema}.ledger (
@@ -122,6 +123,7 @@ class PostgresStore:
         self._idle: dict[bool, list[_Connection]] = {False: [], True: []}
         self._process = os.getpid()
         self._closed = False
+        self._deaf_until = 0.0
 
     # Connections
 
@@ -288,12 +290,14 @@ class PostgresStore:
     def wait(self, head: Head, seconds: float) -> None:  # noqa: ARG002
         known = self._taken(listens=True)
         if known is None:
-            try:
-                with self._connection(seconds, listens=True):
-                    return  # what came before it listened is still to be looked for
-            except StoreError:  # a standby does not listen
-                time.sleep(min(seconds, POLL_SECONDS))
-                return
+            if time.monotonic() >= self._deaf_until:
+                try:
+                    with self._connection(seconds, listens=True):
+                        return  # what came before it listened is still to be looked for
+                except StoreError:  # a standby does not listen
+                    self._deaf_until = time.monotonic() + DEAF_SECONDS
+            time.sleep(min(seconds, POLL_SECONDS))
+            return
         with self._lock:
             self._idle[True].append(known)
         with self._connection(seconds, listens=True) as connection:
