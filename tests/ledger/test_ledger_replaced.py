@@ -6,6 +6,15 @@ from ledger_helpers import PANE, SPEC, batch, partial
 from muntin.errors import LedgerError
 from muntin.ledger import ClosedWindow
 from muntin.ledger.sqlite import SqliteLedger
+from muntin.session import Session
+from muntin.sites.follower import Follower
+from muntin.spec_sites import SiteSpec
+from tests.pipeline.support import events, pipeline, run
+
+SITE = {
+    "coordinator": "ws://127.0.0.1:1", "site": "a", "summary": "orders", "key": ["driver"],
+    "value": "fare", "window": "1 minute", "unit": "10 s",
+}  # fmt: skip
 
 
 def fill(path, events, closings=1):
@@ -40,3 +49,26 @@ def test_readers_see_the_file_that_is_there_now(tmp_path):
     assert reader.generation() > generation
     assert [piece.events for piece in reader.pieces("s", PANE)] == [3]
     reader.close()
+
+
+def test_answers_are_of_the_file_that_is_there_now(tmp_path):
+    """The new one numbers its pieces as the old one did, and holds the same panes."""
+    path = tmp_path / "x.db"
+    spec = pipeline()
+    site = SiteSpec.model_validate(SITE)
+    session = follower = None
+    for fare in (1, 5, 7):
+        rows = [(second, "a", 1, 1, fare) for second in range(0, 100, 10)]
+        with run(spec, [[events(rows)]], SqliteLedger(path)):
+            if session is None or follower is None:
+                session = Session(SqliteLedger(path))
+                follower = Follower(session.ledger, spec, site, lambda: 0.0)
+            assert session.sql("SELECT sum(fare) FROM orders(driver) FOR ALL").rows == [[10 * fare]]
+            news = follower.look()
+            assert news is not None
+            assert news.anew
+            assert {v for _, values in news.units.values() for v in values.tolist()} == {fare}
+        delete(path)
+    assert session is not None
+    session.close()
+    session.ledger.close()

@@ -105,25 +105,35 @@ def _window(random: np.random.Generator) -> dict[str, str]:
     return {"kind": kind, "length": "1 minute", **({"every": "20 s"} if kind == "sliding" else {})}
 
 
+def span_of(random: np.random.Generator) -> int:
+    """Seconds over which a pipeline's events lie: few windows in most of them, so that many run.
+
+    Over 20 minutes each batch is late for up to 60 windows, which are all asked anew.
+    """
+    return _one(random, [20, 60, 60, 60, 120, 120, 120, 240, 240, _one(random, [240, 1200])])
+
+
 def events(
-    random: np.random.Generator, spec: Pipeline, types: dict[str, pa.DataType]
+    random: np.random.Generator, spec: Pipeline, types: dict[str, pa.DataType], span: int
 ) -> pa.RecordBatch:
     """A batch of random rows: most at usual times, so that windows close."""
     size = int(random.integers(1, 30))
     unit = spec.time.unit
     columns = [
-        _moments(random, types[name], size, unit) if name == "t" else _values(random, kind, size)
+        _moments(random, types[name], size, unit, span)
+        if name == "t"
+        else _values(random, kind, size)
         for name, kind in types.items()
     ]
     return pa.RecordBatch.from_arrays(columns, names=list(types))
 
 
 def _moments(
-    random: np.random.Generator, kind: pa.DataType, size: int, unit: str | None
+    random: np.random.Generator, kind: pa.DataType, size: int, unit: str | None, span: int
 ) -> pa.Array:
     if random.random() < 0.15:
         return _values(random, kind, size)
-    us = START + random.integers(0, 1200, size) * SECOND
+    us = START + random.integers(0, span, size) * SECOND
     plain = kind.value_type if pa.types.is_dictionary(kind) else kind
     per = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0.001, None: 1}
     whole: list = us.tolist()

@@ -6,7 +6,7 @@ import pytest
 from muntin.errors import MuntinError
 from muntin.ledger.temporary import temporary
 from muntin.spark.ingest import Ingest
-from tests.pipeline.arbitrary import events, spec_and_columns
+from tests.pipeline.arbitrary import events, span_of, spec_and_columns
 from tests.pipeline.support import gather, slices_of
 from tests.totals import SEED, total
 
@@ -14,12 +14,13 @@ from tests.totals import SEED, total
 def run_one(seed: int) -> None:
     random = np.random.default_rng(seed)
     spec, types = spec_and_columns(random)
+    span = span_of(random)
     ledger = temporary()
     ingest = Ingest(spec, ledger, query_id="q")
     fed = 0
     try:
-        for number in range(int(random.integers(1, 8))):
-            batches = [events(random, spec, types) for _ in range(int(random.integers(1, 3)))]
+        for number in range(int(random.choice([1, 2, 2, 3, 3, 5]))):
+            batches = [events(random, spec, types, span) for _ in range(int(random.integers(1, 3)))]
             fed += sum(len(batch) for batch in batches)
             ingest.take(number, gather([Partition(batch) for batch in batches]))
             if random.random() < 0.15:

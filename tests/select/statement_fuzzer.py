@@ -308,10 +308,10 @@ def run(
     bad: list[tuple[str, BaseException]] = []
     for _ in range(count):
         text = maker.statement()
-        started = time.perf_counter()
+        started = time.process_time()  # whatever else the machine does
         try:
             found[outcome(engine, text)] += 1
-            took = time.perf_counter() - started
+            took = time.process_time() - started
             if took > seconds_max:
                 bad.append((text, TimeoutError(f"{took:.1f} s")))
         except BaseException as error:

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,11 @@ class Pieces:
         self._pieces: dict[tuple[str, int], list[Piece]] = {}
         self._held: dict[str, Held] = {}
 
+    @cached_property
+    def _ledger(self) -> int:
+        """Which ledger the view is of: another in the same place uses the same numbers again."""
+        return self.view.generation()
+
     def held(self, layout: Layout) -> Held:
         """What there is to read of a summary."""
         if layout.name not in self._held:
@@ -137,7 +143,7 @@ class Pieces:
 
     def read(self, pieces: Sequence[Piece], keys: Keys | None = None) -> list[Segment]:
         """What pieces hold, decoded."""
-        names = [("piece", piece.id, keys) for piece in pieces]
+        names = [("piece", self._ledger, piece.id, keys) for piece in pieces]
         found = [self._cache.get(name) for name in names]
         missing = [p.id for p, segment in zip(pieces, found, strict=True) if segment is None]
         payloads = self.view.payloads(missing) if missing else {}
@@ -160,7 +166,7 @@ class Pieces:
         """The summary of exactly the slices of a reach."""
         held = [(*run, self.overlapping(layout, *run)) for run in reach.runs]
         token = (
-            "merged", layout.name, keys,
+            "merged", self._ledger, layout.name, keys,
             tuple((length, first, until, tuple(piece.id for piece in pieces))
                   for length, first, until, pieces in held),
         )  # fmt: skip

@@ -61,7 +61,7 @@ class Follower:
         self._key = stored
         self._cache = SegmentCache(CACHE_BYTES)
         self._clock = clock
-        self._generation: int | None = None
+        self._generation: tuple[int, int] | None = None
         self._newest: int | None = None
         self._late = 0
         self._events: dict[int, int] = {}  # of each unit in the window that holds any
@@ -78,13 +78,16 @@ class Follower:
         BadArgument
             Sums that cannot be ranked.
         """
-        infos = {info.name: info for info in self._ledger.pipelines()}
+        with self._ledger.snapshot() as view:
+            infos = {info.name: info for info in view.pipelines()}
+            place = view.generation()
         info = infos.get(self._pipeline)
         if info is None or info.watermark is None:
             return None
         sealed = self._sealed(info)
         to, ahead = self._with_the_clock(info, sealed)
-        anew = self._generation != info.epoch or self._newest is None
+        generation = place, info.epoch
+        anew = self._generation != generation or self._newest is None
         if not anew and self._newest is not None:
             to = max(to, self._newest)
             if to == self._newest and info.late == self._late and not ahead:
@@ -93,7 +96,7 @@ class Follower:
         if units is None or not (units or anew or to != self._newest):
             return None
         if anew:
-            self._generation = info.epoch
+            self._generation = generation
         self._newest, self._late = to, info.late
         return News(to, units, anew)
 
