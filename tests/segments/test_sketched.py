@@ -15,7 +15,7 @@ from muntin.errors import BadArgument, IncompatibleSummary
 from muntin.segments.building import WHOLE, build, merge
 from muntin.segments.codec import decode, encode
 from muntin.segments.columns import lists
-from muntin.segments.sketched import Listed, SketchedSums, SumsOf
+from muntin.segments.sketched import Listed, SketchedSums, SumsOf, _less
 from muntin.segments.sums import Totals
 from muntin.summaries import SketchedMatrix
 from tests.segments.streams import Stream, by_bytes, spread, streams
@@ -160,3 +160,9 @@ def test_bounds_hold_where_the_error_is_beyond_int64() -> None:
     rows = segment.algebra.answer(segment.tables[0], SumsOf((("a",), ("c",)))).to_pylist()
     assert [row["i_lower"] for row in rows] == [0, 0]
     assert rows[0]["i"] >= 2**62
+
+
+def test_a_bound_beyond_float64_is_none_and_no_warning() -> None:
+    value, dense = np.array([1e300]), np.array([True])
+    with np.errstate(all="raise"):
+        assert _less(value, np.array([1.7e308]), 2, dense).tolist() == [0.0]

@@ -127,6 +127,12 @@ def test_a_foreign_name_for_loopback_is_refused(clock):
         ("muntin.lan", True),
         ("evil.example:8787", False),
         ("", False),
+        ("[::1].evil.com", False),
+        ("[::1]evil.com:8787", False),
+        ("[[::1]]", False),
+        ("::1", False),
+        ("127.0.0.1:evil.com", False),
+        ("localhost:80@evil.com", False),
     ):
         assert auth.host_allowed({"host": host}) is allowed
 

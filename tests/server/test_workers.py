@@ -20,9 +20,11 @@ import pytest
 from muntin.ledger.open import open_ledger
 from muntin.reading.catalog import LedgerCatalog
 from muntin.select.engine import Engine
+from muntin.server.answering import Asked
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
 from muntin.server.statements import PIECE_BYTES
+from muntin.server.worker import LENGTH, Worker
 from tests.server.conftest import PATIENCE_SECONDS, until
 from tests.server.test_live import Live
 
@@ -68,6 +70,34 @@ def ask(http, statement, **headers):
 def workers_of(server):
     places = server.app.state.statements.runner
     return [p.worker for p in (*places._free, *places._taken) if p.worker is not None]
+
+
+def test_a_ledger_that_is_not_there_yet(tmp_path, caplog):
+    """Whoever asks hears it in one line; the log has no traceback, and the worker goes on."""
+    near, far = socket.socketpair()
+    url = f"sqlite:///{tmp_path / 'later.db'}"
+    settings = {"ledger": url, "cache_bytes": 1 << 20, "limits": {}}
+    threading.Thread(target=_serve, args=(far, settings), daemon=True).start()
+    assert "there is no ledger" in _asked(near)["message"]
+    open_ledger(url).close()
+    assert _asked(near)["kind"] == "answer"
+    near.close()
+    assert not caplog.records
+
+
+def _serve(connection, settings):
+    with contextlib.suppress(EOFError):
+        Worker(connection, settings).serve()
+
+
+def _asked(connection):
+    arguments = {"text": "SELECT 1", "form": "application/json", "rows_max": 10}
+    body = Asked("sql", arguments, 1 << 20).to_json().encode()
+    connection.sendall(LENGTH.pack(len(body)) + body)
+    (size,) = LENGTH.unpack(connection.recv(LENGTH.size))
+    head = json.loads(connection.recv(size))
+    connection.recv(head.get("size") or 1) if head["kind"] == "answer" else None
+    return head
 
 
 class Asking:

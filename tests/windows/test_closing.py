@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
+from typing import get_args
+
 import numpy as np
 import pyarrow as pa
 from hypothesis import given
@@ -10,7 +13,7 @@ from pane_by_pane import close_before, close_by, take
 
 from muntin.segments.building import build
 from muntin.segments.sums import Sums
-from muntin.windows.floating import Boundary, FloatingWindow, close_windows
+from muntin.windows.floating import Boundary, FloatingWindow, Reason, close_windows
 from muntin.windows.grid import starts_of_windows, windows_of
 
 PANE = 10
@@ -89,3 +92,10 @@ def test_windows_of_many_panes(panes, length, every):
     }
     found = starts_of_windows(starts, length * PANE, every * PANE)
     assert found.tolist() == sorted(expected)
+
+
+def test_the_dashboard_names_and_colours_each_reason():
+    text = files("muntin.server").joinpath("dashboard/closings.js").read_text()
+    for what in ("COLOUR", "MEANS"):
+        known = text.partition(f"const {what} = {{")[2].partition("}")[0]
+        assert {part.split(":")[0].strip() for part in known.split(",")} >= set(get_args(Reason))

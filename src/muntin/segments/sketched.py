@@ -370,7 +370,8 @@ def _items_of(table: Table) -> Keys:
 
 def _less(value: np.ndarray, whole: np.ndarray, width: int, dense: np.ndarray) -> np.ndarray:
     """Sums less what cells may be too high; 0 where there are none."""
-    error = np.where(dense, math.e * whole.astype(np.float64) / width, np.inf)
+    with np.errstate(over="ignore"):  # beyond float64 there is no bound but 0
+        error = np.where(dense, math.e * whole.astype(np.float64) / width, np.inf)
     if value.dtype == np.int64:
         error = np.ceil(error)
         fits = error < 2.0**62

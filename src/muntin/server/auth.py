@@ -19,6 +19,7 @@ from muntin.server.postgres.scram import Exchange, Keys, Salt
 
 TOKEN_CHARACTERS_MIN = 16
 _ORIGIN = re.compile(r"(https?)://([a-z0-9._-]+|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?")
+_HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^:\[\]]+))(?::[0-9]{0,5})?")
 _PORTS = {"http": 80, "https": 443}
 Rights = frozenset[str]
 READ: Rights = frozenset({"read"})
@@ -204,11 +205,9 @@ def _digest(secret: str) -> bytes:
 
 
 def _host_name(host: str) -> str:
-    """Without the port, in lower case."""
-    host = host.strip().lower()
-    if host.startswith("["):
-        return host.partition("]")[0].lstrip("[")
-    return host.partition(":")[0]
+    """Without the port, in lower case; "" where it is not written as a host."""
+    found = _HOST.fullmatch(host.strip().lower())
+    return "" if found is None else found["address"] or found["name"]
 
 
 def _given(text: str) -> str:

@@ -110,11 +110,18 @@ class Worker:
 
     def __init__(self, connection: socket.socket, settings: dict[str, Any]) -> None:
         self._connection = connection
-        ledger = open_ledger(settings["ledger"], create=False)
-        limits = Limits(**settings["limits"])
-        catalog = LedgerCatalog(ledger, cache_bytes=settings["cache_bytes"])
-        self._reader = Reader(ledger, catalog, limits)
-        self._answering = Answering(self._reader)
+        self._settings = settings
+        self._answering: Answering | None = None
+        with contextlib.suppress(MuntinError):  # else whoever asks hears it
+            self._opened()
+
+    def _opened(self) -> Answering:
+        if self._answering is None:
+            settings = self._settings
+            ledger = open_ledger(settings["ledger"], create=False)
+            catalog = LedgerCatalog(ledger, cache_bytes=settings["cache_bytes"])
+            self._answering = Answering(Reader(ledger, catalog, Limits(**settings["limits"])))
+        return self._answering
 
     def serve(self) -> None:
         while True:
@@ -123,7 +130,7 @@ class Worker:
 
     def _answer(self, asked: Asked) -> None:
         try:
-            out = self._answering.answer(asked)
+            out = self._opened().answer(asked)
         except Exception as error:
             if status_of(error) == 500:
                 _LOG.exception("cannot answer %s", asked)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -26,7 +26,8 @@ from muntin.windows import kernels as _kernels
 
 kernels: Any = _kernels
 
-Reason = str  # "full" or "capacity"
+Reason = Literal["full", "capacity", "late", "end"]
+"""Why a window closed; the dashboard has a name and a colour for each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@ import { columns, key } from "./charts.js";
 import { drawer, duration, make, moment, number } from "./dom.js";
 
 const SHOWN = 80;
-const COLOUR = { full: "var(--one)", capacity: "var(--bad)", end: "var(--three)" };
-const MEANS = { full: "full in time", capacity: "capacity reached", end: "end of data" };
+const COLOUR = { full: "var(--one)", capacity: "var(--bad)", end: "var(--three)", late: "var(--two)" };
+const MEANS = { full: "full in time", capacity: "capacity reached", end: "end of data", late: "late events between two windows" };
 
 export async function closings(holder, live) {
   const chart = make("div", { class: "chart" }), note = make("p", { class: "note", role: "status" });
