@@ -11,10 +11,13 @@ import time
 
 import datasketches
 import numpy as np
+import pyarrow as pa
 from _timing import in_turn, report
 from published.sliding_windows import PublishedItems
 from sortedcontainers import SortedList
 
+from muntin.segments import WHOLE, build, cut, decode, encode, merge
+from muntin.segments.quantiles import Quantiles, QuantilesAt
 from muntin.summaries import KLL, FixedWindowQuantiles
 
 FRACTIONS = np.arange(1, 100) / 100
@@ -91,16 +94,23 @@ def kll_merge(panes: int, repeats: int) -> None:
         2 * repeats,
     )
     report(seconds, unit="day")
-    blobs, theirs_blobs = [s.to_bytes() for s in mine], [s.serialize() for s in other]
-    print("  reading their bytes first")
+    blobs = [sketch.serialize() for sketch in other]
+    slices, values = np.repeat(np.arange(panes), 5_000), pa.array(np.concatenate(parts))
+    stored = [encode(piece) for piece in cut(build(Quantiles(), slices, [values]))]
+
+    def of_segments() -> None:
+        (table,) = merge([decode(piece) for piece in stored], WHOLE).tables
+        Quantiles().answer(table, QuantilesAt((0.5, 0.99)))
+
+    def of_sketches() -> None:
+        union = datasketches.kll_doubles_sketch(200)
+        for blob in blobs:
+            union.merge(datasketches.kll_doubles_sketch.deserialize(blob))
+        union.get_quantiles([0.5, 0.99])
+
+    print(f"  the same from bytes: {sum(map(len, stored)):,}, and {sum(map(len, blobs)):,}")
     seconds = in_turn(
-        {
-            "KLL.from_bytes": lambda: [KLL.from_bytes(blob) for blob in blobs],
-            "datasketches deserialize": lambda: [
-                datasketches.kll_doubles_sketch.deserialize(blob) for blob in theirs_blobs
-            ],
-        },
-        repeats,
+        {"segments, as a ledger keeps them": of_segments, "datasketches": of_sketches}, 4 * repeats
     )
     report(seconds, unit="day")
 

@@ -15,11 +15,14 @@ from collections.abc import Callable
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
 import duckdb
+import numpy as np
 import polars as pl
 import pyarrow as pa
 from _timing import in_turn, report
 
 from muntin.demo.taxi import INDICATORS, KEYS, orders
+from muntin.segments import WHOLE, Segment, build, cut, decode, encode, merge
+from muntin.segments.sums import Sums
 from muntin.summaries import VectorMatrix
 
 CALLS = 200
@@ -60,7 +63,18 @@ def main() -> None:
     )
     print()
     report(warm, events=batch.num_rows)
+    read = in_turn(
+        {
+            "Muntin, six tables read out": lambda: read_out(batch),
+            "Polars, six group-bys": lambda: [f.to_arrow() for f in with_polars(frame)],
+        },
+        arguments.repeats,
+        clock=clock,
+    )
+    print()
+    report(read, events=batch.num_rows)
     panes(batch, clock)
+    small_panes(batch, clock)
     if arguments.memory:
         memory(batch)
 
@@ -70,6 +84,12 @@ def ours(batch: pa.RecordBatch) -> VectorMatrix:
     summary.update(batch)
     summary.rows()  # drivers and cars are added up from their pairs when somebody asks
     return summary
+
+
+def read_out(batch: pa.RecordBatch) -> list[pa.Table]:
+    summary = VectorMatrix(KEYS, INDICATORS)
+    summary.update(batch)
+    return [summary.table(key) for key in KEYS]
 
 
 def with_polars(frame: pl.DataFrame) -> list[pl.DataFrame]:
@@ -136,6 +156,34 @@ def panes(batch: pa.RecordBatch, clock: Callable[[], float]) -> None:
         report(in_turn(runs, 5, clock=clock), events=calls, unit="call")
     rows = sum(full.rows().values())
     print(f"\nbytes: {len(small_bytes):,} for 40 orders; {len(full_bytes) / rows:.1f} a row")
+
+
+def small_panes(batch: pa.RecordBatch, clock: Callable[[], float]) -> None:
+    """What a pane of 40 orders costs where a batch holds as many as there are."""
+    algebra, pane_of = Sums(tuple((name, None) for name in INDICATORS)), np.arange(len(batch)) // 40
+    columns = {name: batch[name] for name in batch.schema.names}
+    values = [columns[name] for name in INDICATORS]
+    keys = [key if isinstance(key, tuple) else (key,) for key in KEYS]
+
+    def made() -> Segment:
+        return build(algebra, pane_of, values, keys, columns)
+
+    whole = made()
+    pieces = [encode(piece) for piece in cut(whole)]
+    report(
+        in_turn(
+            {
+                "make": made,
+                "bytes": lambda: [encode(piece) for piece in cut(whole)],
+                "read": lambda: [decode(piece) for piece in pieces],
+                "merge": lambda: merge([whole], WHOLE),
+            },
+            5,
+            clock=clock,
+        ),
+        events=len(whole.slices),
+        unit="pane of 40 orders, of many at once",
+    )
 
 
 def _often(run: Callable[[], object]) -> None:

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import muntin.segments.kernels as kernels
+from muntin import kinds
+from muntin.segments.building import WHOLE, merge
 from muntin.segments.codec import decode, encode
 from muntin.segments.registry import KINDS, algebra_class
+from muntin.select.bind import MATRIX_KINDS
+from muntin.select.functions import TABLE_FUNCTIONS
+from muntin.server.static import FOLDER
 from tests.segments.examples import EXAMPLES, example
 
 GOLDEN = Path(__file__).parent.parent / "golden"
+PAGE = (Path(__file__).parents[2] / "docs" / "pipeline-file.md").read_text()
+ENTRY_OF = {"sketched_matrix": "vector_matrix"}  # the same entry, with `sketch`
+NO_PANEL = {"fingerprint"}  # which answers only about keys that somebody names
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -45,6 +56,30 @@ def test_every_question_is_answered_for_rows_in_order(kind: str) -> None:
         rows = segment.algebra.answer(table, question)["row"].to_numpy()
         assert (np.diff(rows) >= 0).all()
         assert len(np.unique(rows)) == len(table)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_has_an_entry_functions_a_panel_and_its_line_in_the_docs(kind: str) -> None:
+    entry = ENTRY_OF.get(kind, kind)
+    assert issubclass(kinds.KINDS[entry], kinds.SegmentSpec)
+    assert kinds.KINDS[entry].model_fields["kind"].default == entry
+    asked = [function for function in TABLE_FUNCTIONS.values() if kind in function.kinds]
+    assert asked or kind in MATRIX_KINDS
+    assert entry in NO_PANEL or (FOLDER / "panels" / f"{entry}.js").exists()
+    assert f"kind: {entry}`" in PAGE
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(st.lists(st.integers(1, 200), min_size=1, max_size=4), st.integers(99, 106), st.data())
+def test_merge_of_slices_is_slice_of_merges(kind: str, sizes: Any, first: int, data: Any) -> None:
+    parts = [example(kind, size, seed) for seed, size in enumerate(sizes)]
+    last = data.draw(st.integers(first, 106))
+    between = merge(parts).between(first, last)
+    assert encode(merge([part.between(first, last) for part in parts])) == encode(between)
+    if EXAMPLES[kind].algebra.order_free and between.count:
+        cut = data.draw(st.integers(first, last))
+        halves = [between.between(first, cut), between.between(cut, last)]
+        assert encode(merge(halves, WHOLE)) == encode(merge([between], WHOLE))
 
 
 def test_kernels_call_only_their_own_file_and_those_of_summaries() -> None:

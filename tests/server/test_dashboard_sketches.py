@@ -17,6 +17,8 @@ SPEC = pipeline(
         "fares": {"kind": "quantiles", "value": "fare", "k": 8},
         "fares_by": {"kind": "quantiles", "value": "fare", "k": 8, "by": "driver"},
         "drivers": {"kind": "top_k", "item": "driver", "capacity": 2},
+        "trips": {"kind": "frequency", "item": "driver"},
+        "areas": {"kind": "distinct", "item": "area", "by": "driver"},
     },
     queries={},
 )
@@ -78,3 +80,5 @@ def test_heavy_items_with_bounds(page, watched):
     found = panel("Most frequent in drivers")
     wait(page, f"{found}?.querySelectorAll('.bars .range').length > 0")
     wait(page, f"{found}.querySelectorAll('.bars .unsure').length > 0")
+    wait(page, f"{panel('Most frequent in trips')}?.querySelectorAll('.bars .range').length > 0")
+    wait(page, f"{panel('Different items in areas')}?.querySelectorAll('.bars .range').length > 1")
