@@ -56,7 +56,10 @@ def _emit(scratch, filled, dense, entries, registers):
 @kernel()
 def _unique(entries, first, filled, n):
     """Entries first ... first + n in order, the largest of each slot, put to `filled`."""
-    sort_keys(entries[first : first + n])
+    for i in range(first + 1, first + n):
+        if entries[i] < entries[i - 1]:
+            sort_keys(entries[first : first + n])
+            break
     for i in range(first, first + n):
         if i + 1 < first + n and entries[i] >> VALUE_BITS == entries[i + 1] >> VALUE_BITS:
             continue
@@ -108,6 +111,17 @@ def merge_distinct(
     dense = 0
     out_starts[0] = out_register_starts[0] = 0
     for g in range(bounds.shape[0] - 1):
+        if bounds[g + 1] - bounds[g] == 1:
+            row = order[bounds[g]]
+            for j in range(starts[row], starts[row + 1]):
+                out_entries[filled] = entries[j]
+                filled += 1
+            for j in range(register_starts[row], register_starts[row + 1]):
+                out_registers[dense] = registers[j]
+                dense += 1
+            out_starts[g + 1] = filled
+            out_register_starts[g + 1] = dense
+            continue
         total = 0
         large = False
         for i in range(bounds[g], bounds[g + 1]):
