@@ -30,6 +30,7 @@ PLAIN = 0  # form of a stream: 0, or 1 + the number of a scale
 _ENTRY = struct.Struct("<BBBBqQQ")  # form, width, compressed, 0, base, count, stored bytes
 ENTRY_BYTES = _ENTRY.size
 _WIDTHS = (0, 1, 2, 4, 8)
+_NOTHING = _ENTRY.pack(PLAIN, 0, 0, 0, 0, 0, 0)  # a stream without numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class Entry:
     stored: int
 
 
+_ABSENT = Entry(PLAIN, 0, compressed=False, base=0, count=0, stored=0)
 _codec: Any = pa.Codec("zstd", compression_level=LEVEL)
 
 
@@ -72,8 +74,7 @@ class StreamWriter:
         if isinstance(column, Ragged):
             self.lists(column, doubles and keys)
         elif column is None or not column.any():
-            for _ in range(streams):
-                self._put(NOTHING, PLAIN)
+            self.directory += [_NOTHING] * streams
         elif column.dtype == np.uint8:
             self.raw(column)
         elif doubles:
@@ -185,8 +186,8 @@ class StreamReader:
         """
         absent = self._next < len(self.entries) and self.entries[self._next].count == 0
         if absent and rows:
-            for _ in range(streams):
-                self.numbers(0)
+            if any(self._entry() != _ABSENT for _ in range(streams)):
+                raise CorruptSummary("segment: a column that is absent has streams")
             return frozen(np.zeros(rows, dtype)) if required else None
         if streams > 1:
             column = self.lists(rows, dtype, doubles, left)
