@@ -39,6 +39,9 @@ NOTHING.setflags(write=False)
 
 def frozen(array: np.ndarray) -> np.ndarray:
     """The same memory, read-only and contiguous: what kernels read, and nobody changes."""
+    flags = array.flags
+    if not flags.writeable and flags.c_contiguous:
+        return array
     view = np.ascontiguousarray(array).view()
     view.setflags(write=False)
     return view

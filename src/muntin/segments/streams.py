@@ -105,14 +105,8 @@ class StreamWriter:
         return None
 
     def _put(self, values: np.ndarray, form: int) -> None:
-        n = len(values)
-        low, high = (int(values.min()), int(values.max())) if n else (0, 0)
-        bits = (high - low).bit_length()
-        width = next(width for width in _WIDTHS if 8 * width >= bits)
-        planes = np.empty(n * width, np.uint8)
-        if width:
-            kernels.narrow(frozen(values), low, width, planes)
-        self._write(form, width, low, planes, n)
+        low, width, planes = kernels.narrowed(frozen(values))
+        self._write(form, width, low, planes, len(values))
 
     def _write(self, form: int, width: int, base: int, planes: np.ndarray, count: int) -> None:
         data, compressed = planes.tobytes() if len(planes) < COMPRESS_BYTES_MIN else b"", False
@@ -235,12 +229,12 @@ class StreamReader:
         if len(piece) != entry.stored or (not entry.compressed and entry.stored != size):
             raise CorruptSummary("segment: a stream is cut, or too long")
         if not entry.compressed:
-            return frozen(np.frombuffer(piece, np.uint8)), entry
+            return np.frombuffer(piece, np.uint8), entry
         try:
             plain = _codec.decompress(piece, decompressed_size=size)
         except (OSError, ValueError) as problem:
             raise CorruptSummary(f"segment: a stream does not decompress ({problem})") from None
-        return frozen(np.frombuffer(plain, np.uint8)), entry
+        return np.frombuffer(plain, np.uint8), entry
 
     def _entry(self) -> Entry:
         if self._next >= len(self.entries):

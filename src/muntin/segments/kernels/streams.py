@@ -9,19 +9,39 @@ from muntin.summaries.kernels.order_keys import key_of
 
 
 @kernel()
-def narrow(values, base, width, planes):
-    """Byte b of values[i] - base (wrapping) to planes[b * n + i]."""
+def narrowed(values):
+    """The smallest of values (int64[n]), the bytes that each needs beyond it, and the planes:
+    byte b of values[i] less the smallest (wrapping) at planes[b * n + i]."""
     n = values.shape[0]
+    low = high = np.int64(0)
+    if n:
+        low = high = values[0]
+    for i in range(n):
+        low = min(low, values[i])
+        high = max(high, values[i])
+    base = np.uint64(low)
+    spread = np.uint64(high) - base
+    width = 0
+    if spread > np.uint64(0xFFFFFFFF):
+        width = 8
+    elif spread > np.uint64(0xFFFF):
+        width = 4
+    elif spread > np.uint64(0xFF):
+        width = 2
+    elif spread > np.uint64(0):
+        width = 1
+    planes = np.empty(n * width, np.uint8)
     for b in range(width):
         shift = np.uint64(8 * b)
         at = b * n
         for i in range(n):
-            planes[at + i] = np.uint8((np.uint64(values[i]) - np.uint64(base)) >> shift)
+            planes[at + i] = np.uint8((np.uint64(values[i]) - base) >> shift)
+    return low, width, planes
 
 
 @kernel()
 def widen(planes, base, width, out):
-    """The inverse of `narrow`."""
+    """The inverse of `narrowed`."""
     n = out.shape[0]
     for i in range(n):
         out[i] = base
