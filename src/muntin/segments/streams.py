@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import CorruptSummary
-from muntin.segments.columns import NOTHING, Column, Ragged, frozen, starts_of
+from muntin.segments.columns import Column, Ragged, frozen, starts_of
 from muntin.segments.kernels import streams as kernels
 
 LEVEL = 1
