@@ -79,8 +79,10 @@ class Pair:
             rows = range(len(monitor.objects))
             adjusted = dict(zip(monitor.objects.names, monitor.objects.adjusted, strict=True))
             held = coordinator.sites[name].factors
-            told = dict(zip(monitor.objects.names, monitor.objects.told.tolist(), strict=True))
-            assert coordinator.sites[name].memory == {i: v for i, v in told.items() if v}
+            reported = dict(
+                zip(monitor.objects.names, monitor.objects.reported.tolist(), strict=True)
+            )
+            assert coordinator.sites[name].memory == {i: v for i, v in reported.items() if v}
             assert all(
                 adjusted[monitor.objects.names[r]]
                 == monitor.objects.values[r] + held.get(monitor.objects.names[r], 0)

@@ -16,10 +16,10 @@ def reply(values: dict[Object, int], ask: Ask, site: str, limit: int) -> Reply:
     if ask.at_least is not None:
         chosen += [i for i in others[ask.more :] if values[i] >= ask.at_least[site]]
     chosen = chosen[:limit]
-    told = {i: values.get(i, 0) for i in (*ask.objects, *chosen)}
-    border = max([0, *(v for i, v in values.items() if i not in told)])
+    reported = {i: values.get(i, 0) for i in (*ask.objects, *chosen)}
+    border = max([0, *(v for i, v in values.items() if i not in reported)])
     least = min([0, *values.values()])
-    return Reply(1, 0, 1, 0, border, least, tuple(told.items()))
+    return Reply(1, 0, 1, 0, border, least, tuple(reported.items()))
 
 
 def survey(sites: list[dict[Object, int]], k: int, limit: int = 10**6) -> tuple[dict, int]:
@@ -30,7 +30,7 @@ def survey(sites: list[dict[Object, int]], k: int, limit: int = 10**6) -> tuple[
         rounds += 1
         assert rounds < 40
         replies = {f"s{n}": reply(v, ask, f"s{n}", limit) for n, v in enumerate(sites)}
-        ask = machine.told(replies)
+        ask = machine.receive(replies)
     known = [dict(r.entries) for r in replies.values()]
     common = set(known[0]).intersection(*known)
     return {item: sum(v[item] for v in known) for item in common}, rounds

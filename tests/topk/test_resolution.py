@@ -111,7 +111,7 @@ def test_allocation_makes_every_constraint_hold(instance: tuple, random, which: 
     for j in range(sites):
         least = min(values[j][a] + held[j].get(a, 0) for a in top)
         assert all(values[j][b] + held[j].get(b, 0) <= least for b in outside)
-        assert least >= 0  # so that objects nobody has told of are below, too
+        assert least >= 0  # so that objects nobody has reported are below, too
     assert all(mine.get(a, 0) + epsilon >= mine.get(b, 0) for a in top for b in outside)
     totals = [sum(values[j][i] for j in range(sites)) for i in range(objects)]
     assert min(totals[a] for a in top) + epsilon >= max(totals[b] for b in outside)

@@ -61,13 +61,13 @@ def register(app: typer.Typer) -> None:
         import time
 
         import muntin
+        from muntin.background import in_background
         from muntin.cli.run import print_progress
         from muntin.cli.serve import PORT, beside
         from muntin.cli.stopping import stop_spark, stopping
         from muntin.cli.view import follow
         from muntin.demo.replay import Replay
         from muntin.extras import needs
-        from muntin.meanwhile import meanwhile
         from muntin.spark.settings import SHORT_RUN
         from muntin.spec import Pipeline
 
@@ -99,7 +99,7 @@ def register(app: typer.Typer) -> None:
         with stopping() as stop:
             replay = Replay(slices, place / "events")
             began = time.monotonic()
-            with meanwhile(replay.write_first):
+            with in_background(replay.write_first):
                 stream = muntin.stream(None, spec)
             stop.begun()
 

@@ -69,7 +69,7 @@ def coordinator_entries(names: list[str], folder: Path, port: int, speed: float)
         "sites": names,
         **RANKING,
         "k": K,
-        "hybrid": "none",  # the first days would empty the purse, and hide what comes after
+        "hybrid": "none",  # the first days would empty the budget, and hide what comes after
         "speed": speed,
         "state": str(folder / "coordinator.state"),
         "port": port,

@@ -88,7 +88,7 @@ class GlobalCatalog:
             held=shown.covered,
             watermark=shown.covered[1] if shown.covered else None,
             revision=0,
-            late=0,  # what comes late at a site is in no pane that it has told
+            late=0,  # what comes late at a site is in no pane that it has reported
             stale=shown.stale or not shown.valid,
             exact=False,
             bounds=shown.promises(),

@@ -44,25 +44,25 @@ class SiteCounts:
     down: Traffic = field(default_factory=Traffic)
     reports: Traffic = field(default_factory=Traffic)
     naive: Traffic = field(default_factory=Traffic)
-    told: dict[str, Any] = field(default_factory=dict)
+    reported: dict[str, Any] = field(default_factory=dict)
     """Its last report."""
 
-    def report(self, told: dict[str, Any], size: int) -> None:
+    def report(self, reported: dict[str, Any], size: int) -> None:
         """A report of the site."""
         self.reports.messages += 1
         self.reports.bytes += size + frame_bytes(size, masked=True)
-        before = self.told
-        if not before or told["slides"] < before["slides"]:
+        before = self.reported
+        if not before or reported["slides"] < before["slides"]:
             # A new coordinator, or a new life of the site: its window would have to be pushed
             # first. What it counted before, it counted before this coordinator was there.
-            before = told
+            before = reported
             self.naive.messages += 1
-            self.naive.entries += told["window_entries"]
-            self.naive.bytes += told["window_bytes"]
+            self.naive.entries += reported["window_entries"]
+            self.naive.bytes += reported["window_bytes"]
         for name in ("messages", "entries", "bytes"):
-            grown = told[f"naive_{name}"] - before[f"naive_{name}"]
+            grown = reported[f"naive_{name}"] - before[f"naive_{name}"]
             setattr(self.naive, name, getattr(self.naive, name) + max(0, grown))
-        self.told = told
+        self.reported = reported
 
 
 def totals(counts: list[SiteCounts]) -> dict[str, dict[str, int]]:

@@ -138,8 +138,8 @@ class Picture:
 
 
 def _site(known: Any, counts: SiteCounts, since: float | None) -> dict[str, Any]:
-    told = counts.told
-    units = [unit for unit in (known.unit, told.get("unit")) if unit is not None and unit >= 0]
+    reported = counts.reported
+    units = [unit for unit in (known.unit, reported.get("unit")) if unit is not None and unit >= 0]
     return {
         "name": known.name,
         "connected": since is not None,
@@ -147,8 +147,8 @@ def _site(known: Any, counts: SiteCounts, since: float | None) -> dict[str, Any]
         "missing": not known.member,
         "phase": _phase(known),
         "unit": max(units, default=None),
-        "slack": told.get("slack"),
-        "objects": told.get("objects"),
+        "slack": reported.get("slack"),
+        "objects": reported.get("objects"),
         "up": asdict(counts.up),
         "down": asdict(counts.down),
         "reports": asdict(counts.reports),

@@ -19,7 +19,7 @@ class Snapshot:
     Attributes
     ----------
     items : tuple of (object, value)
-        Values in the units of the source (divided by `scale`), as their sites told them last.
+        Values in the units of the source (divided by `scale`), as their sites reported them last.
     valid : bool
         See `muntin.topk.Answer`.
     unit : int or None

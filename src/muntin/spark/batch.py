@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from muntin.background import in_background
 from muntin.errors import BadArgument, SourceError, SpecError
 from muntin.extras import needs
 from muntin.ledger.base import Ledger, Mode
 from muntin.ledger.open import open_ledger
 from muntin.ledger.temporary import forget
-from muntin.meanwhile import meanwhile
 from muntin.reading.warm import warm
 from muntin.session import Session
 from muntin.spark.connector import with_connector
@@ -142,7 +142,7 @@ def _of_files(sources: Sequence[SourceSpec], pipeline: Pipeline) -> GatherRows:
     for source in sources:
         check_path(source)
         check_broker(source)
-    with meanwhile(lambda: warm(pipeline)):  # while Spark starts
+    with in_background(lambda: warm(pipeline)):  # while Spark starts
         spark = spark_session(settings=with_connector(pipeline))
         gathers = [_of_source(spark, source, pipeline) for source in sources]
 

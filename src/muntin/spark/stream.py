@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from muntin.background import in_background
 from muntin.errors import MuntinError, SourceError, SpecError
 from muntin.extras import needs
 from muntin.ledger.base import Ledger, Mode
 from muntin.ledger.open import absolute, open_ledger
-from muntin.meanwhile import meanwhile
 from muntin.progress import Progress
 from muntin.reading.warm import warm
 from muntin.select.result import Result
@@ -404,9 +404,9 @@ def _own_source(pipeline: Pipeline) -> DataFrame:
         raise SpecError("source: is missing: name one, or give stream a DataFrame")
     check_path(pipeline.source)
     check_broker(pipeline.source)
-    with meanwhile(lambda: warm(pipeline)):
+    with in_background(lambda: warm(pipeline)):
         spark = spark_session(settings=with_connector(pipeline))
-        with meanwhile(lambda: start_worker(spark)):
+        with in_background(lambda: start_worker(spark)):
             return stream_source(spark, pipeline.source)
 
 

@@ -11,8 +11,8 @@ from muntin.topk.messages import Object
 class Item:
     """A member of the answer.
 
-    `value` is the sum of what its sites told last: exact where a resolution or a push just said
-    it, else older; None where no site has told it.
+    `value` is the sum of what its sites reported last: exact where a resolution or a push just said
+    it, else older; None where no site has reported it.
     """
 
     object: Object

@@ -56,8 +56,8 @@ class Asking:
         request = self.requests.get(site.name)
         if request is None or reply.round != request.round or reply.version != site.version:
             return None
-        told = {item for item, _ in reply.entries}
-        if not told.issuperset(request.objects):
+        answered = {item for item, _ in reply.entries}
+        if not answered.issuperset(request.objects):
             raise CorruptMessage(f"site {site.name!r} replies without what was asked for")
         self._replies[site.name] = reply
         if len(self._replies) < len(self.requests):

@@ -33,7 +33,7 @@ class Ask:
 
 
 class Survey:
-    """Asks and is told, until the candidates' totals are known exactly."""
+    """Asks and is answered, until the candidates' totals are known exactly."""
 
     def __init__(self, k: int) -> None:
         self.k = k
@@ -44,7 +44,7 @@ class Survey:
     def first(self) -> Ask:
         return Ask((), self.k, None)
 
-    def told(self, replies: Mapping[str, Reply]) -> Ask | None:
+    def receive(self, replies: Mapping[str, Reply]) -> Ask | None:
         """The next question to all sites; None when the last replies say all."""
         if self.step == 3:
             return None

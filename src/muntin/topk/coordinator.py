@@ -324,7 +324,7 @@ class Coordinator:
         fresh = self._set_top(done.top)
         for name in done.sites:
             values = round_.reports[name].values
-            self.sites[name].told = {a: values.get(a, 0) for a in done.top}
+            self.sites[name].reported = {a: values.get(a, 0) for a in done.top}
         if self.phase == POLLING and done.everyone and self._costs.pushing_pays(self.k):
             assert self.hybrid is not None  # noqa: S101
             sites = self.roster.taking_part()
@@ -406,7 +406,7 @@ class Coordinator:
         if not all(item in values for item in self.top):
             raise CorruptMessage(f"site {site.name!r} alerts without the members of T")
         site.acknowledge(alert.version)
-        self._costs.told(site.name, alert)
+        self._costs.record(site.name, alert)
         site.alert = Report(values, alert.border)
         if self._round is not None and site.name not in self._round.reports:
             self._round.reports[site.name] = site.alert
@@ -417,7 +417,7 @@ class Coordinator:
         if replies is None:
             return []
         if self._survey is not None:
-            ask = self._survey.told(replies)
+            ask = self._survey.receive(replies)
             if ask is not None:
                 at_least = None if ask.at_least is None else dict(ask.at_least)
                 return self._request(list(replies), ask.objects, ask.more, at_least, now)
@@ -425,8 +425,8 @@ class Coordinator:
             self._costs.survey_ends()
             self._round = Round(self.k, self.epsilon, self.policy, self.top)
         assert self._round is not None  # noqa: S101
-        for name, told in replies.items():
-            self._round.reports[name] = Report(dict(told.entries), told.border)
+        for name, reply in replies.items():
+            self._round.reports[name] = Report(dict(reply.entries), reply.border)
         return self._advance(now)
 
     def _calmed(self, site: Site, calm: Calm, _now: float) -> Addressed:
@@ -443,7 +443,7 @@ class Coordinator:
         return []
 
     def _busied(self, site: Site, busy: Busy, _now: float) -> Addressed:
-        self._costs.told(site.name, busy)
+        self._costs.record(site.name, busy)
         return []
 
     def _move(self, cause: str) -> None:

@@ -26,10 +26,10 @@ class Costs:
             self.charge(name, message)
         return out
 
-    def told(self, name: str, message: Alert | Busy) -> None:
+    def record(self, name: str, message: Alert | Busy) -> None:
         """A site says how much changes there."""
         if self.model:
-            self.model.told(name, message)
+            self.model.record(name, message)
 
     def slides(self, count: int, k: int) -> None:
         """So many slides have passed."""

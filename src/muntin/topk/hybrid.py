@@ -12,7 +12,7 @@ least `stay` slides; then resolving is tried again. If that has to be given up w
 slides, the next trial waits twice as long; a trial is given up as soon as it has cost `patience`
 slides of pushing more than pushing would have.
 
-**The purse** looks at all that was ever said (see `purse`): while it is empty everything is
+**The budget** looks at all that was ever said (see `budget`): while it is empty everything is
 pushed, whatever the quick rule says.
 """
 
@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from muntin.errors import BadArgument
+from muntin.topk.budget import Budget
 from muntin.topk.codec import encode
 from muntin.topk.messages import Alert, Busy, Calm, Hello, Message, Push, Reply
-from muntin.topk.purse import Purse
 
 # What is watched beyond T; how close below the least member the lines are drawn (0: at the last
 # contender); and how far below the least member an object's bound may come until its sites are
@@ -72,13 +72,13 @@ class CostModel:
         if not share > 0:
             raise BadArgument(f"share {share}: give a part above 0, such as 0.05")
         self.stay_min = self._stay = stay
-        self.purse = Purse(share)
+        self.budget = Budget(share)
         self._pushing = False
         self._slides = 0
         self._spent = 0.0
         self._lost = 0.0
         self._push_cost: float | None = None
-        self._told: dict[str, tuple[int, int]] = {}
+        self._recorded: dict[str, tuple[int, int]] = {}
         self._rates: dict[str, float] = {}
         self._entry_bytes = float("inf")
         self._all = False
@@ -99,41 +99,41 @@ class CostModel:
         cost = self.price(message)
         self._spent += cost
         if isinstance(message, Push) and message.number >= 0:
-            self.purse.push(site, cost if message.entries else 0)
+            self.budget.push(site, cost if message.entries else 0)
         elif not isinstance(
             message, Calm | Hello
         ):  # who pushes changes must say that he lives, too
-            self.purse.pay(cost)
+            self.budget.pay(cost)
         if isinstance(message, Alert | Reply) and message.entries:
             each = (size - HEADER_BYTES) / len(message.entries) - 1  # changes are shorter
             self._entry_bytes = min(self._entry_bytes, each)
 
-    def told(self, site: str, alert: Alert | Busy) -> None:
+    def record(self, site: str, alert: Alert | Busy) -> None:
         """A site says how many values have changed there, which prices pushing them."""
-        busy, unit = self._told.get(site, (0, alert.unit - alert.slides))
+        busy, unit = self._recorded.get(site, (0, alert.unit - alert.slides))
         if alert.busy < busy:
             return
         self._rates[site] = (alert.busy - busy) / max(1, alert.unit - unit)
-        self._told[site] = alert.busy, alert.unit
+        self._recorded[site] = alert.busy, alert.unit
         if self.objective == "messages":
-            self.purse.naive(site, alert.slides)
+            self.budget.naive(site, alert.slides)
         else:
             entry = max(ENTRY_BYTES, min(self._entry_bytes, 256))
             header = self.overhead + HEADER_BYTES
-            self.purse.naive(site, alert.slides * header + alert.busy * entry)
+            self.budget.naive(site, alert.slides * header + alert.busy * entry)
 
     def survey_begins(self) -> None:
         """A new epoch: sites count their changes anew."""
         if self._pushing:
             self._begin(pushing=False)
-        self._told = {}
-        self.purse.survey_begins()
+        self._recorded = {}
+        self.budget.survey_begins()
 
     def survey_ends(self) -> None:
         """The first factors are about to be sent."""
         self._spent = 0.0
         self._surveyed = True
-        self.purse.survey_ends()
+        self.budget.survey_ends()
 
     def slide(self, sites: int, k: int) -> None:
         """A slide is over."""
@@ -188,8 +188,8 @@ class CostModel:
     # -- what follows
 
     def affords(self, requests: list[tuple[str, Message]]) -> bool:
-        """Whether the purse holds what these and their answers may cost."""
-        return not self.purse.empty(2 * sum(self.price(message) for _, message in requests))
+        """Whether the budget holds what these and their answers may cost."""
+        return not self.budget.empty(2 * sum(self.price(message) for _, message in requests))
 
     def should_push(self, sites: int, k: int) -> bool:
         """Whether resolving has become too dear."""
@@ -204,7 +204,7 @@ class CostModel:
 
     def should_resolve(self) -> bool:
         """Whether it is time to try resolving again."""
-        return self._pushing and self._slides >= self._stay and not self.purse.saving
+        return self._pushing and self._slides >= self._stay and not self.budget.saving
 
     def _pushing_would_cost(self, sites: int, k: int) -> float:
         if self._push_cost is not None:
@@ -235,5 +235,5 @@ class CostModel:
             "slides": self._slides,
             "push_cost": self._push_cost,
             "lost": self._lost,
-            "purse": self.purse.left,
+            "budget": self.budget.left,
         }

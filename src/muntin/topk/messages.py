@@ -97,10 +97,10 @@ class Calm:
 class Push:
     """Values of the watched objects, and of the others that exceed the line, which no other does.
 
-    They are differences from what the site told last (0 where it told nothing), of those that
-    differ; what was above the line by that and is not any more is among them. With a barrier,
-    told last in this epoch. Otherwise, in the push before, which `number` counts since the order
-    to push; the number is negative where the site begins anew, as if it had told nothing.
+    They are differences from what the site reported last (0 where it reported nothing), of those
+    that differ; what was above the line by that and is not any more is among them. With a barrier,
+    reported last in this epoch. Otherwise, in the push before, which `number` counts since the
+    order to push; the number is negative where the site begins anew, as if it had reported nothing.
     """
 
     epoch: int

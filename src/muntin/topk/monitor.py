@@ -92,7 +92,7 @@ class Monitor:
         self._line = 0
         self._number = 1  # of the next push since the order; negative where it tells all
         self._busy = self._slides = 0  # values that changed in this epoch, slides with such
-        self._busy_told = 0  # the unit at which that was said last
+        self._busy_unit = 0  # the unit at which that was said last
         self._said_unit = 0
         self._said_at: float | None = None
         self._waiting = False  # something was said: wait for an answer before it is said again
@@ -242,7 +242,7 @@ class Monitor:
         above[self._top] = False
         listed = self._largest(np.flatnonzero(above), ENTRIES_MAX - len(self._top))
         listed = np.concatenate((self._top, listed))
-        self._said_unit = self._busy_told = self.unit
+        self._said_unit = self._busy_unit = self.unit
         return Alert(
             self.epoch,
             self.version,
@@ -269,10 +269,10 @@ class Monitor:
         return max(0, most)
 
     def _entries(self, rows: np.ndarray) -> tuple[tuple[Object, int], ...]:
-        """Values told: with a barrier the coordinator is sure to get them."""
+        """Values reported: with a barrier the coordinator is sure to get them."""
         values = self.objects.values[rows]
         if self.barrier:
-            self.objects.told[rows] = values
+            self.objects.reported[rows] = values
         return self._named(rows, values)
 
     def _named(self, rows: np.ndarray, values: np.ndarray) -> tuple[tuple[Object, int], ...]:
@@ -288,7 +288,7 @@ class Monitor:
             self.epoch, self.version = request.epoch, 0
             self.objects.begin_epoch()
             self._busy = self._slides = 0
-            self._busy_told = self.unit
+            self._busy_unit = self.unit
             self._top = self._top[:0]
         if request.epoch != self.epoch or request.version != self.version:
             return []
@@ -347,18 +347,18 @@ class Monitor:
         return [*self._say_busy(), *self._push_anew()]
 
     def _say_busy(self) -> list[Message]:
-        if self.unit - self._busy_told < BUSY_EVERY:
+        if self.unit - self._busy_unit < BUSY_EVERY:
             return []
-        self._busy_told = self.unit
+        self._busy_unit = self.unit
         return [Busy(self.epoch, self.version, self.unit, self._busy, self._slides)]
 
     def _push(self) -> list[Message]:
-        """What differs from what was told, where it was or is watched or above the line."""
-        values, told = self.objects.values, self.objects.told
-        differs = values != told
+        """What differs from what was reported, where it was or is watched or above the line."""
+        values, reported = self.objects.values, self.objects.reported
+        differs = values != reported
         if self._line != LINE_ALL:
             adjusted = self.objects.adjusted
-            wanted = (adjusted > self._line) | (adjusted - values + told > self._line)
+            wanted = (adjusted > self._line) | (adjusted - values + reported > self._line)
             wanted[self._watched] = True
             differs &= wanted
         rows = np.flatnonzero(differs)
@@ -369,8 +369,8 @@ class Monitor:
             self._move("too much")
             return self.alive()
         self._said_unit = self.unit
-        changes = values[rows] - told[rows]
-        told[rows] = values[rows]
+        changes = values[rows] - reported[rows]
+        reported[rows] = values[rows]
         if not self.barrier:
             number, self._number = self._number, abs(self._number) + 1
             entries = self._named(rows, changes)
@@ -381,10 +381,10 @@ class Monitor:
         ]
 
     def _push_anew(self) -> list[Message]:
-        """As if nothing had been told, which with a barrier is never needed."""
+        """As if nothing had been reported, which with a barrier is never needed."""
         if not self.barrier:
             self._number = -abs(self._number)
-            self.objects.told[:] = 0
+            self.objects.reported[:] = 0
         return self._push()
 
     def _move(self, cause: str) -> None:

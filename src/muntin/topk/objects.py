@@ -21,8 +21,8 @@ class Objects:
         The object's sum in the window at this site.
     adjusted : int64[rows]
         Value plus revision factor.
-    told : int64[rows]
-        With a barrier: the value that the coordinator was told last in this epoch.
+    reported : int64[rows]
+        With a barrier: the value last reported to the coordinator in this epoch.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Objects:
         self._rows: dict[Object, int] = {NOTHING: 0}
         self._values = np.zeros(64, np.int64)
         self._adjusted = np.zeros(64, np.int64)
-        self._told = np.zeros(64, np.int64)
+        self._reported = np.zeros(64, np.int64)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -44,8 +44,8 @@ class Objects:
         return self._adjusted[: len(self.names)]
 
     @property
-    def told(self) -> np.ndarray:
-        return self._told[: len(self.names)]
+    def reported(self) -> np.ndarray:
+        return self._reported[: len(self.names)]
 
     def row(self, item: Object) -> int | None:
         """The object's row; None where the site never saw it."""
@@ -68,8 +68,8 @@ class Objects:
         if row == len(self._values):
             self._values = np.concatenate((self._values, np.zeros(row, np.int64)))
             self._adjusted = np.concatenate((self._adjusted, np.zeros(row, np.int64)))
-            self._told = np.concatenate((self._told, np.zeros(row, np.int64)))
-        self._values[row] = self._adjusted[row] = self._told[row] = 0
+            self._reported = np.concatenate((self._reported, np.zeros(row, np.int64)))
+        self._values[row] = self._adjusted[row] = self._reported[row] = 0
         self.names.append(item)
         self._rows[item] = row
         return row
@@ -91,16 +91,16 @@ class Objects:
             self._adjusted[row] = self._values[row] + factor
 
     def begin_epoch(self) -> None:
-        """No factors, and nothing told."""
+        """No factors, and nothing reported."""
         self._adjusted[:] = self._values
-        self._told[:] = 0
+        self._reported[:] = 0
 
     def compact(self, keep: Iterable[int]) -> np.ndarray | None:
-        """Forget objects of which value, factor and what was told are 0, if that halves the rows.
+        """Forget objects whose value, factor and last report are 0, if that halves the rows.
 
         Returns the new row of each old one (-1: forgotten), or None if nothing was done.
         """
-        live = (self.values != 0) | (self.adjusted != 0) | (self.told != 0)
+        live = (self.values != 0) | (self.adjusted != 0) | (self.reported != 0)
         live[0] = True
         live[list(keep)] = True
         count = int(live.sum())
@@ -109,7 +109,7 @@ class Objects:
         moved = np.where(live, np.cumsum(live) - 1, -1)
         old = np.flatnonzero(live)
         self._values, self._adjusted = self._values[old].copy(), self._adjusted[old].copy()
-        self._told = self._told[old].copy()
+        self._reported = self._reported[old].copy()
         self.names = [self.names[row] for row in old.tolist()]
         self._rows = {name: row for row, name in enumerate(self.names)}
         return moved

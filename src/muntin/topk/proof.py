@@ -52,13 +52,13 @@ def answer_of(
     *,
     proven: bool,
 ) -> Answer:
-    """T with the values that sites told last, and what may be said about it."""
-    told = {
-        item: [site.told[item] for site in sites if item in site.told]
+    """T with the values that sites reported last, and what may be said about it."""
+    reported = {
+        item: [site.reported[item] for site in sites if item in site.reported]
         for item in top
         if item != NOTHING
     }
-    items = [Item(item, sum(values) if values else None) for item, values in told.items()]
+    items = [Item(item, sum(values) if values else None) for item, values in reported.items()]
     items.sort(key=lambda item: (-(item.value or 0), order(item.object)))
     valid = proven and not missing and bool(top)
     return Answer(valid, as_of, tuple(items), missing, None if as_of is None else epsilon)

@@ -19,7 +19,7 @@ class Pushes:
     Attributes
     ----------
     since, until : int | None
-        The units that are told without a gap.
+        The units that are reported without a gap.
     """
 
     def __init__(self) -> None:

@@ -16,12 +16,12 @@ class Site:
 
     `present`: heard of lately; `member`: takes part in this epoch, which the answer is about.
 
-    `memory` is what the site told last of each object (those told as 0 are left out): with a
+    `memory` is what the site reported last of each object (those of value 0 are left out): with a
     barrier in this epoch, else in the pushes since the last order. `moved` is by how much that
     changed since it was last looked at. `values`, while it is watched,
     are those of them that are sure to be so still.
 
-    `life` is the newest that its Hellos told of, `hellos` how many came since it said else.
+    `life` is the newest that its Hellos reported, `hellos` how many came since it said else.
 
     `version` is what was last sent, `acked` what the site is known to hold. What was sent since
     `acked` is kept and sent again as one message, so that neither loss nor order matters.
@@ -47,7 +47,7 @@ class Site:
     hellos: int = 0
     life: int = 0
     alert: Report | None = None
-    told: dict[Object, int] = field(default_factory=dict)
+    reported: dict[Object, int] = field(default_factory=dict)
     memory: dict[Object, int] = field(default_factory=dict)
     moved: dict[Object, int] = field(default_factory=dict)
     values: dict[Object, int] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class Site:
         self.watching = True
 
     def remember(self, entries: Iterable[tuple[Object, int]]) -> None:
-        """The site told these values."""
+        """The site reported these values."""
         for item, value in entries:
             self.moved[item] = self.moved.get(item, 0) + value - self.memory.get(item, 0)
             if value:
@@ -93,7 +93,7 @@ class Site:
                 self.memory.pop(item, None)
 
     def learn(self, changes: Entries) -> None:
-        """The site told by how much values have changed."""
+        """The site reported how much values have changed."""
         self.remember([(item, self.memory.get(item, 0) + by) for item, by in changes])
         for item, _ in changes:
             if self.knows(item):
@@ -112,7 +112,7 @@ class Site:
                 self.learn(push.entries)
 
     def what_moved(self) -> dict[Object, int]:
-        """By how much what it told has changed since this was last asked."""
+        """By how much what it reported has changed since this was last asked."""
         moved, self.moved = self.moved, {}
         return moved
 

@@ -1,6 +1,6 @@
 """The coordinator while it watches: sites push values at every slide, T follows from them.
 
-`watching` says what the values prove; here is who is told to push what, and for how long.
+`watching` says what the values prove; here is who is asked to push what, and for how long.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Judged:
 
 
 class WatchMode:
-    """From the moment that sites are told to push until they get factors again."""
+    """From the moment that sites are asked to push until they get factors again."""
 
     def __init__(self, roster: Roster, model: CostModel) -> None:
         self.roster, self.model = roster, model
         self.watching = Watching(dict.fromkeys(roster.names(), 0), 0, model)
         self.sure = False  # the last verdict
-        self._overdrawn = False  # looked closer although the purse was empty
+        self._overdrawn = False  # looked closer although the budget was empty
         model.pushed()
 
     def contenders(
@@ -48,7 +48,7 @@ class WatchMode:
         names = roster.names()
         lines = dict(zip(names, allocation.lines[1:], strict=True))
         self.watching = Watching(lines, allocation.lines[0], self.model)
-        least = min(sum(roster.sites[name].told[a] for name in names) for a in roster.top)
+        least = min(sum(roster.sites[name].reported[a] for name in names) for a in roster.top)
         self.watching.raise_below(least + epsilon)
         out: Addressed = []
         for name, new in zip(names, allocation.sites, strict=True):
@@ -107,8 +107,8 @@ class WatchMode:
         verdict = self.watching.judge(values, sites, roster.own, k, roster.top, epsilon)
         self.sure = verdict.valid
         if not verdict.valid:
-            # Once, even if the purse is empty: the sites then say what was saved, too.
-            empty = not self.model.refused and self.model.purse.empty()
+            # Once, even if the budget is empty: the sites then say what was saved, too.
+            empty = not self.model.refused and self.model.budget.empty()
             if empty and self._overdrawn:
                 return Judged(say=self.everything(now))
             self._overdrawn = empty
@@ -119,7 +119,7 @@ class WatchMode:
             return Judged(say=self.everything(now))
         roster.set_top(verdict.top)
         for name, site in sites.items():
-            site.told = {a: values[name].get(a, 0) for a in verdict.top}
+            site.reported = {a: values[name].get(a, 0) for a in verdict.top}
         if self.model.should_resolve():
             return Judged(unit, reports=self.watching.reports(values, sites, roster.top))
         if self.model.should_push_everything(len(sites)):
@@ -133,9 +133,9 @@ class WatchMode:
         if self.roster.barrier:  # what was not pushed has not changed
             return int(now), {name: site.values for name, site in sites.items()}
         since = [site.pushes.since for site in sites.values()]
-        told = [site.pushes.until for site in sites.values()]
+        units = [site.pushes.until for site in sites.values()]
         first = max((unit for unit in since if unit is not None), default=-1)
-        unit = min((unit for unit in told if unit is not None), default=-1)
+        unit = min((unit for unit in units if unit is not None), default=-1)
         if None in since or unit < first or (self.sure and unit <= (as_of or 0)):
             return None
         for site in sites.values():
@@ -145,7 +145,7 @@ class WatchMode:
     def _look_closer(
         self, ask: dict[str, set[Object]], height: int | None, now: float
     ) -> Addressed:
-        """Lower the lines, and let sites watch what they have not told."""
+        """Lower the lines, and let sites watch what they have not reported."""
         before = dict(self.watching.lines)
         if height is not None:
             self.watching.set_height(height)

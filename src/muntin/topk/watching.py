@@ -4,7 +4,7 @@ The contenders (T and the next largest) are watched at all sites, so their total
 T may change among them without a word to the sites. Every other object is at or below each site's
 line (in adjusted values, as in `resolution`) or its site has pushed it too; so its total is at
 most its known parts plus the lines of the other sites. As soon as such a bound exceeds the least
-member, the sites that have not told the object's value are asked to watch it as well; as soon as
+member, the sites that have not reported the object's value are asked to watch it as well; once
 the lines together exceed the least member, they are lowered.
 """
 
@@ -111,7 +111,7 @@ class Watching:
 
     @property
     def height(self) -> int:
-        """What an object that nobody has told can have in total, at most."""
+        """What an object that nobody has reported can have in total, at most."""
         return self.own_line + sum(self.lines.values())
 
     def raise_below(self, least: int) -> None:

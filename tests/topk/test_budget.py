@@ -1,4 +1,4 @@
-"""The purse that resolving is paid from, and what sites remember of what they told."""
+"""The budget that resolving is paid from, and what sites remember of what they told."""
 
 from __future__ import annotations
 
@@ -8,46 +8,46 @@ from pair import Pair
 
 from muntin.errors import BadArgument
 from muntin.topk import Coordinator, CostModel, Monitor
+from muntin.topk.budget import Budget
 from muntin.topk.messages import LINE_ALL, Busy, Push, Watch
-from muntin.topk.purse import Purse
 
 
-def opened(survey: float = 100.0) -> Purse:
-    purse = Purse(0.1)
-    purse.survey_begins()
-    purse.pay(survey)
-    assert not purse.empty()  # a survey is not refused
-    purse.survey_ends()
-    return purse
+def opened(survey: float = 100.0) -> Budget:
+    budget = Budget(0.1)
+    budget.survey_begins()
+    budget.pay(survey)
+    assert not budget.empty()  # a survey is not refused
+    budget.survey_ends()
+    return budget
 
 
 def test_what_goes_in_and_out() -> None:
-    purse = opened()
-    assert purse.left == 100
-    purse.pay(60)
-    assert not purse.empty(40)
-    assert purse.empty(41)
-    purse.naive("a", 50)  # it need not have pushed that
-    assert purse.left == pytest.approx(95)
-    assert purse.empty()  # until it holds what it started with
-    purse.push("a", 80)
-    assert purse.left == pytest.approx(103)
-    assert not purse.empty()
-    purse.naive("a", 130)  # all of which was pushed
-    assert purse.left == pytest.approx(103)
-    purse.naive("a", 20)  # an old account
-    assert purse.left == pytest.approx(103)
+    budget = opened()
+    assert budget.left == 100
+    budget.pay(60)
+    assert not budget.empty(40)
+    assert budget.empty(41)
+    budget.naive("a", 50)  # it need not have pushed that
+    assert budget.left == pytest.approx(95)
+    assert budget.empty()  # until it holds what it started with
+    budget.push("a", 80)
+    assert budget.left == pytest.approx(103)
+    assert not budget.empty()
+    budget.naive("a", 130)  # all of which was pushed
+    assert budget.left == pytest.approx(103)
+    budget.naive("a", 20)  # an old account
+    assert budget.left == pytest.approx(103)
 
 
 def test_a_second_survey_adds_its_own_start() -> None:
-    purse = opened()
-    purse.pay(30)
-    purse.survey_begins()
-    purse.pay(50)
-    purse.survey_begins()  # the sites changed meanwhile
-    purse.pay(10)
-    purse.survey_ends()
-    assert purse.left == 80
+    budget = opened()
+    budget.pay(30)
+    budget.survey_begins()
+    budget.pay(50)
+    budget.survey_begins()  # the sites changed meanwhile
+    budget.pay(10)
+    budget.survey_ends()
+    assert budget.left == 80
 
 
 def test_a_share_must_be_above_0() -> None:
@@ -58,7 +58,7 @@ def test_a_share_must_be_above_0() -> None:
 def test_an_empty_purse_pushes_changes_and_nothing_but_changes() -> None:
     pair = Pair(3, 2, hybrid=CostModel(stay=5))
     pair.slide({n: {f"o{i}": 9 for i in range(30)} for n in pair.names})
-    pair.coordinator.hybrid.purse.pay(1e9)
+    pair.coordinator.hybrid.budget.pay(1e9)
     rng = np.random.default_rng(0)
     pushes = 0
     for _ in range(40):
@@ -75,7 +75,7 @@ def test_an_empty_purse_pushes_changes_and_nothing_but_changes() -> None:
 def test_objects_that_came_and_went_are_forgotten_where_they_were_told_too() -> None:
     pair = Pair(2, 2, hybrid=CostModel(stay=5))
     pair.slide({n: {"a": 9, "b": 8, "c": 7} for n in pair.names})
-    pair.coordinator.hybrid.purse.pay(1e9)
+    pair.coordinator.hybrid.budget.pay(1e9)
     pair.slide({"s0": {"c": 3}})  # from now on everything is pushed
     many = {f"x{i}": 1 for i in range(3000)}
     pair.slide({"s0": many})
@@ -120,7 +120,7 @@ def test_a_site_with_too_much_to_push_is_not_asked_to_push_everything_again() ->
 
     settle([*monitor.slide(1, rows, np.ones(70_000, np.int64)), *monitor.tick(now)])
     assert coordinator.hybrid
-    coordinator.hybrid.purse.pay(1e9)
+    coordinator.hybrid.budget.pay(1e9)
     for unit in range(2, 40):
         now = float(unit)
         moved = np.array([3 + unit % 7, 3 + unit * 5 % 11])

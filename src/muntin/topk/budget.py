@@ -1,19 +1,20 @@
 """What resolving may cost so that the whole never costs much more than pushing every change.
 
-What a site pushes are differences from what it told last. So all its pushes together cost no more
-than pushing every change at every slide ("naive", the values of its first window included): each
-pushed difference stands for one or more changes since it was told. What is to be bounded is the
-rest: surveys, alerts, requests, replies, factors, orders to watch.
+What a site pushes are differences from what it reported last. So all its pushes together cost no
+more than pushing every change at every slide ("naive", the values of its first window included):
+each pushed difference stands for one or more changes since the last report. What is to be bounded
+is the rest: surveys, alerts, requests, replies, factors, orders to watch.
 
-The rest is paid from a purse. It starts with half of what the survey cost. In go the changes that
-were not pushed, at the price that sites put on them in their alerts, and a share of all that naive
-would have cost. When it is empty everything is pushed, until it holds again what it started with.
+The rest is paid from a budget. It starts with half of what the survey cost. Added are the changes
+that were not pushed, at the price that sites put on them in their alerts, and a share of all that
+naive would have cost. When it is empty everything is pushed, until it has again what it started
+with.
 Hence after every slide, with a barrier,
 
-    cost <= (1 + share) naive + 1.5 surveys + what the slide that emptied the purse overdrew
+    cost <= (1 + share) naive + 1.5 surveys + what the slide that emptied the budget overdrew
 
 where the last is at most one message of every site, and a request and reply (or an order to push)
-for each. What is not told (changes at sites that do not alert) is left out, so this errs on the
+for each. What is not reported (changes at sites that do not alert) is left out, so this errs on the
 side of pushing.
 """
 
@@ -22,7 +23,7 @@ from __future__ import annotations
 START = 1.0  # of what the survey cost
 
 
-class Purse:
+class Budget:
     """Counts in whatever the cost model counts, from the survey on."""
 
     def __init__(self, share: float) -> None:
@@ -63,13 +64,13 @@ class Purse:
         return self.saving
 
     def survey_begins(self) -> None:
-        """What a survey costs is not paid from the purse."""
+        """What a survey costs is not paid from the budget."""
         self._before = self.left if self._before is None else self._before
         self.left = 0.0
         self._naive, self._pushed = {}, {}
 
     def survey_ends(self) -> None:
-        """The purse holds what it did, and the start."""
+        """The budget has what it had, and the start."""
         assert self._before is not None  # noqa: S101
         self._start = START * -self.left
         self.left = self._before + self._start

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def meanwhile(work: Callable[[], object]) -> Iterator[None]:
+def in_background(work: Callable[[], object]) -> Iterator[None]:
     """Run `work` beside the block, whose end waits for it, and raises what it has raised."""
-    with ThreadPoolExecutor(1, "muntin-meanwhile") as pool:
+    with ThreadPoolExecutor(1, "muntin-background") as pool:
         working = pool.submit(work)
         yield
     working.result()

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from muntin.meanwhile import meanwhile
+from muntin.background import in_background
 
 
 def test_the_block_and_the_work_run_at_once_and_the_end_waits():
@@ -15,7 +15,7 @@ def test_the_block_and_the_work_run_at_once_and_the_end_waits():
         assert in_block.wait(60)
         done.append(threading.current_thread())
 
-    with meanwhile(work):
+    with in_background(work):
         assert in_work.wait(60)
         in_block.set()
     assert done
@@ -25,7 +25,7 @@ def test_the_block_and_the_work_run_at_once_and_the_end_waits():
 
 def test_the_error_of_the_work_is_raised_at_the_end():
     reached = []
-    with pytest.raises(ZeroDivisionError), meanwhile(lambda: 1 // 0):
+    with pytest.raises(ZeroDivisionError), in_background(lambda: 1 // 0):
         reached.append(True)
     assert reached
 
@@ -37,6 +37,6 @@ def test_the_error_of_the_block_wins_and_the_work_is_awaited():
         done.append(True)
         raise ZeroDivisionError
 
-    with pytest.raises(KeyError), meanwhile(work):
+    with pytest.raises(KeyError), in_background(work):
         raise KeyError
     assert done
