@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from periodic_baselines import Strawman, exact_pairs, exact_starts
 from periodic_streams import RECIPES, make
+from published.hyper_bloom import PublishedBloom
 
 from muntin.summaries import CalmSpaceSaving, HyperBloom, HyperCalm
 from muntin.summaries.items import hash_items
@@ -61,15 +62,15 @@ def bench_stream(name: str, repeats: int) -> None:
     starts = exact_starts(keys, times, recipe.gap)
     print(f"\n{name}: {len(keys):,} events, {starts.mean():.1%} of them start a batch")
     for memory in (50_000, 500_000):
-        for stamped in (True, False):
+        for form in (HyperBloom, PublishedBloom):
 
-            def bloom(memory: int = memory, stamped: bool = stamped) -> np.ndarray:
-                return HyperBloom(memory, recipe.gap, stamped=stamped).update(items, times)
+            def bloom(memory: int = memory, form: type = form) -> np.ndarray:
+                return form(memory, recipe.gap).update(items, times)
 
             seconds, said = best_of(bloom, repeats)
             right = (said & starts).sum()
             print(
-                f"  HyperBloom {memory // 1000:3} KB {'stamped' if stamped else 'paper  '}"
+                f"  {form.__name__:14} {memory // 1000:3} KB"
                 f" {millions / seconds:6.1f} Mops  recall {right / starts.sum():.4f}"
                 f"  precision {right / said.sum():.6f}"
             )

@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 from _periodic_plot import plot
 from periodic_baselines import exact_pairs, exact_starts
 from periodic_streams import RECIPES, make
+from published.hyper_bloom import PublishedBloom
 
 from muntin.summaries import CalmSpaceSaving, HyperBloom, HyperCalm
 
@@ -101,8 +102,8 @@ def gaps(stream: Stream) -> None:
     before[order[1:]] = np.where(same, distance, -1)
     said = {
         "stamped": HyperBloom(500_000, gap),
-        "paper": HyperBloom(500_000, gap, stamped=False),
-        "synchronous": HyperBloom(500_000, gap, stamped=False, synchronous=True),
+        "paper": PublishedBloom(500_000, gap),
+        "synchronous": PublishedBloom(500_000, gap, synchronous=True),
     }
     found = {name: bloom.update(stream.items, stream.times) for name, bloom in said.items()}
     rows = []
@@ -118,8 +119,12 @@ def timelines(stream: Stream) -> None:
     rows = []
     for size in (5_000, 20_000, 50_000):
         found = []
-        for options in ({}, {"stamped": False}, {"stamped": False, "synchronous": True}):
-            bloom = HyperBloom(size, stream.recipe.gap, **options)
+        gap = stream.recipe.gap
+        for bloom in (
+            HyperBloom(size, gap),
+            PublishedBloom(size, gap),
+            PublishedBloom(size, gap, synchronous=True),
+        ):
             said = bloom.update(stream.items, stream.times)
             found.append(float((said & stream.starts).sum() / stream.starts.sum()))
         rows.append((size, *found))

@@ -9,7 +9,8 @@ Error      one-sided: never a false start. A start is missed where (a) its gap i
            cells: about (1 - exp(-g / m))^8 for g distinct items in 1.5 T and m cells an array
 Merge      refused: the state follows one stream in time order (shard by item instead)
 Duplicates an item twice at one time is the same as once
-Source     HyperCalm Sketch, ICDE 2023 (HyperBloomFilter); the stamps are ours
+Source     HyperCalm Sketch, ICDE 2023 (HyperBloomFilter; as published:
+           `benchmarks/published`); the stamps are ours
 Limits     memory 68 bytes to 256 GiB; gap 1 to 2^59
 ========== =====================================================================================
 
@@ -27,12 +28,11 @@ from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.checks import INT64_MAX, INT64_MIN, integer_in, parameters_of
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.items import as_items, hash_items
-from muntin.summaries.kernels.hyper_bloom import update_paper, update_stamped
+from muntin.summaries.kernels.hyper_bloom import update_bloom
 from muntin.summaries.kernels.lanes import aligned_zeros
 from muntin.summaries.times import as_times, check_order
 
-BLOCK_BYTES = 64
-STAMP_BYTES = 4
+BLOCK_BYTES = 64 + 4  # cells and a stamp
 MEMORY_BYTES_MAX = 1 << 38
 GAP_MAX = 1 << 59
 CHUNK = 1 << 16  # hashes at once: 512 KiB, which the second-level cache holds
@@ -44,17 +44,11 @@ class HyperBloom:
     Parameters
     ----------
     memory : int
-        Bytes of the state, at least 68 (64 where not stamped).
+        Bytes of the state, at least 68.
     gap : int
         Longest gap inside a batch, in the unit of the times (microseconds for timestamps).
     seed : int
         Seed of the hash, 0 to 2^64 - 1.
-    stamped : bool
-        A stamp for each block removes what the paper's form cannot see: cells so old that their
-        slice number looks fresh again (which grows with memory). False is the paper's form.
-    synchronous : bool
-        All arrays begin their slices together (only with ``stamped=False``): what the paper
-        compares its asynchronous timeline with.
 
     Raises
     ------
@@ -64,26 +58,13 @@ class HyperBloom:
 
     kind: ClassVar[str] = "hyper_bloom"
 
-    def __init__(
-        self,
-        memory: int,
-        gap: int,
-        seed: int = 0,
-        stamped: bool = True,
-        *,
-        synchronous: bool = False,
-    ) -> None:
-        block = BLOCK_BYTES + (STAMP_BYTES if stamped else 0)
-        self.memory = integer_in("memory", memory, block, MEMORY_BYTES_MAX, "bytes")
+    def __init__(self, memory: int, gap: int, seed: int = 0) -> None:
+        self.memory = integer_in("memory", memory, BLOCK_BYTES, MEMORY_BYTES_MAX, "bytes")
         self.gap = integer_in("gap", gap, 1, GAP_MAX)
         self.seed = integer_in("seed", seed, 0, (1 << 64) - 1)
-        self.stamped = bool(stamped)
-        self.synchronous = bool(synchronous)
-        if stamped and synchronous:
-            raise BadArgument("synchronous=True is for comparison with the paper: stamped=False")
-        blocks = self.memory // block
+        blocks = self.memory // BLOCK_BYTES
         self._words = aligned_zeros(blocks * 8, np.uint64)
-        self._stamps = np.zeros(blocks if stamped else 0, np.uint32)
+        self._stamps = np.zeros(blocks, np.uint32)
         self._count = 0
         self._last: int | None = None
 
@@ -116,16 +97,11 @@ class HyperBloom:
         for begin in range(0, len(array), CHUNK):
             chunk = slice(begin, min(begin + CHUNK, len(array)))
             hashes = hash_items(array[chunk], self.seed)
-            if self.stamped:
-                before = int(at[begin]) if last is None else last
-                update_stamped(
-                    self._words, self._stamps, hashes, at[chunk], before, self.gap, starts[chunk]
-                )
-                last = int(at[chunk][-1])
-            else:
-                update_paper(
-                    self._words, hashes, at[chunk], self.gap, self.synchronous, starts[chunk]
-                )
+            before = int(at[begin]) if last is None else last
+            update_bloom(
+                self._words, self._stamps, hashes, at[chunk], before, self.gap, starts[chunk]
+            )
+            last = int(at[chunk][-1])
         if len(array):
             self._last = int(at[-1])
             self._count += len(array)
@@ -140,9 +116,7 @@ class HyperBloom:
 
     def copy(self) -> Self:
         """An independent equal."""
-        twin = type(self)(
-            self.memory, self.gap, self.seed, self.stamped, synchronous=self.synchronous
-        )
+        twin = type(self)(self.memory, self.gap, self.seed)
         twin._words[:] = self._words
         twin._stamps[:] = self._stamps
         twin._count, twin._last = self._count, self._last
@@ -166,8 +140,6 @@ class HyperBloom:
             "last": self._last,
             "memory": self.memory,
             "seed": self.seed,
-            "stamped": self.stamped,
-            "synchronous": self.synchronous,
         }
         body = self._words.astype("<u8").tobytes() + self._stamps.astype("<u4").tobytes()
         return seal(self.kind, parameters, body)
@@ -176,16 +148,13 @@ class HyperBloom:
     def from_bytes(cls, data: bytes) -> Self:
         """What `to_bytes` wrote, with its own memory; `CorruptSummary` for anything else."""
         found, body = unseal(data, cls.kind)
-        names = {"memory": int, "gap": int, "seed": int, "stamped": bool, "synchronous": bool}
-        parameters_of(cls.kind, found, {**names, "count": int, "last": (int, type(None))})
-        memory, stamped = found["memory"], found["stamped"]
-        block = BLOCK_BYTES + (STAMP_BYTES if stamped else 0)
-        if memory < block or len(body) != memory // block * block:
+        names = {"memory": int, "gap": int, "seed": int, "count": int, "last": (int, type(None))}
+        parameters_of(cls.kind, found, names)
+        memory = found["memory"]
+        if memory < BLOCK_BYTES or len(body) != memory // BLOCK_BYTES * BLOCK_BYTES:
             raise CorruptSummary(f"hyper_bloom: {len(body)} bytes of state for memory {memory}")
         try:
-            made = cls(
-                memory, found["gap"], found["seed"], stamped, synchronous=found["synchronous"]
-            )
+            made = cls(memory, found["gap"], found["seed"])
         except BadArgument as problem:
             raise CorruptSummary(f"hyper_bloom: {problem}") from None
         words = made._words.nbytes
