@@ -105,7 +105,8 @@ class StreamWriter:
         return None
 
     def _put(self, values: np.ndarray, form: int) -> None:
-        low, width, planes = kernels.narrowed(frozen(values))
+        found: Any = kernels.narrowed(frozen(values))
+        low, width, planes = found
         self._write(form, width, low, planes, len(values))
 
     def _write(self, form: int, width: int, base: int, planes: np.ndarray, count: int) -> None:
