@@ -1,15 +1,17 @@
-"""JSON taxi orders to columns: Muntin's parser beside Spark's `from_json`, one core each, in turn.
+"""Taxi orders to columns: Muntin's parsers of JSON and Avro beside Spark's `from_json`, in turn.
 
     python benchmarks/kafka_json.py [--records 300000] [--repeats 5]
 
 Values are in memory on both sides (a cached frame; an Arrow array, as Spark sends it to a worker),
-so that neither Kafka nor the way to Python is in it: the workers' part alone. Spark writes to its
-`noop` sink; what it takes to pass the cached bytes on without parsing them is shown beside.
+so that neither Kafka nor the way to Python is in it: the workers' part alone, one core each. Spark
+writes to its `noop` sink; what it takes to pass the bytes on without parsing is shown beside.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
+import json
 
 import pyarrow as pa
 from _timing import in_turn, report
@@ -17,10 +19,28 @@ from pyspark.sql import functions as sf
 
 from muntin.demo.producing import values_of
 from muntin.demo.taxi import SCHEMA
+from muntin.spark.avro import AvroField, AvroValues, avro_fields
 from muntin.spark.session import session
 from muntin.spark.values import JsonValues, value_schema
 
 ROWS_AT_ONCE = 16_384  # as Spark sends them, `spark.sql.execution.arrow.maxRecordsPerBatch`
+
+
+def as_avro(batch: pa.RecordBatch) -> tuple[pa.Array, tuple[AvroField, ...]]:
+    """The same records in Avro, and their schema."""
+    import fastavro
+
+    time = {"type": "long", "logicalType": "timestamp-micros"}
+    kinds = {"int64": "long", "string": "string"}
+    fields = [{"name": f.name, "type": kinds.get(str(f.type), time)} for f in batch.schema]
+    schema = {"type": "record", "name": "Order", "fields": fields}
+    parsed = fastavro.parse_schema(schema)
+    values = []
+    for row in batch.to_pylist():
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, parsed, row)
+        values.append(out.getvalue())
+    return pa.array(values, pa.binary()), avro_fields(json.dumps(schema))
 
 
 def main() -> None:
@@ -41,12 +61,22 @@ def main() -> None:
             parsed = parser.parse(values.slice(begin, ROWS_AT_ONCE))
             assert not parsed.malformed
 
+    table = parser.parse(values)
+    avro, fields = as_avro(pa.RecordBatch.from_arrays(table.columns, value_schema(SCHEMA).names))
+    avro_parser = AvroValues(fields)
+
+    def ours_of_avro() -> None:
+        for begin in range(0, len(avro), ROWS_AT_ONCE):
+            parsed = avro_parser.parse(avro.slice(begin, ROWS_AT_ONCE))
+            assert not parsed.malformed
+
     def written(what: object) -> None:
         frame.select(what).write.format("noop").mode("overwrite").save()
 
     seconds = in_turn(
         {
             "muntin": ours,
+            "muntin, avro": ours_of_avro,
             "from_json": lambda: written(sf.from_json(text, SCHEMA)),
             "not parsed": lambda: written(sf.length("value")),
         },
@@ -54,7 +84,7 @@ def main() -> None:
         warm=2,
     )
     report(seconds, events=given.records, unit="record")
-    for name in ("muntin", "from_json"):
+    for name in ("muntin", "muntin, avro", "from_json"):
         print(f"{name}: {given.records / min(seconds[name]):,.0f} records a second")
     net = min(seconds["from_json"]) - min(seconds["not parsed"])
     print(f"from_json less not parsed, by muntin: {net / min(seconds['muntin']):.2f}x")

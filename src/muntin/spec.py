@@ -82,8 +82,21 @@ Summaries = dict[
 class ValueSpec(Strict):
     """What the values of Kafka's records hold; workers parse them in bulk."""
 
-    format: Literal["json"] = "json"
-    schema_: str = Field(alias="schema", description="Its columns as SQL DDL")
+    format: Literal["json", "avro"] = "json"
+    schema_: str = Field(
+        alias="schema",
+        description="json: its columns as SQL DDL; avro: Avro's JSON, or the path of such a file",
+    )
+    schema_id: int | None = Field(
+        default=None, ge=0, lt=1 << 32,
+        description="avro: number of the schema that a registry's five bytes in front must tell",
+    )  # fmt: skip
+
+    @model_validator(mode="after")
+    def _of_avro(self) -> Self:
+        if self.schema_id is not None and self.format != "avro":
+            raise ValueError(f"schema_id: is for format: avro, not {self.format}")
+        return self
 
 
 class SourceSpec(Strict):

@@ -10,16 +10,18 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from muntin.errors import SourceError
+from muntin.spark.avro import AvroValues, arrow_schema, avro_fields
 from muntin.spark.ddl import declared
 from muntin.spark.partials import CORRUPT_COLUMN, REJECTED_KEPT_MAX, WHY_COLUMN, Placed
 from muntin.spark.places import FILE, in_files
 from muntin.spark.values import JsonValues, Parsed, value_schema
-from muntin.spec import Pipeline, SourceSpec
+from muntin.spec import Pipeline, SourceSpec, ValueSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,7 +46,7 @@ def columns_of(source: SourceSpec) -> dict[str, pa.DataType]:
     record = declared(RECORD_DDL) | {"key": pa.binary()}
     if source.value is None:
         return record | {"value": pa.binary()}
-    schema = value_schema(source.value.schema_)
+    schema, _ = _format(source.value)
     return record | {field.name: field.type for field in schema}
 
 
@@ -77,7 +79,7 @@ def named(df: DataFrame, source: SourceSpec) -> DataFrame:
     """Kafka's frame, its value marked as one that is to be parsed."""
     if source.format != "kafka" or source.value is None:
         return df
-    value_schema(source.value.schema_)
+    _format(source.value)
     return df.withColumnRenamed("value", VALUE_COLUMN)
 
 
@@ -90,15 +92,14 @@ def parsed(df: DataFrame, pipeline: Pipeline) -> DataFrame:
     """A raw frame with all columns of its records and values; other frames as they are."""
     if not is_raw(df):
         return df
-    source = _source(pipeline)
-    own = value_schema(source.value.schema_)
+    own, parser = _format(_value(pipeline))
     others = [c for c in df.columns if c not in own.names and c != VALUE_COLUMN]
     kinds = {field.name: field.dataType.simpleString() for field in df.schema.fields}
-    ddl = [f"`{c}` {kinds[c]}" for c in others] + [_spelled(source.value.schema_)]
+    ddl = [f"`{c}` {kinds[c]}" for c in others] + [_spelled(own)]
     ddl += [f"`{CORRUPT_COLUMN}` string, `{WHY_COLUMN}` string"]
     ddl += [f"`{c}` {kinds[name]}" for name, c in PLACE_COLUMNS.items()]
     columns = [*others, *own.names, *KEPT_COLUMNS]
-    return _with_places(df, others).mapInArrow(_reader(own, columns), ", ".join(ddl))
+    return _with_places(df, others).mapInArrow(_reader(own, parser, columns), ", ".join(ddl))
 
 
 def prepared(
@@ -110,10 +111,10 @@ def prepared(
         return columns, in_files if FILE in columns.columns else unplaced
     if pipeline.fields:
         return columns, placed
-    own = value_schema(_source(pipeline).value.schema_)
+    own, parser = _format(_value(pipeline))
     wanted = list(dict.fromkeys([pipeline.time.column, *pipeline.columns()]))
     raw = _with_places(df, [c for c in wanted if c not in own.names])
-    read = _reader(own, [*wanted, *KEPT_COLUMNS])
+    read = _reader(own, parser, [*wanted, *KEPT_COLUMNS])
     return raw, lambda batches: placed(read(batches))
 
 
@@ -158,19 +159,28 @@ def _offsets(given: Any) -> dict[str, dict[str, int]]:
         return {}
 
 
-def _source(pipeline: Pipeline) -> Any:
-    return pipeline.source
+def _value(pipeline: Pipeline) -> Any:
+    return pipeline.source and pipeline.source.value
 
 
-def _spelled(ddl: str) -> str:
+def _format(value: ValueSpec) -> tuple[pa.Schema, Callable[[], JsonValues | AvroValues]]:
+    """The columns of values, and what makes their parser in a worker."""
+    if value.format == "avro":
+        fields = avro_fields(value.schema_)
+        return arrow_schema(fields), partial(AvroValues, fields, value.schema_id)
+    schema = value_schema(value.schema_)
+    return schema, partial(JsonValues, schema)
+
+
+def _spelled(schema: pa.Schema) -> str:
     """The columns of a value as Spark's DDL, quoted."""
     kinds = {
         "int64": "bigint", "int32": "int", "int16": "smallint", "int8": "tinyint",
         "bool": "boolean", "date32[day]": "date", "timestamp[us, tz=UTC]": "timestamp",
+        "null": "void",
     }  # fmt: skip
     return ", ".join(
-        f"`{f.name.replace('`', '``')}` {kinds.get(str(f.type), str(f.type))}"
-        for f in value_schema(ddl)
+        f"`{f.name.replace('`', '``')}` {kinds.get(str(f.type), str(f.type))}" for f in schema
     )
 
 
@@ -182,12 +192,12 @@ def _with_places(df: DataFrame, others: list[str]) -> DataFrame:
 
 
 def _reader(
-    schema: pa.Schema, columns: list[str]
+    schema: pa.Schema, parser: Callable[[], JsonValues | AvroValues], columns: list[str]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Raw batches to the columns that are named: a value's where it has one of the name."""
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        values = JsonValues(schema)
+        values = parser()
         for batch in batches:
             raw = batch.column(VALUE_COLUMN)
             got = values.parse(raw)

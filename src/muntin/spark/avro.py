@@ -1,0 +1,271 @@
+"""Avro records in bulk: bytes in, columns out, and a reason for each record that is malformed.
+
+A record's schema is flat: null, boolean, int, long, float, double, string, bytes, enum and fixed,
+each alone or in a union with null, with the logical types of dates and times. A value may begin
+with the five bytes of a schema registry. A record counts if it ends where its bytes do; source:
+Apache Avro 1.12, "Binary Encoding".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.arrow import buffer_numbers, pc
+from muntin.errors import SourceError
+from muntin.spark import avro_kernels as kernels
+from muntin.spark.values import Parsed
+
+ENTRY = "source.value.schema"
+_KINDS = {
+    "null": (kernels.NULL, 0, pa.null()),
+    "boolean": (kernels.BOOLEAN, 1, pa.bool_()),
+    "int": (kernels.INT, 0, pa.int32()),
+    "long": (kernels.LONG, 0, pa.int64()),
+    "float": (kernels.FLOAT, 4, pa.float32()),
+    "double": (kernels.DOUBLE, 8, pa.float64()),
+    "string": (kernels.TEXT, 0, pa.string()),
+    "bytes": (kernels.TEXT, 0, pa.binary()),
+}
+_TIME = pa.timestamp("us", "UTC")
+# (of what, multiplied by, divided by): microseconds since 1970 UTC; a local one is taken as UTC
+_TIMES = {
+    "timestamp-millis": ("long", 1_000, 1),
+    "timestamp-micros": ("long", 1, 1),
+    "timestamp-nanos": ("long", 1, 1_000),
+    "local-timestamp-millis": ("long", 1_000, 1),
+    "local-timestamp-micros": ("long", 1, 1),
+    "local-timestamp-nanos": ("long", 1, 1_000),
+}
+_NESTED = ("array", "map", "record", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class AvroField:
+    """A field of a flat record."""
+
+    name: str
+    kind: int
+    size: int
+    null: int
+    type: pa.DataType
+    factor: int = 1
+    divisor: int = 1
+    symbols: tuple[str, ...] = ()
+
+
+def avro_fields(given: str) -> tuple[AvroField, ...]:
+    """The fields of a record's schema: Avro's JSON, or the path of a file that holds it.
+
+    Raises
+    ------
+    SourceError
+        It is no schema of a flat record; names the field.
+    """
+    text = given.strip()
+    if not text.startswith("{"):
+        try:
+            text = Path(text).read_text("utf-8")
+        except (OSError, ValueError) as problem:
+            raise SourceError(
+                f"{ENTRY}: {given!r}: {getattr(problem, 'strerror', problem)}; write Avro's JSON, "
+                "or the path of a file that holds it"
+            ) from None
+    try:
+        schema = json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise SourceError(f"{ENTRY}: not JSON: {str(problem)[:200]}") from None
+    fields = schema.get("fields") if isinstance(schema, Mapping) else None
+    if not isinstance(fields, list) or not fields or schema.get("type") != "record":
+        raise SourceError(f"{ENTRY}: is no Avro record: {{type: record, name: …, fields: [ … ]}}")
+    named: dict[str, Any] = {}
+    found = [_field(field, named) for field in fields]
+    names = [field.name for field in found]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise SourceError(f"{ENTRY}: field '{twice}' stands there twice")
+    return tuple(found)
+
+
+def arrow_schema(fields: tuple[AvroField, ...]) -> pa.Schema:
+    """Their columns."""
+    return pa.schema([(field.name, field.type) for field in fields])
+
+
+def _field(given: Any, named: dict[str, Any]) -> AvroField:
+    name = given.get("name") if isinstance(given, Mapping) else None
+    if not isinstance(name, str) or "type" not in given:
+        raise SourceError(f"{ENTRY}: a field needs a name and a type: {str(given)[:80]}")
+    kind, null = given["type"], -1
+    if isinstance(kind, list):
+        others = [one for one in kind if one != "null"]
+        if len(others) != 1 or len(kind) > 2:
+            raise SourceError(f"{ENTRY}: field '{name}': a union is of null and one other type")
+        null = kind.index("null") if len(kind) == 2 else kernels.ALONE
+        kind = others[0]
+    about = kind if isinstance(kind, Mapping) else {"type": kind}
+    about = named.get(about["type"], about) if isinstance(about.get("type"), str) else about
+    what = about.get("type")
+    if what in ("enum", "fixed") and isinstance(about.get("name"), str):
+        named[about["name"]] = about
+    if what == "enum" and _is_texts(about.get("symbols")):
+        symbols = tuple(about["symbols"])
+        return AvroField(name, kernels.ENUM, len(symbols), null, pa.string(), symbols=symbols)
+    if what == "fixed" and type(about.get("size")) is int and 0 <= about["size"] < 1 << 31:
+        return AvroField(name, kernels.FIXED, about["size"], null, pa.binary())
+    if what not in _KINDS:
+        nested = "; what is nested is for Spark: leave value out, and take from_avro in fields"
+        raise SourceError(
+            f"{ENTRY}: field '{name}': a column is one of {', '.join(_KINDS)}, enum, fixed, or in "
+            f"a union with null{nested if what in _NESTED or isinstance(what, Mapping) else ''}"
+        )
+    number, size, arrow = _KINDS[what]
+    of, factor, divisor = _TIMES.get(about.get("logicalType", ""), ("", 1, 1))
+    if of == what:
+        arrow = _TIME
+    elif about.get("logicalType") == "date" and what == "int":
+        arrow, factor, divisor = pa.date32(), 1, 1
+    else:
+        factor = divisor = 1
+    return AvroField(name, number, size, null, arrow, factor, divisor)
+
+
+def _is_texts(given: Any) -> bool:
+    return isinstance(given, list) and bool(given) and all(isinstance(s, str) for s in given)
+
+
+class AvroValues:
+    """A parser of records of one schema.
+
+    Parameters
+    ----------
+    fields : tuple of AvroField
+    schema_id : int, optional
+        The number that a registry gave the schema, and that stands in front of each value.
+    """
+
+    def __init__(self, fields: tuple[AvroField, ...], schema_id: int | None = None) -> None:
+        self._fields = fields
+        self._header = -1 if schema_id is None else schema_id
+        self._kinds = np.array([f.kind for f in fields], np.uint8)
+        self._nulls = np.array([f.null for f in fields], np.int8)
+        self._sizes = np.array([f.size for f in fields], np.int64)
+
+    def parse(self, values: pa.Array) -> Parsed:
+        """Columns of `values` (binary), row by row; what is null there is malformed."""
+        if values.type != pa.binary():
+            values = values.cast(pa.binary())
+        n = len(values)
+        _, offsets, data = values.buffers()
+        at = buffer_numbers(offsets, np.int32, n + 1, 4 * values.offset)
+        whole = buffer_numbers(data, np.uint8)
+        shape = len(self._fields), n
+        numbers, lengths = np.zeros(shape, np.int64), np.zeros(shape, np.int32)
+        valid, why, where = np.zeros(shape, np.uint8), np.zeros(n, np.uint8), np.zeros(n, np.int32)
+        kernels.read_records(
+            whole, at, self._header, self._kinds, self._nulls, self._sizes,
+            numbers, lengths, valid, why, where,
+        )  # fmt: skip
+        malformed = {
+            row: self._why(int(why[row]), int(where[row])) for row in np.flatnonzero(why).tolist()
+        }
+        if values.null_count:
+            tombstone = "the record has no value: it is a tombstone"
+            malformed |= dict.fromkeys(
+                np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)).tolist(), tombstone
+            )
+        taken = np.ones(n, bool)
+        taken[list(malformed)] = False
+        columns = []
+        for f, field in enumerate(self._fields):
+            there = (valid[f] != 0) & taken
+            column, wrong = self._column(field, numbers[f], lengths[f], there, whole)
+            for row, told in wrong.items():
+                malformed.setdefault(row, f"column '{field.name}': {told}")
+            columns.append(column)
+        if len(malformed) > n - int(taken.sum()):  # found in a column: null in all of them
+            taken[list(malformed)] = False
+            keep = pa.array(taken)
+            columns = [pc.if_else(keep, c, pa.scalar(None, c.type)) for c in columns]
+        return Parsed(columns, malformed)
+
+    def _column(
+        self,
+        field: AvroField,
+        numbers: np.ndarray,
+        lengths: np.ndarray,
+        there: np.ndarray,
+        data: np.ndarray,
+    ) -> tuple[pa.Array, dict[int, str]]:
+        """One field's column, and which of its rows are wrong after all."""
+        kind, absent = field.type, ~there
+        if field.kind == kernels.NULL:
+            return pa.nulls(len(numbers), kind), {}
+        if field.symbols:
+            places = pa.array(numbers.astype(np.int32), pa.int32(), mask=absent)
+            return pc.take(pa.array(field.symbols, pa.string()), places), {}
+        if field.kind in (kernels.TEXT, kernels.FIXED):
+            return _texts(numbers, np.where(there, lengths, 0), absent, data, kind)
+        if field.kind == kernels.BOOLEAN:
+            return pa.array(numbers != 0, mask=absent), {}
+        if field.kind == kernels.FLOAT:
+            floats = numbers.astype(np.uint32).view(np.float32)
+            return pa.array(floats, mask=absent), {}
+        if field.kind == kernels.DOUBLE:
+            return pa.array(numbers.view(np.float64), mask=absent), {}
+        numbers = numbers // field.divisor
+        most = np.iinfo(np.int64).max // field.factor
+        beyond = there & (np.abs(numbers) > most) if field.factor > 1 else np.zeros(0, bool)
+        wrong = {row: f"{numbers[row]} is not a time" for row in np.flatnonzero(beyond).tolist()}
+        if wrong:
+            numbers = np.where(beyond, 0, numbers)
+        numbers = numbers * field.factor
+        storage = pa.int32() if kind in (pa.int32(), pa.date32()) else pa.int64()
+        return pa.array(numbers.astype(storage.to_pandas_dtype()), mask=absent).cast(kind), wrong
+
+    def _why(self, why: int, field: int) -> str:
+        if why == kernels.LEFT:
+            return "bytes are left behind the last field: is it another schema's?"
+        if why == kernels.HEADER:
+            return f"it does not begin with 0 and the schema's number {self._header}"
+        told = {
+            kernels.CUT: "the record ends within it",
+            kernels.BRANCH: "no such branch of the union",
+            kernels.RANGE: "the number is beyond its type",
+            kernels.SYMBOL: "no such symbol of the enum",
+            kernels.LENGTH: "a length below 0",
+        }
+        return f"column '{self._fields[field].name}': {told[why]}"
+
+
+def _texts(
+    starts: np.ndarray, lengths: np.ndarray, absent: np.ndarray, data: np.ndarray, kind: pa.DataType
+) -> tuple[pa.Array, dict[int, str]]:
+    """Bytes, or text, in one piece; of text, which rows are not UTF-8."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    out = np.empty(int(offsets[-1]), np.uint8)
+    kernels.gather_bytes(data, starts, offsets, out)
+    present = pc.invert(pa.array(absent)).buffers()[1] if absent.any() else None
+    offsets = offsets.astype(np.int32)  # a batch's values have as few bytes in all
+    buffers = [present, pa.py_buffer(offsets), pa.py_buffer(out)]
+    raw = pa.Array.from_buffers(pa.binary(), len(lengths), buffers)
+    if kind == pa.binary():
+        return raw, {}
+    try:
+        return raw.cast(pa.string()), {}
+    except pa.ArrowInvalid:
+        texts, wrong = [], {}
+        for row, value in enumerate(raw.to_pylist()):
+            try:
+                texts.append(None if value is None else value.decode("utf-8"))
+            except UnicodeDecodeError as problem:
+                wrong[row] = f"byte {problem.start} is not UTF-8"
+                texts.append(None)
+        return pa.array(texts, pa.string()), wrong

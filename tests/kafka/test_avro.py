@@ -1,0 +1,182 @@
+"""Avro records in bulk against fastavro: every record, whole or damaged."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from datetime import UTC, date, datetime
+
+import fastavro
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muntin.errors import SourceError, SpecError
+from muntin.spark.avro import AvroValues, arrow_schema, avro_fields
+from muntin.spec import SourceSpec
+
+MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+FIELDS = [
+    {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+    {"name": "seen", "type": ["null", MILLIS]},
+    {"name": "day", "type": [{"type": "int", "logicalType": "date"}, "null"]},
+    {"name": "driver", "type": "string"},
+    {"name": "note", "type": ["null", "string"]},
+    {"name": "raw", "type": "bytes"},
+    {"name": "area", "type": "int"},
+    {"name": "fare", "type": ["null", "long"]},
+    {"name": "tip", "type": "float"},
+    {"name": "distance", "type": ["double"]},
+    {"name": "paid", "type": "boolean"},
+    {"name": "nothing", "type": "null"},
+    {"name": "class", "type": {"type": "enum", "name": "Class", "symbols": ["low", "high"]}},
+    {"name": "second", "type": ["null", "Class"]},
+    {"name": "code", "type": {"type": "fixed", "name": "Code", "size": 3}},
+]
+SCHEMA = {"type": "record", "name": "Order", "fields": FIELDS}
+PARSED = fastavro.parse_schema(SCHEMA)
+VALUES = AvroValues(avro_fields(json.dumps(SCHEMA)))
+SHORT = json.dumps({"type": "record", "name": "S", "fields": [{"name": "n", "type": "long"}]})
+
+instants = st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC))
+records = st.fixed_dictionaries(
+    {
+        "at": instants,
+        "seen": st.none() | instants.map(lambda t: t.replace(microsecond=0)),
+        "day": st.none() | st.dates(date(1900, 1, 1), date(2200, 1, 1)),
+        "driver": st.text(max_size=5),
+        "note": st.none() | st.text(max_size=300),
+        "raw": st.binary(max_size=5),
+        "area": st.integers(-(2**31), 2**31 - 1),
+        "fare": st.none() | st.integers(-(2**63), 2**63 - 1),
+        "tip": st.floats(width=32, allow_nan=False),
+        "distance": st.floats(allow_nan=False),
+        "paid": st.booleans(),
+        "nothing": st.none(),
+        "class": st.sampled_from(["low", "high"]),
+        "second": st.none() | st.sampled_from(["low", "high"]),
+        "code": st.binary(min_size=3, max_size=3),
+    }
+)
+
+
+def written(record: dict) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, PARSED, record)
+    return out.getvalue()
+
+
+def read(value: bytes) -> dict | None:
+    """By fastavro; None where it is malformed, or goes on behind the record."""
+    source = io.BytesIO(value)
+    try:
+        record = fastavro.schemaless_reader(source, PARSED)
+    except Exception:
+        return None
+    return record if source.tell() == len(value) else None
+
+
+@given(st.lists(records, max_size=20), st.data())
+def test_records_are_what_fastavro_reads_and_damage_stays_with_its_record(given, data):
+    values = [written(record) for record in given]
+    for _ in range(data.draw(st.integers(0, 3)) if values else 0):
+        row = data.draw(st.integers(0, len(values) - 1))
+        cut = data.draw(st.integers(0, len(values[row])))
+        values[row] = data.draw(
+            st.sampled_from([values[row][:cut], values[row] + b"\0", values[row][cut:]])
+        )
+    found = VALUES.parse(pa.array(values, pa.binary()))
+    names = [field["name"] for field in FIELDS]
+    rows = pa.table(found.columns, names).to_pylist() if values else []
+    for row, value in enumerate(values):
+        expected = read(value)
+        if expected is not None and row not in found.malformed:
+            assert rows[row] == expected
+        elif row in found.malformed:
+            assert expected is None or is_beyond(expected), found.malformed[row]
+            assert set(rows[row].values()) == {None}
+        else:
+            raise AssertionError(f"{value!r} was taken as {rows[row]}")
+
+
+def is_beyond(record: dict) -> bool:
+    """fastavro takes what the specification does not: an int that has 64 bits, a false of 7."""
+    return not -(2**31) <= record["area"] < 2**31 or any(
+        not isinstance(record[name], datetime | None) for name in ("at", "seen")
+    )
+
+
+@given(st.lists(st.binary(max_size=40), max_size=10))
+def test_any_bytes_give_columns_or_a_reason(values):
+    found = VALUES.parse(pa.array(values, pa.binary()))
+    for column in found.columns:
+        column.validate(full=True)
+        assert len(column) == len(values)
+
+
+def test_reasons_name_the_field_and_a_slice_with_tombstones_is_read():
+    good = written(
+        {"at": datetime(2026, 1, 1, tzinfo=UTC), "seen": None, "day": date(2026, 1, 2),
+         "driver": "é", "note": None, "raw": b"", "area": 7, "fare": -1, "tip": 0.5,
+         "distance": 1.5, "paid": True, "nothing": None, "class": "high", "second": None,
+         "code": b"abc"}
+    )  # fmt: skip
+    bad = good.replace("é".encode(), b"\xff\xff")
+    values = pa.array([b"x", None, good, bad, good[:-1], good + b"!", good], pa.binary()).slice(1)
+    found = VALUES.parse(values)
+    assert found.malformed == {
+        0: "the record has no value: it is a tombstone",
+        2: "column 'driver': byte 0 is not UTF-8",
+        3: "column 'code': the record ends within it",
+        4: "bytes are left behind the last field: is it another schema's?",
+    }
+    assert found.columns[3].to_pylist() == [None, "é", None, None, None, "é"]
+    assert found.columns[0].to_pylist()[1] == datetime(2026, 1, 1, tzinfo=UTC)
+    short = AvroValues(avro_fields(SHORT), schema_id=258)
+    header = b"\0" + struct.pack(">I", 258)
+    told = short.parse(pa.array([header + b"\x0e", b"\x0e", header[:-1] + b"\x03\x0e"]))
+    assert told.columns[0].to_pylist() == [7, None, None]
+    assert told.malformed == dict.fromkeys(
+        (1, 2), "it does not begin with 0 and the schema's number 258"
+    )
+    far = AvroValues(
+        avro_fields(json.dumps({"type": "record", "fields": [{"name": "t", "type": MILLIS}]}))
+    )
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(SHORT)), {"n": 2**62})
+    assert far.parse(pa.array([out.getvalue()])).malformed == {
+        0: "column 't': 4611686018427387904 is not a time"
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("nowhere.avsc", r"'nowhere\.avsc': No such file.*or the path of a file"),
+        ("{", "not JSON"),
+        ('{"type": "enum"}', "is no Avro record"),
+        ('{"type": "record", "fields": [{"name": "a"}]}', "needs a name and a type"),
+        (
+            '{"type": "record", "fields": [{"name": "a", "type": {"type": "array"}}]}',
+            r"field 'a'.*what is nested is for Spark.*from_avro",
+        ),
+        (
+            '{"type": "record", "fields": [{"name": "a", "type": ["int", "long"]}]}',
+            "field 'a': a union is of null and one other type",
+        ),
+    ],
+)
+def test_a_wrong_schema_is_told(given, said):
+    with pytest.raises(SourceError, match=said):
+        avro_fields(given)
+
+
+def test_a_schema_may_be_a_file_and_its_number_is_avros(tmp_path):
+    (tmp_path / "s.avsc").write_text(SHORT)
+    assert arrow_schema(avro_fields(str(tmp_path / "s.avsc"))).names == ["n"]
+    with pytest.raises((ValueError, SpecError), match="schema_id: is for format: avro"):
+        SourceSpec.model_validate(
+            {"format": "kafka", "value": {"format": "json", "schema": "n int", "schema_id": 7}}
+        )
