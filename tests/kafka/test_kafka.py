@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
 from typer.testing import CliRunner
 
 import muntin
@@ -21,6 +24,7 @@ from muntin.spark.connector import pinned_jars
 from muntin.spark.kafka import lag_of
 from muntin.spark.values import value_schema
 from tests.conftest import SPARK
+from tests.kafka.secure import PASSWORD, SecureBroker, pipeline_of_docs, recipe, secure_broker
 
 pytestmark = pytest.mark.spark
 WRONG = [
@@ -32,9 +36,15 @@ WRONG = [
 ]
 
 
+SECRETS = {
+    "MUNTIN_TEST_LOOKUP": "use_all_dns_ips",
+    **dict.fromkeys(("KAFKA_PASSWORD", "KAFKA_KEY_PASSWORD", "KAFKA_SECRET"), PASSWORD),
+}
+
+
 @pytest.fixture(scope="module", autouse=True)
 def own_java():
-    """A Java process that other tests have left has no connector: Spark must start another."""
+    """A Java process that other tests have left has no connector, and another environment."""
     from pyspark import SparkContext
 
     stop_spark()
@@ -42,6 +52,10 @@ def own_java():
     if gateway is not None:
         gateway.shutdown()
         SparkContext._gateway = SparkContext._jvm = None
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in SECRETS.items():
+            patch.setenv(name, value)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +65,7 @@ def broker(tmp_path_factory):
         pinned_jars()
     except SourceError as why:
         pytest.skip(str(why))
-    with Broker(tmp_path_factory.mktemp("kafka")) as started:
+    with secure_broker(tmp_path_factory.mktemp("kafka")) as started:
         yield started
 
 
@@ -106,15 +120,15 @@ def counted(stream) -> dict[int, tuple[int, int]]:
     return {int(area): (int(count), int(fare)) for area, count, fare in found}
 
 
-def oracle(numbers: range) -> dict[int, tuple[int, int]]:
+def oracle(numbers: Iterable[int]) -> dict[int, tuple[int, int]]:
+    numbers = list(numbers)
     counts, fares = Counter(i % 7 for i in numbers), Counter()
     for i in numbers:
         fares[i % 7] += i
     return {area: (counts[area], fares[area]) for area in counts}
 
 
-def test_malformed_records_a_restart_and_exact_counts(broker, tmp_path, monkeypatch):
-    monkeypatch.setenv("MUNTIN_TEST_LOOKUP", "use_all_dns_ips")
+def test_malformed_records_a_restart_and_exact_counts(broker, tmp_path):
     options = {"bootstrap.servers": broker.servers}
     first = orders(range(400))
     assert produce([*first[:300], *WRONG, *first[300:]], "orders", options).sent == 405
@@ -148,6 +162,91 @@ def test_malformed_records_a_restart_and_exact_counts(broker, tmp_path, monkeypa
     assert {(r.detail, r.place) for _, r in by_spark.ledger.rejected("fields")} == {
         (r.detail, r.place) for r in kept.values()
     }
+
+
+def secured(broker: SecureBroker, folder: Path, way: str) -> dict:
+    """The documentation's pipeline, by one of its recipes, at the listener of this test."""
+    spec = pipeline_of_docs() | {"name": way, "spark": SPARK, "pane": "1 minute", "max_rejected": 1}
+    spec["ledger"] = f"sqlite:///{folder}/{way}.db"
+    spec["source"]["value"]["schema"] = "time timestamp, area int, fare bigint"
+    options = spec["source"]["options"]
+    if way != "scram":
+        options = {k: v for k, v in options.items() if not k.startswith(("kafka.sa", "kafka.se"))}
+        options |= recipe({"mutual": "Mutual TLS", "oauth": "OAUTHBEARER"}[way])
+    options = recipe("TLS") | options  # a recipe's own protocol
+    places = {
+        "broker:9093": broker.listeners[way],
+        "/etc/kafka": str(broker.folder),
+        "https://identity.example": broker.identity.url,
+    }
+    for name, value in options.items():
+        for there, here in places.items():
+            value = value.replace(there, here)
+        options[name] = value
+    spec["source"]["options"] = options | {
+        "startingOffsets": "earliest",
+        "subscribe": f"secured-{way}",
+    }
+    return spec
+
+
+@pytest.mark.parametrize("way", ["scram", "mutual", "oauth"])
+def test_the_recipes_of_the_documentation(broker, tmp_path, way):
+    login = {} if way != "scram" else {
+        "security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "muntin", "sasl.password": PASSWORD,
+        "ssl.ca.location": str(broker.folder / "ca.pem"),
+    }  # fmt: skip
+    server = broker.listeners[way] if login else broker.servers
+    sent = produce(orders(range(70)), f"secured-{way}", {"bootstrap.servers": server, **login})
+    assert (sent.sent, sent.failed) == (70, 0)
+    assert counted(muntin.summarize(None, secured(broker, tmp_path, way))) == oracle(range(70))
+
+
+def test_a_wrong_password_is_told_and_none_is_shown(broker, tmp_path):
+    spec = secured(broker, tmp_path, "scram")
+    options = spec["source"]["options"]
+    login = options["kafka.sasl.jaas.config"]
+    options["kafka.sasl.jaas.config"] = login.replace("${env:KAFKA_PASSWORD}", PASSWORD)
+    file = tmp_path / "scram.yaml"
+    file.write_text(json.dumps(spec))
+    told = CliRunner().invoke(app, ["check", str(file)])
+    assert told.exit_code == 0, told.output
+    done = muntin.summarize(None, spec)
+    assert PASSWORD not in told.output + json.dumps(done.ledger.pipelines()[0].spec)
+    options["kafka.sasl.jaas.config"] = login.replace("${env:KAFKA_PASSWORD}", "wr0ng-77")
+    with pytest.raises(SourceError, match=r"SaslAuthenticationException.*SCRAM-SHA-512") as refused:
+        muntin.summarize(None, spec | {"ledger": "memory://wrong"})
+    assert "wr0ng-77" not in str(refused.value)
+
+
+def test_records_that_retention_took_end_the_run_and_partitions_may_grow(broker, tmp_path):
+    admin = AdminClient({"bootstrap.servers": broker.servers})
+    server = {"bootstrap.servers": broker.servers}
+    spec = spec_of("growing", broker, tmp_path)
+    spec["source"]["options"] |= {"subscribe": "growing"}
+    produce(orders(range(100)), "growing", server)
+    run(spec)
+    for done in admin.create_partitions([NewPartitions("growing", 5)]).values():
+        done.result()
+    while len(admin.list_topics("growing").topics["growing"].partitions) < 5:
+        time.sleep(0.1)
+    produce(orders(range(100, 300)), "growing", server)
+    assert counted(run(spec)) == oracle(range(300))
+
+    produce(orders(range(300, 500)), "growing", server)
+    gone = [TopicPartition("growing", n, OFFSET_END) for n in range(5)]
+    for done in admin.delete_records(gone).values():
+        done.result()
+    produce(orders(range(500, 600)), "growing", server)
+    with pytest.raises(
+        SourceError, match=r"are gone from Kafka.*growing-\d.*failOnDataLoss: false"
+    ):
+        run(spec)
+    spec["source"]["options"]["failOnDataLoss"] = "false"
+    stream = run(spec)
+    assert stream.progress.read == 100
+    assert counted(stream) == oracle([*range(300), *range(500, 600)])
 
 
 def test_produce_sends_lines_as_they_are_and_orders_at_a_rate(broker, tmp_path):

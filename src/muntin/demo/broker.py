@@ -9,6 +9,8 @@ import subprocess
 import time
 import uuid
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,7 +19,7 @@ from muntin.errors import SourceError
 from muntin.spark.connector import cache_folder
 
 VERSION = "4.1.0"
-START_SECONDS_MAX = 60.0
+START_SECONDS_MAX = 180.0  # of a machine with much other work
 FETCH_SECONDS_MAX = 300
 _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>muntin</groupId><artifactId>broker</artifactId><version>1</version><dependencies>
@@ -64,16 +66,36 @@ def broker_jars() -> Path:
 class Broker:
     """A broker for the length of a `with` block; its data are in `folder`.
 
+    Parameters
+    ----------
+    folder : Path
+        Data of an earlier broker that are there are gone on with.
+    settings : mapping, optional
+        Further ones, instead of its own.
+    formatting : sequence of str, optional
+        What the first start takes beside them, such as --add-scram.
+    java : sequence of str, optional
+        Options of Java.
+
     Attributes
     ----------
     servers : str
         What clients take as `bootstrap.servers`.
+    process : Popen or None
+        The broker, while it runs.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        formatting: Sequence[str] = (),
+        java: Sequence[str] = (),
+    ) -> None:
         self._folder = folder
-        self._process: subprocess.Popen[bytes] | None = None
-        port, controller = _free_ports()
+        self._formatting, self._options = formatting, java
+        self.process: subprocess.Popen[bytes] | None = None
+        port, controller = free_ports(2)
         self.servers = f"127.0.0.1:{port}"
         self._settings = {
             "process.roles": "broker,controller",
@@ -90,9 +112,15 @@ class Broker:
             "transaction.state.log.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
             "num.partitions": "2",
+            **(settings or {}),
         }
 
     def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def start(self) -> None:
+        """Start it, the first time or again; returns once it takes connections."""
         jars = broker_jars()
         self._folder.mkdir(parents=True, exist_ok=True)
         settings = self._folder / "server.properties"
@@ -100,11 +128,17 @@ class Broker:
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
         if not (self._folder / "data").exists():
             self._java(
-                jars, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)
-            ).wait(START_SECONDS_MAX)
-        self._process = self._java(jars, "kafka.Kafka", str(settings))
+                jars, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings),
+                *self._formatting,
+            ).wait(START_SECONDS_MAX)  # fmt: skip
+        self.process = self._java(jars, "kafka.Kafka", str(settings))
         self._wait()
-        return self
+
+    def kill(self) -> None:
+        """As a power cut of the process."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
 
     def __exit__(
         self,
@@ -112,14 +146,12 @@ class Broker:
         problem: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        self.kill()
 
     def _java(self, jars: Path, *words: str) -> subprocess.Popen[bytes]:
         home = os.environ.get("JAVA_HOME")
         java = str(Path(home, "bin", "java")) if home else "java"
-        options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *self._options]
         with (self._folder / "broker.log").open("ab") as log:
             return subprocess.Popen(  # noqa: S603 (our own arguments)
                 [java, *options, "-cp", f"{jars}/*", *words], stdout=log, stderr=log
@@ -130,7 +162,7 @@ class Broker:
         host, port = self.servers.split(":")
         end = time.monotonic() + START_SECONDS_MAX
         while time.monotonic() < end:
-            if self._process is not None and self._process.poll() is not None:
+            if self.process is not None and self.process.poll() is not None:
                 break
             try:
                 socket.create_connection((host, int(port)), timeout=1).close()
@@ -141,8 +173,10 @@ class Broker:
         raise SourceError(f"Kafka does not start: see {self._folder / 'broker.log'}")
 
 
-def _free_ports() -> tuple[int, int]:
-    with socket.socket() as one, socket.socket() as other:
-        one.bind(("127.0.0.1", 0))
-        other.bind(("127.0.0.1", 0))
-        return one.getsockname()[1], other.getsockname()[1]
+def free_ports(n: int) -> list[int]:
+    """Ports of loopback that nobody has."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(n)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]

@@ -19,6 +19,13 @@ _OF_FILES = re.compile(
 )
 _NO_MUNTIN = re.compile(r"No module named '?(muntin|numba|pyarrow|numpy)\b")
 _OF_SPARK = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)?)\] ([^\n]+)")
+_CAUSE = re.compile(r"^\s*Caused by: (?:\w+\.)*(\w+: .+)$", re.MULTILINE)
+# of Kafka, by Spark's check and by the client's
+_LOST = re.compile(
+    r"KAFKA_DATA_LOSS.*?Reason:\s+(?P<said>.*?)\s*(?:SQLSTATE|\n\s+at |$)"
+    r"|OffsetOutOfRangeException: .*?offset=(?P<offset>\d+).*? for partition (?P<part>\S+)",
+    re.DOTALL,
+)
 _SAYS_NOTHING = ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR")
 
 
@@ -59,6 +66,9 @@ def reason(problem: Exception) -> str:
             return _cut(f"[{name}] {message}")
     lines = [line.strip().removeprefix(": ") for line in text.splitlines() if line.strip()]
     told = [line for line in lines if not line.startswith("An error occurred while calling")]
+    causes = _CAUSE.findall(text)
+    if causes and (not told or told[0].endswith("awaitResult:")):
+        told = causes[-1:]
     return _cut(told[0] if told else type(problem).__name__)
 
 
@@ -90,6 +100,15 @@ def _source_error(problem: Exception, text: str) -> SourceError | None:
         gone = name == "FileNotFoundError" or "No such file" in message
         remedy = ": is it gone? It must stay, where all workers see it, until it was read"
         return SourceError(_cut(message) + remedy if gone else _cut(f"{name}: {message}"))
+    lost = _LOST.search(text)
+    if lost:
+        said = f"{lost['part']} has no offset {lost['offset']} any more."
+        if lost["said"]:
+            said = _cut(" ".join(lost["said"].split()))
+        return SourceError(
+            "source: records that were not taken yet are gone from Kafka (by its retention, or "
+            f"with their topic): {said} To go on without them, write failOnDataLoss: false"
+        )
     from_java = isinstance(problem, PySparkException) or type(problem).__module__.startswith("py4j")
     if not from_java or "Traceback (most recent call last)" in text:
         return None
