@@ -55,8 +55,8 @@ def test_what_is_named_of_the_code_is_there(page):
 
 def test_each_promise_names_tests_that_are_there():
     text = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
-    promises = re.findall(r"^\| P\d+ \| .*$", text, re.MULTILINE)
-    assert len(promises) >= 16
+    promises = re.findall(r"^\| [PF]\d+ \| .*$", text, re.MULTILINE)
+    assert len(promises) >= 30
     for promise in promises:
         named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", promise)
         assert named, promise

@@ -57,6 +57,21 @@ def test_kill_at_random_moments_loses_and_doubles_nothing(tmp_path):
         ledger.close()
 
 
+@pytest.mark.parametrize("fault", ["lost", "twice"])
+def test_the_alarm_rings(tmp_path, fault):
+    """What no fault may leave is planted: the tests above would see it."""
+    ledger = open_ledger(f"sqlite:///{tmp_path}/x.db")
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    for number in range(3):
+        parts = [partial("s", 0, [number])]
+        if number == 1:
+            parts = [] if fault == "lost" else parts * 2
+        writer.commit(batch(number, *parts))
+    assert held(ledger, "s", PANE, 0, 40) != dict.fromkeys(range(3), 1)
+    assert gather(ledger, "s", 0, 40) != dict.fromkeys(range(3), 1)
+    ledger.close()
+
+
 def _die_at_statement(path: Path, number: int, act: Callable[[SqliteLedger], object]) -> bool:
     """Run `act` in a forked child that kills itself before its n-th statement; True if it did."""
     child = os.fork()

@@ -74,6 +74,7 @@ def name_of(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.chaos
+@pytest.mark.timeout(600 + 60 * KILLS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_server_that_is_killed_in_commits_loses_and_doubles_nothing(own, kind):
     server = own(kind)
