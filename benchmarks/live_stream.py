@@ -1,11 +1,13 @@
 """A live stream: six keys x seven indicators in panes of 10 seconds, a second of events a batch.
 
-    python benchmarks/live_stream.py [--events 20000 100000] [--drivers 20000] [--batches 12]
+    python benchmarks/live_stream.py [--events 20000 100000] [--batches 12] [--kafka]
 
 Taxi orders in Parquet files, one a batch, as fast as they are taken: Muntin into a SQLite ledger,
 and Spark's own `groupBy(window, ...)` of the same groups, its state in RocksDB with a log of
-changes, its output thrown away. Of the later half of the batches: what one takes, events a second
-of the clock and of the processor (this process, Java, Python workers).
+changes, its output thrown away. With --kafka they are JSON records of one
+topic of a broker on this machine, which Spark parses by `from_json`. Of the later half of the
+batches: what one takes, events a second of the clock and of the processor (this process, Java,
+Python workers; with --kafka the broker, too).
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +28,10 @@ import pyarrow.parquet as pq
 from spark_streams import Tree
 
 import muntin
+from muntin.demo.broker import Broker
+from muntin.demo.producing import json_values, produce
 from muntin.demo.taxi import INDICATORS, KEYS, SCHEMA, orders
+from muntin.spark.connector import pinned_jars
 from muntin.spark.session import session
 
 START_US = 1_767_225_600_000_000
@@ -75,6 +82,10 @@ class Live:
             batch = orders(events, drivers, second, start, per_second=events)
             pq.write_table(pa.Table.from_batches([batch]), self.source / f"{second:05}.parquet")
 
+    def source_of_muntin(self) -> tuple[Any, dict[str, Any]]:
+        """What `muntin.stream` is given: rows and the pipeline, or the pipeline alone."""
+        return self.rows(), SPEC
+
     def rows(self) -> Any:
         reader = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
         return reader.parquet(str(self.source))
@@ -82,8 +93,9 @@ class Live:
     def muntin(self, batches: Batches) -> None:
         made = self.folder / "muntin"
         made.mkdir()
+        rows, spec = self.source_of_muntin()
         running = muntin.stream(
-            self.rows(), SPEC, checkpoint=str(made / "checkpoint"),
+            rows, spec, checkpoint=str(made / "checkpoint"),
             ledger=str(made / "live.db"), once=True, on_batch=batches.ended,
         )  # fmt: skip
         running.await_termination()
@@ -121,6 +133,35 @@ class Live:
         shutil.rmtree(made)
 
 
+class LiveKafka(Live):
+    """The same orders as JSON records in a topic of two partitions, a second of them a batch."""
+
+    def __init__(
+        self, folder: Path, events: int, drivers: int, batches: int, spark: Any, servers: str
+    ) -> None:
+        self.folder, self.spark = folder, spark
+        topic = f"orders-{events}"
+        self._options = {
+            "kafka.bootstrap.servers": servers, "subscribe": topic,
+            "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(events),
+        }  # fmt: skip
+        values = chain.from_iterable(
+            json_values(orders(events, drivers, second, START_US + second * 1_000_000, events))
+            for second in range(batches)
+        )
+        sent = produce(values, topic, {"bootstrap.servers": servers})
+        assert (sent.sent, sent.failed) == (events * batches, 0), sent
+
+    def source_of_muntin(self) -> tuple[Any, dict[str, Any]]:
+        source = {"format": "kafka", "options": self._options, "value": {"schema": SCHEMA}}
+        return None, {**SPEC, "source": source}
+
+    def rows(self) -> Any:
+        records = self.spark.readStream.format("kafka").options(**self._options).load()
+        parsed = records.selectExpr(f"from_json(CAST(value AS STRING), '{SCHEMA}') AS row")
+        return parsed.select("row.*")
+
+
 def measured(run: Callable[[Batches], None], name: str, events: int) -> tuple[float, float]:
     """Prints what a batch takes; events a second of the clock, and of the processor."""
     batches = Batches()
@@ -141,12 +182,20 @@ def main() -> None:
     parser.add_argument("--events", type=int, nargs="+", default=[20_000, 100_000])
     parser.add_argument("--drivers", type=int, default=20_000)
     parser.add_argument("--batches", type=int, default=12)
+    parser.add_argument("--kafka", action="store_true")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        spark = session("live", {"spark.master": "local[*,4]", **SETTINGS})
+    with ExitStack() as held:
+        folder = held.enter_context(tempfile.TemporaryDirectory())
+        settings = {"spark.master": "local[*,4]", **SETTINGS}
+        broker = None
+        if options.kafka:
+            broker = held.enter_context(Broker(Path(folder) / "kafka"))
+            settings["spark.jars"] = ",".join(map(str, pinned_jars()))
+        spark = session("live", settings)
         spark.conf.set("spark.sql.shuffle.partitions", spark.sparkContext.defaultParallelism)
         for events in options.events:
-            live = Live(Path(folder), events, options.drivers, options.batches, spark)
+            given = (Path(folder), events, options.drivers, options.batches, spark)
+            live = LiveKafka(*given, broker.servers) if broker else Live(*given)
             print(f"{events:,} events a batch, {options.drivers:,} drivers")
             mine = measured(live.muntin, "muntin", events)
             theirs = measured(live.by_spark, "spark", events)

@@ -143,7 +143,7 @@ def _taxi(seed: int, per_second: float) -> Iterator[bytes]:
     for number in count():
         start = begun + int(number * ROWS_AT_ONCE * 1e6 / per_second)
         batch = orders(ROWS_AT_ONCE, seed=seed + number, start_us=start, per_second=per_second)
-        yield from _json(batch)
+        yield from json_values(batch)
 
 
 def _lines(file: Path) -> Iterator[bytes]:
@@ -161,16 +161,16 @@ def _rows(file: Path) -> Iterator[bytes]:
         if file.suffix == ".csv":
             with pc.open_csv(file) as batches:
                 for batch in batches:
-                    yield from _json(batch)
+                    yield from json_values(batch)
             return
         with pq.ParquetFile(file) as opened:
             for batch in opened.iter_batches(ROWS_AT_ONCE):
-                yield from _json(batch)
+                yield from json_values(batch)
     except (pa.ArrowException, OSError) as problem:
         raise BadArgument(f"{file}: {problem}") from None
 
 
-def _json(batch: pa.RecordBatch) -> Iterator[bytes]:
+def json_values(batch: pa.RecordBatch) -> Iterator[bytes]:
     """Rows as JSON; times in ISO 8601, what JSON does not have as text."""
     for row in batch.to_pylist():
         yield json.dumps(row, default=_text).encode()
