@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Self
 
+from muntin.errors import BadArgument
 from muntin.ledger.base import Ledger
 from muntin.ledger.open import open_ledger
 from muntin.ledger.records import ClosedWindow
@@ -68,12 +70,12 @@ class Session:
         self.close()
 
 
-def open(ledger: str | Ledger) -> Session:  # noqa: A001 (muntin.open, as pa.ipc.open or dbm.open)
+def open(ledger: str | Path | Ledger) -> Session:  # noqa: A001 (muntin.open, as pa.ipc.open or dbm.open)
     """Open a ledger for questions.
 
     Parameters
     ----------
-    ledger : str or Ledger
+    ledger : str, Path or Ledger
         "sqlite:///flights.db" (relative), "sqlite:////var/flights.db", "memory://name".
 
     Raises
@@ -81,4 +83,8 @@ def open(ledger: str | Ledger) -> Session:  # noqa: A001 (muntin.open, as pa.ipc
     LedgerError
         There is no such ledger, or it cannot be read.
     """
-    return Session(open_ledger(ledger, create=False) if isinstance(ledger, str) else ledger)
+    if isinstance(ledger, str | Path):
+        ledger = open_ledger(str(ledger), create=False)
+    if not hasattr(ledger, "pipelines"):
+        raise BadArgument(f"open takes the URL of a ledger, not {ascii(ledger)[:80]}")
+    return Session(ledger)

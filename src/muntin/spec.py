@@ -27,6 +27,7 @@ from muntin.kinds.base import STORED, Microseconds, MicrosecondsOrZero, Strict
 from muntin.spec_alerts import AlertSpec, WebhookSpec
 from muntin.spec_secrets import shown_url, without_secrets
 from muntin.spec_sites import SiteSpec
+from muntin.suggestions import did_you_mean
 from muntin.times import duration_text
 from muntin.windows.ladder import checked_ladder, ladder
 
@@ -62,7 +63,7 @@ def _summary(value: Any, info: ValidationInfo) -> Any:
         return value
     kind = value.get("kind", "vector_matrix")
     if not isinstance(kind, str) or kind not in KINDS:
-        raise ValueError(f"unknown kind {kind!r}: there are {', '.join(KINDS)}")
+        raise ValueError(f"unknown kind {kind!r}; {did_you_mean(str(kind), KINDS, 'kinds')}")
     return KINDS[kind].model_validate(value, context=info.context)
 
 

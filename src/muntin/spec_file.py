@@ -103,6 +103,8 @@ def read(path: Path, remedy: str = PIPELINE_REMEDY) -> Document:
         raw = path.read_bytes()
     except FileNotFoundError:
         raise SpecError(f"{path}: no such file; {remedy}") from None
+    except IsADirectoryError:
+        raise SpecError(f"{path}: is a folder: name the pipeline file in it; {remedy}") from None
     except OSError as problem:
         raise SpecError(f"{path}: {problem.strerror}") from None
     if len(raw) > FILE_BYTES_MAX:
@@ -113,13 +115,17 @@ def read(path: Path, remedy: str = PIPELINE_REMEDY) -> Document:
         root = yaml.compose(text, Loader=_Loader)
         _refuse_repeats(root, path)
         data = yaml.load(text, Loader=_Loader)  # noqa: S506 (a SafeLoader)
+    except SpecError:
+        raise
     except UnicodeDecodeError as problem:
-        raise SpecError(f"{path}: not UTF-8 text ({problem.reason})") from None
+        line = raw[: problem.start].count(b"\n") + 1
+        raise SpecError(f"{path}:{line}: not UTF-8 text: save it as UTF-8") from None
     except yaml.MarkedYAMLError as problem:
         where = _at(path, problem.problem_mark)
-        raise SpecError(f"{where}: not YAML: {problem.problem}") from None
+        remedy = "; indent with spaces" if "'\\t'" in str(problem.problem) else ""
+        raise SpecError(f"{where}: not YAML: {problem.problem}{remedy}") from None
     except (yaml.YAMLError, ValueError, OverflowError) as problem:
-        raise SpecError(f"{path}: not YAML: {problem}") from None
+        raise SpecError(f"{path}: not YAML: {' '.join(str(problem).split())}") from None
     if not isinstance(data, dict):
         raise SpecError(f"{path}: a pipeline file is a mapping: name, source, time, pane, ...")
     return Document(path, data, root)
@@ -198,9 +204,31 @@ def _said(error: Any, place: list[Any], model: type[BaseModel], data: Any) -> st
         return "is missing"
     text = error["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
     shown = repr(error.get("input"))
+    wanted = _wanted(error, place, model, data)
+    if wanted:
+        return f"takes {wanted}, not {shown if len(shown) <= 80 else shown[:77] + '...'}"
     if kind == "value_error" or len(shown) > 80 or shown in text:
         return text
     return f"{text[:1].lower()}{text[1:]}, got {shown}"
+
+
+def _wanted(error: Any, place: list[Any], model: type[BaseModel], data: Any) -> str:
+    """What an entry takes whose value is of another type."""
+    kind = error["type"]
+    if kind in ("model_type", "model_attributes_type", "dict_type", "mapping_type"):
+        known = _entries(place, model, data)
+        return f"entries of its own ({', '.join(known)})" if known else "a mapping, {name: ...}"
+    if kind == "literal_error":
+        return str(error["ctx"]["expected"])
+    return _KINDS.get(kind.partition("_")[0], "") if kind.endswith(_OF_TYPE) else ""
+
+
+_OF_TYPE = ("_type", "_parsing", "_from_float")
+_KINDS = {
+    "tuple": "a list, [...]", "list": "a list, [...]", "string": "text", "float": "a number",
+    "int": "a whole number", "bool": "true or false",
+}  # fmt: skip
+"""By pydantic's name of a type."""
 
 
 def _entries(place: Sequence[Any], model: type[BaseModel], data: Any) -> list[str]:

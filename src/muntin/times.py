@@ -115,8 +115,9 @@ def _parsed(text: str) -> int:
 
 
 def _without_unit(value: Any) -> BadArgument:
+    example = value if str(value).strip("0.") else 1
     return BadArgument(
-        f"{value} is no duration without a unit: write for example '{value} seconds'"
+        f"{value} is no duration without a unit: write for example '{example} seconds'"
     )
 
 

@@ -48,7 +48,7 @@ def check(muntin, tmp_path, monkeypatch):
 def test_good_files_are_good(check):
     assert check(GOOD) == (
         0,
-        "p.yaml: good: 1 summaries, 1 queries\n"
+        "p.yaml: good: 1 summary, 1 query\n"
         "types of fields are Spark's to know:  muntin check --spark asks it\n",
     )
     for old, new in (

@@ -12,6 +12,12 @@ WRONG = [
     ("SELECT »dely« FROM trend(busiest)", "unknown_column", "trend(busiest)", "columns: window_st"),
     ("SELECT »tme« FROM orders(driver)", "unknown_column", "no column 'tme'", "'time'"),
     ("SELECT X1.»tipp« FROM vector 1.4", "unknown_column", "in vector 1.4", "'tip'"),
+    (
+        "SELECT 1 FROM orders(driver) WHERE driver = »Ann«",
+        "unknown_column",
+        "'Ann'",
+        "is written 'Ann'",
+    ),
     ("SELECT driver FROM »oders«(driver)", "unknown_name", "no summary 'oders'", "'orders'"),
     ("SELECT driver FROM orders(»drver«)", "from_item", "no key 'drver'", "'driver'"),
     ("SELECT 1 FROM orders(»driver, driver«)", "from_item", "not kept by", "orders(driver, area)"),

@@ -103,3 +103,20 @@ def test_columns_are_checked():
         muntin.summarize(pa.table({**ROWS, "time": [True, False, True]}), SPEC)
     with pytest.raises(SourceError, match="cannot become an Arrow table"):
         muntin.summarize(pd.DataFrame({**ROWS, "origin": ["a", 1, object()]}), SPEC)
+
+
+def test_a_share_that_was_rejected_is_told_with_its_first_reason():
+    late = pa.table({**ROWS, "time": ["31.01.2013"] * 3})
+    with pytest.warns(UserWarning, match=r"3 of 3 records were rejected: bad_time, .*'31.01.2013'"):
+        muntin.summarize(late, SPEC).close()
+
+
+def test_two_columns_of_one_name_are_refused():
+    twice = pa.Table.from_arrays([*pa.table(ROWS).columns, pa.array([1, 2, 3])], [*ROWS, "delay"])
+    with pytest.raises(SourceError, match="there are 2 columns 'delay'"):
+        muntin.summarize(twice, SPEC)
+
+
+def test_what_is_no_ledger_is_not_opened():
+    with pytest.raises(BadArgument, match="takes the URL of a ledger, not None"):
+        muntin.open(None)

@@ -41,8 +41,10 @@ def register(app: typer.Typer) -> None:
         if problems:
             lines = [f"{document.at(spec_file.named_place(line))}: {line}" for line in problems]
             raise SpecError("\n".join(lines))
+        summaries, queries = len(checked.summaries), len(checked.queries)
         typer.echo(
-            f"{pipeline}: good: {len(checked.summaries)} summaries, {len(checked.queries)} queries"
+            f"{pipeline}: good: {summaries} {'summary' if summaries == 1 else 'summaries'}, "
+            f"{queries} {'query' if queries == 1 else 'queries'}"
         )
         if checked.fields and not spark:
             typer.echo("types of fields are Spark's to know:  muntin check --spark asks it")

@@ -56,7 +56,10 @@ class SqliteFile:
             try:
                 if not schema.state_of(connection, str(self.path)):
                     if not create:
-                        raise LedgerMissing(f"{self.path} is empty, not a ledger yet")
+                        raise LedgerMissing(
+                            f"{self.path} is empty, not a ledger yet: correct the path, or "
+                            "start the pipeline that writes it"
+                        )
                     self._create(connection)
                 self._settle(connection)
             finally:

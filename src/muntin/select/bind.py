@@ -249,7 +249,8 @@ class Binder:
             raise self._error(
                 arguments[0].span,
                 f"no standing query '{name}'",
-                did_you_mean(name, self.queries, "standing queries"),
+                did_you_mean(name, self.queries, "standing queries")
+                or "its pipeline keeps none: they are declared under queries:",
                 code="unknown_name",
             )
         taken = {*(c.lower() for c in TREND_COLUMNS), TREND_ERROR}

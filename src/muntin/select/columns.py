@@ -59,6 +59,13 @@ def _spread_of(node: exp.Column) -> exp.Anonymous | None:
     return around if around.expressions and around.expressions[0] is part else None
 
 
+def _or_text(node: exp.Column) -> str:
+    """Of a name beside =, IN and the like: whoever wrote it may have meant a text."""
+    if isinstance(node.parent, exp.Predicate) and not node.table:
+        return f"; a text is written '{node.name[:64]}'"
+    return ""
+
+
 class ColumnResolver:
     """Resolves columns in place; each error says what is visible there."""
 
@@ -341,7 +348,7 @@ class ColumnResolver:
         return self._error(
             node.this,
             f"no column '{node.name[:64]}' in {where}",
-            did_you_mean(node.name, names, "columns"),
+            did_you_mean(node.name, names, "columns") + _or_text(node),
             code="unknown_column",
         )
 

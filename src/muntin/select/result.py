@@ -151,7 +151,7 @@ class Result:
         UnknownName
             There is no such column; the message lists those that there are.
         """
-        for name in [column] if isinstance(column, str) else column:
+        for name in column if isinstance(column, list) else [column]:
             if name not in self.columns:
                 raise UnknownName(
                     f"no column {name!r}: there are {', '.join(self.columns)}; "
@@ -231,6 +231,8 @@ class Result:
 
     def __str__(self) -> str:
         return self.to_text(rows_max=40)
+
+    __repr__ = __str__  # what an interactive Python shows
 
     def _repr_html_(self) -> str:
         rows = self._shown(result_text.HTML_ROWS_MAX)

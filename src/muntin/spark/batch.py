@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from muntin.extras import needs
 from muntin.ledger.base import Ledger, Mode
 from muntin.ledger.open import open_ledger
 from muntin.ledger.temporary import forget
+from muntin.progress import Progress
 from muntin.reading.warm import warm
 from muntin.session import Session
 from muntin.spark.connector import with_connector
@@ -89,7 +91,21 @@ def summarize(
         ingest.finish(ended=True)
     finally:
         ingest.close()
+    _warn_of_rejected(opened, pipeline, ingest.progress)
     return Session(opened, progress=ingest.progress)
+
+
+def _warn_of_rejected(ledger: Ledger, pipeline: Pipeline, progress: Progress) -> None:
+    """A wrong unit rejects all there is, and nobody would see why the answers are empty."""
+    if progress.rejected <= progress.read * pipeline.max_rejected:
+        return
+    first = next(ledger.rejected(pipeline.name, limit=1), None)
+    why = f": {first[1].reason}, {first[1].detail} ({first[1].place})" if first else ""
+    warnings.warn(
+        f"{progress.rejected:,} of {progress.read:,} records were rejected{why}; "
+        f"more in session.ledger.rejected({pipeline.name!r})",
+        stacklevel=3,
+    )
 
 
 def _ledger(ledger: Ledger | str | None, pipeline: Pipeline, mode: Mode) -> Ledger:

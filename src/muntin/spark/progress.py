@@ -15,7 +15,7 @@ def job_progress(show: bool | None, text: str) -> Iterator[None]:
     """Show the share of finished tasks while the block runs a job; `show` None: if a terminal."""
     if show is None:
         show = sys.stderr.isatty()
-    if not show:
+    if not show or "pyspark" not in sys.modules:  # a table in memory is no job
         yield
         return
     from pyspark.sql import SparkSession

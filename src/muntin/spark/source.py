@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -192,7 +193,11 @@ def check_types(pipeline: Pipeline, schema: pa.Schema) -> None:
 def no_column(column: str, pipeline: Pipeline, there: list[str]) -> str:
     users = [f"summaries.{n}" for n, s in pipeline.summaries.items() if column in s.columns()]
     where = "time" if column == pipeline.time.column else users[0]
-    hint = did_you_mean(column, there, "columns")
+    shown = [name for name in there if not name.startswith("_muntin_")]  # of reading itself
+    hint = did_you_mean(column, shown, "columns") or "nor any other"
+    sign = next((sign for sign in ";\t|" if len(shown) == 1 and sign in shown[0]), None)
+    if sign is not None:  # of a CSV file
+        hint += f"; are they separated by {sign!r}? Write  sep: {json.dumps(sign)}  under source"
     return f"{where}: the source has no column '{column}'; {hint}"
 
 

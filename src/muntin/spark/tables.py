@@ -61,8 +61,11 @@ def gather_table(data: Any, pipeline: Pipeline) -> GatherRows:
     reader = arrow_of(data)
     columns = list(dict.fromkeys([pipeline.time.column, *pipeline.columns()]))
     for column in columns:
-        if column not in reader.schema.names:
+        found = reader.schema.names.count(column)
+        if not found:
             raise SourceError(no_column(column, pipeline, reader.schema.names))
+        if found > 1:
+            raise SourceError(f"there are {found} columns '{column}': give each its own name")
     fields = [reader.schema.field(column) for column in columns]
     schema = pa.schema([(field.name, _plain(field.type)) for field in fields])
     try:
