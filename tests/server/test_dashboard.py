@@ -124,3 +124,37 @@ def test_it_fits_a_phone(page, server):
     state(page, "live")
     page.wait_for_selector("#closings rect", state="attached")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_what_was_is_there_at_once_and_a_run_of_time_is_chosen_by_dragging(page, server):
+    page.goto(server.url)
+    page.wait_for_selector("#load svg.zoomable")  # three minutes, and nothing has come since
+    page.locator("#load svg").scroll_into_view_if_needed()
+    box = page.locator("#load svg").bounding_box()
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] / 2, middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.9 * box["width"], middle, steps=4)
+    page.mouse.up()
+    page.wait_for_selector("#range option[data-zoom]", state="attached")
+    before = page.locator("#closings rect").count()
+    wait(page, "n => document.querySelectorAll('#closings rect').length <= n", before)
+    page.locator("#load svg").dblclick()
+    page.wait_for_selector("#range option[data-zoom]", state="detached")
+
+
+def test_an_answer_is_drawn_and_kept(page, server):
+    page.goto(server.url)
+    page.fill("#statement", "SELECT driver, count FROM orders(driver) FOR ALL ORDER BY driver")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector("#select .answer .bars tr:nth-child(5)")
+    with page.expect_download() as download:
+        page.click("#select button:text('CSV')")
+    lines = download.value.path().read_text().splitlines()
+    assert lines[0] == "driver,count"
+    assert len(lines) == 6
+    page.click("#select button:text('save')")
+    page.reload()
+    page.wait_for_selector("#select option:text('SELECT driver')", state="attached")
+    page.click("#held button:text('orders')")
+    wait(page, "document.querySelector('#statement').value.includes('FROM orders(driver)')")

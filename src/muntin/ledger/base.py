@@ -197,6 +197,10 @@ class View(Protocol):
         """First slice start and last slice end, or None where there is nothing."""
         ...
 
+    def sizes(self) -> dict[str, tuple[int, int, int | None, int | None]]:
+        """Summary -> pieces (or states), their bytes, start of the first, end of the last."""
+        ...
+
     def states(self, summary: str) -> dict[int, bytes]:
         """Shard -> payload of a sequential summary, as the last commit left them."""
         ...

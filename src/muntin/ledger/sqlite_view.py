@@ -103,6 +103,21 @@ class SqliteView:
             found = connection.payloads(numbers)
         return {number: in_memory(self._place, payload) for number, payload in found.items()}
 
+    def sizes(self) -> dict[str, tuple[int, int, int | None, int | None]]:
+        of_names = "JOIN names ON names.id = summary GROUP BY names.name"
+        found: dict[str, tuple[int, int, int | None, int | None]] = {
+            name: (count, size, None, None)
+            for name, count, size in self._plain(
+                f"SELECT names.name, count(*), sum(length(payload)) FROM states {of_names}"
+            )
+        }
+        for name, count, size, start, until in self._plain(
+            "SELECT names.name, count(*), sum(bytes + length(pieces.payload)), min(start), "
+            f"max(until) FROM pieces {of_names}"
+        ):
+            found[name] = count, size, start, until
+        return found
+
     def bounds(self, summary: str, length: int) -> tuple[int, int] | None:
         among = f"FROM pieces WHERE summary = {_NAME} AND length = ?"
         values = (ROLE_SUMMARY, summary, whole(length, "length"))

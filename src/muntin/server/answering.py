@@ -16,12 +16,14 @@ import pyarrow as pa
 
 from muntin.errors import BadArgument, LedgerError, MuntinError, SelectError
 from muntin.ledger.records import ClosedWindow, Rejected
+from muntin.reading.amounts import catalogue, events_over_time
 from muntin.select.result import Result
 from muntin.select.values import json_column
 from muntin.server.postgres.answers import PostgresAnswers
 from muntin.server.problems import RefusalError, problem, status_of
 from muntin.server.reader import Reader
 from muntin.server.state import spec_number
+from muntin.spec import Pipeline
 from muntin.times import instant_text
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -66,6 +68,8 @@ class Answering:
             "windows": self._windows,
             "rejected": self._rejected,
             "summaries": self._summaries,
+            "history": self._history,
+            "catalogue": self._catalogue,
             "postgres": self._postgres,
         }
         self._postgres_answers: PostgresAnswers | None = None
@@ -131,11 +135,22 @@ class Answering:
         yield encoded({"windows": [window_json(window) for window in found]})
 
     def _rejected(self, pipeline: str, limit: int, after: int) -> Iterator[bytes]:
-        if pipeline not in self._reader.pipelines():
-            known = ", ".join(sorted(self._reader.pipelines())) or "none"
-            raise BadArgument(f"there is no pipeline '{pipeline[:80]}'; there are: {known}")
+        self._pipeline(pipeline)
         records = self._reader.ledger.rejected(pipeline, limit=limit, after=after)
         yield encoded({"rejected": [_rejected_json(number, record) for number, record in records]})
+
+    def _pipeline(self, name: str) -> Pipeline:
+        pipelines = self._reader.pipelines()
+        if name not in pipelines:
+            known = ", ".join(sorted(pipelines)) or "none"
+            raise BadArgument(f"there is no pipeline '{name[:80]}'; there are: {known}")
+        return pipelines[name]
+
+    def _history(self, pipeline: str, start: int | None, end: int | None) -> Iterator[bytes]:
+        yield encoded(events_over_time(self._reader.ledger, self._pipeline(pipeline), start, end))
+
+    def _catalogue(self) -> Iterator[bytes]:
+        yield encoded({"held": catalogue(self._reader.ledger, self._reader.pipelines())})
 
     def _summaries(self) -> Iterator[bytes]:
         reader = self._reader
@@ -154,9 +169,14 @@ class Answering:
             }
             for name, info in reader.summaries().items()
         ]
-        on = {n: q.on for p in reader.pipelines().values() for n, q in p.queries.items()}
+        of = {n: p for p in reader.pipelines().values() for n in p.queries}
         queries = [
-            {"name": name, "select": info.select, "on": on.get(name, "window")}
+            {
+                "name": name,
+                "select": info.select,
+                "on": of[name].queries[name].on if name in of else "window",
+                "pipeline": of[name].name if name in of else None,
+            }
             for name, info in reader.queries().items()
         ]
         specs = {info.name: spec_number(info) for info in reader.ledger.pipelines()}

@@ -67,6 +67,8 @@ class Http:
             Route("/ticket", self.guarded(self._ticket), methods=["POST"]),
             Route("/windows", self.guarded(self._windows)),
             Route("/summaries", self.guarded(self._summaries)),
+            Route("/history", self.guarded(self._history)),
+            Route("/catalogue", self.guarded(self._catalogue)),
             Route("/rejected", self.guarded(self._rejected)),
             Route("/state", self.guarded(self._state_now)),
             Route("/metrics", self.guarded(self._metrics)),
@@ -151,6 +153,17 @@ class Http:
     async def _summaries(self, request: Request, _: Grant) -> Response:
         _only(request)
         return await self._answered(request, "summaries")
+
+    async def _history(self, request: Request, _: Grant) -> Response:
+        given = request.query_params
+        _only(request, "pipeline", "start", "end")
+        start, end = (_instant(given.get(name), name) for name in ("start", "end"))
+        name = given.get("pipeline", "")
+        return await self._answered(request, "history", pipeline=name, start=start, end=end)
+
+    async def _catalogue(self, request: Request, _: Grant) -> Response:
+        _only(request)
+        return await self._answered(request, "catalogue")
 
     async def _rejected(self, request: Request, _: Grant) -> Response:
         given = request.query_params

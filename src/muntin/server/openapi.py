@@ -88,6 +88,26 @@ def _paths() -> dict[str, Any]:
                 ),
             )
         },
+        "/history": {
+            "get": route(
+                "Events by event time",
+                json_of(
+                    "[start, events] of each point, times in microseconds since 1970 UTC",
+                    {"width_us": {"type": "integer"}, "points": {"type": "array"}},
+                ),
+                [
+                    _parameter("pipeline", {"type": "string", "maxLength": 64}, required=True),
+                    _parameter("start", _TIME),
+                    _parameter("end", _TIME),
+                ],
+            )
+        },
+        "/catalogue": {
+            "get": route(
+                "What the ledger holds of each summary",
+                json_of("By pipeline", {"held": {"type": "array"}}),
+            )
+        },
         "/rejected": {
             "get": route(
                 "Records that were not counted, and why",
@@ -226,7 +246,12 @@ def _schemas() -> dict[str, Any]:
             }
         ),
         "StandingQuery": object_of(
-            {"name": text, "select": text, "on": {"enum": ["window", "update"]}}
+            {
+                "name": text,
+                "select": text,
+                "on": {"enum": ["window", "update"]},
+                "pipeline": {"type": ["string", "null"]},
+            }
         ),
         "Rejected": object_of(
             {"number": integer, "reason": text, "detail": text, "place": text, "raw": text}

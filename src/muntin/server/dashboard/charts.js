@@ -31,13 +31,14 @@ function frame(holder, least, label, keys = 0) {
   return { root, width, height, plot: { w: width - LEFT - RIGHT, h: height - TOP - BOTTOM } };
 }
 
-function scaleY(root, width, plot, low, high) {
+function scaleY(root, width, plot, low, high, unit = "") {
   const y = (v) => TOP + plot.h * (1 - (v - low) / (high - low || 1));
   for (const part of [0, 0.5, 1]) {
     const value = low + (high - low) * part;
     root.append(svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value) }));
     root.append(svg("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, short(value)));
   }
+  if (unit) root.append(svg("text", { class: "unit", x: LEFT + 4, y: TOP + 4 }, unit));
   return y;
 }
 
@@ -50,15 +51,59 @@ function runs(points) {
   return found.filter((run) => run.length);
 }
 
-// series: [{name, points: [[time, value, lower?, upper?], ...]}]; times are numbers.
-export function lines(holder, series, { height: least = 170, area = false, label = "", time = moment } = {}) {
+// A chart without anything in it stays small.
+function empty(holder, nothing) {
+  holder.classList.toggle("empty", nothing);
+  if (nothing) holder.replaceChildren(make("p", { class: "note" }, "nothing yet"));
+  return nothing;
+}
+
+// Event times at the foot, in UTC: both ends, and between them what is not told by the first.
+function scaleX(root, width, height, plot, first, last) {
+  const ticks = plot.w > 520 ? 4 : plot.w > 400 ? 2 : 1;
+  for (let i = 0; i <= ticks; i += 1) {
+    const value = moment(first + ((last - first) * i) / ticks), place = LEFT + (plot.w * i) / ticks;
+    const same = i && value.slice(0, 10) === moment(first).slice(0, 10);
+    const anchor = i === 0 ? "start" : i === ticks ? "end" : "middle";
+    root.append(svg("text", { x: place, y: height - 4, "text-anchor": anchor },
+      (same ? value.slice(11) : i && i < ticks ? value.slice(0, 16) : value) + (i === ticks ? " UTC" : "")));
+    if (last === first) break;
+  }
+}
+
+// Dragging over a chart tells which run of time is meant; a double click, that all of it is.
+function zoomable(root, plot, first, last, zoom) {
+  const time = (event) => first + (last - first) *
+    Math.min(1, Math.max(0, (event.clientX - root.getBoundingClientRect().left - LEFT) / plot.w));
+  root.classList.add("zoomable");
+  root.onpointerdown = (down) => {
+    const mark = svg("rect", { class: "chosen", y: TOP, height: plot.h, width: 0 }), from = time(down);
+    root.append(mark);
+    root.setPointerCapture(down.pointerId);
+    root.onpointermove = (move) => {
+      const [a, b] = [from, time(move)].sort((one, two) => one - two).map((t) => LEFT + (plot.w * (t - first)) / (last - first));
+      mark.setAttribute("x", a);
+      mark.setAttribute("width", b - a);
+    };
+    root.onpointerup = root.onpointercancel = (up) => {
+      root.onpointermove = root.onpointerup = root.onpointercancel = null;
+      mark.remove();
+      const [a, b] = [from, time(up)].sort((one, two) => one - two);
+      if (b - a > (last - first) / 100) zoom(a, b);
+    };
+  };
+  root.ondblclick = () => zoom(null, null);
+}
+
+// series: [{name, points: [[time, value, lower?, upper?], ...]}]; times are microseconds of event time.
+export function lines(holder, series, { height: least = 170, area = false, label = "", unit = "", zoom = null, low: from = null, high: until = null } = {}) {
   const all = series.flatMap((s) => s.points).filter((p) => p[1] != null);
-  if (!all.length) return void holder.replaceChildren(make("p", { class: "note" }, "nothing yet"));
+  if (holder.querySelector(".chosen") || empty(holder, !all.length)) return; // somebody drags over it
   const { root, width, height, plot } = frame(holder, least, label || series.map((s) => s.name).join(", "), series.length > 1 ? KEYS : 0);
-  const first = Math.min(...all.map((p) => p[0])), last = Math.max(...all.map((p) => p[0]));
+  const first = from ?? Math.min(...all.map((p) => p[0])), last = until ?? Math.max(...all.map((p) => p[0]));
   const values = all.flatMap((p) => p.slice(1).filter((v) => v != null));
   const high = roundUp(Math.max(...values)), low = Math.min(...values);
-  const y = scaleY(root, width, plot, low < 0 ? -roundUp(-low) : 0, high);
+  const y = scaleY(root, width, plot, low < 0 ? -roundUp(-low) : 0, high, unit);
   const x = (t) => LEFT + plot.w * (last > first ? (t - first) / (last - first) : 1);
   series.forEach((one, i) => {
     const colour = COLOURS[i % COLOURS.length];
@@ -84,17 +129,16 @@ export function lines(holder, series, { height: least = 170, area = false, label
     const end = points.at(-1);
     root.append(svg("circle", { cx: x(end[0]), cy: y(end[1]), r: 4, fill: colour }));
   });
-  const foot = height - 4;
-  root.append(svg("text", { x: LEFT, y: foot }, time(first)));
-  root.append(svg("text", { x: width - RIGHT, y: foot, "text-anchor": "end" }, time(last)));
+  scaleX(root, width, height, plot, first, last);
+  if (zoom && last > first) zoomable(root, plot, first, last, zoom);
   holder.replaceChildren(root, ...(series.length > 1 ? [key(series.map((s) => s.name))] : []));
 }
 
 // items: [{value, colour, title}], oldest first.
-export function columns(holder, items, { height: least = 150, label = "" } = {}) {
-  if (!items.length) return void holder.replaceChildren(make("p", { class: "note" }, "nothing yet"));
+export function columns(holder, items, { height: least = 150, label = "", unit = "" } = {}) {
+  if (empty(holder, !items.length)) return;
   const { root, width, height, plot } = frame(holder, least, label);
-  const y = scaleY(root, width, plot, 0, roundUp(Math.max(...items.map((i) => i.value))));
+  const y = scaleY(root, width, plot, 0, roundUp(Math.max(...items.map((i) => i.value))), unit);
   const step = Math.min(plot.w / items.length, 26);
   items.forEach((item, i) => {
     const bar = svg("rect", {
@@ -105,13 +149,13 @@ export function columns(holder, items, { height: least = 150, label = "" } = {})
     root.append(bar);
   });
   root.append(svg("text", { x: LEFT, y: height - 4 }, items[0].name));
-  root.append(svg("text", { x: width - RIGHT, y: height - 4, "text-anchor": "end" }, items.at(-1).name));
+  root.append(svg("text", { x: width - RIGHT, y: height - 4, "text-anchor": "end" }, `${items.at(-1).name} UTC`));
   holder.replaceChildren(root);
 }
 
 // items: [{label, value, lower?, upper?, unsure?}]; the bounds are drawn over the end of the bar.
 export function bars(holder, items, { format = (v) => number(v, 2) } = {}) {
-  if (!items.length) return void holder.replaceChildren(make("p", { class: "note" }, "nothing yet"));
+  if (empty(holder, !items.length)) return;
   const most = Math.max(...items.map((i) => Math.max(Math.abs(i.value ?? 0), i.upper ?? 0)), 1e-12);
   const share = (value) => `${(100 * Math.abs(value ?? 0)) / most}%`;
   const rows = items.map((item) => {

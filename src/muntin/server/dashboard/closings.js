@@ -6,18 +6,19 @@ const SHOWN = 80;
 const COLOUR = { full: "var(--one)", capacity: "var(--bad)", end: "var(--three)", late: "var(--two)" };
 const MEANS = { full: "full in time", capacity: "capacity reached", end: "end of data", late: "late events between two windows" };
 
-export async function closings(holder, live) {
+export async function closings(holder, live, range, mine) {
   const chart = make("div", { class: "chart" }), note = make("p", { class: "note", role: "status" });
   holder.replaceChildren(chart, key(Object.values(MEANS), Object.values(COLOUR)), note);
   const windows = new Map();
   const draw = drawer(() => {
-    const shown = [...windows.values()].sort((a, b) => (a.start < b.start ? -1 : 1)).slice(-SHOWN);
-    for (const [name, window] of windows) if (!shown.includes(window)) windows.delete(name);
+    const [from, until] = range.ends();
+    const shown = [...windows.values()].filter((w) => mine(w.summary) && (!from || w.start >= from) && (!until || w.start < until))
+      .sort((a, b) => (a.start < b.start ? -1 : 1)).slice(-SHOWN);
     columns(chart, shown.map((w) => ({
       value: w.events, colour: COLOUR[w.reason] ?? "var(--soft)", name: moment(w.start),
       title: `${w.summary} ${moment(w.start)}, ${duration((new Date(w.end) - new Date(w.start)) * 1000)}: ` +
         `${MEANS[w.reason] ?? w.reason}, ${number(w.events)} events, ${number(w.late)} late`,
-    })), { label: "events of each closed window, coloured by why it closed" });
+    })), { label: "events of each closed window, coloured by why it closed", unit: "events a window" });
     const overloaded = shown.filter((w) => w.reason === "capacity").length;
     const revised = shown.filter((w) => w.revision > 0).length;
     note.textContent = !shown.length ? "no window has closed yet" :
@@ -26,12 +27,27 @@ export async function closings(holder, live) {
     note.classList.toggle("warn", overloaded > shown.length / 4);
   });
   new ResizeObserver(draw).observe(chart);
-  const take = (window) => { windows.set(`${window.summary} ${window.start}`, window); draw(); };
+  const take = (window) => {
+    windows.set(`${window.summary} ${window.start}`, window);
+    if (windows.size > 10 * SHOWN) windows.delete(windows.keys().next().value);
+    draw();
+  };
   live.subscribe({ windows: true }, (message) => {
     if (message.window) take(message.window);
     if (message.type === "gap") note.textContent = `windows from ${moment(message.start)} on are no longer kept`;
   });
-  const found = await live.ask(`/windows?newest_first=true&limit=${SHOWN}`);
-  found.windows.forEach(take);
-  draw();
+  const fill = async () => {
+    const [start, end] = range.ends();
+    const asked = new URLSearchParams({ newest_first: true, limit: 4 * SHOWN, ...(start && { start }), ...(end && { end }) });
+    try {
+      const found = (await live.ask(`/windows?${asked}`)).windows;
+      windows.clear();
+      found.forEach(take);
+      draw();
+    } catch (problem) {
+      note.textContent = problem.message;
+    }
+  };
+  range.onchange(fill);
+  await fill();
 }

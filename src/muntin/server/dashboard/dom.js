@@ -25,6 +25,11 @@ export function short(value) {
   return value.toLocaleString("en", { notation: "compact", maximumFractionDigits: 1 });
 }
 
+export function bytes(value) {
+  const step = value < 1024 ? 0 : Math.min(4, Math.floor(Math.log2(value) / 10));
+  return `${number(value / 1024 ** step, step ? 1 : 0)} ${["B", "KiB", "MiB", "GiB", "TiB"][step]}`;
+}
+
 const UNITS = [["week", 604800], ["day", 86400], ["h", 3600], ["min", 60], ["s", 1]];
 
 // Two units at most: 93,600,000,000 -> "1 day 2 h".

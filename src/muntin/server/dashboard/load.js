@@ -1,8 +1,8 @@
 // The figures that are read from across the room, the load over time, and the open windows.
 import { lines } from "./charts.js";
-import { drawer, duration, make, moment, number, short } from "./dom.js";
+import { bytes, drawer, duration, make, moment, number, short } from "./dom.js";
 
-const KEPT = 600; // readings of the load; older ones go
+const KEPT = 600; // readings of the load, where a ledger has no panes to tell it
 
 function figure(value, name, level = "") {
   return make("div", { class: `figure ${level}` }, make("b", {}, value), make("span", {}, name));
@@ -16,34 +16,82 @@ function lag(pipeline, now) {
   return [moment(pipeline.newest).slice(0, 16), "newest event (UTC)"];
 }
 
-export function headline(holder) {
+const STATES = { unknown: "no batch yet", running: "running", idle: "idle", stale: "silent", failed: "failed", finished: "stopped" };
+
+// What the figures of the headline mean, and what is wrong where something is.
+function troubles(pipeline) {
+  const { webhook = {} } = pipeline.alerts ?? {};
+  return [
+    pipeline.state === "failed" ? `failed: ${pipeline.reason}` : "",
+    pipeline.state === "stale" ? "its process says nothing any more: it may be gone" : "",
+    pipeline.not_taken_over ? `the changed file is not taken over: ${pipeline.not_taken_over}` : "",
+    ...Object.entries(pipeline.failing).map(([query, { error }]) => `${query}: ${error}`),
+    webhook.error ? `the webhook does not take alerts: ${webhook.error}` : "",
+  ].filter(Boolean);
+}
+
+export function headline(holder, size) {
+  const figures = make("div", { class: "figures" }), wrong = make("ul", { class: "bad", hidden: true });
+  holder.replaceChildren(figures, wrong);
   return (state, pipeline) => {
     const open = Object.values(pipeline.open)[0];
     const slowed = open && open.length_us > open.usual_us;
-    holder.replaceChildren(
+    const waiting = Object.values(pipeline.lag).flatMap(Object.values).reduce((a, b) => a + b, 0);
+    const [level, said] = [{ failed: "bad", stale: "bad", running: "good" }[pipeline.state] ?? "", STATES[pipeline.state]];
+    figures.replaceChildren(
+      figure(said ?? pipeline.state, pipeline.silent_us == null ? "pipeline" : `heard of ${duration(pipeline.silent_us)} ago`, level),
       figure(short(pipeline.events_per_second ?? 0), "events a second"),
       figure(...lag(pipeline, state.now)),
+      ...(Object.keys(pipeline.lag).length ? [figure(short(waiting), "records waiting", waiting ? "warn" : "")] : []),
       figure(pipeline.batch_seconds == null ? "–" : duration(pipeline.batch_seconds * 1e6), "last batch took",
         pipeline.batch_seconds * 1e6 > Math.max(2 * pipeline.trigger_us, 1e6) ? "warn" : ""),
       figure(open ? duration(open.length_us) : "–", slowed ? "window, slowed down" : "window", slowed ? "warn" : ""),
       figure(short(pipeline.read), "events read"),
       figure(short(pipeline.late), "late", pipeline.late ? "warn" : ""),
       figure(short(pipeline.rejected), "rejected", pipeline.rejected ? "bad" : ""),
+      figure(size() == null ? "–" : bytes(size()), "in the ledger"),
     );
+    const found = troubles(pipeline);
+    wrong.hidden = !found.length;
+    wrong.replaceChildren(...found.map((text) => make("li", {}, text)));
   };
 }
 
-export function load(holder) {
-  const seen = [];
-  const clock = (ms) => new Date(ms).toLocaleTimeString();
-  const draw = drawer(() =>
-    lines(holder, [{ name: "events a second", points: seen }], { area: true, time: clock }));
+// Events by event time, as far back as the ledger goes.
+export function load(holder, live, range) {
+  let found = null, asked = "", busy = false, live_points = [];
+  const draw = drawer(() => {
+    if (!found) return;
+    const { width_us: width, to } = found;
+    const points = [];
+    for (const [start, events] of found.points) {
+      const before = points.at(-1);
+      if (before && start - before[0] > width) points.push([before[0] + width, 0], [start - width, 0]);
+      points.push([start, (1e6 * events) / Math.max(1e6, Math.min(width, to - start))]);
+    }
+    lines(holder, [{ name: "events a second", points: points.length ? points : live_points }],
+      { area: true, unit: `events a second, by ${duration(width)} of event time`, zoom: range.zoom });
+  });
+  const ask = async (pipeline) => {
+    const [start, end] = range.ends();
+    const path = `/history?${new URLSearchParams({ pipeline: pipeline.name, ...(start && { start }), ...(end && { end }) })}`;
+    if (busy || asked === path + pipeline.read) return;
+    busy = true;
+    try {
+      found = await live.ask(path);
+      asked = path + pipeline.read;
+      draw();
+    } catch { /* the next state asks again */ }
+    busy = false;
+  };
+  let shown = null;
+  range.onchange(() => shown && ask(shown));
   new ResizeObserver(draw).observe(holder);
   return (state, pipeline) => {
-    if (pipeline.events_per_second == null) return;
-    seen.push([state.now / 1000, pipeline.events_per_second]);
-    if (seen.length > KEPT) seen.shift();
-    draw();
+    if (shown?.name !== pipeline.name) live_points = [];
+    shown = pipeline;
+    if (pipeline.events_per_second != null) live_points = [...live_points, [state.now, pipeline.events_per_second]].slice(-KEPT);
+    ask(pipeline);
   };
 }
 
@@ -79,7 +127,7 @@ export function openWindows(holder, live) {
   };
   return (state, pipeline) => {
     for (const [name, { whole }] of parts) if (!(name in pipeline.open)) { whole.remove(); parts.delete(name); }
-    if (!Object.keys(pipeline.open).length && !holder.children.length) holder.textContent = "no windows are declared";
+    holder.parentElement.hidden = !Object.keys(pipeline.open).length;
     for (const [name, open] of Object.entries(pipeline.open)) {
       const { body, note, slower, usual } = part(name);
       const floats = open.kind === "floating";

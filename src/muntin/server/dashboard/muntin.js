@@ -1,9 +1,12 @@
 // The dashboard: puts the parts together and keeps them fed.
+import { alerts } from "./alerts.js";
 import { closings } from "./closings.js";
 import { choice, duration, make } from "./dom.js";
 import { admitted, theme } from "./entry.js";
 import { Live } from "./live.js";
+import { held } from "./held.js";
 import { headline, load, openWindows } from "./load.js";
+import { Range } from "./range.js";
 import { rejected } from "./rejected.js";
 import { selectBox } from "./select_box.js";
 import { trend } from "./trends.js";
@@ -22,13 +25,19 @@ function say(state) {
 
 const live = new Live((state) => { live.state = state; say(state); });
 
+const STOPPED = { failed: "failed", stale: "silent", finished: "stopped", unknown: "no batch yet" };
+
+// Which pipeline is shown; of the others, which do not run.
 function pipelines(onchoice) {
   let shown = "";
   return (state) => {
-    const all = state.pipelines.map((p) => p.name);
+    const all = state.pipelines.map((p) => [p.name, p.name + (STOPPED[p.state] ? ` (${STOPPED[p.state]})` : "")]);
     if (all.join() === shown) return;
     shown = all.join();
-    at("pipelines").replaceChildren(all.length > 1 ? choice("pipeline", all.map((n) => [n, n]), onchoice) : all[0] ?? "");
+    const before = at("pipelines").querySelector("select")?.value ?? all[0]?.[0];
+    const select = choice("pipeline", all, onchoice);
+    at("pipelines").replaceChildren(all.length > 1 ? select : all[0]?.[0] ?? "");
+    select.value = before;
   };
 }
 
@@ -42,7 +51,7 @@ async function panels(summaries) {
   for (const summary of summaries) {
     const panel = kinds.get(summary.kind);
     if (!panel) continue;
-    const section = make("section");
+    const section = make("section", { "data-pipeline": summary.pipeline });
     at("panels").append(section);
     panel(section, summary, live);
   }
@@ -52,25 +61,44 @@ async function start() {
   theme();
   const found = await admitted(live, "/summaries", say); // the names
   let pipeline = null;
-  const parts = [headline(at("headline")), load(inside("load")), openWindows(inside("open"), live), rejected(inside("rejected"), live)];
-  const choose = pipelines((name) => { pipeline = name; });
+  const of = new Map(found.summaries.map((summary) => [summary.name, summary.pipeline]));
+  const mine = (summary) => pipeline == null || of.get(summary) === pipeline;
+  const range = new Range(at("range"));
+  const statement = selectBox(inside("select"), live, found);
+  const inLedger = held(inside("held"), live, mine, (name) => statement.ask(found.summaries.find((s) => s.name === name)));
+  const parts = [headline(at("headline"), inLedger.size), alerts(at("alerts")), load(inside("load"), live, range),
+    openWindows(inside("open"), live), rejected(inside("rejected"), live)];
+  const show = (name, newest) => {
+    pipeline = name;
+    range.newest = newest;
+    for (const part of document.querySelectorAll("[data-pipeline]")) part.hidden = part.dataset.pipeline !== name;
+    inLedger.show();
+    range.changed();
+  };
+  let last = { pipelines: [] };
+  const choose = pipelines((name) => show(name, last.pipelines.find((p) => p.name === name)?.newest));
   live.subscribe({ state: true }, ({ state }) => {
     if (!state) return;
     choose(state);
+    last = state;
     const one = state.pipelines.find((p) => p.name === pipeline) ?? state.pipelines[0];
     if (!one) return;
+    if (one.name !== pipeline) show(one.name, one.newest);
+    range.newest = one.newest;
     if (state.pipelines.some((p) => p.spec !== found.specs[p.name])) return location.reload(); // other names
     stale = { failed: `failed: ${one.reason}`, stale: `stale: silent for ${duration(one.silent_us ?? 0)}` }[one.state] ?? "";
     note = one.not_taken_over ? `live; the changed file is not taken over: ${one.not_taken_over}`
       : { unknown: "live, no batch yet", finished: "live, pipeline finished",
         idle: one.committed_at == null ? "live, pipeline idle" : `live, pipeline idle: nothing new for ${duration(state.now - one.committed_at)}` }[one.state] ?? "";
     say(live.state);
+    at("closings").hidden = !Object.keys(one.open).length; // no windows, none that close
     for (const part of parts) part(state, one);
   });
   live.open();
-  selectBox(inside("select"), live, found);
-  await Promise.allSettled([closings(inside("closings"), live), panels(found.summaries),
-    ...found.queries.map((query) => trend(at("trends"), live, query))]);
+  const keys = found.summaries.flatMap((s) => [...s.keys.flat(), ...s.by]);
+  await Promise.allSettled([closings(inside("closings"), live, range, mine), panels(found.summaries),
+    ...found.queries.map((query) => trend(at("trends"), live, query, range, keys))]);
+  if (pipeline != null) show(pipeline, range.newest);
 }
 
 start();

@@ -1,5 +1,7 @@
-// The SELECT box: completion of names, errors at their place, answers with what they cover.
+// The SELECT box: completion of names, errors at their place, answers with what they cover, as a chart
+// and as a file; statements that were kept in this browser.
 import { make, moment, number, table } from "./dom.js";
+import { plotted, saved } from "./result.js";
 
 const ROWS = 500;
 const WORDS = ["SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "DESC", "LIMIT", "FOR LAST '1 hour'",
@@ -18,6 +20,13 @@ function completions(names) {
   return [...found];
 }
 
+// A first SELECT over a summary.
+function starts({ name, kind, keys }) {
+  const of = kind === "vector_matrix" ? `${name}(${keys[0].join(", ")})` : kind === "fingerprint" ? name
+    : kind === "quantiles" ? `quantiles(${name}, 0.5, 0.99)` : kind === "distinct" ? `distinct(${name})` : `${kind}(${name}, 20)`;
+  return `SELECT * FROM ${of}${kind === "periodic" ? "" : " FOR ALL"} LIMIT 100`;
+}
+
 export function selectBox(holder, live, names) {
   const known = completions(names);
   const text = make("textarea", {
@@ -27,9 +36,9 @@ export function selectBox(holder, live, names) {
   text.value = sessionStorage.getItem("muntin-statement") ?? names.queries[0]?.select ?? "";
   const list = make("ul", { class: "complete", id: "completions", role: "listbox", hidden: true });
   const run = make("button", { type: "button", onclick: () => ask() }, "run");
-  const answer = make("div", { "aria-live": "polite" });
+  const answer = make("div", { "aria-live": "polite" }), kept = saved(text, () => ask());
   holder.replaceChildren(make("div", { class: "editor" }, text, list),
-    make("p", {}, run, make("span", { class: "note" }, " Ctrl+Enter runs; Tab completes; Escape leaves")), answer);
+    make("p", { class: "controls" }, run, kept, make("span", { class: "note" }, " Ctrl+Enter runs; Tab completes; Escape leaves")), answer);
   let chosen = 0, shown = [];
 
   async function ask() {
@@ -56,7 +65,7 @@ export function selectBox(holder, live, names) {
       found.exact ? "exact" : "approximate, see bounds", `watermark ${moment(found.watermark)}`,
       ...(found.revision ? [`revision ${found.revision}`] : []), ...(found.late ? [`${number(found.late)} late`] : []),
       ...(found.stale ? ["STALE"] : []), `${number(milliseconds, 1)} ms`];
-    answer.replaceChildren(table(found.columns, found.rows.slice(0, ROWS), found.types),
+    answer.replaceChildren(plotted(found), table(found.columns, found.rows.slice(0, ROWS), found.types),
       make("p", { class: found.stale ? "note bad" : "note" }, parts.join(" | ")),
       ...(found.notes ?? []).map((note) => make("p", { class: "note bad" }, note.message)));
   }
@@ -96,6 +105,13 @@ export function selectBox(holder, live, names) {
     text.setAttribute("aria-expanded", "false");
   }
 
+  function write(summary) {
+    text.value = starts(summary);
+    text.scrollIntoView({ block: "nearest" });
+    text.focus();
+    ask();
+  }
+
   text.addEventListener("input", suggest);
   text.addEventListener("input", () => sessionStorage.setItem("muntin-statement", text.value));
   text.addEventListener("blur", close);
@@ -110,4 +126,5 @@ export function selectBox(holder, live, names) {
       paint();
     }
   });
+  return { ask: write };
 }

@@ -1,29 +1,42 @@
-// The trend of each standing query: one line for each of the first rows of its newest answer. By
-// closed window, from the ledger; of one that runs on update, from when the page was opened.
+// The trend of each standing query: a line for each of those that were most in the windows shown, also
+// over windows in which they were not among the answers. By closed window, from the ledger; of a query
+// that runs on update, from when the page was opened.
 import { lines } from "./charts.js";
 import { choice, drawer, make, quoted } from "./dom.js";
 
-const POINTS = 120, LINES = 5, ROWS = "rows"; // counted where an answer has no number in it
+const POINTS = 300, LINES = 5, ROWS = "rows"; // counted where an answer has no number in it
 const numeric = (type) => /int|float|double|decimal/.test(type);
 
-export async function trend(board, live, query) {
+// Which columns of an answer name a line, and which are its values: the one that was asked for first.
+function kinds(columns, types, keys) {
+  const shown = columns.map((name, i) => [name, i]).filter(([name]) => !/^window_|^(revision|error|lower|upper)$/.test(name));
+  const names = shown.filter(([name, i]) => !numeric(types[i]) || keys.includes(name) || name === "q");
+  const values = shown.filter((one) => !names.includes(one));
+  values.sort(([a], [b]) => (b === "value") - (a === "value"));
+  return { names, values };
+}
+
+export async function trend(board, live, query, range, keys) {
   const holder = make("div", { class: "chart" }), note = make("p", { class: "note" });
   const controls = make("span", { class: "controls" });
-  board.append(make("section", {}, make("h2", {}, `Trend: ${query.name}`, controls), holder, note));
+  board.append(make("section", { "data-pipeline": query.pipeline }, make("h2", {}, `Trend: ${query.name}`, controls), holder, note));
   const moves = query.on === "update";
   const points = new Map(); // window start, or second of the update -> rows as [label, {column: value}]
   let column = null;
   const draw = drawer(() => {
     const starts = [...points.keys()].sort((a, b) => a - b);
     for (const old of starts.splice(0, Math.max(0, starts.length - POINTS))) points.delete(old);
-    const names = (points.get(starts.at(-1)) ?? []).slice(0, LINES).map(([label]) => label);
-    const series = names.map((name) => ({
-      name, points: starts.map((start) => {
-        const row = points.get(start).find(([label]) => label === name)?.[1];
-        return [start, row?.[column], row?.lower, row?.upper];
-      }),
-    }));
-    lines(holder, series, { label: `${column} of ${query.name}, by ${moves ? "update" : "window"}` });
+    const series = new Map(); // label -> points, in the order of time
+    for (const start of starts) {
+      for (const [label, row] of points.get(start)) {
+        if (row[column] == null) continue;
+        if (!series.has(label)) series.set(label, []);
+        series.get(label).push([start, row[column], row.lower, row.upper]);
+      }
+    }
+    const most = [...series].map(([name, found]) => ({ name, points: found, sum: found.reduce((a, p) => a + Math.abs(p[1]), 0) }));
+    most.sort((a, b) => b.sum - a.sum);
+    lines(holder, most.slice(0, LINES), { label: `${column} of ${query.name}, by ${moves ? "update" : "window"}`, unit: column ?? "", zoom: range.zoom });
   });
   new ResizeObserver(draw).observe(holder);
   const count = (starts, now) => {
@@ -33,15 +46,11 @@ export async function trend(board, live, query) {
     column = ROWS;
     draw();
   };
-  const take = ({ columns, types, rows }, startOf, start = null, errorAt = -1) => {
-    // what a trend adds to a query's own columns is not there in what is pushed
-    const kinds = columns.map((name, i) => [name, i])
-      .filter(([name, i]) => !/^window_|^revision$/.test(name) && i !== errorAt);
-    const values = kinds.filter(([, i]) => numeric(types[i]));
-    const labels = kinds.filter(([, i]) => !numeric(types[i]));
+  const take = ({ columns, types, rows }, startOf, start = null) => {
+    const { names: labels, values } = kinds(columns, types, keys);
     if (!values.length) return count(rows.map(startOf), start);
     if (column == null && values.length) {
-      column = values.at(-1)[0];
+      column = values[0][0];
       const select = choice("column", values.map(([name]) => [name, name]), (name) => { column = name; draw(); });
       select.value = column;
       if (values.length > 1) controls.replaceChildren(select);
@@ -59,21 +68,25 @@ export async function trend(board, live, query) {
   live.subscribe({ query: query.name, on: moves ? "update" : "window" }, (message) => {
     const start = moves ? Math.floor(Date.now() / 1000) * 1e6
       : message.window && Date.parse(message.window.start) * 1000;
-    if (message.result) take(message.result, () => start, start);
+    if (message.result && range.until == null) take(message.result, () => start, start);
     note.textContent = message.error?.message ?? query.select;
   });
-  if (moves) {
-    note.textContent = query.select;
-    return;
-  }
-  const from = `(SELECT * FROM trend(${quoted(query.name)})) AS t`;
-  try {
-    const found = await live.query(`SELECT * FROM ${from} ORDER BY window_start DESC LIMIT ${POINTS * 10}`);
-    const at = found.columns.indexOf("window_start"), failed = found.columns.indexOf("error");
-    const rows = found.rows.filter((row) => row[at] && row[failed] == null);
-    take({ ...found, rows }, (row) => Date.parse(row[at]) * 1000, null, failed);
-  } catch (problem) {
-    note.textContent = problem.message;
-  }
-  note.textContent ||= query.select;
+  note.textContent = query.select;
+  if (moves) return;
+  const fill = async () => {
+    const [start, end] = range.ends();
+    const run = start || end ? `FOR '${start ?? "1970-01-01"}' TO '${end ?? "2200-01-01"}'` : "";
+    const from = `(SELECT * FROM trend(${quoted(query.name)}) ${run}) AS t`;
+    try {
+      const found = await live.query(`SELECT * FROM ${from} WHERE error IS NULL ORDER BY window_start DESC LIMIT ${POINTS * 10}`);
+      const at = found.columns.indexOf("window_start");
+      points.clear();
+      take({ ...found, rows: found.rows.filter((row) => row[at]) }, (row) => Date.parse(row[at]) * 1000);
+    } catch (problem) {
+      note.textContent = problem.message;
+    }
+    draw();
+  };
+  range.onchange(fill);
+  await fill();
 }
