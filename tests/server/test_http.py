@@ -149,7 +149,8 @@ def test_summaries_of_joined_items_name_their_columns():
         found = httpx.get(server.url + "/summaries").json()
     ingest.close()
     assert found["summaries"][0]["parts"] == ["driver", "area"]
-    assert found["queries"] == [{"name": "overdue", "select": OVERDUE, "on": "update"}]
+    overdue = {"name": "overdue", "select": OVERDUE, "on": "update", "pipeline": "calls"}
+    assert found["queries"] == [overdue]
 
 
 def test_state(http):
@@ -169,6 +170,7 @@ def test_rejected(server, feeder):
 def test_health_and_metrics(http):
     ask(http, SELECT)
     assert http.get("/healthz").json() == {"pipelines": {"running": 1}, "status": "ok"}
+    assert http.get("/readyz").json() == {"ready": True}
     text = http.get("/metrics").text
     assert 'muntin_read_total{pipeline="orders"} 90.0' in text
     assert "muntin_query_seconds_bucket" in text

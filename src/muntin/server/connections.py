@@ -118,7 +118,7 @@ def spare(app: ASGIApp) -> ASGIApp:
     """What a connection in a spare place may ask: how the server is, once."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] == "/healthz":
+        if scope["type"] == "http" and scope["path"] in ("/healthz", "/readyz"):
             await app(scope, receive, send)
             return
         body = plain("busy", "too many connections", "come again later")

@@ -58,6 +58,7 @@ class Http:
         # small reads of the ledger, which never wait for a statement nor for each other
         self._state_once = Once(lambda: state.read(time.time_ns() // 1000), "muntin-state")
         self._metrics_once = Once(self.metrics.text, "muntin-metrics")
+        self._ready_once = Once(state.ready, "muntin-ready")
         self._health_once = Once(lambda: state.health(time.time_ns() // 1000), "muntin-health")
 
     def routes(self) -> list[Route]:
@@ -73,11 +74,12 @@ class Http:
             Route("/state", self.guarded(self._state_now)),
             Route("/metrics", self.guarded(self._metrics)),
             Route("/healthz", self._healthz),
+            Route("/readyz", self._readyz),
             Route("/openapi.json", self._openapi),
         ]
 
     def close(self) -> None:
-        for once in (self._state_once, self._metrics_once, self._health_once):
+        for once in (self._state_once, self._metrics_once, self._health_once, self._ready_once):
             once.close()
 
     def admitted(self, request: Request) -> Grant:
@@ -191,6 +193,14 @@ class Http:
         except LedgerError as error:
             _LOG.warning("not healthy: %s", error)
             return JSONResponse({"status": "failing"}, 503)
+
+    async def _readyz(self, _: Request) -> Response:
+        """Without a token too: 503 while answers would be of the past, or are not to be had."""
+        try:
+            ready = await self._ready_once()
+        except LedgerError:
+            ready = False
+        return JSONResponse({"ready": ready}, 200 if ready else 503)
 
     async def _openapi(self, _: Request) -> Response:
         return JSONResponse(document(self._more_paths))

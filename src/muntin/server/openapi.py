@@ -148,6 +148,16 @@ def _paths() -> dict[str, Any]:
                 },
             }
         },
+        "/readyz": {
+            "get": {
+                "summary": "Whether the ledger can be read, as it is now",
+                "security": [{}],
+                "responses": {
+                    **json_of("It can", {"ready": {"type": "boolean"}}),
+                    "503": {"description": "It cannot, or its store is away"},
+                },
+            }
+        },
         "/events": {
             "get": route(
                 "Follow one topic as Server-Sent Events, where a WebSocket cannot be had",

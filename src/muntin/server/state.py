@@ -40,6 +40,11 @@ class StateReader:
             **self._reader.more_state(),
         }
 
+    def ready(self) -> bool:
+        """Whether answers are of now; LedgerError where there are none."""
+        self._reader.ledger.pipelines()
+        return not self._reader.ledger.behind()
+
     def health(self, now_us: int) -> dict[str, Any]:
         """How many pipelines are in each state; `status` is "degraded" where one should work and
         does not. Says nothing of the data, so that whoever comes may know it."""
