@@ -11,6 +11,7 @@ from typing import NoReturn
 import typer
 
 from muntin.cli import (
+    capacity,
     check,
     coordinator,
     demo,
@@ -41,6 +42,7 @@ commands = (
     query,
     held,
     index,
+    capacity,
     check,
     init,
     ledger,

@@ -1,0 +1,60 @@
+"""`muntin capacity`: how many bytes and cores a pipeline will take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    @app.command()
+    def capacity(
+        pipeline: Path = typer.Argument(help="The pipeline file."),
+        rate: float = typer.Option(..., "--rate", "-r", min=0.001, help="Events a second."),
+        keys: list[str] = typer.Option(
+            [], "--keys", "-k", help="Different values of a column, e.g. user=200000; else 1000."
+        ),
+        keep: str = typer.Option(
+            "30 days", help="How long things are kept that `retention` does not name."
+        ),
+    ) -> None:
+        """Say what a pipeline will take, from a few of its panes made of random events."""
+        from muntin.assembly.capacity import capacity as found_for
+        from muntin.assembly.capacity import missing
+        from muntin.errors import BadArgument
+        from muntin.spec import Pipeline
+        from muntin.times import duration_text, duration_us
+
+        spec = Pipeline.of(pipeline)
+        given: dict[str, int] = {}
+        for each in keys:
+            name, _, number = each.partition("=")
+            if not number.isdigit() or not 0 < int(number) <= 10_000_000:
+                raise BadArgument(f"--keys {each!r}: write for example user=200000")
+            given[name] = int(number)
+        unknown = set(given) - set(spec.columns())
+        if unknown:
+            known = ", ".join(spec.columns())
+            raise BadArgument(f"--keys: no summary reads '{min(unknown)}'; they read {known}")
+        found = found_for(spec, rate, given, duration_us(keep))
+        for line in found.lines:
+            typer.echo(
+                f"{line.summary:20} slices of {duration_text(line.length_us):12} "
+                f"{line.slices:>9,} of {line.slice_bytes:>12,.0f} bytes  {_size(line.nbytes):>10}"
+            )
+        typer.echo(f"ledger:  {_size(found.ledger_bytes)}, windows and trends beside it")
+        for name, nbytes in found.window_bytes.items():
+            typer.echo(f"memory:  a window of {name} {_size(nbytes)}; as much again to merge it")
+        typer.echo(f"cores:   {found.fold_seconds:.3g} to fold, beside what Spark takes to read")
+        guessed = missing(spec, given)
+        if guessed:
+            typer.echo(f"1,000 different values were taken for: {', '.join(guessed)}")
+
+
+def _size(nbytes: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if nbytes < 1024:
+            return f"{nbytes:,.1f} {unit}"
+        nbytes /= 1024
+    return f"{nbytes:,.1f} TiB"

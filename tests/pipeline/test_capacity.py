@@ -1,0 +1,78 @@
+"""What `muntin capacity` says, beside a ledger that was fed with such events."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from muntin.assembly.capacity import capacity
+from muntin.cli import app
+from muntin.ledger.temporary import temporary
+from tests.pipeline.support import SECOND, START, pipeline, run
+
+RATE, MINUTES = 200, 30
+
+
+def spec():
+    return pipeline(
+        pane="10 seconds",
+        rollups=["1 minute", "10 minutes"],
+        summaries={
+            "orders": {"keys": ["driver", ["driver", "area"]], "indicators": ["served", "fare"]},
+            "fares": {"kind": "quantiles", "value": "fare", "by": "area"},
+            "drivers": {"kind": "distinct", "item": "driver", "by": "area"},
+        },
+        queries={},
+    )
+
+
+def test_its_bytes_are_those_of_a_real_ledger_within_30_percent():
+    """Drivers of which some are much more frequent than others, and amounts of another shape."""
+    rng = np.random.default_rng(3)
+    batches = []
+    for minute in range(MINUTES):
+        count = 60 * RATE
+        times = START + (60 * minute) * SECOND + np.sort(rng.integers(0, 60 * SECOND, count))
+        rank = np.minimum(rng.geometric(1 / 150, count), 500)
+        batches.append(
+            [
+                pa.table(
+                    {
+                        "time": pa.array(times, pa.timestamp("us", "UTC")),
+                        "driver": pa.array([f"taxi {n}" for n in rank]),
+                        "area": pa.array([f"area {n}" for n in rng.integers(0, 12, count)]),
+                        "served": pa.array(rng.integers(0, 1_000, count)),
+                        "fare": pa.array((rng.gamma(2, 200, count)).astype(np.int64)),
+                    }
+                )
+            ]
+        )
+    ledger = temporary()
+    with run(spec(), batches, ledger), ledger.snapshot() as view:
+        held = {name: size for name, (_, size, _, _) in view.sizes().items()}
+    said = capacity(spec(), RATE, {"driver": 500, "area": 12}, MINUTES * 60 * SECOND)
+    for name, nbytes in held.items():
+        expected = sum(line.nbytes for line in said.lines if line.summary == name)
+        assert 0.7 < expected / nbytes < 1.3, (name, expected, nbytes)
+    assert 0.7 < said.ledger_bytes / sum(held.values()) < 1.3
+    assert 0 < said.fold_seconds < 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--rate", "10", "--keys", "driver=200"], "ledger:"),
+        (["--rate", "10", "--keys", "driver"], "write for example user=200000"),
+        (["--rate", "10", "--keys", "who=3"], "no summary reads 'who'; they read driver, area"),
+    ],
+)
+def test_the_command(tmp_path, options, message):
+    file = tmp_path / "orders.yaml"
+    file.write_text(
+        "name: orders\ntime: time\npane: 1 minute\nsummaries:\n"
+        "  orders: {keys: [driver, area], indicators: [fare]}\n"
+    )
+    done = CliRunner().invoke(app, ["capacity", str(file), *options])
+    assert message in done.output + str(done.exception)
