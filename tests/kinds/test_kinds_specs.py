@@ -22,6 +22,9 @@ SUMMARIES = {
     "quantiles": {"kind": "quantiles", "value": "delay"},
     "quantiles by": {"kind": "quantiles", "value": "delay", "by": "origin", "limit": 5},
     "quantiles int64": {"kind": "quantiles", "value": "delay", "type": "int64", "k": 50},
+    "quantiles tail": {
+        "kind": "quantiles", "value": "delay", "accuracy": "tail", "by": "origin", "k": 24
+    },
     "frequency": {"kind": "frequency", "item": "dest"},
     "frequency weight": {"kind": "frequency", "item": "dest", "weight": "seats", "by": ["origin"]},
     "frequency error": {"kind": "frequency", "item": "dest", "epsilon": 0.01, "delta": 0.01},
@@ -66,8 +69,13 @@ def test_as_json_and_back_and_warm(summary):
         ({"kind": "quantile", "value": "x"}, "unknown kind 'quantile'"),
         ({"kind": "quantiles"}, "value: is missing"),
         ({"kind": "quantiles", "value": "x", "valeu": 1}, "did you mean .value."),
-        ({"kind": "quantiles", "value": "x", "k": 7}, "greater than or equal to 8"),
+        ({"kind": "quantiles", "value": "x", "k": 7}, "from 8 to 65,535"),
         ({"kind": "quantiles", "value": "x", "k": 65536}, "65535"),
+        (
+            {"kind": "quantiles", "value": "x", "accuracy": "tail", "k": 13},
+            "an even number from 4 to 1,024",
+        ),
+        ({"kind": "quantiles", "value": "x", "accuracy": "best"}, "rank"),
         ({"kind": "quantiles", "value": "x", "type": "text"}, "float64"),
         ({"kind": "quantiles", "value": "x", "limit": 3}, "goes with `by`"),
         ({"kind": "quantiles", "value": "x", "by": ["a", "a"]}, "'a' stands twice"),
@@ -181,7 +189,9 @@ def test_all_kinds_are_registered():
 
 
 def test_unknown_entries_name_those_of_the_kind():
-    with pytest.raises(SpecError, match="entries: kind, window, shards, by, limit, value, k, type"):
+    with pytest.raises(
+        SpecError, match="entries: kind, window, shards, by, limit, value, accuracy, k"
+    ):
         spec({"kind": "quantiles", "value": "x", "zzz": 1})
     with pytest.raises(SpecError, match="entries: width, depth, track"):
         spec({"keys": ["x"], "sketch": {"zzz": 1}})

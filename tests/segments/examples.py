@@ -18,6 +18,7 @@ from muntin.segments.quantiles import Quantiles, QuantilesAt, RanksOf
 from muntin.segments.sketched import Listed, SketchedSums, SumsOf
 from muntin.segments.sums import Sums, Totals
 from muntin.segments.table import Segment
+from muntin.segments.tail import TailQuantiles
 from muntin.segments.top_k import Heaviest, TopItems, WeightOf
 from muntin.summaries.order_maps import FloatOrder
 
@@ -71,6 +72,9 @@ EXAMPLES: dict[str, Example] = {
     "top_k": Example(TopItems(capacity=4), _weighed, (Heaviest(3), WeightOf(("item 3", "x")))),
     "quantiles": Example(
         Quantiles(k=8), _numbers, (QuantilesAt((0.0, 0.5, 1.0)), RanksOf((20.0,)))
+    ),
+    "tail_quantiles": Example(
+        TailQuantiles(k=4), _numbers, (QuantilesAt((0.0, 0.5, 1.0)), RanksOf((20.0,)))
     ),
 }
 

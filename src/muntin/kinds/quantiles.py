@@ -1,20 +1,23 @@
-"""Quantiles and ranks of a number: a KLL sketch, for all events or for each key."""
+"""Quantiles and ranks of a number: a KLL or REQ sketch, for all events or for each key."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import pyarrow as pa
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from muntin.arrow import pc
 from muntin.kinds.columns import check_number
 from muntin.kinds.sketch import SplitSpec
 from muntin.segments.quantiles import Quantiles
 from muntin.segments.table import Segment
+from muntin.segments.tail import TailQuantiles
 
-K_MIN, K_MAX = 8, 65_535
+K_MAX = 65_535
+K_RANGES = {"rank": (8, K_MAX), "tail": (4, 1024)}
+K_DEFAULTS = {"rank": 200, "tail": 12}
 
 
 class QuantilesSpec(SplitSpec):
@@ -26,11 +29,33 @@ class QuantilesSpec(SplitSpec):
 
     kind: Literal["quantiles"] = "quantiles"  # pyright: ignore[reportIncompatibleVariableOverride]
     value: str = Field(description="A numeric column; null and NaN are counted, and left out")
-    k: int = Field(default=200, ge=K_MIN, le=K_MAX, description="Accuracy: rank error is ~2.3 / k")
+    accuracy: Literal["rank", "tail"] = Field(
+        default="rank",
+        description="rank: the same error everywhere; tail: a share of what is above, so that "
+        "0.999 is as sure as 0.5",
+    )
+    k: int | None = Field(
+        default=None,
+        ge=min(K_RANGES["tail"]),
+        le=K_MAX,
+        description="Accuracy: an error of ~2.3 / k of all ranks (200), or, at the tail, of "
+        "~0.4 / k of what is above (12, even, up to 1,024)",
+    )
     type: Literal["float64", "float32", "int64"] = "float64"
 
+    @model_validator(mode="after")
+    def _fits_k(self) -> Self:
+        low, high = K_RANGES[self.accuracy]
+        even = self.accuracy == "tail"
+        if self.k is not None and (not low <= self.k <= high or (even and self.k % 2)):
+            kind = "an even number" if even else "a number"
+            raise ValueError(f"`k` {self.k}: use {kind} from {low} to {high:,}")
+        return self
+
     def parameters(self) -> dict[str, Any]:
-        return {"k": self.k, "seed": 0, "dtype": self.type}
+        algebra = self.algebra()
+        tail = {"accuracy": "tail"} if self.accuracy == "tail" else {}
+        return {**tail, "k": algebra.k, "seed": algebra.seed, "dtype": self.type}
 
     def value_columns(self) -> Sequence[str]:
         return [self.value]
@@ -54,12 +79,17 @@ class QuantilesSpec(SplitSpec):
             column = pc.cast(column, pa.float64() if wanted != pa.int64() else wanted, safe=False)
         return pc.cast(column, wanted, safe=wanted == pa.int64())
 
-    def algebra(self) -> Quantiles:
-        return Quantiles(self.k, self.type, 0)
+    def algebra(self) -> Quantiles | TailQuantiles:
+        k = K_DEFAULTS[self.accuracy] if self.k is None else self.k
+        kind = TailQuantiles if self.accuracy == "tail" else Quantiles
+        return kind(k, self.type, 0)
 
     def error_of(self, segment: Segment) -> Mapping[str, Any]:
         levels = [table.states.get("levels") for table in segment.tables]
-        estimated = any(column is not None for column in levels)
-        if not estimated:  # the rows hold all their values
+        algebra = self.algebra()
+        if all(column is None for column in levels):  # the rows hold all their values
             return {"rank_error": 0.0, "confidence": 1.0}
-        return {"rank_error": self.algebra().rank_error, "confidence": 0.99}
+        if isinstance(algebra, TailQuantiles):
+            tail = {"tail_error": algebra.near, "exact_top": algebra.exact_top}
+            return {"rank_error": algebra.far, **tail, "confidence": 0.99}
+        return {"rank_error": algebra.rank_error, "confidence": 0.99}

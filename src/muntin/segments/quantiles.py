@@ -135,13 +135,7 @@ class Quantiles(Algebra):
         bounds: np.ndarray,
         items: Keys | None,  # noqa: ARG002
     ) -> States:
-        (column,) = values
-        order, bounds, nulls, missing = without_nulls(values, order, bounds)
-        if missing is not None:
-            call: Any = pc
-            column = call.if_else(pa.array(missing), pa.scalar(0, column.type), column)
-        keys = to_keys(as_column(column, self.dtype))
-        held = keys[order]
+        held, bounds, nulls = keys_of_groups(values, order, bounds, self.dtype)
         groups = len(bounds) - 1
         large = int(np.count_nonzero(np.diff(bounds) > self.k))
         out = _Lists(groups, held, large)
@@ -192,12 +186,13 @@ class Quantiles(Algebra):
             states = {name: take(column, filled) for name, column in states.items()}
         flat = _flat(states, len(filled))
         exact = np.diff(flat[2]) == 0
+        confidence = np.where(exact, 1.0, CONFIDENCE)[:, None]
         if isinstance(question, QuantilesAt):
             asked = check_fractions(question.fractions)
             out = np.empty((3, len(filled), len(asked)), np.int64)
             kernels.quantiles(*flat, frozen(asked), self.rank_error, out)
             found = [from_keys(part.ravel(), self.dtype) for part in out]
-            return self._table("q", asked, filled, found, exact)
+            return answer_table("q", asked, filled, found, confidence)
         if isinstance(question, RanksOf):
             asked = np.atleast_1d(np.asarray(question.points))
             points = check_points(asked, self.dtype)[0 if question.inclusive else 1]
@@ -209,23 +204,37 @@ class Quantiles(Algebra):
             error = np.where(sure, 0.0, self.rank_error)
             lower, upper = np.maximum(value - error, 0.0), np.minimum(value + error, 1.0)
             found = [part.ravel() for part in (value, lower, upper)]
-            return self._table("x", asked, filled, found, exact)
+            return answer_table("x", asked, filled, found, confidence)
         raise BadArgument(f"quantiles cannot answer {question!r:.100}: ask QuantilesAt or RanksOf")
 
-    def _table(
-        self, name: str, asked: np.ndarray, rows: np.ndarray, found: list[Any], exact: np.ndarray
-    ) -> pa.Table:
-        confidence = np.where(exact, 1.0, CONFIDENCE)
-        return pa.table(
-            {
-                "row": np.repeat(rows, len(asked)),
-                name: np.tile(asked, len(rows)),
-                "value": found[0],
-                "lower": found[1],
-                "upper": found[2],
-                "confidence": np.repeat(confidence, len(asked)),
-            }
-        )
+
+def keys_of_groups(
+    values: Sequence[Any], order: np.ndarray, bounds: np.ndarray, dtype: str
+) -> tuple[np.ndarray, np.ndarray, Column]:
+    """What `fold` begins with: a column's keys, group by group, their bounds, and the nulls."""
+    (column,) = values
+    order, bounds, nulls, missing = without_nulls(values, order, bounds)
+    if missing is not None:
+        call: Any = pc
+        column = call.if_else(pa.array(missing), pa.scalar(0, column.type), column)
+    return to_keys(as_column(column, dtype))[order], bounds, nulls
+
+
+def answer_table(
+    name: str, asked: np.ndarray, rows: np.ndarray, found: list[Any], confidence: np.ndarray
+) -> pa.Table:
+    """Value, lower and upper of each row and question; `confidence` may be one a row, [rows, 1]."""
+    shape = (len(rows), len(asked))
+    return pa.table(
+        {
+            "row": np.repeat(rows, len(asked)),
+            name: np.tile(asked, len(rows)),
+            "value": found[0],
+            "lower": found[1],
+            "upper": found[2],
+            "confidence": np.broadcast_to(confidence, shape).ravel(),
+        }
+    )
 
 
 class _Lists:
@@ -245,10 +254,11 @@ class _Lists:
             "levels": (self.level_starts, self.levels),
             "ends": (self.end_starts, self.ends),
         }
-        return {name: _trimmed(*part) for name, part in parts.items()}
+        return {name: trimmed(*part) for name, part in parts.items()}
 
 
-def _trimmed(starts: np.ndarray, items: np.ndarray) -> Column:
+def trimmed(starts: np.ndarray, items: np.ndarray) -> Column:
+    """A column of lists without the room that was not used."""
     used = int(starts[-1])
     if 2 * used < len(items):
         items = items[:used].copy()

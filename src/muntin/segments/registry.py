@@ -16,6 +16,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "frequency": ("muntin.segments.frequency", "Frequency"),
     "quantiles": ("muntin.segments.quantiles", "Quantiles"),
     "sketched_matrix": ("muntin.segments.sketched", "SketchedSums"),
+    "tail_quantiles": ("muntin.segments.tail", "TailQuantiles"),
     "top_k": ("muntin.segments.top_k", "TopItems"),
 }
 """Kind -> module and class, which is imported when it is first met."""

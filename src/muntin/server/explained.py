@@ -42,6 +42,10 @@ def _parts(bounds: Mapping[str, Any]) -> list[str]:
     with_it = "" if sure is None else f" with probability {sure:g}"
     known = {
         "rank_error": lambda v: f"a rank is off by at most {v:g} of all values{with_it}.",
+        "tail_error": lambda v: (
+            f"a rank is off by at most {v:g} of the values above it{with_it}, if that is less."
+        ),
+        "exact_top": lambda v: f"the {v:,} largest values hold their places exactly.",
         "relative": lambda v: f"at worst the relative error is {v:g}{with_it}.",
         "error": lambda v: f"an item's weight is off by at most {v:,}{with_it}.",
         "false_positive_rate": lambda v: f"of items that never came, {v:g} are said to have come.",

@@ -1,0 +1,249 @@
+"""Merges of relative compactors, many at once.
+
+A merge of many large sketches would spend its time on sorting items that are far from the top,
+and that then go up several levels. They go there at once: of neighbours in a sorted run, one is
+taken with the weight of all. That costs a rank two blocks of each run, whatever their number, so
+that blocks may be the larger the more is above.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from muntin.summaries.kernels import kernel
+from muntin.summaries.kernels.compaction import LEVELS_MAX, MIX_1, draw
+from muntin.summaries.kernels.relative import DEVIATION, coins_of, compact_stack
+from muntin.summaries.kernels.sorting import sort_keys, sort_pairs
+
+MERGE_SHARE = 0.2  # of a rank's variance, that sampling may add
+SORTED_MAX = 1 << 12  # a merge of no more items sorts them all
+SAMPLED = 1 << 11  # items that tell where tiers begin
+TIER_SHIFT = 2
+
+
+@kernel()
+def _unite_turns(rows, level_starts, levels, turns):
+    """Schedules are united by OR; of coins that wait for their opposites, one stays."""
+    turns[:] = 0
+    height = 1
+    for i in range(rows.shape[0]):
+        start = level_starts[rows[i]]
+        high = (level_starts[rows[i] + 1] - start) // 2
+        height = max(height, high)
+        for level in range(high):
+            other = levels[start + 2 * level + 1]
+            coin = (turns[level] if turns[level] & 1 else other) & 3
+            turns[level] = ((turns[level] | other) >> 2 << 2) | coin
+    return height
+
+
+@kernel()
+def _thresholds(rows, starts, items, level_starts, levels, total, first, found):
+    """Keys that have about so much above them: `first`, then each time 2^TIER_SHIFT times as much.
+
+    Returns how many were found; a sample of the items is asked.
+    """
+    step = total // SAMPLED + 1
+    keys = np.empty(total // step + 1, np.int64)
+    weights = np.empty(keys.shape[0], np.int64)
+    taken = 0
+    skip = 0
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        at = starts[row]
+        high = (level_starts[row + 1] - level_starts[row]) // 2
+        for level in range(max(high, 1)):
+            n = levels[level_starts[row] + 2 * level] if high else starts[row + 1] - at
+            while skip < n:
+                keys[taken] = items[at + skip]
+                weights[taken] = step << level
+                taken += 1
+                skip += step
+            skip -= n
+            at += n
+    sort_pairs(keys[:taken], weights[:taken])
+    tiers = 0
+    above = np.int64(0)
+    limit = first
+    for i in range(taken - 1, -1, -1):
+        above += weights[i]
+        if above >= limit and tiers < found.shape[0]:
+            found[tiers] = keys[i]
+            tiers += 1
+            while limit <= above:
+                limit *= 1 << TIER_SHIFT
+    return tiers
+
+
+@kernel()
+def _gather(rows, starts, items, level_starts, levels, height, thresholds, coins, sizes, out):
+    """The items of rows level by level, not sorted.
+
+    Items below thresholds[j] may go up to level (j + 1) x TIER_SHIFT: of each block of neighbours
+    one is taken, with the weight of all. What fills no block stays where it is.
+
+    Returns
+    -------
+    The number of levels; `sizes` is filled.
+    """
+    tiers = thresholds.shape[0]
+    there = max(height, tiers * TIER_SHIFT + 1)
+    counts = np.zeros((height, tiers + 1), np.int64)
+    heights = 0
+    for i in range(rows.shape[0]):
+        heights += max((level_starts[rows[i] + 1] - level_starts[rows[i]]) // 2, 1)
+    cuts = np.empty(
+        (heights, tiers + 2), np.int64
+    )  # of each run: where its tiers begin, from below
+    run = 0
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        at = starts[row]
+        high = (level_starts[row + 1] - level_starts[row]) // 2
+        for level in range(max(high, 1)):
+            end = at + levels[level_starts[row] + 2 * level] if high else starts[row + 1]
+            cuts[run, tiers + 1] = at
+            for j in range(tiers, 0, -1):
+                low = cuts[run, j + 1]
+                above = end
+                while low < above:
+                    middle = (low + above) >> 1
+                    if items[middle] < thresholds[j - 1]:
+                        low = middle + 1
+                    else:
+                        above = middle
+                cuts[run, j] = low
+                counts[level, j] += low - cuts[run, j + 1]
+            cuts[run, 0] = end
+            counts[level, 0] += end - cuts[run, 1]
+            run += 1
+            at = end
+    sizes[:] = 0
+    for level in range(height):
+        for j in range(tiers + 1):
+            shift = max(j * TIER_SHIFT - level, 0)
+            blocks = counts[level, j] >> shift
+            sizes[level + shift] += blocks
+            sizes[level] += counts[level, j] - (blocks << shift)
+    filled = np.zeros(there + 1, np.int64)
+    for level in range(there):
+        filled[level + 1] = filled[level] + sizes[level]
+    seen = np.zeros((height, tiers + 1), np.int64)
+    picked = np.zeros((height, tiers + 1), np.int64)
+    run = 0
+    for i in range(rows.shape[0]):
+        high = max((level_starts[rows[i] + 1] - level_starts[rows[i]]) // 2, 1)
+        for level in range(high):
+            for j in range(tiers + 1):
+                first = cuts[run, j + 1]
+                end = cuts[run, j]
+                shift = max(j * TIER_SHIFT - level, 0)
+                before = seen[level, j]
+                seen[level, j] += end - first
+                if shift:
+                    whole = counts[level, j] >> shift << shift
+                    mask = (np.uint64(1) << np.uint64(shift)) - np.uint64(1)
+                    put = filled[level + shift]
+                    pick = picked[level, j]
+                    if before == 0 and end > first:
+                        pick = np.int64(draw(coins) & mask)
+                    while pick < whole and pick < seen[level, j]:
+                        out[put] = items[first + pick - before]
+                        put += 1
+                        pick = (((pick >> shift) + 1) << shift) + np.int64(draw(coins) & mask)
+                    picked[level, j] = pick
+                    filled[level + shift] = put
+                    first = max(first, min(end, first + whole - before))
+                put = filled[level]
+                for at in range(first, end):
+                    out[put] = items[at]
+                    put += 1
+                filled[level] = put
+            run += 1
+    return there
+
+
+@kernel()
+def merge_tail(
+    starts, items, level_starts, levels, least_starts, least, order, bounds, k, exact_max, seed,
+    out_starts, out_items, out_level_starts, out_levels, out_least_starts, out_least,
+):  # fmt: skip
+    """Sketches of groups as one each. Lists as in `fold_tail`; a single one stays as it is."""
+    filled = 0
+    out_starts[0] = out_level_starts[0] = out_least_starts[0] = 0
+    sizes = np.empty(LEVELS_MAX + 2, np.int64)
+    united = np.empty(LEVELS_MAX + 2, np.int64)
+    turns = np.empty(LEVELS_MAX + 2, np.int64)
+    nothing = np.empty(0, np.int64)
+    thresholds = np.empty(60 // TIER_SHIFT, np.int64)
+    for g in range(bounds.shape[0] - 1):
+        rows = order[bounds[g] : bounds[g + 1]]
+        total = 0
+        heights = 0
+        compacted = False
+        low = np.int64(0)
+        for i in range(rows.shape[0]):
+            row = rows[i]
+            size = starts[row + 1] - starts[row]
+            if size == 0:
+                continue
+            first = items[starts[row]]
+            if level_starts[row + 1] > level_starts[row]:
+                compacted = True
+                first = least[least_starts[row]]
+            low = min(low, first) if total else first
+            total += size
+            heights += max((level_starts[row + 1] - level_starts[row]) // 2, 1)
+        at = out_level_starts[g]
+        out_level_starts[g + 1] = at
+        out_least_starts[g + 1] = out_least_starts[g]
+        if rows.shape[0] == 1 or (not compacted and total <= exact_max):
+            start = filled
+            for i in range(rows.shape[0]):
+                for j in range(starts[rows[i]], starts[rows[i] + 1]):
+                    out_items[filled] = items[j]
+                    filled += 1
+            if rows.shape[0] > 1:
+                sort_keys(out_items[start:filled])
+            for j in range(level_starts[rows[0]], level_starts[rows[0] + 1] if compacted else 0):
+                out_levels[out_level_starts[g + 1]] = levels[j]
+                out_level_starts[g + 1] += 1
+        else:
+            flat = np.empty(total, np.int64)
+            height = _unite_turns(rows, level_starts, levels, turns)
+            tiers = 0
+            if total > SORTED_MAX:
+                # What a tier's blocks add to the variance of a rank is MERGE_SHARE of its own:
+                # of each sorted run, at most two blocks of a tier are cut by that rank.
+                first = k * np.sqrt(heights / (3 * MERGE_SHARE)) / DEVIATION
+                tiers = _thresholds(
+                    rows, starts, items, level_starts, levels, total,
+                    np.int64(first) << TIER_SHIFT, thresholds,
+                )  # fmt: skip
+            coins = coins_of(items[starts[rows[0]] : starts[rows[0] + 1]], seed)
+            coins[0] ^= coins_of(items[starts[rows[-1]] : starts[rows[-1] + 1]], seed)[0] * MIX_1
+            height = _gather(
+                rows, starts, items, level_starts, levels, height, thresholds[:tiers], coins,
+                united, flat,
+            )  # fmt: skip
+            total = 0
+            for level in range(height):
+                total += united[level]
+            flat = flat[:total]
+            start = 0
+            for level in range(height):
+                sort_keys(flat[start : start + united[level]])
+                start += united[level]
+            height, size = compact_stack(
+                nothing, nothing, flat, united[:height], turns, k, coins,
+                out_items[filled : filled + total], sizes,
+            )  # fmt: skip
+            filled += size
+            for level in range(height):
+                out_levels[at + 2 * level] = sizes[level]
+                out_levels[at + 2 * level + 1] = turns[level]
+            out_level_starts[g + 1] = at + 2 * height
+        if out_level_starts[g + 1] > at:
+            out_least[out_least_starts[g]] = low
+            out_least_starts[g + 1] += 1
+        out_starts[g + 1] = filled
