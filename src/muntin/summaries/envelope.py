@@ -60,6 +60,7 @@ FAMILIES: dict[str, Family] = {
     "hyper_calm": Family(13, 1),
     "sketched_matrix": Family(15, 1),
     "periodic_shard": Family(17, 1),
+    "req": Family(18, 1),
 }
 _KIND_OF_CODE = {family.code: kind for kind, family in FAMILIES.items()}
 

@@ -1,0 +1,144 @@
+"""REQ: the row of a segment as people use it alone, and Apache DataSketches' bytes."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.summaries import KLL, REQ
+from muntin.summaries.base import Summary
+
+datasketches: Any = pytest.importorskip("datasketches")
+FLOATS = st.lists(st.floats(-1e6, 1e6, width=32), max_size=60)
+
+
+def filled(n: int, k: int = 12, dtype: str = "float64") -> REQ:
+    sketch = REQ(k, 1, dtype)
+    sketch.update(np.random.default_rng(n).permutation(n))
+    return sketch
+
+
+def test_small_updates_and_merges_keep_to_the_bound() -> None:
+    n = 30_000
+    values = np.random.default_rng(2).permutation(n).astype(np.float64)
+    assert isinstance(REQ(), Summary)
+    parts = []
+    for part in np.split(values, 10):
+        parts.append(REQ(24))
+        for few in np.array_split(part, 7):
+            parts[-1].update(few)
+    one_by_one = parts[0].copy()
+    for part in parts[1:]:
+        one_by_one.merge(part)
+    for sketch in (one_by_one, REQ.merged(parts)):
+        assert (sketch.count, sketch.min, sketch.max, sketch.exact) == (n, 0.0, n - 1.0, False)
+        assert len(sketch) < n / 10
+        found = sketch.quantile([0.9, 0.99, 0.9999])
+        assert (found.lower <= found.value).all()
+        assert (found.value <= found.upper).all()
+        tail = n - found.value
+        assert (abs(tail - [3_000, 300, 3]) <= np.array([3_000, 300, 3]) * 0.8 / 24 + 1).all()
+        assert found.confidence == 0.99
+        assert sketch.quantile(0.9999).confidence == 1.0
+        rank = sketch.rank([n - 301.0, n + 5.0])
+        assert rank.lower[0] <= 0.99 <= rank.upper[0]
+        assert rank.value[1] == rank.lower[1] == 1.0
+    assert parts[0].count == n // 10
+
+
+@given(FLOATS, FLOATS)
+def test_few_values_are_exact_and_bytes_go_round(one: list[float], other: list[float]) -> None:
+    sketch, more = REQ(), REQ()
+    sketch.update(one)
+    more.update(other)
+    sketch.merge(more)
+    kll = KLL()
+    kll.update(one + other)
+    again = REQ.from_bytes(sketch.to_bytes())
+    assert again.to_bytes() == sketch.to_bytes()
+    for asked in (sketch, again):
+        assert asked.exact
+        assert (
+            asked.quantile([0, 0.3, 1]).value.tolist() == kll.quantile([0, 0.3, 1]).value.tolist()
+        )
+        assert asked.rank([0.0]).value.tolist() == kll.rank([0.0]).value.tolist()
+        assert (asked.min, asked.max) == (kll.min, kll.max)
+
+
+@pytest.mark.parametrize("n", [0, 1, 4, 5, 100, 150, 1_000, 60_000])
+def test_datasketches_reads_what_we_write_and_we_what_it_writes(n: int) -> None:
+    fractions = [0.0, 0.5, 0.9, 0.999, 1.0]
+    ours = filled(n, dtype="float32")
+    theirs = datasketches.req_floats_sketch.deserialize(ours.to_datasketches())
+    assert theirs.n == n
+    assert theirs.k == 12
+    written = datasketches.req_floats_sketch(12, True)
+    for value in np.random.default_rng(n).permutation(n).astype(np.float32):
+        written.update(float(value))
+    read = REQ.from_datasketches(written.serialize())
+    assert read.count == n
+    if not n:
+        assert read.quantile(0.5).value.size == 0
+        return
+    # at 0 DataSketches gives the least that it holds, and not the minimum
+    assert theirs.get_quantiles(fractions, True)[1:] == ours.quantile(fractions).value[1:].tolist()
+    assert (read.min, read.max) == (ours.min, ours.max) == (0.0, n - 1.0)
+    found = read.quantile(fractions)
+    true = np.maximum(np.ceil(np.array(fractions) * n), 1) - 1
+    assert (abs(found.value - true) <= 0.8 / 12 * (n - true)).all()
+    again = REQ.from_datasketches(read.to_datasketches())
+    assert again.to_datasketches() == read.to_datasketches()
+    both = datasketches.req_floats_sketch.deserialize(read.to_datasketches())
+    both.merge(written)
+    assert both.n == 2 * n
+
+
+def test_what_no_sketch_is_is_refused() -> None:
+    good = filled(3_000, dtype="float32").to_datasketches()
+    low = datasketches.req_floats_sketch(12, False)
+    low.update(1.0)
+    with pytest.raises(IncompatibleSummary, match="low rank"):
+        REQ.from_datasketches(low.serialize())
+    nan = struct.pack("<f", float("nan"))
+    broken: list[Any] = [b"", b"x" * 7, good[:-1], good + b"\0", good[:-4] + nan, "text", None]
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        damaged = bytearray(good)
+        damaged[rng.integers(0, 60)] ^= 1 << rng.integers(0, 8)
+        broken.append(bytes(damaged))
+    refused = 0
+    for data in broken:
+        try:
+            read = REQ.from_datasketches(data)
+        except (CorruptSummary, IncompatibleSummary):
+            refused += 1
+        else:  # what is told of a level may change without a contradiction
+            REQ.from_bytes(read.to_bytes())
+    assert refused > 7
+    for data in broken[:7]:
+        with pytest.raises(CorruptSummary):
+            REQ.from_datasketches(data)
+
+
+def test_what_is_not_taken() -> None:
+    sketch = REQ()
+    for values in ([1.0, float("nan")], ["a"]):
+        with pytest.raises(BadArgument):
+            sketch.update(values)
+    assert sketch.count == 0
+    with pytest.raises(BadArgument, match="float32"):
+        sketch.to_datasketches()
+    with pytest.raises(IncompatibleSummary, match="k=12"):
+        sketch.merge(REQ(24))
+    with pytest.raises(BadArgument, match="at least one"):
+        REQ.merged([])
+    data = filled(1_000).to_bytes()
+    for at in range(0, len(data), 7):
+        with pytest.raises(CorruptSummary):
+            REQ.from_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
