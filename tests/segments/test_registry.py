@@ -23,7 +23,10 @@ from tests.segments.examples import EXAMPLES, example
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 PAGE = (Path(__file__).parents[2] / "docs" / "pipeline-file.md").read_text()
-ENTRY_OF = {"sketched_matrix": "vector_matrix"}  # the same entry, with `sketch`
+ENTRY_OF = {  # the same entry, with `sketch`, and with `accuracy: tail`
+    "sketched_matrix": "vector_matrix",
+    "tail_quantiles": "quantiles",
+}
 NO_PANEL = {"fingerprint"}  # which answers only about keys that somebody names
 
 

@@ -267,7 +267,9 @@ def _periodic(summary: Any, arguments: tuple[Argument, ...]) -> pa.Table:
 
 GLOBAL_TOP_K = "global_top_k"
 """Kind of what a coordinator keeps over several sites: no summary of a pipeline."""
-_ORDERED = frozenset(("quantiles", "kll", "dyadic_qdigest", "fingerprint", "window_quantiles"))
+_ORDERED = frozenset(
+    ("quantiles", "tail_quantiles", "kll", "dyadic_qdigest", "fingerprint", "window_quantiles")
+)
 _COUNTED = frozenset(("frequency", "count_min", "top_k", "space_saving"))
 _BOUNDS = ("value", "lower", "upper", "confidence")
 
