@@ -166,8 +166,16 @@ def unread(url):
 
 def pings(url):
     """As many WebSocket pings as the socket takes."""
+    flood(url, b"\x89\x80mask" * 4096)
+
+
+def fragments(url):
+    """A message without an end, of empty fragments."""
+    flood(url, b"\x00\x80mask" * 4096, begin=b"\x01\x80mask")
+
+
+def flood(url, frames, begin=b""):
     host, port = url.removeprefix("http://").split(":")
-    frames = (b"\x89\x80" + b"mask") * 4096
 
     def one():
         with socket.create_connection((host, int(port))) as made, contextlib.suppress(OSError):
@@ -175,6 +183,7 @@ def pings(url):
                 f"GET /live HTTP/1.1\r\nHost: {host}:{port}\r\nUpgrade: websocket\r\n"
                 "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
                 "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".encode()
+                + begin
             )
             while True:
                 made.sendall(frames)
@@ -209,6 +218,7 @@ KINDS = {
     "endless": endless,
     "unread": unread,
     "pings": pings,
+    "fragments": fragments,
     "dripped_bodies": dripped_bodies,
 }
 
@@ -358,7 +368,7 @@ def main():
                     print(
                         f"{label:28}{shown(health)}   {shown(windows)}   "
                         f"server {above[0]:+6.0f}, all {above[1]:+6.0f}; "
-                        f"{len(windows)} windows",
+                        f"{len(health)} answers, {len(windows)} windows",
                         flush=True,
                     )
                 time.sleep(3)
