@@ -793,6 +793,8 @@ def test_wait_returns_on_a_change_or_in_time(reopen):
     writer.set_status({"a": 1})
     waiting.join(60)
     assert found == [version + 1]
+    writer.set_status({"a": 2}, news=False)
+    assert (other.version(), other.status("p")) == (version + 1, {"a": 2})
 
 
 def test_closings_are_numbered_by_the_ledger_and_no_clock(ledger):

@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muntin.reading.catalog import LedgerCatalog
 from muntin.reading.liveness import STALE_US_MIN, STATES, liveness
 from muntin.server.rates import RATE_US, Rates
 from muntin.server.reader import Reader
 from muntin.server.state import StateReader
+from muntin.spark import ingest
 
 SECOND = 1_000_000
 NOW = 1_700_000_000 * SECOND
@@ -51,6 +53,23 @@ def test_a_long_trigger_is_not_stale_before_three(feeder, ledger):
     info = replace(ledger.pipelines()[0], committed_at=ago(60))
     assert liveness(info, None, trigger_us=30 * SECOND, now_us=NOW).state == "running"
     assert liveness(info, None, trigger_us=19 * SECOND, now_us=NOW).state == "stale"
+
+
+def test_a_sign_of_life_is_read_and_makes_nothing_anew(feeder, ledger, monkeypatch):
+    now = [ledger.pipelines()[0].committed_at + 600 * SECOND]
+    catalog = LedgerCatalog(ledger, now_us=lambda: now[0])
+    with catalog.moment() as moment:
+        before = moment.snapshot
+        (known,) = before.pipelines.values()
+        assert moment.stale(known)
+    version = ledger.version()
+    monkeypatch.setattr(ingest, "BEAT_SECONDS", 0)
+    feeder.ingest._beat()
+    now[0] = ledger.status(known.info.name)["at"] + SECOND
+    assert ledger.version() == version
+    with catalog.moment() as moment:
+        assert moment.snapshot is before
+        assert not moment.stale(known)
 
 
 def test_a_pipeline_that_failed_says_so(feeder, ledger, server):

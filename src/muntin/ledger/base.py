@@ -128,8 +128,11 @@ class Writer(Protocol):
         """Say what was done about a client's command; a second answer replaces the first."""
         ...
 
-    def set_status(self, status: Mapping[str, Any]) -> None:
-        """What the pipeline is doing now (open windows, rates); small JSON, newest wins."""
+    def set_status(self, status: Mapping[str, Any], *, news: bool = True) -> None:
+        """What the pipeline is doing now (open windows, rates); small JSON, newest wins.
+
+        Without `news` it is a sign of life: the version stays, and what was made of it is kept.
+        """
         ...
 
     def set_alerts(self, alerts: Mapping[str, Any]) -> None:

@@ -285,9 +285,11 @@ class SqliteWriter:
 
         self._write(act)
 
-    def set_status(self, status: Mapping[str, Any]) -> None:
+    def set_status(self, status: Mapping[str, Any], *, news: bool = True) -> None:
         body = dump(status, "status", STATUS_BYTES_MAX)
-        self._write(lambda connection, _: self._store_document(connection, "status", body))
+        self._write(
+            lambda connection, _: self._store_document(connection, "status", body), grows=news
+        )
 
     def set_alerts(self, alerts: Mapping[str, Any]) -> None:
         body = dump(alerts, "state of the alerts", ALERTS_BYTES_MAX)

@@ -52,6 +52,7 @@ class LedgerMoment:
         self._sequences = sequences
         self._now_us = now_us
         self._history_max = history_max
+        self._said: dict[str, Mapping[str, Any] | None] = {}
 
     def summaries(self) -> Mapping[str, SummaryInfo]:
         return self.snapshot.summaries
@@ -122,7 +123,10 @@ class LedgerMoment:
 
     def stale(self, known: Known) -> bool:
         """Whether a pipeline has not been heard of for too long, or its ledger cannot be."""
-        alive = liveness(known.info, known.status, known.pipeline.trigger, self._now_us)
+        name = known.info.name
+        if name not in self._said:  # not of the snapshot: signs of life make no new version
+            self._said[name] = self.view.status(name)
+        alive = liveness(known.info, self._said[name], known.pipeline.trigger, self._now_us)
         return alive.stale or self.view.behind()
 
     def pipeline_of(self, summary: str) -> Known | None:

@@ -28,8 +28,6 @@ class Known:
     pipeline: Pipeline
     generation: tuple[int, int]
     """Of the ledger, and of the pipeline within it: what was made of others is not of this one."""
-    status: Mapping[str, Any] | None
-    """What its process said last."""
 
 
 class Snapshot:
@@ -53,7 +51,7 @@ class Snapshot:
             old = None if before is None else before.pipelines.get(info.name)
             same = old is not None and old.info.spec == info.spec
             pipeline = old.pipeline if old is not None and same else Pipeline.from_json(info.spec)
-            known[info.name] = Known(info, pipeline, (place, info.epoch), view.status(info.name))
+            known[info.name] = Known(info, pipeline, (place, info.epoch))
         return cls(version_of(view), known)
 
     @cached_property

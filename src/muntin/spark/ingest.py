@@ -169,7 +169,7 @@ class Ingest:
         """Has another writer taken the pipeline over? Asks the ledger."""
         if self.taken_over is None:
             try:
-                self.writer.set_status(self._said)
+                self.writer.set_status(self._said, news=False)
             except LedgerConflict as conflict:
                 self.taken_over = conflict
             except LedgerError:
@@ -330,7 +330,7 @@ class Ingest:
         if why:
             said |= {"state": "failed", "reason": why[:REASON_CHARACTERS_MAX]}
         self._said_at = time.monotonic()
-        self.writer.set_status(said)
+        self.writer.set_status(said, news=bool(why))
 
     def _answer_commands(self) -> None:
         """Clients' commands wait in the ledger's control table; between them, a sign of life."""
