@@ -7,6 +7,7 @@ to estimate, late events, gaps, restarts, and a ledger that may drop what is old
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.ledger.base import Ledger
+from muntin.ledger.records import ClosedWindow
 from muntin.ledger.temporary import temporary
 from muntin.spark.ingest import Ingest
 from muntin.spec import Pipeline
@@ -176,7 +178,7 @@ class World:
         )
 
     def step(self) -> None:
-        """A batch; now and then a restart before it, or one more key or indicator."""
+        """A batch; now and then after a restart, in a crash, or with one more key or indicator."""
         chance = self.random.random()
         if chance < 0.05:
             self.ingest.close()
@@ -192,6 +194,8 @@ class World:
                 **{name: pa.array(c, TYPES[name]) for name, c in made.columns.items()},
             }
         )
+        if 0.13 <= chance < 0.2:
+            self._crash(table)
         self.ingest.take(self.batches, gather([table]))
         self.batches += 1
         self.events = self.events.joined(made)
@@ -200,6 +204,18 @@ class World:
             self.newest = max(int(made.time.max()), self.newest or 0)
         if self.on_step is not None:
             self.on_step()
+
+    def _crash(self, table: pa.Table) -> None:
+        """The process ends when the batch is committed, before any window tells of it."""
+
+        def ended(*_: object, **__: object) -> list[ClosedWindow]:
+            raise InterruptedError
+
+        self.ingest._assembler.step = ended
+        with suppress(InterruptedError):
+            self.ingest.take(self.batches, gather([table]))
+        self.ingest.close()
+        self.ingest = Ingest(self.spec(), self.ledger, query_id="q")
 
     def _one_more(self) -> None:
         missing = [part for part in (*KEYS, "j") if part not in self.since]

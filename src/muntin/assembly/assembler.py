@@ -23,7 +23,7 @@ from muntin.assembly.following import (
 from muntin.kinds import SegmentSpec
 from muntin.ledger.base import Ledger, Writer
 from muntin.ledger.records import ClosedWindow, TrendPoint
-from muntin.ledger.slices import NOTHING, Int64s, Slices
+from muntin.ledger.slices import NOTHING, Int64s, Slices, added_up
 from muntin.reading.held import Layout
 from muntin.reading.pieces import Merged, Pieces, SegmentCache, pieces_of
 from muntin.reading.stored_results import outdated
@@ -71,6 +71,8 @@ class Assembler:
         self._cache = cache
         stored = ledger.assembler(pipeline.name) or {}
         self._followers: dict[str, Follower] = {}
+        self._owed: dict[str, Slices] = {}
+        """Late events that are committed, and that no revision tells of yet."""
         self.layouts: dict[str, Layout] = {}
         for name, spec in pipeline.summaries.items():
             if not isinstance(spec, SegmentSpec):
@@ -79,6 +81,9 @@ class Assembler:
             self.layouts[name] = layout
             if spec.window is not None:
                 self._followers[name] = follow(layout, spec.window, stored.get(name))
+                owed = (stored.get(name) or {}).get("owed")
+                if owed:
+                    self._owed[name] = Slices.of(*owed)
         self._check_all = True
 
     def step(self, watermark: int | None, came: Mapping[str, Slices]) -> list[ClosedWindow]:
@@ -95,7 +100,9 @@ class Assembler:
             return []
         sealed_until = watermark // self._pipeline.pane * self._pipeline.pane
         written = []
+        came = self._with_owed(came)
         with pieces_of(self._ledger, self._cache) as now:
+            self._owed = self._owing(now, came)
             for name, follower in self._followers.items():
                 passed = follower.next_pane()
                 late = NOTHING
@@ -111,6 +118,35 @@ class Assembler:
                 written += self._write([], always=True)
         self._check_all = False
         return written
+
+    def owing(self, now: Pieces, came: Mapping[str, Slices]) -> Mapping[str, Any] | None:
+        """The state to store with a batch that brings late events which nothing else would tell of.
+
+        Where retention has dropped a part of a window, what is held of it does not show that more
+        came. Should this process end before it has written the revision, the next one must know.
+        None where nothing was dropped.
+        """
+        owed = self._owing(now, self._with_owed(came))
+        if not owed:
+            return None
+        self._stored = None  # what is stored is not what was
+        return self._states(owed)
+
+    def _with_owed(self, came: Mapping[str, Slices]) -> Mapping[str, Slices]:
+        return {
+            name: added_up([came.get(name, NOTHING), self._owed.get(name, NOTHING)])
+            for name in {*came, *self._owed}
+        }
+
+    def _owing(self, now: Pieces, came: Mapping[str, Slices]) -> dict[str, Slices]:
+        owed: dict[str, Slices] = {}
+        for name, follower in self._followers.items():
+            passed = follower.next_pane()
+            if passed is not None and now.held(self.layouts[name]).rollups.dropped:
+                late = came.get(name, NOTHING).between(0, passed)
+                if len(late):
+                    owed[name] = late
+        return owed
 
     def end(self, newest: int) -> list[ClosedWindow]:
         """The source has ended: all its panes are passed, and what is open closes with them.
@@ -230,7 +266,12 @@ class Assembler:
             if len(windows) < 1000:
                 break
             at = windows[-1].start + 1
-        return self._write(found)
+        owed = self._owed.pop(name, NOTHING)
+        try:
+            return self._write(found)
+        except BaseException:
+            self._owed[name] = owed
+            raise
 
     def _revised(
         self, now: Pieces, layout: Layout, window: ClosedWindow, came: Slices
@@ -272,10 +313,17 @@ class Assembler:
         return outdated(before[-1].result, window.summary) if before else None
 
     def _store(self, windows: Sequence[ClosedWindow], trends: Sequence[TrendPoint]) -> None:
-        states = {name: follower.state() for name, follower in self._followers.items()}
+        states = self._states(self._owed)
         if windows or trends or states != self._stored:
             self._writer.close_windows(windows, trends, states)
             self._stored = states
+
+    def _states(self, owed: Mapping[str, Slices]) -> dict[str, Any]:
+        states = {name: dict(follower.state()) for name, follower in self._followers.items()}
+        for name, late in owed.items():
+            columns = late.starts, late.events, late.late
+            states[name]["owed"] = [column.tolist() for column in columns]
+        return states
 
     _stored: Mapping[str, Any] | None = None
 

@@ -58,8 +58,10 @@ class Writer(Protocol):
         """The newest committed batch of a query."""
         ...
 
-    def commit(self, batch: Batch) -> bool:
+    def commit(self, batch: Batch, assembler: Mapping[str, Any] | None = None) -> bool:
         """Store a batch in one transaction; False if it was there already.
+
+        `assembler`: its state as well, in the same transaction, where the batch changes it.
 
         An event is late where its pane's end is at or before the watermark that stood before the
         batch: the ledger counts it so, per slice and for the pipeline (where summaries differ in

@@ -125,13 +125,18 @@ class SqliteWriter:
         with self._reading() as connection:
             return sqlite_commit.newest_batch(connection, self._opened.identifier, query_id)
 
-    def commit(self, batch: Batch) -> bool:
+    def commit(self, batch: Batch, assembler: Mapping[str, Any] | None = None) -> bool:
         batch = check_batch(batch, self._owned, self._opened.pipeline)
+        body = None
+        if assembler is not None:
+            body = dump(assembler, "assembler's state", ASSEMBLER_BYTES_MAX)
         prepared = sqlite_commit.prepare(batch, self._owned, self._identifiers)
         now = self._clock()
 
         def act(connection: Tables, record: Record) -> bool:
             stored = sqlite_commit.store(connection, self._opened, record, prepared, now)
+            if stored and body is not None:
+                self._store_document(connection, "assembler", body)
             if stored:
                 connection.grow_version()
             return stored

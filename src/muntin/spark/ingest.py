@@ -250,6 +250,9 @@ class Ingest:
                     for partial in partials_of(now, layouts[name], self._cuttings[name], payloads)
                 ),
             ]
+            panes = panes_of(partials, self.pipeline.pane)
+            late = {n: with_late(held, self.pipeline.pane, before) for n, held in panes.items()}
+            owing = self._assembler.owing(now, late)
         committed = self.writer.commit(
             Batch(
                 query_id=self.query_id,
@@ -263,17 +266,16 @@ class Ingest:
                 max_event_time=tally.newest,
                 watermark=watermark,
                 late=sequenced.late,
-            )
+            ),
+            owing,
         )
         if not committed:
             return {}
         self._sequences.accept(sequenced)
-        panes = panes_of(partials, self.pipeline.pane)
         self._watermark = watermark
         if tally.newest is not None:
             self._newest = max(tally.newest, self._newest or tally.newest)
             self.progress.newest = self._newest
-        late = {name: with_late(held, self.pipeline.pane, before) for name, held in panes.items()}
         for held in panes.values():
             self.progress.panes.update(held.starts.tolist())
         self.progress.batches += 1
