@@ -11,25 +11,30 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # for tests/
 
 from _timing import in_turn, report
 from ledger import SPEC, Feed
 
+from muntin.client import Client, Subscription
 from muntin.demo.taxi import INDICATORS, PIPELINE, orders
+from muntin.errors import MuntinError
 from muntin.ledger import open_ledger
-from muntin.server.closings import Closings
+from muntin.ledger.sqlite_writer import SqliteWriter
 from muntin.spark.ingest import Ingest
 from muntin.spark.partials import fold
 from muntin.spec import Pipeline
-from tests.store_servers import PostgresServer, RedisServer, Server
+from tests.pipeline.support import events, gather, pipeline
+from tests.store_servers import PostgresServer, RedisServer, Server, free_port
 
 PER_SECOND = 10_000
 EVENTS_A_BATCH = 10_000  # a second of them
@@ -59,39 +64,68 @@ def commits(servers: dict[str, Server], repeats: int) -> None:
 
 
 def pushes(name: str, server: Server, closings: int) -> None:
-    """From the end of a commit in one process' ledger to the reading of its window in another."""
-    from muntin.ledger.records import ClosedWindow
-
+    """From the end of a commit that closes a window to its result at a subscriber of the second of
+    two servers: processes of their own, followed over WebSocket."""
     url = server.url(schema="pushes")
-    writing, reading = open_ledger(url), open_ledger(url)
-    writer = writing.open_writer("p", SPEC, query_id="A")
+    ledger = open_ledger(url)
+    ingest = Ingest(pipeline(), ledger, query_id="q")
+    done: dict[int, float] = {}
     heard: dict[int, float] = {}
-    follower = Closings(reading)
-    follower.begin()
+    close = SqliteWriter.close_windows
 
-    def follow() -> None:
-        version = -1
-        while len(heard) < closings:
-            version = reading.wait(version, 1.0)
-            for _, window in follower.read():
-                heard[window.start] = time.perf_counter()
+    def closing(self: SqliteWriter, windows: Any, *others: Any) -> Any:
+        told = close(self, windows, *others)
+        done.update(dict.fromkeys([window.start for window in windows], time.perf_counter()))
+        return told
 
-    following = threading.Thread(target=follow)
-    following.start()
-    done = {}
-    for start in range(closings):
-        window = ClosedWindow("s", start, start + 1, "full", 0, False, 1, 0, {}, 1)
-        writer.close_windows([window], [], {})
-        done[start] = time.perf_counter()
-        time.sleep(0.02)
-    following.join()
-    waits = sorted(1000 * max(0.0, heard[start] - done[start]) for start in done)
+    def minute(number: int) -> None:
+        seconds = range(60 * number, 60 * number + 60, 10)
+        rows = [(s, "abcdef"[i % 6], i % 3, 1, i) for s in seconds for i in range(5)]
+        ingest.take(number, gather([events(rows)]))
+
+    SqliteWriter.close_windows = closing
+    processes = []
+    try:
+        minute(0)
+        urls = []
+        for _ in range(2):
+            port = free_port()
+            urls.append(f"http://127.0.0.1:{port}")
+            serve = [sys.executable, "-m", "muntin", "serve", "-l", url, "--port", str(port)]
+            processes.append(subprocess.Popen(serve, stdout=subprocess.DEVNULL))
+        following = subscribed(urls[1])
+        for number in range(1, closings + 1):
+            before = len(done)
+            minute(number)
+            while len(done) > before and len(heard) < len(done):
+                window = next(following).window
+                if window is not None:
+                    start = int(datetime.fromisoformat(window["start"]).timestamp() * 1e6)
+                    heard.setdefault(start, time.perf_counter())
+        following.close()
+    finally:
+        SqliteWriter.close_windows = close
+        for process in processes:
+            process.terminate()
+            process.wait()
+    waits = sorted(1000 * max(0.0, heard[start] - done[start]) for start in done)[:closings]
     print(
-        f"  {name:12} p50 {statistics.median(waits):6.2f} ms  "
+        f"  {name:12} {len(waits)} windows, p50 {statistics.median(waits):6.2f} ms  "
         f"p99 {waits[int(0.99 * (len(waits) - 1))]:6.2f} ms"
     )
-    reading.close()
-    writing.close()
+    ingest.close()
+    ledger.close()
+
+
+def subscribed(url: str) -> Subscription:
+    end = time.monotonic() + 120
+    while True:
+        try:
+            return Client(url).subscribe(query="busiest", on="window")
+        except MuntinError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.5)
 
 
 def received(server: RedisServer) -> int:
@@ -151,8 +185,8 @@ def comparison(server: RedisServer, number: int) -> None:
     }
     _, rate, sent = found["Muntin, a commit a second"]
     mine = sent / number
-    for name, (events, per_second, sent) in found.items():
-        each = sent / events
+    for name, (fed, per_second, sent) in found.items():
+        each = sent / fed
         print(
             f"  {name:32} {per_second:10,.0f} events/s ({rate / per_second:6.1f} times)  "
             f"{each:8.1f} bytes an event ({each / mine:6.1f} times)"
@@ -164,15 +198,19 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--orders", type=int, default=60_000)
     parser.add_argument("--closings", type=int, default=100)
+    parser.add_argument("--only-pushes", action="store_true")
     asked = parser.parse_args()
     servers: dict[str, Server] = {"PostgreSQL": PostgresServer(), "Redis": RedisServer()}
     try:
         for name, server in servers.items():
             server.start(*DURABLE[name])
-        commits(servers, asked.repeats)
-        print("\nfrom a commit to a second server that follows")
+        if not asked.only_pushes:
+            commits(servers, asked.repeats)
+        print("\nfrom a commit to a subscriber of a second server")
         for name, server in servers.items():
             pushes(name, server, asked.closings)
+        if asked.only_pushes:
+            return
         redis = servers["Redis"]
         assert isinstance(redis, RedisServer)
         comparison(redis, asked.orders)

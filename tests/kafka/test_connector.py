@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +13,7 @@ import muntin
 from muntin.errors import SourceError, SpecError
 from muntin.spark import connector
 from muntin.spark.connector import Jar, pinned_jars, with_connector
-from muntin.spark.kafka import columns_of, lag_of
+from muntin.spark.kafka import Missed, columns_of, lag_of
 from muntin.spec import Pipeline
 
 
@@ -133,3 +134,21 @@ def test_lag_is_what_kafka_has_beyond_what_was_taken():
     assert lag_of({"sources": [ends]}) == {"orders": {"0": 10, "1": 0}}
     assert lag_of(None) == {}
     assert lag_of({"sources": [{"endOffset": "3", "latestOffset": None}]}) == {}
+
+
+def test_offsets_that_a_batch_passed_over_are_counted_once_it_is_told_of():
+    def told(batch, begun, ended):
+        return {"batchId": batch, "sources": [{"startOffset": begun, "endOffset": ended}]}
+
+    first = told(0, None, '{"orders": {"0": 500}}')  # from where it began nobody says
+    then = told(1, {"orders": {"0": 500}}, {"orders": {"0": 510, "1": 7}})
+    query = SimpleNamespace(recentProgress=[first])
+    missed = Missed(pipeline({"options": {"failOnDataLoss": False}}).source, before=3)
+    missed.took(0, 20)
+    missed.took(1, 12)
+    assert missed.look(query) == 3
+    query.recentProgress.append(then)
+    assert missed.look(query) == missed.look(query) == 3 + 5
+    unasked = Missed(pipeline().source)
+    unasked.took(1, 12)
+    assert unasked.look(query) == 0

@@ -246,6 +246,8 @@ def test_records_that_retention_took_end_the_run_and_partitions_may_grow(broker,
     spec["source"]["options"]["failOnDataLoss"] = "false"
     stream = run(spec)
     assert stream.progress.read == 100
+    assert stream.ledger.status("growing")["missed"] == 200
+    assert run(spec).ledger.status("growing")["missed"] == 200
     assert counted(stream) == oracle([*range(300), *range(500, 600)])
 
 

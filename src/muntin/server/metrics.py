@@ -26,6 +26,7 @@ _COUNTED = {
     "late": "Events counted after their pane was sealed",
     "rejected": "Events that were not counted",
     "batches": "Batches committed",
+    "missed": "Offsets of Kafka that were passed over without a record",
 }
 
 

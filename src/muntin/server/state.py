@@ -84,6 +84,7 @@ class StateReader:
             "events_per_second": rate,
             "failing": status.get("failing") or {},
             "lag": status.get("lag") or {},
+            "missed": status.get("missed") or 0,
             "alerts": alerts.shown(ledger.alerts(info.name), status.get("webhook") or {}),
             "open": self._open(info.name, spec, status),
         }

@@ -64,11 +64,11 @@ class Ingest:
         mode: Mode = "continue",
         on_batch: Callable[[Ingest], None] | None = None,
         ended_by: Callable[[], str] = lambda: "",
-        lag: Callable[[], Mapping[str, Any]] = dict,
+        of_source: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         """`run` is that of the streaming query, which is another after each of its starts;
-        `ended_by` tells why nothing more will come, "" while something may; `lag` tells how
-        many records the source is known to hold beyond those taken, by topic and partition."""
+        `ended_by` tells why nothing more will come, "" while something may; `of_source` gives
+        what the status says of the source: `lag`, `missed`."""
         self.pipeline = pipeline
         self.ledger = ledger
         self.query_id = query_id
@@ -92,7 +92,7 @@ class Ingest:
         self._stopped = threading.Event()
         self.taken_over: LedgerConflict | None = None
         self._ended_by = ended_by
-        self._lag = lag
+        self._of_source = of_source
         self._not_taken = ""
         self._alerts = Alerts(pipeline, ledger, self.writer, self._queries)
         self._say("running", None)
@@ -313,9 +313,9 @@ class Ingest:
             "batch_seconds": None if batch_seconds is None else round(batch_seconds, 4),
             "open": self._assembler.open_windows(),
             "failing": self._queries.failing,
-            "lag": self._lag(),
             "webhook": self._alerts.said(),
             "runs": self._runs,
+            **self._of_source(),
             **more,
         }
         self._said_at = time.monotonic()
@@ -325,9 +325,12 @@ class Ingest:
         """A sign of life, also in a long batch and where nothing comes."""
         if time.monotonic() - self._said_at < BEAT_SECONDS:
             return
-        said = dict(
-            self._said, at=time.time_ns() // 1000, lag=self._lag(), webhook=self._alerts.said()
-        )
+        said = {
+            **self._said,
+            "at": time.time_ns() // 1000,
+            "webhook": self._alerts.said(),
+            **self._of_source(),
+        }
         why = self._ended_by()
         if why:
             said |= {"state": "failed", "reason": why[:REASON_CHARACTERS_MAX]}

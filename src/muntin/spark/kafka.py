@@ -25,6 +25,7 @@ from muntin.spec import Pipeline, SourceSpec, ValueSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
 
 VALUE_COLUMN = "_muntin_value"
 PLACE_COLUMNS = {"topic": "_muntin_topic", "partition": "_muntin_partition",
@@ -149,6 +150,44 @@ def lag_of(progress: Mapping[str, Any] | None) -> dict[str, dict[str, int]]:
                 if begun is not None:
                     found.setdefault(topic, {})[partition] = max(0, end - begun)
     return found
+
+
+class Missed:
+    """Offsets that were passed over: retention had taken their records, or they never had one, as
+    in topics that are compacted or written in transactions. Looked for where Spark goes on without
+    them, `failOnDataLoss: false`, and a query's progress tells from where to where batches went.
+    """
+
+    def __init__(self, source: SourceSpec | None, before: int = 0) -> None:
+        options = source.options if source is not None and source.format == "kafka" else {}
+        said = {name.lower(): value.lower() for name, value in options.items()}
+        self._wanted = said.get("failondataloss") == "false"
+        self._read: dict[int, int] = {}
+        self.count = before
+
+    def took(self, batch_id: int, records: int) -> None:
+        """A batch was committed."""
+        if self._wanted:
+            self._read[batch_id] = records
+
+    def look(self, query: StreamingQuery) -> int:
+        """How many in all; those of a batch once Spark has told of it."""
+        for progress in query.recentProgress if self._read else ():
+            told: Mapping[str, Any] = progress  # pyright: ignore[reportAssignmentType]
+            records = self._read.pop(told["batchId"], None)
+            if records is not None:
+                self.count += max(0, _passed(told) - records)
+        return self.count
+
+
+def _passed(progress: Mapping[str, Any]) -> int:
+    """Offsets from a batch's begin to its end; of a partition that is new from 0."""
+    passed = 0
+    for source in progress.get("sources", ()):
+        begun, ended = _offsets(source.get("startOffset")), _offsets(source.get("endOffset"))
+        for topic, ends in ended.items() if begun else ():
+            passed += sum(end - begun.get(topic, {}).get(part, 0) for part, end in ends.items())
+    return passed
 
 
 def _offsets(given: Any) -> dict[str, dict[str, int]]:

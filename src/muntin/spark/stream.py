@@ -21,7 +21,7 @@ from muntin.spark.checkpoint import checkpoint_beside, delete_checkpoint, query_
 from muntin.spark.connector import with_connector
 from muntin.spark.failures import plainly, worker_error
 from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from
-from muntin.spark.kafka import check_broker, lag_of
+from muntin.spark.kafka import Missed, check_broker, lag_of
 from muntin.spark.parquet import gather_batch
 from muntin.spark.session import is_elsewhere, start_worker
 from muntin.spark.session import session as spark_session
@@ -75,6 +75,8 @@ class Stream:
         self._restarts = 0
         self._known = threading.Event()
         self._session = Session(ledger)
+        before = {} if mode == "overwrite" else ledger.status(pipeline.name) or {}
+        self._missed = Missed(pipeline.source, before.get("missed", 0))
         writer = (
             df.writeStream.queryName(pipeline.name)
             .option("checkpointLocation", checkpoint)
@@ -95,7 +97,7 @@ class Stream:
                 mode=mode,
                 on_batch=on_batch,
                 ended_by=self._ended_by,
-                lag=self.lag,
+                of_source=self._of_source,
             )
         except Exception as problem:
             self._problem = problem
@@ -213,12 +215,16 @@ class Stream:
         ingest = self._ingest
         if ingest is None:
             raise self._problem or SourceError("the pipeline has not started")
+        batches, read = ingest.progress.batches, ingest.progress.read
+        self._missed.look(self.query)
         try:
             ingest.take(batch_id, self._gather(df, ingest.pipeline))
         except Exception as problem:
             if not self._stopping:
                 self._problem = problem
             raise
+        if ingest.progress.batches > batches:
+            self._missed.took(batch_id, ingest.progress.read - read)
 
     def _gather(self, df: DataFrame, pipeline: Pipeline) -> GatherRows:
         source = self._own_source
@@ -238,6 +244,10 @@ class Stream:
         if source is None or source.format != "kafka" or not self.query.isActive:
             return {}
         return lag_of(self.query.lastProgress)  # pyright: ignore[reportArgumentType]
+
+    def _of_source(self) -> dict[str, Any]:
+        """For the status: what waits in the source, and what is missed."""
+        return {"lag": self.lag(), "missed": self._missed.count}
 
     def _restarted(self, problem: Exception) -> bool:
         """Go on where an older process wrote to the checkpoint before it saw that it was fenced."""
@@ -284,6 +294,7 @@ class Stream:
             self._ended = True
             try:
                 if self._problem is None:
+                    self._missed.look(self.query)
                     ingest.finish(ended=self.once and not self._stopping)
             finally:
                 ingest.close()
