@@ -3,7 +3,7 @@ PYTHON ?= python3
 export PYTHON
 BIN := .venv/bin
 
-.PHONY: demo demo-kafka test test-fast check bench characterize chaos docs lock setup setup-demo clean
+.PHONY: demo demo-kafka test test-fast check bench characterize chaos lowest docs lock setup setup-demo clean
 
 demo: setup-demo
 	$(BIN)/muntin demo $(ARGS)
@@ -29,6 +29,9 @@ check: setup
 chaos: setup
 	$(BIN)/python -m pytest tests -q -m "chaos or slow" $(ARGS)
 
+lowest: setup # with the lowest versions of what Muntin depends on; some 20 minutes
+	PATH="$$PWD/$(BIN):$$PATH" sh scripts/lowest.sh $(ARGS)
+
 docs: setup # the site, in site/
 	$(BIN)/python scripts/site.py
 
@@ -52,4 +55,4 @@ lock: # needs uv
 	echo uv | $(LOCK) - -o scripts/uv.lock
 
 clean:
-	rm -rf .venv .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-lowest .pytest_cache .ruff_cache .hypothesis
