@@ -170,6 +170,7 @@ class Broker:
                 time.sleep(0.1)
             else:
                 return
+        self.kill()
         raise SourceError(f"Kafka does not start: see {self._folder / 'broker.log'}")
 
 
