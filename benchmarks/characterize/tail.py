@@ -83,7 +83,7 @@ def _percent(share: Any) -> str:
 
 def merges(seeds: int, n: int) -> None:
     """Errors of ranks, times k, in shares of what is above (near) and of everything (far)."""
-    print(f"\nErrors of ranks times k, {n:,} values, {seeds} seeds; bounds: near 0.4, far 0.25")
+    print(f"\nErrors of ranks times k, {n:,} values, {seeds} seeds; bounds: near 0.45, far 0.25")
     tails = np.unique(np.geomspace(40, 0.9 * n, 30).astype(np.int64))
     for k in (12, 32):
         for order in ("random", "descending"):

@@ -317,7 +317,7 @@ Look = Callable[[Events, list[Row], dict[str, Any]], None]
 
 def looks(name: str, k: int, chances: Chances) -> dict[str, Look]:
     """How to look at the rows of each question that a sketch can be asked."""
-    column = {"q": "x", "qk": "x", "qt": "x"}.get(name, "u")
+    column = {"q": "x", "qk": "x"}.get(name, "u")
 
     def split(check: Callable[..., None]) -> Look:
         def look(events: Events, rows: list[Row], _: Any) -> None:
@@ -348,7 +348,6 @@ def _question(random: Random, name: str, items: str, chances: Chances) -> tuple[
     counted = [f"frequency({name}, {items})", f"top_k({name}, {k})"]
     texts = {
         "s": ["s(u)"], "d": ["distinct(d)"], "dk": ["distinct(dk)"], "q": ordered, "qk": ordered,
-        "qt": ordered,
         "t": counted, "f": counted, "fc": counted, "p": [*ordered, f"contains(p, {items})"],
     }  # fmt: skip
     text = random.choice(texts[name])

@@ -32,9 +32,8 @@ KEYS = (("k",), ("n",), ("k", "h"))
 """The first is there from the beginning, the others come later."""
 SKETCHES: dict[str, dict[str, Any]] = {
     "s": {"keys": ["u"], "indicators": ["w"], "sketch": {"width": 16, "depth": 3, "track": 3}},
-    "q": {"kind": "quantiles", "value": "x", "k": 8},
+    "q": {"kind": "quantiles", "value": "x", "accuracy": "tail", "k": 4},
     "qk": {"kind": "quantiles", "value": "x", "k": 8, "by": "k", "limit": 3},
-    "qt": {"kind": "quantiles", "value": "x", "accuracy": "tail", "k": 4},
     "d": {"kind": "distinct", "item": "u", "precision": 5},
     "dk": {"kind": "distinct", "item": "u", "precision": 4, "by": "k", "limit": 2},
     "t": {"kind": "top_k", "item": "u", "weight": "w", "capacity": 3},
@@ -49,7 +48,6 @@ STANDING = {
     "s": "SELECT * FROM s(u)",
     "q": "SELECT * FROM quantiles(q, 0.0, 0.5, 1.0)",
     "qk": "SELECT * FROM ranks(qk, 0.25, 3)",
-    "qt": "SELECT * FROM quantiles(qt, 0.5, 0.9, 1.0)",
     "d": "SELECT * FROM distinct(d)",
     "dk": "SELECT * FROM distinct(dk)",
     "t": "SELECT * FROM top_k(t, 3)",
