@@ -293,6 +293,11 @@ def test_a_webhook_has_a_secret_that_readers_never_see(monkeypatch):
     monkeypatch.delenv("MUNTIN_WEBHOOK_SECRET", raising=False)
     with pytest.raises(SpecError, match="set MUNTIN_WEBHOOK_SECRET"):
         Ingest(unsigned, temporary(), query_id="q")
+    ingest = Ingest(pipeline(), temporary(), query_id="q")
+    with pytest.raises(SpecError, match="set MUNTIN_WEBHOOK_SECRET"):
+        ingest.reconfigure(unsigned)
+    assert ingest.pipeline == pipeline()
+    ingest.close()
     monkeypatch.setenv("MUNTIN_WEBHOOK_SECRET", "whsec_c2VjcmV0IG9mIHRoZSB0ZXN0cw==")
     assert unsigned.webhook.key() == b"secret of the tests"
     with pytest.raises(SpecError, match=r"webhook\.url"):

@@ -221,6 +221,8 @@ class Ingest:
     def reconfigure(self, pipeline: Pipeline) -> None:
         """Go on with another spec: keys, indicators, fields and queries may change."""
         with self._lock:
+            if pipeline.webhook is not None:
+                pipeline.webhook.key()
             queries = StandingQueries(pipeline, self.ledger)
             check_changes(pipeline, self.ledger)
             Sequences(pipeline, self.ledger)  # refuses other parameters, before anything changes
