@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muntin.ledger.open import open_ledger
+from muntin.server.answering import Asked
+from muntin.server.limits import ServerLimits
+from muntin.server.reader import Reader
+from muntin.server.statements import Statements
 from muntin.server.turns import Turns
 
 CLIENTS = "abcd"
@@ -55,3 +63,36 @@ def test_what_is_dropped_does_not_run():
     assert (turn.work, turns.take()) == (2, None)
     turns.done("a")
     assert turns.waiting_of("a") == 0
+
+
+def test_one_question_of_many_clients_is_computed_for_all_of_them():
+    """Twice at most: a computation that has begun may have read what was before the others."""
+
+    class Slow:
+        places, ended, can_end = 4, 0, False
+
+        def __init__(self):
+            self.asked, self.go = [], asyncio.Event()
+
+        async def run(self, asked):
+            self.asked.append(asked)
+            await self.go.wait()
+            return io.BytesIO(b"answer")
+
+    async def ask():
+        ledger = open_ledger("memory://asked")
+        statements = Statements(Reader(ledger), ServerLimits())
+        slow = statements.runner = Slow()
+        question = Asked("sql", {"select": "SELECT 1"}, 1 << 20)
+        waiting = [asyncio.create_task(statements.answer(question, n)) for n in range(20)]
+        while len(slow.asked) < 2:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.01)
+        slow.go.set()
+        answers = await asyncio.gather(*waiting)
+        assert {answer.data for answer in answers} == {b"answer"}
+        assert len(slow.asked) == 2
+        statements._looking.shutdown()
+        ledger.close()
+
+    asyncio.run(ask())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-
 LOOK_ROWS = 32
 """Of so many rows at once most are below what is found already: they are passed without a branch
 for each, which the processor would guess wrongly where a part of the rows is kept."""

@@ -108,7 +108,7 @@ class Answer:
 class _Job:
     """One computation, for all who wait for it."""
 
-    def __init__(self, asked: Asked, key: tuple[str, int], at: float) -> None:
+    def __init__(self, asked: Asked, key: tuple[str, int | None], at: float) -> None:
         self.asked = asked
         self.key = key
         self.at = at
@@ -135,7 +135,7 @@ class Statements:
             else Threads(reader, limits)
         )
         self._turns: Turns[_Job] = Turns(self.runner.places)
-        self._shared: OrderedDict[tuple[str, int], _Job] = OrderedDict()
+        self._shared: OrderedDict[tuple[str, int | None], _Job] = OrderedDict()
         self._looking = ThreadPoolExecutor(1, "muntin-version")
         self._tasks: set[asyncio.Task[None]] = set()
         self._unanswered: set[_Job] = set()
@@ -186,9 +186,12 @@ class Statements:
             raise _stops()
         if asking:
             self._admit(client)
-        loop = asyncio.get_running_loop()
-        version = await loop.run_in_executor(self._looking, self._reader.ledger.version)
-        job = self._job((asked.to_json(), version), asked, client)
+        text = asked.to_json()
+        key: tuple[str, int | None] = text, None
+        if self._begun(key):  # of an older state, perhaps
+            loop = asyncio.get_running_loop()
+            key = text, await loop.run_in_executor(self._looking, self._reader.ledger.version)
+        job = self._job(key, asked, client)
         job.waiters += 1
         try:
             return await asyncio.shield(job.answer)
@@ -216,12 +219,24 @@ class Statements:
                 503, "busy", "too many statements of one client at once", "ask one after another"
             )
 
-    def _job(self, key: tuple[str, int], asked: Asked, client: Hashable) -> _Job:
-        """The computation of the same question over the same state, or a new one."""
-        now = asyncio.get_running_loop().time()
+    def _begun(self, key: tuple[str, int | None]) -> bool:
+        """Whether the same was asked just now, and may have been read already.
+
+        Only then it matters which state the ledger is in. What has not begun reads a state at
+        least as new as this one, whoever asked for it. To look takes a thread, and so longer than
+        to ask for most answers.
+        """
         job = self._shared.get(key)
-        if job is None or (job.answer.done() and now - job.at > SHARED_SECONDS):
-            job = self._shared[key] = _Job(asked, key, now)
+        return job is not None and job.started and not self._is_old(job)
+
+    def _is_old(self, job: _Job) -> bool:
+        return job.answer.done() and asyncio.get_running_loop().time() - job.at > SHARED_SECONDS
+
+    def _job(self, key: tuple[str, int | None], asked: Asked, client: Hashable) -> _Job:
+        """The computation of the same question over the same state, or a new one."""
+        job = self._shared.get(key)
+        if job is None or self._is_old(job):
+            job = self._shared[key] = _Job(asked, key, asyncio.get_running_loop().time())
             self._unanswered.add(job)
             self._shared.move_to_end(key)
             while len(self._shared) > SHARED_MAX:
