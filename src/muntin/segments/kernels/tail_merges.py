@@ -179,7 +179,7 @@ def merge_tail(
     for g in range(bounds.shape[0] - 1):
         rows = order[bounds[g] : bounds[g + 1]]
         total = 0
-        heights = 0
+        cut_runs = 0  # by a rank: two levels of a sketch have items on both sides of it
         compacted = False
         low = np.int64(0)
         for i in range(rows.shape[0]):
@@ -193,7 +193,7 @@ def merge_tail(
                 first = least[least_starts[row]]
             low = min(low, first) if total else first
             total += size
-            heights += max((level_starts[row + 1] - level_starts[row]) // 2, 1)
+            cut_runs += 1 if level_starts[row + 1] == level_starts[row] else 2
         at = out_level_starts[g]
         out_level_starts[g + 1] = at
         out_least_starts[g + 1] = out_least_starts[g]
@@ -215,7 +215,7 @@ def merge_tail(
             if total > SORTED_MAX:
                 # What a tier's blocks add to the variance of a rank is MERGE_SHARE of its own:
                 # of each sorted run, at most two blocks of a tier are cut by that rank.
-                first = k * np.sqrt(heights / (3 * MERGE_SHARE)) / DEVIATION
+                first = k * np.sqrt(cut_runs / (3 * MERGE_SHARE)) / DEVIATION
                 tiers = _thresholds(
                     rows, starts, items, level_starts, levels, total,
                     np.int64(first) << TIER_SHIFT, thresholds,
