@@ -1,6 +1,18 @@
-"""`python -m muntin`: the command line, where its script is not on the path."""
+"""`muntin` in a shell, and `python -m muntin`, where its script is not on the path."""
 
-from muntin.cli import command_line
+import sys
+
+
+def main() -> None:
+    """The command line, which may be stopped while it is still imported, too."""
+    try:
+        from muntin.cli import command_line
+
+        command_line()
+    except KeyboardInterrupt:
+        sys.stderr.write("\nstopped\n")
+        sys.exit(130)
+
 
 if __name__ == "__main__":
-    command_line()
+    main()

@@ -77,3 +77,18 @@ def test_a_reader_that_stops_reading_is_told_nothing(ledger):
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 1  # as other commands: it was not read to its end
+
+
+def test_ctrl_c_while_the_command_line_is_imported_is_a_clean_end():
+    code = """
+import sys
+class CtrlC:
+    def find_spec(self, name, *_):
+        if name == "muntin.cli":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, CtrlC())
+from muntin.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (130, "\nstopped\n")
