@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from muntin.summaries.aligned import aligned_zeros
 from muntin.summaries.items import hash_items
 from muntin.summaries.kernels import inlined, kernel, lanes
 from muntin.summaries.kernels.hyper_bloom import next_eighth
-from muntin.summaries.kernels.lanes import aligned_zeros
 
 multiply_high: Any = lanes.multiply_high  # an intrinsic: called without its typing context
 BLOCK_BYTES = 64

@@ -5,13 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from muntin.errors import CorruptSummary
-from muntin.segments.columns import Ragged
+from muntin.segments.columns import NOTHING, Ragged
+from muntin.segments.kernels import lists as kernels
 from muntin.segments.keys import Keys, in_order
 from muntin.segments.shards import WHOLE_KEYS, hash_range, is_first
 from muntin.segments.table import Segment, Table
 from muntin.summaries.reading import exact_sum
 
 EVENTS_MAX = (1 << 62) - 1
+_PROBLEMS = {
+    kernels.NOT_THERE: "is not there",
+    kernels.FALLS: "does not ascend in its slice",
+    kernels.IN_NO_ROW: "is in no row",
+}
 
 
 def check_table(table: Table, limit: int | None, shard: int = WHOLE_KEYS) -> None:
@@ -21,13 +27,9 @@ def check_table(table: Table, limit: int | None, shard: int = WHOLE_KEYS) -> Non
         raise CorruptSummary("segment: a table has no rows")
     if not in_order(table.keys) or (table.items is not None and not in_order(table.items)):
         raise CorruptSummary("segment: keys are not in their order")
-    _check_used(table.keys, table.key, "a key")
-    if (table.key == keys).any() and limit is None:
+    _check_used(table.keys, table.key, table.starts, "a key")
+    if limit is None and (table.key == keys).any():
         raise CorruptSummary("segment: a rest of keys, and no limit")
-    falls = table.key[1:] <= table.key[:-1]
-    falls[table.starts[1:-1] - 1] = False
-    if falls.any():
-        raise CorruptSummary("segment: the keys of a slice do not ascend")
     if shard != WHOLE_KEYS:
         first, last = hash_range(shard)
         hashes = table.keys.hashes
@@ -42,20 +44,17 @@ def check_table(table: Table, limit: int | None, shard: int = WHOLE_KEYS) -> Non
         raise CorruptSummary("segment: a row has no events, or there are too many")
     if table.items is not None:
         column = table.states["item"]
-        numbers = column.items if isinstance(column, Ragged) else np.empty(0, np.int64)
+        numbers = column.items if isinstance(column, Ragged) else NOTHING
         if (numbers == len(table.items)).any():
             raise CorruptSummary("segment: an item is not there")
-        _check_used(table.items, numbers, "an item")
+        _check_used(table.items, numbers, NOTHING, "an item")
 
 
-def _check_used(keys: Keys, numbers: np.ndarray, what: str) -> None:
-    size = len(keys)
-    if len(numbers) and (numbers.min() < 0 or numbers.max() > size):
-        raise CorruptSummary(f"segment: {what} is not there")
-    used = np.zeros(size + 1, bool)
-    used[numbers] = True
-    if keys.names and not used[:size].all():
-        raise CorruptSummary(f"segment: {what} is in no row")
+def _check_used(keys: Keys, numbers: np.ndarray, starts: np.ndarray, what: str) -> None:
+    """Numbers of keys, each of which is used; they ascend in the lists that begin at `starts`."""
+    problem = kernels.problem_of_numbers(numbers, starts, len(keys), len(keys.names) > 0)
+    if problem:
+        raise CorruptSummary(f"segment: {what} {_PROBLEMS[problem]}")
 
 
 def check_segment(segment: Segment) -> None:

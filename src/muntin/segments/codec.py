@@ -35,6 +35,7 @@ from muntin.segments.registry import algebra_of
 from muntin.segments.shards import SHARDS_MAX, WHOLE_KEYS
 from muntin.segments.streams import StreamReader, StreamWriter
 from muntin.segments.table import Segment, Table
+from muntin.summaries.items import text_buffers
 
 MAGIC, VERSION = b"MSEG", 1
 DECODED_BYTES_MAX = 1 << 32
@@ -89,7 +90,7 @@ def encode(segment: Segment) -> bytes:
     shapes = segment.algebra.columns()
     for table in segment.tables:
         index.numbers(_steps(table.slices))
-        index.numbers(frozen(np.diff(table.starts)))
+        index.numbers(frozen(table.starts[1:] - table.starts[:-1]))
         tables.append(_described(table))
         _write_table(rest, table, shapes)
     described = {
@@ -114,7 +115,9 @@ def encode(segment: Segment) -> bytes:
 
 def _steps(slices: np.ndarray) -> np.ndarray:
     """The first slice, then the steps from each to the next: constant where none is missing."""
-    return frozen(np.diff(slices, prepend=np.int64(0)))
+    steps = slices.copy()
+    steps[1:] -= slices[:-1]
+    return frozen(steps)
 
 
 def _described(table: Table) -> dict[str, Any]:
@@ -145,18 +148,18 @@ def _write_table(out: StreamWriter, table: Table, shapes: dict[str, Shape]) -> N
 
 def _write_keys(out: StreamWriter, keys: Keys) -> None:
     for column in keys.columns:
-        valid = column.is_valid().to_numpy(zero_copy_only=False)
-        out.raw(frozen(valid.astype(np.uint8)))
+        valid = np.ones(len(column), np.uint8)
+        if column.null_count:
+            valid = column.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8)
+        out.raw(frozen(valid))
         if column.type == pa.null():
             continue
-        if pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type):
-            filled = column.fill_null("" if pa.types.is_large_string(column.type) else b"")
-            filled = pa.concat_arrays([filled])
-            _, offsets, data = filled.buffers()
-            starts = np.frombuffer(offsets, np.int64)[filled.offset :][: len(filled) + 1]
-            text = np.frombuffer(data or b"", np.uint8)[int(starts[0]) : int(starts[-1])]
-            out.numbers(frozen(np.diff(starts)))
-            out.raw(frozen(text))
+        if column.type in (pa.large_string(), pa.large_binary()):
+            if column.null_count:
+                column = column.fill_null("" if column.type == pa.large_string() else b"")
+            text, starts = text_buffers(column)
+            out.numbers(frozen(starts[1:] - starts[:-1]))
+            out.raw(frozen(text[starts[0] : starts[-1]]))
         else:
             out.numbers(frozen(_integers(column)))
 
@@ -303,10 +306,12 @@ def _size(value: Any, what: str) -> int:
 
 def _slices(reader: StreamReader, count: int) -> np.ndarray:
     steps = reader.numbers(count)
-    if count and (steps[1:] <= 0).any():
+    if count < 2:
+        return steps
+    if (steps[1:] <= 0).any():
         raise CorruptSummary("segment: slices do not ascend")
     slices = np.cumsum(steps)
-    if (np.diff(slices) <= 0).any():
+    if (slices[1:] <= slices[:-1]).any():
         raise CorruptSummary("segment: slices are beyond int64")
     return frozen(slices)
 

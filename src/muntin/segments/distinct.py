@@ -111,13 +111,13 @@ class DistinctItems(Algebra):
         sizes = (np.diff(flat[0]) * kernels.ENTRY_BYTES + np.diff(flat[2]))[order]
         large = int(np.count_nonzero(np.add.reduceat(sizes, bounds[:-1]) >= m))
         starts, register_starts = np.empty(groups + 1, np.int64), np.empty(groups + 1, np.int64)
-        room = np.empty(len(flat[1]) + large * (m // kernels.ENTRY_BYTES + 1), np.int64)
+        buffer = np.empty(len(flat[1]) + large * (m // kernels.ENTRY_BYTES + 1), np.int64)
         registers = np.empty(large * m, np.uint8)
         kernels.merge_distinct(
-            *flat, order, bounds, m, starts, room, register_starts, registers
+            *flat, order, bounds, m, starts, buffer, register_starts, registers
         )  # fmt: skip
         nulls = merged_nulls(states, order, bounds)
-        return _states(nulls, starts, room, register_starts, registers)
+        return _states(nulls, starts, buffer, register_starts, registers)
 
     def check(self, table: Table) -> None:
         check_nulls(table)

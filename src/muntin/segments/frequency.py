@@ -138,7 +138,7 @@ class Frequency(Algebra):
         """The states of a merge; and starts and items of each group before any were let go."""
         held = flat(states, len(order))
         groups = len(bounds) - 1
-        out = Entries.room(groups, len(held[1]))
+        out = Entries.empty(groups, len(held[1]))
         _merge(*held, order, bounds, 1, ANY, *out.arrays)
         starts, named, weights, gained, offsets, totals = out.arrays
         cells = lists(states["cells"], len(order))

@@ -41,5 +41,8 @@ def item_keys(column: pa.Array) -> tuple[np.ndarray, Keys]:
     different = different.cast(wide.get(different.type, different.type))
     if not len(different):
         return codes, NO_ITEMS
-    keys, to = ordered(("item",), [different], hash_items(different, 0))
+    rows = np.arange(len(different))
+    keys, order = ordered(("item",), [different], [rows], [hash_items(different, 0)])
+    to = np.empty_like(rows)
+    to[order] = rows
     return to[codes], keys

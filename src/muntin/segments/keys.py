@@ -103,12 +103,12 @@ class Encoded:
         for more, values in parts[1:]:
             codes, firsts = _dense(codes * len(values) + more, size * len(values))
             size = len(firsts)
-        columns, hashes = [], []
-        for part_codes, values in parts:
-            at = np.arange(size) if firsts is None else part_codes[firsts]
-            hashes.append(key_columns.hashes_of("", values, 0)[at])
-            columns.append(values if firsts is None else values.take(pa.array(at)))
-        keys, new = ordered(names, columns, key_columns.fold(hashes))
+        whole = np.arange(size)
+        at = [whole if firsts is None else codes[firsts] for codes, _ in parts]
+        hashed = [key_columns.hashes_of("", values, 0) for _, values in parts]
+        keys, order = ordered(names, [values for _, values in parts], at, hashed)
+        new = np.empty(size, np.int64)
+        new[order] = whole
         return keys, new[codes]
 
     def _column(self, name: str) -> tuple[np.ndarray, pa.Array]:
@@ -180,17 +180,28 @@ def _dense(codes: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ordered(
-    names: tuple[str, ...], columns: Sequence[pa.Array], hashes: np.ndarray
+    names: tuple[str, ...],
+    values: Sequence[pa.Array],
+    at: Sequence[np.ndarray],
+    hashed: Sequence[np.ndarray],
 ) -> tuple[Keys, np.ndarray]:
-    """Different keys, in any order, as `Keys`, and the new number of each."""
+    """Different keys, in any order, as `Keys`, and their order.
+
+    Parameters
+    ----------
+    values, hashed : arrays, one a name
+        Different values, and their hashes.
+    at : int64[keys], one a name
+        Which value each key has.
+    """
+    hashes = key_columns.fold([one[rows] for one, rows in zip(hashed, at, strict=True)])
     order = np.argsort(hashes, kind="stable")
     ordered = hashes[order]
-    if len(order) > 1 and (ordered[1:] == ordered[:-1]).any():
+    if (ordered[1:] == ordered[:-1]).any():
+        columns = [one.take(pa.array(rows)) for one, rows in zip(values, at, strict=True)]
         order = _by_value(columns, hashes)
-    taken = tuple(column.take(pa.array(order)) for column in columns)
-    to = np.empty(len(order), np.int64)
-    to[order] = np.arange(len(order))
-    return Keys(names, taken, frozen(hashes[order])), to
+    taken = [one.take(pa.array(rows[order])) for one, rows in zip(values, at, strict=True)]
+    return Keys(names, tuple(taken), frozen(ordered)), order
 
 
 def _by_value(columns: Sequence[pa.Array], hashes: np.ndarray) -> np.ndarray:

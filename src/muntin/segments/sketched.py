@@ -204,7 +204,7 @@ class SketchedSums(Algebra):
             kernels.total_lane(before, order, bounds, _limit(np.dtype(dtype)), totals)
             held = lists(states[f"{name}.list"], rows)
             own = lists(states[f"{name}.cells"], rows)
-            room = np.empty(len(held.items), dtype)
+            buffer = np.empty(len(held.items), dtype)
             list_starts, counters = (
                 np.empty(groups + 1, np.int64),
                 np.zeros(len(dense.items), dtype),
@@ -212,10 +212,10 @@ class SketchedSums(Algebra):
             kernels.merge_lane(
                 item.starts, item.items, held.starts, held.items.view(dtype), own.starts,
                 own.items.view(dtype), order, bounds, dense.starts, hashes, self.depth, self.width,
-                *listed, frozen(totals), list_starts, room, counters,
+                *listed, frozen(totals), list_starts, buffer, counters,
             )  # fmt: skip
             used = int(list_starts[-1])
-            sums = frozen(room[:used].view(np.int64).copy())
+            sums = frozen(buffer[:used].view(np.int64).copy())
             out |= {
                 f"{name}.nulls": present(counts),
                 f"{name}.all": frozen(totals),

@@ -36,6 +36,12 @@ from muntin.segments.table import Segment, Table
 from muntin.summaries.indicators import indicator_values
 
 kernels: Any = _kernels  # halves of sums are unpacked into their calls
+_PROBLEMS = {
+    _kernels.LACKS_TOO_OFTEN: "lacks values too often",
+    _kernels.BEYOND_ITS_EVENTS: "has a sum beyond its events",
+    _kernels.SUM_OF_NO_VALUES: "has a sum of no values",
+    _kernels.NO_NORMAL_PAIR: "has a sum that is no normal pair of floats",
+}
 SumType = Literal["int64", "float64"]
 _INT64_MAX = (1 << 63) - 1
 _NAMES_MAX = 256
@@ -193,16 +199,18 @@ class Sums(Algebra):
 
     def check(self, table: Table) -> None:
         for name, kind in self.indicators:
-            nulls, unseen = (numbers(table.states[f"{name}.{p}"]) for p in ("nulls", "unseen"))
-            without = np.zeros(len(table), np.int64)
-            for counts in (nulls, unseen):
-                if len(counts) and (counts.min() < 0 or (counts > table.events - without).any()):
-                    raise CorruptSummary(f"vector_matrix: {name!r:.100} lacks values too often")
-                without = without + counts if len(counts) else without
-            if kind == "int64":
-                _check_integers(name, table, without)
-            elif kind == "float64":
-                _check_floats(name, table, without)
+            columns = (table.states.get(f"{name}.{part}") for part in ("sum", *_parts(kind)[3:]))
+            first, second = (*columns, None)[:2]
+            lacking = (numbers(table.states[f"{name}.{part}"]) for part in ("nulls", "unseen"))
+            if kind is not None and len(numbers(first)) != len(table):
+                raise CorruptSummary(f"vector_matrix: the sums of {name!r:.100} are missing")
+            if kind == "float64":
+                problem_of, zeros = kernels.problem_of_floats, _NO_FLOATS
+            else:
+                problem_of, zeros = kernels.problem_of_integers, NOTHING
+            found = problem_of(numbers(first), _or(second, zeros), table.events, *lacking)
+            if found:
+                raise CorruptSummary(f"vector_matrix: {name!r:.100} {_PROBLEMS[found]}")
 
     def answer(self, table: Table, question: Any = None) -> pa.Table:
         """`count`; each wanted indicator: null where no event could have one; `overflow` (bool):
@@ -355,30 +363,3 @@ _NO_FLOATS = frozen(NOTHING.astype(np.float64))
 
 def _or(column: Column, zeros: np.ndarray) -> np.ndarray:
     return column if isinstance(column, np.ndarray) else zeros
-
-
-def _check_integers(name: str, table: Table, without: np.ndarray) -> None:
-    low, beyond = (numbers(table.states[f"{name}.{part}"]) for part in ("sum", "beyond"))
-    if len(low) != len(table):
-        raise CorruptSummary(f"vector_matrix: the sums of {name!r:.100} are missing")
-    # no more than the values times 2^63
-    if len(beyond) and (np.abs(beyond) > (table.events - without >> 1) + 1).any():
-        raise CorruptSummary(f"vector_matrix: a sum of {name!r:.100} is beyond its events")
-    empty = without == table.events
-    if low[empty].any() or (len(beyond) and beyond[empty].any()):
-        raise CorruptSummary(f"vector_matrix: {name!r:.100} has a sum of no values")
-
-
-def _check_floats(name: str, table: Table, without: np.ndarray) -> None:
-    high, low = (numbers(table.states[f"{name}.{part}"]) for part in ("sum", "low"))
-    if high.dtype != np.float64 or len(high) != len(table):
-        raise CorruptSummary(f"vector_matrix: the sums of {name!r:.100} are missing")
-    bad = np.isnan(high) | (high == -np.inf) | ((high == 0) & np.signbit(high))
-    if len(low):
-        with np.errstate(invalid="ignore"):
-            bad |= ~np.isfinite(low) | (high + low != high) | (np.isinf(high) & (low != 0))
-    if bad.any():
-        raise CorruptSummary(f"vector_matrix: a sum of {name!r:.100} is no normal pair of floats")
-    empty = without == table.events
-    if high[empty].any() or (len(low) and low[empty].any()):
-        raise CorruptSummary(f"vector_matrix: {name!r:.100} has a sum of no values")

@@ -114,7 +114,7 @@ class TopItems(Algebra):
         items: Keys | None,  # noqa: ARG002
     ) -> States:
         held = flat(states, len(order))
-        out = Entries.room(len(bounds) - 1, len(held[1]))
+        out = Entries.empty(len(bounds) - 1, len(held[1]))
         most = 2 * self.capacity
         kernels.merge_items(*held, order, bounds, self.capacity, most, *out.arrays)
         return {"nulls": merged_nulls(states, order, bounds), **out.states()}
@@ -157,7 +157,7 @@ def folded(
         weights = frozen(_compute.fill_null(values[1], 0).to_numpy(zero_copy_only=False))
     order, bounds, nulls, _ = without_nulls(values, order, bounds)
     named = frozen(_compute.fill_null(values[0], 0).to_numpy(zero_copy_only=False))
-    out = Entries.room(len(bounds) - 1, len(order))
+    out = Entries.empty(len(bounds) - 1, len(order))
     kernels.fold_items(named, weights, order, bounds, capacity, most, *out.arrays)
     return {"nulls": nulls, **out.states()}
 
@@ -169,7 +169,7 @@ class Entries:
     arrays: tuple[np.ndarray, ...]
 
     @classmethod
-    def room(cls, groups: int, items: int) -> Self:
+    def empty(cls, groups: int, items: int) -> Self:
         sizes = (groups + 1, items, items, items, groups, groups)
         return cls(tuple(np.empty(size, np.int64) for size in sizes))
 

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary
+from muntin.summaries.aligned import aligned_zeros
 from muntin.summaries.checks import INT64_MAX, integer_in
 from muntin.summaries.items import text_buffers
 from muntin.summaries.kernels.calm_space_saving import (
@@ -31,7 +32,6 @@ from muntin.summaries.kernels.calm_space_saving import (
     WHERE,
     CalmTables,
 )
-from muntin.summaries.kernels.lanes import aligned_zeros
 from muntin.summaries.times import read_only
 
 PROMOTE_MAX = 255  # a queue's entry has eight bits of count
@@ -197,9 +197,9 @@ def decode(
     """
     fixed = shape.buckets * CalmShape.bucket_bytes(shape.queue_ways, shape.with_losses)
     fixed += shape.k * 8 * shape.columns + 8 * MARKS
-    room = shape.k * (HEADER + shape.item_bytes)
-    if not fixed <= len(body) <= fixed + room:
-        raise CorruptSummary(f"{kind}: {len(body)} bytes of tables, {fixed} to {fixed + room} fit")
+    store = shape.k * (HEADER + shape.item_bytes)
+    if not fixed <= len(body) <= fixed + store:
+        raise CorruptSummary(f"{kind}: {len(body)} bytes of tables, {fixed} to {fixed + store} fit")
     tables = shape.make()
     at = 0
     for part in tables[:-1]:

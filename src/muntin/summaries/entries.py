@@ -1,4 +1,4 @@
-"""The room where Space-Saving keeps its items: flat arrays, a hash table, an arena for texts."""
+"""Where Space-Saving keeps its items: flat arrays, a hash table, an arena for texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from muntin.summaries.items import hash_items, integers, text_buffers
 from muntin.summaries.kernels import space_saving as kernels
 from muntin.summaries.reading import Body, exact_sum
 
-ENTRIES_MIN, ARENA_BYTES_MIN = 32, 512  # rooms to begin with
+ENTRIES_MIN, ARENA_BYTES_MIN = 32, 512  # to begin with
 ITEM_TYPES = {
     "string": pa.large_string(),
     "binary": pa.large_binary(),
@@ -62,10 +62,10 @@ class Entries:
 
     @property
     def nbytes(self) -> int:
-        return sum(part.nbytes for part in self._room() if isinstance(part, np.ndarray))
+        return sum(part.nbytes for part in self._arrays() if isinstance(part, np.ndarray))
 
     def typed(self, array: pa.Array) -> tuple[pa.Array, str]:
-        """Items in this room's type, and its name; BadArgument where they are of another."""
+        """Items in the type of those kept, and its name; BadArgument where they are of another."""
         kind = array.type
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
             name = "string"
@@ -83,7 +83,7 @@ class Entries:
         raise BadArgument(f"items are {name}, those before were {self.items}: give one type")
 
     def add(self, array: pa.Array, hashes: np.ndarray, weights: np.ndarray) -> None:
-        """Count items of one type, which need not be this room's yet."""
+        """Count items of one type, which need not be that of those kept."""
         array, name = self.typed(array)
         if name == "string":
             refuse_broken_text(array)
@@ -123,7 +123,7 @@ class Entries:
         return pa.Array.from_buffers(ITEM_TYPES[self.items], n, buffers)
 
     def merge(self, other: Self) -> None:
-        """Add another room's entries and offset; both hold items of one type, or none.
+        """Add the entries and the offset of another; both hold items of one type, or none.
 
         An item that one side does not keep may have weighed up to that side's offset there.
         """
@@ -136,7 +136,7 @@ class Entries:
             other.offset,
             *theirs,
             other._arena,
-            *self._room(),
+            *self._arrays(),
             texts=self.items in TEXTS,
         )
 
@@ -157,20 +157,20 @@ class Entries:
         return b"".join(column.astype("<i8").tobytes() for column in columns) + texts
 
     def read(self, items: str | None, n: int, offset: int, body: Body) -> None:
-        """Take over what `to_bytes` wrote; only this room's own laws are checked."""
+        """Take over what `to_bytes` wrote; checked for what is true of all entries."""
         counts, errors, third = (body.array("<i8", n) for _ in range(3))
         self.items = items
         if items in TEXTS:
             if n and (int(third.min()) < 0 or int(third.max()) > body.left):
                 raise CorruptSummary("space_saving: an item's length is impossible")
             arena = body.array("u1", exact_sum(third))
-            self._make_room(n, len(arena))
+            self._reserve(n, len(arena))
             self._lengths[:n] = third
             self._starts[:n] = np.cumsum(third) - third
             self._arena[: len(arena)] = arena
             self._state[_A] = len(arena)
         else:
-            self._make_room(n, 0)
+            self._reserve(n, 0)
             self._starts[:n] = third
         self._counts[:n], self._errors[:n] = counts, errors
         self._state[_N], self._state[_O] = n, offset
@@ -189,7 +189,7 @@ class Entries:
     ) -> None:
         at = 0
         while True:
-            at = kernels.count_texts(at, hashes, weights, data, offsets, *self._room())
+            at = kernels.count_texts(at, hashes, weights, data, offsets, *self._arrays())
             if at == len(hashes):
                 return
             self._grow(int(self._state[_A]) + int(offsets[at + 1] - offsets[at]))
@@ -197,12 +197,12 @@ class Entries:
     def _add_integers(self, hashes: np.ndarray, weights: np.ndarray, bits: np.ndarray) -> None:
         at = 0
         while True:
-            at = kernels.count_integers(at, hashes, weights, bits, *self._room())
+            at = kernels.count_integers(at, hashes, weights, bits, *self._arrays())
             if at == len(hashes):
                 return
             self._grow(0)
 
-    def _room(self) -> Any:
+    def _arrays(self) -> Any:
         """State, capacity, entries, arena and table, as the kernels take them."""
         columns = (self._hashes, self._counts, self._errors, self._starts, self._lengths)
         return self._state, self.capacity, *columns, self._arena, self._table
@@ -214,7 +214,7 @@ class Entries:
             entries = min(2 * self.capacity, max(ENTRIES_MIN, 2 * entries))
         if arena_bytes > len(self._arena):
             arena_bytes = max(ARENA_BYTES_MIN, 2 * len(self._arena), arena_bytes)
-        self._make_room(entries, arena_bytes)
+        self._reserve(entries, arena_bytes)
 
     def _grow_to(self, entries: int, arena_bytes: int) -> None:
         """Room for so much and, where there is not, for twice what there was."""
@@ -222,9 +222,9 @@ class Entries:
             entries = max(entries, min(2 * len(self._hashes), 4 * self.capacity))
         if arena_bytes > len(self._arena):
             arena_bytes = max(arena_bytes, 2 * len(self._arena))
-        self._make_room(entries, arena_bytes)
+        self._reserve(entries, arena_bytes)
 
-    def _make_room(self, entries: int, arena_bytes: int) -> None:
+    def _reserve(self, entries: int, arena_bytes: int) -> None:
         """Arrays that hold so many entries and bytes, and a table at most half full."""
         self._arena = _longer(self._arena, arena_bytes)
         if entries > len(self._hashes):

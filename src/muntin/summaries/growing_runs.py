@@ -113,7 +113,7 @@ class GrowingRuns:
             hashes = self._fill_newest(hashes)
 
     def _fill_newest(self, hashes: np.ndarray) -> np.ndarray:
-        """Put ascending hashes into the newest generation; those that found no room."""
+        """Put ascending hashes into the newest generation; those that did not fit."""
         newest = max(0, len(self._runs) - 1)
         universe = self._plan.universe(newest)
         fresh = to_fingerprints(hashes, universe)
@@ -122,17 +122,17 @@ class GrowingRuns:
         if (run.count if run else 0) + len(fresh) <= self._plan.keys(newest) or is_last:
             self._set(newest, run.union(fresh) if run else FingerprintRun.of(fresh, universe))
             return hashes[:0]
-        # More than there is room for, unless some are known.
+        # More than fit, unless some are known.
         if run:
             known = np.zeros(len(hashes), np.bool_)
             run.find(hashes, known)
             hashes = hashes[~known]
-        room = max(0, self._plan.keys(newest) - (run.count if run else 0))
-        if len(hashes) <= room:
+        free = max(0, self._plan.keys(newest) - (run.count if run else 0))
+        if len(hashes) <= free:
             taken, left = hashes, hashes[:0]
         else:  # evenly spaced ones, so that both runs stay uniform
             is_taken = np.zeros(len(hashes), np.bool_)
-            is_taken[(np.arange(room) * len(hashes)) // max(room, 1)] = True
+            is_taken[(np.arange(free) * len(hashes)) // max(free, 1)] = True
             taken, left = hashes[is_taken], hashes[~is_taken]
         if len(taken):
             fresh = to_fingerprints(taken, universe)

@@ -25,11 +25,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.summaries.aligned import aligned_zeros
 from muntin.summaries.checks import INT64_MAX, INT64_MIN, integer_in, parameters_of
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.items import as_items, hash_items
 from muntin.summaries.kernels.hyper_bloom import update_bloom
-from muntin.summaries.kernels.lanes import aligned_zeros
 from muntin.summaries.times import as_times, check_order
 
 BLOCK_BYTES = 64 + 4  # cells and a stamp

@@ -27,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.summaries.aligned import aligned_zeros
 from muntin.summaries.beat_guess import guess_beat
 from muntin.summaries.calm_tables import nbytes_of
 from muntin.summaries.checks import INT64_MAX, INT64_MIN, integer_in
@@ -35,7 +36,6 @@ from muntin.summaries.hyper_calm_plan import GAP_TICKS, HyperCalmParameters
 from muntin.summaries.items import as_items, hash_items
 from muntin.summaries.kernels.calm_space_saving import COUNTED, ERROR_PLACE, FIRST, INTERVAL, LAST
 from muntin.summaries.kernels.hyper_calm import Clock, batch_ages, update_hyper_calm
-from muntin.summaries.kernels.lanes import aligned_zeros
 from muntin.summaries.named_pairs import LOW, NamedPairs
 from muntin.summaries.times import as_times, check_order, read_only
 

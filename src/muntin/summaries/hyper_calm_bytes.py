@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from muntin.errors import CorruptSummary
+from muntin.summaries.aligned import aligned_zeros
 from muntin.summaries.calm_tables import decode, encode, named_slots
 from muntin.summaries.hyper_calm_plan import BLOOM_BLOCK_BYTES, HyperCalmParameters
 from muntin.summaries.kernels.calm_space_saving import INTERVAL, LAST, CalmTables
-from muntin.summaries.kernels.lanes import aligned_zeros
 from muntin.summaries.kernels.recorder import HALF_TICKS, WAYS, Recorder
 from muntin.summaries.named_pairs import LOW
 

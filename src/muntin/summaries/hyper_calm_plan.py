@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from muntin.errors import BadArgument
+from muntin.summaries.aligned import aligned_zeros
 from muntin.summaries.calm_tables import CalmShape, check_store
 from muntin.summaries.checks import INT64_MAX, integer_in
 from muntin.summaries.kernels.hyper_calm import Settings
-from muntin.summaries.kernels.lanes import aligned_zeros
 from muntin.summaries.kernels.recorder import WAYS, Recorder
 from muntin.summaries.named_pairs import MEMORY_BYTES_MAX
 

@@ -28,7 +28,7 @@ DEVIATIONS = 3.3
 
 
 # Room around few items that a forged k may ask for: 64 MiB, of which no page is touched.
-ROOM_ITEMS_MAX = 1 << 22
+CAPACITY_ITEMS_MAX = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +210,9 @@ def restore_stacks(
     retained = sum(sum(levels) for levels in sizes)
     if 16 * retained != body.left:
         raise CorruptSummary(f"{kind}: {body.left} bytes for {retained} items")
-    room = sum(int(level_capacities(k)[1][len(levels)]) for levels in sizes)
-    if room > max(32 * retained, ROOM_ITEMS_MAX):
-        raise CorruptSummary(f"{kind}: room for {room} items around {retained}")
+    capacity = sum(int(level_capacities(k)[1][len(levels)]) for levels in sizes)
+    if capacity > max(32 * retained, CAPACITY_ITEMS_MAX):
+        raise CorruptSummary(f"{kind}: memory for {capacity} items around {retained}")
     keys, stamps = body.array("<i8", retained), body.array("<i8", retained)
     stacks, at = [], 0
     for levels, count in zip(sizes, counts, strict=True):

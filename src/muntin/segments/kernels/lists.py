@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from muntin.summaries.kernels import kernel
+
+NOT_THERE, FALLS, IN_NO_ROW = 1, 2, 3
+"""What `problem_of_numbers` finds."""
 
 
 @kernel()
@@ -43,3 +48,28 @@ def sum_counts(counts, order, bounds, out):
         for i in range(bounds[g], bounds[g + 1]):
             total += counts[order[i]]
         out[g] = total
+
+
+@kernel()
+def problem_of_numbers(numbers, starts, size, all_used):
+    """0, or what is wrong with numbers of 0 ... size, `size` being none.
+
+    starts : int64
+        Where lists begin, in which numbers must ascend.
+    all_used : bool
+        Whether each number below `size` must occur.
+    """
+    used = np.zeros(size + 1, np.uint8)
+    for i in range(numbers.shape[0]):
+        if numbers[i] < 0 or numbers[i] > size:
+            return NOT_THERE
+        used[numbers[i]] = 1
+    for s in range(starts.shape[0] - 1):
+        for i in range(starts[s] + 1, starts[s + 1]):
+            if numbers[i] <= numbers[i - 1]:
+                return FALLS
+    if all_used:
+        for number in range(size):
+            if used[number] == 0:
+                return IN_NO_ROW
+    return 0

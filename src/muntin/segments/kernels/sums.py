@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from muntin.summaries.kernels import kernel
+from muntin.summaries.kernels import inlined, kernel
 from muntin.summaries.kernels.vector_sums import add_pairs
+
+LACKS_TOO_OFTEN, BEYOND_ITS_EVENTS, SUM_OF_NO_VALUES, NO_NORMAL_PAIR = 1, 2, 3, 4
+"""What `problem_of_integers` and `problem_of_floats` find."""
 
 
 @kernel()
@@ -88,3 +91,48 @@ def pairs_of_integers(low, beyond, out_high, out_low):
         s, e = add_pairs(s, e, lower, 0.0)
         out_high[i] = s
         out_low[i] = e
+
+
+@inlined()
+def lacking_at(i, events, nulls, unseen):
+    """Events of row i without a value; -1 where that cannot be."""
+    without = nulls[i] if nulls.shape[0] > 0 else 0
+    if without < 0 or without > events[i]:
+        return -1
+    more = unseen[i] if unseen.shape[0] > 0 else 0
+    if more < 0 or more > events[i] - without:
+        return -1
+    return without + more
+
+
+@kernel()
+def problem_of_integers(low, beyond, events, nulls, unseen):
+    """0, or why no events could have made these sums; an empty column: zeros."""
+    for i in range(events.shape[0]):
+        without = lacking_at(i, events, nulls, unseen)
+        if without < 0:
+            return LACKS_TOO_OFTEN
+        above = beyond[i] if beyond.shape[0] > 0 else 0
+        if abs(above) > ((events[i] - without) >> 1) + 1:  # more than the values times 2^63
+            return BEYOND_ITS_EVENTS
+        if without == events[i] and (above != 0 or (low.shape[0] > 0 and low[i] != 0)):
+            return SUM_OF_NO_VALUES
+    return 0
+
+
+@kernel()
+def problem_of_floats(high, low, events, nulls, unseen):
+    """0, or why no events could have made these sums; `low` empty: zeros."""
+    for i in range(events.shape[0]):
+        without = lacking_at(i, events, nulls, unseen)
+        if without < 0:
+            return LACKS_TOO_OFTEN
+        s = high[i]
+        e = low[i] if low.shape[0] > 0 else 0.0
+        if np.isnan(s) or s == -np.inf or (s == 0 and np.signbit(s)):
+            return NO_NORMAL_PAIR
+        if not np.isfinite(e) or s + e != s or (np.isinf(s) and e != 0):
+            return NO_NORMAL_PAIR
+        if without == events[i] and (s != 0 or e != 0):
+            return SUM_OF_NO_VALUES
+    return 0

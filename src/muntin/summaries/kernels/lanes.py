@@ -6,7 +6,6 @@ count elements; the caller keeps them inside the arrays.
 
 from __future__ import annotations
 
-import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -14,15 +13,6 @@ from numba.extending import intrinsic
 
 _I1, _I8, _I32, _I64 = (ir.IntType(bits) for bits in (1, 8, 32, 64))
 _LANES = 8
-_LINE_BYTES = 64
-
-
-def aligned_zeros(count, dtype):
-    """Zeros that begin at a cache line, so that a block of 64 bytes is one line and not two."""
-    size = count * np.dtype(dtype).itemsize
-    room = np.zeros(size + _LINE_BYTES, np.uint8)
-    start = -room.ctypes.data % _LINE_BYTES
-    return room[start : start + size].view(dtype)
 
 
 def _splat(builder, scalar):

@@ -10,7 +10,6 @@ somebody asks (J. Gray et al., "Data Cube", 1997: sums of the smallest parent).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import starmap
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +22,7 @@ from muntin.summaries import key_columns
 from muntin.summaries.indicators import INT64_MAX
 from muntin.summaries.vector_matrix.batches import Batch
 from muntin.summaries.vector_matrix.key_table import KeyTable
-from muntin.summaries.vector_matrix.layout import Layout, room_for, vectors_of_events
+from muntin.summaries.vector_matrix.layout import Layout, blank_vectors, vectors_of_events
 from muntin.summaries.vector_matrix.names import Key
 from muntin.summaries.vector_matrix.numbering import Numbering
 
@@ -91,10 +90,10 @@ class Accumulator:
 
     def _add(self, batch: Batch, rows: Mapping[Key, np.ndarray]) -> None:
         layout = self._layout
-        room = room_for(layout, min(batch.events, CHUNK_EVENTS))
+        buffer = blank_vectors(layout, min(batch.events, CHUNK_EVENTS))
         for begin in range(0, batch.events, CHUNK_EVENTS):
             end = min(begin + CHUNK_EVENTS, batch.events)
-            vectors = vectors_of_events(layout, batch.values, begin, end, room)
+            vectors = vectors_of_events(layout, batch.values, begin, end, buffer)
             for key, table in self._tables.items():
                 table.add(rows[key][begin:end], vectors)
 
@@ -145,12 +144,8 @@ class Accumulator:
         hashes: Mapping[str, np.ndarray],
     ) -> Table:
         rows = table.live_rows()
-        parts = dict(zip(key, self.numbering.parts(key, rows), strict=True))
-        columns = list(starmap(_taken, ((values[name], at) for name, at in parts.items())))
-        folded = key_columns.fold([hashes[name][at] for name, at in parts.items()])
-        keys, to = ordered(key, columns, folded)
-        order = np.empty_like(to)
-        order[to] = np.arange(len(to))
+        at = self.numbering.parts(key, rows)
+        keys, order = ordered(key, [values[n] for n in key], at, [hashes[n] for n in key])
         cells = table.gather(rows[order])
         states: dict[str, Column] = {}
         for (name, kind), cell in zip(self.algebra.indicators, self._layout.cells, strict=True):
@@ -161,10 +156,6 @@ class Accumulator:
                 high, low = cells[cell : cell + 2].view(np.float64)
                 states |= {f"{name}.sum": frozen(high), f"{name}.low": present(low)}
         return _one_slice(keys, frozen(cells[0]), states)
-
-
-def _taken(values: pa.Array, numbers: np.ndarray) -> pa.Array:
-    return values.take(pa.array(numbers))
 
 
 def _one_slice(keys: Keys, events: np.ndarray, states: Mapping[str, Column]) -> Table:

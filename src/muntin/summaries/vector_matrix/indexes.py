@@ -8,6 +8,7 @@ import numpy as np
 
 from muntin.arrow import read_only
 from muntin.errors import BadArgument
+from muntin.summaries.aligned import aligned_zeros
 from muntin.summaries.kernels.hash_table import (
     BLOCK,
     SLACK,
@@ -17,7 +18,6 @@ from muntin.summaries.kernels.hash_table import (
     number_pairs,
     number_strings,
 )
-from muntin.summaries.vector_matrix.rooms import zeros
 
 ROWS_MAX = (1 << 31) - 2  # numbers are int32, and a slot keeps number + 1 in 32 bits
 _OFFSET_MAX = (1 << 31) - 1
@@ -27,7 +27,7 @@ _STEP = 32
 _SLOTS_PER_VALUE = 2  # at most half full, so that a search ends within a line or two
 
 
-def _room_for(values: int) -> int:
+def _capacity_for(values: int) -> int:
     if values > ROWS_MAX:
         raise BadArgument(f"{values} distinct values of a key: {ROWS_MAX} is the limit")
     return max(_ROOM_MIN, 1 << (values - 1).bit_length())
@@ -52,7 +52,7 @@ class _Growth:
     def __init__(self, used: int, total: int) -> None:
         self._used, self._total = used, total
 
-    def room(self, used: int, events: int) -> int:
+    def expected(self, used: int, events: int) -> int:
         """Distinct values to expect, of `used` that there are after so many events."""
         total, new = self._total, used - self._used
         if events < _SAMPLE or new < _SAMPLE // 2:
@@ -83,12 +83,12 @@ class IntegerIndex:
         return self.known.nbytes + self.slots.nbytes + self.state.nbytes
 
     def _reserve(self, values: int) -> None:
-        """Make room for so many distinct values in all."""
+        """Reserve memory for so many distinct values in all."""
         if values <= len(self.known):
             return
-        self.known = _grown(self.known, _room_for(values))
+        self.known = _grown(self.known, _capacity_for(values))
         used = len(self)
-        self.slots = zeros(len(self.known) * _SLOTS_PER_VALUE, np.uint64)
+        self.slots = aligned_zeros(len(self.known) * _SLOTS_PER_VALUE, np.uint64)
         hashes = np.empty(used, np.uint64)
         mix_integers(self.known[:used], hashes)
         fill_slots(self.slots, hashes, used, self.state[1])
@@ -105,7 +105,7 @@ class IntegerIndex:
             )
             if at >= end:
                 return out
-            self._reserve(growth.room(len(self), at) + min(BLOCK, end - at))
+            self._reserve(growth.expected(len(self), at) + min(BLOCK, end - at))
 
     def number_pairs(self, left: np.ndarray, right: np.ndarray, out: np.ndarray) -> np.ndarray:
         """As `number`, of pairs of numbers in one int64."""
@@ -114,7 +114,7 @@ class IntegerIndex:
             at = number_pairs(left, right, at, self.slots, self.known, self.state, out)
             if at >= end:
                 return out
-            self._reserve(growth.room(len(self), at) + min(BLOCK, end - at))
+            self._reserve(growth.expected(len(self), at) + min(BLOCK, end - at))
 
 
 class TextIndex:
@@ -138,12 +138,12 @@ class TextIndex:
         return sum(array.nbytes for array in arrays)
 
     def _reserve(self, values: int, arena_bytes: int = 0) -> None:
-        """Make room for so many distinct values, and bytes of them, in all."""
+        """Reserve memory for so many distinct values, and bytes of them, in all."""
         if values > len(self.hashes):
-            room = _room_for(values)
-            self.hashes = _grown(self.hashes, room)
-            self.starts = _grown(self.starts, room + 1)
-            self.slots = zeros(room * _SLOTS_PER_VALUE, np.uint64)
+            capacity = _capacity_for(values)
+            self.hashes = _grown(self.hashes, capacity)
+            self.starts = _grown(self.starts, capacity + 1)
+            self.slots = aligned_zeros(capacity * _SLOTS_PER_VALUE, np.uint64)
             fill_slots(self.slots, self.hashes, len(self), self.state[1])
         if arena_bytes + SLACK > len(self.arena):
             self.arena = _grown(self.arena, arena_bytes + SLACK)
@@ -173,7 +173,7 @@ class TextIndex:
             block_bytes = int(offsets[at + block]) - int(offsets[at])
             arena_bytes = int(self.starts[used])
             if used + block > len(self.hashes):
-                room = growth.room(used, at) + block
-                self._reserve(room, arena_bytes // max(used, 1) * room)
+                capacity = growth.expected(used, at) + block
+                self._reserve(capacity, arena_bytes // max(used, 1) * capacity)
             if arena_bytes + block_bytes + SLACK > len(self.arena):
                 self._reserve(used, max(arena_bytes + block_bytes, 2 * len(self.arena)))

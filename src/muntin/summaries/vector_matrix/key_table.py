@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from muntin.summaries.aligned import aligned_zeros
 from muntin.summaries.kernels.vector_sums import add_vectors, gather_columns
 from muntin.summaries.vector_matrix.layout import Layout
-from muntin.summaries.vector_matrix.rooms import zeros
 
 _ROWS_MIN = 64
 
@@ -20,15 +20,15 @@ class KeyTable:
         self.layout = layout
         self.live = 0
         """Rows that are there."""
-        self.matrix = self._room(_ROWS_MIN)
+        self.matrix = self._zeros(_ROWS_MIN)
 
-    def _room(self, rows: int) -> np.ndarray:
+    def _zeros(self, rows: int) -> np.ndarray:
         """Zeros, int64[rows, width], that begin at a cache line."""
-        return zeros(rows * self.layout.width, np.int64).reshape(rows, self.layout.width)
+        return aligned_zeros(rows * self.layout.width, np.int64).reshape(rows, self.layout.width)
 
     def reserve(self, rows: int) -> None:
         if rows > len(self.matrix):
-            old, self.matrix = self.matrix, self._room(1 << (rows - 1).bit_length())
+            old, self.matrix = self.matrix, self._zeros(1 << (rows - 1).bit_length())
             self.matrix[: len(old)] = old
 
     def add(self, rows: np.ndarray, vectors: np.ndarray) -> None:

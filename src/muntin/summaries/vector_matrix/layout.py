@@ -46,18 +46,18 @@ def _width(cells: int) -> int:
     return -(-cells // _LINE_CELLS) * _LINE_CELLS
 
 
-def room_for(layout: Layout, events: int) -> np.ndarray:
+def blank_vectors(layout: Layout, events: int) -> np.ndarray:
     """Events without indicators, as rows of the matrix's layout: count 1, all else 0."""
-    room = np.zeros((events, layout.width), np.int64)
-    room[:, 0] = 1
-    return room
+    buffer = np.zeros((events, layout.width), np.int64)
+    buffer[:, 0] = 1
+    return buffer
 
 
 def vectors_of_events(
-    layout: Layout, values: list[IndicatorValues], begin: int, end: int, room: np.ndarray
+    layout: Layout, values: list[IndicatorValues], begin: int, end: int, buffer: np.ndarray
 ) -> np.ndarray:
-    """Events [begin, end) with their indicators, in the memory of `room`."""
-    vectors = room[: end - begin]
+    """Events [begin, end) with their indicators, in the memory of `buffer`."""
+    vectors = buffer[: end - begin]
     floats = vectors.view(np.float64)
     for cell, column in zip(layout.cells, values, strict=True):
         if column.numbers is not None:

@@ -9,7 +9,7 @@ from typing import ClassVar, Self, overload
 import numpy as np
 import pyarrow as pa
 
-from muntin.errors import BadArgument, IncompatibleSummary, MuntinError, UnknownName
+from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary, MuntinError, UnknownName
 from muntin.segments.building import WHOLE, merge, subtract
 from muntin.segments.codec import encode
 from muntin.segments.sums import Sums, counted_events
@@ -41,6 +41,7 @@ from muntin.summaries.vector_matrix.names import (
 from muntin.summaries.vector_matrix.whole import (
     KIND,
     check_capacity,
+    check_whole,
     nothing,
     read_whole,
     rows_of,
@@ -280,13 +281,9 @@ class VectorMatrix:
     def _segment(self) -> Segment:
         """All that is held, as one segment with the keys and indicators as they are."""
         if self._whole is None:
-            algebra = self._algebra
             recent = [self._recent.segment()] if self._recent and self._recent.count else []
             parts = [*self._held, *recent]
-            if len(parts) == 1 and parts[0].algebra == algebra:
-                (whole,) = parts
-            else:
-                whole = merge([nothing(algebra), *parts], WHOLE)
+            whole = _merged(self._algebra, parts)
             found = [whole.table(key) for key in ((), *self._keys)]
             self._whole = replace(whole, tables=tuple(table for table in found if table))
             if not recent:
@@ -379,7 +376,7 @@ class VectorMatrix:
                     f"and {', '.join(there) or 'none'} in the other"
                 )
         for matrix in (self, other):
-            lacking = [name for name in self._indicators if matrix.uncounted()[name]]
+            lacking = [n for n, events in matrix.uncounted().items() if events and type(n) is str]
             if lacking:
                 raise IncompatibleSummary(
                     f"cannot subtract: indicator {lacking[0]!r} was added on the way, so that "
@@ -387,7 +384,7 @@ class VectorMatrix:
                 )
         kinds = self._kinds_with(other)
         algebra = self._algebra.united(other._algebra)
-        whole, part = (merge([nothing(algebra), m._segment()], WHOLE) for m in (self, other))
+        whole, part = (_merged(algebra, [m._segment()]) for m in (self, other))
         left = subtract(whole, part)
         self._recent, self._held = None, [left] if left.count else []
         self._kinds, self._indicators = kinds, dict(algebra.indicators)
@@ -475,11 +472,21 @@ class VectorMatrix:
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Read what `to_bytes` wrote; `CorruptSummary` on anything else."""
-        whole, algebra, keys, capacity, kinds = read_whole(data)
-        new = cls(keys, dict(algebra.indicators), capacity)
-        new._kinds = kinds
+        parameters, whole, algebra = read_whole(data)
+        try:
+            new = cls(parameters["keys"], dict(algebra.indicators), parameters["capacity"])
+        except BadArgument as problem:
+            raise CorruptSummary(f"vector_matrix: {problem}") from None
+        new._kinds = check_whole(whole, new._keys, parameters["columns"])
         new._held = [whole] if whole.count else []
         return new
+
+
+def _merged(algebra: Sums, parts: list[Segment]) -> Segment:
+    """One segment of one slice, of these indicators."""
+    if len(parts) == 1 and parts[0].algebra == algebra:
+        return parts[0]
+    return merge([nothing(algebra), *parts], WHOLE)
 
 
 def _check(other: object, verb: str) -> None:

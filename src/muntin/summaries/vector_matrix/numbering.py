@@ -47,8 +47,8 @@ class Numbering:
 
     def number(self, values: Mapping[str, KeyValues], events: int) -> Numbers:
         """Row numbers, int32[events], of each column and combination."""
-        room = np.empty((len(self.columns) + len(self.pairs), events), np.int32)
-        outs = iter(room)  # one allocation: the system hands out a large one in large pages
+        numbered = np.empty((len(self.columns) + len(self.pairs), events), np.int32)
+        outs = iter(numbered)  # one allocation: the system hands out a large one in large pages
         numbers: Numbers = {
             (name,): column.number(values[name], next(outs))
             for name, column in self.columns.items()

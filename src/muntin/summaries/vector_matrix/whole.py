@@ -17,7 +17,7 @@ from muntin.segments.table import Segment
 from muntin.summaries.envelope import unseal
 from muntin.summaries.indicators import INT64_MAX
 from muntin.summaries.key_columns import TYPES
-from muntin.summaries.vector_matrix.names import Key, as_indicators, as_keys, refuse_both
+from muntin.summaries.vector_matrix.names import Key
 
 KIND = "vector_matrix"
 _NONE = frozen(np.empty(0, np.int64))
@@ -57,8 +57,8 @@ def _no_rows(algebra: Any, key: Key, kinds: Mapping[str, str | None]) -> pa.Tabl
     return pa.table(columns)
 
 
-def read_whole(data: bytes) -> tuple[Segment, Sums, list[Key], int | None, dict[str, Any]]:
-    """Of a matrix's bytes: segment, indicators, keys, capacity and the types of key columns.
+def read_whole(data: bytes) -> tuple[dict[str, Any], Segment, Sums]:
+    """Of a matrix's bytes: parameters (their values are not checked), segment and indicators.
 
     Raises
     ------
@@ -68,15 +68,14 @@ def read_whole(data: bytes) -> tuple[Segment, Sums, list[Key], int | None, dict[
     parameters, body = unseal(data, KIND)
     if set(parameters) != {"capacity", "columns", "keys"}:
         raise CorruptSummary(f"vector_matrix: parameters {sorted(parameters)!r:.500}")
-    whole, capacity, kinds = decode(bytes(body)), parameters["capacity"], parameters["columns"]
+    whole = decode(body)
     if not isinstance(whole.algebra, Sums) or whole.limit is not None:
         raise CorruptSummary("vector_matrix: the body is another kind of segment")
-    try:
-        keys = as_keys(parameters["keys"])
-        refuse_both(keys, as_indicators(dict(whole.algebra.indicators)))
-        check_capacity(capacity)
-    except BadArgument as problem:
-        raise CorruptSummary(f"vector_matrix: {problem}") from None
+    return parameters, whole, whole.algebra
+
+
+def check_whole(whole: Segment, keys: Sequence[Key], kinds: Any) -> dict[str, Any]:
+    """The types of key columns, where they, and all else, fit the keys; CorruptSummary."""
     if (
         not isinstance(kinds, dict)
         or set(kinds) != {name for key in keys for name in key}
@@ -85,18 +84,6 @@ def read_whole(data: bytes) -> tuple[Segment, Sums, list[Key], int | None, dict[
         )
     ):
         raise CorruptSummary(f"vector_matrix: key columns of types {kinds!r:.200}")
-    _check_whole(whole, keys, kinds)
-    return whole, whole.algebra, keys, capacity, kinds
-
-
-def check_capacity(capacity: Any) -> int | None:
-    if capacity is None or (type(capacity) is int and 1 <= capacity <= INT64_MAX):
-        return capacity
-    raise BadArgument(f"capacity={capacity!r:.50}: give the rows a window may hold")
-
-
-def _check_whole(whole: Segment, keys: Sequence[Key], kinds: Mapping[str, str | None]) -> None:
-    """One slice, a total, and tables of the keys in their order."""
     if whole.slices.any() or len(whole.slices) > 1:
         raise CorruptSummary("vector_matrix: the body has slices")
     names = [table.by for table in whole.tables]
@@ -109,3 +96,10 @@ def _check_whole(whole: Segment, keys: Sequence[Key], kinds: Mapping[str, str | 
         for name, kind in zip(table.by, table.keys.kinds, strict=True):
             if kind not in (None, kinds[name]):
                 raise CorruptSummary(f"vector_matrix: key column {name!r:.100} is {kind}")
+    return kinds
+
+
+def check_capacity(capacity: Any) -> int | None:
+    if capacity is None or (type(capacity) is int and 1 <= capacity <= INT64_MAX):
+        return capacity
+    raise BadArgument(f"capacity={capacity!r:.50}: give the rows a window may hold")

@@ -14,7 +14,7 @@ _LINE_BYTES = 64
 _PAGE_BYTES = 1 << 21
 
 
-def zeros(size: int, dtype: Any) -> np.ndarray:
+def aligned_zeros(size: int, dtype: Any) -> np.ndarray:
     """Zeros, [size], that begin at a cache line, or, where they are many, at a large page."""
     wanted = size * np.dtype(dtype).itemsize
     step = _PAGE_BYTES if wanted >= _PAGE_BYTES else _LINE_BYTES
