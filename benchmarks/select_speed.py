@@ -70,7 +70,7 @@ class OneWindow:
         info = SummaryInfo("orders", "vector_matrix", (("driver",),), INDICATORS)
         self._infos = {"orders": info}
         self._loaded = Loaded(
-            Window(table), covered=(0, 1), held=(0, 1), watermark=1, revision=0, late=0,
+            Window(table), covered=(0, 1), stored=(0, 1), watermark=1, revision=0, late=0,
             stale=False, exact=True, bounds={}, uncounted={}, notes=(), token=1, like=None,
         )  # fmt: skip
 

@@ -178,9 +178,9 @@ def explain(
         if error["type"] == "missing" and tuple(place) in meant:
             continue
         said = _said(error, place, model, data)
-        near = re.search(r"did you mean '(\w+)'", said)
-        if near:
-            meant.add((*place[:-1], near[1]))
+        name = re.search(r"did you mean '(\w+)'", said)
+        if name:
+            meant.add((*place[:-1], name[1]))
         if place:
             said = f"{'.'.join(str(step) for step in place)}: {said}"
         prefix = f"{document.at(place or named_place(said))}: " if document else ""

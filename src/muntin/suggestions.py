@@ -1,4 +1,4 @@
-"""What the writer may have meant: near matches for names that do not exist.
+"""What the writer may have meant: close matches for names that do not exist.
 
 Pipeline files, sources and SELECT all say it in the same words.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 NAMES_SHOWN_MAX = 12
 
 
-def near(name: str, known: Iterable[str]) -> str | None:
+def closest(name: str, known: Iterable[str]) -> str | None:
     """The known name that is closest, if one is close."""
     by_lower = {k.lower(): k for k in known}
     found = difflib.get_close_matches(name.lower()[:64], by_lower, n=1, cutoff=0.6)
@@ -19,9 +19,9 @@ def near(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, known: Iterable[str], what: str = "") -> str:
-    """A remedy: the near match, or else the list of names."""
+    """A remedy: the closest name, or else the list of names."""
     known = list(dict.fromkeys(known))
-    match = near(name, known)
+    match = closest(name, known)
     if match is not None:
         return f"did you mean '{match}'?"
     if not known:

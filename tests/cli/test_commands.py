@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from muntin.cli import doctor
-from muntin.cli.held import ASKED
+from muntin.cli.contents import ASKED
 from muntin.cli.tables import rich_table
 from muntin.kinds import KINDS
 from muntin.ledger.open import open_ledger

@@ -31,7 +31,7 @@ def result_of(table: pa.Table, **about: Any) -> Result:
 def loaded_of(summary: Any, **about: Any) -> Loaded:
     """The first hour of a summary, exact, but for what is given."""
     said: dict[str, Any] = {
-        "covered": (0, HOUR), "held": (0, HOUR), "watermark": HOUR, "revision": 0, "late": 0,
+        "covered": (0, HOUR), "stored": (0, HOUR), "watermark": HOUR, "revision": 0, "late": 0,
         "stale": False, "exact": True, "bounds": {}, "uncounted": {}, "notes": (), "token": None,
         "like": None,
     }  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from muntin.assembly.cutting import Cutting
 from muntin.ledger.records import Partial
 from muntin.ledger.slices import Slices
-from muntin.reading.held import Layout
+from muntin.reading.extent import Layout
 from muntin.reading.pieces import Pieces
 from muntin.segments.building import merge
 from muntin.segments.codec import decode, read_index
@@ -30,7 +30,7 @@ def partials_of(
     payloads : sequence of bytes
         Segments in slices of the pane, as workers sent them.
     """
-    covered = now.held(layout).rollups.covered
+    covered = now.extent(layout).rollups.covered
     if sum(map(len, payloads)) <= MERGED_BYTES_MAX and len(payloads) > 1:
         whole = merge([decode(payload) for payload in payloads])
         return list(partials_of_segment(cutting, layout.pane, covered, whole))

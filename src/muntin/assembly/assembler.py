@@ -24,7 +24,7 @@ from muntin.kinds import SegmentSpec
 from muntin.ledger.base import Ledger, Writer
 from muntin.ledger.records import ClosedWindow, TrendPoint
 from muntin.ledger.slices import NOTHING, Int64s, Slices, added_up
-from muntin.reading.held import Layout
+from muntin.reading.extent import Layout
 from muntin.reading.pieces import Merged, Pieces, SegmentCache, pieces_of
 from muntin.reading.stored_results import outdated
 from muntin.spec import Pipeline
@@ -142,7 +142,7 @@ class Assembler:
         owed: dict[str, Slices] = {}
         for name, follower in self._followers.items():
             passed = follower.next_pane()
-            if passed is not None and now.held(self.layouts[name]).rollups.dropped:
+            if passed is not None and now.extent(self.layouts[name]).rollups.dropped:
                 late = came.get(name, NOTHING).between(0, passed)
                 if len(late):
                     owed[name] = late
@@ -170,7 +170,7 @@ class Assembler:
     def _kept_panes(self, now: Pieces, name: str, late: Int64s, watermark: int) -> Int64s:
         """Those of the late panes (all, at the start) whose windows are not beyond retention."""
         history, layout = self._pipeline.retention.history, self.layouts[name]
-        first = now.held(layout).rollups.dropped.get(layout.pane)
+        first = now.extent(layout).rollups.dropped.get(layout.pane)
         if history is not None:
             first = max(watermark - history, watermark - history if first is None else first)
         if self._check_all:
@@ -277,7 +277,7 @@ class Assembler:
         self, now: Pieces, layout: Layout, window: ClosedWindow, came: Slices
     ) -> Closed | None:
         """The next revision of a window, if it has changed."""
-        reach = now.held(layout).reach(window.start, window.end)
+        reach = now.extent(layout).reach(window.start, window.end)
         after = replace(window, revision=window.revision + 1, closed_at=self._now_us())
         if not reach.whole:
             if not len(came):

@@ -3,8 +3,8 @@
 A follower takes all panes that were sealed since its last step at once, in chunks of a bounded
 number of events. It only reads what was committed: after a crash it goes on from its stored state.
 
-A window closes where all of it is held (`Reach.whole`). Retention keeps what the windows that are
-still open read (`open_starts`); a window that was declared later, and begins before what is held,
+A window closes where all of it is stored (`Reach.whole`). Retention keeps what the windows that are
+still open read (`open_starts`); a window that was declared later, and begins before what is stored,
 does not close.
 """
 
@@ -20,7 +20,7 @@ from muntin.kinds import WindowSpec
 from muntin.ledger.base import View
 from muntin.ledger.records import ClosedWindow
 from muntin.ledger.slices import Slices
-from muntin.reading.held import Layout
+from muntin.reading.extent import Layout
 from muntin.reading.pieces import Merged, Pieces
 from muntin.segments.building import merge
 from muntin.segments.relabelling import relabelled
@@ -38,7 +38,7 @@ class Closed:
 
     window: ClosedWindow
     merged: Merged | None
-    """None: not all of it is held any more."""
+    """None: not all of it is stored any more."""
 
 
 class Follower(Protocol):
@@ -65,7 +65,7 @@ class Follower(Protocol):
         ...
 
     def missed(self, pieces: Pieces, panes: np.ndarray) -> Iterator[Closed]:
-        """Windows that never closed, and would have if these sealed panes had held events then."""
+        """Windows that never closed, and would have if these sealed panes had had events then."""
         ...
 
 
@@ -77,7 +77,7 @@ def follow(layout: Layout, window: WindowSpec, stored: Mapping[str, Any] | None)
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _Contents:
     """What the open window holds so far."""
 
     segment: Segment
@@ -105,7 +105,7 @@ class FloatingFollower:
                 factor=kept["factor"],
             )
             self._next = stored["next"]
-        self._held: _Held | None = None
+        self._contents: _Contents | None = None
 
     def state(self) -> Mapping[str, Any]:
         window = asdict(self.window)
@@ -120,13 +120,13 @@ class FloatingFollower:
         return self.window.start, self.window.end
 
     def open_fill(self) -> Mapping[str, int]:
-        return {} if self._held is None else self._held.fill
+        return {} if self._contents is None else self._contents.fill
 
     def next_pane(self) -> int | None:
         return self._next
 
     def forget(self) -> None:
-        self._held = None
+        self._contents = None
 
     def missed(self, pieces: Pieces, panes: np.ndarray) -> Iterator[Closed]:
         if self._next is None:
@@ -176,39 +176,39 @@ class FloatingFollower:
         self._next = max(sealed_until, self._next or sealed_until)
 
     def _restore(self, pieces: Pieces, until: int) -> None:
-        """Read again what the open window held before a restart or a late event."""
+        """Read again what the open window had before a restart or a late event."""
         start = self.window.start
-        if self._held is not None or start is None:
+        if self._contents is not None or start is None:
             return
-        reach = pieces.held(self._layout).reach(start, until)
+        reach = pieces.extent(self._layout).reach(start, until)
         merged = pieces.merged_runs(self._layout, reach)
         if merged.segment is None or not reach.whole:
             # retention keeps what is open; if it is gone all the same, a new window begins here
             self.window = replace(self.window, start=None, overflowed=False)
             return
         ends = [
-            int(held[-1]) + length
+            int(starts[-1]) + length
             for length, *run in reach.runs
-            if len(held := pieces.slices(self._layout, length, *run).starts)
+            if len(starts := pieces.slices(self._layout, length, *run).starts)
         ]
-        self._held = self._holding(merged.segment, merged.events, merged.late, ends[-1])
+        self._contents = self._contents_of(merged.segment, merged.events, merged.late, ends[-1])
 
-    def _holding(self, segment: Segment, events: int, late: int, until: int) -> _Held:
-        return _Held(segment, self._layout.spec.fill(segment), events, late, until)
+    def _contents_of(self, segment: Segment, events: int, late: int, until: int) -> _Contents:
+        return _Contents(segment, self._layout.spec.fill(segment), events, late, until)
 
     def _take(self, pieces: Pieces, panes: Slices, start: int, end: int) -> Iterator[Closed]:
-        """Take the panes of one chunk; what is left is held for the next."""
-        pane, held = self._layout.pane, self._held
+        """Take the panes of one chunk; what is left is kept for the next."""
+        pane, contents = self._layout.pane, self._contents
         parts = pieces.segments(self._layout, pane, start, end)
         starts, ends = panes.starts, panes.starts + pane
         counts = np.stack([panes.events, panes.late])
-        if held is not None:
+        if contents is not None:
             assert self.window.start is not None  # noqa: S101 (only open windows hold panes)
-            before = relabelled(held.segment, np.array([start // pane - 1]))
+            before = relabelled(contents.segment, np.array([start // pane - 1]))
             parts = [before, *parts]
             starts = np.concatenate(([self.window.start], starts))
-            ends = np.concatenate(([held.until], ends))
-            counts = np.concatenate(([[held.events], [held.late]], counts), axis=1)
+            ends = np.concatenate(([contents.until], ends))
+            counts = np.concatenate(([[contents.events], [contents.late]], counts), axis=1)
         if not parts:
             return
         whole = merge(parts)
@@ -218,7 +218,7 @@ class FloatingFollower:
             labels[run.first : run.last] = number
         labels[first:] = len(runs)
         windows = relabelled(whole, labels)
-        self._held = None
+        self._contents = None
         for number, run in enumerate(runs):
             events, late = counts[:, run.first : run.last].sum(axis=1).tolist()
             yield _closed(
@@ -227,15 +227,15 @@ class FloatingFollower:
         if self.window.start is not None:
             events, late = counts[:, first:].sum(axis=1).tolist()
             left = windows.between(len(runs), len(runs) + 1)
-            self._held = self._holding(left, events, late, int(ends[-1]))
+            self._contents = self._contents_of(left, events, late, int(ends[-1]))
 
     def end(self, pieces: Pieces) -> Iterator[Closed]:
         if self._next is not None:
             self._restore(pieces, self._next)
-        held, window = self._held, self.window
-        if held is not None and window.start is not None and self._next is not None:
+        contents, window = self._contents, self.window
+        if contents is not None and window.start is not None and self._next is not None:
             boundary = Boundary(window.start, self._next, "end", window.overflowed)
-            yield _closed(self._layout, boundary, held.segment, held.events, held.late)
+            yield _closed(self._layout, boundary, contents.segment, contents.events, contents.late)
 
     def open_starts(self, before: int) -> Sequence[int]:
         start = self._next if self.window.start is None else self.window.start
@@ -320,10 +320,10 @@ class GridFollower:
         whole = min(max(first, _horizon(pieces, layout) or first), until)
         panes = pieces.slices(layout, layout.pane, whole, until)
         due = [starts_of_windows(panes.starts, length, every)]
-        for level, *run in pieces.held(layout).rollups.tiles(first, whole):
+        for level, *run in pieces.extent(layout).rollups.tiles(first, whole):
             if level is not None:
-                held = pieces.slices(layout, level, *run).starts
-                due.append(starts_of_windows(held, length, every, level))
+                starts = pieces.slices(layout, level, *run).starts
+                due.append(starts_of_windows(starts, length, every, level))
         starts = np.unique(np.concatenate(due))
         return starts[starts + length > after], panes
 
@@ -347,22 +347,22 @@ class GridFollower:
             windows = merge(parts, length // pane)
             for number in windows.slices.tolist():
                 at = number * length
-                held = whole.between(at, at + 1)
+                inside = whole.between(at, at + 1)
                 boundary = Boundary(at, at + length, "full", False)
                 segment = windows.between(number, number + 1)
-                yield at, _closed(self._layout, boundary, segment, held.count, held.late_count)
+                yield at, _closed(self._layout, boundary, segment, inside.count, inside.late_count)
 
     def _one_by_one(
         self, pieces: Pieces, due: Sequence[int], until: int | None = None
     ) -> Iterator[Closed]:
         """Windows that may overlap, and of which retention may have dropped a part."""
-        held = pieces.held(self._layout)
+        extent = pieces.extent(self._layout)
         for start in due:
             end = start + self._length
             boundary = Boundary(start, end, "full", False)
             if until is not None:
                 boundary = Boundary(start, min(until, end), "end", False)
-            reach = held.reach(start, boundary.end)
+            reach = extent.reach(start, boundary.end)
             merged = pieces.merged_runs(self._layout, reach)
             if reach.whole and merged.segment is not None:
                 yield _closed(self._layout, boundary, merged.segment, merged.events, merged.late)
@@ -370,7 +370,7 @@ class GridFollower:
 
 def _horizon(pieces: Pieces, layout: Layout) -> int | None:
     """Retention has dropped the panes before this."""
-    return pieces.held(layout).dropped
+    return pieces.extent(layout).dropped
 
 
 def gaps_between(

@@ -22,7 +22,7 @@ from muntin.ledger.base import Ledger, Writer
 from muntin.ledger.files import GARBAGE_AGE_US
 from muntin.ledger.records import Made, Piece
 from muntin.ledger.slices import Slices, added_up
-from muntin.reading.held import Layout
+from muntin.reading.extent import Layout
 from muntin.reading.pieces import Pieces, SegmentCache, pieces_of
 from muntin.segments.building import merge
 from muntin.segments.codec import CUT_BYTES
@@ -126,17 +126,19 @@ class Maintenance:
         """Pieces -> as few as their size and retention allow."""
         with pieces_of(self._ledger, self._cache) as now:
             whole = merge(now.read(pieces))
-        held = added_up([piece.slices for piece in pieces])
+        counts = added_up([piece.slices for piece in pieces])
         blocks = _blocks(whole, length, self._block(layout, length))
-        made = [one for block in blocks for one in self._made(layout, block, held, length)]
+        made = [one for block in blocks for one in self._made(layout, block, counts, length)]
         self._writer.compact(pieces, made)
 
-    def _made(self, layout: Layout, segment: Segment, held: Slices, length: int) -> Iterator[Made]:
-        """The pieces of what was merged, of which `held` tells the events of each slice."""
+    def _made(
+        self, layout: Layout, segment: Segment, counts: Slices, length: int
+    ) -> Iterator[Made]:
+        """The pieces of what was merged, of which `counts` has the events of each slice."""
         cutting = self._cuttings[layout.name]
         for part in cutting.pieces(segment):
             starts = part.slices * length
-            inside = held.at(starts)
+            inside = counts.at(starts)
             if not is_first(part.shard):
                 inside = Slices(inside.starts, part.events, part.events)  # the first tells them
             yield Made(inside, cutting.payload(part), part.shard)
@@ -157,7 +159,7 @@ class Maintenance:
                     continue
                 below = added_up(
                     [now.slices(layout, level, start, end).at_length(length)
-                     for level, start, end in now.held(layout).rollups.sources(length, *span)]
+                     for level, start, end in now.extent(layout).rollups.sources(length, *span)]
                 )  # fmt: skip
             for start, end in chunks(below, *span, length):
                 with pieces_of(self._ledger, self._cache) as now:
@@ -169,7 +171,7 @@ class Maintenance:
     def _is_too_large(self, now: Pieces, layout: Layout, length: int, start: int, end: int) -> bool:
         """Whether a rollup could not be stored: then panes stand, and answers are made of them."""
         sizes: dict[int, int] = {}
-        for level, first, last in now.held(layout).rollups.sources(length, start, end):
+        for level, first, last in now.extent(layout).rollups.sources(length, start, end):
             for piece in now.overlapping(layout, level, first, last):
                 sizes[piece.shard] = sizes.get(piece.shard, 0) + piece.nbytes
         largest = max(sizes.values(), default=0)
@@ -189,7 +191,7 @@ class Maintenance:
         self, now: Pieces, layout: Layout, length: int, start: int, end: int
     ) -> list[Made]:
         """Shard by shard, so that the memory of one is enough."""
-        sources = now.held(layout).rollups.sources(length, start, end)
+        sources = now.extent(layout).rollups.sources(length, start, end)
         shards = {
             piece.shard
             for level, first, last in sources
@@ -198,14 +200,14 @@ class Maintenance:
         made: list[Made] = []
         for shard in sorted(shards):
             parts: list[Segment] = []
-            held: list[Slices] = []
+            slices_of: list[Slices] = []
             for level, first, last in sources:
                 found = now.segments(layout, level, first, last, shard=shard)
                 if found:
                     parts.append(merge(found, length // level))
                     slices = now.slices(layout, level, first, last, shard=shard)
-                    held.append(slices.at_length(length))
-            made += self._made(layout, merge(parts), added_up(held), length)
+                    slices_of.append(slices.at_length(length))
+            made += self._made(layout, merge(parts), added_up(slices_of), length)
         return made
 
     def _retain(self, layout: Layout, watermark: int) -> None:
@@ -222,14 +224,14 @@ class Maintenance:
             starts = self._open_starts(layout.name, before)
             if starts:
                 with pieces_of(self._ledger, self._cache) as now:
-                    read = now.held(layout).rollups.read_by(starts, watermark)
+                    read = now.extent(layout).rollups.read_by(starts, watermark)
                 before = min(before, read.get(length, before))
             self._writer.drop_before(layout.name, length, before)
 
 
 def _due(now: Pieces, layout: Layout, length: int, sealed_until: int) -> tuple[int, int] | None:
     """What is to be rolled up next: after the rollups that are there, up to what is sealed."""
-    reach = now.held(layout).rollups.covered.get(length)
+    reach = now.extent(layout).rollups.covered.get(length)
     until = sealed_until // length * length
     if reach is not None:
         return (reach[1], until) if reach[1] < until else None
@@ -238,7 +240,7 @@ def _due(now: Pieces, layout: Layout, length: int, sealed_until: int) -> tuple[i
         return None
     start = bounds[0] // length * length
     # a slice of which retention has dropped a part would be taken for whole
-    for level, _, end in now.held(layout).rollups.tiles(start, until, below=length):
+    for level, _, end in now.extent(layout).rollups.tiles(start, until, below=length):
         if level is None:
             start = -(-end // length) * length
     return (start, until) if start < until else None

@@ -15,7 +15,7 @@ from muntin.errors import LedgerError, MuntinError, SelectError, SpecError
 from muntin.ledger.base import Ledger
 from muntin.ledger.records import PAYLOAD_BYTES_MAX
 from muntin.reading.catalog import LedgerCatalog
-from muntin.reading.held import Layout
+from muntin.reading.extent import Layout
 from muntin.reading.moment import LedgerMoment, loaded
 from muntin.reading.pieces import Merged
 from muntin.reading.sequences import check_whole_stream
@@ -231,7 +231,7 @@ class _PipelineMoment:
             closing.layout,
             closing.merged,
             covered=(start, end),
-            held=(start, end),
+            stored=(start, end),
             revision=0,
             notes=(),
             uncounted=self._stored.uncounted(closing.layout, closing.merged, start, end),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from muntin.spark.ddl import UNKNOWN
 from muntin.spark.ddl import declared as declared_columns
 from muntin.spark.kafka import columns_of
 from muntin.spec import Pipeline, SourceSpec
+from muntin.suggestions import did_you_mean
 
 SAMPLE_ROWS = 10_000
 KNOWN_FORMATS = (
@@ -64,8 +64,7 @@ def wrong_in(pipeline: Pipeline) -> Iterator[str]:
 
 def _wrong_format(source: SourceSpec) -> Iterator[str]:
     if source.format not in KNOWN_FORMATS and "." not in source.format:
-        near = difflib.get_close_matches(source.format, KNOWN_FORMATS, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(KNOWN_FORMATS)}"
+        hint = did_you_mean(source.format, KNOWN_FORMATS, "known are")
         yield (
             f"source.format: Spark has no source '{source.format}'; {hint} "
             "A source of a package of yours goes by the name of its class, with dots"
@@ -238,7 +237,7 @@ def _wrong_fields(pipeline: Pipeline, seen: Seen) -> Iterator[str]:
             for column in parsed.find_all(exp.Column):
                 first = column.parts[0].name
                 if first not in there:
-                    hint = _near(first, there)
+                    hint = did_you_mean(first, sorted(there))
                     yield f"fields.{name}: the source has no column '{first}'; {hint}"
         there.add(name)
 
@@ -251,11 +250,11 @@ def parsed_field(text: str) -> tuple[Any, str]:
     try:
         return sqlglot.parse_one(text, dialect="spark"), ""
     except SqlglotError as problem:
-        told = str(problem).splitlines()[0]
+        ours = str(problem).splitlines()[0]
     # it may be right all the same: sqlglot does not know all that Spark reads
     said = spark_says(text)
     if said is None:
-        said = told
+        said = ours
     return None, f"{text!r} is not an expression: {said}" if said else ""
 
 
@@ -278,10 +277,10 @@ def spark_says(text: str) -> str | None:
         parser = gateway.jvm.org.apache.spark.sql.catalyst.parser.CatalystSqlParser()
         parser.parseExpression(text)
     except Py4JJavaError as problem:
-        told = re.search(
+        found = re.search(
             r"\[\w+(?:\.\w+)*\] (.*?)(?: SQLSTATE.*?)?(\(line.*\))?$", str(problem), re.M
         )
-        return f"{told[1]} {told[2] or ''}".strip() if told else "Spark cannot parse it"
+        return f"{found[1]} {found[2] or ''}".strip() if found else "Spark cannot parse it"
     finally:
         gateway.shutdown()
         gateway.proc.stdin.close()
@@ -351,8 +350,3 @@ def _wrong_times(
         )
     elif usable.max() < 0:
         yield f"time: column '{name}' lies before 1970 ({shown}): is its unit right?"
-
-
-def _near(name: str, there: set[str]) -> str:
-    near = difflib.get_close_matches(name, there, n=1)
-    return f"did you mean '{near[0]}'?" if near else f"there are {', '.join(sorted(there)[:20])}"

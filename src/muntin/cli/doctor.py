@@ -90,13 +90,13 @@ def _worker_python() -> Finding:
     except (OSError, subprocess.TimeoutExpired) as problem:
         return False, f"PYSPARK_PYTHON={asked}: does not start: {problem}", remedy
     lines = (found.stdout if found.returncode == 0 else found.stderr).strip().splitlines()
-    told = lines[-1] if lines else f"ended with {found.returncode}"
+    text = lines[-1] if lines else f"ended with {found.returncode}"
     mine = f"{sys.version_info[0]}.{sys.version_info[1]} {version('muntin')}"
     if found.returncode:
-        return False, f"PYSPARK_PYTHON={asked}: {told}", remedy
-    python, _, muntin = told.partition(" ")
+        return False, f"PYSPARK_PYTHON={asked}: {text}", remedy
+    python, _, muntin = text.partition(" ")
     what = f"PYSPARK_PYTHON={asked}: Python {python} with Muntin {muntin}"
-    return told == mine, what, remedy
+    return text == mine, what, remedy
 
 
 _WHO = (
@@ -128,8 +128,8 @@ def _package(wanted: Requirement) -> Finding:
     except PackageNotFoundError:
         return False, f"{wanted.name}: not installed", remedy
     good = wanted.specifier.contains(found, prereleases=True)
-    told = f"{wanted.name} {found}"
-    return good, told if good else f"{told}, and {wanted.specifier} is needed", remedy
+    text = f"{wanted.name} {found}"
+    return good, text if good else f"{text}, and {wanted.specifier} is needed", remedy
 
 
 def _ledger(url: str) -> Iterator[Finding]:

@@ -52,8 +52,8 @@ def broker_jars() -> Path:
             capture_output=True, text=True, timeout=FETCH_SECONDS_MAX, check=False,
         )  # fmt: skip
         if done.returncode:
-            told = next((s for s in done.stdout.splitlines() if "ERROR" in s), "it says nothing")
-            raise SourceError(f"Maven cannot fetch Kafka {VERSION}: {told[:300]}")
+            error = next((s for s in done.stdout.splitlines() if "ERROR" in s), "it says nothing")
+            raise SourceError(f"Maven cannot fetch Kafka {VERSION}: {error[:300]}")
         if not folder.exists():  # else another process was quicker
             held.rename(folder)
     except subprocess.TimeoutExpired:

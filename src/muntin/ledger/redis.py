@@ -154,18 +154,18 @@ class RedisStore:
     def _check_server(self, client: redis.Redis) -> None:
         """Refuse a server that would lose what was committed."""
         with suppress(exceptions.NoPermissionError):
-            told: Any = client.info()
-            if int(str(told["redis_version"]).split(".")[0]) < REDIS_OLDEST:
+            info: Any = client.info()
+            if int(str(info["redis_version"]).split(".")[0]) < REDIS_OLDEST:
                 raise StoreError(
-                    f"{self.place} is Redis {told['redis_version']}; a ledger needs Redis 7 or "
+                    f"{self.place} is Redis {info['redis_version']}; a ledger needs Redis 7 or "
                     "newer, or Valkey"
                 )
-            if told.get("maxmemory") and str(told["maxmemory_policy"]).startswith("allkeys"):
+            if info.get("maxmemory") and str(info["maxmemory_policy"]).startswith("allkeys"):
                 raise StoreError(
                     f"{self.place} deletes keys when its memory is full (maxmemory-policy "
-                    f"{told['maxmemory_policy']}): set it to noeviction"
+                    f"{info['maxmemory_policy']}): set it to noeviction"
                 )
-            if not told.get("aof_enabled"):
+            if not info.get("aof_enabled"):
                 _LOG.warning(
                     "%s keeps no append-only file: a crash of the server loses commits, and the "
                     "next batch is then refused; set appendonly yes",

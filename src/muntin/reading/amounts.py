@@ -9,7 +9,7 @@ import numpy as np
 
 from muntin.kinds import SegmentSpec
 from muntin.ledger.base import Ledger, View
-from muntin.reading.held import Layout
+from muntin.reading.extent import Layout
 from muntin.reading.pieces import Pieces, SegmentCache
 from muntin.spec import Pipeline
 
@@ -45,7 +45,7 @@ def events_over_time(
         width = width or -(-least // lengths[-1]) * lengths[-1]
         begin, until = begin // width * width, -(-until // width) * width
         counts = np.zeros(max(0, (until - begin) // width), np.int64)
-        rollups = pieces.held(layout).rollups
+        rollups = pieces.extent(layout).rollups
         for length, *run in rollups.tiles(begin, until, below=width + 1):
             if length is not None and len(counts):
                 slices = pieces.slices(layout, length, *run)

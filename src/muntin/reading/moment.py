@@ -11,7 +11,7 @@ from muntin.kinds import SequentialSpec
 from muntin.ledger.base import View
 from muntin.ledger.records import ClosedWindow
 from muntin.reading import history
-from muntin.reading.held import Held, Layout, Reach
+from muntin.reading.extent import Extent, Layout, Reach
 from muntin.reading.liveness import liveness
 from muntin.reading.pieces import Merged, Pieces, SegmentCache
 from muntin.reading.sequences import Sequences, check_whole_stream
@@ -63,8 +63,8 @@ class LedgerMoment:
     def span_of(self, summary: str) -> Span | None:
         known, layout = self._find(summary)
         if isinstance(layout.spec, SequentialSpec):
-            return self._followed(known, summary, layout.spec, layout.pane, OPEN).held
-        return self._pieces.held(layout).bounds
+            return self._followed(known, summary, layout.spec, layout.pane, OPEN).stored
+        return self._pieces.extent(layout).bounds
 
     def load(self, summary: str, window: WindowAsked) -> Loaded:
         known, layout = self._find(summary)
@@ -147,20 +147,20 @@ class LedgerMoment:
     def _load(self, known: Known, layout: Layout, window: WindowAsked) -> Loaded:
         if isinstance(layout.spec, SequentialSpec):
             return self._followed(known, layout.name, layout.spec, layout.pane, window)
-        held = self._pieces.held(layout)
+        extent = self._pieces.extent(layout)
         closed = self._closed(layout, window)
         if closed is not None:
             asked = closed.start, closed.end
         else:
-            asked = self._span(known, layout, window, held.bounds)
-        reach = held.reach(*asked) if asked is not None else Reach((), None, whole=True)
-        notes = check_held(layout.name, window, closed, asked, reach, held)
+            asked = self._span(known, layout, window, extent.bounds)
+        reach = extent.reach(*asked) if asked is not None else Reach((), None, whole=True)
+        notes = check_stored(layout.name, window, closed, asked, reach, extent)
         merged = self._pieces.merged_runs(layout, reach)
         covered = asked if closed is not None or window.whole else reach.covered
         return loaded(
             known, layout, merged,
             covered=covered if reach.runs else None,
-            held=held.bounds,
+            stored=extent.bounds,
             revision=closed.revision if closed is not None else 0,
             notes=notes,
             uncounted=self._uncounted(layout, merged, reach),
@@ -170,7 +170,7 @@ class LedgerMoment:
         self, layout: Layout, merged: Merged, start: int, end: int
     ) -> Mapping[Part, Uncounted]:
         """What keys and indicators lack of a window that somebody else has merged."""
-        return self._uncounted(layout, merged, self._pieces.held(layout).reach(start, end))
+        return self._uncounted(layout, merged, self._pieces.extent(layout).reach(start, end))
 
     def _uncounted(self, layout: Layout, merged: Merged, reach: Reach) -> dict[Part, Uncounted]:
         """What keys and indicators have not counted, and since when they have counted all."""
@@ -194,7 +194,7 @@ class LedgerMoment:
         return Loaded(
             summary=read.summary,
             covered=covered,
-            held=covered,
+            stored=covered,
             watermark=known.info.watermark,
             revision=0,
             late=read.late,
@@ -253,8 +253,8 @@ class LedgerMoment:
         found = self.window_at(layout.name, at)
         if found is not None:
             return found
-        near = self.view.windows(layout.name, end=at, limit=1, newest_first=True)
-        remedy = f"the window before it starts at {instant_text(near[0].start)}" if near else ""
+        newest = self.view.windows(layout.name, end=at, limit=1, newest_first=True)
+        remedy = f"the window before it starts at {instant_text(newest[0].start)}" if newest else ""
         raise SelectError(
             f"no closed window of {layout.name} starts at {instant_text(at)}",
             code="no_window",
@@ -262,13 +262,13 @@ class LedgerMoment:
         )
 
 
-def check_held(
+def check_stored(
     name: str,
     window: WindowAsked,
     closed: ClosedWindow | None,
     asked: Span | None,
     reach: Reach,
-    held: Held,
+    extent: Extent,
 ) -> tuple[Note, ...]:
     """What to say where not all is held of what was asked for.
 
@@ -278,18 +278,18 @@ def check_held(
         Nothing is left of it, or a part of what is only right as a whole is not.
     """
     if asked is None:
-        return (_nothing(name, None, held.bounds),)
+        return (_nothing(name, None, extent.bounds),)
     if reach.whole:
-        return () if reach.covered is not None else (_nothing(name, asked, held.bounds),)
+        return () if reach.covered is not None else (_nothing(name, asked, extent.bounds),)
     shown = f"{instant_text(asked[0])} to {instant_text(asked[1])}"
-    gone = f"{name}: retention has dropped panes before {instant_text(held.dropped)}"
+    gone = f"{name}: retention has dropped panes before {instant_text(extent.dropped)}"
     if closed is not None or window.whole or reach.covered is None:
-        wider = held.around(*asked)
+        wider = extent.around(*asked)
         remedy = "nothing of it is held any more"
         if wider is not None:
             remedy = "a rollup holds FOR '{}' TO '{}'".format(*map(instant_text, wider))
-        elif held.bounds is not None:
-            remedy = "what is held is {} to {}".format(*map(instant_text, held.bounds))
+        elif extent.bounds is not None:
+            remedy = "what is held is {} to {}".format(*map(instant_text, extent.bounds))
         raise SelectError(
             f"{gone}, and so does not hold {shown} whole", code="dropped", remedy=remedy
         )
@@ -303,8 +303,8 @@ def _nothing(name: str, asked: Span | None, bounds: Span | None) -> Note:
         where = "there"
         if asked is not None:
             where = f"from {instant_text(asked[0])} to {instant_text(asked[1])}"
-        held = " to ".join(str(instant_text(at)) for at in bounds)
-        said = f"{name} holds nothing {where}: what it holds is {held}"
+        there = " to ".join(str(instant_text(at)) for at in bounds)
+        said = f"{name} holds nothing {where}: what it holds is {there}"
     return Note("nothing", name, said)
 
 
@@ -314,7 +314,7 @@ def loaded(
     merged: Merged,
     *,
     covered: Span | None,
-    held: Span | None,
+    stored: Span | None,
     revision: int,
     notes: tuple[Note, ...],
     uncounted: Mapping[Part, Uncounted],
@@ -324,7 +324,7 @@ def loaded(
     return Loaded(
         summary=segment,
         covered=covered,
-        held=held,
+        stored=stored,
         watermark=None if known is None else known.info.watermark,
         revision=revision,
         late=merged.late,

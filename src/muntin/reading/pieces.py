@@ -16,7 +16,7 @@ import pyarrow as pa
 from muntin.ledger.base import Ledger, View
 from muntin.ledger.records import Piece
 from muntin.ledger.slices import Slices, added_up
-from muntin.reading.held import Held, Layout, Reach
+from muntin.reading.extent import Extent, Layout, Reach
 from muntin.segments.building import WHOLE, merge
 from muntin.segments.codec import decode
 from muntin.segments.table import Segment
@@ -35,7 +35,7 @@ class Merged:
     Attributes
     ----------
     segment : Segment or None
-        Of one slice; None where nothing is held.
+        Of one slice; None where nothing is stored.
     events, late : int
     token : Hashable
         Equal tokens, equal content.
@@ -53,26 +53,26 @@ class SegmentCache:
     def __init__(self, bytes_max: int = CACHE_BYTES) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._held: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, name: Hashable) -> Any:
         with self._lock:
-            entry = self._held.get(name)
+            entry = self._entries.get(name)
             if entry is None:
                 return None
-            self._held.move_to_end(name)
+            self._entries.move_to_end(name)
             return entry[0]
 
     def put(self, name: Hashable, value: Any, nbytes: int) -> None:
         if nbytes > self._bytes_max:
             return
         with self._lock:
-            old = self._held.pop(name, None)
+            old = self._entries.pop(name, None)
             self._bytes += nbytes - (old[1] if old else 0)
-            self._held[name] = (value, nbytes)
+            self._entries[name] = (value, nbytes)
             while self._bytes > self._bytes_max:
-                _, (_, freed) = self._held.popitem(last=False)
+                _, (_, freed) = self._entries.popitem(last=False)
                 self._bytes -= freed
 
 
@@ -91,22 +91,22 @@ class Pieces:
         self.view = view
         self._cache = cache
         self._pieces: dict[tuple[str, int], list[Piece]] = {}
-        self._held: dict[str, Held] = {}
+        self._extents: dict[str, Extent] = {}
 
     @cached_property
     def _ledger(self) -> int:
         """Which ledger the view is of: another in the same place uses the same numbers again."""
         return self.view.generation()
 
-    def held(self, layout: Layout) -> Held:
+    def extent(self, layout: Layout) -> Extent:
         """What there is to read of a summary."""
-        if layout.name not in self._held:
-            self._held[layout.name] = Held(self.view, layout)
-        return self._held[layout.name]
+        if layout.name not in self._extents:
+            self._extents[layout.name] = Extent(self.view, layout)
+        return self._extents[layout.name]
 
     def bounds(self, layout: Layout) -> tuple[int, int] | None:
-        """Start of the first and end of the last slice that is held, or None: nothing is."""
-        return self.held(layout).bounds
+        """Start of the first and end of the last slice that is stored, or None: nothing is."""
+        return self.extent(layout).bounds
 
     def of_length(self, layout: Layout, length: int) -> list[Piece]:
         """All pieces of slices of one length."""
@@ -154,28 +154,28 @@ class Pieces:
         return found
 
     def events(self, layout: Layout, start: int, end: int) -> int:
-        """Events of what is held of [start, end), without merging it."""
-        runs = self.held(layout).reach(start, end).runs
+        """Events of what is stored of [start, end), without merging it."""
+        runs = self.extent(layout).reach(start, end).runs
         return sum(self.slices(layout, *run).count for run in runs)
 
     def merged(self, layout: Layout, start: int, end: int, keys: Keys | None = None) -> Merged:
-        """The summary of what is held of [start, end), both multiples of the pane."""
-        return self.merged_runs(layout, self.held(layout).reach(start, end), keys)
+        """The summary of what is stored of [start, end), both multiples of the pane."""
+        return self.merged_runs(layout, self.extent(layout).reach(start, end), keys)
 
     def merged_runs(self, layout: Layout, reach: Reach, keys: Keys | None = None) -> Merged:
         """The summary of exactly the slices of a reach."""
-        held = [(*run, self.overlapping(layout, *run)) for run in reach.runs]
+        there = [(*run, self.overlapping(layout, *run)) for run in reach.runs]
         token = (
             "merged", self._ledger, layout.name, keys,
             tuple((length, first, until, tuple(piece.id for piece in pieces))
-                  for length, first, until, pieces in held),
+                  for length, first, until, pieces in there),
         )  # fmt: skip
         found = self._cache.get(token)
         if found is not None:
             return found
         parts: list[Segment] = []
         events = late = 0
-        for length, first, until, pieces in held:
+        for length, first, until, pieces in there:
             for piece, segment in zip(pieces, self.read(pieces, keys), strict=True):
                 inside = piece.slices.between(first, until)
                 events += inside.count
@@ -204,7 +204,7 @@ class Pieces:
         return {part: at for part, at in since.items() if at != newest}
 
     def newest(self, layout: Layout) -> Segment:
-        """The newest slice that is held; where nothing is, one event without any value.
+        """The newest slice that is stored; where nothing is, one event without any value.
 
         It tells what types answers have.
         """

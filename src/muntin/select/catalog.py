@@ -26,8 +26,8 @@ class WindowAsked:
         "range": [start_us, end_us). "window": the closed window that starts at `start_us`.
         "newest_window": the closed window that ended last. "all": everything the ledger holds.
     whole : bool
-        A range of which a part is not held any more is refused, as a closed window is; without,
-        what is still held answers, and the answer says so.
+        A range of which a part is not stored any more is refused, as a closed window is; without,
+        what is still stored answers, and the answer says so.
     """
 
     kind: WindowKind = "open"
@@ -87,7 +87,7 @@ class Note:
     ----------
     code : str
         "open": no window was asked for, so that only the open one was read. "nothing": the ledger
-        holds nothing there. "retention": a part of what was asked for is not held any more. "cut":
+        holds nothing there. "retention": a part of what was asked for is gone. "cut":
         only the newest rows of a history were read. "uncounted": a key or indicator was added
         later and has not counted all events. "outdated": late events came after retention had
         dropped a part of the window. "unknown": stored by a release that kept less.
@@ -131,7 +131,7 @@ class Loaded:
         None where the window holds nothing.
     covered : (int, int) or None
         Start and end of exactly what was read; None where that is nothing.
-    held : (int, int) or None
+    stored : (int, int) or None
         Start and end of all that the ledger holds of the summary.
     watermark : int or None
     revision : int
@@ -150,13 +150,13 @@ class Loaded:
     token : Hashable
         The same token means the same content; None means that it must not be cached.
     like : callable or None
-        The newest summary that is held, or a new one: for the types of columns of which this one
+        The newest summary that is stored, or a new one: for the types of columns of which this one
         holds nothing. To be called while the moment is open.
     """
 
     summary: Any
     covered: tuple[int, int] | None
-    held: tuple[int, int] | None
+    stored: tuple[int, int] | None
     watermark: int | None
     revision: int
     late: int
@@ -197,7 +197,7 @@ class Moment(Protocol):
         ...
 
     def span_of(self, summary: str) -> tuple[int, int] | None:
-        """Start and end of all that is held of a summary; None where that is nothing."""
+        """Start and end of all that is stored of a summary; None where that is nothing."""
         ...
 
     def load(self, summary: str, window: WindowAsked) -> Loaded:

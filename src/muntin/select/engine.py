@@ -292,14 +292,15 @@ def _bounds(reads: list[_Read]) -> dict[str, Any]:
 
 def _only_open(loaded: Loaded, source: str) -> tuple[Note, ...]:
     """Nobody said which window is meant: where there is more, the answer says so."""
-    if loaded.held is None or (loaded.covered is not None and loaded.covered[0] <= loaded.held[0]):
+    stored, covered = loaded.stored, loaded.covered
+    if stored is None or (covered is not None and covered[0] <= stored[0]):
         return loaded.notes
     read = "which holds nothing yet"
-    if loaded.covered is not None:
-        read = f"from {instant_text(loaded.covered[0])} on"
+    if covered is not None:
+        read = f"from {instant_text(covered[0])} on"
     message = (
         f"{source}: without FOR, only the open window is read, {read}; "
-        f"FOR ALL reads all since {instant_text(loaded.held[0])}"
+        f"FOR ALL reads all since {instant_text(stored[0])}"
     )
     others = tuple(note for note in loaded.notes if note.code != "nothing")
     return (Note("open", source, message), *others)

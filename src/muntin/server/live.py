@@ -174,7 +174,7 @@ class Hub:
             grant = self.admit(headers, secure=secure)
             connection = protocol.Connection(grant, self.run, time.monotonic(), self.limits)
             client = Client(connection, socket_of(websocket), self, client_of(websocket.client))
-            with self.room(client, self.clients, websocket.client):
+            with self.place(client, self.clients, websocket.client):
                 await websocket.accept()
                 await self._converse(websocket, client)
         except RefusalError as refused:
@@ -214,7 +214,7 @@ class Hub:
         return grant
 
     @contextmanager
-    def room(self, who: Follower, among: set[Follower], address: Address | None) -> Iterator[None]:
+    def place(self, who: Follower, among: set[Follower], address: Address | None) -> Iterator[None]:
         """A place for a client while it stays. Raises RefusalError where there are too many."""
         if len(self.clients) + len(self.streams) >= self.limits.clients_max:
             raise RefusalError(503, "busy", "too many clients", "come again later")

@@ -48,7 +48,7 @@ class Events:
             wanted = _wanted(request)
             connection = protocol.Connection(grant, hub.run, time.monotonic(), hub.limits)
             client = _EventClient(hub, connection, request, send)
-            with hub.room(client, hub.streams, request.client):
+            with hub.place(client, hub.streams, request.client):
                 await client.open(wanted)
                 await client.run()
         except MuntinError as error:

@@ -20,20 +20,20 @@ class TokenBucket:
     ([True, True, True, False], True)
     """
 
-    __slots__ = ("_at", "_burst", "_held", "_per_second")
+    __slots__ = ("_at", "_burst", "_per_second", "_tokens")
 
     def __init__(self, per_second: float, burst: float, now: float) -> None:
         self._per_second = per_second
         self._burst = burst
-        self._held = burst
+        self._tokens = burst
         self._at = now
 
     def spend(self, now: float, cost: float = 1.0) -> bool:
         """Whether so much may be sent now; where not, nothing is taken."""
         earned = max(0.0, now - self._at) * self._per_second
-        self._held = min(self._burst, self._held + earned)
+        self._tokens = min(self._burst, self._tokens + earned)
         self._at = max(self._at, now)
-        if self._held < cost:
+        if self._tokens < cost:
             return False
-        self._held -= cost
+        self._tokens -= cost
         return True

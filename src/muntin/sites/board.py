@@ -85,7 +85,7 @@ class GlobalCatalog:
         return Loaded(
             summary=GlobalTopK(shown),
             covered=shown.covered,
-            held=shown.covered,
+            stored=shown.covered,
             watermark=shown.covered[1] if shown.covered else None,
             revision=0,
             late=0,  # what comes late at a site is in no pane that it has reported

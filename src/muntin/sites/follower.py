@@ -12,7 +12,7 @@ from muntin.arrow import pc
 from muntin.kinds import SegmentSpec
 from muntin.ledger.base import Ledger
 from muntin.ledger.records import PipelineInfo
-from muntin.reading.held import Layout
+from muntin.reading.extent import Layout
 from muntin.reading.pieces import Pieces, SegmentCache, pieces_of
 from muntin.segments.sums import key_rows
 from muntin.sites.objects import ranked

@@ -24,7 +24,7 @@ class Units:
     def __init__(self, length: int) -> None:
         self.length = length
         self.newest: int | None = None
-        self._held: deque[Cells] = deque([NO_CELLS] * length, maxlen=length)
+        self._units: deque[Cells] = deque([NO_CELLS] * length, maxlen=length)
 
     @property
     def oldest(self) -> int | None:
@@ -46,27 +46,27 @@ class Units:
             if to - self.length < unit <= newest and self.newest is not None:
                 at = self.length - 1 - (newest - unit)
                 coming.append(new)
-                leaving.append(self._held[at])
-                self._held[at] = new
+                leaving.append(self._units[at])
+                self._units[at] = new
         first = to - self.length + 1 if self.newest is None else newest + 1
         for unit in range(max(first, to - self.length + 1), to + 1):
             new = cells.get(unit, NO_CELLS)
             coming.append(new)
-            leaving.append(self._held[0])
-            self._held.append(new)
+            leaving.append(self._units[0])
+            self._units.append(new)
         self.newest = to
         return net(coming, leaving)
 
     def referred(self) -> np.ndarray:
         """Rows that some unit holds, each once."""
-        held = [rows for rows, _ in self._held if len(rows)]
-        return np.unique(np.concatenate(held)) if held else NO_CELLS[0]
+        there = [rows for rows, _ in self._units if len(rows)]
+        return np.unique(np.concatenate(there)) if there else NO_CELLS[0]
 
     def renumber(self, new: np.ndarray) -> None:
         """Rows have new numbers: `new[old]`."""
-        for at, (rows, values) in enumerate(self._held):
+        for at, (rows, values) in enumerate(self._units):
             if len(rows):
-                self._held[at] = (new[rows], values)
+                self._units[at] = (new[rows], values)
 
 
 def net(coming: Sequence[Cells], leaving: Sequence[Cells]) -> Cells:

@@ -31,14 +31,14 @@ from muntin.spec import Pipeline
 MESSAGE_BYTES_MAX = 128 << 20  # of one task; at 400 MiB the driver ran out of memory and hung
 _QUERY, _RUN = "sql.streaming.queryId", "spark.jobGroup.id"  # local properties of a batch's job
 
-Told = tuple[str, str, list[Row]]
+Sent = tuple[str, str, list[Row]]
 """Query, run, and what came of the rows; the first two are "" in a batch job."""
 
 _lock = threading.Lock()
 _open: dict[tuple[str, str], tuple[str, Ingest]] = {}
 
 
-def sent(pipeline: Pipeline, batches: Iterable[pa.RecordBatch]) -> Told:
+def sent(pipeline: Pipeline, batches: Iterable[pa.RecordBatch]) -> Sent:
     """In a task: fold its rows.
 
     Raises
@@ -74,13 +74,13 @@ def _placed(batches: Iterable[pa.RecordBatch]):
         yield from placed([batch]) if has_places else unplaced([batch])
 
 
-def commit_all(pipeline: Pipeline, url: str, mode: Mode, told: Told) -> None:
+def commit_all(pipeline: Pipeline, url: str, mode: Mode, written: Sent) -> None:
     """A batch job: one commit, then all housekeeping."""
     ledger = open_ledger(url)
     try:
         ingest = Ingest(pipeline, ledger, query_id=f"batch-{uuid.uuid4()}", mode=mode)
         try:
-            ingest.take(0, lambda _: told[2])
+            ingest.take(0, lambda _: written[2])
             ingest.finish(ended=True)
         finally:
             ingest.close()
@@ -88,9 +88,9 @@ def commit_all(pipeline: Pipeline, url: str, mode: Mode, told: Told) -> None:
         ledger.close()
 
 
-def commit_batch(pipeline: Pipeline, url: str, mode: Mode, told: Told, batch_id: int) -> None:
+def commit_batch(pipeline: Pipeline, url: str, mode: Mode, written: Sent, batch_id: int) -> None:
     """A micro-batch: one commit, unless it was committed already."""
-    query, run, rows = told
+    query, run, rows = written
     with _lock:
         _ingest(pipeline, url, mode, query, run, batch_id).take(batch_id, lambda _: rows)
 
@@ -99,15 +99,15 @@ def _ingest(
     pipeline: Pipeline, url: str, mode: Mode, query: str, run: str, batch_id: int
 ) -> Ingest:
     key = (url, json.dumps(pipeline.as_json(), sort_keys=True))
-    held = _open.pop(key, None)
-    if held is not None and held[0] != run:
-        held[1].close()
-        held[1].ledger.close()
-        held = None
-    if held is None:
+    opened = _open.pop(key, None)
+    if opened is not None and opened[0] != run:
+        opened[1].close()
+        opened[1].ledger.close()
+        opened = None
+    if opened is None:
         ledger = open_ledger(url)
         if mode == "overwrite" and (batch_id or run in runs_of(ledger, pipeline.name)):
             mode = "continue"  # that was done when the query began
-        held = run, Ingest(pipeline, ledger, query_id=query, mode=mode, run=run)
-    _open[key] = held
-    return held[1]
+        opened = run, Ingest(pipeline, ledger, query_id=query, mode=mode, run=run)
+    _open[key] = opened
+    return opened[1]

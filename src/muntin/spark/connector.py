@@ -129,8 +129,8 @@ def _pinned() -> tuple[Jar, ...]:
 def _fetch(jars: tuple[Jar, ...], folder: Path, ivy_settings: str | None) -> None:
     """All of them into the folder, which other processes may be doing as well."""
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as held:
-        here = Path(held)
+    with tempfile.TemporaryDirectory(dir=folder) as temporary:
+        here = Path(temporary)
         _run_ivy(jars, here, ivy_settings)
         for jar in jars:
             if not _is_whole(here / jar.file, jar):
@@ -167,9 +167,9 @@ def _run_ivy(jars: tuple[Jar, ...], here: Path, ivy_settings: str | None) -> Non
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise _not_had(jars, f"{type(problem).__name__}: {problem}"[:200]) from None
     if done.returncode:
-        told = [line.strip() for line in (done.stdout + done.stderr).splitlines()]
-        told = [line for line in told if "not found" in line or "xception" in line] or told[-1:]
-        raise _not_had(jars, told[0][:200] if told else f"Ivy ended with {done.returncode}")
+        lines = [line.strip() for line in (done.stdout + done.stderr).splitlines()]
+        lines = [line for line in lines if "not found" in line or "xception" in line] or lines[-1:]
+        raise _not_had(jars, lines[0][:200] if lines else f"Ivy ended with {done.returncode}")
 
 
 def _in_folder(folder: Path) -> list[Path]:

@@ -65,11 +65,11 @@ def reason(problem: Exception) -> str:
         if name not in _SAYS_NOTHING:
             return _cut(f"[{name}] {message}")
     lines = [line.strip().removeprefix(": ") for line in text.splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith("An error occurred while calling")]
+    said = [line for line in lines if not line.startswith("An error occurred while calling")]
     causes = _CAUSE.findall(text)
-    if causes and (not told or told[0].endswith("awaitResult:")):
-        told = causes[-1:]
-    return _cut(told[0] if told else type(problem).__name__)
+    if causes and (not said or said[0].endswith("awaitResult:")):
+        said = causes[-1:]
+    return _cut(said[0] if said else type(problem).__name__)
 
 
 def _start_error(text: str) -> SourceError | None:
@@ -115,10 +115,10 @@ def _source_error(problem: Exception, text: str) -> SourceError | None:
     return SourceError(f"Spark: {reason(problem)}")
 
 
-def _why(told: str) -> str:
+def _why(text: str) -> str:
     """The line that says it, in Spark's account of a task that failed."""
-    of_python, found, _ = told.partition("PYTHONPATH was:")  # stands behind Python's own trace
-    lines = of_python if found else told.partition("Lost task")[2].partition("): ")[2] or told
+    of_python, found, _ = text.partition("PYTHONPATH was:")  # stands behind Python's own trace
+    lines = of_python if found else text.partition("Lost task")[2].partition("): ")[2] or text
     lines = lines.strip().splitlines()
     return _cut(lines[-1 if found else 0].strip())
 

@@ -35,7 +35,7 @@ WHY_COLUMN = "_muntin_why"
 """Why it does not, where the reader is one of ours."""
 
 ROWS_FOLDED_AT_ONCE = 1 << 19  # gathered before rows are sorted by pane
-HELD_BYTES_MAX = 512 << 20  # segments of one task; then they are emitted and begun anew
+BUFFERED_BYTES_MAX = 512 << 20  # segments of one task; then they are emitted and begun anew
 HELD_SEGMENTS_MAX = 8  # of a summary; then they are merged
 REJECTED_KEPT_MAX = 1_000  # records a task; all are counted
 
@@ -153,8 +153,8 @@ class Folder:
             self._fold_waiting()
         for runs in self._runs.values():
             yield from runs.emit(all_of_it)
-        held = sum(part.nbytes for parts in self._segments.values() for part in parts)
-        if not all_of_it and held < HELD_BYTES_MAX:
+        nbytes = sum(part.nbytes for parts in self._segments.values() for part in parts)
+        if not all_of_it and nbytes < BUFFERED_BYTES_MAX:
             return
         for name, parts in self._segments.items():
             if parts:
@@ -200,13 +200,13 @@ class Folder:
             corrupt = record.schema.get_field_index(CORRUPT_COLUMN)
             text = None if corrupt < 0 else record.column(corrupt)
             why_column = record.schema.get_field_index(WHY_COLUMN)
-            told = None if why_column < 0 else shown_value(record.column(why_column))
+            reason = None if why_column < 0 else shown_value(record.column(why_column))
             if corrupt >= 0:
                 beside = (CORRUPT_COLUMN, WHY_COLUMN)
                 record = record.select([n for n in record.schema.names if n not in beside])
             shown, raw = shown_record(record)
             if malformed is not None and malformed[row]:
-                why = told or "the record does not parse as the source's format"
+                why = reason or "the record does not parse as the source's format"
                 reason, detail = "malformed", why
                 raw = (shown_value(text) or "").encode("utf-8", "replace")[:RAW_BYTES_MAX]
             elif self._plan.earliest <= times[row] <= self._plan.latest:

@@ -40,16 +40,16 @@ _Head = tuple[int, str, int, int, int]  # with the size of the payload that foll
 
 def as_batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
     """Rows as `mapInArrow` wants them."""
-    held: list[Row] = []
+    buffered: list[Row] = []
     size = 0
     for row in rows:
-        held.append(row)
+        buffered.append(row)
         size += len(row[-1])
         if size >= _BATCH_BYTES:
-            yield _batch(held)
-            held, size = [], 0
-    if held:
-        yield _batch(held)
+            yield _batch(buffered)
+            buffered, size = [], 0
+    if buffered:
+        yield _batch(buffered)
 
 
 def from_table(table: pa.Table) -> list[Row]:

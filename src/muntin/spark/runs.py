@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 RUN, PIECE = 7, 8  # what a row is, beside those of `partials` and `csv_files`
 RUN_BYTES_MAX = 64 << 20  # held by a task, then written
-HELD_BYTES_MAX = 256 << 20  # of segments of one summary; then they are cut
+BUFFERED_BYTES_MAX = 256 << 20  # of segments of one summary; then they are cut
 HELD_SEGMENTS_MAX = 8  # then they are merged
 SHRINKS = 0.7  # a merge that leaves more of the rows than this is left to the shards' own
 _SIZE = struct.Struct("<q")
@@ -60,7 +60,7 @@ class Runs:
             whole = merge(parts)
             self._merges = whole.rows <= SHRINKS * sum(part.rows for part in parts)
             parts[:] = [whole]
-        if not self._merges or sum(part.nbytes for part in parts) >= HELD_BYTES_MAX:
+        if not self._merges or sum(part.nbytes for part in parts) >= BUFFERED_BYTES_MAX:
             self._cut()
 
     def emit(self, all_of_it: bool) -> Iterator[Row]:

@@ -35,7 +35,7 @@ class Sequencer:
         self._items: dict[str, list[pa.Array]] = {name: [] for name in self._specs}
         self._times: dict[str, list[np.ndarray]] = {name: [] for name in self._specs}
         self._nulls = dict.fromkeys(self._specs, 0)
-        self._held = self._held_bytes = 0
+        self._buffered = self._buffered_bytes = 0
 
     def add(self, batch: pa.RecordBatch, times: np.ndarray) -> None:
         """Take rows and their event times, int64 microseconds."""
@@ -49,15 +49,15 @@ class Sequencer:
                 items, at = items.take(pa.array(kept)), times[kept]
             self._items[name].append(items)
             self._times[name].append(at)
-            self._held_bytes += items.nbytes
-        self._held += len(times)
+            self._buffered_bytes += items.nbytes
+        self._buffered += len(times)
 
     def emit(self, all_of_it: bool) -> Iterator[Row]:
         """Rows for the driver: all of them, or only when there are enough."""
-        enough = self._held >= ROWS_SENT_AT_ONCE or self._held_bytes >= BYTES_SENT_AT_ONCE
-        if self._held == 0 or not (all_of_it or enough):
+        enough = self._buffered >= ROWS_SENT_AT_ONCE or self._buffered_bytes >= BYTES_SENT_AT_ONCE
+        if self._buffered == 0 or not (all_of_it or enough):
             return
-        self._held = self._held_bytes = 0
+        self._buffered = self._buffered_bytes = 0
         for name, spec in self._specs.items():
             items = pa.chunked_array(self._items[name]).combine_chunks()
             rows = _rows(name, spec.shards, items, np.concatenate(self._times[name]))

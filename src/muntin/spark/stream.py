@@ -423,5 +423,5 @@ def _own_source(pipeline: Pipeline) -> DataFrame:
 
 def is_log_taken(problem: Exception) -> bool:
     """Has another query written the same entry of the checkpoint?"""
-    told = str(problem)  # of the stream's own error, the text is there and the name is not
-    return "CONCURRENT_STREAM_LOG_UPDATE" in told or "Concurrent update to the log" in told
+    text = str(problem)  # of the stream's own error, the text is there and the name is not
+    return "CONCURRENT_STREAM_LOG_UPDATE" in text or "Concurrent update to the log" in text

@@ -43,17 +43,17 @@ def expected_values(reports: Sequence[Report]) -> list[dict[Object, int]]:
     return expected
 
 
-def reserve_needed(room: int, member: Sequence[int], outside: Sequence[int]) -> float:
+def reserve_needed(gap: int, member: Sequence[int], outside: Sequence[int]) -> float:
     """What the coordinator should keep, in sites' worth, from what sites are expected to need.
 
-    `room` is the slack between the least member and the largest object outside, which have these
+    `gap` is the distance between the least member and the largest object outside, which have these
     values at the sites. A site's part g of it meets a difference that moves, over a window, by
     s = sqrt(2 (a + b)) (two Poisson counts, now and then). With nothing kept, a site alerts with
     probability 2 Phi(-g / s), and then wants some 0.7 s more.
     """
     sites = len(member)
     moves = sqrt(2 * max(1, sum(member) + sum(outside)) / sites)
-    part = max(room / sites, moves / 8)
+    part = max(gap / sites, moves / 8)
     alerts = sites * erfc(part / moves / sqrt(2))
     return min(RESERVE_MAX, 0.7 * alerts * moves / part)
 

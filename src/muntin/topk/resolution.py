@@ -36,14 +36,14 @@ class Report:
 class Allocation:
     """New factors: for the coordinator, and for each site in the order of the reports.
 
-    `room` is the slack between the least member and the largest object outside, over all
+    `gap` is the distance between the least member and the largest object outside, over all
     participants; `slack` the slack of the least member. `lines` is the adjusted value that divides
     members from all others at each participant, the coordinator first.
     """
 
     coordinator: dict[Object, int]
     sites: list[dict[Object, int]]
-    room: int
+    gap: int
     slack: int
     lines: list[int]
 

@@ -93,7 +93,7 @@ class Round:
         weights = share_weights(keep, len(names))
         allocation = allocate(top, reports, factors, own, weights, self.epsilon, spread)
         if allocation and fresh and (keep < 1 or not self.policy.anticipate):
-            enough = int(self.policy.leave * allocation.room) // len(names)
+            enough = int(self.policy.leave * allocation.gap) // len(names)
             if all(_gap(top, report) >= enough for report in reports):
                 none: list[dict[Object, int]] = [{} for _ in names]
                 allocation = replace(allocation, coordinator={}, sites=none)

@@ -40,7 +40,7 @@ class Link(asyncio.Protocol):
         self._on_lost = on_lost
         self._buffer = bytearray()
         self._more: asyncio.Future[None] | None = None
-        self._room: asyncio.Future[None] | None = None
+        self._writable: asyncio.Future[None] | None = None
         self._full = False
         self._waited, self._sent = 0.0, 0
 
@@ -67,14 +67,14 @@ class Link(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._full = False
-        _wake(self._room)
+        _wake(self._writable)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         if self.lost:
             return
         self.lost = True
         _wake(self._more)
-        _wake(self._room)
+        _wake(self._writable)
         self._on_lost(self)
 
     # the session's side
@@ -127,7 +127,7 @@ class Link(asyncio.Protocol):
             self.transport.write(data[at : at + PIECE_BYTES])
             self._sent += min(PIECE_BYTES, len(data) - at)
             if self._full:
-                await self._wait_for_room()
+                await self._wait_until_writable()
 
     def close(self) -> None:
         """After what was written, or in some seconds."""
@@ -136,19 +136,19 @@ class Link(asyncio.Protocol):
         self.transport.close()
         asyncio.get_running_loop().call_later(self._limits.close_seconds, self.transport.abort)
 
-    async def _wait_for_room(self) -> None:
+    async def _wait_until_writable(self) -> None:
         clock = asyncio.get_running_loop().time
         began, limits = clock(), self._limits
         left = limits.write_stall_seconds + self._sent / limits.answer_bytes_per_second
-        self._room = asyncio.get_running_loop().create_future()
+        self._writable = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(min(limits.write_stall_seconds, left - self._waited)):
-                await self._room
+                await self._writable
         except TimeoutError:
             self.transport.abort()
             raise GoneError from None
         finally:
-            self._room = None
+            self._writable = None
         self._waited += clock() - began
         if self.lost:
             raise GoneError

@@ -22,10 +22,10 @@ from muntin.server.postgres import copying
 from muntin.server.postgres.catalog import SETTINGS
 from muntin.server.postgres.certificate import Certificate
 from muntin.server.postgres.commands import Command, command_of, shown
-from muntin.server.postgres.held import Held, within_limit
 from muntin.server.postgres.link import FrameError, GoneError, Link
 from muntin.server.postgres.literals import null_of
 from muntin.server.postgres.portal import Portal, Prepared, row_description, wire
+from muntin.server.postgres.prepared import PreparedStatements, within_limit
 from muntin.server.postgres.reports import FATAL, Refusal, error_fields, notice_fields
 from muntin.server.postgres.rows import BINARY
 from muntin.server.postgres.scram import MECHANISM, ScramError
@@ -57,7 +57,7 @@ class Session:
     number, secret : int, bytes
         With which another connection may cancel what runs.
     spare : bool
-        There are too many: it may cancel what another runs, and is told so otherwise. Not before
+        There are too many: it may cancel what another runs, and gets an error otherwise. Not before
         its startup message: while TLS is negotiated, clients hear no error.
     certificate : Certificate, optional
         Without, TLS is declined.
@@ -92,7 +92,7 @@ class Session:
         self._out = bytearray()
         self._grant: Grant | None = None
         self._settings = dict(SETTINGS)
-        self._held = Held()
+        self._prepared = PreparedStatements()
         self._status = TransactionStatus.IDLE
         self._skipping = False  # until Sync, after an error
         self._asking: asyncio.Future[Any] | None = None
@@ -118,7 +118,7 @@ class Session:
         except (GoneError, TimeoutError):
             pass
         finally:
-            for portal in self._held.portals.values():
+            for portal in self._prepared.portals.values():
                 self._release(portal)
             self._link.close()
 
@@ -218,7 +218,7 @@ class Session:
                 case wire.Query():
                     await self._query(message.query_string)
                 case wire.Parse():
-                    self._held.parse(message)
+                    self._prepared.parse(message)
                     self._put(wire.ParseComplete())
                 case wire.Bind():
                     self._bind(message)
@@ -307,21 +307,21 @@ class Session:
     # the extended protocol
 
     def _bind(self, message: Any) -> None:
-        old = self._held.bind(message)
+        old = self._prepared.bind(message)
         if old is not None:
             self._release(old)
         self._put(wire.BindComplete())
 
     async def _describe(self, message: Any) -> None:
         if message.kind == "P":
-            portal = self._held.portal(message.name)
+            portal = self._prepared.portal(message.name)
             if portal.prepared.command is not None or not portal.prepared.text:
                 self._put(wire.NoData())
                 return
             await self._answered(portal)
             self._put(row_description(portal.head, portal.formats))
             return
-        prepared = self._held.prepared.get(message.name)
+        prepared = self._prepared.prepared.get(message.name)
         if message.kind != "S" or prepared is None:
             raise Refusal("26000", f"there is no statement {message.name[:64]!r}")
         known = [oid or _TEXT_OID for oid in prepared.types]
@@ -338,7 +338,7 @@ class Session:
             self._release(portal)
 
     async def _execute(self, message: Any) -> None:
-        portal = self._held.portal(message.portal)
+        portal = self._prepared.portal(message.portal)
         if not portal.prepared.text:
             self._put(wire.EmptyQueryResponse())
             return
@@ -350,9 +350,9 @@ class Session:
 
     def _close(self, message: Any) -> None:
         if message.kind == "S":
-            self._held.prepared.pop(message.name, None)
+            self._prepared.prepared.pop(message.name, None)
         else:
-            portal = self._held.portals.pop(message.name, None)
+            portal = self._prepared.portals.pop(message.name, None)
             if portal is not None:
                 self._release(portal)
         self._put(wire.CloseComplete())
@@ -423,8 +423,8 @@ class Session:
                 command.value[:256] if name == "application_name" else SETTINGS[name]
             )  # fmt: skip
         elif tag == "DEALLOCATE" or tag.startswith("DISCARD"):
-            for name in [n for n in self._held.prepared if command.name in ("", n)]:
-                del self._held.prepared[name]
+            for name in [n for n in self._prepared.prepared if command.name in ("", n)]:
+                del self._prepared.prepared[name]
         self._put(wire.CommandComplete(tag=tag))
 
     def _release(self, portal: Portal) -> None:
@@ -433,9 +433,9 @@ class Session:
             portal.answer = None
 
     def _drop_portals(self) -> None:
-        for portal in self._held.portals.values():
+        for portal in self._prepared.portals.values():
             self._release(portal)
-        self._held.portals.clear()
+        self._prepared.portals.clear()
 
     # bytes
 

@@ -1,4 +1,4 @@
-"""What a ledger still holds of a summary: whole slices only, whatever retention has dropped."""
+"""What a ledger still has of a summary: whole slices only, whatever retention has dropped."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What is held of a run of panes that was asked for."""
+    """What is stored of a run of panes that was asked for."""
 
     runs: tuple[Run, ...]
     """The slices to read. They lie together, without a gap."""
     covered: tuple[int, int] | None
-    """What was asked for as far as it lies between the first and the last event that are held."""
+    """What was asked for as far as it lies between the first and the last event that are stored."""
     whole: bool
     """Nothing of what was asked for has been dropped.
 
@@ -38,8 +38,8 @@ class Reach:
     """
 
 
-class Held:
-    """What is held of one summary, at one moment.
+class Extent:
+    """What is stored of one summary, at one moment.
 
     A pane is whole from the horizon of retention on: before it there may be panes again, of late
     events alone. A rollup is whole where rollups of its length cover it.
@@ -83,7 +83,7 @@ class Held:
         return Reach(tuple(runs), covered if covered[0] < covered[1] else None, whole)
 
     def around(self, start: int, end: int) -> tuple[int, int] | None:
-        """The shortest slices around [start, end) that are all held; None where there are none."""
+        """The shortest stored slices around all of [start, end); None where there are none."""
         for length in self._lengths:
             wider = start // length * length, -(-end // length) * length
             reach = self.reach(*wider)
@@ -102,10 +102,10 @@ class Held:
                 stored = view.bounds(layout.name, length)
                 if stored is not None:
                     found.append((max(stored[0], rolled[0]), min(stored[1], rolled[1])))
-        held = [(first, last) for first, last in found if first < last]
-        if not held:
+        whole = [(first, last) for first, last in found if first < last]
+        if not whole:
             return None
-        return min(first for first, _ in held), max(last for _, last in held)
+        return min(first for first, _ in whole), max(last for _, last in whole)
 
 
 def rollups_of(view: View, layout: Layout) -> Rollups:
@@ -122,7 +122,7 @@ def rollups_of(view: View, layout: Layout) -> Rollups:
 
 
 def _longest(rollups: Rollups, start: int, end: int) -> list[Run]:
-    """The longest part of what is held of [start, end) that lies together."""
+    """The longest part of what is stored of [start, end) that lies together."""
     parts: list[list[Run]] = [[]]
     for length, first, until in rollups.tiles(start, end):
         if length is None:

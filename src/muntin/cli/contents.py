@@ -37,10 +37,10 @@ def register(app: typer.Typer) -> None:
         from muntin.cli.tables import print_rows
 
         with muntin.open(ledger) as session:
-            print_rows(columns_of(session, name) if name else held(session), format)
+            print_rows(columns_of(session, name) if name else contents(session), format)
 
 
-def held(session: Session) -> pa.Table:
+def contents(session: Session) -> pa.Table:
     """A row for each summary and each standing query."""
     import pyarrow as pa
 

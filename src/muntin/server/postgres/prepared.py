@@ -17,7 +17,7 @@ PORTALS_MAX = 8  # each may hold an answer
 PARAMETERS_MAX = 1_000
 
 
-class Held:
+class PreparedStatements:
     """Of one connection."""
 
     def __init__(self) -> None:
@@ -34,8 +34,8 @@ class Held:
         parts = statements_of(within_limit(message.query))
         if len(parts) > 1:
             raise Refusal("42601", "only one statement at a time can be prepared")
-        held = sum(len(p.text) for p in self.prepared.values())
-        if len(self.prepared) >= PREPARED_MAX or held > PREPARED_BYTES_MAX:
+        nbytes = sum(len(p.text) for p in self.prepared.values())
+        if len(self.prepared) >= PREPARED_MAX or nbytes > PREPARED_BYTES_MAX:
             raise Refusal("54000", "too many prepared statements", "close some: DEALLOCATE ALL")
         count = parameters_of(words_of(message.query))
         if count > PARAMETERS_MAX:
