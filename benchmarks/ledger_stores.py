@@ -14,6 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from datetime import datetime
@@ -94,15 +95,23 @@ def pushes(name: str, server: Server, closings: int) -> None:
             serve = [sys.executable, "-m", "muntin", "serve", "-l", url, "--port", str(port)]
             processes.append(subprocess.Popen(serve, stdout=subprocess.DEVNULL))
         following = subscribed(urls[1])
+
+        def follow() -> None:
+            for update in following:
+                at = time.perf_counter()
+                if update.window is not None:
+                    start = datetime.fromisoformat(update.window["start"]).timestamp()
+                    heard.setdefault(int(start * 1e6), at)
+
+        listening = threading.Thread(target=follow)
+        listening.start()
         for number in range(1, closings + 1):
-            before = len(done)
             minute(number)
-            while len(done) > before and len(heard) < len(done):
-                window = next(following).window
-                if window is not None:
-                    start = int(datetime.fromisoformat(window["start"]).timestamp() * 1e6)
-                    heard.setdefault(start, time.perf_counter())
+            end = time.monotonic() + 60
+            while len(heard) < len(done) and time.monotonic() < end:
+                time.sleep(0.01)
         following.close()
+        listening.join()
     finally:
         SqliteWriter.close_windows = close
         for process in processes:
