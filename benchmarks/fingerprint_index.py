@@ -323,7 +323,7 @@ def write_index(folder: Path, records: int, partitions: int, fpp: float) -> None
         mine = np.sort(placed[starts[partition] : starts[partition + 1]])
         summary = Fingerprint(len(mine), fpp, headroom=2)
         summary.update_hashes(mine, "integers")
-        files.append(write_partition(folder, partition, summary))
+        files.append(write_partition(str(folder), partition, summary))
     manifest = Manifest("id", None, "integers", partitions, fpp, 0.001, 0)
     manifest.with_files(tuple(files), records=records).write(folder)
 

@@ -151,7 +151,7 @@ def cost_of(records: int, partitions: int, folder: Path) -> Cost:
     runs.mkdir()
 
     def write_run() -> str | None:
-        writer = RunWriter(runs, partitions, None)
+        writer = RunWriter(str(runs), partitions, None)
         for start in range(0, records, CHUNK_KEYS):
             writer.add(hashes[start : start + CHUNK_KEYS])
         return writer.finish()
@@ -159,9 +159,9 @@ def cost_of(records: int, partitions: int, folder: Path) -> Cost:
     placing, name = timed(write_run)
 
     def write_files() -> list[PartitionFile]:
-        reader = RunReader(runs, [name], partitions)
+        reader = RunReader(str(runs), [name], partitions)
         return [
-            write_partition(runs, partition, filter_of(mine))
+            write_partition(str(runs), partition, filter_of(mine))
             for partition in range(partitions)
             if len(mine := reader.hashes(partition))
         ]
@@ -188,7 +188,7 @@ def cost_of(records: int, partitions: int, folder: Path) -> Cost:
         best(lambda: index.contains(asked)),
         best(lambda: digest.rank([812])),
     )
-    forget(runs)
+    forget(str(runs))
     shutil.rmtree(runs)
     each = [1e9 * part / records for part in (hashing, placing, filters, counting)]
     print(

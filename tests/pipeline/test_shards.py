@@ -169,20 +169,3 @@ def test_shards_must_be_a_power_of_two() -> None:
     for shards in (0, 1, 3, 2048, -2):
         with pytest.raises(SpecError, match=r"shards: give a power of two, 2 to 1024"):
             spec(shards or 0) if shards else pipeline({"a": {"keys": ["tail"], "shards": 0}})
-
-
-def test_an_object_store_takes_the_payloads(monkeypatch: pytest.MonkeyPatch) -> None:
-    fsspec = pytest.importorskip("fsspec")
-    monkeypatch.setattr(cutting, "CUT_BYTES_MIN", 0)
-    monkeypatch.setattr(cutting, "FILE_BYTES_MIN", 0)
-    batches = [[part] for part in in_pieces(table(some_rows(400)), [100, 200])]
-    far = spec(8, payloads="memory://bucket/payloads")
-    with run(spec(None), batches) as whole, run(far, batches) as sharded:
-        assert content(whole) == content(sharded)
-        files = fsspec.filesystem("memory")
-        before = files.find("/bucket")
-        assert sharded._maintenance.sweep(age_us=-1_000_000) > 0
-        after = files.find("/bucket")
-        assert 0 < len(after) < len(before)
-        one, other = (Session(each.ledger).sql(ASKED[0]) for each in (whole, sharded))
-        assert _rows(one) == _rows(other)

@@ -342,10 +342,10 @@ def test_a_run_that_was_cut_or_lost_is_named(tmp_path):
     path = tmp_path / row["payload"].decode()
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(SourceError, match="cut at 40 bytes"):
-        RunReader(tmp_path, [path.name], 3)
+        RunReader(str(tmp_path), [path.name], 3)
     path.unlink()
     with pytest.raises(SourceError, match="same one for all workers"):
-        RunReader(tmp_path, [path.name], 3)
+        RunReader(str(tmp_path), [path.name], 3)
 
 
 def test_an_empty_table(spark, tmp_path):

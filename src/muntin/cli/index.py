@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 KEYS_AT_ONCE = 1 << 16
 QUANTILES = [0.5, 0.9, 0.95, 0.99]
 
-_INDEX = typer.Argument(help="Folder of the index.")
+_INDEX = typer.Argument(help="Folder of the index, or its URL.")
 
 
 def register(app: typer.Typer) -> None:
@@ -34,7 +34,7 @@ def _register_build(group: typer.Typer) -> None:
     @group.command()
     def build(
         source: str = typer.Argument(help="Files or folder; - where --source-format needs none."),
-        out: Path = typer.Option(..., "--out", "-o", help="Folder for the index."),
+        out: str = typer.Option(..., "--out", "-o", help="Folder for the index, or its URL."),
         key: str = typer.Option(..., "--key", "-k", help="Column of text, binary or integers."),
         rank: str | None = typer.Option(None, "--rank", "-r", help="Column of numbers or times."),
         partitions: int = typer.Option(64, help="Hash ranges: a few million keys each."),
@@ -67,7 +67,7 @@ def _register_build(group: typer.Typer) -> None:
 def _register_answers(group: typer.Typer) -> None:
     @group.command()
     def contains(
-        index: Path = _INDEX,
+        index: str = _INDEX,
         keys: list[str] = typer.Argument(None, help="Keys to ask for."),
         file: str | None = typer.Option(
             None, "--file", help="One key a line; - is standard input."
@@ -85,7 +85,7 @@ def _register_answers(group: typer.Typer) -> None:
 
     @group.command()
     def quantile(
-        index: Path = _INDEX,
+        index: str = _INDEX,
         q: list[float] = typer.Argument(None, help=f"In [0, 1]; {QUANTILES} if absent."),
         format: Format = FORMAT,  # noqa: A002
     ) -> None:
@@ -94,7 +94,7 @@ def _register_answers(group: typer.Typer) -> None:
 
     @group.command()
     def rank(
-        index: Path = _INDEX,
+        index: str = _INDEX,
         values: list[str] = typer.Argument(help="Numbers, or times as ISO 8601."),
         format: Format = FORMAT,  # noqa: A002
     ) -> None:
@@ -102,12 +102,12 @@ def _register_answers(group: typer.Typer) -> None:
         _write([_opened(index).rank([_number(value) for value in values])], format)
 
     @group.command()
-    def info(index: Path = _INDEX, format: Format = FORMAT) -> None:  # noqa: A002
+    def info(index: str = _INDEX, format: Format = FORMAT) -> None:  # noqa: A002
         """What the index holds, how large it is and what it promises."""
         _print_info(_opened(index), format)
 
 
-def _opened(index: Path) -> IndexReader:
+def _opened(index: str) -> IndexReader:
     from muntin.spark.index.reader import IndexReader
 
     return IndexReader.open(index)

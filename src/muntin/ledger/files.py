@@ -12,112 +12,20 @@ that fsspec knows, whose files are named by their URLs.
 
 from __future__ import annotations
 
-import os
 import secrets
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
 import google_crc32c
 
 from muntin.errors import LedgerError, SpecError
 from muntin.ledger.records import Stored
+from muntin.storage import place_of
 
 ENDING = ".mseg"
 GARBAGE_AGE_US = 3_600_000_000  # of a file that nobody names: an hour, longer than a try takes
 _LOST = "restore it from a backup, or run the pipeline again over its source"
-
-
-class _Place(Protocol):
-    def write(self, path: str, data: bytes, lasting: bool) -> None: ...
-    def read(self, path: str, begin: int, end: int | None) -> bytes: ...
-    def delete(self, path: str) -> None: ...
-    def listed(self, folder: str) -> Iterator[str]: ...
-    def written(self, path: str) -> int: ...
-    def size(self, path: str) -> int: ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Disk:
-    """Paths of this machine, or of a file system that all machines have mounted."""
-
-    def write(self, path: str, data: bytes, lasting: bool) -> None:
-        """All of it, or nothing under that name: if it is to last, also where the power fails."""
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part = f"{path}.part"
-        with open(part, "wb") as out:
-            out.write(data)
-            if lasting:
-                out.flush()
-                os.fsync(out.fileno())
-        Path(part).rename(target)
-
-    def read(self, path: str, begin: int, end: int | None) -> bytes:
-        with open(path, "rb") as file:
-            file.seek(begin)
-            return file.read() if end is None else file.read(end - begin)
-
-    def delete(self, path: str) -> None:
-        Path(path).unlink(missing_ok=True)
-
-    def listed(self, folder: str) -> Iterator[str]:
-        yield from (str(path) for path in Path(folder).glob("*") if path.is_file())
-
-    def written(self, path: str) -> int:
-        return Path(path).stat().st_mtime_ns // 1000
-
-    def size(self, path: str) -> int:
-        return Path(path).stat().st_size
-
-
-@dataclass(frozen=True, slots=True)
-class _Objects:
-    """URLs of an object store, or of anything else that fsspec knows."""
-
-    files: Any
-
-    def write(self, path: str, data: bytes, lasting: bool) -> None:  # noqa: ARG002
-        self.files.pipe_file(path, data)
-
-    def read(self, path: str, begin: int, end: int | None) -> bytes:
-        return self.files.cat_file(path, start=begin or None, end=end)
-
-    def delete(self, path: str) -> None:
-        self.files.rm_file(path)
-
-    def listed(self, folder: str) -> Iterator[str]:
-        self.files.invalidate_cache()
-        begin = folder.partition("://")[0]
-        for path in self.files.find(folder):
-            yield f"{begin}://{self.files._strip_protocol(path).lstrip('/')}"
-
-    def written(self, path: str) -> int:
-        return int(self.files.modified(path).timestamp() * 1_000_000)
-
-    def size(self, path: str) -> int:
-        return self.files.size(path)
-
-
-def _place_of(path: str) -> tuple[_Place, str]:
-    """Who reads and writes a path, and the path as it knows it."""
-    scheme, separator, rest = path.partition("://")
-    if not separator:
-        return _Disk(), path
-    if scheme == "file":
-        return _Disk(), rest
-    try:
-        from fsspec.core import url_to_fs  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        raise SpecError(
-            f"{path}: files at a URL need fsspec: pip install 'muntin[objects]', and the package "
-            "that fsspec names for this kind of URL (s3fs, gcsfs, adlfs, ...)"
-        ) from None
-    try:
-        return _Objects(url_to_fs(path)[0]), path
-    except (ImportError, ValueError) as problem:
-        raise SpecError(f"{path}: {problem}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +46,7 @@ class PayloadFolder:
     def write(self, name: str, payload: bytes, *, lasting: bool = True) -> Stored:
         """A new file; `name` is for those who look into the folder."""
         path = f"{self.path}/{name}-{secrets.token_hex(8)}{ENDING}"
-        place, full = _place_of(self._full(path))
+        place, full = place_of(self._full(path))
         try:
             place.write(full, payload, lasting)
         except OSError as problem:
@@ -153,7 +61,7 @@ class PayloadFolder:
 
     def read_part(self, path: str, begin: int, size: int) -> bytes:
         """Some bytes of a file, unchecked."""
-        place, full = _place_of(self._full(path))
+        place, full = place_of(self._full(path))
         try:
             return place.read(full, begin, begin + size)
         except OSError as problem:
@@ -161,7 +69,7 @@ class PayloadFolder:
 
     def check_seen(self, path: str, nbytes: int) -> None:
         """LedgerError where a file that another machine has written cannot be seen from here."""
-        place, full = _place_of(self._full(path))
+        place, full = place_of(self._full(path))
         try:
             found = place.size(full)
         except OSError:
@@ -176,7 +84,7 @@ class PayloadFolder:
     def delete(self, paths: Collection[str]) -> None:
         """Those that are there."""
         for path in paths:
-            place, full = _place_of(self._full(path))
+            place, full = place_of(self._full(path))
             try:
                 place.delete(full)
             except OSError:
@@ -194,7 +102,7 @@ class PayloadFolder:
         before : int
             A file goes when it was given up, or where no row ever named it was written, before.
         """
-        place, folder = _place_of(self._full(self.path))
+        place, folder = place_of(self._full(self.path))
         found = []
         try:
             for full in place.listed(folder):
@@ -229,7 +137,7 @@ def payload_folder(home: str, place: str, pipeline: str, generation: int) -> Pay
     folder = f"{pipeline}-{generation:x}"
     if place:
         url = place if "://" in place else f"file://{Path(place).resolve()}"
-        _place_of(url)
+        place_of(url)
         return PayloadFolder("", f"{url.rstrip('/')}/{folder}")
     if not home:
         raise SpecError(
@@ -252,7 +160,7 @@ def fetch(stored: Stored, home: str) -> bytes:
         if not home or path.startswith("/") or ".." in path.split("/"):
             raise LedgerError(f"{path!a} is no file of this ledger: its row is not Muntin's")
         path = f"{home}/{path}"
-    place, full = _place_of(path)
+    place, full = place_of(path)
     try:
         payload = place.read(full, 0, None)
     except FileNotFoundError:

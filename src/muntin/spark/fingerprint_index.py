@@ -8,9 +8,9 @@ where it is asked.
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import weakref
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,15 +22,16 @@ import pyarrow as pa
 from muntin.errors import BadArgument
 from muntin.spark.failures import plainly
 from muntin.spark.index import build as building
-from muntin.spark.index.files import forget, index_folder, write_once
+from muntin.spark.index.files import can_read, forget, write_once
 from muntin.spark.index.manifest import MANIFEST, PARTITIONS_MAX, Manifest, PartitionFile
 from muntin.spark.index.plan import HEADROOM, Plan, new_digest
-from muntin.spark.index.query import ask_by_job, ask_here, can_read, keep_present
+from muntin.spark.index.query import ask_by_job, ask_here, keep_present
 from muntin.spark.index.reader import Groups, IndexReader, check_key, read_digest
 from muntin.spark.index.runs import remove_left, run_folder
 from muntin.spark.index.sources import Source, source_of
 from muntin.spark.progress import job_progress
 from muntin.spark.session import own_python
+from muntin.storage import full_name, is_file, place_of
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
 from muntin.summaries.dynamic_bloom import HEADROOM_MAX, item_type
 from muntin.summaries.order_maps import OrderMap, map_for
@@ -57,7 +58,7 @@ class FingerprintIndex(IndexReader):
     def __init__(
         self,
         spark: SparkSession,
-        folder: Path,
+        folder: str,
         manifest: Manifest,
         digest: DyadicQDigest | None,
         sources: list[Source] | None = None,
@@ -112,7 +113,8 @@ class FingerprintIndex(IndexReader):
             Of the number; without it one that takes all values (62 bits). A tight one, such as
             `IntegerRange(20)`, makes a smaller digest that is built faster.
         path : str, optional
-            Folder of the index, a path that the workers see, too; otherwise a temporary one.
+            Folder of the index, otherwise a temporary one: a path that the workers see, too, or
+            the URL of an object store, by the name that Spark uses.
         overwrite : bool
             Replace the index that is in `path`; otherwise that is an error.
         spark : SparkSession, optional
@@ -149,8 +151,7 @@ class FingerprintIndex(IndexReader):
             is_temporary=path is None,
         )
         made._add(source, {}, progress, "building")
-        for name in old - set(made._manifest.names()):
-            (folder / name).unlink(missing_ok=True)
+        made._delete(old)
         return made
 
     @classmethod
@@ -163,7 +164,7 @@ class FingerprintIndex(IndexReader):
     @classmethod
     def load(cls, spark: SparkSession, path: str | Path) -> Self:
         """Open a saved index, as `IndexReader.open`, to append to it or to ask it by jobs."""
-        folder = index_folder(path)
+        folder = full_name(path)
         manifest = Manifest.read(folder)
         return cls(spark, folder, manifest, read_digest(folder, manifest))
 
@@ -178,7 +179,7 @@ class FingerprintIndex(IndexReader):
         return self._contained(keys, partial(self._ask, via=via))
 
     def _ask(self, groups: Groups, via: Via = "auto") -> np.ndarray:
-        folder, names = str(self._folder), self._names
+        folder, names = self._folder, self._names
         asked = [names[partition] for partition, _ in groups]
         if via == "job" and self._sources is None:
             return self._ask_by_job(groups)
@@ -198,7 +199,7 @@ class FingerprintIndex(IndexReader):
             cores = max(1, context.defaultParallelism)
             self._tasks = context.parallelize(range(cores), cores)
         with plainly(), own_python(self._spark):
-            return ask_by_job(context, self._tasks, str(self._folder), self._names, groups)
+            return ask_by_job(context, self._tasks, self._folder, self._names, groups)
 
     def filter(self, df: DataFrame, column: str, *, keep: bool = True) -> DataFrame:
         """Rows of a DataFrame whose key may be in the index.
@@ -211,7 +212,7 @@ class FingerprintIndex(IndexReader):
         keeping = partial(
             keep_present,
             column=df.columns.index(column),
-            folder=str(self._folder),
+            folder=self._folder,
             names=self._names,
             zones=self._zones,
             partitions=self._manifest.partitions,
@@ -256,15 +257,13 @@ class FingerprintIndex(IndexReader):
 
     def save(self, path: str | Path) -> None:
         """Copy the index to a folder, from which `load` opens it."""
-        target = index_folder(path)
-        target.mkdir(parents=True, exist_ok=True)
+        target = full_name(path)
         if target == self._folder:
             return
         self._manifest.check_files(self._folder)
+        (here, folder), (there, other) = place_of(self._folder), place_of(target)
         for name in self._manifest.names():
-            partial_file = target / f".{name}"
-            shutil.copyfile(self._folder / name, partial_file)
-            partial_file.replace(target / name)
+            there.write(f"{other}/{name}", here.read(f"{folder}/{name}", 0, None), lasting=False)
         self._manifest.write(target)
 
     def _add(
@@ -296,7 +295,7 @@ class FingerprintIndex(IndexReader):
             own_python(source.spark),
         ):
             plan = Plan(
-                folder=str(self._folder),
+                folder=self._folder,
                 runs=runs,
                 partitions=manifest.partitions,
                 tasks=min(
@@ -326,8 +325,14 @@ class FingerprintIndex(IndexReader):
             )
         )
         self._manifest.write(self._folder)
-        for name in before - set(self._manifest.names()):
-            (self._folder / name).unlink(missing_ok=True)
+        self._delete(before)
+
+    def _delete(self, names: set[str]) -> None:
+        """Those files that the manifest names no more."""
+        where, folder = place_of(self._folder)
+        for name in names - set(self._manifest.names()):
+            with suppress(FileNotFoundError):
+                where.delete(f"{folder}/{name}")
 
     def _rebuild(self, partitions: list[int]) -> None:
         """Build lost partitions again from where the records came from."""
@@ -349,18 +354,19 @@ def _check_integer(name: str, value: Any, least: int, most: int) -> None:
         raise BadArgument(f"{name}={value!r}: an integer from {least} to {most}")
 
 
-def _empty_folder(path: str | Path | None, *, overwrite: bool) -> Path:
+def _empty_folder(path: str | Path | None, *, overwrite: bool) -> str:
     """Where a new index goes; BadArgument where there is one that shall stay."""
     if path is None:
-        return Path(tempfile.mkdtemp(prefix="muntin-index-")).resolve()
-    folder = index_folder(path)
-    folder.mkdir(parents=True, exist_ok=True)
-    if (folder / MANIFEST).exists() and not overwrite:
+        return full_name(tempfile.mkdtemp(prefix="muntin-index-"))
+    folder = full_name(path)
+    where, full = place_of(folder)
+    where.make_folder(full)
+    if is_file(f"{folder}/{MANIFEST}") and not overwrite:
         raise BadArgument(f"{folder} holds an index already: load it, or overwrite=True")
     remove_left(folder)
     return folder
 
 
-def _remove(folder: Path) -> None:
+def _remove(folder: str) -> None:
     forget(folder)
-    shutil.rmtree(folder, ignore_errors=True)
+    place_of(folder)[0].delete_folder(folder)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import mmap
-import os
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from muntin.errors import BadArgument, SourceError
+from muntin.errors import SourceError
 from muntin.spark.index.manifest import PartitionFile
+from muntin.storage import is_file, place_of
 from muntin.summaries.fingerprint_index import Fingerprint
 from muntin.summaries.static_filter import to_partitions
 
@@ -20,40 +17,24 @@ OPEN_MAX = 4096  # mapped files that a process keeps
 _open: dict[str, Fingerprint] = {}
 
 
-def index_folder(path: str | Path) -> Path:
-    """The folder of an index, from its path or `file:///` URI.
-
-    Raises
-    ------
-    BadArgument
-        It is elsewhere: its files are mapped into memory where they are asked.
-    """
-    text = os.fspath(path)
-    if text.startswith("file:"):
-        text = unquote(urlsplit(text).path)
-    elif "://" in text:
-        raise BadArgument(
-            f"path: {text}: an index lies in files that are mapped into memory: name a folder that "
-            "this machine and the workers have mounted, and copy it from and to such storage"
-        )
-    return Path(text).resolve()
-
-
-def write_once(folder: Path, stem: str, data: bytes) -> str:
+def write_once(folder: str, stem: str, data: bytes) -> str:
     """Write a file named after its content; the same bytes again change nothing."""
     name = f"{stem}-{hashlib.sha256(data).hexdigest()[:16]}.mntn"
-    path = folder / name
-    if path.is_file() and path.stat().st_size == len(data):
-        return name
-    # Another attempt of the same task may be writing, too: each to its own file, last one stays.
-    partial = folder / f".{name}.{os.getpid()}"
-    with partial.open("wb") as out:
-        out.write(data)
-    partial.replace(path)
+    place, path = place_of(f"{folder}/{name}")
+    try:
+        if place.size(path) == len(data):
+            return name
+    except OSError:  # it is not there yet
+        pass
+    # Another attempt of the same task may be writing, too: one of them stays, whole.
+    try:
+        place.write(path, data, lasting=False)
+    except OSError as problem:
+        raise SourceError(f"{path}: the index cannot be written ({problem})") from None
     return name
 
 
-def write_partition(folder: Path, partition: int, summary: Fingerprint) -> PartitionFile:
+def write_partition(folder: str, partition: int, summary: Fingerprint) -> PartitionFile:
     data = summary.to_bytes()
     least, most = summary.hash_range or (0, 0)
     return PartitionFile(
@@ -81,11 +62,13 @@ def opened(path: str) -> Fingerprint:
     """
     found = _open.get(path)
     if found is None:
+        place, full = place_of(path)
         try:
-            with open(path, "rb") as file:
-                view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            view = place.mapped(full)
         except (FileNotFoundError, ValueError):  # ValueError: an empty file cannot be mapped
             raise SourceError(f"the index lacks its file {path}, or it is empty") from None
+        except OSError as problem:
+            raise SourceError(f"{path} cannot be read: {problem}") from None
         found = Fingerprint.mapped(view)
         if len(_open) >= OPEN_MAX:
             _open.pop(next(iter(_open)))
@@ -93,17 +76,22 @@ def opened(path: str) -> Fingerprint:
     return found
 
 
-def forget(folder: Path) -> None:
+def forget(folder: str) -> None:
     """Close what this process keeps of a folder."""
-    prefix = str(folder) + os.sep
+    prefix = f"{folder}/"
     for path in [path for path in _open if path.startswith(prefix)]:
         del _open[path]
+
+
+def can_read(folder: str, names: Iterable[str]) -> bool:
+    """Whether this process sees all of these files."""
+    return all(is_file(f"{folder}/{name}") for name in names)
 
 
 def probe(folder: str, names: Mapping[int, str], parts: Sequence[tuple[int, np.ndarray]]) -> bytes:
     """Whether each hash may be there, one byte each, part after part."""
     return b"".join(
-        opened(os.path.join(folder, names[partition])).contains_hashes(hashes).tobytes()
+        opened(f"{folder}/{names[partition]}").contains_hashes(hashes).tobytes()
         for partition, hashes in parts
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +12,7 @@ from muntin.errors import MuntinError
 from muntin.spark.index.files import write_partition
 from muntin.spark.index.manifest import PartitionFile
 from muntin.spark.index.plan import CAPACITY_MIN, Plan
-from muntin.spark.index.runs import RunReader
+from muntin.spark.index.runs import RunReader, whole
 from muntin.spark.index.scatter import DIGEST, ERROR, piece
 from muntin.spark.index.told import told
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
@@ -39,16 +38,17 @@ def gather(plan: Plan, left: Left, task: int) -> Iterator[pa.RecordBatch]:
 
 
 def _gathered(plan: Plan, left: Left, task: int) -> Iterator[pa.RecordBatch]:
-    runs = RunReader(Path(plan.runs), left.runs, plan.partitions)
-    for partition in plan.partitions_of(task):
+    mine = plan.partitions_of(task)
+    runs = RunReader(plan.runs, left.runs, plan.partitions, mine)
+    for partition in mine:
         hashes = runs.hashes(partition)
         if len(hashes):
             summary = _partition(plan, partition, hashes)
-            file = write_partition(Path(plan.folder), partition, summary)
+            file = write_partition(plan.folder, partition, summary)
             yield piece(FILE, _described(file))
     digest: DyadicQDigest | None = None
     for name in left.digests[task :: plan.tasks]:
-        other = DyadicQDigest.from_bytes((Path(plan.runs) / name).read_bytes())
+        other = DyadicQDigest.from_bytes(whole(f"{plan.runs}/{name}"))
         if digest is None:
             digest = other
         else:
@@ -69,7 +69,7 @@ def _partition(plan: Plan, partition: int, hashes: np.ndarray) -> Fingerprint:
             capacity_min=CAPACITY_MIN,
             headroom=plan.headroom,
         )
-    summary = Fingerprint.from_bytes((Path(plan.folder) / base).read_bytes())
+    summary = Fingerprint.from_bytes(whole(f"{plan.folder}/{base}"))
     summary.update_hashes(hashes, plan.item_type)
     return summary
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any, Self
 
 import google_crc32c
 
 from muntin.errors import CorruptSummary, SourceError
+from muntin.storage import place_of
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -65,24 +64,25 @@ class Manifest:
     def names(self) -> list[str]:
         return [file.file for file in self.files] + ([self.digest] if self.digest else [])
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: str) -> None:
         """Replace the folder's manifest; a reader sees the old one or the new one."""
         content = {"muntin_index": FORMAT, **asdict(self)}
         content["crc32c"] = _checksum(content)
-        partial = folder / f".{MANIFEST}.{os.getpid()}"
-        with partial.open("w", encoding="utf-8") as out:
-            json.dump(content, out, sort_keys=True, indent=1)
-            out.flush()
-            os.fsync(out.fileno())
-        partial.replace(folder / MANIFEST)
+        place, path = place_of(f"{folder}/{MANIFEST}")
+        data = json.dumps(content, sort_keys=True, indent=1).encode()
+        try:
+            place.write(path, data, lasting=True)
+        except OSError as problem:
+            raise SourceError(f"{path} cannot be written: {problem}") from None
 
     @staticmethod
-    def names_in(folder: Path) -> set[str]:
+    def names_in(folder: str) -> set[str]:
         """Files of an index that lie in a folder."""
-        return {path.name for path in folder.iterdir() if _NAME.fullmatch(path.name)}
+        place, path = place_of(folder)
+        return {name for name in place.sizes(path) if _NAME.fullmatch(name)}
 
     @classmethod
-    def read(cls, folder: Path) -> Self:
+    def read(cls, folder: str) -> Self:
         """The manifest of a folder, whose files are all there in their sizes.
 
         Raises
@@ -92,11 +92,13 @@ class Manifest:
         CorruptSummary
             The manifest is damaged, or a file has another size.
         """
-        path = folder / MANIFEST
+        place, path = place_of(f"{folder}/{MANIFEST}")
         try:
-            content = json.loads(path.read_bytes())
+            content = json.loads(place.read(path, 0, None))
         except FileNotFoundError:
             raise SourceError(f"{folder} holds no index: {MANIFEST} is missing") from None
+        except OSError as problem:
+            raise SourceError(f"{path} cannot be read: {problem}") from None
         except (ValueError, RecursionError) as problem:
             raise CorruptSummary(f"{path} is damaged: {problem}") from None
         if not isinstance(content, dict):
@@ -114,7 +116,7 @@ class Manifest:
         return made
 
     @classmethod
-    def _from(cls, content: dict[str, Any], path: Path) -> Self:
+    def _from(cls, content: dict[str, Any], path: str) -> Self:
         try:
             files = tuple(PartitionFile(**file) for file in content.pop("files"))
             made = cls(files=files, **content)
@@ -131,9 +133,11 @@ class Manifest:
             raise CorruptSummary(f"{path} is damaged: a partition's numbers are none")
         return made
 
-    def check_files(self, folder: Path) -> None:
+    def check_files(self, folder: str) -> None:
         """SourceError that names the files which are missing, CorruptSummary for other sizes."""
-        missing = [name for name in self.names() if not (folder / name).is_file()]
+        place, path = place_of(folder)
+        sizes = place.sizes(path)
+        missing = [name for name in self.names() if name not in sizes]
         if missing:
             shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
             raise SourceError(
@@ -141,9 +145,9 @@ class Manifest:
                 "restore them or build the index anew"
             )
         for file in self.files:
-            size = (folder / file.file).stat().st_size
+            size = sizes[file.file]
             if size != file.size:
-                raise CorruptSummary(f"{folder / file.file}: {size} bytes instead of {file.size}")
+                raise CorruptSummary(f"{folder}/{file.file}: {size} bytes instead of {file.size}")
 
 
 def _checksum(content: Mapping[str, Any]) -> int:

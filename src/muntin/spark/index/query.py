@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -78,8 +77,3 @@ def keep_present(
         kept = np.zeros(batch.num_rows, np.bool_)
         kept[valid] = present
         yield batch.filter(pa.array(kept == keep))
-
-
-def can_read(folder: str, names: Iterable[str]) -> bool:
-    """Whether this process sees all of these files."""
-    return all(os.path.isfile(os.path.join(folder, name)) for name in names)

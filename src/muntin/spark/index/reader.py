@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary
-from muntin.spark.index.files import by_partition, index_folder, opened
+from muntin.spark.index.files import by_partition, opened
 from muntin.spark.index.manifest import Manifest
 from muntin.spark.index.query import ask_here
+from muntin.storage import full_name, place_of
 from muntin.summaries.base import Estimate
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
 from muntin.summaries.dynamic_bloom import item_type
@@ -36,7 +37,7 @@ class IndexReader:
     >>> index.quantile([0.5, 0.95])
     """
 
-    def __init__(self, folder: Path, manifest: Manifest, digest: DyadicQDigest | None) -> None:
+    def __init__(self, folder: str, manifest: Manifest, digest: DyadicQDigest | None) -> None:
         self._folder = folder
         self._digest = digest
         self._use(manifest)
@@ -52,7 +53,7 @@ class IndexReader:
         CorruptSummary
             A file is damaged. Filters are checked when they are first asked.
         """
-        folder = index_folder(path)
+        folder = full_name(path)
         manifest = Manifest.read(folder)
         return cls(folder, manifest, read_digest(folder, manifest))
 
@@ -65,8 +66,8 @@ class IndexReader:
         self._rates = {partition: file.false_positive_rate for partition, file in files.items()}
 
     @property
-    def folder(self) -> Path:
-        """Where the files are."""
+    def folder(self) -> str:
+        """Where the files are: an absolute path, or a URL."""
         return self._folder
 
     @property
@@ -103,7 +104,7 @@ class IndexReader:
         """What the index is, for people and monitoring."""
         files = self._manifest.files
         return {
-            "folder": str(self._folder),
+            "folder": self._folder,
             "revision": self._manifest.revision,
             "key": self._manifest.key,
             "key_type": self._manifest.item_type,
@@ -157,7 +158,7 @@ class IndexReader:
         return present, rates
 
     def _ask(self, groups: Groups) -> np.ndarray:
-        return ask_here(str(self._folder), self._names, groups)
+        return ask_here(self._folder, self._names, groups)
 
     def locate(self, keys: Any) -> pa.Table:
         """The partitions that may hold each key: none or one. Columns key, partitions."""
@@ -196,7 +197,7 @@ class IndexReader:
     def warm(self) -> None:
         """Map and check all files now, not when they are first asked."""
         for name in self._names.values():
-            opened(str(self._folder / name))
+            opened(f"{self._folder}/{name}")
 
     def _ranked(self) -> DyadicQDigest:
         if self._digest is None:
@@ -225,7 +226,7 @@ def check_key(kind: pa.DataType, name: str) -> None:
         raise BadArgument(f"column {name!r} is {kind}: a key is text, binary or integer") from None
 
 
-def read_digest(folder: Path, manifest: Manifest) -> DyadicQDigest | None:
+def read_digest(folder: str, manifest: Manifest) -> DyadicQDigest | None:
     """The global digest that a manifest names.
 
     Raises
@@ -235,11 +236,10 @@ def read_digest(folder: Path, manifest: Manifest) -> DyadicQDigest | None:
     """
     if not manifest.digest:
         return None
-    digest = DyadicQDigest.from_bytes((folder / manifest.digest).read_bytes())
+    place, path = place_of(f"{folder}/{manifest.digest}")
+    digest = DyadicQDigest.from_bytes(place.read(path, 0, None))
     if digest.count != manifest.records:
-        raise CorruptSummary(
-            f"{folder / manifest.digest} counted {digest.count} of {manifest.records} records"
-        )
+        raise CorruptSummary(f"{path} counted {digest.count} of {manifest.records} records")
     return digest
 
 

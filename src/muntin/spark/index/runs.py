@@ -8,16 +8,15 @@ written once and read once, and none of them goes through the JVM.
 
 from __future__ import annotations
 
-import mmap
-import shutil
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from muntin.errors import SourceError
+from muntin.storage import place_of
 from muntin.summaries.kernels.placement import place
 from muntin.summaries.static_filter import to_partitions
 
@@ -28,8 +27,9 @@ _PREFIX = ".runs-"
 class RunWriter:
     """Writes the hashes of one task; `finish` gives the file's name, or None if there were none."""
 
-    def __init__(self, folder: Path, partitions: int, only: frozenset[int] | None) -> None:
-        self._path = folder / f"{uuid.uuid4().hex}.u64"
+    def __init__(self, folder: str, partitions: int, only: frozenset[int] | None) -> None:
+        self._name = f"{uuid.uuid4().hex}.u64"
+        self._place, self._path = place_of(f"{folder}/{self._name}")
         self._partitions = partitions
         self._only = None if only is None else np.array(sorted(only), np.int64)
         self._waiting: list[np.ndarray] = []
@@ -47,8 +47,11 @@ class RunWriter:
             self._write()
         if self._file is None:
             return None
-        self._file.close()
-        return self._path.name
+        try:
+            self._file.close()
+        except OSError as problem:
+            raise _not_written(self._path, problem) from None
+        return self._name
 
     def _write(self) -> None:
         hashes = np.concatenate(self._waiting)
@@ -58,14 +61,23 @@ class RunWriter:
         placed = np.empty_like(hashes)
         starts = np.zeros(self._partitions + 1, np.int64)
         place(hashes, self._partitions, starts, placed)
-        if self._file is None:
-            self._file = self._path.open("wb")
-        self._file.write(starts.data)
-        self._file.write(placed.data)
+        try:
+            if self._file is None:
+                self._file = self._place.create(self._path)
+            self._file.write(starts.data)
+            self._file.write(placed.data)
+        except OSError as problem:
+            raise _not_written(self._path, problem) from None
+
+
+class _Chunk(NamedTuple):
+    starts: np.ndarray
+    hashes: np.ndarray
+    """Those of the partitions that are wanted."""
 
 
 class RunReader:
-    """The chunks of run files, mapped into memory.
+    """The chunks of run files, of which the wanted partitions are read.
 
     Raises
     ------
@@ -73,50 +85,96 @@ class RunReader:
         A file is missing or cut: the folder is not the same one on all machines, or it is full.
     """
 
-    def __init__(self, folder: Path, names: Iterable[str], partitions: int) -> None:
-        self._chunks: list[tuple[np.ndarray, np.ndarray]] = []
+    def __init__(
+        self, folder: str, names: Iterable[str], partitions: int, wanted: range | None = None
+    ) -> None:
+        self._wanted = range(partitions) if wanted is None else wanted
+        self._chunks: list[_Chunk] = []
         for name in names:
-            self._chunks += _chunks(folder / name, partitions)
+            self._chunks += _chunks(f"{folder}/{name}", partitions, self._wanted)
 
     def hashes(self, partition: int) -> np.ndarray:
         """uint64[n] of one partition, in no order that means anything."""
-        parts = [
-            hashes[starts[partition] : starts[partition + 1]] for starts, hashes in self._chunks
-        ]
-        return np.concatenate(parts) if parts else np.empty(0, np.uint64)
+        found = []
+        for starts, hashes in self._chunks:
+            begin = int(starts[self._wanted.start])
+            found.append(hashes[starts[partition] - begin : starts[partition + 1] - begin])
+        return np.concatenate(found) if found else np.empty(0, np.uint64)
 
 
-def _chunks(path: Path, partitions: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _chunks(path: str, partitions: int, wanted: range) -> Iterator[_Chunk]:
+    where, full = place_of(path)
     try:
-        with path.open("rb") as file:
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        size, part = where.parts(full)
+        if not size:
+            raise _missing(path)
+        at = 0
+        while at < size:
+            begin = at + 8 * (partitions + 1)
+            if begin > size:
+                raise _cut(path, size)
+            starts = np.frombuffer(part(at, begin), np.int64)
+            at = begin + 8 * int(starts[-1])
+            if at > size:
+                raise _cut(path, size)
+            first, last = (begin + 8 * int(starts[n]) for n in (wanted.start, wanted.stop))
+            yield _Chunk(starts, np.frombuffer(part(first, last), np.uint64))
     except (FileNotFoundError, ValueError):  # ValueError: an empty file cannot be mapped
-        raise SourceError(
-            f"{path} is missing, which another task has written: the folder of an index must be "
-            "the same one for all workers"
-        ) from None
-    at = 0
-    while at < len(data):
-        begin = at + 8 * (partitions + 1)
-        starts = np.frombuffer(data, np.int64, partitions + 1, at) if begin <= len(data) else None
-        if starts is None or begin + 8 * int(starts[-1]) > len(data):
-            raise SourceError(f"{path} was cut at {len(data)} bytes: is the disk full?")
-        yield starts, np.frombuffer(data, np.uint64, int(starts[-1]), begin)
-        at = begin + 8 * int(starts[-1])
+        raise _missing(path) from None
+    except OSError as problem:
+        raise SourceError(f"{path} cannot be read: {problem}") from None
+
+
+def whole(path: str) -> bytes:
+    """All of a file that another task has written.
+
+    Raises
+    ------
+    SourceError
+        It is not here.
+    """
+    where, full = place_of(path)
+    try:
+        return where.read(full, 0, None)
+    except FileNotFoundError:
+        raise _missing(path) from None
+    except OSError as problem:
+        raise SourceError(f"{path} cannot be read: {problem}") from None
+
+
+def _missing(path: str) -> SourceError:
+    return SourceError(
+        f"{path} is missing, which another task has written: the folder of an index must be "
+        "the same one for all workers, or a URL such as s3a://bucket/index"
+    )
+
+
+def _cut(path: str, size: int) -> SourceError:
+    return SourceError(f"{path} was cut at {size} bytes: is the disk full?")
+
+
+def _not_written(path: str, problem: OSError) -> SourceError:
+    return SourceError(
+        f"{path} cannot be written ({problem}): the folder of an index must be the same one for "
+        "all workers, or a URL such as s3a://bucket/index"
+    )
 
 
 @contextmanager
-def run_folder(folder: str | Path) -> Iterator[str]:
+def run_folder(folder: str) -> Iterator[str]:
     """A folder for runs inside that of an index, removed in the end whatever happens."""
-    made = Path(folder) / f"{_PREFIX}{uuid.uuid4().hex}"
-    made.mkdir()  # with the rights of the index's folder: workers may be another user's
+    where, made = place_of(f"{folder}/{_PREFIX}{uuid.uuid4().hex}")
+    where.make_folder(made)  # with the rights of the index's folder: workers may be another user's
     try:
-        yield str(made)
+        yield made
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        where.delete_folder(made)
 
 
-def remove_left(folder: Path) -> None:
+def remove_left(folder: str) -> None:
     """Remove the runs that a build left whose driver was killed."""
-    for path in folder.glob(f"{_PREFIX}*"):
-        shutil.rmtree(path, ignore_errors=True)
+    where, full = place_of(folder)
+    names = {path[len(full) + 1 :].partition("/")[0] for path in where.listed(full)}
+    for name in names:
+        if name.startswith(_PREFIX):
+            where.delete_folder(f"{full}/{name}")

@@ -7,7 +7,6 @@ a task that runs twice is counted once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -41,7 +40,7 @@ def scatter(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
 
 def _scattered(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
     digest = plan.new_digest()
-    folder = Path(plan.runs)
+    folder = plan.runs
     writer = RunWriter(folder, plan.partitions, plan.only)
     for keys, numbers in batches:
         if digest is not None and numbers is not None:

@@ -1,0 +1,226 @@
+"""Files by their names: paths of this machine, and URLs of an object store that fsspec knows.
+
+A URL is the one that Spark uses (`s3a://`, `gs://`, `abfss://`); who may read it is what the
+store's own package finds (for S3: AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, a role of the machine), in
+this process and in Spark's workers. Knows nothing of what is in the files.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+from urllib.parse import unquote, urlsplit
+
+from muntin.errors import SpecError
+
+Parts = Callable[[int, int], bytes | memoryview]
+"""Bytes of a file, from one place in it to another."""
+
+
+class Place(Protocol):
+    """Where files of one kind of name are. All of it raises OSError, and FileNotFoundError."""
+
+    def write(self, path: str, data: bytes, lasting: bool) -> None: ...
+    def create(self, path: str) -> BinaryIO: ...
+    def read(self, path: str, begin: int, end: int | None) -> bytes: ...
+    def mapped(self, path: str) -> memoryview: ...
+    def parts(self, path: str) -> tuple[int, Parts]: ...
+    def make_folder(self, folder: str) -> None: ...
+    def sizes(self, folder: str) -> dict[str, int]: ...
+    def delete(self, path: str) -> None: ...
+    def delete_folder(self, folder: str) -> None: ...
+    def listed(self, folder: str) -> Iterator[str]: ...
+    def written(self, path: str) -> int: ...
+    def size(self, path: str) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Disk:
+    """Paths of this machine, or of a file system that all machines have mounted."""
+
+    def write(self, path: str, data: bytes, lasting: bool) -> None:
+        """All of it, or nothing under that name: if it is to last, also where the power fails."""
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = f"{path}.{os.getpid()}.part"  # others may be writing the same
+        with open(part, "wb") as out:
+            out.write(data)
+            if lasting:
+                out.flush()
+                os.fsync(out.fileno())
+        Path(part).replace(target)
+
+    def create(self, path: str) -> BinaryIO:
+        """A new file, which is there from the beginning on."""
+        return open(path, "wb")
+
+    def read(self, path: str, begin: int, end: int | None) -> bytes:
+        with open(path, "rb") as file:
+            file.seek(begin)
+            return file.read() if end is None else file.read(end - begin)
+
+    def mapped(self, path: str) -> memoryview:
+        """The file's bytes in place. ValueError where it has none."""
+        with open(path, "rb") as file:
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+    def parts(self, path: str) -> tuple[int, Parts]:
+        """How many bytes a file has, and who reads some of them. ValueError where it has none."""
+        view = self.mapped(path)
+        return len(view), lambda begin, end: view[begin:end]
+
+    def make_folder(self, folder: str) -> None:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """Bytes of the files in a folder, by their names; none where there is no folder."""
+        try:
+            with os.scandir(folder) as found:
+                return {one.name: one.stat().st_size for one in found if one.is_file()}
+        except FileNotFoundError:
+            return {}
+
+    def delete(self, path: str) -> None:
+        Path(path).unlink(missing_ok=True)
+
+    def delete_folder(self, folder: str) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def listed(self, folder: str) -> Iterator[str]:
+        """All files below a folder."""
+        for root, _, names in os.walk(folder):
+            yield from (os.path.join(root, name) for name in names)
+
+    def written(self, path: str) -> int:
+        """When: microseconds."""
+        return Path(path).stat().st_mtime_ns // 1000
+
+    def size(self, path: str) -> int:
+        return Path(path).stat().st_size
+
+
+@contextmanager
+def _as_os_error() -> Iterator[None]:
+    """Stores have errors of their own, such as that nobody has said who asks."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as problem:
+        raise OSError(f"{type(problem).__name__}: {problem}") from problem
+
+
+@dataclass(frozen=True, slots=True)
+class _Objects:
+    """URLs of an object store, or of anything else that fsspec knows."""
+
+    files: Any
+
+    @_as_os_error()
+    def write(self, path: str, data: bytes, lasting: bool) -> None:  # noqa: ARG002
+        self.files.pipe_file(path, data)
+
+    @_as_os_error()
+    def create(self, path: str) -> BinaryIO:
+        """A new file, which is there once it is closed."""
+        return self.files.open(path, "wb")
+
+    @_as_os_error()
+    def read(self, path: str, begin: int, end: int | None) -> bytes:
+        return self.files.cat_file(path, start=begin or None, end=end)
+
+    def mapped(self, path: str) -> memoryview:
+        """A copy on this machine's disk, which goes with the process. ValueError where empty."""
+        with tempfile.TemporaryFile() as file:
+            file.write(self.read(path, 0, None))
+            file.flush()
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+    def parts(self, path: str) -> tuple[int, Parts]:
+        return self.size(path), lambda begin, end: self.read(path, begin, end)
+
+    def make_folder(self, folder: str) -> None:
+        """There are none: names begin alike."""
+
+    @_as_os_error()
+    def sizes(self, folder: str) -> dict[str, int]:
+        found = self.files.find(folder, maxdepth=1, detail=True)
+        return {path.rpartition("/")[2]: int(one["size"]) for path, one in found.items()}
+
+    @_as_os_error()
+    def delete(self, path: str) -> None:
+        self.files.rm_file(path)
+
+    def delete_folder(self, folder: str) -> None:
+        for path in list(self.listed(folder)):
+            self.delete(path)
+
+    @_as_os_error()
+    def listed(self, folder: str) -> Iterator[str]:
+        root = self.files._strip_protocol(folder).rstrip("/")
+        found = [self.files._strip_protocol(path) for path in self.files.find(folder)]
+        return iter([folder + path[len(root) :] for path in found])
+
+    @_as_os_error()
+    def written(self, path: str) -> int:
+        return int(self.files.modified(path).timestamp() * 1_000_000)
+
+    @_as_os_error()
+    def size(self, path: str) -> int:
+        return self.files.size(path)
+
+
+def is_elsewhere(path: str) -> bool:
+    """Is it no path of this machine?"""
+    return "://" in path and not path.startswith("file:")
+
+
+def full_name(path: str | Path) -> str:
+    """A URL as it is; a path, or a `file:` URI, as an absolute path."""
+    text = os.fspath(path)
+    if text.startswith("file:"):
+        text = unquote(urlsplit(text).path)
+    return text.rstrip("/") if is_elsewhere(text) else str(Path(text).resolve())
+
+
+def place_of(path: str) -> tuple[Place, str]:
+    """Who reads and writes a path, and the path as it knows it.
+
+    Raises
+    ------
+    SpecError
+        A package that this kind of URL needs is missing, or nobody knows the kind.
+    """
+    scheme, separator, rest = path.partition("://")
+    if not separator:
+        return _Disk(), path
+    if scheme == "file":
+        return _Disk(), rest
+    try:
+        from fsspec.core import url_to_fs  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise SpecError(
+            f"{path}: files at a URL need fsspec: pip install 'muntin[objects]', and the package "
+            "that fsspec names for this kind of URL (s3fs, gcsfs, adlfs, ...)"
+        ) from None
+    try:  # what was listed once says nothing of what others write
+        return _Objects(url_to_fs(path, use_listings_cache=False)[0]), path
+    except (ImportError, ValueError) as problem:
+        raise SpecError(f"{path}: {problem}") from None
+
+
+def is_file(path: str) -> bool:
+    """Is there a file that can be seen from here?"""
+    place, full = place_of(path)
+    try:
+        place.size(full)
+    except OSError:
+        return False
+    return True

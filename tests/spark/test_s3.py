@@ -1,0 +1,108 @@
+"""What workers read and write may be on an object store, by the names that Spark uses."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from muntin.assembly import cutting
+from muntin.errors import CorruptSummary, SelectError, SourceError
+from muntin.session import Session
+from muntin.spark.index.build import _here
+from muntin.spark.index.files import opened
+from muntin.spark.index.manifest import Manifest
+from muntin.spark.index.plan import Plan
+from muntin.spark.index.reader import IndexReader
+from muntin.spark.index.runs import remove_left, run_folder
+from muntin.storage import place_of
+from muntin.summaries.order_maps import IntegerRange
+from tests.pipeline.support import content, run
+from tests.pipeline.test_kinds import in_pieces, pipeline, some_rows, table
+from tests.pipeline.test_shards import SUMMARIES, _rows
+from tests.s3_server import s3_server
+
+ASKED = "SELECT * FROM quantiles(delays, 0.5) FOR ALL"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    with s3_server(tmp_path_factory.mktemp("s3")) as found, pytest.MonkeyPatch.context() as patch:
+        for name, value in found.items():
+            patch.setenv(name, value)
+        yield found
+
+
+@pytest.fixture
+def cut_early(monkeypatch):
+    monkeypatch.setattr(cutting, "CUT_BYTES_MIN", 0)
+    monkeypatch.setattr(cutting, "FILE_BYTES_MIN", 0)
+
+
+def test_it_takes_the_payloads_of_shards(store, cut_early):
+    batches = [[part] for part in in_pieces(table(some_rows(40, seconds=20)), [20])]
+    near = pipeline({"delays": SUMMARIES["delays"]}, {})
+    far = pipeline({"delays": {**SUMMARIES["delays"], "shards": 2}}, {})
+    far = far.model_copy(update={"payloads": "s3a://bucket/payloads"})
+    place, folder = place_of("s3a://bucket/payloads")
+    with run(near, batches) as whole, run(far, batches) as sharded:
+        assert content(whole) == content(sharded)
+        before = set(place.listed(folder))
+        place.write(f"{min(before).rpartition('/')[0]}/x.mseg", b"a try's", lasting=True)
+        assert sharded._maintenance.sweep(age_us=-10_000_000) > 0
+        after = set(place.listed(folder))
+        assert after <= before
+        assert all(path.startswith("s3a://bucket/payloads/flights-") for path in after)
+        one, other = (Session(each.ledger).sql(ASKED) for each in (whole, sharded))
+        assert _rows(one) == _rows(other)
+        place.delete_folder(folder)
+        sharded.ledger.verify()
+        with pytest.raises(SelectError, match=r"payload file s3a://bucket/payloads/.* is gone"):
+            Session(sharded.ledger).sql(ASKED)
+
+
+def build(folder, base=None):
+    """Both stages in this process, as tasks do them."""
+    numbers = np.arange(5000)
+    keys, values = pa.array([f"page/{n}" for n in numbers]), pa.array(numbers * 7 % 1000)
+    with run_folder(folder) as runs:
+        plan = Plan(folder, runs, 4, 1, 0.01, 2, 0, "text", IntegerRange(10), 0.01, base or {})
+        files, digest = _here(plan, keys, values)
+    made = Manifest("url", "bytes", "text", 4, 0.01, 0.01, 0).with_files(files)
+    made.write(folder)
+    return made, digest
+
+
+def test_an_index_is_the_same_there(store, tmp_path):
+    url = "s3a://bucket/index"
+    (far, digest), (near, same) = build(url), build(str(tmp_path))
+    assert far.files == near.files
+    assert digest.to_bytes() == same.to_bytes()
+    assert Manifest.names_in(url) == set(far.names())
+    place, _ = place_of(url)
+    assert {path.rpartition("/")[2] for path in place.listed(url)} == {
+        *far.names(), "manifest.json"
+    }  # fmt: skip
+    index = IndexReader.open(url)
+    assert index.folder == url
+    keys = [f"page/{n}" for n in range(0, 10_000, 5)]
+    found = index.contains(keys)
+    assert found.equals(IndexReader.open(tmp_path).contains(keys))
+    assert found["present"].to_pylist()[:1000] == [True] * 1000
+    more, _ = build(url, {file.partition: file.file for file in far.files})
+    assert sum(file.records for file in more.files) == 10_000
+
+    place.write(f"{url}/.runs-left/x.u64", b"12345678", lasting=False)
+    remove_left(url)
+    assert not any(".runs-" in path for path in place.listed(url))
+    broken = f"{url}/{more.files[0].file}"
+    place.write(broken, b"x", lasting=False)
+    with pytest.raises(CorruptSummary, match="1 bytes instead of"):
+        IndexReader.open(url)
+    place.delete(broken)
+    with pytest.raises(SourceError, match="lacks 1 of its files"):
+        IndexReader.open(url)
+    with pytest.raises(SourceError, match="lacks its file s3a://"):
+        opened(broken)
+    with pytest.raises(SourceError, match="s3a://bucket/none holds no index"):
+        IndexReader.open("s3a://bucket/none")
+    with pytest.raises(SourceError, match=r"s3a://nobody/none\S* cannot be|holds no index"):
+        IndexReader.open("s3a://nobody/none")
