@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import muntin
-from muntin.errors import BadArgument, LedgerConflict, MuntinError
+from muntin.errors import BadArgument, LedgerConflict, LedgerError, MuntinError
 from muntin.spark import committing
 from muntin.spark.failures import plainly
 from muntin.spec import Pipeline
@@ -83,8 +83,14 @@ def child(data, out, *, command=(sys.executable,), **more):
         timeout=RUN_SECONDS,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == 0, python_said(done.stderr)
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def python_said(text):
+    """The end of an output, without Java's traces."""
+    lines = [line for line in text.splitlines() if not line.startswith(("\tat ", "\t... "))]
+    return "\n".join(lines)[-6000:]
 
 
 def home():
@@ -100,7 +106,7 @@ def free_port():
 
 
 @contextmanager
-def running(words, folder, port=None, told=""):
+def running(words, folder, port=None, told="", **more):
     """A process of Spark's, once it takes connections or has told something."""
     folder.mkdir()
     log = folder / "log"
@@ -108,7 +114,7 @@ def running(words, folder, port=None, told=""):
         process = subprocess.Popen(
             [*map(str, words)],
             cwd=folder,
-            env=environment(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP=LOOPBACK),
+            env=environment(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP=LOOPBACK) | more,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -346,6 +352,23 @@ def test_overwriting_happens_once_a_query(url):
     take(url, "new", "run 1", 2, "overwrite")
     take(url, "new", "run 2", 3, "overwrite")
     assert counted(url) == 12
+
+
+def test_what_is_large_goes_by_files(url, tmp_path, monkeypatch):
+    monkeypatch.setattr(committing, "SPILL_BYTES", 0)
+    spec = PLAIN.model_copy(update={"payloads": str(tmp_path / "shared")})
+    spilled = committing.sent(spec, [BATCH])[2]
+    files = [*(tmp_path / "shared").rglob("*.mseg")]
+    assert len(files) == 2 == len(committing._named(spilled))
+    assert committing._whole(spilled) == committing.sent(PLAIN, [BATCH])[2]
+    committing.commit_batch(spec, url, "continue", ("q", "run 1", spilled), 0)
+    assert counted(url) == 3
+    again = committing.sent(spec, [BATCH])[2]
+    committing.forget_spilled(spec, again)  # as a batch that is given up
+    assert [*(tmp_path / "shared").rglob("*.mseg")] == []
+    with pytest.raises(LedgerError, match="is gone"):
+        committing.commit_batch(spec, url, "continue", ("q", "run 1", again), 1)
+    assert counted(url) == 3
 
 
 def test_a_message_that_is_too_large_is_refused_in_the_task(monkeypatch):

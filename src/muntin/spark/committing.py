@@ -15,20 +15,24 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
 from muntin.errors import BadArgument
 from muntin.ledger.base import Mode
+from muntin.ledger.files import GARBAGE_AGE_US, PayloadFolder, fetch, payload_folder
 from muntin.ledger.open import open_ledger
+from muntin.ledger.records import Stored
 from muntin.spark.ingest import Ingest, plan_of, runs_of
 from muntin.spark.kafka import PLACE_COLUMNS, placed, unplaced
 from muntin.spark.partials import fold_placed
-from muntin.spark.rows import Row
+from muntin.spark.rows import Row, as_batches, from_table
 from muntin.spec import Pipeline
 
 MESSAGE_BYTES_MAX = 128 << 20  # of one task; at 400 MiB the driver ran out of memory and hung
+SPILL_BYTES = 8 << 20  # of one task, where the pipeline names a place for them
+SPILLED = 9  # what a row is, beside those of `partials`, `csv_files` and `runs`
 _QUERY, _RUN = "sql.streaming.queryId", "spark.jobGroup.id"  # local properties of a batch's job
 
 Sent = tuple[str, str, list[Row]]
@@ -39,7 +43,7 @@ _open: dict[tuple[str, str], tuple[str, Ingest]] = {}
 
 
 def sent(pipeline: Pipeline, batches: Iterable[pa.RecordBatch]) -> Sent:
-    """In a task: fold its rows.
+    """In a task: fold its rows. What is large goes to a file, and its name to the driver.
 
     Raises
     ------
@@ -54,6 +58,7 @@ def sent(pipeline: Pipeline, batches: Iterable[pa.RecordBatch]) -> Sent:
         query = context.getLocalProperty(_QUERY) or ""
         run = context.getLocalProperty(_RUN) or "" if query else ""
         where = f"partition {context.partitionId()}, "
+    folder = _spill_folder(pipeline)
     rows, size = [], 0
     plan = plan_of(pipeline, time.time_ns() // 1000)
     for row in fold_placed(plan, _placed(batches), where):
@@ -61,11 +66,61 @@ def sent(pipeline: Pipeline, batches: Iterable[pa.RecordBatch]) -> Sent:
         if size > MESSAGE_BYTES_MAX:
             raise BadArgument(
                 f"a task's summaries are more than {MESSAGE_BYTES_MAX >> 20} MiB, too large for a "
-                f"message to the driver ({row[1]!r}): give Spark more and smaller partitions, or "
-                "write shards: for it and use muntin.stream or summarize with a SparkContext"
+                f"message to the driver ({row[1]!r}): name a place for them as payloads:, such as "
+                "s3://bucket/folder, give Spark more and smaller partitions, or write shards: for "
+                "it and use muntin.stream or summarize with a SparkContext"
             )
         rows.append(row)
+        if folder is not None and size > SPILL_BYTES:
+            rows, size = [*_named(rows), _spilled(folder, rows)], 0
     return query, run, rows
+
+
+def _spill_folder(pipeline: Pipeline) -> PayloadFolder | None:
+    if not pipeline.payloads:
+        return None
+    return payload_folder("", pipeline.payloads, f"messages-{pipeline.name}", 0)
+
+
+def _spilled(folder: PayloadFolder, rows: Sequence[Row]) -> Row:
+    """Rows in a file, but for those that name such files."""
+    sink = pa.BufferOutputStream()
+    batches = list(as_batches(row for row in rows if row[0] != SPILLED))
+    with pa.ipc.new_stream(sink, batches[0].schema) as stream:
+        for batch in batches:
+            stream.write_batch(batch)
+    stored = folder.write("rows", sink.getvalue().to_pybytes(), lasting=False)
+    return SPILLED, "", 0, 0, json.dumps([stored.path, stored.nbytes, stored.crc]).encode()
+
+
+def _named(rows: Iterable[Row]) -> list[Row]:
+    return [row for row in rows if row[0] == SPILLED]
+
+
+def _whole(rows: Iterable[Row]) -> list[Row]:
+    """Rows, and those of the files that they name.
+
+    Raises
+    ------
+    LedgerError
+        Such a file is not seen from here, or not as it was written.
+    """
+    found = []
+    for row in rows:
+        if row[0] == SPILLED:
+            data = fetch(Stored(*json.loads(row[-1])), "")
+            found += from_table(pa.ipc.open_stream(data).read_all())
+        else:
+            found.append(row)
+    return found
+
+
+def forget_spilled(pipeline: Pipeline, rows: Iterable[Row]) -> None:
+    """Delete the files that messages name, and those of tries that were given up long ago."""
+    folder, named = _spill_folder(pipeline), _named(rows)
+    if folder is not None and named:
+        folder.delete([json.loads(row[-1])[0] for row in named])
+        folder.sweep((), {}, time.time_ns() // 1000 - GARBAGE_AGE_US)
 
 
 def _placed(batches: Iterable[pa.RecordBatch]):
@@ -80,19 +135,21 @@ def commit_all(pipeline: Pipeline, url: str, mode: Mode, written: Sent) -> None:
     try:
         ingest = Ingest(pipeline, ledger, query_id=f"batch-{uuid.uuid4()}", mode=mode)
         try:
-            ingest.take(0, lambda _: written[2])
+            ingest.take(0, lambda _: _whole(written[2]))
             ingest.finish(ended=True)
         finally:
             ingest.close()
     finally:
         ledger.close()
+    forget_spilled(pipeline, written[2])
 
 
 def commit_batch(pipeline: Pipeline, url: str, mode: Mode, written: Sent, batch_id: int) -> None:
     """A micro-batch: one commit, unless it was committed already."""
     query, run, rows = written
     with _lock:
-        _ingest(pipeline, url, mode, query, run, batch_id).take(batch_id, lambda _: rows)
+        _ingest(pipeline, url, mode, query, run, batch_id).take(batch_id, lambda _: _whole(rows))
+    forget_spilled(pipeline, rows)
 
 
 def _ingest(

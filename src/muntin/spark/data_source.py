@@ -115,6 +115,12 @@ class _Sink:
 
         return Sent(*sent(self.pipeline, iterator))
 
+    def forget(self, messages: list[Any]) -> None:
+        """Before `commit`, nothing is anywhere but in files that large messages name."""
+        from muntin.spark.committing import forget_spilled
+
+        forget_spilled(self.pipeline, _told(messages)[2])
+
 
 class _StreamSink(_Sink, DataSourceStreamArrowWriter):
     def commit(self, messages: list[Any], batchId: int) -> None:
@@ -123,7 +129,7 @@ class _StreamSink(_Sink, DataSourceStreamArrowWriter):
         commit_batch(self.pipeline, self.ledger, self.mode, _told(messages), batchId)
 
     def abort(self, messages: list[Any], batchId: int) -> None:
-        """Nothing is anywhere before `commit`."""
+        self.forget(messages)
 
 
 class _BatchSink(_Sink, DataSourceArrowWriter):
@@ -133,7 +139,7 @@ class _BatchSink(_Sink, DataSourceArrowWriter):
         commit_all(self.pipeline, self.ledger, self.mode, _told(messages))
 
     def abort(self, messages: list[Any]) -> None:
-        """Nothing is anywhere before `commit`."""
+        self.forget(messages)
 
 
 class _Answered(DataSourceReader):
