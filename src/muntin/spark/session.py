@@ -86,7 +86,7 @@ def is_classic(spark: SparkSession) -> bool:
     return hasattr(spark, "_jsparkSession")
 
 
-def is_elsewhere(data: DataFrame | None) -> bool:
+def is_elsewhere(data: DataFrame | None = None) -> bool:
     """Is a DataFrame, or the session that would be taken, one of Spark Connect?"""
     if data is not None:
         return not is_classic(data.sparkSession)

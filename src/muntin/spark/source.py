@@ -13,6 +13,7 @@ from muntin.spark.failures import reason
 from muntin.spark.kafka import KEPT_COLUMNS, named, parsed
 from muntin.spark.partials import CORRUPT_COLUMN
 from muntin.spark.places import FILE_COLUMNS, with_files
+from muntin.spark.session import is_elsewhere
 from muntin.spec import Pipeline, SourceSpec
 from muntin.spec_secrets import hide_secrets
 from muntin.suggestions import did_you_mean
@@ -118,7 +119,7 @@ def nanoseconds(path: str) -> set[str]:
 def check_path(source: SourceSpec) -> None:
     """SourceError where local files, which should tell their schema, are not there. Asks no Spark,
     so that nobody waits for its start to be told of a path."""
-    if source.format not in FILE_FORMATS or source.schema_ or not source.path:
+    if source.format not in FILE_FORMATS or source.schema_ or not source.path or is_elsewhere():
         return
     here = local_path(source.path)
     if here is None or any(c in source.path for c in "*?[{"):
