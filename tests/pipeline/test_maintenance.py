@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from muntin.assembly import maintenance
+from muntin.errors import BadArgument
+from muntin.ledger import rules
 from muntin.segments.codec import cut
 from muntin.session import Session
 from tests.pipeline.support import SECOND, START, events, gather, pipeline, run, slices_of
@@ -94,3 +96,16 @@ def test_rollups_that_begin_after_retention_take_no_part_of_a_slice_for_whole():
         with run(rolled, [], ledger) as again:
             reach = {r.length: r.start for r in again.ledger.coverage("orders")}
             assert reach[MINUTE] == -(-horizon // MINUTE) * MINUTE
+
+
+def test_a_pane_that_is_too_large_is_refused_before_its_commit(monkeypatch):
+    rows = [[events([(at / 10, f"d{at}", at % 3, 1, at) for at in range(100)])]]
+    with run(pipeline(), []) as ingest:
+        monkeypatch.setattr(rules, "PAYLOAD_BYTES_MAX", 100)
+        with pytest.raises(BadArgument, match="give the summary more `shards:`"):
+            ingest.take(0, gather(rows[0]))
+        assert ingest.ledger.pieces("orders", ingest.pipeline.pane) == []
+        assert ingest.writer.last_batch("q") is None
+        monkeypatch.undo()
+        ingest.take(0, gather(rows[0]))
+        assert ingest.ledger.pipelines()[0].counted == 100
