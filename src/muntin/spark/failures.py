@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 
 from muntin import errors
 from muntin.errors import MuntinError, SourceError
@@ -17,7 +18,9 @@ _OF_FILES = re.compile(
     r"^(?:\w+\.)*(FileNotFoundError|PermissionError|IsADirectoryError|OSError|ArrowInvalid): (.+)$",
     re.MULTILINE,
 )
-_NO_MUNTIN = re.compile(r"No module named '?(muntin|numba|pyarrow|numpy)\b")
+_NO_MUNTIN = re.compile(
+    r"No module named '?(muntin|numba|pyarrow|numpy|pydantic|pydantic_core|google_crc32c|yaml)\b"
+)
 _OF_SPARK = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)?)\] ([^\n]+)")
 _CAUSE = re.compile(r"^\s*Caused by: (?:\w+\.)*(\w+: .+)$", re.MULTILINE)
 # of Kafka, by Spark's check and by the client's
@@ -77,9 +80,10 @@ def _start_error(text: str) -> SourceError | None:
     missing = _NO_MUNTIN.search(text)
     if missing:
         return SourceError(
-            f"Spark's workers have no {missing[1]}: install muntin in the Python that they run, on "
-            "each machine, and name that Python by PYSPARK_PYTHON or spark.pyspark.python; in "
-            f"local mode, unset PYSPARK_PYTHON or set it to {sys.executable}"
+            f"Spark's workers have no {missing[1]}: pip install muntin=={version('muntin')} in the "
+            "Python that they run, on each machine, which PYSPARK_PYTHON or spark.pyspark.python "
+            "names; or send it along from a session of yours by muntin.ship(spark); in local "
+            f"mode, unset PYSPARK_PYTHON or set it to {sys.executable}"
         )
     is_start = "Cannot run program" in text or "Error from python worker" in text
     if is_start or "PYTHON_VERSION_MISMATCH" in text:
