@@ -1,8 +1,8 @@
 """The hot loops: free functions over NumPy buffers, compiled by Numba.
 
 `kernel` is the one decorator. Its cache lives in a folder that only the user can write (Numba's
-cache index is a pickle), named after the sources of all kernels: Numba itself does not notice
-when a function in another file, which was compiled into a cached one, has changed.
+cache index is a pickle), named after the sources in every `kernels` folder: Numba itself does not
+notice when a function in another file, which was compiled into a cached one, has changed.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import os
 from functools import partial
 from pathlib import Path
 
+PACKAGE = Path(__file__).parents[2]
 
-def cache_folder() -> Path:
+
+def cache_folder(package: Path = PACKAGE) -> Path:
     """Where compiled kernels are kept: a folder of the user's own, named after the sources."""
-    here = Path(__file__).parent
     digest = hashlib.sha256()
-    for source in sorted(here.glob("*.py")):
+    for source in sorted(package.glob("*/kernels/*.py")):
         digest.update(source.read_bytes())
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return base / "muntin" / f"kernels-{digest.hexdigest()[:16]}"
