@@ -254,6 +254,24 @@ def test_batch_modes_are_those_of_spark(spark, table):
     assert once.sql("SELECT count FROM orders FOR ALL").rows == [[100]]
 
 
+@pytest.mark.slow
+def test_a_checkpoint_that_is_a_uri_goes_with_the_data(spark, table, tmp_path):
+    """Were it left, a pipeline that begins anew would leave out what the old one has read."""
+    (tmp_path / "events").mkdir()
+    schema = spark.createDataFrame(table.slice(0, 1)).schema
+    df = spark.readStream.schema(schema).parquet(str(tmp_path / "events"))
+    ledger, read = temporary(), []
+    for number, mode in enumerate(("continue", "overwrite")):
+        pq.write_table(table.slice(number * 50, 50), tmp_path / "events" / f"{number}.parquet")
+        found = muntin.stream(
+            df, pipeline(), ledger=ledger, checkpoint=f"file://{tmp_path}/checkpoint",
+            once=True, mode=mode,
+        )  # fmt: skip
+        found.await_termination()
+        read.append(found.progress.read)
+    assert read == [50, 100]
+
+
 def test_slow_down_lengthens_the_window(spark, tmp_path):
     folder = tmp_path / "events"
     folder.mkdir()
