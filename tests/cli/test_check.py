@@ -146,3 +146,44 @@ def test_all_that_is_wrong_is_said_at_once(check):
     wrong = wrong.replace("sqlite:///flights.db", "sqlite:///no/x.db")
     _, told = check(wrong)
     assert len([line for line in told.splitlines() if "p.yaml:" in line]) >= 3
+
+
+def test_where_the_connector_to_kafka_comes_from(check, tmp_path, monkeypatch):
+    pytest.importorskip("pyspark")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    kafka = """\
+name: orders
+source: {format: kafka, kafka.bootstrap.servers: 'localhost:1', subscribe: x}
+time: timestamp
+pane: 1 hour
+summaries:
+  orders: {keys: [topic]}
+"""
+    code, told = check(kafka)
+    assert code == 0
+    assert "the first run fetches Spark's connector to Kafka" in told
+    assert str(tmp_path / "cache") in told
+    (tmp_path / "jars").mkdir()
+    code, told = check(kafka.replace("subscribe: x", "subscribe: x, jars: jars"))
+    assert (code, told.count("\n")) == (1, 1)
+    assert "p.yaml:2:79: source.jars: " in told
+    assert "no spark-sql-kafka-0-10 jar is there" in told
+    (tmp_path / "jars" / "spark-sql-kafka-0-10_2.13-4.2.0.jar").touch()
+    assert check(kafka.replace("subscribe: x", "subscribe: x, jars: jars"))[0] == 0
+
+
+def test_folders_of_files_of_several_kinds_and_spreadsheets(check, tmp_path):
+    (tmp_path / "mixed").mkdir()
+    pcsv.write_csv(TABLE, "mixed/b.csv")
+    (tmp_path / "mixed" / "a.json").write_text('{"at": "2024-01-01 00:00:00"}\n')
+    (tmp_path / "mixed" / "c.txt").write_text("hello\n")
+    mixed = GOOD.replace("format: parquet, path: data.parquet", "format: csv, path: mixed")
+    code, told = check(mixed)
+    assert (code, told.count("\n")) == (1, 1)
+    assert "mixed holds a.json beside .csv files, and all are read as csv" in told
+    code, told = check(mixed.replace("path: mixed", "path: mixed, pathGlobFilter: '*.csv'"))
+    assert code == 0, told
+    (tmp_path / "rows.xlsx").write_bytes(b"PK\x03\x04" + bytes(100))
+    code, told = check(mixed.replace("path: mixed", "path: rows.xlsx"))
+    assert (code, told.count("\n")) == (1, 1)
+    assert "rows.xlsx is a spreadsheet or another zip file" in told

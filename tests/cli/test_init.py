@@ -16,13 +16,15 @@ MINUTES = [f"2024-03-01 {n // 60:02}:{n % 60:02}:00" for n in range(1440)]
 def init(muntin, tmp_path):
     """Of a file's content: the pipeline, and what was said."""
 
-    def made(name, content):
+    def made(name, content, look=None):
         data = tmp_path / name
         if isinstance(content, pa.Table):
             pq.write_table(content, data)
         else:
             data.write_text(content)
-        code, _, err = muntin("init", data, "-o", tmp_path / "p.yaml", "--force")
+        code, _, err = muntin(
+            "init", tmp_path / (look or name), "-o", tmp_path / "p.yaml", "--force"
+        )
         assert code == 0, err
         code, _, problem = muntin("check", tmp_path / "p.yaml")
         assert code == 0, problem
@@ -88,3 +90,18 @@ def test_times_in_a_way_of_their_own(init):
     rows = [f"{(n % 28) + 1:02}/03/2024 10:{n % 60:02}:00,EWR,{n}" for n in range(200)]
     found, _ = init("d.csv", csv(rows))
     assert found.fields == {"at": "try_to_timestamp(`at`, 'dd/MM/yyyy HH:mm:ss')"}
+
+
+def test_many_rows_without_a_number_where_one_text_stands_for_none(init):
+    rows = [f"{t},EWR,{'n/a' if n % 4 == 0 else n * 1.5}" for n, t in enumerate(MINUTES)]
+    found, said = init("d.csv", csv(rows))
+    assert found.fields == {"delay": "TRY_CAST(`delay` AS DOUBLE)"}
+    assert "360 of the first 1,440 rows have no number in 'delay', such as 'n/a'" in said
+
+
+def test_a_folder_of_files_of_several_kinds(init, tmp_path):
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "readme.txt").write_text("hello\n")
+    found, said = init("d/b.csv", csv(f"{t},EWR,{n}" for n, t in enumerate(MINUTES)), look="d")
+    assert found.source.options["pathGlobFilter"] == "*.csv"
+    assert "holds readme.txt, too: only *.csv is read" in said

@@ -46,6 +46,8 @@ def register(app: typer.Typer) -> None:
             f"{pipeline}: good: {summaries} {'summary' if summaries == 1 else 'summaries'}, "
             f"{queries} {'query' if queries == 1 else 'queries'}"
         )
+        for line in _fetched(checked):
+            typer.echo(line)
         if checked.fields and not spark:
             typer.echo("types of fields are Spark's to know:  muntin check --spark asks it")
 
@@ -69,6 +71,19 @@ def _problems(pipeline: Pipeline) -> Iterator[str]:
         StandingQueries(pipeline, open_ledger("memory://check")).close()
     except SpecError as problem:
         yield str(problem)
+
+
+def _fetched(pipeline: Pipeline) -> Iterator[str]:
+    """What the first run takes from elsewhere."""
+    from importlib.util import find_spec
+
+    from muntin.spark.connector import cache_folder, is_to_be_fetched
+
+    if find_spec("pyspark") is not None and is_to_be_fetched(pipeline):
+        yield (
+            "the first run fetches Spark's connector to Kafka from Maven Central, or the mirror "
+            f"of spark.jars.ivySettings, into {cache_folder()}"
+        )
 
 
 def _by_spark(pipeline: Pipeline) -> Iterator[str]:

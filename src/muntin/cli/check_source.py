@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,11 @@ KNOWN_FORMATS = (
     "jdbc", "delta", "iceberg", "xml", "binaryFile",
 )  # fmt: skip
 _MAGIC = {b"PAR1": "parquet", b"ORC": "orc", b"Obj\x01": "avro"}
+_ZIP = b"PK\x03\x04"
+ENDINGS = {
+    ".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".orc": "orc",
+    ".avro": "avro", ".xlsx": "spreadsheet",
+}  # fmt: skip
 _OF_SPARK = {"avro": "spark-avro"}  # not in its own jars
 _RATE = {"timestamp": pa.timestamp("us", "UTC"), "value": pa.int64()}
 
@@ -80,6 +86,13 @@ def _wrong_format(source: SourceSpec) -> Iterator[str]:
 def wrong_packages(pipeline: Pipeline) -> Iterator[str]:
     """A source whose jar Spark does not bring, where nothing names it."""
     form = pipeline.source.format if pipeline.source else ""
+    if form == "kafka" and find_spec("pyspark") is not None:
+        from muntin.spark.connector import is_to_be_fetched
+
+        try:
+            is_to_be_fetched(pipeline)
+        except SourceError as problem:
+            yield str(problem)
     jar = _OF_SPARK.get(form)
     if jar is None:
         return
@@ -136,6 +149,9 @@ def first_file(source: SourceSpec) -> Path | None:
             if file.is_file()
             and not any(part.startswith(("_", ".")) for part in file.relative_to(here).parts)
         )
+        wanted = source.options.get("pathGlobFilter", "*")
+        files = [file for file in files if fnmatch(file.name, wanted)]
+        _check_one_kind(source, files)
         if not files and source.schema_ is None:
             raise SourceError(f"source.path: {path} holds no files: give source.schema, or data")
     elif any(sign in path for sign in "*?[{"):
@@ -147,10 +163,28 @@ def first_file(source: SourceSpec) -> Path | None:
     return files[0] if files else None
 
 
+def _check_one_kind(source: SourceSpec, files: list[Path]) -> None:
+    """Spark reads each file of a folder in the one format, whatever its name says."""
+    kinds = [ENDINGS.get(file.suffix.lower()) for file in files]
+    others = [f for f, kind in zip(files, kinds, strict=True) if kind not in (None, source.format)]
+    if not others or source.format not in kinds:
+        return
+    ending = files[kinds.index(source.format)].suffix
+    raise SourceError(
+        f"source.path: {source.path} holds {others[0].name} beside {ending} files, and all are "
+        f"read as {source.format}: write  pathGlobFilter: '*{ending}'  into source"
+    )
+
+
 def _check_content(source: SourceSpec, file: Path) -> None:
     with file.open("rb") as stream:
         head = stream.read(4)
     kind = next((form for magic, form in _MAGIC.items() if head.startswith(magic)), None)
+    if head == _ZIP:
+        raise SourceError(
+            f"source.path: {file} is a spreadsheet or another zip file, which Spark does not read: "
+            "save its rows as CSV"
+        )
     if not head:
         if source.schema_ is None:
             raise SourceError(f"source.path: {file} is empty: give its schema, or data")

@@ -16,6 +16,7 @@ from muntin.times import duration_text
 SAMPLE_ROWS = 200_000
 KEYS_MAX, INDICATORS_MAX = 4, 6
 BAD_SHARE_MAX = 0.05  # of times or numbers; a column with more of them is of another kind
+NONE_SHARE_MAX, WORDS_FOR_NONE_MAX = 0.5, 3  # the same few texts, such as n/a, stand for no number
 KEY_DISTINCT_SHARE_MAX = 0.5  # a column with a value of its own for each row is an identifier
 _TIME_NAME = re.compile(r"(^|_)(time|timestamp|ts|date|datetime|at|when)($|_)", re.IGNORECASE)
 _FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json"}
@@ -66,6 +67,7 @@ def inspect(data: Path) -> Found:
     import duckdb
 
     file, form = _first_file(data)
+    mixed = _beside(data, file)
     reader = _READERS["jsonl" if form == "json" and _is_json_lines(file) else form]
     connection = duckdb.connect()
     try:
@@ -85,6 +87,9 @@ def inspect(data: Path) -> Found:
     found = Found(str(data), form, time, unit, _pane_us(times), options=options)
     if time in fields:
         found.fields[time] = fields[time]
+    if mixed is not None:
+        found.options["pathGlobFilter"] = f"*{file.suffix}"
+        found.warnings.append(f"{data} holds {mixed.name}, too: only *{file.suffix} is read")
     absent = total - len(times)
     if absent:
         found.warnings.append(
@@ -192,6 +197,18 @@ def _first_file(data: Path) -> tuple[Path, str]:
     return files[0], _FORMATS[files[0].suffix]
 
 
+def _beside(data: Path, file: Path) -> Path | None:
+    """In a folder: a file of another kind than this one, which Spark would read as well."""
+    if not data.is_dir():
+        return None
+    others = (f for f in sorted(data.rglob("*")) if f.is_file() and f.suffix != file.suffix)
+    hidden = ("_", ".")
+    return next(
+        (f for f in others if not any(p.startswith(hidden) for p in f.relative_to(data).parts)),
+        None,
+    )
+
+
 def _is_json_lines(file: Path) -> bool:
     """One object a line: where lines are bad, the others can still be read."""
     with file.open("rb") as stream:
@@ -290,7 +307,11 @@ def _number_in_text(column: pa.ChunkedArray) -> tuple[str, int] | None:
     texts = column.drop_null()
     numbers = [_number(text) for text in texts.to_pylist()]
     bad = numbers.count(None)
-    if not 0 < bad <= BAD_SHARE_MAX * len(numbers):
+    others = {
+        text for text, number in zip(texts.to_pylist(), numbers, strict=True) if number is None
+    }
+    share = NONE_SHARE_MAX if len(others) <= WORDS_FOR_NONE_MAX else BAD_SHARE_MAX
+    if not 0 < bad <= share * len(numbers):
         return None
     whole = all(number is None or isinstance(number, int) for number in numbers)
     return ("BIGINT" if whole else "DOUBLE"), bad

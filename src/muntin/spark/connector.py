@@ -84,6 +84,23 @@ def with_connector(pipeline: Pipeline) -> dict[str, str]:
     return settings | {"spark.jars": ",".join([*named, *map(str, jars)])}
 
 
+def is_to_be_fetched(pipeline: Pipeline) -> bool:
+    """Does the first run of this pipeline fetch a connector? Fetches nothing itself.
+
+    Raises
+    ------
+    SourceError
+        The folder of jars lacks it, or none was tried with this Spark.
+    """
+    source = pipeline.source
+    if source is None or source.format != "kafka":
+        return False
+    if source.jars is not None:
+        _in_folder(Path(source.jars))
+        return False
+    return not is_named(CONNECTOR, pipeline.spark) and not _are_kept(_pinned())
+
+
 def is_named(jar: str, settings: Mapping[str, str]) -> bool:
     """Is a jar among Spark's own, or named in its settings or outside?"""
     import pyspark
@@ -107,7 +124,7 @@ def pinned_jars(settings: Mapping[str, str] | None = None) -> list[Path]:
     """
     jars = _pinned()
     folder = cache_folder()
-    if not all(_is_whole(folder / jar.file, jar) for jar in jars):
+    if not _are_kept(jars):
         own = {**said_outside(), **(settings or {})}.get("spark.jars.ivySettings")
         _fetch(jars, folder, own)
     return [folder / jar.file for jar in jars]
@@ -180,6 +197,10 @@ def _in_folder(folder: Path) -> list[Path]:
             f"source.jars: {folder}: no {CONNECTOR} jar is there: put the connector's jars into it"
         )
     return found
+
+
+def _are_kept(jars: tuple[Jar, ...]) -> bool:
+    return all(_is_whole(cache_folder() / jar.file, jar) for jar in jars)
 
 
 def _is_whole(file: Path, jar: Jar) -> bool:
