@@ -1,9 +1,13 @@
-"""What `muntin.ship` sends works in a Python that has no Muntin."""
+"""Workers whose Python has no Muntin: one line that says so, and `muntin.ship`, which helps."""
 
+import json
+import os
 import pickle
 import subprocess
+import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -13,7 +17,9 @@ from muntin.spark.partials import fold
 from muntin.spark.shipping import packed
 from tests.pipeline.support import START, events, pipeline
 from tests.spark.bare_python import bare_python, without_muntin
+from tests.spark.test_any_spark import LOOPBACK, python_said
 
+ROOT = Path(__file__).parents[2]
 FOLDS = """
 import pickle, sys
 sys.path.insert(1, sys.argv[1])  # as Spark's workers do
@@ -56,3 +62,67 @@ def test_a_python_without_muntin_folds_and_compiles_nothing(python, tmp_path):
         assert Path(place).is_relative_to(tmp_path / archive.stem)
         assert hits > 0
         assert misses == 0
+
+
+@pytest.fixture(scope="module")
+def flights(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("flights")
+    times = pa.array([1357017300, 1357019999, 1357020000], pa.timestamp("s"))
+    table = {"time": times.cast(pa.timestamp("us", "UTC")), "origin": ["EWR", "JFK", "EWR"]}
+    (folder / "hidden").mkdir()
+    for place in (folder, folder / "hidden"):
+        pq.write_table(pa.table({**table, "delay": [1, 2, 4]}), place / "flights.parquet")
+    return folder
+
+
+def elsewhere(python, hidden):
+    """The interpreter as on another machine, where a folder is empty."""
+    script = python.with_name("elsewhere")
+    script.write_text(
+        f'#!/bin/sh\nexec unshare -m sh -c \'mount -t tmpfs none {hidden}; exec "$0" "$@"\' '
+        f'{python} "$@"\n'
+    )
+    script.chmod(0o755)
+    is_able = subprocess.run([script, "-c", ""], capture_output=True, check=False).returncode == 0
+    return script if is_able else None
+
+
+ROWS = [["EWR", 2, 5], ["JFK", 1, 2]]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_cluster(python, flights):
+    other = elsewhere(python, flights / "hidden")
+    told = driver(flights, other or python)
+    assert told["with"] == told["files"] == ROWS
+    check(told)
+    if other is not None:  # a path that only the driver sees
+        (line,) = told["unseen"].splitlines()
+        assert str(flights / "hidden" / "flights.parquet") in line
+        assert "where all workers see it" in line
+
+
+def check(told):
+    (line,) = told["without"].splitlines()
+    assert line.startswith("Spark's workers have no muntin: ")
+    assert "pip install muntin==" in line
+    assert "muntin.ship(spark)" in line
+    assert sum(hits for hits, _ in told["kernels"]) > 0
+    assert all(misses == 0 for _, misses in told["kernels"])
+
+
+def driver(folder, python, **more):
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.spark.shipping_process", str(folder), str(python)],
+        cwd=ROOT,
+        env={k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK", "SPARK"))}
+        | {"SPARK_LOCAL_IP": LOOPBACK}
+        | more,
+        capture_output=True,
+        text=True,
+        timeout=540,
+        check=False,
+    )
+    assert done.returncode == 0, python_said(done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
