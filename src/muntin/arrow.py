@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -47,3 +48,32 @@ def fixed_width(array: pa.Array, dtype: type[np.generic]) -> np.ndarray:
     if size == 0 or buffer is None:
         return np.zeros(size, dtype)
     return buffer_numbers(buffer, dtype, size, array.offset * np.dtype(dtype).itemsize)
+
+
+def plain_value(column: Any) -> Any:
+    """The first value of an array as Python has it; as text where Python has no such value.
+
+    It has no date beyond the years 1 to 9999 and no text that is not UTF-8; Arrow has.
+    """
+    try:
+        value = column[0].as_py()
+        json.dumps(value, default=str)
+        return value
+    except Exception:  # whatever it is, a message about it must be possible
+        return _as_stored(column)
+
+
+def _as_stored(column: Any) -> str:
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.dictionary_decode()
+        kind = column.type
+    try:
+        if pa.types.is_date32(kind):
+            return f"day {column.view(pa.int32())[0].as_py()} since 1970"
+        if pa.types.is_temporal(kind):
+            unit = getattr(kind, "unit", "ms")
+            return f"{column.view(pa.int64())[0].as_py()} {unit} since 1970"
+        return column.cast(pa.large_binary())[0].as_py().decode("utf-8", "backslashreplace")
+    except Exception:
+        return f"<{kind}>"

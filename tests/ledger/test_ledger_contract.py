@@ -808,3 +808,10 @@ def test_closings_are_numbered_by_the_ledger_and_no_clock(ledger):
     assert [(n, w.start) for n, w in ledger.closings(3)] == [(4, 0)]
     again.drop_history_before(1000)
     assert (ledger.closings(0), ledger.closings_dropped()) == ([], 4)
+
+
+@pytest.mark.parametrize("error", [OverflowError("date value out of range"), ValueError("bad")])
+def test_what_a_reader_does_with_a_state_is_no_error_of_the_ledger(ledger, error):
+    with pytest.raises(type(error)) as caught, ledger.snapshot():
+        raise error
+    assert caught.value is error

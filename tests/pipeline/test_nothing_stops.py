@@ -90,6 +90,10 @@ def test_random_pipelines_never_stop():
         _named(seed)
 
 
+def test_a_sum_beyond_its_type_under_a_date_that_python_has_not():
+    _named(80000434)  # a window's error stopped the pipeline, as one of the ledger
+
+
 @pytest.mark.chaos
 @pytest.mark.slow
 def test_ten_thousand_random_pipelines_never_stop():

@@ -283,3 +283,10 @@ def test_strings_of_every_length(values, longest):
     assert counts(summary) == expected
     assert summary.rows(("k", "j")) == len(expected)
     assert counts(VectorMatrix.from_bytes(summary.to_bytes())) == expected
+
+
+def test_a_sum_beyond_its_type_is_named_by_a_key_that_python_cannot_hold():
+    years_before = pa.array([-(10**17)] * 2, pa.timestamp("us", "UTC"))
+    summary = counted(years_before, x=pa.array([2**63 - 1] * 2))
+    with pytest.raises(SummaryOverflow, match="k '-100000000000000000 us since 1970'"):
+        summary.table("k")

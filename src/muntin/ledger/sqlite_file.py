@@ -6,6 +6,7 @@ import os
 import sqlite3
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -192,6 +193,10 @@ class SqliteFile:
         try:
             yield
         except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeDecodeError) as problem:
+            if not isinstance(problem, (sqlite3.Error, sqlite3.Warning)) and not _of_ledger(
+                problem
+            ):
+                raise  # what reads a state may fail on its own: a window then, not the ledger
             raise LedgerError(f"{self.place}: {_remedy(problem, self.busy_seconds)}") from problem
 
 
@@ -280,3 +285,11 @@ _REMEDIES = {
     "SQLITE_TOOBIG": "a payload is larger than SQLite takes; use shorter panes",
     "SQLITE_NOMEM": "memory is exhausted; give the process more, or use shorter panes",
 }
+
+
+def _of_ledger(problem: BaseException) -> bool:
+    """Whether the ledger's own code met it, not what is done with a state that it gave."""
+    frames = traceback.walk_tb(problem.__traceback__)
+    modules = [frame.f_globals.get("__name__", "") for frame, _ in frames]
+    met = [name for name in modules if name.partition(".")[0] != "json"]
+    return met[-1].startswith("muntin.ledger.")

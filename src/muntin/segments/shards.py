@@ -10,7 +10,6 @@ many tables count the same events again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -36,12 +35,6 @@ def hash_range(shard: int) -> tuple[int, int]:
     width = 1 << (64 - bits)
     first = (shard - (1 << bits)) * width
     return first, first + width - 1
-
-
-def meets(shard: int, hashes: Sequence[int] | None) -> bool:
-    """Whether a shard may hold keys of any of these hashes; None: of all."""
-    first, last = hash_range(shard)
-    return hashes is None or any(first <= value <= last for value in hashes)
 
 
 def split(segment: Segment, shards: int) -> list[Segment]:

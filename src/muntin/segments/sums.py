@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.arrow import plain_value
 from muntin.errors import CorruptSummary, IncompatibleSummary, SummaryOverflow
 from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.columns import NOTHING, Column, States, frozen, numbers, present
@@ -264,7 +265,7 @@ def key_rows(algebra: Algebra, table: Table, names: Collection[str] | None = Non
         names_beyond = [
             name for name in answered.column_names[2:-1] if not answered[name][at].is_valid
         ]
-        key = ", ".join(f"{name} {columns[name][at].as_py()!r}" for name in table.by)
+        key = ", ".join(f"{name} {plain_value(columns[name].slice(at))!r}" for name in table.by)
         raise SummaryOverflow(
             f"indicator {names_beyond[0]!r}: a sum is beyond {answered[names_beyond[0]].type}"
             + (f" ({key:.200})" if key else "")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from muntin.arrow import plain_value
 from muntin.ledger.records import RAW_BYTES_MAX
 
 _LONG = 1_000  # characters of one value
@@ -17,7 +18,7 @@ def shown_record(record: pa.RecordBatch) -> tuple[dict[str, str | None], bytes]:
 
     Python has no date beyond the year 9999 and no text that is not UTF-8; Arrow and Parquet have.
     """
-    plain = {name: _value(record.column(at)) for at, name in enumerate(record.schema.names)}
+    plain = {name: plain_value(record.column(at)) for at, name in enumerate(record.schema.names)}
     shown = {name: None if v is None else str(v)[:_LONG] for name, v in plain.items()}
     text = json.dumps(plain, default=str, ensure_ascii=False)
     return shown, text.encode("utf-8", "replace")[:RAW_BYTES_MAX]
@@ -25,30 +26,5 @@ def shown_record(record: pa.RecordBatch) -> tuple[dict[str, str | None], bytes]:
 
 def shown_value(column: Any) -> str | None:
     """The single value of a column as text."""
-    value = None if column is None else _value(column)
+    value = None if column is None else plain_value(column)
     return None if value is None else str(value)
-
-
-def _value(column: Any) -> Any:
-    try:
-        value = column[0].as_py()
-        json.dumps(value, default=str)
-        return value
-    except Exception:  # whatever it is, the record must be told of
-        return _as_stored(column)
-
-
-def _as_stored(column: Any) -> str:
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        column = column.dictionary_decode()
-        kind = column.type
-    try:
-        if pa.types.is_date32(kind):
-            return f"day {column.view(pa.int32())[0].as_py()} since 1970"
-        if pa.types.is_temporal(kind):
-            unit = getattr(kind, "unit", "ms")
-            return f"{column.view(pa.int64())[0].as_py()} {unit} since 1970"
-        return column.cast(pa.large_binary())[0].as_py().decode("utf-8", "backslashreplace")
-    except Exception:
-        return f"<{kind}>"
