@@ -3,7 +3,7 @@ PYTHON ?= python3
 export PYTHON
 BIN := .venv/bin
 
-.PHONY: demo demo-kafka test test-fast check bench characterize chaos lowest docs lock setup setup-demo clean
+.PHONY: demo demo-kafka test test-fast check bench bench-check characterize chaos lowest docs lock setup setup-demo clean
 
 demo: setup-demo
 	$(BIN)/muntin demo $(ARGS)
@@ -37,6 +37,10 @@ docs: setup # the site, in site/
 
 bench: setup
 	for file in benchmarks/[a-z]*.py; do $(BIN)/python $$file || exit 1; done
+
+bench-check: setup # the short form of each, beside what benchmarks/results/ holds of it
+	$(BIN)/python -m pip install -q -r benchmarks/peers/requirements.txt
+	for file in benchmarks/peers/[a-z]*.py benchmarks/growth.py; do $(BIN)/python $$file --check || exit 1; done
 
 characterize: setup
 	for file in benchmarks/characterize/[a-z]*.py; do $(BIN)/python $$file || exit 1; done

@@ -23,6 +23,7 @@ from muntin.cli import (
     produce,
     query,
     rejected,
+    reproduce,
     run,
     serve,
     simulate,
@@ -50,6 +51,7 @@ commands = (
     produce,
     simulate,
     doctor,
+    reproduce,
     rejected,
 )
 for command in commands:

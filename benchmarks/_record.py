@@ -1,0 +1,172 @@
+"""Tables of a benchmark, printed as Markdown and kept as JSON in benchmarks/results/.
+
+docs/evidence.md is written from those files (scripts/evidence.py), and a test holds the two
+together, so a figure in it is one that was measured. A file keeps a whole run and a short one: the
+short run is what `make bench-check` repeats and compares with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from _timing import in_turn
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+@dataclass
+class Table:
+    """Rows of a name and figures; a figure is a number, text, or three ratios (see `ratios`)."""
+
+    name: str
+    title: str
+    columns: list[str]
+    rows: list[list[Any]] = field(default_factory=list)
+    note: str = ""
+
+    def markdown(self) -> str:
+        lines = [f"| {' | '.join(self.columns)} |", f"|{' --- |' * len(self.columns)}"]
+        lines += [f"| {' | '.join(map(shown, row))} |" for row in self.rows]
+        return "\n".join([f"{self.title}.", "", *lines, *(["", self.note] if self.note else [])])
+
+
+def ratios(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, float]:
+    """How many times as long as ours theirs takes: runs taken in turn are compared in pairs."""
+    found = sorted(their / our for our, their in zip(ours, theirs, strict=True))
+    return {
+        "worst": round(found[0], 3),
+        "median": round(statistics.median(found), 3),
+        "best": round(found[-1], 3),
+    }
+
+
+def compared(
+    ours: Callable[[], Any],
+    theirs: Callable[[], Any],
+    repeats: int,
+    clock: Callable[[], float] = time.process_time,
+) -> tuple[dict[str, float] | float, float]:
+    """Ratios of theirs to ours, run in turn, and theirs' best seconds; 1 where both are the same.
+
+    Processor time unless told otherwise: other work on the machine disturbs it less.
+    """
+    seconds = in_turn({"ours": ours, "theirs": theirs}, repeats, clock=clock)
+    return 1.0 if ours is theirs else ratios(**seconds), min(seconds["theirs"])
+
+
+def shown(cell: Any) -> str:
+    if isinstance(cell, dict):
+        worst, median, best = (_short(cell[key]) for key in ("worst", "median", "best"))
+        return f"**{median}** ({worst} to {best})"
+    return _short(cell) if isinstance(cell, float) else f"{cell:,}" if _whole(cell) else str(cell)
+
+
+def _whole(cell: Any) -> bool:
+    return isinstance(cell, int) and not isinstance(cell, bool)
+
+
+def _short(number: float) -> str:
+    """Three digits that count, without an exponent."""
+    if number == 0 or number >= 100:
+        return f"{number:,.0f}"
+    digits = 2
+    while number < 10 ** (2 - digits) and digits < 6:
+        digits += 1
+    return f"{number:.{digits}f}".rstrip("0").rstrip(".")
+
+
+def main(
+    job: str, measure: Callable[[bool], Iterable[Table]], packages: Sequence[str], about: str | None
+) -> None:
+    """The command line of a benchmark: run, print, keep, or compare with what was kept."""
+    options = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument("--short", action="store_true", help="seconds instead of minutes")
+    options.add_argument("--keep", action="store_true", help="write benchmarks/results/")
+    options.add_argument(
+        "--check", action="store_true", help="fail where a ratio fell by more than its spread"
+    )
+    chosen = options.parse_args()
+    tables = []
+    for table in measure(chosen.short or chosen.check):
+        print(f"\n{table.markdown()}", flush=True)
+        tables.append(table)
+    if chosen.check:
+        path = RESULTS / f"{job}.json"
+        kept = json.loads(path.read_text()) if path.exists() else {}
+        fell = list(fallen(kept.get("short", {}), tables))
+        print("\n".join(fell) or "no ratio has fallen by more than its spread")
+        sys.exit(bool(fell))
+    if chosen.keep:
+        keep(job, tables, packages, "short" if chosen.short else "whole")
+
+
+def keep(job: str, tables: Sequence[Table], packages: Sequence[str], which: str = "whole") -> None:
+    """Write a run to benchmarks/results/, beside the other one (whole or short) that is there."""
+    path = RESULTS / f"{job}.json"
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    kept[which] = run_of(packages, tables)
+    RESULTS.mkdir(exist_ok=True)
+    path.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+def fallen(before: dict[str, Any], tables: Iterable[Table]) -> Iterable[str]:
+    """What is below the worst that was seen before by more than that run's own spread."""
+    known = {
+        (table["name"], row[0], column): cell
+        for table in before.get("tables", ())
+        for row in table["rows"]
+        for column, cell in zip(table["columns"], row, strict=True)
+        if isinstance(cell, dict)
+    }
+    for table in tables:
+        for row in table.rows:
+            for column, cell in zip(table.columns, row, strict=True):
+                old = known.get((table.name, row[0], column))
+                if not isinstance(cell, dict) or old is None:
+                    continue
+                least = old["worst"] - (old["best"] - old["worst"])
+                least = min(least, old["worst"] * 0.75)  # a spread seen by chance may be tiny
+                if cell["best"] < least:
+                    yield (
+                        f"{table.name}, {row[0]}, {column}: {shown(cell)}; "
+                        f"before {shown(old)}, at least {_short(least)} is asked"
+                    )
+
+
+def run_of(packages: Sequence[str], tables: Iterable[Table]) -> dict[str, Any]:
+    command = re.sub(r"\S*benchmarks/", "benchmarks/", " ".join(sys.argv))
+    return {
+        "command": f"python {command}",
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "machine": f"{_processor()}, {os.cpu_count()} cores, {platform.system()}",
+        "load": round(os.getloadavg()[0], 1),
+        "versions": {
+            "Python": platform.python_version(),
+            **{name: importlib.metadata.version(name) for name in packages},
+        },
+        "tables": [asdict(table) for table in tables],
+    }
+
+
+def _processor() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.processor()
+    found = re.search(r"model name\s*: (.*)", text)
+    return found[1].strip() if found else platform.machine()

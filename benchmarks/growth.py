@@ -1,0 +1,144 @@
+"""Time and memory against growth: events, keys, indicators, panes, and panes asked at once.
+
+    python benchmarks/growth.py [--short] [--keep] [--check]
+
+One thread, processor time. Each row grows one thing and keeps the others; the slope is that of the
+least squares line through the logarithms: 1 is linear, 0 is constant. Events are made in batches of
+a million, which are not timed, so that a billion of them need no more memory than one batch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from _record import Table, main
+
+from muntin.segments import WHOLE, Segment, build, cut, decode, encode, merge
+from muntin.segments.quantiles import Quantiles, QuantilesAt
+from muntin.segments.sums import Sums
+from muntin.summaries import KLL, VectorMatrix
+
+BATCH = 1_000_000
+
+
+def taken(run: Callable[[], Any]) -> tuple[float, Any]:
+    began = time.process_time()
+    made = run()
+    return time.process_time() - began, made
+
+
+def batches(events: int, keys: int, indicators: int = 1) -> Iterator[pa.Table]:
+    rng = np.random.default_rng(0)
+    for start in range(0, events, BATCH):
+        count = min(BATCH, events - start)
+        columns = {f"x{i}": rng.integers(0, 1000, count) for i in range(indicators)}
+        yield pa.table({"key": rng.integers(0, keys, count), **columns})
+
+
+def matrix(events: int, keys: int, indicators: int = 1) -> tuple[float, int]:
+    """Seconds to take the events in and to write the bytes; the bytes."""
+    names = [f"x{i}" for i in range(indicators)]
+    kept, seconds = VectorMatrix(["key"], names), 0.0
+    for batch in batches(events, keys, indicators):
+        seconds += taken(lambda batch=batch: kept.update(batch))[0]
+    more, data = taken(kept.to_bytes)
+    return seconds + more, len(data)
+
+
+def sketch(events: int) -> tuple[float, int]:
+    kept, seconds = KLL(200), 0.0
+    rng = np.random.default_rng(0)
+    for start in range(0, events, BATCH):
+        values = rng.lognormal(size=min(BATCH, events - start))
+        seconds += taken(lambda values=values: kept.update(values))[0]
+    return seconds, len(kept.to_bytes())
+
+
+def panes(count: int, algebra: Any, events: int, keys: int) -> tuple[float, int, list[bytes]]:
+    """Events spread over panes and keys: seconds from rows to bytes, and the bytes."""
+    rng = np.random.default_rng(0)
+    slices = np.sort(rng.integers(0, count, events))
+    columns = {
+        "key": pa.array(rng.integers(0, keys, events)),
+        "x": pa.array(rng.integers(0, 1000, events).astype(float)),
+    }
+
+    def run() -> list[bytes]:
+        made = build(algebra, slices, [columns["x"]], [("key",)], columns)
+        return [encode(piece) for piece in cut(made)]
+
+    seconds, data = taken(run)
+    return seconds, sum(map(len, data)), data
+
+
+def asked(data: list[bytes], algebra: Any) -> float:
+    """Seconds from bytes to the medians of all keys over all panes."""
+
+    def run() -> Any:
+        parts: list[Segment] = [decode(one) for one in data]
+        return algebra.answer(merge(parts, WHOLE).tables[0], QuantilesAt((0.5,)))
+
+    return min(taken(run)[0] for _ in range(3))
+
+
+def slope(sizes: list[int], found: list[float]) -> float:
+    return round(float(np.polyfit(np.log(sizes), np.log(found), 1)[0]), 2)
+
+
+def row(what: str, sizes: list[int], found: list[float], unit: str) -> list[Any]:
+    return [
+        what,
+        f"{sizes[0]:,} to {sizes[-1]:,}",
+        f"{_amount(found[0], unit)} to {_amount(found[-1], unit)}",
+        slope(sizes, found),
+    ]
+
+
+def _amount(number: float, unit: str) -> str:
+    return f"{number:,.3g} {unit}" if unit == "s" else f"{number / 1e6:,.3g} MB"
+
+
+def measure(short: bool) -> Iterable[Table]:
+    table = Table(
+        "growth",
+        "What grows, and what follows",
+        ["what grows", "from, to", "what follows", "slope"],
+    )
+    matrix(10_000, 100)  # compiles
+    sketch(10_000)
+    panes(10, Quantiles(), 10_000, 10)
+    panes(10, Sums((("x", None),)), 10_000, 10)
+    top = 10**7 if short else 10**9
+    events = [10**n for n in range(5, 10) if 10**n <= top]
+    times = [matrix(n, 1_000)[0] for n in events]
+    table.rows.append(row("events, sums of 1,000 keys: time", events, times, "s"))
+    found = [sketch(n) for n in events]
+    table.rows.append(row("events, quantiles: time", events, [s for s, _ in found], "s"))
+    table.rows.append(row("events, quantiles: bytes", events, [b for _, b in found], "B"))
+    keys = [10**n for n in range(3, 6 if short else 8)]
+    found = [matrix(max(10**6, 2 * n), n) for n in keys]
+    per_event = [s / max(10**6, 2 * n) for n, (s, _) in zip(keys, found, strict=True)]
+    table.rows.append(row("keys, sums: bytes", keys, [b for _, b in found], "B"))
+    table.rows.append(row("keys, sums: time an event", keys, per_event, "s"))
+    many = [1, 2, 4, 8, 16] if short else [1, 2, 4, 8, 16, 32, 64]
+    times = [matrix(10**6, 1_000, n)[0] for n in many]
+    table.rows.append(row("indicators: time", many, times, "s"))
+    count = 10**6 if short else 3 * 10**6
+    sizes = [10**n for n in range(1, 5 if short else 7)]
+    for name, algebra, by in (("sums", Sums((("x", None),)), 100), ("quantiles", Quantiles(), 3)):
+        built = [panes(n, algebra, count, by) for n in sizes]
+        what = f"panes of {count:,} events, {name} of {by} keys"
+        table.rows.append(row(f"{what}: time", sizes, [s for s, _, _ in built], "s"))
+        table.rows.append(row(f"{what}: bytes", sizes, [float(b) for _, b, _ in built], "B"))
+        if name == "quantiles":
+            times = [asked(data, algebra) for _, _, data in built]
+            table.rows.append(row("panes asked at once, quantiles of 3 keys", sizes, times, "s"))
+    yield table
+
+
+if __name__ == "__main__":
+    main("growth", measure, ["numpy", "numba", "pyarrow"], __doc__)

