@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -115,7 +116,7 @@ def _files_of(df: DataFrame) -> list[str]:
             found |= {str(file.urlEncodedPath()): None for file in partitions.apply(number).files()}
     except Py4JError:
         return []
-    here = [local_path(path) for path in found]
+    here = [local_path(unquote(path)) for path in found]
     return sorted(str(path) for path in here if path is not None) if all(here) else []
 
 

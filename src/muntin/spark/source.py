@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
 
 from muntin.errors import BadArgument, MuntinError, SourceError
 from muntin.spark.event_time import check_type
@@ -94,9 +93,13 @@ def of_csv_lines(
 
 
 def local_path(path: str) -> Path | None:
-    """A path of this machine, absolute: workers may have another working folder. None elsewhere."""
+    """A path of this machine, absolute: workers may have another working folder. None elsewhere.
+
+    A `file:` URI is read as Spark reads it: letter by letter, `%20` is no space.
+    """
     if path.startswith("file:"):
-        return Path(unquote(urlsplit(path).path))
+        rest = path.removeprefix("file:")
+        return Path("/" + rest[2:].partition("/")[2] if rest.startswith("//") else rest)
     return None if "://" in path else Path(path).absolute()
 
 
