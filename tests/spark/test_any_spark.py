@@ -237,6 +237,21 @@ def test_a_stream_by_the_format(ready, expected, tmp_path):
 
 
 @pytest.mark.spark
+def test_the_cells_of_the_databricks_notebook(ready, tmp_path):
+    """All but the two that only Databricks has, and with the ledger elsewhere."""
+    cells = json.loads((ROOT / "examples" / "notebooks" / "databricks.ipynb").read_text())["cells"]
+    names = {"spark": ready[0]}
+    for cell in cells:
+        text = "".join(cell["source"]).replace("/local_disk0", str(tmp_path))
+        if cell["cell_type"] == "code" and not text.startswith(("%pip", "dbutils.")):
+            exec(compile(text, "databricks.ipynb", "exec"), names)  # noqa: S102 (our own)
+    assert names["sums"]["count"].tolist() == [3334, 3333, 3333]
+    assert names["sums"]["amount"].sum() == sum(n % 100 for n in range(10_000))
+    p99 = names["p99"]
+    assert ((p99["lower"] <= 98) & (p99["upper"] >= 98)).all()
+
+
+@pytest.mark.spark
 @pytest.mark.slow
 def test_the_format_tells_what_is_wrong_in_a_line(ready, tmp_path):
     spark, frame, _ = ready
