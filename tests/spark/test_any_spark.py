@@ -237,6 +237,7 @@ def test_a_stream_by_the_format(ready, expected, tmp_path):
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_the_cells_of_the_databricks_notebook(ready, tmp_path):
     """All but the two that only Databricks has, and with the ledger elsewhere."""
     cells = json.loads((ROOT / "examples" / "notebooks" / "databricks.ipynb").read_text())["cells"]
