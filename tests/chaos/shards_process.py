@@ -33,12 +33,12 @@ def batches():
 def main(folder: str, until: str) -> None:
     cutting.CUT_BYTES_MIN = cutting.FILE_BYTES_MIN = 0
 
-    def stopping(self, batch):
+    def stopping(self, batch, owing):
         if batch.batch_id == int(until):
             sys.stdout.write("written\n")
             sys.stdout.flush()
             time.sleep(3600)
-        return commit(self, batch)
+        return commit(self, batch, owing)
 
     SqliteWriter.commit = stopping
     ingest = Ingest(sharded(), SqliteLedger(f"{folder}/ledger.db"), query_id="q")

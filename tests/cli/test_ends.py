@@ -131,7 +131,8 @@ def test_a_start_that_is_stopped_leaves_nothing_behind(tmp_path, number, delay):
     run.process.send_signal(number)
     code, _, err = run.ended()
     if delay > 1:  # before that, Python has not come so far as to handle it
-        assert code in (0, 128 + number)
+        early = (-number,) if delay < 3 else ()  # on a busy machine neither after two seconds
+        assert code in (0, 128 + number, *early)
         assert [line for line in err.splitlines() if line and "incubator" not in line][1:] == []
     assert gone(run), run.left()
 

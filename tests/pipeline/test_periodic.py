@@ -238,7 +238,7 @@ def test_a_batch_that_fails_changes_nothing():
     assert states(ingest) == states(ingested(spec, [[piece] for piece in pieces]))
 
 
-def _fails(batch):
+def _fails(*_):
     raise OSError("disk")
 
 
