@@ -12,7 +12,7 @@ demo-kafka: setup-demo # needs Java and Maven
 	$(BIN)/muntin demo --kafka $(ARGS)
 
 test: setup check
-	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest tests -q -m "not slow" -n 3 --dist loadfile $(ARGS)
+	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest tests -q -m "not slow" -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-fast: setup
 	$(BIN)/python -m pytest tests -q -m "not spark and not chaos and not slow" $(ARGS)

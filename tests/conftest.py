@@ -48,6 +48,19 @@ for part in ("connect", "read", "write", "pool"):
     setattr(_config.DEFAULT_TIMEOUT_CONFIG, part, 180.0)
 
 
+def pytest_collection_modifyitems(items):
+    """Files that kill processes come first, then those with Spark: the longest do not end alone.
+
+    Processes take whole files, in this order (`--no-loadscope-reorder`); xdist's own order, by the
+    number of tests in a file, leaves the few that take minutes for the end.
+    """
+    weight = {}
+    for item in items:
+        own = 2 if item.get_closest_marker("chaos") else bool(item.get_closest_marker("spark"))
+        weight[item.path] = max(own, weight.get(item.path, 0))
+    items.sort(key=lambda item: -weight[item.path])
+
+
 @pytest.fixture(scope="module", autouse=True)
 def no_session_stays():
     """Whoever asks for a session is given the one that runs: not that of another file's tests.
