@@ -250,7 +250,7 @@ def example():
 
 
 def test_golden_bytes():
-    data = golden("space_saving-v1", lambda: example().to_bytes())
+    data = golden("space_saving-v2", lambda: example().to_bytes())
     assert SpaceSaving.from_bytes(data).to_bytes() == data == example().to_bytes()
     assert SpaceSaving.from_bytes(data).top(1)["item"].to_pylist() == ["JFK"]
 
@@ -267,7 +267,8 @@ def test_damaged_bytes(kind):
             found = SpaceSaving.from_bytes(blob)
         except CorruptSummary:
             continue
-        assert found.to_bytes() == blob
+        data = found.to_bytes()  # other frames of zstd say the same
+        assert SpaceSaving.from_bytes(data).to_bytes() == data
         found.top(3)
         if found.parameters == other.parameters and found.total < 2**62:
             found.merge(other)

@@ -145,6 +145,11 @@ class StreamReader:
         if self._next != len(self.entries) or self._at != len(self._payload):
             raise CorruptSummary("segment: there are more streams than it needs")
 
+    def rest(self) -> memoryview:
+        """What is behind the last stream."""
+        rest, self._at = self._payload[self._at :], len(self._payload)
+        return rest
+
     def numbers(self, count: int) -> np.ndarray:
         """int64[count]"""
         values, form = self._take(count)

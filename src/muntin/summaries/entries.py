@@ -8,11 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary
+from muntin.segments.streams import ENTRY_BYTES, StreamReader, StreamWriter
 from muntin.summaries.items import hash_items, integers, text_buffers
 from muntin.summaries.kernels import space_saving as kernels
 from muntin.summaries.reading import Body, exact_sum
 
 ENTRIES_MIN, ARENA_BYTES_MIN = 32, 512  # to begin with
+PACKED_BYTES_MAX = 1 << 26  # of texts: more are not compressed, so that few bytes ask for no more
 ITEM_TYPES = {
     "string": pa.large_string(),
     "binary": pa.large_binary(),
@@ -20,6 +22,7 @@ ITEM_TYPES = {
     "uint64": pa.uint64(),
 }
 TEXTS = ("string", "binary")
+_STREAMS = 4
 _N, _A, _O = kernels.ENTRIES, kernels.ARENA, kernels.OFFSET
 
 
@@ -149,30 +152,49 @@ class Entries:
         return twin
 
     def to_bytes(self) -> bytes:
-        """Counts, errors, then the items: int64 each, or lengths and all texts in a row."""
-        n = len(self)
-        columns = [self.counts, self.errors]
-        columns += [self._lengths[:n]] if self.items in TEXTS else [self._starts[:n]]
-        texts = self._arena[: self._state[_A]].tobytes()
-        return b"".join(column.astype("<i8").tobytes() for column in columns) + texts
+        """Streams of a segment: counts without errors, errors, integers or lengths, and texts."""
+        texts, n = self.items in TEXTS, len(self)
+        arena = self._arena[: self._state[_A]]
+        packed = len(arena) <= PACKED_BYTES_MAX
+        out = StreamWriter()
+        out.numbers(self.counts - self.errors)
+        out.numbers(self.errors)
+        out.numbers((self._lengths if texts else self._starts)[:n])
+        out.raw(arena if packed else arena[:0])
+        return b"".join((*out.directory, *out.payload, b"" if packed else arena.tobytes()))
 
     def read(self, items: str | None, n: int, offset: int, body: Body) -> None:
         """Take over what `to_bytes` wrote; checked for what is true of all entries."""
-        counts, errors, third = (body.array("<i8", n) for _ in range(3))
+        directory, payload = body.view(_STREAMS * ENTRY_BYTES), body.rest()
+        reader = StreamReader(directory, payload)
+        counted, errors, third = (reader.numbers(n) for _ in range(3))
+        if n and min(int(counted.min()), int(errors.min())) < 0:
+            raise CorruptSummary("space_saving: a count is below zero")
         self.items = items
         if items in TEXTS:
-            if n and (int(third.min()) < 0 or int(third.max()) > body.left):
+            if n and (
+                int(third.min()) < 0 or int(third.max()) > max(PACKED_BYTES_MAX, len(payload))
+            ):
                 raise CorruptSummary("space_saving: an item's length is impossible")
-            arena = body.array("u1", exact_sum(third))
+            size = exact_sum(third)
+            packed = size <= PACKED_BYTES_MAX
+            arena = reader.raw(size if packed else 0)
+            bare = reader.rest()
+            if not packed:
+                arena = np.frombuffer(bare, np.uint8)
+            if len(arena) != size or (packed and len(bare)):
+                raise CorruptSummary("space_saving: the texts do not have their lengths")
             self._reserve(n, len(arena))
             self._lengths[:n] = third
             self._starts[:n] = np.cumsum(third) - third
             self._arena[: len(arena)] = arena
             self._state[_A] = len(arena)
         else:
+            reader.raw(0)
+            reader.done()
             self._reserve(n, 0)
             self._starts[:n] = third
-        self._counts[:n], self._errors[:n] = counts, errors
+        self._counts[:n], self._errors[:n] = counted + errors, errors
         self._state[_N], self._state[_O] = n, offset
         values = self.values()
         try:

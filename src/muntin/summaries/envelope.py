@@ -47,7 +47,7 @@ class Family:
 FAMILIES: dict[str, Family] = {
     "vector_matrix": Family(1, 2),
     "count_min": Family(2, 1),
-    "space_saving": Family(3, 1),
+    "space_saving": Family(3, 2),
     "kll": Family(4, 1),
     "fixed_window_quantiles": Family(5, 1),
     "time_window_quantiles": Family(6, 1),

@@ -85,6 +85,10 @@ class Body:
         (size,) = _LENGTH.unpack(self._piece(_LENGTH.size))
         return self._piece(size)
 
+    def view(self, size: int) -> memoryview:
+        """The next `size` bytes (not copied)."""
+        return self._piece(size)
+
     def rest(self) -> memoryview:
         return self._piece(self.left)
 

@@ -251,7 +251,6 @@ class SpaceSaving:
         if (items is None) != (summary._events == 0) or (items is None and n):
             raise CorruptSummary("space_saving: items without a type or without an event")
         summary._entries.read(items, n, offset, body)
-        body.done()
         summary._check()
         return summary
 
