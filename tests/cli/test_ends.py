@@ -51,7 +51,14 @@ def nothing_stays():
 class Run:
     """A pipeline in a process of its own, which is told from others by a word in what it starts."""
 
-    def __init__(self, folder: Path, *words: str, more: str = "", files: int = 400) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *words: str,
+        more: str = "",
+        files: int = 400,
+        module: str = "tests.sites.command",
+    ) -> None:
         self.folder = folder
         self.file = folder / "pipeline.yaml"
         self.mark = f"muntin-test-{os.getpid()}-{time.monotonic_ns()}"
@@ -61,7 +68,7 @@ class Run:
             for number in range(files):
                 write(folder, number)
         self.process = started[self.mark] = subprocess.Popen(
-            [sys.executable, "-m", "tests.sites.command", "run", str(self.file), *words],
+            [sys.executable, "-m", module, "run", str(self.file), *words],
             env=os.environ | {"MUNTIN_TEST": self.mark},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -123,28 +130,54 @@ def gone(run: Run) -> bool:
     return not run.left()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("delay", [0.3, 2.0, 3.0, 4.0, 6.0])
+BOTH = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+
+
+@BOTH
+@pytest.mark.parametrize("delay", [0.3, 2.0, 4.0])
 def test_a_start_that_is_stopped_leaves_nothing_behind(tmp_path, number, delay):
-    run = Run(tmp_path, files=3)
+    _stopped_after(tmp_path, number, delay)
+
+
+def test_a_session_that_is_being_made_is_stopped_at_once(tmp_path):
+    """Where PySpark would have put in a handler of its own."""
+    run = Run(tmp_path, files=3, module="tests.cli.interrupted")
+    code, out, err = run.ended()
+    assert (code, out, said(err)) == (130, "", ["stopped; what was committed stays"])
+    assert gone(run), run.left()
+
+
+@pytest.mark.slow
+@BOTH
+@pytest.mark.parametrize("delay", [0.5 * half for half in range(1, 61)])
+def test_whenever_it_is_stopped_in_its_first_half_minute(tmp_path, number, delay):
+    _stopped_after(tmp_path, number, delay)
+
+
+def _stopped_after(folder: Path, number: int, delay: float) -> None:
+    run = Run(folder, files=3)
     time.sleep(delay)
     run.process.send_signal(number)
     code, _, err = run.ended()
     if delay > 1:  # before that, Python has not come so far as to handle it
         early = (-number,) if delay < 3 else ()  # on a busy machine neither after two seconds
         assert code in (0, 128 + number, *early)
-        assert [line for line in err.splitlines() if line and "incubator" not in line][1:] == []
+        assert said(err)[1:] == []
     assert gone(run), run.left()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def said(err: str) -> list[str]:
+    return [line for line in err.splitlines() if line and "incubator" not in line]
+
+
+@BOTH
 def test_a_pipeline_that_is_stopped_ends_after_its_batch(tmp_path, number):
     run = Run(tmp_path)
     run.wait_for_batches()
     run.process.send_signal(number)
     code, out, err = run.ended()
     assert code == 0
-    lines = [line for line in err.splitlines() if line and "incubator" not in line]
+    lines = said(err)
     assert lines == ["stopping after the batch at hand; what was committed stays"]
     assert "events a second" in out
     assert status(tmp_path)["state"] == "finished"
@@ -170,7 +203,7 @@ def test_the_newer_of_two_takes_over_and_the_older_says_so(tmp_path):
     newer = Run(tmp_path)
     code, _, err = older.ended()
     assert code == 1
-    lines = [line for line in err.splitlines() if line and "incubator" not in line]
+    lines = said(err)
     assert len(lines) == 1
     assert lines[0].startswith('error: another writer (epoch 2) took over pipeline "flights"')
     newer.wait_for_batches(batches(tmp_path) + 2)
@@ -210,7 +243,7 @@ def test_a_pipeline_that_dies_says_why_in_the_ledger(tmp_path):
         (tmp_path / "flights" / f"{number:05d}.parquet").write_bytes(b"this is no Parquet" * 100)
     code, _, err = run.ended()
     assert code == 1
-    lines = [line for line in err.splitlines() if line and "incubator" not in line]
+    lines = said(err)
     assert len(lines) == 1
     assert lines[0].startswith("error: ")
     told = status(tmp_path)

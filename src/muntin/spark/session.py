@@ -6,9 +6,9 @@ import logging
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from muntin.errors import SourceError
@@ -73,12 +73,23 @@ def session(name: str = "muntin", settings: Mapping[str, str] | None = None) -> 
 
 @contextmanager
 def _own_ctrl_c() -> Iterator[None]:
-    """Spark's handler of Ctrl-C cancels the batch at hand: not where somebody else has theirs."""
-    before = signal.getsignal(signal.SIGINT)
-    yield
-    is_main = threading.current_thread() is threading.main_thread()
-    if is_main and callable(before) and before is not signal.default_int_handler:
-        signal.signal(signal.SIGINT, before)
+    """Spark's handler of Ctrl-C cancels the batch at hand: not where somebody else has theirs.
+
+    Nor for the second between the context and the session: it is never put in.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler) or handler is signal.default_int_handler:
+        yield
+        return
+    from pyspark.core import context as found
+
+    context: Any = found
+    before = context.signal
+    context.signal = SimpleNamespace(SIGINT=signal.SIGINT, signal=lambda *_: handler)
+    try:
+        yield
+    finally:
+        context.signal = before
 
 
 def is_classic(spark: SparkSession) -> bool:
