@@ -14,13 +14,18 @@ _SECRET = re.compile(
 )
 
 
+def is_secret(name: str) -> bool:
+    """Is what an option of this name holds to be shown to nobody?"""
+    return _SECRET.search(name) is not None
+
+
 def without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
     """The same options, also in mappings inside, with secrets hidden."""
     return {
         name: without_secrets(value)
         if isinstance(value, Mapping)
         else HIDDEN
-        if _SECRET.search(name)
+        if is_secret(name)
         else value
         for name, value in options.items()
     }
@@ -29,7 +34,7 @@ def without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
 def hide_secrets(text: str, options: Mapping[str, str]) -> str:
     """A text, such as an error's, without the secrets among these options."""
     for name, value in options.items():
-        if value and _SECRET.search(name):
+        if value and is_secret(name):
             text = text.replace(value, HIDDEN)
     return text
 

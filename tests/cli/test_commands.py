@@ -15,6 +15,7 @@ from rich.console import Console
 
 from muntin.cli import doctor
 from muntin.cli.contents import ASKED
+from muntin.cli.produce import options_of
 from muntin.cli.tables import rich_table
 from muntin.kinds import KINDS
 from muntin.ledger.open import open_ledger
@@ -248,3 +249,27 @@ def test_help_names_every_command(muntin):
     assert code == 0
     for command in ("run", "query", "tables", "check", "init", "demo", "doctor", "rejected"):
         assert command in out
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("sasl.password=geheim", "write 'sasl.password=${env:NAME}'"),
+        ("sasl.password=${env:MUNTIN_NONE}", "no such variable"),
+        ("geheim", "an option is name=value"),
+    ],
+)
+def test_produce_takes_no_secret_from_the_command_line(muntin, tmp_path, option, said):
+    (tmp_path / "a.jsonl").write_text("{}")
+    code, _, told = muntin("produce", str(tmp_path / "a.jsonl"), "-t", "orders", "-o", option)
+    assert code == 1
+    assert said in " ".join(told.split())
+    assert "=geheim" not in told
+
+
+def test_produce_takes_secrets_from_the_environment(monkeypatch):
+    monkeypatch.setenv("KAFKA_PASSWORD", "geheim")
+    given = ["sasl.password=${env:KAFKA_PASSWORD}", "sasl.oauthbearer.token.endpoint.url=http://x"]
+    assert options_of(given) == {
+        "sasl.password": "geheim", "sasl.oauthbearer.token.endpoint.url": "http://x",
+    }  # fmt: skip

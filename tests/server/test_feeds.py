@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import pytest
+
 from muntin.server.feeds import Feeds
 from muntin.server.limits import ServerLimits
 from muntin.server.messages import Topic
+from muntin.server.problems import RefusalError
 from muntin.server.reader import Reader
 from muntin.server.statements import Statements
 from tests.server.conftest import PATIENCE_SECONDS
@@ -94,5 +97,22 @@ def test_a_bug_of_ours_silences_nobody(feeder, ledger):
             assert (len(missed), gap) == (1, None)
         finally:
             await feeds.stop()
+
+    asyncio.run(follow())
+
+
+def test_who_comes_back_while_the_server_stops_is_told_so(feeder, ledger):
+    """A refusal, and no error of the server's own."""
+
+    async def follow():
+        feeds = feeds_of(ledger)
+        await feeds.start()
+        feeder.minute()
+        channel = await feeds.open(Topic("query", "busiest", "window"), Listener())
+        await feeds.stop()
+        with pytest.raises(RefusalError, match="the server stops"):
+            await feeds.replay(channel, channel.head, "who")
+        with pytest.raises(RefusalError, match="the server stops"):
+            await feeds.open(Topic("windows", "orders", "window"), Listener())
 
     asyncio.run(follow())

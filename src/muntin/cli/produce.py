@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
+
 import typer
+
+from muntin.errors import BadArgument
+from muntin.spec_secrets import is_secret
+
+_OF_ENVIRONMENT = re.compile(r"\$\{env:([^}]*)\}")  # as Kafka's EnvVarConfigProvider
 
 
 def register(app: typer.Typer) -> None:
@@ -16,7 +24,10 @@ def register(app: typer.Typer) -> None:
         ),
         records: int | None = typer.Option(None, "--records", "-n", min=0, help="At most so many."),
         option: list[str] = typer.Option(
-            [], "--option", "-o", help="name=value of librdkafka, such as security.protocol=SSL."
+            [],
+            "--option",
+            "-o",
+            help="name=value of librdkafka; ${env:NAME} is a variable.",
         ),
         seed: int = typer.Option(1, help="Of taxi: the same seed, the same orders."),
     ) -> None:
@@ -28,12 +39,7 @@ def register(app: typer.Typer) -> None:
         from muntin.demo.producing import produce as send
         from muntin.demo.producing import values_of
 
-        options = {"bootstrap.servers": servers}
-        for given in option:
-            name, equals, value = given.partition("=")
-            if not equals:
-                raise typer.BadParameter("an option is name=value")
-            options[name] = value
+        options = {"bootstrap.servers": servers, **options_of(option)}
         began = time.monotonic()
         with stopping() as stop:
             stop.begun()
@@ -45,3 +51,32 @@ def register(app: typer.Typer) -> None:
             typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
             typer.echo(f"{done.failed:,} records were not taken: {done.why}", err=True)
             raise typer.Exit(1)
+
+
+def options_of(given: list[str]) -> dict[str, str]:
+    """Options of the client, by name.
+
+    Raises
+    ------
+    BadArgument
+        One is not name=value, names a variable that is not set, or shows a secret.
+    """
+    options = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not equals:
+            raise BadArgument(f"--option {ascii(name)[:80]}: an option is name=value")
+        if is_secret(name) and not name.endswith(".url") and not _OF_ENVIRONMENT.search(value):
+            raise BadArgument(
+                f"--option {name}: a command line can be read by every process: put the secret "
+                f"into the environment, and write '{name}=${{env:NAME}}'"
+            )
+        options[name] = _OF_ENVIRONMENT.sub(_variable, value)
+    return options
+
+
+def _variable(found: re.Match[str]) -> str:
+    try:
+        return os.environ[found[1]]
+    except KeyError:
+        raise BadArgument(f"--option: {found[0]}: the environment has no such variable") from None

@@ -34,4 +34,7 @@ class Once(Generic[T]):
             return await asyncio.get_running_loop().run_in_executor(self._pool, self._read)
 
     def close(self) -> None:
+        """For the loop's thread. Who waits for the next run is cancelled."""
+        if self._next is not None:
+            self._next.cancel()
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -18,6 +18,11 @@ class RefusalError(MuntinError):
         self.remedy = remedy
 
 
+def stops() -> RefusalError:
+    """What whoever waits is told when the server ends."""
+    return RefusalError(503, "busy", "the server stops", "ask again later")
+
+
 def plain(code: str, message: str, remedy: str = "") -> dict[str, Any]:
     """An error that has no place in a statement."""
     return {"code": code, "message": message, "position": 0, "length": 0, "remedy": remedy}

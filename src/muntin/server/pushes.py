@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Hashable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any
 
@@ -19,7 +19,7 @@ from muntin.server.frames import Frame, compact, frame, joined
 from muntin.server.limits import ServerLimits
 from muntin.server.messages import Topic
 from muntin.server.once import Once
-from muntin.server.problems import problem
+from muntin.server.problems import problem, stops
 from muntin.server.reader import Reader
 from muntin.server.state import StateReader
 from muntin.server.statements import Statements
@@ -37,12 +37,15 @@ class Pushes:
         self._reader = reader
         self._statements = statements
         self._limits = limits
+        self._closed = False
         self._pool = ThreadPoolExecutor(THREADS, "muntin-push")
         self._replaying = ThreadPoolExecutor(1, "muntin-replay")
         state = StateReader(reader)
         self._state = Once(lambda: state.read(time.time_ns() // 1000), "muntin-feed-state")
 
     def close(self) -> None:
+        """Who still waits for a message, or asks for one, is told that the server stops."""
+        self._closed = True
         self._state.close()
         for pool in (self._pool, self._replaying):
             pool.shutdown(wait=False, cancel_futures=True)
@@ -113,8 +116,7 @@ class Pushes:
         client: Hashable,
     ) -> tuple[list[Pushed], Frame | None]:
         """The next closed windows after a place that a client missed, and what it cannot get."""
-        loop = asyncio.get_running_loop()
-        missed, gap = await loop.run_in_executor(
+        missed, gap = await self._run(
             self._replaying, self._missed, channel, followed, after, until
         )
         return [
@@ -183,7 +185,12 @@ class Pushes:
             self._statements.release(answer)
 
     async def _read(self, work: Callable, *arguments: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work, *arguments)
+        return await self._run(self._pool, work, *arguments)
+
+    async def _run(self, pool: Executor, work: Callable, *arguments: Any) -> Any:
+        if self._closed:
+            raise stops()
+        return await asyncio.get_running_loop().run_in_executor(pool, work, *arguments)
 
     def _told(self, topic: Topic, error: Exception) -> str:
         if not isinstance(error, MuntinError):

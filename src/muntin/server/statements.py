@@ -15,7 +15,7 @@ from muntin.ledger.sqlite import SqliteLedger
 from muntin.ledger.temporary import TemporaryLedger
 from muntin.server.answering import INLINE_BYTES, Answering, Asked
 from muntin.server.limits import ServerLimits
-from muntin.server.problems import RefusalError
+from muntin.server.problems import RefusalError, stops
 from muntin.server.reader import Reader
 from muntin.server.turns import Turns
 from muntin.server.workers import Workers
@@ -157,7 +157,7 @@ class Statements:
         self._leaving = True
         for job in tuple(self._unanswered):
             if not job.answer.done():
-                job.answer.set_exception(_stops())
+                job.answer.set_exception(stops())
                 job.answer.exception()
 
     def waiting_of(self, client: Hashable) -> int:
@@ -183,7 +183,7 @@ class Statements:
         MuntinError
         """
         if self._leaving:
-            raise _stops()
+            raise stops()
         if asking:
             self._admit(client)
         text = asked.to_json()
@@ -311,7 +311,3 @@ class Statements:
             self.held -= 1
             self.held_bytes -= answer.file_bytes
         answer.close()
-
-
-def _stops() -> RefusalError:
-    return RefusalError(503, "busy", "the server stops", "ask again later")
