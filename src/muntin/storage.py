@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
-from urllib.parse import unquote, urlsplit
 
 from muntin.errors import SpecError
 
@@ -185,9 +184,16 @@ def is_elsewhere(path: str) -> bool:
 def full_name(path: str | Path) -> str:
     """A URL as it is; a path, or a `file:` URI, as an absolute path."""
     text = os.fspath(path)
-    if text.startswith("file:"):
-        text = unquote(urlsplit(text).path)
-    return text.rstrip("/") if is_elsewhere(text) else str(Path(text).resolve())
+    return text.rstrip("/") if is_elsewhere(text) else str(Path(path_of(text)).resolve())
+
+
+def path_of(name: str) -> str:
+    """The path that a `file:` URI names, read as Spark reads it, letter by letter: `%20` is no
+    space. A path as it is."""
+    if not name.startswith("file:"):
+        return name
+    rest = name.removeprefix("file:")
+    return "/" + rest[2:].partition("/")[2] if rest.startswith("//") else rest
 
 
 def place_of(path: str) -> tuple[Place, str]:
@@ -198,11 +204,8 @@ def place_of(path: str) -> tuple[Place, str]:
     SpecError
         A package that this kind of URL needs is missing, or nobody knows the kind.
     """
-    scheme, separator, rest = path.partition("://")
-    if not separator:
-        return _Disk(), path
-    if scheme == "file":
-        return _Disk(), rest
+    if not is_elsewhere(path):
+        return _Disk(), path_of(path)
     try:
         from fsspec.core import url_to_fs  # pyright: ignore[reportMissingImports]
     except ImportError:

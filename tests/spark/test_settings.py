@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from muntin.spark import settings
+from muntin.spark.checkpoint import checkpoint_beside
 from muntin.spark.settings import said_outside, settings_for, worker_python
 from muntin.spark.stream import is_log_taken
 
@@ -94,3 +95,8 @@ def test_a_checkpoint_that_an_older_process_still_writes_to_is_known_by_its_erro
     )
     assert is_log_taken(Exception("[CONCURRENT_STREAM_LOG_UPDATE] ..."))
     assert not is_log_taken(Exception("[STREAM_FAILED] terminated with exception: disk full"))
+
+
+@pytest.mark.parametrize("url", ["/data/a.db", "sqlite:////data/a.db?busy=3"])
+def test_a_checkpoint_is_beside_the_ledgers_file_however_that_is_named(url):
+    assert checkpoint_beside(url, "orders") == "/data/a.db.checkpoints/orders"

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from muntin.errors import SourceError, SpecError
+from muntin.ledger.open import absolute
 from muntin.spark.failures import reason
 from muntin.spark.source import local_path
 from muntin.spec_secrets import shown_url
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
 def checkpoint_beside(url: str, name: str) -> str:
     """The default checkpoint folder of a pipeline: beside its ledger's file."""
-    if url.startswith("sqlite:///"):
-        path = url.removeprefix("sqlite:///").partition("?")[0]
+    full = absolute(url)
+    if full.startswith("sqlite:///"):
+        path = full.removeprefix("sqlite:///").partition("?")[0]
         return f"{path}.checkpoints/{name}"
     raise SpecError(
         f"checkpoint: is missing, and a ledger {shown_url(url)} has no folder to put it beside"

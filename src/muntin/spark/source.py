@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from muntin import storage
 from muntin.errors import BadArgument, MuntinError, SourceError
 from muntin.spark.event_time import check_type
 from muntin.spark.failures import reason
@@ -93,14 +94,8 @@ def of_csv_lines(
 
 
 def local_path(path: str) -> Path | None:
-    """A path of this machine, absolute: workers may have another working folder. None elsewhere.
-
-    A `file:` URI is read as Spark reads it: letter by letter, `%20` is no space.
-    """
-    if path.startswith("file:"):
-        rest = path.removeprefix("file:")
-        return Path("/" + rest[2:].partition("/")[2] if rest.startswith("//") else rest)
-    return None if "://" in path else Path(path).absolute()
+    """A path of this machine, absolute: workers may have another working folder. None elsewhere."""
+    return None if storage.is_elsewhere(path) else Path(storage.path_of(path)).absolute()
 
 
 def nanoseconds(path: str) -> set[str]:
