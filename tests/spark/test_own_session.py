@@ -23,8 +23,10 @@ spark = (
     .config("spark.sql.execution.arrow.maxRecordsPerBatch", "7")
     .config("spark.sql.execution.arrow.useLargeVarTypes", "true")
     .config("spark.sql.ansi.enabled", "false")
-    .getOrCreate()
 )
+for python in sys.argv[2:]:
+    spark = spark.config("spark.pyspark.python", python)
+spark = spark.getOrCreate()
 before = dict(spark.conf.getAll)
 spec = {
     "name": "flights", "time": "time", "pane": "1 hour",
@@ -54,8 +56,13 @@ spark.stop()
 HOUR = 3_600_000_000
 
 
-@pytest.fixture(scope="module")
-def told(tmp_path_factory):
+@pytest.fixture(
+    scope="module",
+    # PySpark overlooks the setting that says which Python it should be
+    params=[(), pytest.param((sys.executable,), marks=pytest.mark.slow)],
+    ids=["nobody says", "said"],
+)
+def told(tmp_path_factory, request):
     folder = tmp_path_factory.mktemp("own")
     texts = ["2013-01-01 05:15:00", "2013-01-01 05:59:59", "2013-01-01 06:00:00"]
     rest = {"origin": ["EWR", "JFK", "EWR"], "delay": [1, 2, 4]}
@@ -70,7 +77,7 @@ def told(tmp_path_factory):
     (folder / "flights.json").write_text("\n".join(map(json.dumps, objects)) + "\n")
     (folder / "script.py").write_text(SCRIPT)
     done = subprocess.run(
-        [sys.executable, folder / "script.py", folder],
+        [sys.executable, folder / "script.py", folder, *request.param],
         # no environment is active: the python3 of the PATH has no muntin
         env={k: v for k, v in os.environ.items() if not k.startswith("PYSPARK")}
         | {"PATH": "/usr/bin:/bin"},

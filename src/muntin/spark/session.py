@@ -106,20 +106,20 @@ def is_elsewhere(data: DataFrame | None = None) -> bool:
 
 @contextmanager
 def own_python(spark: SparkSession) -> Iterator[None]:
-    """Functions that are sent to tasks in this block run in this very Python, in local mode.
+    """Functions that are sent to tasks in this block run in the Python that was asked for, or, in
+    local mode, in this very one.
 
     Spark takes the `python3` of the PATH for a session that the user has started, which need not
-    have Muntin: this one has.
+    have Muntin: this one has. It does so even where the session's `spark.pyspark.python` says
+    otherwise, unless spark-submit has seen that.
     """
     context = spark.sparkContext if is_classic(spark) else None
-    asked = os.environ.get("PYSPARK_PYTHON") or (
-        context and context.getConf().get("spark.pyspark.python")
-    )
-    if context is None or asked or not on_one_machine(context.master or ""):
+    if context is None or os.environ.get("PYSPARK_PYTHON"):
         yield
         return
     before = context.pythonExec
-    context.pythonExec = sys.executable
+    here = sys.executable if on_one_machine(context.master or "") else before
+    context.pythonExec = context.getConf().get("spark.pyspark.python") or here
     try:
         yield
     finally:
