@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +23,8 @@ from muntin.segments.codec import decode
 from muntin.segments.table import Segment
 
 CACHE_BYTES = 256 << 20
+ENTRY_BYTES = 5 << 9  # that objects take beside what they hold, for an entry and for each table
+KEPT_SECONDS = 600.0
 Keys = tuple[tuple[str, ...], ...]
 """The keys of a vector matrix that are wanted; None stands for all."""
 Part = str | tuple[str, ...]
@@ -48,32 +51,55 @@ class Merged:
 
 
 class SegmentCache:
-    """Decoded pieces and merged windows, by name: the least recently used go. Thread-safe."""
+    """Decoded pieces and merged windows, by name: the least recently used go. Thread-safe.
 
-    def __init__(self, bytes_max: int = CACHE_BYTES) -> None:
+    What nobody has asked for in `KEPT_SECONDS` goes as well: a stream's older panes would fill any
+    cache, and nobody comes back for most of them.
+    """
+
+    def __init__(
+        self, bytes_max: int = CACHE_BYTES, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._bytes_max = bytes_max
+        self._clock = clock
         self._bytes = 0
-        self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._entries: OrderedDict[Hashable, tuple[Any, int, float]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, name: Hashable) -> Any:
         with self._lock:
-            entry = self._entries.get(name)
+            entry = self._entries.pop(name, None)
             if entry is None:
                 return None
-            self._entries.move_to_end(name)
+            self._entries[name] = (*entry[:2], self._clock())
             return entry[0]
 
-    def put(self, name: Hashable, value: Any, nbytes: int) -> None:
+    def put(self, name: Hashable, value: Any, segment: Segment | None) -> None:
+        """`segment`: what the value holds."""
+        nbytes = ENTRY_BYTES + (0 if segment is None else _memory_of(segment))
         if nbytes > self._bytes_max:
             return
+        now = self._clock()
         with self._lock:
             old = self._entries.pop(name, None)
             self._bytes += nbytes - (old[1] if old else 0)
-            self._entries[name] = (value, nbytes)
-            while self._bytes > self._bytes_max:
-                _, (_, freed) = self._entries.popitem(last=False)
+            self._entries[name] = (value, nbytes, now)
+            while True:  # the first are those that were asked for the longest ago
+                first = next(iter(self._entries))
+                _, freed, asked = self._entries[first]
+                if self._bytes <= self._bytes_max and asked >= now - KEPT_SECONDS:
+                    return
+                del self._entries[first]
                 self._bytes -= freed
+
+
+def _memory_of(segment: Segment) -> int:
+    """Bytes, about: its keys and items too, and the objects that hold small arrays."""
+    held = segment.nbytes
+    for table in segment.tables:
+        known = (table.keys,) if table.items is None else (table.keys, table.items)
+        held += ENTRY_BYTES + sum(keys.nbytes for keys in known)
+    return held
 
 
 class Pieces:
@@ -150,7 +176,7 @@ class Pieces:
         for at, (piece, name) in enumerate(zip(pieces, names, strict=True)):
             if found[at] is None:
                 segment = found[at] = decode(payloads[piece.id], keys)
-                self._cache.put(name, segment, segment.nbytes)
+                self._cache.put(name, segment, segment)
         return found
 
     def events(self, layout: Layout, start: int, end: int) -> int:
@@ -183,7 +209,7 @@ class Pieces:
                 parts.append(segment.between(first // length, until // length))
         whole = merge(parts, WHOLE) if parts else None
         result = Merged(whole, events, late, token)
-        self._cache.put(token, result, 0 if whole is None else whole.nbytes)
+        self._cache.put(token, result, whole)
         return result
 
     def counted_since(self, layout: Layout, reach: Reach) -> dict[Part, int]:

@@ -48,6 +48,11 @@ class Keys:
         return len(self.hashes)
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of memory held."""
+        return self.hashes.nbytes + sum(column.nbytes for column in self.columns)
+
+    @property
     def kinds(self) -> tuple[str | None, ...]:
         """Type of each column; None as long as there were only nulls."""
         return tuple(KEY_TYPES.get(column.type) for column in self.columns)
