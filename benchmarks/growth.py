@@ -18,7 +18,8 @@ import pyarrow as pa
 from _record import Table, main
 
 from muntin.segments import WHOLE, Segment, build, cut, decode, encode, merge
-from muntin.segments.quantiles import Quantiles, QuantilesAt
+from muntin.segments.quantiles import Quantiles
+from muntin.segments.ranked import QuantilesAt
 from muntin.segments.sums import Sums
 from muntin.summaries import KLL, VectorMatrix
 

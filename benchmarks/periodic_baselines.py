@@ -14,8 +14,9 @@ import numpy as np
 
 from muntin.summaries.aligned import aligned_zeros
 from muntin.summaries.kernels import kernel
+from muntin.summaries.kernels.bits import multiply_high
 from muntin.summaries.kernels.hashing import hash_u64
-from muntin.summaries.kernels.lanes import find_lane, multiply_high
+from muntin.summaries.kernels.lanes import find_lane
 
 HASHES = 4
 FULL = 15  # of a 4-bit cell; the hand takes it to zero in one gap

@@ -17,7 +17,8 @@ from published.sliding_windows import PublishedItems
 from sortedcontainers import SortedList
 
 from muntin.segments import WHOLE, build, cut, decode, encode, merge
-from muntin.segments.quantiles import Quantiles, QuantilesAt
+from muntin.segments.quantiles import Quantiles
+from muntin.segments.ranked import QuantilesAt
 from muntin.summaries import KLL, FixedWindowQuantiles
 
 FRACTIONS = np.arange(1, 100) / 100

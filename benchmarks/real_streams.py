@@ -33,7 +33,8 @@ from muntin.segments import WHOLE, Segment, build, cut, decode, encode, merge
 from muntin.segments.distinct import DistinctCount, DistinctItems
 from muntin.segments.fingerprint import Contains, Fingerprints
 from muntin.segments.frequency import Frequency
-from muntin.segments.quantiles import Quantiles, QuantilesAt
+from muntin.segments.quantiles import Quantiles
+from muntin.segments.ranked import QuantilesAt
 from muntin.segments.sketched import Listed, SketchedSums
 from muntin.segments.sums import Sums
 from muntin.segments.top_k import Heaviest, TopItems

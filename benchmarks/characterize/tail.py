@@ -27,7 +27,8 @@ from _timing import in_turn
 
 from muntin.segments import WHOLE, build, encode, merge
 from muntin.segments.algebra import Algebra
-from muntin.segments.quantiles import Quantiles, QuantilesAt, RanksOf
+from muntin.segments.quantiles import Quantiles
+from muntin.segments.ranked import QuantilesAt, RanksOf
 from muntin.segments.table import Segment
 from muntin.segments.tail import TailQuantiles
 

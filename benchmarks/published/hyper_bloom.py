@@ -13,10 +13,10 @@ import numpy as np
 
 from muntin.summaries.aligned import aligned_zeros
 from muntin.summaries.items import hash_items
-from muntin.summaries.kernels import inlined, kernel, lanes
+from muntin.summaries.kernels import bits, inlined, kernel
 from muntin.summaries.kernels.hyper_bloom import next_eighth
 
-multiply_high: Any = lanes.multiply_high  # an intrinsic: called without its typing context
+multiply_high: Any = bits.multiply_high  # an intrinsic: called without its typing context
 BLOCK_BYTES = 64
 _SIGN = np.uint64(1 << 63)
 _3 = np.uint64(3)

@@ -12,6 +12,26 @@ import pyarrow.compute
 pc: Any = pyarrow.compute  # its own module makes them at run time: no type checker sees them
 
 
+_TEXT = frozenset((pa.string(), pa.large_string(), pa.string_view()))
+_BINARY = frozenset((pa.binary(), pa.large_binary(), pa.binary_view()))
+
+
+def value_type(kind: pa.DataType) -> pa.DataType:
+    """The type of the values, where these are in a dictionary."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def is_text(kind: pa.DataType, *, or_binary: bool = False) -> bool:
+    """Whether a type, or that of a dictionary's values, is text; of whatever width, or in views."""
+    kind = value_type(kind)
+    return kind in _TEXT or (or_binary and kind in _BINARY)
+
+
+def decoded(column: Any) -> Any:
+    """A column, its values in no dictionary."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
 def buffer_numbers(buffer: Any, dtype: Any, count: int = -1, offset: int = 0) -> np.ndarray:
     """`count` numbers of a buffer from byte `offset` on, without copying; see `read_only`."""
     numbers = np.frombuffer(buffer if buffer is not None else b"", dtype, count, offset)
@@ -64,10 +84,8 @@ def plain_value(column: Any) -> Any:
 
 
 def _as_stored(column: Any) -> str:
+    column = decoded(column)
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        column = column.dictionary_decode()
-        kind = column.type
     try:
         if pa.types.is_date32(kind):
             return f"day {column.view(pa.int32())[0].as_py()} since 1970"

@@ -64,8 +64,8 @@ def test_a_batch_is_stored_whole(ledger):
     assert ledger.version() > version
     assert held(ledger, "s", PANE, 0, 100) == {1: 1, 2: 1, 3: 1}
     assert held(ledger, "t", PANE, 0, 100) == {1: 1, 2: 1}
-    assert writer.states("t") == {0: b"zero", 5: b"five"}
-    assert writer.states("s") == {}
+    assert ledger.states("t") == {0: b"zero", 5: b"five"}
+    assert ledger.states("s") == {}
     assert list(ledger.rejected("p")) == [(1, first.rejected[0])]
     (info,) = ledger.pipelines()
     assert (info.name, info.spec, info.epoch, info.query_id) == ("p", SPEC, 1, "A")
@@ -91,7 +91,7 @@ def test_states_are_replaced_per_shard(ledger):
     writer = ledger.open_writer("p", SPEC, query_id="A")
     writer.commit(Batch("A", 0, states=[State("t", 0, b"a"), State("t", 1, b"b" * 5000)]))
     writer.commit(Batch("A", 1, states=[State("t", 0, b"c")]))
-    assert writer.states("t") == {0: b"c", 1: b"b" * 5000}
+    assert ledger.states("t") == {0: b"c", 1: b"b" * 5000}
 
 
 def test_readers_see_states(ledger, reopen):
@@ -215,7 +215,7 @@ def test_payloads_of_every_size_come_back(ledger):
     pieces = ledger.pieces("s", PANE, 0, 1)
     assert list(ledger.payloads([piece.id for piece in pieces]).values()) == payloads
     assert ledger.payloads([10**9]) == {}
-    assert writer.states("t") == dict(enumerate(payloads))
+    assert ledger.states("t") == dict(enumerate(payloads))
 
 
 # Who may write

@@ -48,7 +48,7 @@ def filled(tmp_path):
 
 READS = {
     "pieces": lambda ledger: [ledger.pieces("s", length) for length in (PANE, 40)],
-    "states": lambda ledger: ledger.open_writer("p", SPEC, query_id="A").states("t"),
+    "states": lambda ledger: ledger.states("t"),
     "trends": lambda ledger: ledger.trend("q"),
     "windows": lambda ledger: ledger.windows(),
     "rejected": lambda ledger: list(ledger.rejected("p")),

@@ -14,7 +14,8 @@ from muntin.segments.building import build
 from muntin.segments.distinct import DistinctCount, DistinctItems
 from muntin.segments.fingerprint import Contains, Fingerprints
 from muntin.segments.frequency import Frequency
-from muntin.segments.quantiles import Quantiles, QuantilesAt, RanksOf
+from muntin.segments.quantiles import Quantiles
+from muntin.segments.ranked import QuantilesAt, RanksOf
 from muntin.segments.sketched import Listed, SketchedSums, SumsOf
 from muntin.segments.sums import Sums, Totals
 from muntin.segments.table import Segment

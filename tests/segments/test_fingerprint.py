@@ -19,7 +19,7 @@ from muntin.segments.codec import encode
 from muntin.segments.columns import Ragged
 from muntin.segments.columns import numbers as numbers_of
 from muntin.segments.fingerprint import FPP_MIN, KEYS_LG_MAX, Contains, Fingerprints
-from muntin.segments.quantiles import QuantilesAt, RanksOf
+from muntin.segments.ranked import QuantilesAt, RanksOf
 from muntin.segments.table import Segment
 from muntin.summaries import DyadicQDigest
 from muntin.summaries.order_maps import FloatOrder, FloatRange, IntegerRange, TimestampRange

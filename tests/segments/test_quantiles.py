@@ -14,7 +14,8 @@ from muntin.errors import BadArgument
 from muntin.segments.building import WHOLE, build, merge
 from muntin.segments.codec import encode
 from muntin.segments.columns import Ragged
-from muntin.segments.quantiles import Quantiles, QuantilesAt, RanksOf
+from muntin.segments.quantiles import Quantiles
+from muntin.segments.ranked import QuantilesAt, RanksOf
 from muntin.summaries import KLL
 from tests.segments.streams import Stream, by_bytes, rows_of, spread, streams
 

@@ -12,7 +12,8 @@ from muntin.errors import BadArgument
 from muntin.segments.building import WHOLE, build, merge
 from muntin.segments.codec import encode
 from muntin.segments.distinct import DistinctItems
-from muntin.segments.quantiles import Quantiles, QuantilesAt
+from muntin.segments.quantiles import Quantiles
+from muntin.segments.ranked import QuantilesAt
 from muntin.segments.single import of_sketch, sketch_of
 from muntin.summaries import KLL, Distinct
 from tests.segments.examples import example

@@ -16,7 +16,8 @@ from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.building import WHOLE, build, merge
 from muntin.segments.codec import decode, encode
 from muntin.segments.columns import Ragged
-from muntin.segments.quantiles import Quantiles, QuantilesAt, RanksOf
+from muntin.segments.quantiles import Quantiles
+from muntin.segments.ranked import QuantilesAt, RanksOf
 from muntin.segments.table import Segment
 from muntin.segments.tail import TailQuantiles
 from tests.segments.streams import Stream, by_bytes, rows_of, spread

@@ -10,7 +10,7 @@ import pytest
 from select_catalogs import MemoryCatalog, segment_of
 
 from muntin.errors import SelectError
-from muntin.segments.quantiles import QuantilesAt, RanksOf
+from muntin.segments.ranked import QuantilesAt, RanksOf
 from muntin.select import Engine, SummaryInfo
 from muntin.select.functions import TABLE_FUNCTIONS
 from muntin.select.functions_allowed import FUNCTIONS
@@ -120,7 +120,7 @@ def test_periodic() -> None:
     calm = HyperCalm(1 << 16, second, second, 10)
     times = np.arange(60, dtype=np.int64) * 30 * second
     calm.update(pa.array(["bus"] * 60), times)
-    engine = _engine("periodic", calm)
+    engine = _engine("periodic", [calm])
     result = engine.sql("SELECT * FROM periodic(s, 20)")
     expected = calm.top()
     assert result.table["item"].to_pylist() == expected["item"].to_pylist()

@@ -10,8 +10,6 @@ import typer
 if TYPE_CHECKING:
     from muntin.sites.coordinating import CoordinatorServer
 
-WATCH_SECONDS = 1.0
-
 
 def register(app: typer.Typer) -> None:
     @app.command()

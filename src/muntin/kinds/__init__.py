@@ -8,7 +8,6 @@ from muntin.kinds.fingerprint import FingerprintSpec
 from muntin.kinds.frequency import FrequencySpec
 from muntin.kinds.periodic import PeriodicSpec
 from muntin.kinds.quantiles import QuantilesSpec
-from muntin.kinds.sequential import SequentialSpec
 from muntin.kinds.top_k import TopKSpec
 from muntin.kinds.vector_matrix import VectorMatrixSpec
 
@@ -30,7 +29,6 @@ __all__ = [
     "PeriodicSpec",
     "QuantilesSpec",
     "SegmentSpec",
-    "SequentialSpec",
     "SummarySpec",
     "TopKSpec",
     "VectorMatrixSpec",

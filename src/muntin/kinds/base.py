@@ -50,6 +50,20 @@ Microseconds = Annotated[int, BeforeValidator(_duration)]
 MicrosecondsOrZero = Annotated[int, BeforeValidator(_duration_or_zero)]
 
 
+def as_tuple(value: Any) -> Any:
+    """One name stands for a list of one."""
+    return (value,) if isinstance(value, str) else value
+
+
+def distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Names, or combinations of names; ValueError where one stands twice."""
+    for value in values:
+        if values.count(value) > 1:
+            shown = value if isinstance(value, str) else ", ".join(value)
+            raise ValueError(f"'{shown}' stands twice")
+    return values
+
+
 class Strict(BaseModel):
     """A part of a pipeline file: unknown entries are errors, values do not change."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
+from muntin.arrow import is_text, value_type
 from muntin.errors import BadArgument
 
 
@@ -58,7 +59,7 @@ def check_item(name: str, kind: pa.DataType, what: str = "item", *, hashed: bool
     `hashed`: only their hashes are kept, so that they may also be of a type in which no question
     can name one.
     """
-    plain = _is_text(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind)
+    plain = is_text(kind, or_binary=True) or pa.types.is_integer(kind) or pa.types.is_null(kind)
     also = pa.types.is_boolean(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind)
     if not (plain or (hashed and also)):
         more = ", a boolean, a date or a timestamp" if hashed else " or an integer"
@@ -83,26 +84,12 @@ def check_number(name: str, kind: pa.DataType, what: str, *, whole: bool = False
 
 
 def _can_be_key(kind: pa.DataType) -> bool:
-    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    plain = value_type(kind)
     return (
-        pa.types.is_string(plain)
-        or pa.types.is_large_string(plain)
-        or pa.types.is_string_view(plain)
+        is_text(plain)
         or pa.types.is_integer(plain)
         or pa.types.is_boolean(plain)
         or pa.types.is_date(plain)
         or pa.types.is_timestamp(plain)
         or pa.types.is_null(plain)
-    )
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return (
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_string_view(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_binary_view(kind)
-        or (pa.types.is_dictionary(kind) and _is_text(kind.value_type))
     )

@@ -1,19 +1,23 @@
-"""Items that come back in batches at a steady interval: HyperCalm, sharded by item."""
+"""Items that come back in batches at a steady interval: HyperCalm, sharded by item.
+
+It needs the events in order of time and follows the whole stream: it has no panes and no windows.
+What a shard carries from batch to batch is its state, which the ledger keeps and a batch commits
+together with its partials.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import pyarrow as pa
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from muntin import summaries
-from muntin.arrow import pc
+from muntin.arrow import decoded, pc
 from muntin.errors import BadArgument
-from muntin.kinds.base import Microseconds
-from muntin.kinds.sequential import SequentialSpec
+from muntin.kinds.base import Microseconds, SummarySpec, as_tuple, distinct
 from muntin.kinds.sizes import Bytes
 
 if TYPE_CHECKING:
@@ -22,37 +26,30 @@ if TYPE_CHECKING:
 SEPARATOR = "\x1f"  # between the parts of an item of several columns: ASCII's unit separator
 K_MAX = 100_000
 COLUMNS_MAX = 16
+SHARDS_MAX = 256
 MEMORY_BYTES_MAX = 1 << 34
 _ANSWERED = frozenset((
     "item", "interval", "periodicity", "lower", "upper", "next_expected", "last_batch",
     "first_seen", "interval_low", "interval_high",
 ))  # fmt: skip
 """Columns of the answers, beside which those of a joined item stand."""
-
-
-def _as_tuple(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
-
-
-def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"'{name}' stands twice")
-    return names
+_KEPT = ("gap", "interval_unit", "resolution", "memory", "k", "consecutive", "batch_size")
+"""Parameters without which the state of a shard is not gone on with."""
 
 
 Item = Annotated[
     tuple[str, ...],
-    BeforeValidator(_as_tuple),
+    BeforeValidator(as_tuple),
     Field(min_length=1, max_length=COLUMNS_MAX),
-    AfterValidator(_distinct),
+    AfterValidator(distinct),
 ]
 
 
-class PeriodicSpec(SequentialSpec):
+class PeriodicSpec(SummarySpec):
     """`kind: periodic`: items that come in batches at a steady interval, and when next."""
 
     kind: Literal["periodic"] = "periodic"  # pyright: ignore[reportIncompatibleVariableOverride]
+    shards: int = Field(default=4, ge=1, le=SHARDS_MAX, description="Parts of the items")
     item: Item = Field(description="A column, or several that are joined; null is left out")
     gap: Microseconds = Field(description="Longest gap inside a batch")
     interval_unit: Microseconds = Field(
@@ -67,6 +64,19 @@ class PeriodicSpec(SequentialSpec):
     k: int = Field(default=100, ge=1, le=K_MAX, description="Pairs of item and interval kept")
     consecutive: bool = Field(default=False, description="Count the longest run of an interval")
     batch_size: int = Field(default=1, description="Batches of fewer events are ignored")
+
+    sequential: ClassVar[bool] = True
+    is_exact: ClassVar[bool] = False
+
+    @field_validator("window")
+    @classmethod
+    def _no_window(cls, value: Any) -> Any:
+        if value is not None:
+            raise ValueError(
+                "this kind follows the whole stream in order of time and has no windows: "
+                "leave `window` out"
+            )
+        return value
 
     @field_validator("item")
     @classmethod
@@ -112,41 +122,36 @@ class PeriodicSpec(SequentialSpec):
         return {"parts": self.item} if len(self.item) > 1 else {}
 
     def items(self, batch: pa.RecordBatch) -> pa.Array:
-        columns = [_plain(batch.column(name)) for name in self.item]
+        """The item of each row, as text or int64; null where there is none."""
+        columns = [decoded(batch.column(name)) for name in self.item]
         if len(columns) == 1:
             return _number_or_text(columns[0])
         return pc.binary_join_element_wise(*map(_text, columns), SEPARATOR)
 
     def new_shard(self, shard: int) -> PeriodicShard:
+        """A shard before its first event."""
         return summaries.PeriodicShard(self._calm(), self.item, shard, self.shards)
 
     def read_shard(self, payload: bytes) -> PeriodicShard:
+        """A shard from its bytes; CorruptSummary."""
         return summaries.PeriodicShard.from_bytes(payload)
 
     def differs(self, state: PeriodicShard) -> str:
+        """What of a stored state this entry does not go on with, or ""."""
         pairs = [
             ("item", list(state.columns), list(self.item)),
             ("shards", state.shards, self.shards),
         ]
         ours = self._calm().parameters
-        pairs += [
-            (name, getattr(state.parameters, name), getattr(ours, name))
-            for name in (
-                "gap",
-                "interval_unit",
-                "resolution",
-                "memory",
-                "k",
-                "consecutive",
-                "batch_size",
-            )
-        ]
+        pairs += [(name, getattr(state.parameters, name), getattr(ours, name)) for name in _KEPT]
         return ", ".join(f"{name} was {was}, is {now}" for name, was, now in pairs if was != now)
 
     def answering(self, states: Sequence[PeriodicShard]) -> list[HyperCalm]:
+        """What SELECT asks: all events of the shards, in order."""
         return [state.whole() for state in states]
 
     def bounds_of(self, states: Sequence[PeriodicShard]) -> Mapping[str, Any]:
+        """What is known about the error of answers."""
         return {
             "left_out_late": sum(state.late for state in states),
             "nulls": sum(state.nulls for state in states),
@@ -168,10 +173,6 @@ class PeriodicSpec(SequentialSpec):
             batch_size=self.batch_size,
             resolution=self.resolution,
         )
-
-
-def _plain(column: pa.Array) -> pa.Array:
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _number_or_text(column: pa.Array) -> pa.Array:

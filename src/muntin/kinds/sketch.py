@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from muntin.kinds.base import SegmentSpec
+from muntin.kinds.base import SegmentSpec, as_tuple, distinct
 from muntin.kinds.columns import check_keys
 from muntin.segments.table import Segment, Table
 
@@ -22,15 +22,8 @@ _ANSWERED = frozenset((*_NUMBERS, "item", "guaranteed", "complete", "other", "ro
 """Columns of the answers, beside which the columns of `by` stand."""
 
 
-def as_tuple(value: Any) -> Any:
-    """One name stands for a list of one."""
-    return (value,) if isinstance(value, str) else value
-
-
 def _by(names: tuple[str, ...]) -> tuple[str, ...]:
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"'{name}' stands twice")
+    for name in distinct(names):
         if name.lower() in _ANSWERED:
             raise ValueError(
                 f"'{name}' is a column of the answers too: give it another name under fields"

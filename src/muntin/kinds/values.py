@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from muntin.arrow import pc
+from muntin.arrow import decoded, is_text, pc, value_type
 
 INT64_MAX = (1 << 63) - 1
 _PER_US = {"s": 1_000_000, "ms": 1_000}
@@ -33,23 +33,22 @@ def refused_values(
     """
     for name in columns:
         column = batch.column(name)
-        kind = column.type
-        inner = kind.value_type if pa.types.is_dictionary(kind) else kind
-        if _is_text(inner):
+        inner = value_type(column.type)
+        if is_text(inner):
             mask = _not_utf8(column)
             if mask is not None:
                 yield name, mask, "is not UTF-8 text"
         elif pa.types.is_uint64(inner) and name not in floats:
-            mask = _beyond(_plain(column), -1, INT64_MAX)
+            mask = _beyond(decoded(column), -1, INT64_MAX)
             if mask is not None:
                 yield name, mask, "is beyond int64"
         elif pa.types.is_timestamp(inner) and inner.unit in _PER_US:
             most = INT64_MAX // _PER_US[inner.unit]
-            mask = _beyond(_plain(column).view(pa.int64()), -most, most)
+            mask = _beyond(decoded(column).view(pa.int64()), -most, most)
             if mask is not None:
                 yield name, mask, "is beyond the times that microseconds can tell"
         elif pa.types.is_date64(inner):
-            numbers = _plain(column).view(pa.int64())
+            numbers = decoded(column).view(pa.int64())
             mask = _beyond(numbers, -_DAYS * _DAY_MS, _DAYS * _DAY_MS - 1)
             if mask is not None:
                 yield name, mask, "is beyond the dates that can be told"
@@ -59,11 +58,7 @@ def below_zero(column: Any) -> np.ndarray | None:
     """Rows of a column of numbers that are below 0; None where there are none."""
     if pa.types.is_null(column.type) or pa.types.is_boolean(column.type):
         return None
-    return _beyond(_plain(column), 0, None)
-
-
-def _plain(column: Any) -> Any:
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    return _beyond(decoded(column), 0, None)
 
 
 def _beyond(numbers: Any, least: int, most: int | None) -> np.ndarray | None:
@@ -83,20 +78,13 @@ def _beyond(numbers: Any, least: int, most: int | None) -> np.ndarray | None:
     return pc.fill_null(outside, False).to_numpy(zero_copy_only=False)
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_view(kind)
-
-
-def _is_view(kind: pa.DataType) -> bool:
-    return pa.types.is_string_view(kind)
-
-
 def _not_utf8(column: Any) -> np.ndarray | None:
     if _is_sound(column.dictionary if pa.types.is_dictionary(column.type) else column):
         return None
-    column = _plain(column)
-    wide = pa.large_binary()
-    raw = column.cast(pa.binary_view()).cast(wide) if _is_view(column.type) else column.cast(wide)
+    column = decoded(column)
+    if pa.types.is_string_view(column.type):
+        column = column.cast(pa.binary_view())
+    raw = column.cast(pa.large_binary())
     bad = [value is not None and not _decodes(value) for value in raw.to_pylist()]
     return np.array(bad, bool) if any(bad) else None
 

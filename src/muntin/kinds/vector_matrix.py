@@ -11,7 +11,7 @@ import pyarrow as pa
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from muntin.errors import BadArgument
-from muntin.kinds.base import Part, SegmentSpec, Strict
+from muntin.kinds.base import Part, SegmentSpec, Strict, as_tuple, distinct
 from muntin.kinds.columns import check_keys, check_number, is_numeric
 from muntin.segments.algebra import Algebra
 from muntin.segments.sketched import SketchedSums
@@ -24,24 +24,12 @@ _ANSWERED = frozenset(("count", "row", "overflow"))
 IndicatorType = Literal["int64", "float64"]
 
 
-def _as_key(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
-
-
 def _as_types(value: Any) -> Any:
     return dict.fromkeys(value) if isinstance(value, list | tuple) else value
 
 
-def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    for value in values:
-        if values.count(value) > 1:
-            shown = value if isinstance(value, str) else ", ".join(value)
-            raise ValueError(f"'{shown}' stands twice")
-    return values
-
-
 Key = Annotated[
-    tuple[str, ...], BeforeValidator(_as_key), Field(min_length=1), AfterValidator(_distinct)
+    tuple[str, ...], BeforeValidator(as_tuple), Field(min_length=1), AfterValidator(distinct)
 ]
 
 
@@ -64,7 +52,7 @@ class VectorMatrixSpec(SegmentSpec):
     """`kind: vector_matrix`: sums of indicators per key and key combination, exact by default."""
 
     kind: Literal["vector_matrix"] = "vector_matrix"  # pyright: ignore[reportIncompatibleVariableOverride]
-    keys: Annotated[tuple[Key, ...], Field(min_length=1), AfterValidator(_distinct)]
+    keys: Annotated[tuple[Key, ...], Field(min_length=1), AfterValidator(distinct)]
     indicators: Annotated[dict[str, IndicatorType | None], BeforeValidator(_as_types)] = Field(
         default_factory=dict, description="Numeric columns, as a list or as name: int64 | float64"
     )

@@ -80,10 +80,6 @@ class Writer(Protocol):
         """
         ...
 
-    def states(self, summary: str) -> dict[int, bytes]:
-        """Shard -> payload, as the last commit left them."""
-        ...
-
     def set_spec(self, spec: Mapping[str, Any]) -> None:
         """Replace the spec while running (a key or a query was added), as `open_writer` would."""
         ...

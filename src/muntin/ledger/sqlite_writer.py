@@ -143,12 +143,6 @@ class SqliteWriter:
 
         return self._write(act, grows=False)
 
-    def states(self, summary: str) -> dict[int, bytes]:
-        identifier = self._summary(summary)
-        with self._reading() as connection:
-            rows = connection.rows(schema.STATES, "WHERE summary = ?", (identifier,))
-        return {shard: payload for _, shard, payload in rows}
-
     def set_spec(self, spec: Mapping[str, Any]) -> None:
         owned, text = read_spec(spec), dump(spec, "spec", SPEC_BYTES_MAX)
         with self._lock:

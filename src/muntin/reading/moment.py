@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from muntin.errors import SelectError
-from muntin.kinds import SequentialSpec
+from muntin.kinds import PeriodicSpec
 from muntin.ledger.base import View
 from muntin.ledger.records import ClosedWindow
 from muntin.reading import history
@@ -62,7 +62,7 @@ class LedgerMoment:
 
     def span_of(self, summary: str) -> Span | None:
         known, layout = self._find(summary)
-        if isinstance(layout.spec, SequentialSpec):
+        if isinstance(layout.spec, PeriodicSpec):
             return self._followed(known, summary, layout.spec, layout.pane, OPEN).stored
         return self._pieces.extent(layout).bounds
 
@@ -145,7 +145,7 @@ class LedgerMoment:
         return known, Layout(summary, spec, pipeline.pane, pipeline.rungs)
 
     def _load(self, known: Known, layout: Layout, window: WindowAsked) -> Loaded:
-        if isinstance(layout.spec, SequentialSpec):
+        if isinstance(layout.spec, PeriodicSpec):
             return self._followed(known, layout.name, layout.spec, layout.pane, window)
         extent = self._pieces.extent(layout)
         closed = self._closed(layout, window)
@@ -184,7 +184,7 @@ class LedgerMoment:
         }
 
     def _followed(
-        self, known: Known, name: str, spec: SequentialSpec, pane: int, window: WindowAsked
+        self, known: Known, name: str, spec: PeriodicSpec, pane: int, window: WindowAsked
     ) -> Loaded:
         check_whole_stream(name, window)
         read = self._sequences.read(self.view, name, spec, known.generation)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from muntin.errors import SelectError
-from muntin.kinds import SequentialSpec
+from muntin.kinds import PeriodicSpec
 from muntin.ledger.base import View
 from muntin.select.catalog import WindowAsked
 
@@ -37,9 +37,7 @@ class Sequences:
         self._kept: dict[str, Followed] = {}
         self._lock = threading.Lock()
 
-    def read(
-        self, view: View, name: str, spec: SequentialSpec, generation: Hashable = 0
-    ) -> Followed:
+    def read(self, view: View, name: str, spec: PeriodicSpec, generation: Hashable = 0) -> Followed:
         """The summary as the last commit left it, with the events that are still held."""
         payloads = view.states(name)
         token = (name, generation, *((shard, _digest(p)) for shard, p in payloads.items()))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from muntin.kinds import SegmentSpec, SequentialSpec, SummarySpec
+from muntin.kinds import PeriodicSpec, SegmentSpec, SummarySpec
 from muntin.segments import WHOLE, decode, encode, merge
 from muntin.spec import Pipeline
 from muntin.summaries.items import hash_items
@@ -20,7 +20,7 @@ _MANY = range(200)  # more values than a new index has room for
 def warm(pipeline: Pipeline) -> None:
     """Run each summary once on made-up rows: fold, merge, bytes there and back."""
     for spec in pipeline.summaries.values():
-        if isinstance(spec, SequentialSpec):
+        if isinstance(spec, PeriodicSpec):
             _warm_sequence(spec)
         elif isinstance(spec, SegmentSpec):
             _warm_segments(spec)
@@ -46,7 +46,7 @@ def _batch(
     )
 
 
-def _warm_sequence(spec: SequentialSpec) -> None:
+def _warm_sequence(spec: PeriodicSpec) -> None:
     for values in (pa.array(_TEXT), pa.array(_NUMBERS)):
         items = spec.items(pa.record_batch(dict.fromkeys(spec.columns(), values)))
         hash_items(items)

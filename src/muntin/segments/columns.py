@@ -88,6 +88,21 @@ def take(column: Column, rows: np.ndarray) -> Column:
     return Ragged(starts, frozen(items)) if len(items) else None
 
 
+def trimmed(starts: np.ndarray, items: np.ndarray) -> Column:
+    """A column of lists without the room that was not used."""
+    used = int(starts[-1])
+    if 2 * used < len(items):
+        items = items[:used].copy()
+    return Ragged(frozen(starts), frozen(items[:used])) if used else None
+
+
+def taken(states: States, rows: np.ndarray, of: int) -> States:
+    """The states of these rows, ascending, of so many."""
+    if len(rows) == of:
+        return states
+    return {name: take(column, rows) for name, column in states.items()}
+
+
 def between(column: Column, first: int, last: int) -> Column:
     """Rows first ... last - 1, without copying."""
     if column is None:
@@ -122,12 +137,3 @@ def concat(columns: Sequence[Column], rows: Sequence[int]) -> Column:
     parts = [lists(column, size, dtype) for column, size in zip(columns, rows, strict=True)]
     sizes = np.concatenate([part.sizes for part in parts])
     return Ragged(starts_of(sizes), frozen(np.concatenate([part.items for part in parts])))
-
-
-def same(one: Column, other: Column) -> bool:
-    """Whether two columns hold the same, bit by bit."""
-    if isinstance(one, Ragged) and isinstance(other, Ragged):
-        return same(one.starts, other.starts) and same(one.items, other.items)
-    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        return one.shape == other.shape and one.dtype == other.dtype and bytes(one) == bytes(other)
-    return one is None and other is None

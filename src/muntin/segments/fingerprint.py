@@ -33,14 +33,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.arrow import decoded
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.segments.algebra import Algebra, Shape
-from muntin.segments.columns import Column, Ragged, States, frozen, lists, numbers, present, take
+from muntin.segments.columns import (
+    Column,
+    States,
+    frozen,
+    lists,
+    numbers,
+    present,
+    taken,
+    trimmed,
+)
 from muntin.segments.kernels import fingerprint as _kernels
 from muntin.segments.kernels.lists import keep_present, sum_counts
 from muntin.segments.keys import Keys
 from muntin.segments.nulls import absent, check_nulls, counts_of, merged_nulls, without_nulls
-from muntin.segments.quantiles import QuantilesAt, RanksOf
+from muntin.segments.ranked import QuantilesAt, RanksOf, answer_table
 from muntin.segments.table import Table
 from muntin.summaries.dyadic_qdigest import K_MAX
 from muntin.summaries.dynamic_bloom import item_type
@@ -194,7 +204,7 @@ class Fingerprints(Algebra):
             prints = all_prints[order]
         starts = np.empty(len(bounds), np.int64)
         kernels.fold_sets(prints, bounds, starts)
-        states: dict[str, Column] = {"nulls": nulls, "prints": _ragged(starts, prints)}
+        states: dict[str, Column] = {"nulls": nulls, "prints": trimmed(starts, prints)}
         if self.domain is None:
             return states
         cells, unranked = self._cells(values[1])
@@ -233,7 +243,7 @@ class Fingerprints(Algebra):
         kernels.merge_sets(prints.starts, prints.items, order, bounds, starts, union)
         merged: dict[str, Column] = {
             "nulls": merged_nulls(states, order, bounds),
-            "prints": _ragged(starts, union),
+            "prints": trimmed(starts, union),
         }
         if self.domain is None:
             return merged
@@ -300,10 +310,7 @@ class Fingerprints(Algebra):
             raise BadArgument("this fingerprint ranks no number: it has no domain")
         ranked = self._ranked(table)
         filled = np.flatnonzero(ranked)
-        states: States = table.states
-        if len(filled) < len(table):
-            states = {name: take(column, filled) for name, column in states.items()}
-        held = _digests(states, len(filled))
+        held = _digests(taken(table.states, filled, len(table)), len(filled))
         leaf, domain = 1 << self._map.bits, self._map
         if isinstance(question, QuantilesAt):
             asked = check_fractions(question.fractions)
@@ -311,7 +318,7 @@ class Fingerprints(Algebra):
             kernels.quantile_cells(*held, leaf, frozen(asked), out)
             middle, low, high = (cells.ravel().view(np.uint64) for cells in out)
             found = domain.typical(middle), domain.lowest(low), domain.highest(high)
-            return _answers("q", asked, filled, found)
+            return answer_table("q", asked, filled, found, 1.0)
         asked = np.atleast_1d(np.asarray(question.points))
         points: Any = asked
         inclusive, exact = question.inclusive, domain.exact
@@ -323,7 +330,7 @@ class Fingerprints(Algebra):
         kernels.cell_ranks(*held, leaf, frozen(cells.view(np.int64)), frozen(sides), *own, out)
         lower, upper = out / ranked[filled][None, :, None]
         found = tuple(part.ravel() for part in ((lower + upper) / 2, lower, upper))
-        return _answers("x", asked, filled, found)
+        return answer_table("x", asked, filled, found, 1.0)
 
     def _contains(self, table: Table, items: Sequence[Any]) -> pa.Table:
         asked = _asked(items)
@@ -364,8 +371,7 @@ def _possible(fpp: Any, k: Any, items: Any) -> bool:
 
 def _numbers_of(column: pa.Array, domain: OrderMap) -> pa.Array:
     """The column in the type that the domain places; null where a number is far outside."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+    column = decoded(column)
     kind = column.type
     if isinstance(domain, TimestampRange):
         if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_null(kind)):
@@ -402,32 +408,12 @@ class _Digests:
     def states(self) -> dict[str, Column]:
         starts, nodes, counts, end_starts, ends = self.arrays
         return {
-            "nodes": _ragged(starts, nodes),
-            "counts": _ragged(starts, counts),
-            "ends": _ragged(end_starts, ends),
+            "nodes": trimmed(starts, nodes),
+            "counts": trimmed(starts, counts),
+            "ends": trimmed(end_starts, ends),
         }
 
 
 def _digests(states: States, rows: int) -> tuple[np.ndarray, ...]:
     nodes, counts, ends = (lists(states[name], rows) for name in ("nodes", "counts", "ends"))
     return nodes.starts, nodes.items, counts.items, ends.starts, ends.items
-
-
-def _ragged(starts: np.ndarray, items: np.ndarray) -> Column:
-    used = int(starts[-1])
-    if 2 * used < len(items):
-        items = items[:used].copy()
-    return Ragged(frozen(starts), frozen(items[:used])) if used else None
-
-
-def _answers(name: str, asked: np.ndarray, rows: np.ndarray, found: tuple[Any, ...]) -> pa.Table:
-    return pa.table(
-        {
-            "row": np.repeat(rows, len(asked)),
-            name: np.tile(asked, len(rows)),
-            "value": found[0],
-            "lower": found[1],
-            "upper": found[2],
-            "confidence": np.ones(len(rows) * len(asked)),
-        }
-    )

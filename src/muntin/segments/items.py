@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.arrow import decoded
 from muntin.segments.keys import NO_ITEMS, Keys, ordered
 from muntin.summaries.items import as_items, hash_items
 
@@ -25,8 +26,7 @@ def item_numbers(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
     if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
         text = pa.types.is_string_view(column.type)
         column = column.cast(pa.large_string() if text else pa.large_binary())
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+    column = decoded(column)
     if pa.types.is_null(column.type):
         return np.zeros(len(column), np.int64), pa.array([], pa.int64())
     encoded = _compute.dictionary_encode(column)

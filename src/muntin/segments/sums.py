@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.arrow import plain_value
+from muntin.arrow import decoded, plain_value
 from muntin.errors import CorruptSummary, IncompatibleSummary, SummaryOverflow
 from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.columns import NOTHING, Column, States, frozen, numbers, present
@@ -44,7 +44,6 @@ _PROBLEMS = {
     _kernels.NO_NORMAL_PAIR: "has a sum that is no normal pair of floats",
 }
 SumType = Literal["int64", "float64"]
-_INT64_MAX = (1 << 63) - 1
 _NAMES_MAX = 256
 
 
@@ -332,8 +331,7 @@ def _parts(kind: SumType | None) -> tuple[str, ...]:
 def missing_of(column: pa.Array) -> np.ndarray:
     """bool[n]: null, NaN or infinite."""
     call: Any = pc
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+    column = decoded(column)
     if pa.types.is_floating(column.type):
         finite = call.fill_null(call.is_finite(column), False)
         return ~finite.to_numpy(zero_copy_only=False)

@@ -19,7 +19,7 @@ from muntin.kinds.periodic import SEPARATOR
 from muntin.segments.algebra import Algebra
 from muntin.segments.distinct import DistinctCount
 from muntin.segments.fingerprint import Contains, Fingerprints
-from muntin.segments.quantiles import QuantilesAt, RanksOf
+from muntin.segments.ranked import QuantilesAt, RanksOf
 from muntin.segments.table import Segment, Table
 from muntin.segments.top_k import Heaviest, WeightOf
 from muntin.select.catalog import SummaryInfo
@@ -239,30 +239,27 @@ def _nothing_more(arguments: Sequence[Argument]) -> tuple[Argument, ...]:
     return ()
 
 
-def _periodic(summary: Any, arguments: tuple[Argument, ...]) -> pa.Table:
-    """Times are microseconds here, and become what SQL can compare with `now()`.
+_MOMENT, _SPAN = pa.timestamp("us"), pa.duration("us")
+PERIODIC: dict[str, pa.DataType] = {
+    "item": pa.string(),
+    "interval": _SPAN,
+    **dict.fromkeys(("periodicity", "lower", "upper"), pa.float64()),
+    **dict.fromkeys(("next_expected", "last_batch", "first_seen"), _MOMENT),
+    **dict.fromkeys(("interval_low", "interval_high"), _SPAN),
+}
+"""Columns of what is periodic, and what they are where nothing is."""
 
-    `interval` is a recent mean, which lies in the range of the pair.
-    """
-    k = int(arguments[0] or 0)
-    if isinstance(summary, list | tuple):  # one for each shard of the items
-        table = type(summary[0]).merged_top(summary, k)
-    else:
-        table = summary.top(min(k, summary.k))
-    moment, span = pa.timestamp("us"), pa.duration("us")
-    columns = {
-        "item": table["item"],
-        "interval": table["interval"].cast(span),
-        "periodicity": table["periodicity"],
-        "lower": table["lower"],
-        "upper": table["upper"],
-        "next_expected": table["next_expected"].cast(moment),
-        "last_batch": table["last_batch"].cast(moment),
-        "first_seen": table["first_seen"].cast(moment),
-        "interval_low": table["interval_low"].cast(span),
-        "interval_high": table["interval_high"].cast(span),
-    }
-    return pa.table(columns)
+
+def _periodic(shards: Any, arguments: tuple[Argument, ...]) -> pa.Table:
+    """Of the HyperCalm of each shard. Times are microseconds there, and become what SQL can
+    compare with `now()`. `interval` is a recent mean, which lies in the range of the pair."""
+    table = type(shards[0]).merged_top(shards, int(arguments[0] or 0))
+    return pa.table(
+        {
+            name: table[name].cast(kind) if pa.types.is_temporal(kind) else table[name]
+            for name, kind in PERIODIC.items()
+        }
+    )
 
 
 GLOBAL_TOP_K = "global_top_k"
@@ -330,18 +327,7 @@ TABLE_FUNCTIONS: dict[str, TableFunction] = {
             "periodic",
             frozenset(("periodic", "hyper_calm")),
             "periodic(<summary>, 10)",
-            (
-                "item",
-                "interval",
-                "periodicity",
-                "lower",
-                "upper",
-                "next_expected",
-                "last_batch",
-                "first_seen",
-                "interval_low",
-                "interval_high",
-            ),
+            tuple(PERIODIC),
             _number_of_rows(10),
             table=_periodic,
         ),

@@ -22,7 +22,7 @@ from muntin.segments.table import Segment
 from muntin.select.bind import Bound
 from muntin.select.catalog import Loaded, SummaryInfo
 from muntin.select.conform import conformed, has_untyped, typed
-from muntin.select.functions import TABLE_FUNCTIONS
+from muntin.select.functions import PERIODIC, TABLE_FUNCTIONS
 
 _TABLES_MAX = 4096
 
@@ -162,7 +162,7 @@ def _empty(bound: Bound, info: SummaryInfo) -> pa.Table:
         return conformed(pa.table({"count": [0]}), bound.columns)
     known = dict.fromkeys(info.parts, pa.string())
     if bound.function == "periodic":
-        known |= _PERIODIC
+        known |= PERIODIC
     columns = {name: pa.array([], known.get(name, pa.null())) for name in bound.columns}
     return pa.table(columns)
 
@@ -172,18 +172,6 @@ def _numbers(bound: Bound, info: SummaryInfo) -> pa.Table:
     have no type, which compares with any."""
     any_type = {*(bound.key or ()), *info.by, "item"}
     return pa.table({n: pa.array([], pa.int64()) for n in bound.columns if n not in any_type})
-
-
-_PERIODIC = {
-    "item": pa.string(),
-    **dict.fromkeys(("next_expected", "last_batch", "first_seen"), pa.timestamp("us")),
-    **dict.fromkeys(("interval", "interval_low", "interval_high"), pa.duration("us")),
-    **dict.fromkeys(("periodicity", "lower", "upper"), pa.float64()),
-}
-
-
-def _as_tuple(key: Any) -> tuple[str, ...]:
-    return (key,) if isinstance(key, str) else tuple(key)
 
 
 class TableCache:

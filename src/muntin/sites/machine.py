@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from muntin.topk import Message, Monitor, decode, encode
 from muntin.topk.monitor import JOINING
 
 CATCH_UP_UNITS_MAX = 256
-_LOG = logging.getLogger("muntin.sites")
 
 
 class SiteMachine:

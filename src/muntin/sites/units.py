@@ -26,11 +26,6 @@ class Units:
         self.newest: int | None = None
         self._units: deque[Cells] = deque([NO_CELLS] * length, maxlen=length)
 
-    @property
-    def oldest(self) -> int | None:
-        """Number of the oldest unit in the window."""
-        return None if self.newest is None else self.newest - self.length + 1
-
     def advance(self, to: int, cells: Mapping[int, Cells]) -> Cells:
         """Move the window to unit `to` (or leave it there); what changes in the sums.
 

@@ -10,7 +10,7 @@ import re
 import numpy as np
 import pyarrow as pa
 
-from muntin.arrow import pc
+from muntin.arrow import decoded, is_text, pc, value_type
 from muntin.errors import BadArgument
 from muntin.spec import TimeSpec
 
@@ -29,8 +29,7 @@ _ZONED = re.compile(r":\d\d(\.\d*)?(Z|[+-]\d\d(:?\d\d)?)$")
 
 def check_type(time: TimeSpec, kind: pa.DataType) -> None:
     """BadArgument where a column of this type cannot be the event time."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = value_type(kind)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         if time.unit is None:
             raise BadArgument(
@@ -42,9 +41,7 @@ def check_type(time: TimeSpec, kind: pa.DataType) -> None:
     elif not (
         pa.types.is_timestamp(kind)
         or pa.types.is_date(kind)
-        or pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_string_view(kind)
+        or is_text(kind)
         or pa.types.is_null(kind)
     ):
         raise BadArgument(
@@ -55,10 +52,8 @@ def check_type(time: TimeSpec, kind: pa.DataType) -> None:
 
 def event_times(column: pa.Array, unit: str | None) -> np.ndarray:
     """Microseconds since 1970 UTC, ABSENT where there is none: int64[n]. Naive times are UTC."""
+    column = decoded(column)
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        column = column.dictionary_decode()
-        kind = column.type
     if pa.types.is_timestamp(kind):
         if kind.unit == "us":
             return _filled(column.view(pa.int64()))

@@ -11,19 +11,21 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from muntin.errors import CorruptSummary, SpecError, SummaryOverflow
-from muntin.kinds import SequentialSpec
-from muntin.kinds.sequential import ShardState
+from muntin.kinds import PeriodicSpec
 from muntin.ledger.base import View
 from muntin.ledger.records import PAYLOAD_BYTES_MAX, State
 from muntin.spark.rows import Row
 from muntin.spark.sequencing import NULLS, SEQUENCED
 from muntin.spec import Pipeline
+
+if TYPE_CHECKING:
+    from muntin.summaries import PeriodicShard
 
 BEGINNING = -(2**63)
 
@@ -42,7 +44,7 @@ class _Sent:
 class Advanced:
     """The shards after a batch: to be committed with it, and then to be kept."""
 
-    shards: Mapping[Key, ShardState]
+    shards: Mapping[Key, PeriodicShard]
     states: list[State]
     late: int
     """Events that came too late: in the summary that left out the most."""
@@ -58,8 +60,8 @@ class Sequences:
     """
 
     def __init__(self, pipeline: Pipeline, stored: View) -> None:
-        self._specs = {n: s for n, s in pipeline.summaries.items() if isinstance(s, SequentialSpec)}
-        self._shards: dict[Key, ShardState] = {}
+        self._specs = {n: s for n, s in pipeline.summaries.items() if isinstance(s, PeriodicSpec)}
+        self._shards: dict[Key, PeriodicShard] = {}
         for name, spec in self._specs.items():
             for shard, payload in stored.states(name).items():
                 self._shards[name, shard] = _read(name, spec, shard, payload)
@@ -105,7 +107,7 @@ class Sequences:
 
     def _shard(
         self, key: Key, sent: _Sent, *, until: int, late_before: int
-    ) -> tuple[ShardState, bytes, int]:
+    ) -> tuple[PeriodicShard, bytes, int]:
         name, number = key
         before = self._shards.get(key)
         shard = self._specs[name].new_shard(number) if before is None else before.copy()
@@ -125,7 +127,7 @@ class Sequences:
         return shard, payload, shard.late - late
 
 
-def _read(name: str, spec: SequentialSpec, number: int, payload: bytes) -> ShardState:
+def _read(name: str, spec: PeriodicSpec, number: int, payload: bytes) -> PeriodicShard:
     try:
         shard = spec.read_shard(payload)
     except CorruptSummary as problem:
@@ -139,7 +141,7 @@ def _read(name: str, spec: SequentialSpec, number: int, payload: bytes) -> Shard
     return shard
 
 
-def _waits(shard: ShardState, until: int) -> bool:
+def _waits(shard: PeriodicShard, until: int) -> bool:
     first = shard.first_held
     return first is not None and first < until
 

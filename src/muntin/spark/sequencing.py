@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
-from muntin.kinds import SequentialSpec, SummarySpec
+from muntin.kinds import PeriodicSpec, SummarySpec
 from muntin.spark.rows import Row
 from muntin.summaries.items import hash_items
 from muntin.summaries.sharding import SHARD_SEED, order_of, shards_of
@@ -31,7 +31,7 @@ class Sequencer:
     """Gathers one task's rows for the sequential summaries among `summaries`."""
 
     def __init__(self, summaries: Mapping[str, SummarySpec]) -> None:
-        self._specs = {n: s for n, s in summaries.items() if isinstance(s, SequentialSpec)}
+        self._specs = {n: s for n, s in summaries.items() if isinstance(s, PeriodicSpec)}
         self._items: dict[str, list[pa.Array]] = {name: [] for name in self._specs}
         self._times: dict[str, list[np.ndarray]] = {name: [] for name in self._specs}
         self._nulls = dict.fromkeys(self._specs, 0)

@@ -27,6 +27,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
+from muntin.arrow import read_only
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.summaries.calm_tables import (
     CalmShape,
@@ -44,7 +45,6 @@ from muntin.summaries.kernels.calm_space_saving import (
     update_calm,
 )
 from muntin.summaries.named_pairs import LOW, MEMORY_BYTES_MAX, NamedPairs
-from muntin.summaries.times import read_only
 
 _COLUMNS = 4
 

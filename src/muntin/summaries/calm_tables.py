@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from muntin.arrow import read_only
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.summaries.aligned import aligned_zeros
 from muntin.summaries.checks import INT64_MAX, integer_in
@@ -32,7 +33,6 @@ from muntin.summaries.kernels.calm_space_saving import (
     WHERE,
     CalmTables,
 )
-from muntin.summaries.times import read_only
 
 PROMOTE_MAX = 255  # a queue's entry has eight bits of count
 QUEUE_WAYS_MAX = 4096

@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import pyarrow as pa
 
+from muntin.arrow import is_text
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.growing_runs import GrowingRuns, RunPlan
@@ -273,17 +274,7 @@ class DynamicBloom:
 
 def item_type(kind: pa.DataType) -> ItemType:
     """Strings and binary hash alike, and so do integers, dates and timestamps."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    is_text = (
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_string_view(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_binary_view(kind)
-    )
-    return "text" if is_text else "integers"
+    return "text" if is_text(kind, or_binary=True) else "integers"
 
 
 def _spread(hashes: np.ndarray) -> np.ndarray:

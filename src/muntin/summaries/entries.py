@@ -10,7 +10,7 @@ import pyarrow as pa
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.streams import ENTRY_BYTES, StreamReader, StreamWriter
 from muntin.summaries.items import hash_items, integers, text_buffers
-from muntin.summaries.kernels import space_saving as kernels
+from muntin.summaries.kernels import space_saving as _kernels
 from muntin.summaries.reading import Body, exact_sum
 
 ENTRIES_MIN, ARENA_BYTES_MIN = 32, 512  # to begin with
@@ -23,6 +23,7 @@ ITEM_TYPES = {
 }
 TEXTS = ("string", "binary")
 _STREAMS = 4
+kernels: Any = _kernels  # lists of columns are unpacked into their calls
 _N, _A, _O = kernels.ENTRIES, kernels.ARENA, kernels.OFFSET
 
 
@@ -65,7 +66,7 @@ class Entries:
 
     @property
     def nbytes(self) -> int:
-        return sum(part.nbytes for part in self._arrays() if isinstance(part, np.ndarray))
+        return sum(part.nbytes for part in vars(self).values() if isinstance(part, np.ndarray))
 
     def typed(self, array: pa.Array) -> tuple[pa.Array, str]:
         """Items in the type of those kept, and its name; BadArgument where they are of another."""
@@ -91,10 +92,14 @@ class Entries:
         if name == "string":
             refuse_broken_text(array)
         self.items = name
-        if name in TEXTS:
-            self._add_texts(hashes, weights, *text_buffers(array))
-        else:
-            self._add_integers(hashes, weights, integers(array))
+        data, offsets = _parts(array, name)
+        at = 0
+        while True:
+            at = kernels.count(at, hashes, weights, data, offsets, *self._arrays())
+            if at == len(hashes):
+                return
+            size = 0 if offsets is None else int(offsets[at + 1] - offsets[at])
+            self._grow(int(self._state[_A]) + size)
 
     def look_up(self, array: pa.Array, hashes: np.ndarray | None = None) -> np.ndarray:
         """Number of each item's entry, or -1: int64[n]."""
@@ -104,12 +109,8 @@ class Entries:
         array, name = self.typed(array)
         if hashes is None:
             hashes = hash_items(array, self.seed)
-        if name in TEXTS:
-            data, offsets = text_buffers(array)
-            where = (self._starts, self._lengths, self._arena, self._table)
-            kernels.look_up_texts(hashes, data, offsets, *where, out)
-        else:
-            kernels.look_up_integers(hashes, integers(array), self._starts, self._table, out)
+        _, _, _, _, _, *where = self._arrays()
+        kernels.look_up(hashes, *_parts(array, name), *where, out)
         return out
 
     def values(self) -> pa.Array:
@@ -134,14 +135,7 @@ class Entries:
         self.items = self.items or other.items
         self._grow_to(len(self) + len(other), int(self._state[_A] + other._state[_A]))
         theirs = (other._hashes, other._counts, other._errors, other._starts, other._lengths)
-        kernels.merge(
-            len(other),
-            other.offset,
-            *theirs,
-            other._arena,
-            *self._arrays(),
-            texts=self.items in TEXTS,
-        )
+        kernels.merge(len(other), other.offset, *theirs, other._arena, *self._arrays())
 
     def copy(self) -> Self:
         twin = object.__new__(type(self))
@@ -206,27 +200,10 @@ class Entries:
         if (self.look_up(values, self._hashes[:n]) != np.arange(n)).any():
             raise CorruptSummary("space_saving: an item stands twice")
 
-    def _add_texts(
-        self, hashes: np.ndarray, weights: np.ndarray, data: np.ndarray, offsets: np.ndarray
-    ) -> None:
-        at = 0
-        while True:
-            at = kernels.count_texts(at, hashes, weights, data, offsets, *self._arrays())
-            if at == len(hashes):
-                return
-            self._grow(int(self._state[_A]) + int(offsets[at + 1] - offsets[at]))
-
-    def _add_integers(self, hashes: np.ndarray, weights: np.ndarray, bits: np.ndarray) -> None:
-        at = 0
-        while True:
-            at = kernels.count_integers(at, hashes, weights, bits, *self._arrays())
-            if at == len(hashes):
-                return
-            self._grow(0)
-
     def _arrays(self) -> Any:
         """State, capacity, entries, arena and table, as the kernels take them."""
-        columns = (self._hashes, self._counts, self._errors, self._starts, self._lengths)
+        lengths = self._lengths if self.items in TEXTS else None
+        columns = (self._hashes, self._counts, self._errors, self._starts, lengths)
         return self._state, self.capacity, *columns, self._arena, self._table
 
     def _grow(self, arena_bytes: int) -> None:
@@ -257,6 +234,11 @@ class Entries:
             self._lengths = _longer(self._lengths, entries)
             self._table = np.zeros(1 << (2 * entries - 1).bit_length(), np.uint64)
             kernels.reindex(self._table, self._hashes, len(self))
+
+
+def _parts(array: pa.Array, name: str) -> tuple[np.ndarray, np.ndarray | None]:
+    """Bytes and offsets of texts; of integers, the numbers alone."""
+    return text_buffers(array) if name in TEXTS else (integers(array), None)
 
 
 def refuse_broken_text(array: pa.Array) -> None:

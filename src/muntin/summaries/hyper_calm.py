@@ -26,6 +26,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
+from muntin.arrow import read_only
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.aligned import aligned_zeros
 from muntin.summaries.beat_guess import guess_beat
@@ -37,7 +38,7 @@ from muntin.summaries.items import as_items, hash_items
 from muntin.summaries.kernels.calm_space_saving import COUNTED, ERROR_PLACE, FIRST, INTERVAL, LAST
 from muntin.summaries.kernels.hyper_calm import Clock, batch_ages, update_hyper_calm
 from muntin.summaries.named_pairs import LOW, NamedPairs
-from muntin.summaries.times import as_times, check_order, read_only
+from muntin.summaries.times import as_times, check_order
 
 _ORDER = [("periodicity", "descending"), ("item", "ascending"), ("interval_low", "ascending")]
 

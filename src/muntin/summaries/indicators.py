@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.arrow import fixed_width, validity
+from muntin.arrow import decoded, fixed_width, validity
 from muntin.errors import BadArgument
 from muntin.summaries.kernels.vector_sums import fill_integers, finite_floats, magnitude_bits
 
@@ -37,10 +37,8 @@ def indicator_values(name: str, array: pa.Array, asked: IndicatorType | None) ->
     BadArgument
         Not a number, a float where sums are int64, or a value beyond int64.
     """
+    array = decoded(array)
     kind = array.type
-    if pa.types.is_dictionary(kind):
-        array = array.dictionary_decode()
-        kind = array.type
     nulls = array.null_count
     if pa.types.is_null(kind):
         return IndicatorValues(asked, None, len(array), 0)

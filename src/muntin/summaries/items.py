@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from muntin.arrow import buffer_numbers
+from muntin.arrow import buffer_numbers, decoded, is_text
 from muntin.errors import BadArgument
 from muntin.summaries.kernels.hashing import hash_integers, hash_strings
 
@@ -37,17 +37,15 @@ def as_items(items: Any) -> pa.Array:
             items = pa.array(items)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as problem:
             raise BadArgument(f"items must be strings, bytes or integers: {problem}") from None
+    items = decoded(items)  # before nulls are counted: its dictionary may hold them
     kind = items.type
-    if pa.types.is_dictionary(kind):  # before nulls are counted: its dictionary may hold them
-        items = items.dictionary_decode()
-        kind = items.type
     if items.null_count:
         raise BadArgument(f"{items.null_count} items are null: drop them, or give them a name")
     if pa.types.is_string_view(kind):
         return items.cast(pa.large_string())
     if pa.types.is_binary_view(kind):
         return items.cast(pa.large_binary())
-    if _is_text(kind) or kind in (pa.int64(), pa.uint64()):
+    if is_text(kind, or_binary=True) or kind in (pa.int64(), pa.uint64()):
         return items
     if pa.types.is_unsigned_integer(kind):
         return items.cast(pa.uint64())
@@ -69,7 +67,7 @@ def hash_items(items: Any, seed: int = 0) -> np.ndarray:
         return hash_items(items.dictionary, seed)[codes]
     array = as_items(items)
     out = np.empty(len(array), np.uint64)
-    if not _is_text(array.type):
+    if not is_text(array.type, or_binary=True):
         hash_integers(integers(array), np.uint64(seed), out)
         return out
     data, offsets = text_buffers(array)
@@ -97,12 +95,3 @@ def text_buffers(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 def integers(array: pa.Array) -> np.ndarray:
     """Bits of an int64 or uint64 array as int64[n], no copy."""
     return buffer_numbers(array.buffers()[1], np.int64)[array.offset : array.offset + len(array)]
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return (
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-    )

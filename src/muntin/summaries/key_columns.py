@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.arrow import decoded, is_text, value_type
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.summaries.items import hash_items
 from muntin.summaries.reading import Body, exact_sum
@@ -45,10 +46,8 @@ def column_of(name: str, values: Any) -> pa.Array:
 
 def kind_of(name: str, array: pa.Array) -> str | None:
     """The kind of a key column, a name of TYPES; None where all are null, of no type."""
-    kind = array.type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+    kind = value_type(array.type)
+    if is_text(kind):
         return "string"
     if pa.types.is_boolean(kind):
         return "bool"
@@ -68,8 +67,7 @@ def kind_of(name: str, array: pa.Array) -> str | None:
 
 def canonical(name: str, array: pa.Array, kind: str | None) -> pa.Array:
     """The column in its kind's one type."""
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+    array = decoded(array)
     if kind is None:
         return array
     target = TYPES[kind]
@@ -104,10 +102,7 @@ def hashes_of(name: str, array: pa.Array, seed: int) -> np.ndarray:
     kind = kind_of(name, array)
     if kind is None:
         return np.full(len(array), NULL_HASH)
-    if kind == "string":
-        array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
-    else:
-        array = canonical(name, array, kind)
+    array = decoded(array) if kind == "string" else canonical(name, array, kind)
     if not array.null_count:
         return hash_items(array, seed)
     nulls = array.is_null().to_numpy(zero_copy_only=False)

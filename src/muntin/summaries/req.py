@@ -29,9 +29,9 @@ from muntin.segments.building import WHOLE, build, merge
 from muntin.segments.codec import decode, encode
 from muntin.segments.columns import Column, frozen, lists, ragged
 from muntin.segments.keys import NO_KEY
-from muntin.segments.quantiles import QuantilesAt, RanksOf
+from muntin.segments.ranked import QuantilesAt, RanksOf
 from muntin.segments.table import Segment, Table
-from muntin.segments.tail import EXACT_IN_K, TailQuantiles
+from muntin.segments.tail import TailQuantiles
 from muntin.summaries import datasketches_req
 from muntin.summaries.base import Estimate
 from muntin.summaries.envelope import seal, unseal
@@ -314,7 +314,7 @@ def _row_of(
     least: np.ndarray,
 ) -> Segment:
     """Levels as a row; those that are fuller than a row's are compacted."""
-    several = len(sizes) > 1 or count > EXACT_IN_K * algebra.k
+    several = len(sizes) > 1 or count > algebra.exact_max
     if several:
         room, filled = np.empty(len(items), np.int64), np.empty(LEVELS_MAX + 2, np.int64)
         coins: Any = coins_of(items, np.uint64(algebra.seed))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from muntin.arrow import read_only
 from muntin.errors import BadArgument
 from muntin.summaries.kernels.hyper_bloom import first_backwards
 
@@ -44,13 +45,6 @@ def as_times(times: Any, length: int) -> np.ndarray:
     if len(values) != length:
         raise BadArgument(f"{len(values)} times for {length} items: give each item one time")
     return read_only(np.ascontiguousarray(values))
-
-
-def read_only(values: np.ndarray) -> np.ndarray:
-    """A view that cannot be written: Arrow's buffers are such, and Numba would compile for both."""
-    view = values.view()
-    view.flags.writeable = False
-    return view
 
 
 def check_order(times: np.ndarray, last: int | None) -> None:

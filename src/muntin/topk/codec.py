@@ -14,6 +14,7 @@ objects followed by one signed value each. An optional field is a byte 0 (absent
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import Any
 
 from muntin.errors import BadArgument, CorruptMessage
@@ -164,84 +165,26 @@ class _Reader:
 
 
 _Field = tuple[Callable[[_Writer, Any], None], Callable[[_Reader], Any]]
-_U: _Field = (_Writer.unsigned, _Reader.unsigned)
-_S: _Field = (_Writer.signed, _Reader.signed)
-_S_OR_NONE: _Field = (_Writer.maybe_signed, _Reader.maybe_signed)
-_OBJECTS: _Field = (_Writer.objects, _Reader.objects)
-_TOP: _Field = (_Writer.maybe_objects, _Reader.maybe_objects)
-_ENTRIES: _Field = (_Writer.entries, _Reader.entries)
-
-# Codes are for ever. One row a kind: code, class, fields in the order of the class.
-_TABLE: tuple[tuple[int, type[m.Message], dict[str, _Field]], ...] = (
-    (1, m.Hello, {"epoch": _U, "unit": _S, "life": _U}),
-    (
-        2,
-        m.Alert,
-        {
-            "epoch": _U,
-            "version": _U,
-            "unit": _S,
-            "border": _S,
-            "busy": _U,
-            "slides": _U,
-            "entries": _ENTRIES,
-        },
-    ),
-    (
-        3,
-        m.Reply,
-        {
-            "epoch": _U,
-            "version": _U,
-            "round": _U,
-            "unit": _S,
-            "border": _S,
-            "least": _S,
-            "entries": _ENTRIES,
-        },
-    ),
-    (4, m.Calm, {"epoch": _U, "version": _U, "since": _S, "unit": _S}),
-    (
-        5,
-        m.Push,
-        {
-            "epoch": _U,
-            "version": _U,
-            "unit": _S,
-            "entries": _ENTRIES,
-            "number": _S,
-        },
-    ),
-    (
-        6,
-        m.Request,
-        {
-            "epoch": _U,
-            "version": _U,
-            "round": _U,
-            "objects": _OBJECTS,
-            "more": _U,
-            "at_least": _S_OR_NONE,
-        },
-    ),
-    (7, m.Factors, {"epoch": _U, "base": _U, "version": _U, "top": _TOP, "entries": _ENTRIES}),
-    (
-        8,
-        m.Watch,
-        {
-            "epoch": _U,
-            "base": _U,
-            "version": _U,
-            "line": _S,
-            "objects": _OBJECTS,
-            "entries": _ENTRIES,
-        },
-    ),
-    (9, m.Busy, {"epoch": _U, "version": _U, "unit": _S, "busy": _U, "slides": _U}),
+_UNSIGNED: _Field = (_Writer.unsigned, _Reader.unsigned)
+_SIGNED: _Field = (_Writer.signed, _Reader.signed)
+# How a field of each name is written, in whatever message.
+_FORMS: dict[str, _Field] = {
+    **dict.fromkeys(("epoch", "version", "base", "round", "life", "busy", "slides"), _UNSIGNED),
+    **dict.fromkeys(("unit", "since", "border", "least", "line", "number"), _SIGNED),
+    "more": _UNSIGNED,
+    "at_least": (_Writer.maybe_signed, _Reader.maybe_signed),
+    "objects": (_Writer.objects, _Reader.objects),
+    "top": (_Writer.maybe_objects, _Reader.maybe_objects),
+    "entries": (_Writer.entries, _Reader.entries),
+}
+# Codes, and the fields of each class in their order, are for ever.
+KINDS: dict[int, type[m.Message]] = dict(
+    enumerate(
+        (m.Hello, m.Alert, m.Reply, m.Calm, m.Push, m.Request, m.Factors, m.Watch, m.Busy), start=1
+    )
 )
-KINDS: dict[int, type[m.Message]] = {code: kind for code, kind, _ in _TABLE}
-_CODES = {kind: code for code, kind, _ in _TABLE}
-_FIELDS = {kind: list(fields.items()) for _, kind, fields in _TABLE}
+_CODES = {kind: code for code, kind in KINDS.items()}
+_FIELDS = {kind: [(one.name, *_FORMS[one.name]) for one in fields(kind)] for kind in _CODES}
 
 
 def encode(message: m.Message) -> bytes:
@@ -249,7 +192,7 @@ def encode(message: m.Message) -> bytes:
     kind = type(message)
     writer = _Writer()
     writer.out += bytes((FORMAT_VERSION, _CODES[kind]))
-    for name, (write, _) in _FIELDS[kind]:
+    for name, write, _ in _FIELDS[kind]:
         write(writer, getattr(message, name))
     if len(writer.out) > MESSAGE_BYTES_MAX:
         raise BadArgument(f"a message of {len(writer.out)} bytes: {MESSAGE_BYTES_MAX} at most")
@@ -276,7 +219,7 @@ def decode(data: bytes) -> m.Message:
     if kind is None:
         raise CorruptMessage(f"message of unknown kind {data[1]}: a newer Muntin?")
     reader = _Reader(data)
-    fields = {name: read(reader) for name, (_, read) in _FIELDS[kind]}
+    found = {name: read(reader) for name, _, read in _FIELDS[kind]}
     if reader.at != len(data):
         raise CorruptMessage(f"{len(data) - reader.at} bytes too many after the message")
-    return kind(**fields)
+    return kind(**found)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from muntin.errors import BadArgument
+from muntin.times import US_PER_SECOND, duration_us
 from muntin.topk import streams
 from muntin.topk.hybrid import CostModel
 from muntin.topk.network import Faults
@@ -22,7 +23,6 @@ from muntin.topk.runs import Faulty, Synchronous
 from muntin.topk.tally import Simulation, naive_push
 
 POLICIES = ("resolution", "lsa", "gsa", "hybrid", "naive")
-_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400}
 
 
 def simulate(
@@ -129,13 +129,12 @@ def compare(
 
 def seconds(text: str | int) -> int:
     """Seconds of "15 minutes", "10 seconds", "1 hour" or a number."""
-    if isinstance(text, int) or text.isdigit():
-        text = f"{text} seconds"
-    parts = text.split()
-    name = parts[1].rstrip("s") if len(parts) == 2 else ""
-    if not parts or not parts[0].isdigit() or name not in _SECONDS or int(parts[0]) < 1:
-        raise BadArgument(f"length of time {text!r}: say '10 seconds', '15 minutes', '7 days'")
-    return int(parts[0]) * _SECONDS[name]
+    whole, rest = divmod(
+        duration_us(f"{text} seconds" if str(text).isdigit() else text), US_PER_SECOND
+    )
+    if rest:
+        raise BadArgument(f"length of time {text!r} is not a whole number of seconds")
+    return whole
 
 
 def _counts(

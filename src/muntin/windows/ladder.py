@@ -38,7 +38,3 @@ def checked_ladder(pane: int, rungs: Sequence[int]) -> tuple[int, ...]:
                 f"rollup {duration_text(above)} is not a multiple of {duration_text(below)}"
             )
     return tuple(rungs)
-
-
-Run = tuple[int, int, int]
-"""Length of a slice, start of the first, end of the last."""

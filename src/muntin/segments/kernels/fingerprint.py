@@ -12,25 +12,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from muntin.summaries.kernels import inlined, kernel
+from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.qdigest import compress
-from muntin.summaries.kernels.sorting import sort_keys, sort_pairs
+from muntin.summaries.kernels.sorting import search, sort_keys, sort_pairs
 
 TIE = 2.0**-52  # a fraction is what was written: 0.07 of 100 is the seventh
-
-
-@inlined()
-def _place(values, wanted):
-    """Where the first of ascending values stands that is at least `wanted`."""
-    first = 0
-    last = values.shape[0]
-    while first < last:
-        middle = (first + last) >> 1
-        if values[middle] < wanted:
-            first = middle + 1
-        else:
-            last = middle
-    return first
 
 
 @kernel()
@@ -80,7 +66,7 @@ def contains(starts, prints, asked, out):
     for row in range(out.shape[0]):
         own = prints[starts[row] : starts[row + 1]]
         for i in range(asked.shape[0]):
-            at = _place(own, asked[i])
+            at = search(own, 0, own.shape[0], asked[i], False)
             out[row, i] = at < own.shape[0] and own[at] == asked[i]
 
 
@@ -253,7 +239,7 @@ def quantile_cells(starts, ids, counts, end_starts, ends, leaf, fractions, out):
                 total += counts[first + i]
                 sums[0, i] = total
             for i in range(fractions.shape[0]):
-                at = _place(sums[0, :n], _target(fractions[i], total))
+                at = search(sums[0], 0, n, _target(fractions[i], total), False)
                 for e in range(3):
                     out[e, row, i] = own[at] - leaf
             continue
@@ -268,17 +254,17 @@ def quantile_cells(starts, ids, counts, end_starts, ends, leaf, fractions, out):
         total = sums[1, n - 1]
         for i in range(fractions.shape[0]):
             target = _target(fractions[i], total)
-            at = _place(sums[0, : 2 * n], 2 * target)
+            at = search(sums[0], 0, 2 * n, 2 * target, False)
             out[0, row, i] = _clipped(places[0, at], low, high)
             for e in range(1, 3):
-                at = _place(sums[e, :n], target)
+                at = search(sums[e], 0, n, target, False)
                 out[e, row, i] = _clipped(places[e, at], low, high)
 
 
 @kernel()
 def _up_to(edges, sums, cell, own):
     """Counts of the edges before the cell, or also in it."""
-    at = _place(edges, cell + 1 if own else cell)
+    at = search(edges, 0, edges.shape[0], cell, own)
     return sums[at - 1] if at else np.int64(0)
 
 

@@ -14,7 +14,7 @@ from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.compaction import GOLDEN, LEVELS_MAX, MIX_1, absorb
 from muntin.summaries.kernels.many_stacks import gather_levels
 from muntin.summaries.kernels.sampling import sample_blocks
-from muntin.summaries.kernels.sorting import sort_keys, sort_pairs
+from muntin.summaries.kernels.sorting import first_fall, search, sort_keys, sort_pairs
 from muntin.summaries.kernels.weighted_view import find_around
 
 RUN_ITEMS_MAX = 1 << 15  # sorted at once
@@ -313,16 +313,7 @@ def ranks(
             own = n if exact else levels[level_starts[row] + level]
             total += own << level
             for i in range(points.shape[0]):
-                a = 0
-                b = own
-                while a < b:
-                    middle = (a + b) >> 1
-                    item = items[at + middle]
-                    if item < points[i] or (inclusive and item == points[i]):
-                        a = middle + 1
-                    else:
-                        b = middle
-                weight[row, i] += a << level
+                weight[row, i] += (search(items, at, at + own, points[i], inclusive) - at) << level
             at += own
         for i in range(points.shape[0]):
             below = points[i] < low or (not inclusive and points[i] == low)
@@ -345,9 +336,8 @@ def check_quantiles(starts, items, level_starts, levels, end_starts, ends, count
         if height == 0:
             if two != 0 or n != counts[row] or n > k:
                 return row
-            for i in range(first + 1, first + n):
-                if items[i] < items[i - 1]:
-                    return row
+            if first_fall(items, first, first + n) < first + n:
+                return row
             continue
         if height < 2 or height > LEVELS_MAX or two != 2 or counts[row] <= 0:
             return row

@@ -7,19 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from muntin.summaries.kernels import inlined, kernel
+from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.count_min import locate
-
-
-@inlined()
-def _place(items, first, last, item):
-    while first < last:
-        middle = (first + last) >> 1
-        if items[middle] < item:
-            first = middle + 1
-        else:
-            last = middle
-    return first
+from muntin.summaries.kernels.sorting import search
 
 
 @kernel()
@@ -46,7 +36,7 @@ def fold_lane(numbers, values, order, bounds, starts, items, totals, out):
             continue
         for i in range(bounds[g], bounds[g + 1]):
             row = order[i]
-            at = _place(items, starts[g], starts[g + 1], numbers[row])
+            at = search(items, starts[g], starts[g + 1], numbers[row], False)
             out[at] += values[row]
 
 
@@ -86,7 +76,7 @@ def merge_lane(
                     for d in range(depth):
                         out_cells[base + d * width + columns[0, d]] += values[j]
                 else:
-                    at = _place(listed, listed_starts[g], listed_starts[g + 1], item)
+                    at = search(listed, listed_starts[g], listed_starts[g + 1], item, False)
                     out_list[filled + at - listed_starts[g]] += values[j]
         filled += size
         out_list_starts[g + 1] = filled

@@ -20,6 +20,7 @@ RUN_ITEMS_MAX = 1 << 15  # sorted at once
 SAMPLED = 1 << 11  # items that tell where the upper quarter begins
 FOLD_SHARE = 0.2  # of a rank's variance, that sampling in front may add
 SHIFT_MAX = 20
+EXACT_IN_K = 16  # a row of so many values, in units of k, holds them all
 
 
 @kernel()
@@ -100,19 +101,17 @@ def _fold_one(run, k, coins, turns, out, sizes):
 
 
 @kernel()
-def fold_tail(items, bounds, k, exact_max, seed, starts, levels, level_starts, least, least_starts):
+def fold_tail(items, bounds, k, seed, starts, levels, level_starts, least, least_starts):
     """Items of groups, each becoming a sketch, in place.
 
     Parameters
     ----------
     items : int64[n]
         Group g is items[bounds[g]:bounds[g + 1]]. Sketches are put in front.
-    exact_max : int
-        A group of no more items keeps all of them.
     starts, level_starts, least_starts : int64[groups + 1]
         Filled with the lists' starts.
     levels, least : int64[...]
-        2 x LEVELS_MAX and 1 for each group of more than exact_max items.
+        2 x LEVELS_MAX and 1 for each group of more than EXACT_IN_K x k items.
     """
     filled = 0
     sizes = np.empty(LEVELS_MAX + 2, np.int64)
@@ -124,7 +123,7 @@ def fold_tail(items, bounds, k, exact_max, seed, starts, levels, level_starts, l
         at = level_starts[g]
         level_starts[g + 1] = at
         least_starts[g + 1] = least_starts[g]
-        if n <= exact_max:
+        if n <= EXACT_IN_K * k:
             sort_keys(run)
             for i in range(n):
                 items[filled + i] = run[i]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from muntin.segments.kernels.tail import EXACT_IN_K
 from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.compaction import LEVELS_MAX
 from muntin.summaries.kernels.relative import sections_of
-from muntin.summaries.kernels.sorting import sort_pairs
+from muntin.summaries.kernels.sorting import first_fall, search, sort_pairs
 
 
 @kernel()
@@ -111,16 +112,9 @@ def ranks(
             n = starts[row + 1] - at if exact else levels[level_starts[row] + 2 * level]
             total += n << level
             for i in range(points.shape[0]):
-                a = 0
-                b = n
-                while a < b:
-                    middle = (a + b) >> 1
-                    item = items[at + middle]
-                    if item < points[i] or (inclusive and item == points[i]):
-                        a = middle + 1
-                    else:
-                        b = middle
-                weight[row, i] += (n - a) << level
+                weight[row, i] += (
+                    at + n - search(items, at, at + n, points[i], inclusive)
+                ) << level
             at += n
         for i in range(points.shape[0]):
             below = points[i] < low or (not inclusive and points[i] == low)
@@ -130,7 +124,7 @@ def ranks(
 
 
 @kernel()
-def check_tail(starts, items, level_starts, levels, least_starts, least, counts, k, exact_max):
+def check_tail(starts, items, level_starts, levels, least_starts, least, counts, k):
     """The first row that no values could have made, or -1."""
     for row in range(starts.shape[0] - 1):
         first = starts[row]
@@ -138,11 +132,10 @@ def check_tail(starts, items, level_starts, levels, least_starts, least, counts,
         two = level_starts[row + 1] - level_starts[row]
         one = least_starts[row + 1] - least_starts[row]
         if two == 0:
-            if one != 0 or n != counts[row] or n > exact_max:
+            if one != 0 or n != counts[row] or n > EXACT_IN_K * k:
                 return row
-            for i in range(first + 1, first + n):
-                if items[i] < items[i - 1]:
-                    return row
+            if first_fall(items, first, first + n) < first + n:
+                return row
             continue
         if two & 1 or two > 2 * LEVELS_MAX or one != 1 or counts[row] <= 0:
             return row

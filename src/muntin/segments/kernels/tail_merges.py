@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from muntin.segments.kernels.tail import EXACT_IN_K
 from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.compaction import LEVELS_MAX, MIX_1, draw
 from muntin.summaries.kernels.relative import DEVIATION, coins_of, compact_stack
-from muntin.summaries.kernels.sorting import sort_keys, sort_pairs
+from muntin.summaries.kernels.sorting import search, sort_keys, sort_pairs
 
 MERGE_SHARE = 0.2  # of a rank's variance, that sampling may add
 SORTED_MAX = 1 << 12  # a merge of no more items sorts them all
@@ -104,14 +105,7 @@ def _gather(rows, starts, items, level_starts, levels, height, thresholds, coins
             end = at + levels[level_starts[row] + 2 * level] if high else starts[row + 1]
             cuts[run, tiers + 1] = at
             for j in range(tiers, 0, -1):
-                low = cuts[run, j + 1]
-                above = end
-                while low < above:
-                    middle = (low + above) >> 1
-                    if items[middle] < thresholds[j - 1]:
-                        low = middle + 1
-                    else:
-                        above = middle
+                low = search(items, cuts[run, j + 1], end, thresholds[j - 1], False)
                 cuts[run, j] = low
                 counts[level, j] += low - cuts[run, j + 1]
             cuts[run, 0] = end
@@ -165,7 +159,7 @@ def _gather(rows, starts, items, level_starts, levels, height, thresholds, coins
 
 @kernel()
 def merge_tail(
-    starts, items, level_starts, levels, least_starts, least, order, bounds, k, exact_max, seed,
+    starts, items, level_starts, levels, least_starts, least, order, bounds, k, seed,
     out_starts, out_items, out_level_starts, out_levels, out_least_starts, out_least,
 ):  # fmt: skip
     """Sketches of groups as one each. Lists as in `fold_tail`; a single one stays as it is."""
@@ -197,7 +191,7 @@ def merge_tail(
         at = out_level_starts[g]
         out_level_starts[g + 1] = at
         out_least_starts[g + 1] = out_least_starts[g]
-        if rows.shape[0] == 1 or (not compacted and total <= exact_max):
+        if rows.shape[0] == 1 or (not compacted and total <= EXACT_IN_K * k):
             start = filled
             for i in range(rows.shape[0]):
                 for j in range(starts[rows[i]], starts[rows[i] + 1]):

@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from muntin.summaries.kernels import bare, inlined
+from muntin.summaries.kernels.bits import multiply_high
 from muntin.summaries.kernels.hashing import hash_u64
-from muntin.summaries.kernels.lanes import find_lane, multiply_high, push_lane
+from muntin.summaries.kernels.lanes import find_lane, push_lane
 from muntin.summaries.kernels.memory import load_u32, prefetch
 
 WAYS = 8
@@ -36,7 +37,6 @@ _ALL = np.uint32(0xFFFFFFFF)
 _TAG = np.uint32(0xFFFFFF00)
 _ONE = np.uint32(1)
 _LOW = 0xFFFFFFFF
-_U32_MAX = 0xFFFFFFFF
 
 
 class CalmTables(NamedTuple):

@@ -14,6 +14,7 @@ import numpy as np
 from numba import types
 
 from muntin.summaries.kernels import inlined, kernel
+from muntin.summaries.kernels.hashing import rotate
 from muntin.summaries.kernels.memory import load_u64
 
 C1 = np.uint64(0x87C37B91114253D5)
@@ -21,12 +22,6 @@ C2 = np.uint64(0x4CF5AD432745937F)
 SEED = np.uint64(9001)  # DataSketches' default update seed
 VALUE_MAX = 63
 _33 = np.uint64(33)
-_64 = np.uint64(64)
-
-
-@inlined()
-def _rotate(value, bits):
-    return (value << np.uint64(bits)) | (value >> (_64 - np.uint64(bits)))
 
 
 @inlined()
@@ -40,12 +35,12 @@ def _final(h):
 
 @inlined()
 def _first(word):
-    return _rotate(word * C1, 31) * C2
+    return rotate(word * C1, 31) * C2
 
 
 @inlined()
 def _second(word):
-    return _rotate(word * C2, 33) * C1
+    return rotate(word * C2, 33) * C1
 
 
 @inlined()
@@ -85,9 +80,9 @@ def of_text(data, at, end, registers):
     h2 = SEED
     while at + 16 <= end:
         h1 ^= _first(load_u64(data, at))
-        h1 = (_rotate(h1, 27) + h2) * np.uint64(5) + np.uint64(0x52DCE729)
+        h1 = (rotate(h1, 27) + h2) * np.uint64(5) + np.uint64(0x52DCE729)
         h2 ^= _second(load_u64(data, at + 8))
-        h2 = (_rotate(h2, 31) + h1) * np.uint64(5) + np.uint64(0x38495AB5)
+        h2 = (rotate(h2, 31) + h1) * np.uint64(5) + np.uint64(0x38495AB5)
         at += 16
     if at + 8 < end:
         h2 ^= _second(_part(data, at + 8, end - at - 8))

@@ -24,13 +24,13 @@ _64 = np.uint64(64)
 
 
 @inlined()
-def _rotate(value, bits):
+def rotate(value, bits):
     return (value << np.uint64(bits)) | (value >> (_64 - np.uint64(bits)))
 
 
 @inlined()
 def _round(accumulator, lane):
-    return _rotate(accumulator + lane * PRIME_2, 31) * PRIME_1
+    return rotate(accumulator + lane * PRIME_2, 31) * PRIME_1
 
 
 @inlined()
@@ -65,7 +65,7 @@ def hash_bytes(data, start, end, seed):
             v3 = _round(v3, load_u64(data, at + 16))
             v4 = _round(v4, load_u64(data, at + 24))
             at += 32
-        h = _rotate(v1, 1) + _rotate(v2, 7) + _rotate(v3, 12) + _rotate(v4, 18)
+        h = rotate(v1, 1) + rotate(v2, 7) + rotate(v3, 12) + rotate(v4, 18)
         h = _merge_round(h, v1)
         h = _merge_round(h, v2)
         h = _merge_round(h, v3)
@@ -75,15 +75,15 @@ def hash_bytes(data, start, end, seed):
     h += np.uint64(length)
     while at + 8 <= end:
         h ^= _round(np.uint64(0), load_u64(data, at))
-        h = _rotate(h, 27) * PRIME_1 + PRIME_4
+        h = rotate(h, 27) * PRIME_1 + PRIME_4
         at += 8
     if at + 4 <= end:
         h ^= np.uint64(load_u32(data, at)) * PRIME_1
-        h = _rotate(h, 23) * PRIME_2 + PRIME_3
+        h = rotate(h, 23) * PRIME_2 + PRIME_3
         at += 4
     while at < end:
         h ^= np.uint64(data[at]) * PRIME_5
-        h = _rotate(h, 11) * PRIME_1
+        h = rotate(h, 11) * PRIME_1
         at += 1
     return _avalanche(h)
 
@@ -93,7 +93,7 @@ def hash_u64(value, seed):
     """XXH64 of an integer's eight little-endian bytes."""
     h = np.uint64(seed) + PRIME_5 + np.uint64(8)
     h ^= _round(np.uint64(0), np.uint64(value))
-    h = _rotate(h, 27) * PRIME_1 + PRIME_4
+    h = rotate(h, 27) * PRIME_1 + PRIME_4
     return _avalanche(h)
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from muntin.summaries.kernels import bare, inlined, kernel
-from muntin.summaries.kernels.lanes import multiply_high, visit_block
+from muntin.summaries.kernels.bits import multiply_high
+from muntin.summaries.kernels.lanes import visit_block
 from muntin.summaries.kernels.memory import prefetch
 
 AHEAD = 8  # items whose block is asked for early

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from muntin.summaries.kernels import bare, inlined
+from muntin.summaries.kernels.bits import multiply_high
 from muntin.summaries.kernels.calm_space_saving import (
     FIRST,
     INTERVAL,
@@ -42,7 +43,7 @@ from muntin.summaries.kernels.hyper_bloom import (
     next_eighth,
     visit_stamped,
 )
-from muntin.summaries.kernels.lanes import find_lane, multiply_high, pick_lane
+from muntin.summaries.kernels.lanes import find_lane, pick_lane
 from muntin.summaries.kernels.memory import prefetch
 from muntin.summaries.kernels.recorder import (
     HALF_TICKS,
@@ -61,7 +62,6 @@ _SIGN = np.uint64(1 << 63)
 _2 = np.uint64(2)
 _ONE = np.uint64(1)
 _ALL = np.uint32(0xFFFFFFFF)
-_LOW = np.int64(0xFFFFFFFF)
 
 
 class Settings(NamedTuple):

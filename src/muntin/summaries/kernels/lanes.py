@@ -164,16 +164,3 @@ def pick_lane(typingctx, numbers, offset, tick, gap, patience):
         return builder.select(none, ir.Constant(_I64, _LANES), lane)
 
     return signature, codegen
-
-
-@intrinsic
-def multiply_high(typingctx, a, b):
-    """The upper 64 bits of a 128-bit product of uint64: `a * b // 2**64`, a bucket without `%`."""
-    signature = types.uint64(types.uint64, types.uint64)
-
-    def codegen(context, builder, signature, arguments):
-        wide = ir.IntType(128)
-        a, b = (builder.zext(argument, wide) for argument in arguments)
-        return builder.trunc(builder.lshr(builder.mul(a, b), ir.Constant(wide, 64)), _I64)
-
-    return signature, codegen

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from muntin.summaries.kernels import kernel
+from muntin.summaries.kernels import inlined, kernel
 
 SMALL = 48  # below, insertion sort is faster than eight histograms
 
@@ -17,58 +17,32 @@ SMALL = 48  # below, insertion sort is faster than eight histograms
 @kernel()
 def sort_keys(keys):
     """Sort `keys` (int64) in place."""
-    n = keys.shape[0]
-    if n <= SMALL:
-        for i in range(1, n):
-            key = keys[i]
-            j = i - 1
-            while j >= 0 and keys[j] > key:
-                keys[j + 1] = keys[j]
-                j -= 1
-            keys[j + 1] = key
-        return
-    counts = _digit_counts(keys)
-    spare = np.empty(n, np.int64)
-    source, target = keys, spare
-    swapped = False
-    for digit in range(8):
-        row = counts[digit]
-        shift = np.uint64(8 * digit)
-        if row[_digit(source[0], shift, digit)] == n:
-            continue
-        _starts(row)
-        for i in range(n):
-            key = source[i]
-            d = _digit(key, shift, digit)
-            target[row[d]] = key
-            row[d] += 1
-        source, target = target, source
-        swapped = not swapped
-    if swapped:
-        keys[:] = spare
+    sort_pairs(keys, None)
 
 
 @kernel()
 def sort_pairs(keys, payload):
-    """Sort `keys` (int64) in place and move `payload` (int64) along; ties keep their order."""
+    """Sort `keys` (int64) in place and move `payload` (int64, or None) along; ties keep order."""
     n = keys.shape[0]
     if n <= SMALL:
         for i in range(1, n):
             key = keys[i]
-            moved = payload[i]
+            if payload is not None:
+                moved = payload[i]
             j = i - 1
             while j >= 0 and keys[j] > key:
                 keys[j + 1] = keys[j]
-                payload[j + 1] = payload[j]
+                if payload is not None:
+                    payload[j + 1] = payload[j]
                 j -= 1
             keys[j + 1] = key
-            payload[j + 1] = moved
+            if payload is not None:
+                payload[j + 1] = moved
         return
     counts = _digit_counts(keys)
-    spare = np.empty(n, np.int64)
-    spare_payload = np.empty(n, np.int64)
-    source, target = keys, spare
-    source_payload, target_payload = payload, spare_payload
+    source, target = keys, np.empty(n, np.int64)
+    if payload is not None:
+        source_payload, target_payload = payload, np.empty(n, np.int64)
     swapped = False
     for digit in range(8):
         row = counts[digit]
@@ -80,14 +54,39 @@ def sort_pairs(keys, payload):
             key = source[i]
             d = _digit(key, shift, digit)
             target[row[d]] = key
-            target_payload[row[d]] = source_payload[i]
+            if payload is not None:
+                target_payload[row[d]] = source_payload[i]
             row[d] += 1
         source, target = target, source
-        source_payload, target_payload = target_payload, source_payload
+        if payload is not None:
+            source_payload, target_payload = target_payload, source_payload
         swapped = not swapped
-    if swapped:
-        keys[:] = spare
-        payload[:] = spare_payload
+    if swapped:  # then `target` is `keys`
+        target[:] = source
+        if payload is not None:
+            target_payload[:] = source_payload
+
+
+@inlined()
+def search(items, first, last, wanted, right):
+    """Where, of items [first, last) that ascend, the first is that is not below `wanted`; with
+    `right`, the first above it. (`np.searchsorted` gave wrong places in some processes.)"""
+    while first < last:
+        middle = (first + last) >> 1
+        if items[middle] < wanted or (right and items[middle] == wanted):
+            first = middle + 1
+        else:
+            last = middle
+    return first
+
+
+@inlined()
+def first_fall(items, first, last):
+    """The first of items [first, last) that is below the one before it, or `last`."""
+    for i in range(first + 1, last):
+        if items[i] < items[i - 1]:
+            return i
+    return last
 
 
 @kernel(inline="always")

@@ -1,9 +1,9 @@
 """Hot loops of Space-Saving: a hash table over flat entries, with eviction in bulk.
 
 Entry e: hashes[e], counts[e], errors[e], starts[e], lengths[e]. An integer item stands in
-starts[e] itself; a text is arena[starts[e]:starts[e] + lengths[e]]. Entries are in order of
-arrival, so that starts of texts ascend. table[slot] = (hash's high half) << 32 | e + 1, or 0.
-state = [entries, arena bytes in use, offset].
+starts[e] itself, and `lengths` is None; a text is arena[starts[e]:starts[e] + lengths[e]].
+Entries are in order of arrival, so that starts of texts ascend. table[slot] = (hash's high half)
+<< 32 | e + 1, or 0. state = [entries, arena bytes in use, offset].
 
 A loop returns before the item that it has no room for: the caller makes room and calls again.
 """
@@ -14,33 +14,14 @@ import numpy as np
 from numba import types
 
 from muntin.summaries.kernels import inlined, kernel
-from muntin.summaries.kernels.memory import load_u32, load_u64, prefetch
+from muntin.summaries.kernels.memory import prefetch
+from muntin.summaries.kernels.mixing import same_bytes
 
 ENTRIES, ARENA, OFFSET = 0, 1, 2
 AHEAD = 8  # items between a prefetch of a slot and its use
 _HIGH = np.uint64(0xFFFFFFFF00000000)
 _INDEX = np.uint64(0xFFFFFFFF)
 _0 = np.uint64(0)
-
-
-@inlined()
-def same_bytes(left, left_at, right, right_at, length):
-    """Whether two runs of bytes are equal; both lie inside their arrays."""
-    if length >= 8:
-        for i in range(0, length - 8, 8):
-            if load_u64(left, left_at + i) != load_u64(right, right_at + i):
-                return False
-        last = length - 8
-        return load_u64(left, left_at + last) == load_u64(right, right_at + last)
-    if length >= 4:
-        last = length - 4
-        return load_u32(left, left_at) == load_u32(right, right_at) and load_u32(
-            left, left_at + last
-        ) == load_u32(right, right_at + last)
-    for i in range(length):
-        if left[left_at + i] != right[right_at + i]:
-            return False
-    return True
 
 
 @inlined()
@@ -54,30 +35,18 @@ def place(table, hashed, entry):
 
 
 @kernel(forceinline=True)
-def find_text(table, starts, lengths, arena, hashed, data, at, length):
-    """The entry of a text, or -1."""
+def find(table, starts, lengths, arena, hashed, data, at, length):
+    """The entry of the text data[at:at + length], or of the integer data[at]; or -1."""
     mask = np.uint64(table.shape[0] - 1)
     slot = hashed & mask
     while table[slot] != _0:
         word = table[slot]
         if (word ^ hashed) & _HIGH == _0:
             entry = types.intp(word & _INDEX) - 1
-            if lengths[entry] == length and same_bytes(arena, starts[entry], data, at, length):
-                return entry
-        slot = (slot + np.uint64(1)) & mask
-    return types.intp(-1)
-
-
-@kernel(forceinline=True)
-def find_integer(table, starts, hashed, value):
-    """The entry of an integer, or -1."""
-    mask = np.uint64(table.shape[0] - 1)
-    slot = hashed & mask
-    while table[slot] != _0:
-        word = table[slot]
-        if (word ^ hashed) & _HIGH == _0:
-            entry = types.intp(word & _INDEX) - 1
-            if starts[entry] == value:
+            if lengths is None:
+                if starts[entry] == data[at]:
+                    return entry
+            elif lengths[entry] == length and same_bytes(arena, starts[entry], data, at, length):
                 return entry
         slot = (slot + np.uint64(1)) & mask
     return types.intp(-1)
@@ -92,7 +61,7 @@ def reindex(table, hashes, entries):
 
 
 @kernel()
-def evict(state, capacity, hashes, counts, errors, starts, lengths, arena, table, texts):
+def evict(state, capacity, hashes, counts, errors, starts, lengths, arena, table):
     """Keep the `capacity` largest counts (of equal ones the oldest) and raise the offset.
 
     The offset becomes the largest count that is let go. There are more entries than capacity.
@@ -116,7 +85,9 @@ def evict(state, capacity, hashes, counts, errors, starts, lengths, arena, table
         hashes[kept] = hashes[entry]
         counts[kept] = counts[entry]
         errors[kept] = errors[entry]
-        if texts:
+        if lengths is None:
+            starts[kept] = starts[entry]
+        else:
             start = starts[entry]
             length = lengths[entry]
             for i in range(length):  # never overtakes: used <= start
@@ -124,8 +95,6 @@ def evict(state, capacity, hashes, counts, errors, starts, lengths, arena, table
             starts[kept] = used
             lengths[kept] = length
             used += length
-        else:
-            starts[kept] = starts[entry]
         kept += 1
     state[ENTRIES] = kept
     state[ARENA] = used
@@ -134,11 +103,14 @@ def evict(state, capacity, hashes, counts, errors, starts, lengths, arena, table
 
 
 @kernel()
-def count_texts(
+def count(
     at, item_hashes, weights, data, offsets,
     state, capacity, hashes, counts, errors, starts, lengths, arena, table,
 ):  # fmt: skip
-    """Count texts from number `at` on; returns the number of the first that found no room."""
+    """Count items from number `at` on; returns the number of the first that found no room.
+
+    Text i is data[offsets[i]:offsets[i + 1]]; integer i, without offsets, is data[i].
+    """
     n = item_hashes.shape[0]
     step = 0 if weights.shape[0] == 1 else 1
     mask = np.uint64(table.shape[0] - 1)
@@ -149,85 +121,53 @@ def count_texts(
         if weight == 0:
             continue
         hashed = item_hashes[i]
-        start = types.intp(offsets[i])
-        length = types.intp(offsets[i + 1]) - start
-        entry = find_text(table, starts, lengths, arena, hashed, data, start, length)
+        start = types.intp(i)
+        length = types.intp(0)
+        if offsets is not None:
+            start = types.intp(offsets[i])
+            length = types.intp(offsets[i + 1]) - start
+        entry = find(table, starts, lengths, arena, hashed, data, start, length)
         if entry >= 0:
             counts[entry] += weight
             continue
         if state[ENTRIES] >= 2 * capacity:
-            evict(state, capacity, hashes, counts, errors, starts, lengths, arena, table, True)
+            evict(state, capacity, hashes, counts, errors, starts, lengths, arena, table)
         entry = state[ENTRIES]
         used = state[ARENA]
         if entry >= hashes.shape[0] or used + length > arena.shape[0]:
             return i
-        for byte in range(length):
-            arena[used + byte] = data[start + byte]
         hashes[entry] = hashed
         counts[entry] = state[OFFSET] + weight
         errors[entry] = state[OFFSET]
-        starts[entry] = used
-        lengths[entry] = length
-        state[ENTRIES] = entry + 1
-        state[ARENA] = used + length
-        place(table, hashed, entry)
-    return n
-
-
-@kernel()
-def count_integers(
-    at, item_hashes, weights, values,
-    state, capacity, hashes, counts, errors, starts, lengths, arena, table,
-):  # fmt: skip
-    """Count integers from number `at` on; returns the number of the first that found no room."""
-    n = item_hashes.shape[0]
-    step = 0 if weights.shape[0] == 1 else 1
-    mask = np.uint64(table.shape[0] - 1)
-    for i in range(at, n):
-        if i + AHEAD < n:
-            prefetch(table, types.intp(item_hashes[i + AHEAD] & mask))
-        weight = weights[i * step]
-        if weight == 0:
-            continue
-        hashed = item_hashes[i]
-        entry = find_integer(table, starts, hashed, values[i])
-        if entry >= 0:
-            counts[entry] += weight
-            continue
-        if state[ENTRIES] >= 2 * capacity:
-            evict(state, capacity, hashes, counts, errors, starts, lengths, arena, table, False)
-        entry = state[ENTRIES]
-        if entry >= hashes.shape[0]:
-            return i
-        hashes[entry] = hashed
-        counts[entry] = state[OFFSET] + weight
-        errors[entry] = state[OFFSET]
-        starts[entry] = values[i]
+        if lengths is None:
+            starts[entry] = data[start]
+        else:
+            for byte in range(length):
+                arena[used + byte] = data[start + byte]
+            starts[entry] = used
+            lengths[entry] = length
+            state[ARENA] = used + length
         state[ENTRIES] = entry + 1
         place(table, hashed, entry)
     return n
 
 
 @kernel()
-def look_up_texts(item_hashes, data, offsets, starts, lengths, arena, table, out):
-    """`out[i]` = entry of text i, or -1."""
+def look_up(item_hashes, data, offsets, starts, lengths, arena, table, out):
+    """`out[i]` = entry of item i, or -1; items as in `count`."""
     for i in range(item_hashes.shape[0]):
-        start = types.intp(offsets[i])
-        length = types.intp(offsets[i + 1]) - start
-        out[i] = find_text(table, starts, lengths, arena, item_hashes[i], data, start, length)
-
-
-@kernel()
-def look_up_integers(item_hashes, values, starts, table, out):
-    """`out[i]` = entry of integer i, or -1."""
-    for i in range(item_hashes.shape[0]):
-        out[i] = find_integer(table, starts, item_hashes[i], values[i])
+        start = types.intp(i)
+        length = types.intp(0)
+        if offsets is not None:
+            start = types.intp(offsets[i])
+            length = types.intp(offsets[i + 1]) - start
+        out[i] = find(table, starts, lengths, arena, item_hashes[i], data, start, length)
 
 
 @kernel()
 def merge(
     more, more_offset, more_hashes, more_counts, more_errors, more_starts, more_lengths, more_arena,
-    state, capacity, hashes, counts, errors, starts, lengths, arena, table, texts,
+    state, capacity, hashes, counts, errors, starts, lengths, arena, table,
 ):  # fmt: skip
     """Add `more` other entries, for which there is room, and the offset that they come with.
 
@@ -243,28 +183,28 @@ def merge(
         hashed = more_hashes[i]
         start = more_starts[i]
         length = more_lengths[i]
-        if texts:
-            entry = find_text(table, starts, lengths, arena, hashed, more_arena, start, length)
+        if lengths is None:
+            entry = find(table, starts, lengths, arena, hashed, more_starts, i, length)
         else:
-            entry = find_integer(table, starts, hashed, start)
+            entry = find(table, starts, lengths, arena, hashed, more_arena, start, length)
         if entry >= 0:
             counts[entry] += more_counts[i] - more_offset
             errors[entry] += more_errors[i] - more_offset
             continue
-        if texts:
+        if lengths is not None:
             for byte in range(length):
                 arena[used + byte] = more_arena[start + byte]
+            lengths[entries] = length
             start = used
             used += length
         hashes[entries] = hashed
         counts[entries] = more_counts[i] + mine
         errors[entries] = more_errors[i] + mine
         starts[entries] = start
-        lengths[entries] = length
         place(table, hashed, entries)
         entries += 1
     state[ENTRIES] = entries
     state[ARENA] = used
     state[OFFSET] = mine + more_offset
     if entries > 2 * capacity:
-        evict(state, capacity, hashes, counts, errors, starts, lengths, arena, table, texts)
+        evict(state, capacity, hashes, counts, errors, starts, lengths, arena, table)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from muntin.summaries.kernels import kernel
+from muntin.summaries.kernels.sorting import search
 
 
 @kernel()
@@ -44,13 +45,6 @@ def find_around(fractions, error, cumulative, ends, places):
             # 0.07 * 100 is 7.000000000000001 in doubles: one step down finds the 7th. A fraction
             # of 0 finds the first item that has a weight.
             need = max(np.nextafter(share * total, 0.0), 0.5)
-            low = 0
-            high = cumulative.shape[0]
-            while low < high:
-                middle = (low + high) >> 1
-                if cumulative[middle] < need:
-                    low = middle + 1
-                else:
-                    high = middle
-            places[end, i] = low + ends
+            place = search(cumulative, 0, cumulative.shape[0], need, False)
+            places[end, i] = place + ends
     return True

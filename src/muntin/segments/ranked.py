@@ -1,0 +1,234 @@
+"""What rows of quantile sketches have alike: those of KLL (`quantiles`) and of REQ (`tail`).
+
+A row is a sorted list of keys as long as it holds all its values, then levels of them; its
+columns are the items, the sizes of levels, and what is known exactly of minimum and maximum.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from muntin.errors import BadArgument, CorruptSummary
+from muntin.segments.algebra import Algebra, Shape
+from muntin.segments.columns import Column, States, frozen, lists, taken, trimmed
+from muntin.segments.keys import Keys
+from muntin.segments.nulls import check_nulls, counts_of, merged_nulls, without_nulls
+from muntin.segments.table import Table
+from muntin.summaries.order_keys import (
+    DTYPES,
+    as_column,
+    check_dtype,
+    check_keys,
+    from_keys,
+    to_keys,
+)
+from muntin.summaries.weighted_view import check_fractions, check_points
+
+SEED_MAX = (1 << 64) - 1
+
+
+@dataclass(frozen=True)
+class QuantilesAt:
+    """The question: the values at fractions in [0, 1]."""
+
+    fractions: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class RanksOf:
+    """The question: the fraction of the values that are <= (or <) points."""
+
+    points: tuple[float, ...]
+    inclusive: bool = True
+
+
+@dataclass(frozen=True)
+class RankedRows(Algebra):
+    """Quantiles and ranks of a number. `fold` takes its column."""
+
+    k: int
+    dtype: str = "float64"
+    seed: int = 0
+
+    order_free: ClassVar[bool] = False
+    ends: ClassVar[str]
+    """The column of what is known exactly of a row that has levels."""
+    ends_each: ClassVar[int]
+    levels_max: ClassVar[int]
+    """Numbers that `levels` takes for a row, at most."""
+    fold_kernel: ClassVar[Any]
+    merge_kernel: ClassVar[Any]
+    check_kernel: ClassVar[Any]
+
+    def __post_init__(self) -> None:
+        self.check_k()
+        check_dtype(self.dtype)
+        if not 0 <= self.seed <= SEED_MAX:
+            raise BadArgument(f"seed={self.seed}: use an integer from 0 to 2^64 - 1")
+
+    @abstractmethod
+    def check_k(self) -> None:
+        """BadArgument where k is impossible."""
+
+    @property
+    @abstractmethod
+    def exact_max(self) -> int:
+        """A row of no more values holds them all."""
+
+    @property
+    def sizes(self) -> tuple[Any, ...]:
+        """What fold and merge are told of the sketches' sizes."""
+        return (self.k,)
+
+    def parameters(self) -> dict[str, Any]:
+        return {"k": self.k, "dtype": self.dtype, "seed": self.seed}
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
+        k, dtype, seed = (parameters.get(name, -1) for name in ("k", "dtype", "seed"))
+        whole = type(k) is int and type(seed) is int
+        if len(parameters) == 3 and whole and dtype in DTYPES:
+            try:
+                return cls(k, dtype, seed)
+            except BadArgument:
+                pass
+        raise CorruptSummary(f"{cls.kind}: parameters {dict(parameters)!r:.200}")
+
+    def columns(self) -> dict[str, Shape]:
+        doubles = self.dtype != "int64"
+        return {
+            "nulls": Shape(),
+            "items": Shape(ragged=True, keys=doubles),
+            "levels": Shape(ragged=True),
+            self.ends: Shape(ragged=True, keys=doubles),
+        }
+
+    def fold(
+        self,
+        values: Sequence[Any],
+        order: np.ndarray,
+        bounds: np.ndarray,
+        items: Keys | None,  # noqa: ARG002
+    ) -> States:
+        (column,) = values
+        order, bounds, nulls, missing = without_nulls(values, order, bounds)
+        if missing is not None:
+            call: Any = pc
+            column = call.if_else(pa.array(missing), pa.scalar(0, column.type), column)
+        held = to_keys(as_column(column, self.dtype))[order]
+        out = self._room(len(bounds) - 1, held, np.count_nonzero(np.diff(bounds) > self.exact_max))
+        self.fold_kernel(
+            held, bounds, *self.sizes, np.uint64(self.seed),
+            out.starts, out.levels, out.level_starts, out.ends, out.end_starts,
+        )  # fmt: skip
+        return self._states(nulls, out)
+
+    def merge(
+        self,
+        states: States,
+        order: np.ndarray,
+        bounds: np.ndarray,
+        items: Keys | None,  # noqa: ARG002
+    ) -> States:
+        nulls, groups = merged_nulls(states, order, bounds), len(bounds) - 1
+        flat = self._flat(states, len(order))
+        sizes = np.diff(flat[0])[order]
+        totals = np.add.reduceat(sizes, bounds[:-1]) if groups else sizes
+        large = groups if states["levels"] is not None else (totals > self.exact_max).sum()
+        out = self._room(groups, np.empty(int(sizes.sum()), np.int64), large)
+        self.merge_kernel(
+            *flat, order, bounds, *self.sizes, np.uint64(self.seed),
+            out.starts, out.items, out.level_starts, out.levels, out.end_starts, out.ends,
+        )  # fmt: skip
+        return self._states(nulls, out)
+
+    def check(self, table: Table) -> None:
+        check_nulls(table)
+        counts = counts_of(table)
+        row = self.check_kernel(*self._flat(table.states, len(table)), counts, np.int64(self.k))
+        if row >= 0:
+            raise CorruptSummary(f"{self.kind}: row {row} is no sketch of {counts[row]} values")
+        for name in ("items", self.ends):
+            check_keys(lists(table.states[name], len(table)).items, self.dtype, self.kind)
+
+    def answer(self, table: Table, question: Any) -> pa.Table:
+        """Of each row with a value, and each fraction or point: `value`, `lower`, `upper`,
+        `confidence`; also `q` or `x`."""
+        filled = np.flatnonzero(lists(table.states["items"], len(table)).sizes)
+        flat = self._flat(taken(table.states, filled, len(table)), len(filled))
+        if isinstance(question, QuantilesAt):
+            asked = check_fractions(question.fractions)
+            keys, confidence = self.values_at(flat, frozen(asked))
+            found = [from_keys(part.ravel(), self.dtype) for part in keys]
+            return answer_table("q", asked, filled, found, confidence)
+        if isinstance(question, RanksOf):
+            asked = np.atleast_1d(np.asarray(question.points))
+            points = check_points(asked, self.dtype)[0 if question.inclusive else 1]
+            counts = counts_of(table)[filled][:, None]
+            keys = frozen(to_keys(points))
+            parts, confidence = self.ranks_of(flat, keys, question.inclusive, counts)
+            return answer_table("x", asked, filled, [part.ravel() for part in parts], confidence)
+        raise BadArgument(f"quantiles cannot answer {question!r:.100}: ask QuantilesAt or RanksOf")
+
+    @abstractmethod
+    def values_at(self, flat: Any, fractions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Keys of value, lower and upper, int64[3, rows, n]; confidence, [rows, 1 or n]."""
+
+    @abstractmethod
+    def ranks_of(
+        self, flat: Any, points: np.ndarray, inclusive: bool, counts: np.ndarray
+    ) -> tuple[Sequence[np.ndarray], np.ndarray]:
+        """Rank, lower and upper, float64[rows, n] each; confidence. `counts` is int64[rows, 1]."""
+
+    def _flat(self, states: States, rows: int) -> Any:
+        parts = (lists(states[name], rows) for name in ("items", "levels", self.ends))
+        return tuple(array for part in parts for array in (part.starts, part.items))
+
+    def _room(self, groups: int, items: np.ndarray, large: Any) -> _Lists:
+        return _Lists(groups, items, self.levels_max * int(large), self.ends_each * int(large))
+
+    def _states(self, nulls: Column, made: _Lists) -> States:
+        return {
+            "nulls": nulls,
+            "items": trimmed(made.starts, made.items),
+            "levels": trimmed(made.level_starts, made.levels),
+            self.ends: trimmed(made.end_starts, made.ends),
+        }
+
+
+class _Lists:
+    """Room for the sketches of groups; pages that are not used cost nothing."""
+
+    def __init__(self, groups: int, items: np.ndarray, levels: int, ends: int) -> None:
+        self.items, self.levels, self.ends = (
+            items,
+            np.empty(levels, np.int64),
+            np.empty(ends, np.int64),
+        )
+        self.starts, self.level_starts, self.end_starts = (
+            np.empty(groups + 1, np.int64) for _ in range(3)
+        )
+
+
+def answer_table(
+    name: str, asked: np.ndarray, rows: np.ndarray, found: Sequence[Any], confidence: Any
+) -> pa.Table:
+    """Value, lower and upper of each row and question; `confidence`: one, [rows, 1], or of each."""
+    shape = (len(rows), len(asked))
+    return pa.table(
+        {
+            "row": np.repeat(rows, len(asked)),
+            name: np.tile(asked, len(rows)),
+            "value": found[0],
+            "lower": found[1],
+            "upper": found[2],
+            "confidence": np.broadcast_to(confidence, shape).ravel(),
+        }
+    )
