@@ -18,6 +18,7 @@ from muntin.errors import BadArgument, MuntinError, SpecError
 from muntin.server.addition import Addition
 from muntin.server.auth import Auth, is_loopback
 from muntin.server.http import Http
+from muntin.server.openapi import described
 from muntin.server.problems import problem, status_of
 from muntin.server.serving import Server
 from muntin.sites import protocol, reload
@@ -25,7 +26,6 @@ from muntin.sites.board import Board, GlobalReader
 from muntin.sites.endpoint import Endpoint
 from muntin.sites.keeper import Keeper
 from muntin.sites.metrics import Collector
-from muntin.sites.openapi import PATHS
 from muntin.sites.page import page_routes
 from muntin.sites.spec import CoordinatorSpec
 from muntin.spec_sites import TOKEN_VARIABLE
@@ -93,7 +93,11 @@ class CoordinatorServer:
                 origins=self.spec.origins,
                 hosts=self.spec.hosts,
                 addition=Addition(
-                    reader, routes, self._alongside, Collector(self.keeper.picture), PATHS
+                    reader,
+                    routes,
+                    self._alongside,
+                    Collector(self.keeper.picture),
+                    described("muntin.sites"),
                 ),
             )
         except BadArgument:
