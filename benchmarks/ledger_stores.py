@@ -64,10 +64,9 @@ def commits(servers: dict[str, Server], repeats: int) -> None:
             ledger.close()
 
 
-def pushes(name: str, server: Server, closings: int) -> None:
+def pushes(name: str, url: str, closings: int) -> list[float]:
     """From the end of a commit that closes a window to its result at a subscriber of the second of
-    two servers: processes of their own, followed over WebSocket."""
-    url = server.url(schema="pushes")
+    two servers: processes of their own, followed over WebSocket. Milliseconds of each window."""
     ledger = open_ledger(url)
     ingest = Ingest(pipeline(), ledger, query_id="q")
     done: dict[int, float] = {}
@@ -124,6 +123,7 @@ def pushes(name: str, server: Server, closings: int) -> None:
     )
     ingest.close()
     ledger.close()
+    return waits
 
 
 def subscribed(url: str) -> Subscription:
@@ -216,8 +216,11 @@ def main() -> None:
         if not asked.only_pushes:
             commits(servers, asked.repeats)
         print("\nfrom a commit to a subscriber of a second server")
-        for name, server in servers.items():
-            pushes(name, server, asked.closings)
+        with tempfile.TemporaryDirectory() as folder:
+            urls = {"SQLite": f"sqlite:///{folder}/a.db"}
+            urls |= {name: server.url(schema="pushes") for name, server in servers.items()}
+            for name, url in urls.items():
+                pushes(name, url, asked.closings)
         if asked.only_pushes:
             return
         redis = servers["Redis"]

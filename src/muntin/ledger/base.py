@@ -338,8 +338,11 @@ class Ledger(View, Protocol):
         """
         ...
 
-    def snapshot(self) -> AbstractContextManager[View]:
-        """Several reads of one state: `with ledger.snapshot() as view: ...`. Keep it short."""
+    def snapshot(self, *, known: bool = False) -> AbstractContextManager[View]:
+        """Several reads of one state: `with ledger.snapshot() as view: ...`. Keep it short.
+
+        `known`: what `wait` has seen is new enough, so that no server is asked again.
+        """
         ...
 
     def wait(self, version: int, timeout: float) -> int:

@@ -83,9 +83,11 @@ class Replica(SqliteFile):
         return connection
 
     @contextmanager
-    def reader(self) -> Iterator[Tables]:
+    def reader(self, *, known: bool = False) -> Iterator[Tables]:
+        """`known`: as far as the copy has followed the store by now."""
         self.check_open()
-        self._follow()
+        if not known:
+            self._follow()
         with super().reader() as connection:
             yield connection
 
@@ -332,7 +334,7 @@ class SharedLedger(SqliteLedger):
         deadline = time.monotonic() + timeout
         while True:
             self._replica.follow(READER_SECONDS)
-            with SqliteFile.reader(self._replica) as connection:
+            with self._replica.reader(known=True) as connection:
                 (found,) = connection.execute("SELECT version FROM meta").fetchone()
             left = deadline - time.monotonic()
             if found != version or left <= 0:

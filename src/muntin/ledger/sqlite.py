@@ -108,10 +108,10 @@ class SqliteLedger(SqliteView):
         return writer
 
     @contextmanager
-    def snapshot(self) -> Iterator[SqliteView]:
+    def snapshot(self, *, known: bool = False) -> Iterator[SqliteView]:
         """Reads of one moment. While it is open the write-ahead log cannot shrink."""
         lock = threading.Lock()
-        with self._file.reader() as connection:
+        with self._file.reader(known=known) as connection:
             connection.execute("SELECT version FROM meta").fetchone()  # the moment is now
 
             @contextmanager
@@ -126,21 +126,17 @@ class SqliteLedger(SqliteView):
     def wait(self, version: int, timeout: float) -> int:
         """As in the contract; polls, since the writer may be another process."""
         deadline = time.monotonic() + timeout
-        connection = self._file.connect()
-        try:
-            with self._file.explained():
-                while True:
-                    (state,) = connection.execute("PRAGMA data_version").fetchone()
-                    (found,) = connection.execute("SELECT version FROM meta").fetchone()
-                    # PRAGMA data_version is one read of shared memory where nothing changed
-                    while connection.execute("PRAGMA data_version").fetchone()[0] == state:
-                        left = deadline - time.monotonic()
-                        if found != version or left <= 0:
-                            return found
-                        self._file.check_open()
-                        time.sleep(min(POLL_SECONDS, left))
-        finally:
-            connection.close()
+        with self._file.lent() as connection:
+            while True:
+                (state,) = connection.execute("PRAGMA data_version").fetchone()
+                (found,) = connection.execute("SELECT version FROM meta").fetchone()
+                # PRAGMA data_version is one read of shared memory where nothing changed
+                while connection.execute("PRAGMA data_version").fetchone()[0] == state:
+                    left = deadline - time.monotonic()
+                    if found != version or left <= 0:
+                        return found
+                    self._file.check_open()
+                    time.sleep(min(POLL_SECONDS, left))
 
     def ask(
         self, pipeline: str, action: str, arguments: Mapping[str, Any], *, client: str = ""

@@ -133,13 +133,19 @@ class SqliteFile:
             return act(connection)
 
     @contextmanager
-    def reader(self) -> Iterator[Tables]:
+    def reader(self, *, known: bool = False) -> Iterator[Tables]:  # noqa: ARG002
         """A connection from the pool, for reading only, in a transaction."""
+        with self.lent() as connection, one_state(connection):
+            yield connection
+
+    @contextmanager
+    def lent(self) -> Iterator[Tables]:
+        """A connection from the pool, for reading only."""
         self.check_open()
         identity = self._look()
         connection = self._take(identity)
         try:
-            with self.explained(), one_state(connection):
+            with self.explained():
                 yield connection
         except BaseException:
             connection.close()

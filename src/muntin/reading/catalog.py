@@ -45,9 +45,12 @@ class LedgerCatalog:
         self._lock = threading.Lock()
 
     @contextmanager
-    def moment(self) -> Iterator[LedgerMoment]:
-        """The ledger as it is now: all that is read is of one of its versions."""
-        with self._ledger.snapshot() as view:
+    def moment(self, *, known: bool = False) -> Iterator[LedgerMoment]:
+        """The ledger as it is now: all that is read is of one of its versions.
+
+        `known`: as it was when one last waited for it, see `Ledger.snapshot`.
+        """
+        with self._ledger.snapshot(known=known) as view:
             snapshot = self._newest
             if snapshot is None or snapshot.version != version_of(view):
                 snapshot = Snapshot.read(view, snapshot)

@@ -33,8 +33,8 @@ class Closings:
         self.head = Place(generation, self._ledger.last_closing())
 
     def read(self) -> list[Closing]:
-        """New windows and new revisions, oldest closing first."""
-        with self._ledger.snapshot() as view:
+        """New windows and new revisions that `wait` has seen, oldest closing first."""
+        with self._ledger.snapshot(known=True) as view:
             generation = view.generation()
             self.anew = generation != self.head.generation
             if self.anew:

@@ -71,6 +71,7 @@ class Feeds:
         self._pushes = Pushes(reader, statements, limits)
         self._closings = Closings(reader.ledger)
         self._head = BEGINNING
+        self._version = -1
         self._following = ThreadPoolExecutor(1, "muntin-follow")
         self._feeds: dict[Topic, Feed] = {}
         self._opening = 0
@@ -163,18 +164,16 @@ class Feeds:
 
     async def _follow(self) -> None:
         """Wait for commits; wake what moves, push what closed."""
-        version, told = -1, ""
-        ledger = self._reader.ledger
+        told = ""
         while not self._stopping:
             try:
-                newer = await self._run(ledger.wait, version, WAIT_SECONDS)
+                closed = await self._run(self._news)
                 told = ""
-                if newer == version:
+                if closed is None:
                     continue
-                version = newer
+                self._close_windows(closed)
                 for feed in self._feeds.values():
                     feed.wake.set()
-                await self._close_windows()
             except LedgerError as error:
                 if str(error) != told:  # once, and not each second while it lasts
                     told = str(error)
@@ -187,8 +186,19 @@ class Feeds:
                 self._skip(self._by_window())
                 await asyncio.sleep(REST_SECONDS)
 
-    async def _close_windows(self) -> None:
-        closed = await self._run(self._closings.read)
+    def _news(self) -> list[Closing] | None:
+        """Wait for a commit; what has closed, or None where nothing came. In a thread."""
+        newer = self._reader.ledger.wait(self._version, WAIT_SECONDS)
+        if newer == self._version:
+            return None
+        before, self._version = self._version, newer
+        try:
+            return self._closings.read()
+        except LedgerError:  # to be read once the ledger can be
+            self._version = before
+            raise
+
+    def _close_windows(self, closed: list[Closing]) -> None:
         if self._closings.anew:  # another ledger: what followers have not seen is gone
             self._head = self._closings.head._replace(number=0)
             self._skip(self._by_window())

@@ -65,14 +65,14 @@ class Reader:
         return replace(result, revision=max(result.revision, revision))
 
     def standing(self, query: str, window: ClosedWindow) -> Result | None:
-        """What a standing query gave for a closed window, as the pipeline stored it.
+        """What a standing query gave for a window that one knows has closed, as it was stored.
 
         Raises
         ------
         SelectError
             The statement failed on that window.
         """
-        with self._stored.moment() as moment:
+        with self._stored.moment(known=True) as moment:
             return moment.stored(query, window)
 
     def followed(self, text: str) -> str:
