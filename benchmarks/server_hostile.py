@@ -1,9 +1,9 @@
 """One hostile client of each kind: what others wait for, and what memory the server takes.
 
-The server, a pipeline that closes a window every half second, the hostile client and the two that
-measure (GET /healthz by a new connection each time; a WebSocket that follows closed windows) are
-processes of their own. Before each kind the same is measured without it. Run
-`python benchmarks/server_hostile.py --seconds 20 --keys 20000`, or name kinds.
+The server, a pipeline that closes a window every half second (`--every`), the hostile client and
+the two that measure (GET /healthz by a new connection each time; a WebSocket that follows closed
+windows) are processes of their own. Before each kind the same is measured without it. Run
+`python benchmarks/server_hostile.py --seconds 20 --every 0.5 --keys 20000`, or name kinds.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ LARGE = f"SELECT a.k2, b.k2 AS k3, a.count, a.i, b.i AS j FROM {PAIRS} LIMIT "
 HEAVY = f"FROM {PAIRS}, big(k2) FOR ALL AS c WHERE a.k2 < b.k2 AND b.k2 <> c.k2"
 
 
-def pipeline(url, keys, ready):
-    """Closes a window every half second of wall clock."""
+def pipeline(url, keys, every, ready):
+    """Closes a window every so many seconds of wall clock."""
     from muntin.ledger.open import open_ledger
     from muntin.spark.ingest import Ingest
     from muntin.spec import Pipeline
@@ -68,7 +68,7 @@ def pipeline(url, keys, ready):
     batch(number, 10)
     ready.set()
     while True:
-        time.sleep(0.5)
+        time.sleep(every)
         number += 1
         batch(number, 10)
 
@@ -330,13 +330,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kinds", nargs="*", help=f"of {', '.join(KINDS)}")
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--every", type=float, default=0.5)
     parser.add_argument("--keys", type=int, default=20_000)
     given = parser.parse_args()
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/hostile.db"
         ready = context.Event()
-        feeding = context.Process(target=pipeline, args=(url, given.keys, ready), daemon=True)
+        arguments = (url, given.keys, given.every, ready)
+        feeding = context.Process(target=pipeline, args=arguments, daemon=True)
         feeding.start()
         ready.wait()
         server = subprocess.Popen(

@@ -7,6 +7,8 @@ import threading
 
 import pytest
 
+from muntin.errors import LedgerError
+from muntin.server import feeds as module
 from muntin.server.feeds import Feeds
 from muntin.server.limits import ServerLimits
 from muntin.server.messages import Topic
@@ -114,5 +116,37 @@ def test_who_comes_back_while_the_server_stops_is_told_so(feeder, ledger):
             await feeds.replay(channel, channel.head, "who")
         with pytest.raises(RefusalError, match="the server stops"):
             await feeds.open(Topic("windows", "orders", "window"), Listener())
+
+    asyncio.run(follow())
+
+
+def test_what_closed_is_pushed_where_it_could_not_be_read_at_once(feeder, ledger, monkeypatch):
+    """Not only with what closes next."""
+    monkeypatch.setattr(module, "REST_SECONDS", 0.01)
+    away = threading.Event()
+    tried = []
+
+    def failing(read):
+        def reading():
+            if away.is_set():
+                tried.append(ledger.version())
+                raise LedgerError("away")
+            return read()
+
+        return reading
+
+    async def follow():
+        feeds = feeds_of(ledger)
+        feeds._closings.read = failing(feeds._closings.read)
+        await feeds.start()
+        try:
+            channel = await feeds.open(WINDOWS, Listener())
+            away.set()
+            feeder.minute()
+            await happens(lambda: tried.count(ledger.version()) > 2)
+            away.clear()
+            await happens(lambda: channel.seq == 1)
+        finally:
+            await feeds.stop()
 
     asyncio.run(follow())
