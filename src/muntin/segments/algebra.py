@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 
-from muntin.errors import IncompatibleSummary
+from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.segments.columns import States
 from muntin.segments.keys import Keys
 from muntin.segments.table import Table
@@ -67,14 +67,24 @@ class Algebra(ABC):
     keys_are_items: ClassVar[bool] = False
     """Whether a table has the empty key, and the keys that are asked for are items of a state."""
 
-    @abstractmethod
     def parameters(self) -> dict[str, Any]:
-        """What two segments must share to be merged, as JSON holds it."""
+        """What two segments must share to be merged, as JSON holds it: the fields."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
     @classmethod
-    @abstractmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        """The inverse of `parameters`; CorruptSummary."""
+        """The inverse of `parameters`, of the types that the fields' defaults have, unless these
+        are None; CorruptSummary."""
+        own = {one.name: one.default for one in fields(cls)}
+        if set(parameters) == set(own) and all(
+            default is None or type(parameters[name]) is type(default)
+            for name, default in own.items()
+        ):
+            try:
+                return cls(**parameters)
+            except (BadArgument, TypeError):
+                pass
+        raise CorruptSummary(f"{cls.kind}: parameters {dict(parameters)!r:.200}")
 
     @abstractmethod
     def columns(self) -> dict[str, Shape]:
@@ -118,7 +128,7 @@ class Algebra(ABC):
         """For kinds whose states name items: the items as numbers, and the different ones."""
         return values, None
 
-    def fitted(self, values: Sequence[pa.Array]) -> Self:  # noqa: ARG002
+    def fitted(self, values: Sequence[pa.Array]) -> Self:
         """With what only the values decide: types of sums that nobody declared."""
         return self
 
@@ -130,11 +140,11 @@ class Algebra(ABC):
             )
         return self
 
-    def adapted(self, table: Table, to: Algebra) -> States:  # noqa: ARG002
+    def adapted(self, table: Table, to: Algebra) -> States:
         """States as the kind of a merge has them."""
         return table.states
 
-    def subtract(self, states: States, others: States, events: np.ndarray) -> States | None:  # noqa: ARG002
+    def subtract(self, states: States, others: States, events: np.ndarray) -> States | None:
         """Row by row, states less others; None: this kind cannot. `events` is what is left."""
         return None
 

@@ -14,9 +14,9 @@ Limits      no item can be taken back
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -60,16 +60,6 @@ class DistinctItems(Algebra):
     def __post_init__(self) -> None:
         integer_in("lg_k", self.lg_k, LG_K_MIN, LG_K_MAX)
 
-    def parameters(self) -> dict[str, Any]:
-        return {"lg_k": self.lg_k}
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        lg_k = parameters.get("lg_k")
-        if len(parameters) != 1 or type(lg_k) is not int or not LG_K_MIN <= lg_k <= LG_K_MAX:
-            raise CorruptSummary(f"distinct: parameters {dict(parameters)!r:.200}")
-        return cls(lg_k)
-
     def columns(self) -> dict[str, Shape]:
         return {
             "nulls": Shape(),
@@ -78,11 +68,7 @@ class DistinctItems(Algebra):
         }
 
     def fold(
-        self,
-        values: Sequence[Any],
-        order: np.ndarray,
-        bounds: np.ndarray,
-        items: Keys | None,  # noqa: ARG002
+        self, values: Sequence[Any], order: np.ndarray, bounds: np.ndarray, items: Keys | None
     ) -> States:
         order, bounds, nulls, _ = without_nulls(values, order, bounds)
         codes, different = item_numbers(values[0])
@@ -100,11 +86,7 @@ class DistinctItems(Algebra):
         return _states(nulls, starts, entries, register_starts, registers)
 
     def merge(
-        self,
-        states: States,
-        order: np.ndarray,
-        bounds: np.ndarray,
-        items: Keys | None,  # noqa: ARG002
+        self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None
     ) -> States:
         flat = _flat(states, len(order))
         m, groups = 1 << self.lg_k, len(bounds) - 1
@@ -127,7 +109,7 @@ class DistinctItems(Algebra):
         if row >= 0:
             raise CorruptSummary(f"distinct: row {row} has registers that no items make")
 
-    def answer(self, table: Table, question: Any = None) -> pa.Table:  # noqa: ARG002
+    def answer(self, table: Table, question: Any = None) -> pa.Table:
         """`value`, `lower`, `upper` (float64) at `confidence` 0.99."""
         m = 1 << self.lg_k
         value, used = np.empty(len(table)), np.empty(len(table), np.int64)

@@ -100,7 +100,11 @@ class Fingerprints(Algebra):
     order_free: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if not _possible(self.fpp, self.k, self.items):
+        if (
+            not FPP_MIN <= self.fpp < 1
+            or not 1 <= self.k <= K_MAX
+            or self.items not in (None, *get_args(ItemType))
+        ):
             raise BadArgument(f"fingerprint: {self.parameters()} is out of range")
         if self.domain is not None:
             order_map(dict(self.domain))
@@ -128,24 +132,16 @@ class Fingerprints(Algebra):
 
     def parameters(self) -> dict[str, Any]:
         domain = None if self.domain is None else dict(self.domain)
-        return {"fpp": self.fpp, "domain": domain, "k": self.k, "items": self.items}
+        return {**super().parameters(), "domain": domain}
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        names, domain = ("fpp", "k", "items"), parameters.get("domain")
-        if (
-            set(parameters) != {*names, "domain"}
-            or not _possible(*(parameters[name] for name in names))
-            or not (domain is None or isinstance(domain, dict))
-        ):
+        domain = parameters.get("domain", "")
+        if domain is not None and not isinstance(domain, dict):
             raise CorruptSummary(f"fingerprint: parameters {dict(parameters)!r:.200}")
-        try:
-            pairs = None if domain is None else tuple(sorted(domain.items()))
-            made = cls(**{**parameters, "domain": pairs})
-            known = domain is None or made._map.parameters() == domain
-        except (BadArgument, TypeError) as problem:
-            raise CorruptSummary(f"fingerprint: {problem}") from None
-        if not known:
+        pairs = None if domain is None else tuple(sorted(domain.items()))
+        made = super().from_parameters({**parameters, "domain": pairs})
+        if domain is not None and made._map.parameters() != domain:
             raise CorruptSummary(f"fingerprint: domain {domain!r:.200}")
         return made
 
@@ -186,11 +182,7 @@ class Fingerprints(Algebra):
         return (out >> np.uint64(64 - self.print_bits)).view(np.int64)
 
     def fold(
-        self,
-        values: Sequence[Any],
-        order: np.ndarray,
-        bounds: np.ndarray,
-        items: Keys | None,  # noqa: ARG002
+        self, values: Sequence[Any], order: np.ndarray, bounds: np.ndarray, items: Keys | None
     ) -> States:
         keys = values[0]
         if len(values) != (1 if self.domain is None else 2):
@@ -231,11 +223,7 @@ class Fingerprints(Algebra):
         return cells.view(np.int64), outside if found is None else found | outside
 
     def merge(
-        self,
-        states: States,
-        order: np.ndarray,
-        bounds: np.ndarray,
-        items: Keys | None,  # noqa: ARG002
+        self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None
     ) -> States:
         prints = lists(states["prints"], len(order))
         groups = len(bounds) - 1
@@ -357,16 +345,6 @@ def _asked(items: Sequence[Any]) -> pa.Array:
         return pa.array(list(items), pa.uint64() if beyond else None)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as problem:
         raise BadArgument(f"items are text, bytes or integers of 64 bits: {problem}") from None
-
-
-def _possible(fpp: Any, k: Any, items: Any) -> bool:
-    return (
-        type(fpp) is float
-        and FPP_MIN <= fpp < 1
-        and type(k) is int
-        and 1 <= k <= K_MAX
-        and items in (None, *get_args(ItemType))
-    )
 
 
 def _numbers_of(column: pa.Array, domain: OrderMap) -> pa.Array:

@@ -17,9 +17,9 @@ Limits      cells do not depend on how events were spread (conservative ones do)
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +44,7 @@ from muntin.segments.top_k import (
     numbered,
     weights_of,
 )
+from muntin.summaries.checks import integer_in
 from muntin.summaries.count_min import CELLS_MAX, DEPTH_MAX, TRACK_MAX
 
 kernels: Any = _kernels  # lists of columns are unpacked into their calls
@@ -77,8 +78,11 @@ class Frequency(Algebra):
     order_free: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if not _possible(self.width, self.depth, self.conservative, self.track):
-            raise BadArgument(f"frequency: {self.parameters()} is out of range")
+        integer_in("width", self.width, 2, CELLS_MAX)
+        integer_in("depth", self.depth, 1, DEPTH_MAX)
+        integer_in("track", self.track, 0, TRACK_MAX)
+        if self.width * self.depth > CELLS_MAX:
+            raise BadArgument(f"{self.width} x {self.depth} cells are too many")
 
     @property
     def few(self) -> int:
@@ -89,22 +93,6 @@ class Frequency(Algebra):
     def confidence(self) -> float:
         """Probability that `lower` of one answer from cells holds."""
         return -math.expm1(-self.depth)
-
-    def parameters(self) -> dict[str, Any]:
-        return {
-            "width": self.width,
-            "depth": self.depth,
-            "conservative": self.conservative,
-            "track": self.track,
-        }
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        names = ("width", "depth", "conservative", "track")
-        found = [parameters.get(name) for name in names]
-        if len(parameters) != len(names) or not _possible(*found):
-            raise CorruptSummary(f"frequency: parameters {dict(parameters)!r:.200}")
-        return cls(**parameters)
 
     def columns(self) -> dict[str, Shape]:
         return {
@@ -219,16 +207,3 @@ class Frequency(Algebra):
         hashes = frozen(keys.hashes[codes])
         kernels.estimate_cells(cells.starts, cells.items, hashes, self.depth, self.width, out)
         return out
-
-
-def _possible(width: Any, depth: Any, conservative: Any, track: Any) -> bool:
-    return (
-        type(width) is int
-        and type(depth) is int
-        and type(conservative) is bool
-        and type(track) is int
-        and 2 <= width <= CELLS_MAX
-        and 1 <= depth <= DEPTH_MAX
-        and width * depth <= CELLS_MAX
-        and 0 <= track <= TRACK_MAX
-    )

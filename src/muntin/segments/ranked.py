@@ -7,9 +7,9 @@ columns are the items, the sizes of levels, and what is known exactly of minimum
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,6 @@ from muntin.segments.table import Table
 from muntin.summaries.order_keys import (
     DTYPES,
     as_column,
-    check_dtype,
     check_keys,
     from_keys,
     to_keys,
@@ -69,7 +68,8 @@ class RankedRows(Algebra):
 
     def __post_init__(self) -> None:
         self.check_k()
-        check_dtype(self.dtype)
+        if self.dtype not in DTYPES:
+            raise BadArgument(f"dtype {self.dtype!r}: use one of {', '.join(DTYPES)}")
         if not 0 <= self.seed <= SEED_MAX:
             raise BadArgument(f"seed={self.seed}: use an integer from 0 to 2^64 - 1")
 
@@ -87,20 +87,6 @@ class RankedRows(Algebra):
         """What fold and merge are told of the sketches' sizes."""
         return (self.k,)
 
-    def parameters(self) -> dict[str, Any]:
-        return {"k": self.k, "dtype": self.dtype, "seed": self.seed}
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        k, dtype, seed = (parameters.get(name, -1) for name in ("k", "dtype", "seed"))
-        whole = type(k) is int and type(seed) is int
-        if len(parameters) == 3 and whole and dtype in DTYPES:
-            try:
-                return cls(k, dtype, seed)
-            except BadArgument:
-                pass
-        raise CorruptSummary(f"{cls.kind}: parameters {dict(parameters)!r:.200}")
-
     def columns(self) -> dict[str, Shape]:
         doubles = self.dtype != "int64"
         return {
@@ -111,11 +97,7 @@ class RankedRows(Algebra):
         }
 
     def fold(
-        self,
-        values: Sequence[Any],
-        order: np.ndarray,
-        bounds: np.ndarray,
-        items: Keys | None,  # noqa: ARG002
+        self, values: Sequence[Any], order: np.ndarray, bounds: np.ndarray, items: Keys | None
     ) -> States:
         (column,) = values
         order, bounds, nulls, missing = without_nulls(values, order, bounds)
@@ -131,11 +113,7 @@ class RankedRows(Algebra):
         return self._states(nulls, out)
 
     def merge(
-        self,
-        states: States,
-        order: np.ndarray,
-        bounds: np.ndarray,
-        items: Keys | None,  # noqa: ARG002
+        self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None
     ) -> States:
         nulls, groups = merged_nulls(states, order, bounds), len(bounds) - 1
         flat = self._flat(states, len(order))

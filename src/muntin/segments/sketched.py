@@ -99,20 +99,12 @@ class SketchedSums(Algebra):
         return self._counts.confidence
 
     def parameters(self) -> dict[str, Any]:
-        return {
-            "indicators": [list(pair) for pair in self.indicators],
-            "width": self.width,
-            "depth": self.depth,
-            "track": self.track,
-        }
+        return {**super().parameters(), "indicators": [list(pair) for pair in self.indicators]}
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        told = {name: value for name, value in parameters.items() if name != "indicators"}
-        Frequency.from_parameters({**told, "conservative": False})
-        if told["track"] < 1:
-            raise CorruptSummary("sketched_matrix: no keys are listed")
-        return cls(read_indicators(parameters.get("indicators")), **told)
+        indicators = read_indicators(parameters.get("indicators"))
+        return super().from_parameters({**parameters, "indicators": indicators})
 
     def columns(self) -> dict[str, Shape]:
         shapes = {name: s for name, s in self._counts.columns().items() if name != "nulls"}

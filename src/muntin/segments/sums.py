@@ -80,9 +80,8 @@ class Sums(Algebra):
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        if set(parameters) != {"indicators"}:
-            raise CorruptSummary(f"vector_matrix: parameters {sorted(parameters)} are not its own")
-        return cls(read_indicators(parameters["indicators"]))
+        indicators = read_indicators(parameters.get("indicators"))
+        return super().from_parameters({**parameters, "indicators": indicators})
 
     def columns(self) -> dict[str, Shape]:
         shapes = {"nulls": Shape(), "unseen": Shape(), "beyond": Shape(), "low": Shape("float64")}
@@ -96,11 +95,7 @@ class Sums(Algebra):
         return type(self)(typed(self.indicators, values))
 
     def fold(
-        self,
-        values: Sequence[Any],
-        order: np.ndarray,
-        bounds: np.ndarray,
-        items: Keys | None,  # noqa: ARG002
+        self, values: Sequence[Any], order: np.ndarray, bounds: np.ndarray, items: Keys | None
     ) -> States:
         states: dict[str, Column] = {}
         size = len(bounds) - 1
@@ -121,11 +116,7 @@ class Sums(Algebra):
         return states
 
     def merge(
-        self,
-        states: States,
-        order: np.ndarray,
-        bounds: np.ndarray,
-        items: Keys | None,  # noqa: ARG002
+        self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None
     ) -> States:
         out: dict[str, Column] = {}
         size = len(bounds) - 1

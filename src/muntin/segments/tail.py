@@ -24,11 +24,11 @@ import numpy as np
 
 from muntin.errors import BadArgument
 from muntin.segments.kernels import tail_answers as _answers
-from muntin.segments.kernels.tail import EXACT_IN_K, fold_tail
+from muntin.segments.kernels.tail import fold_tail
 from muntin.segments.kernels.tail_merges import merge_tail
 from muntin.segments.ranked import RankedRows
 from muntin.summaries.kernels.compaction import LEVELS_MAX
-from muntin.summaries.kernels.relative import SECTIONS
+from muntin.summaries.kernels.relative import EXACT_IN_K, SECTIONS
 from muntin.summaries.kll_answers import CONFIDENCE
 
 answers: Any = _answers  # lists of columns are unpacked into their calls

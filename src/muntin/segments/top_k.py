@@ -19,7 +19,7 @@ A negative weight is no weight: such events are counted in `nulls`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -74,16 +74,6 @@ class TopItems(Algebra):
     def __post_init__(self) -> None:
         integer_in("capacity", self.capacity, 1, CAPACITY_MAX)
 
-    def parameters(self) -> dict[str, Any]:
-        return {"capacity": self.capacity}
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        capacity = parameters.get("capacity")
-        if len(parameters) != 1 or type(capacity) is not int or not 1 <= capacity <= CAPACITY_MAX:
-            raise CorruptSummary(f"top_k: parameters {dict(parameters)!r:.200}")
-        return cls(capacity)
-
     def columns(self) -> dict[str, Shape]:
         return {
             "nulls": Shape(),
@@ -98,20 +88,12 @@ class TopItems(Algebra):
         return numbered(values)
 
     def fold(
-        self,
-        values: Sequence[Any],
-        order: np.ndarray,
-        bounds: np.ndarray,
-        items: Keys | None,  # noqa: ARG002
+        self, values: Sequence[Any], order: np.ndarray, bounds: np.ndarray, items: Keys | None
     ) -> States:
         return folded(values, order, bounds, self.capacity, 2 * self.capacity)
 
     def merge(
-        self,
-        states: States,
-        order: np.ndarray,
-        bounds: np.ndarray,
-        items: Keys | None,  # noqa: ARG002
+        self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None
     ) -> States:
         held = flat(states, len(order))
         out = Entries.empty(len(bounds) - 1, len(held[1]))

@@ -12,7 +12,7 @@ import numpy as np
 
 from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.compaction import LEVELS_MAX
-from muntin.summaries.kernels.relative import DEVIATION, coins_of, compact_stack
+from muntin.summaries.kernels.relative import DEVIATION, EXACT_IN_K, coins_of, compact_stack
 from muntin.summaries.kernels.sampling import sample_blocks
 from muntin.summaries.kernels.sorting import sort_keys
 
@@ -20,7 +20,6 @@ RUN_ITEMS_MAX = 1 << 15  # sorted at once
 SAMPLED = 1 << 11  # items that tell where the upper quarter begins
 FOLD_SHARE = 0.2  # of a rank's variance, that sampling in front may add
 SHIFT_MAX = 20
-EXACT_IN_K = 16  # a row of so many values, in units of k, holds them all
 
 
 @kernel()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from muntin.segments.kernels.tail import EXACT_IN_K
 from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.compaction import LEVELS_MAX
-from muntin.summaries.kernels.relative import sections_of
+from muntin.summaries.kernels.relative import EXACT_IN_K, sections_of
 from muntin.summaries.kernels.sorting import first_fall, search, sort_pairs
 
 

@@ -18,6 +18,7 @@ from muntin.summaries.kernels.compaction import GOLDEN, MIX_1, draw, merge_runs
 
 SECTIONS = 3  # of a level that was not compacted yet
 SECTION_MIN = 4  # items
+EXACT_IN_K = 16  # a sketch of so many values, in units of k, holds them all
 HASHED_MAX = 1 << 12  # items that decide the coins
 DEVIATION = 0.13  # of a rank, in shares of what is above it, times k
 
