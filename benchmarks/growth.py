@@ -1,27 +1,35 @@
-"""Time and memory against growth: events, keys, indicators, panes, and panes asked at once.
+"""Time and memory against growth: of events, keys, indicators, panes, windows, clients, sites.
 
     python benchmarks/growth.py [--short] [--keep] [--check]
 
-One thread, processor time. Each row grows one thing and keeps the others; the slope is that of the
-least squares line through the logarithms: 1 is linear, 0 is constant. Events are made in batches of
-a million, which are not timed, so that a billion of them need no more memory than one batch.
+One thread, processor time, but for cores. Each row grows one thing and keeps the others; the slope
+is that of the least squares line through the logarithms: 1 is linear, 0 is constant. Events are
+made in batches of a million, which are not timed, so that a billion of them need no more memory
+than one batch.
 """
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
+import psutil
 import pyarrow as pa
+from _live_clients import listener
 from _record import Table, main
+from server_load import SUBSCRIBE, pushing_server, started
 
 from muntin.segments import WHOLE, Segment, build, cut, decode, encode, merge
 from muntin.segments.quantiles import Quantiles
 from muntin.segments.ranked import QuantilesAt
+from muntin.segments.relabelling import relabelled
 from muntin.segments.sums import Sums
 from muntin.summaries import KLL, VectorMatrix
+from muntin.topk import compare
 
 BATCH = 1_000_000
 
@@ -86,6 +94,48 @@ def asked(data: list[bytes], algebra: Any) -> float:
     return min(taken(run)[0] for _ in range(3))
 
 
+def closed(data: list[bytes], windows: int) -> float:
+    """Seconds from the panes' bytes to so many windows, all in one merge."""
+
+    def run() -> Any:
+        panes = merge([decode(one) for one in data])
+        return relabelled(panes, np.asarray(panes.slices) * windows // (panes.slices[-1] + 1))
+
+    return min(taken(run)[0] for _ in range(3))
+
+
+def pushed(clients: int, seconds: float = 6.0) -> float:
+    """Processor seconds of the server for each second of ten messages of 1 kB to each client."""
+    server, told = started(pushing_server, 1_000, 10)
+    url = told.recv()
+    process = psutil.Process(server.pid)
+    _, heard = started(listener, url, clients, seconds, 2.0, SUBSCRIBE)
+    time.sleep(4.0 + clients / 500)
+    before, began = process.cpu_times(), time.monotonic()
+    heard.recv()
+    after, took = process.cpu_times(), time.monotonic() - began
+    server.terminate()
+    used = after.user + after.system - before.user - before.system
+    return max(used, 0.01) / took  # of which the system tells hundredths
+
+
+def _fold(events: int) -> None:
+    matrix(events, 1_000)
+
+
+def folded(cores: int, events: int) -> float:
+    """Seconds of the clock for as many events in each of so many processes."""
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(cores) as pool:
+        pool.map(_fold, [10_000] * cores, 1)  # compiles
+        found = []
+        for _ in range(3):
+            began = time.perf_counter()
+            pool.map(_fold, [events] * cores, 1)
+            found.append(time.perf_counter() - began)
+    return min(found)
+
+
 def slope(sizes: list[int], found: list[float]) -> float:
     return round(float(np.polyfit(np.log(sizes), np.log(found), 1)[0]), 2)
 
@@ -128,6 +178,9 @@ def measure(short: bool) -> Iterable[Table]:
     many = [1, 2, 4, 8, 16] if short else [1, 2, 4, 8, 16, 32, 64]
     times = [matrix(10**6, 1_000, n)[0] for n in many]
     table.rows.append(row("indicators: time", many, times, "s"))
+    both = [10**n for n in range(3, 5 if short else 6)]
+    found = [matrix(10**6, n // 10, 10) for n in both]
+    table.rows.append(row("keys x indicators, sums: bytes", both, [b for _, b in found], "B"))
     count = 10**6 if short else 3 * 10**6
     sizes = [10**n for n in range(1, 5 if short else 7)]
     for name, algebra, by in (("sums", Sums((("x", None),)), 100), ("quantiles", Quantiles(), 3)):
@@ -138,6 +191,21 @@ def measure(short: bool) -> Iterable[Table]:
         if name == "quantiles":
             times = [asked(data, algebra) for _, _, data in built]
             table.rows.append(row("panes asked at once, quantiles of 3 keys", sizes, times, "s"))
+        else:
+            many = [n for n in sizes if n < 10_000]
+            times = [closed(built[sizes.index(10_000)][2], n) for n in many]
+            what = "windows closed of 10,000 panes, sums of 100 keys"
+            table.rows.append(row(what, many, times, "s"))
+    clients = [10, 100] if short else [10, 100, 1_000]
+    times = [pushed(n) for n in clients]
+    table.rows.append(row("subscribers: the server's processor, a second", clients, times, "s"))
+    sites = [8, 16] if short else [8, 16, 32]
+    found = [compare("zipf", policies=["resolution"], runs=2, sites=n) for n in sites]
+    sent = [one["resolution"]["bytes"] for one in found]
+    table.rows.append(row("sites: bytes of 100 windows of the top 10", sites, sent, "B"))
+    cores = [2**n for n in range((os.cpu_count() or 1).bit_length())]
+    times = [folded(n, 3 * 10**6 if short else 10**7) / n for n in cores]
+    table.rows.append(row("cores, a process each: seconds of an equal part", cores, times, "s"))
     yield table
 
 

@@ -1,6 +1,7 @@
 """Experiments 5.1 to 5.6 of Zhang et al. (CMC 2019), and what they do not ask.
 
 python benchmarks/characterize/quantiles.py [--scale 1.0] [--out FOLDER] [--only correctness]
+    [--keep]
 
 One CSV and one PNG each; the command that made it stands in the CSV's first line. Errors are
 normalised rank errors of 99 quantiles. Beside the paper's window stand the ring and, as reference,
@@ -28,6 +29,7 @@ from matplotlib import pyplot as plt
 from muntin.summaries import KLL, FixedWindowQuantiles, TimeWindowQuantiles
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from _record import Table, keep
 from published.sliding_windows import PublishedItems, PublishedTimes
 
 FRACTIONS = np.arange(1, 100) / 100
@@ -330,7 +332,7 @@ EXPERIMENTS: dict[str, tuple[Callable[[float], list[Row]], str, str, str, bool]]
 }
 
 
-def write(name: str, scale: float, out: Path) -> None:
+def write(name: str, scale: float, out: Path, kept: Table) -> None:
     run, x, y, group, logarithmic = EXPERIMENTS[name]
     rows = run(scale)
     with (out / f"quantiles-{name}.csv").open("w", newline="") as file:
@@ -359,6 +361,8 @@ def write(name: str, scale: float, out: Path) -> None:
     for line in lines:
         values = np.array([row[line] for row in rows], float)
         print(f"{name:12} {line:22} mean {values.mean():10.3f}  most {values.max():10.3f}")
+        mean, most = (round(float(of(values)), 3) for of in (np.mean, np.max))
+        kept.rows.append([f"{name}: {line}", y, mean, most])
 
 
 def main() -> None:
@@ -366,10 +370,18 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="of windows and streams")
     parser.add_argument("--out", type=Path, default=Path("build/characterize"))
     parser.add_argument("--only", choices=EXPERIMENTS, action="append")
+    parser.add_argument("--keep", action="store_true", help="write benchmarks/results/")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
+    kept = Table(
+        "windows",
+        f"Quantiles over sliding windows, streams and windows at {given.scale:g} of full size",
+        ["experiment: line", "what", "mean of its points", "most"],
+    )
     for name in given.only or EXPERIMENTS:
-        write(name, given.scale, given.out)
+        write(name, given.scale, given.out, kept)
+    if given.keep and not given.only:
+        keep("sliding-quantiles", [kept], ["numpy", "numba"])
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """The vector matrix's paper, measured: figures 6 and 7 and the floating windows of section 5.
 
 python benchmarks/characterize/vector_matrix.py [--only error|storage|windows] [--drivers N]
-    [--out FOLDER]
+    [--out FOLDER] [--keep]
 
-Each part prints a table and writes a CSV and a PNG.
+Each part prints a table and writes a CSV and a PNG; --keep writes benchmarks/results/ as well.
 
 error    Query (12), the average delivery time over all trips, from Count-Min in place of vectors.
          One trip a driver, times uniform 1 ... 100. "summed" is the paper's way: estimates of all
@@ -34,6 +34,9 @@ import polars as pl
 import pyarrow as pa
 from matplotlib import pyplot as plt
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from _record import Table, keep
+
 from muntin.ledger.temporary import temporary
 from muntin.session import Session
 from muntin.spark.ingest import Ingest
@@ -54,12 +57,18 @@ def main() -> None:
     parser.add_argument("--only", choices=list(PARTS), help="one part alone")
     parser.add_argument("--drivers", type=int, default=1_000_000, help="of error and storage")
     parser.add_argument("--out", type=Path, default=Path("results"))
+    parser.add_argument("--keep", action="store_true")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
-    for name, (measure, draw) in PARTS.items():
+    tables = []
+    for name, (measure, draw, tabled) in PARTS.items():
         if asked.only in (None, name):
             rows = measure(asked.drivers)
             save(asked.out / f"vector-matrix-{name}", rows, draw)
+            tables.append(tabled(rows))
+            print(f"\n{tables[-1].markdown()}\n")
+    if asked.keep and not asked.only:
+        keep("vector-matrix", tables, ["numpy", "polars", "duckdb", "pyarrow"])
 
 
 def error(most: int) -> list[dict[str, Any]]:
@@ -96,6 +105,35 @@ def error(most: int) -> list[dict[str, Any]]:
         rows.append({"drivers": drivers, "update": "matrix", "row_percent": percent(mean, truth)})
         show(rows[-1])
     return rows
+
+
+def table_of_errors(rows: list[dict[str, Any]]) -> Table:
+    """A row a number of drivers and sketch, its ways of asking side by side."""
+    found = {
+        (row["drivers"], row["depth"], row["width"], row["update"]): row
+        for row in rows
+        if "depth" in row
+    }
+    table = Table(
+        "error",
+        "Relative error of the average over all drivers, in percent",
+        ["drivers: d x w", "summed, plain", "summed, conservative", "ratio, plain",
+         "ratio, conservative", "one row, plain", "vector matrix"],
+    )  # fmt: skip
+    exact = {row["drivers"]: row["row_percent"] for row in rows if row["update"] == "matrix"}
+    for drivers in (160_000, 640_000, 1_000_000):
+        for depth, width in SHAPES:
+            both = [found.get((drivers, depth, width, way)) for way in ("plain", "conservative")]
+            if not all(both):
+                continue
+            plain, conservative = both
+            table.rows.append([
+                f"{drivers:,}: {depth} x {width:,}",
+                plain["summed_percent"], conservative["summed_percent"],
+                plain["ratio_percent"], conservative["ratio_percent"],
+                plain["row_percent"], exact[drivers],
+            ])  # fmt: skip
+    return table
 
 
 def draw_error(rows: list[dict[str, Any]], axis: Any) -> None:
@@ -144,6 +182,21 @@ def storage(most: int) -> list[dict[str, Any]]:
         rows.append({"drivers": drivers} | {k: round(v / 1e6, 2) for k, v in megabytes.items()})
         show(rows[-1])
     return rows
+
+
+def table_of_storage(rows: list[dict[str, Any]]) -> Table:
+    names = {
+        "vector": "vector alone", "sketch_14_100000": "sketch 14 x 100,000",
+        "matrix": "matrix in memory", "matrix_bytes": "its bytes", "polars": "Polars",
+        "duckdb": "DuckDB", "dict": "Python dict",
+    }  # fmt: skip
+    kept = [row for row in rows if row["drivers"] >= 160_000]
+    return Table(
+        "storage",
+        "Megabytes, drivers named by UUIDs of 36 characters",
+        ["drivers", *names.values()],
+        [[f"{row['drivers']:,}", *(row[name] for name in names)] for row in kept],
+    )
 
 
 def draw_storage(rows: list[dict[str, Any]], axis: Any) -> None:
@@ -202,7 +255,20 @@ def windows(_: int) -> list[dict[str, Any]]:
     lost = fed - kept - int(still_open[0]), fed_time - kept_time - int(still_open[1])
     print(f"{fed:,} orders fed; events and seconds lost: {lost}")
     ingest.close()
+    rows[0]["lost"] = f"{lost[0]} and {lost[1]}"
     return rows
+
+
+def table_of_windows(rows: list[dict[str, Any]]) -> Table:
+    return Table(
+        "windows",
+        "Floating windows of a day with room for 640,000 drivers",
+        ["starts at day", "its length, days", "closed because it is full in", "drivers", "orders"],
+        [[f"{row['start_days']:g}", row["length_days"],
+          "rows" if row["reason"] == "capacity" else "time", row["drivers"], row["orders"]]
+         for row in rows],
+        note=f"Orders and seconds that were fed and are in no window: {rows[0]['lost']}.",
+    )  # fmt: skip
 
 
 def draw_windows(rows: list[dict[str, Any]], axis: Any) -> None:
@@ -211,9 +277,9 @@ def draw_windows(rows: list[dict[str, Any]], axis: Any) -> None:
 
 
 PARTS = {
-    "error": (error, draw_error),
-    "storage": (storage, draw_storage),
-    "windows": (windows, draw_windows),
+    "error": (error, draw_error, table_of_errors),
+    "storage": (storage, draw_storage, table_of_storage),
+    "windows": (windows, draw_windows, table_of_windows),
 }
 
 

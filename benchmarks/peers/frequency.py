@@ -5,7 +5,9 @@
 Packages: benchmarks/peers/requirements.txt. Strings of a Zipf distribution, in Arrow batches for
 ours; the others take a list of Python strings, made beforehand and not timed. The error is that of
 the counts of the 1,000 truly most frequent items, in parts per million of all events; recall is of
-the 100 most frequent among the sketch's first 100.
+the 100 most frequent among the sketch's first 100. Cuckoo Heavy Keeper (arXiv 2412.12873), which no
+package has, is rebuilt in C (rebuilt/sketches.c), and hashes as ours does; it keeps fingerprints of
+the names, and lists none.
 """
 
 from __future__ import annotations
@@ -20,11 +22,13 @@ import datasketches
 import numpy as np
 import pyarrow as pa
 from crick import SpaceSaving as CrickSpaceSaving
+from rebuilt import Rebuilt
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from _record import Table, compared, main
 
 from muntin.summaries import CountMin, SpaceSaving
+from muntin.summaries.items import hash_items
 
 HEAVY, COUNTING = "Muntin SpaceSaving, 1,500", "Muntin Count-Min, 2,048 x 5"
 NAMES = pa.array([f"item-{i:07d}" for i in range(10**6 + 1)])
@@ -60,6 +64,14 @@ def theirs(make: Callable[[], Any], add: str = "update") -> Callable[[pa.Array, 
     return made
 
 
+def cuckoo(column: pa.Array, items: list[str]) -> Rebuilt:
+    del items
+    sketch = Rebuilt("cuckoo", 10_240, 1 / 1_500, 1)
+    for at in range(0, len(column), 65_536):
+        sketch.update(hash_items(column.slice(at, 65_536), 0))
+    return sketch
+
+
 def frequent(sketch: Any) -> list[str]:
     no_false = datasketches.frequent_items_error_type.NO_FALSE_NEGATIVES
     return [row[0] for row in sketch.get_frequent_items(no_false)][:100]
@@ -89,6 +101,12 @@ def peers() -> dict[str, Peer]:
             of_crick,
             lambda s: sum(len(counter["item"]) + 16 for counter in s.counters()),
             lambda s: [found["item"] for found in s.topk(100)],
+        ),
+        "Cuckoo Heavy Keeper (rebuilt)": Peer(
+            cuckoo,
+            lambda s, asked: s.ask(hash_items(pa.array(asked), 0), dtype=np.int64),
+            lambda s: s.nbytes,
+            None,
         ),
         COUNTING: Peer(
             ours(lambda: CountMin(2_048, 5)),

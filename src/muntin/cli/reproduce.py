@@ -19,7 +19,11 @@ EXPERIMENTS = {
     "peers-distinct": "peers/distinct.py",
     "peers-filters": "peers/filters.py",
     "peers-sums": "peers/sums.py",
+    "peers-by-key": "peers/by_key.py",
+    "peers-sliding": "peers/sliding.py",
+    "peers-streams": "peers/streams.py",
     "growth": "growth.py",
+    "scale": "scale.py",
 }
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from muntin.errors import BadArgument
 from muntin.summaries.kernels.compaction import LEVELS_MAX, absorb
 from muntin.summaries.kernels.many_stacks import gather_levels
-from muntin.summaries.kernels.sorting import sort_keys, sort_pairs
+from muntin.summaries.kernels.sorting import sort_pairs
 
 K_MIN, K_MAX = 8, 65535  # as DataSketches, whose header holds k in 16 bits
 LEVEL_ITEMS_MIN = 8  # DataSketches' "m": no level is smaller
@@ -132,7 +132,7 @@ class LevelStack:
         for start in range(0, len(keys), RUN_ITEMS_MAX):
             run = keys[start : start + RUN_ITEMS_MAX]
             if self.stamps is None or stamps is None:
-                sort_keys(run)
+                run.sort()
                 self.absorb(run, None, np.array([0, len(run)], np.int64))
             else:
                 run_stamps = stamps[start : start + RUN_ITEMS_MAX]
@@ -183,7 +183,7 @@ class LevelStack:
             return
         start, end = int(self.offsets[0]), int(self.offsets[1])
         if self.stamps is None:
-            sort_keys(self.keys[start:end])
+            self.keys[start:end].sort()
         else:
             sort_pairs(self.keys[start:end], self.stamps[start:end])
         self.ordered = True
@@ -223,7 +223,7 @@ class LevelStack:
         sizes = np.cumsum([0] + [sum(map(len, level)) for level in runs])
         united = np.concatenate([run for level in runs for run in level])
         for low, high in pairwise(sizes.tolist()):
-            sort_keys(united[low:high])
+            united[low:high].sort()
         self.absorb(united, None, sizes)
 
     def _merge_shift(self, weight: int, runs: int) -> int:

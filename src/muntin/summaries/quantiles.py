@@ -30,7 +30,6 @@ from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary, Summ
 from muntin.summaries import datasketches_kll
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.kernels.sampling import sample_blocks
-from muntin.summaries.kernels.sorting import sort_keys
 from muntin.summaries.kll_answers import KLLAnswers
 from muntin.summaries.level_stack import (
     BLOCK_SHIFT_MAX,
@@ -304,7 +303,7 @@ class KLL(KLLAnswers):
             out = np.empty((len(part) >> shift) + shift, np.int64)
             offsets = np.empty(shift + 2, np.int64)
             sample_blocks(part, doubles, shift, self._stack.coins, out, offsets)
-            sort_keys(out[offsets[shift] : offsets[shift + 1]])
+            out[offsets[shift] : offsets[shift + 1]].sort()
             self._stack.absorb(out, None, offsets)
 
     def _update_weighted(self, column: np.ndarray, weights: np.ndarray) -> None:

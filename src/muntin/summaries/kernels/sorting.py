@@ -2,7 +2,8 @@
 
 Least significant digit first, eight bits at a time, stable. Digits in which all keys agree are
 skipped, so that small integers and values of one magnitude cost fewer passes. About 10 ns an item
-for 4,096 random doubles, where NumPy's introsort takes 20 (no AVX-512) and its argsort 28.
+for 4,096 random doubles, where NumPy's introsort takes 20 and its argsort 28. Outside of kernels
+NumPy's own sort of keys alone is faster: 4 ns, where the processor has vectors (AVX2, NEON).
 """
 
 from __future__ import annotations
