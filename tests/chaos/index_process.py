@@ -3,40 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
 from pathlib import Path
 
 import numpy as np
-import psutil
 
 from muntin.spark import FingerprintIndex
 from muntin.spark.index import build as building
 from muntin.spark.index import query, sources
 from muntin.spark.session import session
-
-
-def executor_of(worker: int) -> int:
-    """The JVM above a Python worker: worker, daemon, executor."""
-    _daemon, executor, *_ = psutil.Process(worker).parents()
-    return executor.pid
-
-
-def killing_once(function, mark: Path):
-    """`function`, but the first worker that calls it kills its executor on the way."""
-    find = executor_of
-
-    def killing(*arguments):
-        try:
-            mark.touch(exist_ok=False)
-        except FileExistsError:
-            return function(*arguments)
-        os.kill(find(os.getpid()), signal.SIGKILL)
-        signal.pause()  # Spark ends what is left of the executor
-        raise AssertionError
-
-    return killing
+from tests.chaos.killing import killing_once
 
 
 def main(folder: Path) -> None:

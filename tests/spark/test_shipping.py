@@ -17,7 +17,7 @@ from muntin.spark.partials import fold
 from muntin.spark.shipping import packed
 from tests.pipeline.support import START, events, pipeline
 from tests.spark.bare_python import bare_python, without_muntin
-from tests.spark.test_any_spark import LOOPBACK, python_said
+from tests.spark.test_any_spark import LOOPBACK, free_port, home, python_said, running
 
 ROOT = Path(__file__).parents[2]
 FOLDS = """
@@ -101,6 +101,27 @@ def test_a_cluster(python, flights):
         (line,) = told["unseen"].splitlines()
         assert str(flights / "hidden" / "flights.parquet") in line
         assert "where all workers see it" in line
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_spark_connect(python, flights, tmp_path):
+    port = free_port()
+    server = [
+        home() / "bin" / "spark-submit",
+        "--class", "org.apache.spark.sql.connect.service.SparkConnectServer",
+        "--master", "local-cluster[1,2,1024]",
+        "--conf", "spark.ui.enabled=false",
+        "--conf", "spark.task.maxFailures=1",
+        "--conf", f"spark.connect.grpc.binding.port={port}",
+        "--conf", f"spark.connect.grpc.binding.address={LOOPBACK}",
+        "--conf", f"spark.pyspark.python={python}",
+        "spark-internal",
+    ]  # fmt: skip
+    with running(server, tmp_path / "server", port, PYSPARK_PYTHON=str(python)):
+        told = driver(flights, python, SPARK_REMOTE=f"sc://{LOOPBACK}:{port}")
+    assert told["with"] == ROWS
+    check(told)
 
 
 def check(told):
