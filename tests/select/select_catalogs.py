@@ -13,6 +13,9 @@ import pyarrow as pa
 from muntin.errors import SelectError
 from muntin.kinds import KINDS, SegmentSpec
 from muntin.segments import Segment
+from muntin.segments.keys import Keys
+from muntin.segments.sums import Sums
+from muntin.segments.table import Table
 from muntin.select.catalog import Loaded, LoadedTable, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.result import Result
 
@@ -51,21 +54,36 @@ def segment_of(kind: str, columns: Mapping[str, Any], **entry: Any) -> Segment:
     return spec.segment(batch, np.zeros(batch.num_rows, np.int64))
 
 
-class Tables:
-    """What the engine asks of a vector matrix: a table for each key."""
+@dataclass(frozen=True)
+class Given(Sums):
+    """A vector matrix whose rows are those of tables."""
 
-    def __init__(self, tables: Mapping[tuple[str, ...], pa.Table]) -> None:
-        self._tables = dict(tables)
+    rows: Mapping[tuple[str, ...], pa.Table] = field(default_factory=dict)
 
-    @property
-    def keys(self) -> list[tuple[str, ...]]:
-        return list(self._tables)
+    def answer(self, table: Table, question: object = None) -> pa.Table:
+        rows = self.rows[table.by].drop_columns(list(table.by))
+        return rows.append_column("overflow", pa.array([False] * len(rows), pa.bool_()))
 
-    def table(self, key: str | Sequence[str]) -> pa.Table:
-        return self._tables[(key,) if isinstance(key, str) else tuple(key)]
 
-    def covered(self, key: str | Sequence[str]) -> int:
-        return sum(self.table(key)["count"].to_pylist())
+def matrix_of(tables: Mapping[tuple[str, ...], pa.Table]) -> Segment:
+    """A vector matrix of which each key has a table: its columns, `count` and the indicators."""
+    one = np.zeros(1, np.int64)
+    held = tuple(
+        Table(
+            Keys(
+                names,
+                tuple(rows[name].combine_chunks() for name in names),
+                np.arange(len(rows), dtype=np.uint64),
+            ),
+            one,
+            np.array([0, len(rows)]),
+            np.arange(len(rows)),
+            rows["count"].to_numpy(),
+            {},
+        )
+        for names, rows in tables.items()
+    )
+    return Segment(Given(rows=tables), one, one, held)
 
 
 @dataclass
@@ -115,7 +133,7 @@ class MemoryCatalog:
         return loaded_table(self.closed[summary])
 
 
-def orders() -> Tables:
+def order_tables() -> dict[tuple[str, ...], pa.Table]:
     """Taxi orders: keys driver, area, (driver, area); indicators served, time, paid, tip, debt."""
     rows = [
         ("d1", 1, 3, 4, 40, 100, 1.5, 0),
@@ -134,13 +152,11 @@ def orders() -> Tables:
             + [(n, pa.float64() if n == "tip" else pa.int64()) for n in names[3:]]
         )
     )
-    return Tables(
-        {
-            ("driver",): _grouped(both, "driver", names[2:]),
-            ("area",): _grouped(both, "area", names[2:]),
-            ("driver", "area"): both,
-        }
-    )
+    return {
+        ("driver",): _grouped(both, "driver", names[2:]),
+        ("area",): _grouped(both, "area", names[2:]),
+        ("driver", "area"): both,
+    }
 
 
 def _grouped(table: pa.Table, key: str, numbers: Sequence[str]) -> pa.Table:
@@ -186,7 +202,7 @@ def catalog(**changes: Any) -> MemoryCatalog:
     kinds = ("open", "all", "last", "range", "window")
     made = MemoryCatalog(
         {"orders": ORDERS},
-        {("orders", kind): orders() for kind in kinds},
+        {("orders", kind): matrix_of(order_tables()) for kind in kinds},
         {
             "busiest": QueryInfo(
                 "busiest",

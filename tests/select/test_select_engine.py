@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 
 import pyarrow as pa
 import pytest
-from select_catalogs import HOUR, MemoryCatalog, Tables, catalog, loaded_of
+from select_catalogs import HOUR, MemoryCatalog, catalog, loaded_of, matrix_of
 
 from muntin.errors import BadArgument, SelectError
+from muntin.segments import Segment
+from muntin.segments.table import Table
 from muntin.select import Engine, Limits, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.catalog import Loaded
 from muntin.select.parser import parse
@@ -73,13 +76,13 @@ def test_tables_are_made_once_for_a_token(monkeypatch: pytest.MonkeyPatch) -> No
     made = catalog()
     engine = Engine(made)
     asked: list[object] = []
-    original = Tables.table
+    original = Segment.table
 
-    def table(self: Tables, key: object) -> pa.Table:
-        asked.append(key)
-        return original(self, key)  # type: ignore[arg-type]
+    def table(self: Segment, by: Sequence[str] = ()) -> Table | None:
+        asked.append(by)
+        return original(self, by)
 
-    monkeypatch.setattr(Tables, "table", table)
+    monkeypatch.setattr(Segment, "table", table)
     for _ in range(3):
         engine.sql("SELECT count FROM orders(driver)")
     assert asked == [("driver",)]
@@ -196,7 +199,7 @@ def test_a_window_that_holds_nothing(fresh: tuple[Engine, MemoryCatalog]) -> Non
 def test_what_a_window_did_not_have_is_null(fresh: tuple[Engine, MemoryCatalog]) -> None:
     engine, made = fresh
     short = pa.table({"driver": ["d1"], "count": [3], "time": [7]})
-    made.held = {("orders", "open"): Tables({("driver",): short})}
+    made.held = {("orders", "open"): matrix_of({("driver",): short})}
     made.cached = False
     assert engine.sql("SELECT * FROM orders(driver)").rows == [["d1", 3, None, 7, None, None, None]]
     assert engine.sql("SELECT count, time, paid FROM orders").rows == [[3, 7, None]]
@@ -213,7 +216,7 @@ def test_the_total_counts_every_event(fresh: tuple[Engine, MemoryCatalog]) -> No
             {"area": [1, 2, 3], "count": [2, 2, 2], "served": [big] * 3, "tip": [1e16, 1.0, -1e16]}
         ),
     }
-    made.held = {("orders", "open"): Tables(tables)}
+    made.held = {("orders", "open"): matrix_of(tables)}
     made.cached = False
     result = engine.sql("SELECT count, served, tip FROM orders")
     assert result.rows == [[6, 3 * big, 1.0]]
@@ -236,7 +239,7 @@ def test_key_types_compare_as_they_are(fresh: tuple[Engine, MemoryCatalog]) -> N
     keys = tuple((name,) for name in columns)
     made.infos = {"k": SummaryInfo("k", "vector_matrix", keys)}
     tables = {(n,): pa.table({n: c, "count": [1, 2]}) for n, c in columns.items()}
-    made.held = {("k", "open"): Tables(tables)}
+    made.held = {("k", "open"): matrix_of(tables)}
     tests = {
         "text = 'a'": "a",
         "large = 'a'": "a",

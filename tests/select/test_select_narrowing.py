@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from select_catalogs import MemoryCatalog, Tables, catalog
+from select_catalogs import MemoryCatalog, catalog, matrix_of, order_tables
 
 from muntin.errors import SelectError
 from muntin.select import Engine, narrowing
@@ -35,9 +35,8 @@ def _engine() -> Engine:
         }
     )
     made = catalog()
-    old = made.held["orders", "open"]
-    keys = {key: old.table(key) for key in old.keys} | {("driver",): table}
-    return Engine(MemoryCatalog(made.infos, {("orders", "open"): Tables(keys)}))
+    keys = order_tables() | {("driver",): table}
+    return Engine(MemoryCatalog(made.infos, {("orders", "open"): matrix_of(keys)}))
 
 
 @pytest.fixture(scope="module")

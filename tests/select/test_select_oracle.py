@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
-from select_catalogs import MemoryCatalog, Tables
+from select_catalogs import MemoryCatalog, matrix_of
 
 from muntin.select import Engine, Limits, SummaryInfo
 
@@ -131,7 +131,7 @@ def _hold(table: list[Row]) -> None:
     """The engine's only summary has these rows from now on."""
     columns = {n: pa.array([r[n] for r in table], pa.int64()) for n in ("count", "a", "b")}
     made = pa.table({"k": pa.array(range(len(table)), pa.int64()), **columns})
-    _CATALOG.held["m", "open"] = Tables({("k",): made})
+    _CATALOG.held["m", "open"] = matrix_of({("k",): made})
 
 
 def _same(found: Iterable[Any], expected: Iterable[Any]) -> bool:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from select_catalogs import MemoryCatalog, Tables, catalog
+from select_catalogs import MemoryCatalog, catalog, matrix_of
 
 from muntin.errors import SelectError
 from muntin.select import Engine, SummaryInfo
@@ -40,7 +40,7 @@ def test_sums_are_those_of_all_rows(rows, asked):
             "f": pa.array(f, pa.float64()),
         }
     )
-    held = {("orders", kind): Tables({("driver",): table}) for kind in ("open", "all")}
+    held = {("orders", kind): matrix_of({("driver",): table}) for kind in ("open", "all")}
     engine = Engine(MemoryCatalog({"orders": INFO}, held))
     what, _, limit = asked.partition(" LIMIT")
     source = "vector 1.* " if "X1" in what else "orders(driver)"

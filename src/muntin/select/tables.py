@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable
-from typing import Any, Protocol
+from collections.abc import Callable, Hashable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,21 +25,6 @@ from muntin.select.conform import conformed, has_untyped, typed
 from muntin.select.functions import PERIODIC, TABLE_FUNCTIONS
 
 _TABLES_MAX = 4096
-
-
-class KeyTables(Protocol):
-    """A vector matrix of a catalog that is no ledger: a table for each key."""
-
-    @property
-    def keys(self) -> Collection[tuple[str, ...]]: ...
-
-    def table(self, key: tuple[str, ...]) -> pa.Table:
-        """Key columns, `count` and the indicators."""
-        ...
-
-    def covered(self, key: tuple[str, ...]) -> int:
-        """Events that a key has counted."""
-        ...
 
 
 def table_of(
@@ -78,20 +63,7 @@ def _rows(
     if bound.kind == "function":
         function = TABLE_FUNCTIONS[bound.function]
         return conformed(function.rows(summary, info, bound.arguments), bound.columns)
-    if isinstance(summary, Segment):
-        return conformed(_matrix_rows(bound, summary, info, names), bound.columns)
-    return conformed(_given_rows(bound, summary, info), bound.columns)
-
-
-def _given_rows(bound: Bound, summary: KeyTables, info: SummaryInfo) -> pa.Table:
-    """Rows of a key, or their sums, where a catalog has tables and no segment."""
-    if bound.key is not None:
-        if bound.key not in summary.keys:  # it was added later
-            return pa.table({name: pa.nulls(0) for name in bound.key})
-        table = summary.table(bound.key)
-        return totals(table) if bound.summed and table.num_rows else table
-    there = [key for key in info.keys if key in summary.keys]
-    return totals(summary.table(max(there, key=summary.covered)))
+    return conformed(_matrix_rows(bound, summary, info, names), bound.columns)
 
 
 def _matrix_rows(

@@ -8,9 +8,10 @@ not such a map: a digest over hashes answers for the hashes' uniform order, not 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,44 +23,44 @@ _SIGN = np.uint64(1 << 63)
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
-class OrderMap(Protocol):
+class OrderMap(ABC):
     """What a digest needs to know of the values it counts."""
 
     name: ClassVar[str]
-
-    @property
-    def bits(self) -> int: ...
+    bits: int
 
     @property
     def exact(self) -> bool:
         """Whether a cell holds one value only."""
-        ...
+        return False
 
+    @abstractmethod
     def cells(self, values: Any) -> np.ndarray:
         """Cell of each value, uint64[n]; `BadArgument` for values that the domain lacks."""
-        ...
 
+    @abstractmethod
     def place(self, values: Any) -> tuple[np.ndarray, np.ndarray]:
         """Cell of each question (uint64[n], clipped), and -1, 0, 1: below, inside, above."""
-        ...
 
+    @abstractmethod
     def lowest(self, cells: np.ndarray) -> np.ndarray:
         """Smallest value of each cell."""
-        ...
 
+    @abstractmethod
     def highest(self, cells: np.ndarray) -> np.ndarray:
         """Largest value (or, for real numbers, upper edge) of each cell."""
-        ...
 
+    @abstractmethod
     def typical(self, cells: np.ndarray) -> np.ndarray:
         """The value of each cell to show: one between lowest and highest."""
-        ...
 
-    def parameters(self) -> dict[str, Any]: ...
+    def parameters(self) -> dict[str, Any]:
+        """Of which `order_map` makes it again."""
+        return {"name": self.name, **vars(self)}
 
 
 @dataclass(frozen=True)
-class IntegerRange:
+class IntegerRange(OrderMap):
     """Integers start ... start + 2**bits - 1, one to a cell."""
 
     bits: int = 20
@@ -110,12 +111,9 @@ class IntegerRange:
 
     highest = typical = lowest
 
-    def parameters(self) -> dict[str, Any]:
-        return {"name": self.name, "bits": self.bits, "start": self.start}
-
 
 @dataclass(frozen=True)
-class FloatRange:
+class FloatRange(OrderMap):
     """Real numbers low ... high in 2**bits cells of equal width."""
 
     low: float
@@ -133,10 +131,6 @@ class FloatRange:
     @property
     def _width(self) -> float:
         return (self.high - self.low) / (1 << self.bits)
-
-    @property
-    def exact(self) -> bool:
-        return False
 
     def cells(self, values: Any) -> np.ndarray:
         numbers = _floats(values)
@@ -167,12 +161,9 @@ class FloatRange:
     def typical(self, cells: np.ndarray) -> np.ndarray:
         return np.clip(self.low + (cells + 0.5) * self._width, self.low, self.high)
 
-    def parameters(self) -> dict[str, Any]:
-        return {"name": self.name, "bits": self.bits, "low": self.low, "high": self.high}
-
 
 @dataclass(frozen=True)
-class FloatOrder:
+class FloatOrder(OrderMap):
     """All float64 but NaN, by the leading bits of their ordered form: no range to choose.
 
     A cell is 2**(12 - bits) of its value wide (relative): 12 bits are sign and exponent.
@@ -183,10 +174,6 @@ class FloatOrder:
 
     def __post_init__(self) -> None:
         _check_bits(self.bits)
-
-    @property
-    def exact(self) -> bool:
-        return False
 
     def cells(self, values: Any) -> np.ndarray:
         raw = (_floats(values) + 0.0).view(np.uint64)  # + 0.0 makes one zero of two
@@ -215,12 +202,9 @@ class FloatOrder:
         numbers = raw.view(np.float64)
         return np.where(np.isnan(numbers), beyond, numbers)  # edges next to an infinity
 
-    def parameters(self) -> dict[str, Any]:
-        return {"name": self.name, "bits": self.bits}
-
 
 @dataclass(frozen=True)
-class TimestampRange:
+class TimestampRange(OrderMap):
     """Instants start ... start + 2**bits * step, in microseconds since 1970-01-01 UTC."""
 
     start: int = 0
@@ -268,9 +252,6 @@ class TimestampRange:
 
     def typical(self, cells: np.ndarray) -> np.ndarray:
         return self.lowest(cells) + np.timedelta64((self.step - 1) // 2, "us")
-
-    def parameters(self) -> dict[str, Any]:
-        return {"name": self.name, "bits": self.bits, "start": self.start, "step": self.step}
 
 
 _MAPS = {m.name: m for m in (IntegerRange, FloatRange, FloatOrder, TimestampRange)}

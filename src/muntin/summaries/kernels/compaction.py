@@ -52,33 +52,29 @@ def toss(coins, level):
 
 
 @kernel()
-def merge_runs(x, x_stamps, x_from, x_to, y, y_stamps, y_from, y_to, out, out_stamps):
-    """Merge two sorted runs into `out`; returns how many items there are."""
+def merge_runs(x, x_carried, x_from, x_to, y, y_carried, y_from, y_to, out, out_carried):
+    """Merge two sorted runs, and what their items carry (or None); returns how many there are."""
     n = 0
     i = x_from
     j = y_from
     while i < x_to and j < y_to:
-        if x[i] <= y[j]:
-            out[n] = x[i]
-            if x_stamps is not None:
-                out_stamps[n] = x_stamps[i]
-            i += 1
-        else:
-            out[n] = y[j]
-            if x_stamps is not None:
-                out_stamps[n] = y_stamps[j]
-            j += 1
+        second = y[j] < x[i]  # no branch that depends on the keys: nobody could foresee it
+        out[n] = y[j] if second else x[i]
+        if x_carried is not None:
+            out_carried[n] = y_carried[j] if second else x_carried[i]
+        i += not second
+        j += second
         n += 1
     while i < x_to:
         out[n] = x[i]
-        if x_stamps is not None:
-            out_stamps[n] = x_stamps[i]
+        if x_carried is not None:
+            out_carried[n] = x_carried[i]
         i += 1
         n += 1
     while j < y_to:
         out[n] = y[j]
-        if x_stamps is not None:
-            out_stamps[n] = y_stamps[j]
+        if x_carried is not None:
+            out_carried[n] = y_carried[j]
         j += 1
         n += 1
     return n

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from muntin.summaries.kernels import kernel
+from muntin.summaries.kernels.compaction import merge_runs
 from muntin.summaries.kernels.sorting import sort_keys
 
 
@@ -73,64 +74,13 @@ def join_runs(a, a_weights, b, b_weights, newest, offsets, keys, cumulative):
         start = offsets[level]
         size = offsets[level + 1] - start
         weights = np.full(size, np.int64(1) << level)
-        _merge(own, own_weights, n, newest[start:], weights, size, spare, spare_weights)
+        level_items = newest[start : start + size]
+        merge_runs(own, own_weights, 0, n, level_items, weights, 0, size, spare, spare_weights)
         own, spare = spare, own
         own_weights, spare_weights = spare_weights, own_weights
         n += size
     both, both_weights = np.empty(n + a.shape[0], np.int64), np.empty(n + a.shape[0], np.int64)
-    _merge(a, a_weights, a.shape[0], own, own_weights, n, both, both_weights)
-    n += a.shape[0]
-    _merge_summed(both, both_weights, n, b, b_weights, b.shape[0], keys, cumulative)
-
-
-# Neither has a branch in its loop that depends on the keys: nobody could foresee it.
-
-
-@kernel()
-def _merge(x, x_weights, n, y, y_weights, m, out, out_weights):
-    """Two sorted runs of n and m items into one."""
-    i = 0
-    j = 0
-    while i < n and j < m:
-        one = x[i]
-        other = y[j]
-        second = other < one
-        out[i + j] = other if second else one
-        out_weights[i + j] = y_weights[j] if second else x_weights[i]
-        j += second
-        i += not second
-    while j < m:
-        out[i + j] = y[j]
-        out_weights[i + j] = y_weights[j]
-        j += 1
-    while i < n:
-        out[i + j] = x[i]
-        out_weights[i + j] = x_weights[i]
-        i += 1
-
-
-@kernel()
-def _merge_summed(x, x_weights, n, y, y_weights, m, out, cumulative):
-    """`_merge`, with the running sum of the weights."""
-    i = 0
-    j = 0
-    running = np.int64(0)
-    while i < n and j < m:
-        one = x[i]
-        other = y[j]
-        second = other < one
-        out[i + j] = other if second else one
-        running += y_weights[j] if second else x_weights[i]
-        cumulative[i + j] = running
-        j += second
-        i += not second
-    while j < m:
-        running += y_weights[j]
-        out[i + j] = y[j]
-        cumulative[i + j] = running
-        j += 1
-    while i < n:
-        running += x_weights[i]
-        out[i + j] = x[i]
-        cumulative[i + j] = running
-        i += 1
+    n = merge_runs(a, a_weights, 0, a.shape[0], own, own_weights, 0, n, both, both_weights)
+    n = merge_runs(both, both_weights, 0, n, b, b_weights, 0, b.shape[0], keys, cumulative)
+    for i in range(1, n):
+        cumulative[i] += cumulative[i - 1]
