@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pytest
-from select_catalogs import catalog
+from select_catalogs import catalog, matrix_of
 
 from muntin.errors import SelectError
 from muntin.select import Engine, Limits
@@ -363,16 +363,9 @@ def test_limits(engine: Engine, name: str) -> None:
 
 def _large(rows: int) -> Engine:
     large = catalog()
-
-    class Many:
-        keys = (("driver",),)
-
-        def table(self, key: object) -> pa.Table:
-            numbers = pa.array(range(rows))
-            names = numbers.cast(pa.string())
-            return pa.table({"driver": names, "count": numbers, "time": numbers})
-
-    large.held = {("orders", "open"): Many()}
+    numbers = pa.array(range(rows))
+    table = pa.table({"driver": numbers.cast(pa.string()), "count": numbers, "time": numbers})
+    large.held = {("orders", "open"): matrix_of({("driver",): table})}
     limits = Limits(memory_bytes=64 << 20, result_rows=100_000, result_bytes=8 << 20)
     return Engine(large, limits)
 
@@ -396,14 +389,8 @@ def test_bombs_are_stopped() -> None:
 
 def test_patterns_take_linear_time() -> None:
     held = catalog()
-
-    class Long:
-        keys = (("driver",),)
-
-        def table(self, key: object) -> pa.Table:
-            return pa.table({"driver": ["a" * 5000] * 10, "count": [1] * 10})
-
-    held.held = {("orders", "open"): Long()}
+    long = pa.table({"driver": ["a" * 5000] * 10, "count": [1] * 10})
+    held.held = {("orders", "open"): matrix_of({("driver",): long})}
     engine = Engine(held)
     for pattern in ("%a_%a_%a_%a_%a_%a_%a_%b", "%a%a%a%a%a%a%a%a%a%b", "%_%_%_%_%_%_%_%_b"):
         for word in ("LIKE", "ILIKE", "NOT LIKE", "NOT ILIKE"):

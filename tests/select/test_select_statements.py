@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import duckdb
 import pytest
-from select_catalogs import catalog, orders
+from select_catalogs import catalog, matrix_of, order_tables
 
 from muntin.select import Engine, Limits, SummaryInfo
 from muntin.select.parser import parse
@@ -145,7 +145,7 @@ PLAIN = [
 def test_as_in_duckdb(engine: Engine, text: str) -> None:
     """Where a statement is also DuckDB's own, the answer is DuckDB's."""
     plain = duckdb.connect()
-    plain.register("cells", orders().table(("driver", "area")))
+    plain.register("cells", order_tables()["driver", "area"])
     expected = [[_number(v) for v in row] for row in plain.execute(text).fetchall()]
     ours = engine.sql(
         text.replace("FROM cells", "FROM orders(driver, area)").replace(
@@ -228,7 +228,7 @@ def test_vectors_of_several_matrices() -> None:
         "delays": SummaryInfo("delays", "quantiles"),
         "rough": SummaryInfo("rough", "sketched_matrix", (("driver",),), ("time",), sketched=True),
     }
-    two.held |= {(name, "open"): orders() for name in two.infos}
+    two.held |= {(name, "open"): matrix_of(order_tables()) for name in two.infos}
     engine = Engine(two)
     text = "SELECT sum X1.Y1 FROM vector 1.1 OF fares"
     assert engine.sql(text).rows == [[177]]

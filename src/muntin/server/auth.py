@@ -99,10 +99,7 @@ class Auth:
         """Of the bearer token, or of everybody where none is needed."""
         if self._open is not None:
             return self._open
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer":
-            return None
-        return self._grant_of(_digest(token.strip()))
+        return self._grant_of(digest(bearer(headers)))
 
     def still(self, grant: Grant) -> Grant | None:
         """What someone who came in earlier may do now; None where the token is no longer valid."""
@@ -160,12 +157,12 @@ class Auth:
         while len(self._tickets) >= self._limits.tickets_max:
             del self._tickets[next(iter(self._tickets))]
         ticket = secrets.token_urlsafe(32)
-        self._tickets[_digest(ticket)] = (now + self._limits.ticket_seconds, grant)
+        self._tickets[digest(ticket)] = (now + self._limits.ticket_seconds, grant)
         return ticket
 
     def redeem(self, ticket: str) -> Grant | None:
         """What a ticket gives, once; None if it is unknown, used or old."""
-        until, grant = self._tickets.pop(_digest(ticket), (0.0, None))
+        until, grant = self._tickets.pop(digest(ticket), (0.0, None))
         return self.still(grant) if grant and until > self._now() else None
 
     def _known(self, reader_token: str, operator_token: str) -> list[Grant]:
@@ -179,7 +176,7 @@ class Auth:
                     f"a token of {len(token)} characters can be guessed: "
                     f"use at least {TOKEN_CHARACTERS_MIN} of ASCII, as `openssl rand -hex 16` gives"
                 )
-            grants.append(Grant(rights, who, _digest(token), self._salt.keys(token)))
+            grants.append(Grant(rights, who, digest(token), self._salt.keys(token)))
         return grants
 
     def _grant_of(self, key: bytes) -> Grant | None:
@@ -200,7 +197,14 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _digest(secret: str) -> bytes:
+def bearer(headers: Mapping[str, str]) -> str:
+    """The token that was sent; "", which is none, where none was."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def digest(secret: str) -> bytes:
+    """Of a token: what is kept of it and compared."""
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 

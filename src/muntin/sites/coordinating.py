@@ -8,30 +8,31 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
-from muntin.errors import BadArgument, MuntinError, SpecError
+from muntin.errors import BadArgument, SpecError
 from muntin.server.addition import Addition
-from muntin.server.auth import Auth, is_loopback
+from muntin.server.auth import Auth, Grant, is_loopback
 from muntin.server.http import Http
 from muntin.server.openapi import described
-from muntin.server.problems import problem, status_of
 from muntin.server.serving import Server
+from muntin.server.static import page_routes
 from muntin.sites import protocol, reload
 from muntin.sites.board import Board, GlobalReader
 from muntin.sites.endpoint import Endpoint
 from muntin.sites.keeper import Keeper
 from muntin.sites.metrics import Collector
-from muntin.sites.page import page_routes
 from muntin.sites.spec import CoordinatorSpec
 from muntin.spec_sites import TOKEN_VARIABLE
 
+FOLDER = Path(__file__).parent / "dashboard"
 
-class CoordinatorServer:
+
+class CoordinatorServer(Server):
     """Keeps a global top k and serves it; `run()` it here, or `start()` it in a thread.
 
     Parameters
@@ -75,16 +76,15 @@ class CoordinatorServer:
         reader = GlobalReader(self.spec.name, self.board, self.keeper.picture)
 
         def routes(http: Http) -> Sequence[BaseRoute]:
-            answers = _Answers(http, self.keeper)
             return [
-                Route("/top_k", answers.top_k),
-                Route("/sites", answers.sites),
+                Route("/top_k", http.guarded(self._top_k)),
+                Route("/sites", http.guarded(self._sites)),
                 WebSocketRoute(protocol.PATH, endpoint.serve),
-                *page_routes(),
+                *page_routes(FOLDER, "/race"),
             ]
 
         try:
-            self._server = Server(
+            super().__init__(
                 self.board,
                 host=self.spec.host,
                 port=self.spec.port if port is None else port,
@@ -103,24 +103,11 @@ class CoordinatorServer:
         except BadArgument:
             self.keeper.close()
             raise
-        self.url = self._server.url
 
     @property
     def address(self) -> str:
         """What sites name as their coordinator."""
         return "ws" + self.url.removeprefix("http")
-
-    def run(self) -> None:
-        """Serve until a signal comes."""
-        self._server.run()
-
-    def start(self) -> None:
-        """Serve in a thread; returns when it answers."""
-        self._server.start()
-
-    def stop(self) -> None:
-        """Say goodbye to all and end the thread."""
-        self._server.stop()
 
     @asynccontextmanager
     async def _alongside(self) -> AsyncIterator[None]:
@@ -135,34 +122,11 @@ class CoordinatorServer:
                 if following is not None:
                     following.cancel()
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
+    async def _top_k(self, _: Request, __: Grant) -> Response:
+        return JSONResponse(self.keeper.picture.snapshot.to_dict())
 
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-
-class _Answers:
-    """The routes that a coordinator adds."""
-
-    def __init__(self, http: Http, keeper: Keeper) -> None:
-        self._http = http
-        self._keeper = keeper
-
-    async def top_k(self, request: Request) -> Response:
-        return self._answered(request, lambda: self._keeper.picture.snapshot.to_dict())
-
-    async def sites(self, request: Request) -> Response:
-        return self._answered(request, lambda: self._keeper.picture.state)
-
-    def _answered(self, request: Request, answer: Any) -> Response:
-        try:
-            self._http.admitted(request)
-        except MuntinError as error:
-            headers = {"www-authenticate": "Bearer"} if status_of(error) == 401 else {}
-            return JSONResponse({"error": problem(error)}, status_of(error), headers)
-        return JSONResponse(answer())
+    async def _sites(self, _: Request, __: Grant) -> Response:
+        return JSONResponse(self.keeper.picture.state)
 
 
 def _given(token: str | None, variable: str) -> str:

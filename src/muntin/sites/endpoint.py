@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import hmac
 import logging
 import time
@@ -13,7 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from muntin.errors import CorruptMessage
-from muntin.server.auth import Auth
+from muntin.server.auth import Auth, bearer, digest
 from muntin.server.problems import RefusalError, problem
 from muntin.server.sockets import socket_of
 from muntin.sites import protocol
@@ -32,7 +31,7 @@ class Endpoint:
 
     def __init__(self, keeper: Keeper, tokens: Mapping[str, str], auth: Auth) -> None:
         self._keeper = keeper
-        self._digests = {name: _digest(token) for name, token in tokens.items()}
+        self._digests = {name: digest(token) for name, token in tokens.items()}
         self._auth = auth
         self._open = 0
         self._logged: dict[int, float] = {}
@@ -119,8 +118,7 @@ class Endpoint:
         """The sites whose token was sent; all where none is needed."""
         if not self._digests:
             return set(self._keeper.spec.sites)
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        given = _digest(token.strip() if scheme.lower() == "bearer" else "")
+        given = digest(bearer(headers))
         # all of them, so that time tells nothing
         found = {n for n, known in self._digests.items() if hmac.compare_digest(given, known)}
         if not found:
@@ -134,7 +132,3 @@ async def _frame(websocket: WebSocket) -> tuple[str | None, bytes]:
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(message.get("code", 1005), message.get("reason") or "")
     return message.get("text"), message.get("bytes") or b""
-
-
-def _digest(secret: str) -> bytes:
-    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
