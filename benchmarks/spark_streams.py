@@ -1,7 +1,7 @@
 """Real streams through real Spark: Muntin beside Spark's own statement of the same groups.
 
     python benchmarks/spark_streams.py [--rows 3000000] [--data flights|taxi] [--pane hour|minute]
-        [--repeats 3] [--only text] [--sketches] [--rollups] [--stream]
+        [--repeats 3] [--only text] [--sketches] [--rollups] [--stream] [--keep]
 
 From Parquet, `local[2]`, each kind with and without `by`: `muntin.summarize` into an SQLite ledger,
 and Spark's group-by of the same panes and keys, written as Parquet: `answers` as they are asked
@@ -9,7 +9,8 @@ and Spark's group-by of the same panes and keys, written as Parquet: `answers` a
 where Spark has them (kll_sketch_agg, hll_sketch_agg, count_min_sketch). Runs are taken in turn:
 best and median seconds, of the clock and of the processor (this process, Java, Python workers),
 the bytes of both, and the peaks of memory. `--rollups`: with the ladder of rollups, too.
-`--stream`: the same file as a stream, `once`, against `summarize`.
+`--stream`: the same file as a stream, `once`, against `summarize`. `--keep`: as a table of
+benchmarks/results/.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import numpy as np
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
+from _record import Table, keep, ratios
 from _timing import in_turn
 
 import muntin
@@ -250,8 +252,8 @@ def ratio(of: Sequence[float], to: Sequence[float]) -> str:
     return f"{min(of) / min(to):5.2f} {statistics.median(of) / statistics.median(to):5.2f}"
 
 
-def measure(bench: Bench, case: Case, options: Any) -> None:
-    """A line for each way: seconds in turn, processor time, bytes and memory."""
+def measure(bench: Bench, case: Case, options: Any) -> list[Any]:
+    """A line for each way: seconds in turn, processor time, bytes and memory; its row of `kept`."""
     runs: dict[str, Callable[[], int]] = {MUNTIN: lambda: bench.muntin(case, False)}
     if options.rollups:
         runs["with rollups"] = lambda: bench.muntin(case, True)
@@ -288,6 +290,35 @@ def measure(bench: Bench, case: Case, options: Any) -> None:
             f"{memory['driver']}, java {memory['java']}, worker {memory['worker']}",
             flush=True,
         )
+    row: list[Any] = [case.name, round(statistics.median(used[MUNTIN]), 2)]
+    asked = (ANSWERS, SKETCHES) if options.sketches else (ANSWERS,)
+    for name in ("stream",) if options.stream else asked:
+        if name not in runs:
+            row += ["", "", ""]
+            continue
+        row += [ratios(seconds[MUNTIN], seconds[name]), ratios(used[MUNTIN], used[name])]
+        row += [] if options.stream else [round(sizes[MUNTIN] / sizes[name], 2)]
+    memory = peaks["stream" if options.stream else MUNTIN]
+    return [*row, f"{memory['driver']}, {memory['worker']}"]
+
+
+def kept(options: Any, rows: list[list[Any]]) -> None:
+    """The table that the pages show."""
+    what = f"{options.data.capitalize()}, {options.rows:,} rows, panes of one {options.pane}"
+    memory = "driver's Python, a worker, MiB"
+    if options.stream:
+        columns = ["summary", "Muntin, s of the processor", "time", "processor time", memory]
+        title = f"{what}: `run --once`, times as long as `summarize`"
+        name = f"streams-{options.data}-{options.pane}-once"
+    else:
+        columns = ["summary", "Muntin, s of the processor"]
+        for name in (ANSWERS, SKETCHES) if options.sketches else (ANSWERS,):
+            columns += [f"{name}: time", f"{name}: processor time", f"ledger / {name}, bytes"]
+        columns.append(memory)
+        title = f"{what}: Spark's statements into Parquet, times as long as `summarize`"
+        name = f"streams-{options.data}-{options.pane}"
+    table = Table(name, title, columns, rows)
+    keep(name, [table], ["pyspark", "numpy", "numba", "pyarrow"])
 
 
 def main() -> None:
@@ -301,6 +332,7 @@ def main() -> None:
     parser.add_argument("--rollups", action="store_true")
     parser.add_argument("--stream", action="store_true")
     parser.add_argument("--heap", default="4g", help="Java's memory")
+    parser.add_argument("--keep", action="store_true", help="write benchmarks/results/")
     options = parser.parse_args()
     data = (
         repeated_flights(options.rows) if options.data == "flights" else taxi_orders(options.rows)
@@ -315,9 +347,12 @@ def main() -> None:
             "Muntin's / these; memory at most"
         )
         data.table = data.table.schema.empty_table()
+        rows = []
         for case in cases(data):
             if options.only in case.name:
-                measure(bench, case, options)
+                rows.append(measure(bench, case, options))
+                if options.keep:
+                    kept(options, rows)
         bench.spark.stop()
 
 

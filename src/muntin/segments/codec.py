@@ -29,7 +29,7 @@ import pyarrow as pa
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.checks import check_segment, check_table
-from muntin.segments.columns import Column, Ragged, frozen, starts_of
+from muntin.segments.columns import Ragged, frozen, starts_of
 from muntin.segments.keys import NO_KEY, TYPES, Keys, hashes_of
 from muntin.segments.registry import algebra_of
 from muntin.segments.shards import SHARDS_MAX, WHOLE_KEYS
@@ -196,13 +196,17 @@ def decode(data: bytes | memoryview, keys: Sequence[tuple[str, ...]] | None = No
     if _crc_of(view[: -_CRC.size]) != expected:
         raise CorruptSummary("segment: checksum does not match, the bytes are damaged")
     shapes = index.algebra.columns()
+    forms = {
+        name: (shape.dtype, shape.doubles, shape.streams, shape.required)
+        for name, shape in shapes.items()
+    }
     tables = []
     budget = DECODED_BYTES_MAX
     for (by, slices, rows), entry in zip(index.tables, described, strict=True):
         if keys is not None and by not in keys:
             reader.skip(_streams(entry, shapes))
             continue
-        table = _read_table(reader, tuple(entry["by"]), entry, slices, rows, shapes, budget // 8)
+        table = _read_table(reader, tuple(entry["by"]), entry, slices, rows, forms, budget // 8)
         budget -= table.nbytes
         check_table(table, index.limit, index.shard)
         index.algebra.check(table)
@@ -332,13 +336,13 @@ def _read_table(
     entry: dict[str, Any],
     slices: np.ndarray,
     sizes: np.ndarray,
-    shapes: dict[str, Shape],
+    forms: dict[str, tuple[str, bool, int, bool]],
     left: int,
 ) -> Table:
     if len(sizes) and (sizes.min() < 1 or sizes.max() > left):
         raise CorruptSummary("segment: a slice of a table has no rows, or too many")
     rows = int(sizes.sum())
-    if rows * (2 + len(shapes)) > left:
+    if rows * (2 + len(forms)) > left:
         raise CorruptSummary(f"segment: {rows} rows are more than are read at once")
     keys = _read_keys(reader, by, entry["types"], _size(entry["keys"], "keys"), left)
     items = None
@@ -351,10 +355,7 @@ def _read_table(
     if not np.array_equal(key.starts, starts):
         raise CorruptSummary("segment: the rows of a table differ from its index")
     events = reader.numbers(rows)
-    states: dict[str, Column] = {}
-    for name, shape in shapes.items():
-        form = shape.dtype, shape.doubles, shape.streams, shape.required
-        states[name] = reader.column(rows, *form, left)
+    states = {name: reader.column(rows, *form, left) for name, form in forms.items()}
     return Table(keys, slices, starts, key.items, events, states, items)
 
 

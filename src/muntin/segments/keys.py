@@ -285,9 +285,8 @@ def _equal_to_next(column: pa.Array) -> np.ndarray:
 
 def hashes_of(columns: Sequence[pa.Array]) -> np.ndarray:
     """Hash of each key or item: uint64[n]."""
-    kinds = (pa.large_binary(), pa.uint64())
     return key_columns.fold(
-        [hash_items(c, 0) if c.type in kinds else key_columns.hashes_of("", c, 0) for c in columns]
+        [key_columns.hashes_of("", c, 0) if c.null_count else hash_items(c) for c in columns]
     )
 
 

@@ -13,8 +13,7 @@ from item to item, which are small where lists are sorted.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,28 +23,30 @@ from muntin.segments.columns import Column, Ragged, frozen, starts_of
 from muntin.segments.kernels import streams as kernels
 
 LEVEL = 1
-COMPRESS_BYTES_MIN = 64  # below, a frame of zstd is no smaller
+COMPRESS_BYTES_MIN = 256  # below, zstd takes longer to begin than it saves
+SMALL_NUMBERS_MAX = 1 << 14  # of a segment whose streams are widened at once, not one by one
 SCALES = (1.0, 10.0, 100.0, 1000.0)
 PLAIN = 0  # form of a stream: 0, or 1 + the number of a scale
 _ENTRY = struct.Struct("<BBBBqQQ")  # form, width, compressed, 0, base, count, stored bytes
 ENTRY_BYTES = _ENTRY.size
+_ENTRIES = np.dtype("u1, u1, u1, u1, <i8, <u8, <u8")
 _WIDTHS = (0, 1, 2, 4, 8)
 _NOTHING = _ENTRY.pack(PLAIN, 0, 0, 0, 0, 0, 0)  # a stream without numbers
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A stream's line in the directory."""
 
     form: int
     width: int
-    compressed: bool
+    compressed: int
+    reserved: int
     base: int
-    count: int
+    numbers: int
     stored: int
 
 
-_ABSENT = Entry(PLAIN, 0, compressed=False, base=0, count=0, stored=0)
+_ABSENT = Entry(PLAIN, 0, 0, 0, 0, 0, 0)
 _codec: Any = pa.Codec("zstd", compression_level=LEVEL)
 
 
@@ -128,13 +129,24 @@ class StreamReader:
     def __init__(self, directory: memoryview, payload: memoryview) -> None:
         if len(directory) % ENTRY_BYTES:
             raise CorruptSummary("segment: the directory is cut")
-        self.entries = [
-            Entry(form, width, bool(packed), base, count, stored)
-            for form, width, packed, _, base, count, stored in _ENTRY.iter_unpack(directory)
-        ]
+        self.entries = [*map(Entry._make, _ENTRY.iter_unpack(directory))]
         self._payload = payload
         self._next = 0
         self._at = 0
+        self._widened = np.empty(0, np.int64)
+        self._starts: list[int] = []
+        count = sum(entry.numbers for entry in self.entries)
+        if self.entries and count <= SMALL_NUMBERS_MAX:
+            self._widen(directory, count)
+
+    def _widen(self, directory: memoryview, count: int) -> None:
+        """All streams that are not compressed, by one call instead of one each."""
+        lines = np.frombuffer(directory, _ENTRIES)
+        columns = [lines[name].copy() for name in _ENTRIES.names or ()]
+        starts, out = np.empty(len(lines) + 1, np.int64), np.empty(count, np.int64)
+        payload = frozen(np.frombuffer(self._payload, np.uint8))
+        kernels.widen_streams(payload, *columns, starts, out)
+        self._starts, self._widened = starts.tolist(), frozen(out)
 
     def skip(self, streams: int) -> None:
         """Pass over streams."""
@@ -184,10 +196,11 @@ class StreamReader:
         required : bool
             Zeros stand as zeros, not as None.
         """
-        absent = self._next < len(self.entries) and self.entries[self._next].count == 0
+        absent = self._next < len(self.entries) and self.entries[self._next].numbers == 0
         if absent and rows:
-            if any(self._entry() != _ABSENT for _ in range(streams)):
-                raise CorruptSummary("segment: a column that is absent has streams")
+            for _ in range(streams):
+                if self._entry() != _ABSENT:
+                    raise CorruptSummary("segment: a column that is absent has streams")
             return frozen(np.zeros(rows, dtype)) if required else None
         if streams > 1:
             column = self.lists(rows, dtype, doubles, left)
@@ -218,17 +231,25 @@ class StreamReader:
         return Ragged(starts, frozen(_undecimal(frozen(items), form, keys)))
 
     def _take(self, count: int) -> tuple[np.ndarray, int]:
-        planes, entry = self._planes(count)
+        at = self._next
+        begin, end = self._starts[at : at + 2] if at < len(self._starts) - 1 else (0, 0)
+        if count and end - begin == count:
+            entry = self._entry()
+            self._at += entry.stored
+            values = self._widened[begin:end]
+        else:
+            planes, entry = self._planes(count)
+            values = np.empty(count, np.int64)
+            if entry.width in _WIDTHS:
+                kernels.widen(planes, entry.base, entry.width, values)
         if entry.width not in _WIDTHS or entry.form > len(SCALES):
             raise CorruptSummary(f"segment: a stream of form {entry.form}, {entry.width} bytes")
-        out = np.empty(count, np.int64)
-        kernels.widen(planes, entry.base, entry.width, out)
-        return out, entry.form
+        return values, entry.form
 
     def _planes(self, count: int) -> tuple[np.ndarray, Entry]:
         entry = self._entry()
-        if entry.count != count:
-            raise CorruptSummary(f"segment: {entry.count} numbers where {count} should be")
+        if entry.numbers != count:
+            raise CorruptSummary(f"segment: {entry.numbers} numbers where {count} should be")
         size = count * min(entry.width, 8)
         piece = self._payload[self._at : self._at + entry.stored]
         self._at += entry.stored

@@ -53,6 +53,25 @@ def widen(planes, base, width, out):
 
 
 @kernel()
+def widen_streams(payload, forms, widths, compressed, reserved, bases, counts, stored, starts, out):
+    """`widen` for each stream of a directory, at out[starts[i]:starts[i + 1]]; nothing there for
+    those that are compressed, or not as long as they should be."""
+    at = filled = np.uint64(0)
+    for i in range(counts.shape[0]):
+        starts[i] = np.int64(filled)
+        size, count, width = stored[i], counts[i], np.uint64(widths[i])
+        if size > np.uint64(payload.shape[0]) - at:
+            starts[i + 1 :] = starts[i]
+            return
+        if not compressed[i] and width <= np.uint64(8) and size == count * width:
+            planes = payload[at : at + size]
+            widen(planes, bases[i], np.int64(width), out[filled : filled + count])
+            filled += count
+        at += size
+    starts[counts.shape[0]] = np.int64(filled)
+
+
+@kernel()
 def split_lists(starts, items, firsts, steps):
     """The first item of each list, and each later one less the one before (wrapping)."""
     lists = 0

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 PACKAGE = Path(__file__).parents[2]
 
@@ -34,11 +36,37 @@ if "NUMBA_CACHE_DIR" not in os.environ:
         os.environ["NUMBA_CACHE_DIR"] = str(folder)
 
 import numba  # noqa: E402  (reads the environment when it is imported)
+from numba.core.caching import FunctionCache  # noqa: E402
+from numba.core.runtime import rtsys  # noqa: E402
 
 if "NUMBA_CACHE_DIR" in os.environ:
     numba.config.CACHE_DIR = os.environ["NUMBA_CACHE_DIR"]  # pyright: ignore
 
-kernel = partial(numba.njit, cache=True, nogil=True, no_cfunc_wrapper=True, error_model="numpy")
+
+class KernelCache(FunctionCache):
+    """Numba's cache of what was compiled before, loaded without what only compiling needs.
+
+    Numba registers all that a function may call before it looks for a compiled one: 92 modules,
+    half of the time in which a new process answers its first question. What is compiled has all
+    of that in it but the allocator.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        rtsys.initialize(target_context)
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
+
+
+def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """A decorator: compiled at the first call with arguments of each type, and kept."""
+    if function is None:
+        return partial(kernel, **options)
+    settings = {"nogil": True, "no_cfunc_wrapper": True, "error_model": "numpy", **options}
+    dispatcher: Any = numba.njit(**settings)(function)
+    dispatcher._cache = KernelCache(function)  # as `cache=True`, with ours
+    return dispatcher
+
+
 # Kernels that allocate nothing: without it Numba counts references to every array at every call.
 bare = partial(kernel, _nrt=False)
 # Helpers of kernels, which allocate nothing and Python cannot call. LLVM puts them in their places;
