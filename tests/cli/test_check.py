@@ -121,6 +121,13 @@ def test_a_unit_that_puts_all_events_into_the_future(check):
     assert "lies in the future" in told
 
 
+@pytest.fixture
+def with_its_connector(monkeypatch):
+    """As with the Spark that a connector to Kafka was tried with."""
+    monkeypatch.setattr(pytest.importorskip("pyspark"), "__version__", "4.3.0")
+
+
+@pytest.mark.usefixtures("with_its_connector")
 def test_kafka_needs_servers_a_topic_and_columns_of_its_value(check):
     kafka = GOOD.replace("{format: parquet, path: data.parquet}", "{format: kafka}")
     kafka = kafka.replace("time: at", "time: timestamp").replace("  late: CAST(delay > 15 AS", "")
@@ -148,8 +155,8 @@ def test_all_that_is_wrong_is_said_at_once(check):
     assert len([line for line in told.splitlines() if "p.yaml:" in line]) >= 3
 
 
+@pytest.mark.usefixtures("with_its_connector")
 def test_where_the_connector_to_kafka_comes_from(check, tmp_path, monkeypatch):
-    pytest.importorskip("pyspark")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     kafka = """\
 name: orders
