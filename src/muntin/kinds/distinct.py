@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import pyarrow as pa
 from pydantic import Field
 
-from muntin.kinds.columns import check_item
+from muntin.kinds.columns import check_item, check_sketches
 from muntin.kinds.sketch import SplitSpec
-from muntin.segments.algebra import Algebra
+from muntin.kinds.values import Refused, refused_sketches
 from muntin.segments.distinct import DistinctItems
+from muntin.segments.merged import MergedDistinct
 from muntin.segments.table import Segment
 
 PRECISION_MIN, PRECISION_MAX = 4, 21
@@ -30,21 +31,39 @@ class DistinctSpec(SplitSpec):
         description="2**precision bytes; standard error 1.04 / sqrt(2**precision)",
     )
 
-    def algebra(self) -> Algebra:
-        return DistinctItems(self.precision)
+    merge: Literal["column"] | None = Field(
+        default=None,
+        description="column: `item` is not an item but an HLL sketch of Apache DataSketches, as "
+        "bytes, of this `precision`",
+    )
+
+    def algebra(self) -> DistinctItems:
+        return MergedDistinct(self.precision) if self.merge else DistinctItems(self.precision)
 
     def parameters(self) -> dict[str, Any]:
-        return {"lg_k": self.precision}
+        return {"lg_k": self.precision, **({"merge": self.merge} if self.merge else {})}
 
     def value_columns(self) -> Sequence[str]:
         return [self.item]
 
     def text_columns(self) -> Sequence[str]:
-        return self.columns()
+        return self.by if self.merge else self.columns()
 
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
         super().check_types(types)
+        if self.merge:
+            check_sketches(self.item, types[self.item])
+            return
         check_item(self.item, types[self.item], hashed=True)
+
+    def sketch_columns(self) -> Sequence[str]:
+        return [self.item] if self.merge else []
+
+    def refused(self, batch: pa.RecordBatch) -> Iterator[Refused]:
+        yield from super().refused(batch)
+        algebra = self.algebra()
+        if isinstance(algebra, MergedDistinct):
+            yield from refused_sketches(batch, self.item, algebra.read)
 
     def error_of(self, segment: Segment) -> Mapping[str, Any]:  # noqa: ARG002
         return {"relative": 1.04 / math.sqrt(1 << self.precision), "confidence": 0.99}

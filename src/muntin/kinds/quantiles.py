@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Self
 
 import pyarrow as pa
 from pydantic import Field, model_validator
 
 from muntin.arrow import pc
-from muntin.kinds.columns import check_number
+from muntin.kinds.columns import check_number, check_sketches
 from muntin.kinds.sketch import SplitSpec
+from muntin.kinds.values import Refused, refused_sketches
+from muntin.segments.merged import MergedQuantiles
 from muntin.segments.quantiles import Quantiles
 from muntin.segments.table import Segment
 from muntin.segments.tail import TailQuantiles
@@ -42,6 +44,11 @@ class QuantilesSpec(SplitSpec):
         "~0.45 / k of what is above (12, even, up to 1,024)",
     )
     type: Literal["float64", "float32", "int64"] = "float64"
+    merge: Literal["column"] | None = Field(
+        default=None,
+        description="column: `value` is not a number but a KLL sketch of Apache DataSketches, as "
+        "bytes, of this `k` and `type`",
+    )
 
     @model_validator(mode="after")
     def _fits_k(self) -> Self:
@@ -50,12 +57,15 @@ class QuantilesSpec(SplitSpec):
         if self.k is not None and (not low <= self.k <= high or (even and self.k % 2)):
             kind = "an even number" if even else "a number"
             raise ValueError(f"`k` {self.k}: use {kind} from {low} to {high:,}")
+        if self.merge and self.accuracy == "tail":
+            raise ValueError("`merge: column` takes KLL sketches: leave out `accuracy: tail`")
         return self
 
     def parameters(self) -> dict[str, Any]:
         algebra = self.algebra()
         tail = {"accuracy": "tail"} if self.accuracy == "tail" else {}
-        return {**tail, "k": algebra.k, "seed": algebra.seed, "dtype": self.type}
+        merge = {"merge": self.merge} if self.merge else {}
+        return {**tail, **merge, "k": algebra.k, "seed": algebra.seed, "dtype": self.type}
 
     def value_columns(self) -> Sequence[str]:
         return [self.value]
@@ -65,15 +75,27 @@ class QuantilesSpec(SplitSpec):
 
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
         super().check_types(types)
+        if self.merge:
+            check_sketches(self.value, types[self.value])
+            return
         check_number(self.value, types[self.value], "value", whole=self.type == "int64")
 
     def float_columns(self) -> Sequence[str]:
-        return [] if self.type == "int64" else [self.value]
+        return [] if self.type == "int64" or self.merge else [self.value]
+
+    def sketch_columns(self) -> Sequence[str]:
+        return [self.value] if self.merge else []
+
+    def refused(self, batch: pa.RecordBatch) -> Iterator[Refused]:
+        yield from super().refused(batch)
+        algebra = self.algebra()
+        if isinstance(algebra, MergedQuantiles):
+            yield from refused_sketches(batch, self.value, algebra.read)
 
     def prepared(self, name: str, column: pa.Array) -> pa.Array:  # noqa: ARG002
         """In the sketch's type. What float32 cannot hold becomes infinite, and keeps its rank."""
         wanted = {"float64": pa.float64(), "float32": pa.float32()}.get(self.type, pa.int64())
-        if column.type == wanted:
+        if column.type == wanted or self.merge:
             return column
         if pa.types.is_decimal(column.type) or pa.types.is_boolean(column.type):
             column = pc.cast(column, pa.float64() if wanted != pa.int64() else wanted, safe=False)
@@ -82,6 +104,8 @@ class QuantilesSpec(SplitSpec):
     def algebra(self) -> Quantiles | TailQuantiles:
         k = K_DEFAULTS[self.accuracy] if self.k is None else self.k
         kind = TailQuantiles if self.accuracy == "tail" else Quantiles
+        if self.merge:
+            kind = MergedQuantiles
         return kind(k, self.type, 0)
 
     def error_of(self, segment: Segment) -> Mapping[str, Any]:

@@ -6,13 +6,14 @@ not be looked for when a summary is updated.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from muntin.arrow import decoded, is_text, pc, value_type
+from muntin.errors import CorruptSummary
 
 INT64_MAX = (1 << 63) - 1
 _PER_US = {"s": 1_000_000, "ms": 1_000}
@@ -52,6 +53,21 @@ def refused_values(
             mask = _beyond(numbers, -_DAYS * _DAY_MS, _DAYS * _DAY_MS - 1)
             if mask is not None:
                 yield name, mask, "is beyond the dates that can be told"
+
+
+def refused_sketches(
+    batch: pa.RecordBatch, name: str, read: Callable[[Any], Any]
+) -> Iterator[Refused]:
+    """Rows whose bytes are no sketch that `read` takes, for each reason."""
+    found: dict[str, np.ndarray] = {}
+    for row, data in enumerate(batch.column(name).to_pylist()):
+        try:
+            if data is not None:
+                read(data)
+        except CorruptSummary as problem:
+            found.setdefault(str(problem), np.zeros(len(batch), bool))[row] = True
+    for problem, mask in found.items():
+        yield name, mask, f"is no sketch that can be merged: {problem}"
 
 
 def below_zero(column: Any) -> np.ndarray | None:

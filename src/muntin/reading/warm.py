@@ -40,10 +40,12 @@ def _warm_segments(spec: SegmentSpec) -> None:
 def _batch(
     spec: SummarySpec, texts: Sequence[str | None], numbers: Sequence[int | None]
 ) -> pa.RecordBatch:
-    wanted = spec.text_columns()
-    return pa.record_batch(
-        {column: pa.array(texts if column in wanted else numbers) for column in spec.columns()}
-    )
+    wanted, sketches = spec.text_columns(), spec.sketch_columns()
+    columns = {
+        column: pa.array(texts if column in wanted else numbers) for column in spec.columns()
+    }
+    none = pa.nulls(len(numbers), pa.binary())
+    return pa.record_batch(columns | dict.fromkeys(sketches, none))
 
 
 def _warm_sequence(spec: PeriodicSpec) -> None:

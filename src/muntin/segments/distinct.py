@@ -101,10 +101,14 @@ class DistinctItems(Algebra):
         nulls = merged_nulls(states, order, bounds)
         return _states(nulls, starts, buffer, register_starts, registers)
 
+    def counts(self, table: Table) -> np.ndarray:
+        """At most so many items each row has seen: int64[rows]."""
+        return counts_of(table)
+
     def check(self, table: Table) -> None:
         check_nulls(table)
         row = kernels.check_distinct(
-            *_flat(table.states, len(table)), counts_of(table), 1 << self.lg_k
+            *_flat(table.states, len(table)), self.counts(table), 1 << self.lg_k
         )
         if row >= 0:
             raise CorruptSummary(f"distinct: row {row} has registers that no items make")

@@ -127,9 +127,13 @@ class RankedRows(Algebra):
         )  # fmt: skip
         return self._states(nulls, out)
 
+    def counts(self, table: Table) -> np.ndarray:
+        """Values that each row has seen: int64[rows]."""
+        return counts_of(table)
+
     def check(self, table: Table) -> None:
         check_nulls(table)
-        counts = counts_of(table)
+        counts = self.counts(table)
         row = self.check_kernel(*self._flat(table.states, len(table)), counts, np.int64(self.k))
         if row >= 0:
             raise CorruptSummary(f"{self.kind}: row {row} is no sketch of {counts[row]} values")
@@ -149,7 +153,7 @@ class RankedRows(Algebra):
         if isinstance(question, RanksOf):
             asked = np.atleast_1d(np.asarray(question.points))
             points = check_points(asked, self.dtype)[0 if question.inclusive else 1]
-            counts = counts_of(table)[filled][:, None]
+            counts = self.counts(table)[filled][:, None]
             keys = frozen(to_keys(points))
             parts, confidence = self.ranks_of(flat, keys, question.inclusive, counts)
             return answer_table("x", asked, filled, [part.ravel() for part in parts], confidence)

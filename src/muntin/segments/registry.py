@@ -14,6 +14,8 @@ KINDS: dict[str, tuple[str, str]] = {
     "distinct": ("muntin.segments.distinct", "DistinctItems"),
     "fingerprint": ("muntin.segments.fingerprint", "Fingerprints"),
     "frequency": ("muntin.segments.frequency", "Frequency"),
+    "merged_distinct": ("muntin.segments.merged", "MergedDistinct"),
+    "merged_quantiles": ("muntin.segments.merged", "MergedQuantiles"),
     "quantiles": ("muntin.segments.quantiles", "Quantiles"),
     "sketched_matrix": ("muntin.segments.sketched", "SketchedSums"),
     "tail_quantiles": ("muntin.segments.tail", "TailQuantiles"),

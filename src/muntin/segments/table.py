@@ -188,6 +188,20 @@ class Segment:
         named = ((table, table.name(self.algebra)) for table in self.tables)
         return next((table for table, name in named if name == tuple(by)), None)
 
+    def at(self, slices: np.ndarray) -> Segment:
+        """The slices of these numbers."""
+        if len(slices) == len(self.slices):
+            return self
+        kept = np.flatnonzero(np.isin(self.slices, slices))
+        rows = [np.flatnonzero(np.isin(table.slice_of_row, slices)) for table in self.tables]
+        cut = [table.rows_at(some) for table, some in zip(self.tables, rows, strict=True)]
+        return replace(
+            self,
+            slices=self.slices[kept],
+            events=self.events[kept],
+            tables=tuple(table for table in cut if len(table)),
+        )
+
     def between(self, first: int, last: int) -> Segment:
         """The slices first ... last - 1."""
         low, high = np.searchsorted(self.slices, (first, last)).tolist()

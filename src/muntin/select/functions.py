@@ -19,6 +19,7 @@ from muntin.kinds.periodic import SEPARATOR
 from muntin.segments.algebra import Algebra
 from muntin.segments.distinct import DistinctCount
 from muntin.segments.fingerprint import Contains, Fingerprints
+from muntin.segments.quantiles import Quantiles
 from muntin.segments.ranked import QuantilesAt, RanksOf
 from muntin.segments.table import Segment, Table
 from muntin.segments.top_k import Heaviest, WeightOf
@@ -140,7 +141,10 @@ def _check_totals(info: SummaryInfo, table: Table) -> None:
 
 
 def values_of_rows(algebra: Algebra, table: Table) -> np.ndarray:
-    """Events with a value of each row: int64[rows]; of fingerprints, with a number."""
+    """Events with a value of each row: int64[rows]; of fingerprints, with a number; of sketches
+    that others made, the values that these have seen."""
+    if isinstance(algebra, Quantiles):
+        return algebra.counts(table)
     found = table.events
     lacking = ["nulls", "unranked"] if isinstance(algebra, Fingerprints) else ["nulls"]
     for name in lacking:
@@ -265,7 +269,15 @@ def _periodic(shards: Any, arguments: tuple[Argument, ...]) -> pa.Table:
 GLOBAL_TOP_K = "global_top_k"
 """Kind of what a coordinator keeps over several sites: no summary of a pipeline."""
 _ORDERED = frozenset(
-    ("quantiles", "tail_quantiles", "kll", "dyadic_qdigest", "fingerprint", "window_quantiles")
+    (
+        "quantiles",
+        "tail_quantiles",
+        "merged_quantiles",
+        "kll",
+        "dyadic_qdigest",
+        "fingerprint",
+        "window_quantiles",
+    )
 )
 _COUNTED = frozenset(("frequency", "count_min", "top_k", "space_saving"))
 _BOUNDS = ("value", "lower", "upper", "confidence")
@@ -317,7 +329,7 @@ TABLE_FUNCTIONS: dict[str, TableFunction] = {
         ),
         TableFunction(
             "distinct",
-            frozenset(("distinct",)),
+            frozenset(("distinct", "merged_distinct")),
             "distinct(<summary>)",
             _BOUNDS,
             _nothing_more,

@@ -203,7 +203,7 @@ class Distinct:
 
     @classmethod
     def from_datasketches(cls, data: bytes) -> Self:
-        """A summary of an Apache DataSketches HLL sketch of type HLL_8 (Spark's default).
+        """A summary of an Apache DataSketches HLL sketch: HLL_8 (Spark's), HLL_6 or HLL_4.
 
         Such a sketch does not know its number of events: `count` is the number of registers in
         use, which is the least that it can have been.
@@ -211,7 +211,7 @@ class Distinct:
         Raises
         ------
         CorruptSummary
-            Not such a sketch, of type HLL_4 or HLL_6, damaged, or with contradictions.
+            Not such a sketch, damaged, or with contradictions.
         """
         registers = datasketches_hll.read(data)
         return cls._of(registers, int(np.count_nonzero(registers)))

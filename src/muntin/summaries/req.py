@@ -28,6 +28,7 @@ from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.segments.building import WHOLE, build, merge
 from muntin.segments.codec import decode, encode
 from muntin.segments.columns import Column, frozen, lists, ragged
+from muntin.segments.exchange import sketch_bytes, tail_bytes
 from muntin.segments.keys import NO_KEY
 from muntin.segments.ranked import QuantilesAt, RanksOf
 from muntin.segments.table import Segment, Table
@@ -37,7 +38,7 @@ from muntin.summaries.base import Estimate
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.kernels.compaction import LEVELS_MAX
 from muntin.summaries.kernels.relative import coins_of, compact_stack
-from muntin.summaries.order_keys import as_column, bounds_of, from_keys, to_keys
+from muntin.summaries.order_keys import as_column, bounds_of, to_keys
 from muntin.summaries.weighted_view import check_fractions, check_points, nothing
 
 WAITING_MAX = 1 << 16
@@ -212,20 +213,8 @@ class REQ:
             raise BadArgument(f"DataSketches' REQ holds float32, not {self.dtype}: use that dtype")
         row = self._settled()
         if row is None:
-            none = datasketches_req.ReqParts(self.k, 0.0, [np.empty(0, np.float32)], [0])
-            return datasketches_req.encode(none)
-        states = row.tables[0].states
-        items, levels, least = (
-            lists(states[name], 1).items for name in ("items", "levels", "least")
-        )
-        pairs = levels.reshape(-1, 2) if len(levels) else np.array([[len(items), 0]])
-        values = from_keys(items, self.dtype)
-        low = from_keys(least if len(least) else items[:1], self.dtype)
-        parts = np.split(values, np.cumsum(pairs[:-1, 0]))
-        turns = (pairs[:, 1] >> 2).tolist()
-        return datasketches_req.encode(
-            datasketches_req.ReqParts(self.k, float(low[0]), parts, turns)
-        )
+            return tail_bytes(self.k, *(np.empty(0, np.float32),) * 3)
+        return next(sketch_bytes(self._algebra, row.tables[0]))
 
     @classmethod
     def from_datasketches(cls, data: bytes, seed: int = 0) -> Self:

@@ -1,0 +1,45 @@
+"""A Delta Lake table: a version is a commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+from muntin.exporting.target import KNOWN, Overtaken
+
+_ONE_TRY = CommitProperties(max_commit_retries=0)
+"""So that a version that another export has written is not passed over."""
+
+
+class DeltaLake:
+    """See `Target`."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+        self._table: DeltaTable | None = None
+
+    def known(self) -> Iterator[pa.RecordBatch]:
+        try:
+            self._table = DeltaTable(self._place)
+        except TableNotFoundError:
+            return
+        yield from self._table.to_pyarrow_dataset().to_batches(columns=list(KNOWN))
+
+    def schema(self) -> pa.Schema | None:
+        return None if self._table is None else self._table.to_pyarrow_dataset().schema
+
+    def append(self, rows: pa.RecordBatchReader) -> None:
+        table = self._table
+        if table is None:
+            try:
+                table = DeltaTable.create(self._place, rows.schema, mode="error")
+            except DeltaError as problem:
+                raise Overtaken(str(problem)) from problem
+        try:
+            write_deltalake(table, rows, mode="append", commit_properties=_ONE_TRY)
+        except CommitFailedError as problem:
+            raise Overtaken(str(problem)) from problem
+        self._table = table

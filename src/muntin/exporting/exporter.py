@@ -1,0 +1,175 @@
+"""A summary's windows or panes out of a ledger, each revision of them once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Literal
+
+import pyarrow as pa
+
+from muntin.errors import BadArgument, UnknownName
+from muntin.exporting.rows import Unit, batches, schema_of
+from muntin.exporting.target import Overtaken, Target, done
+from muntin.exporting.units import Left, panes, windows
+from muntin.extras import needs
+from muntin.kinds import SegmentSpec
+from muntin.ledger.base import Ledger
+from muntin.reading.extent import Layout
+from muntin.reading.snapshot import Snapshot
+from muntin.segments.exchange import check_exchanged
+from muntin.suggestions import did_you_mean
+
+Form = Literal["parquet", "delta", "iceberg"]
+TRIES = 5
+
+
+@dataclass(slots=True)
+class Exported:
+    """What an export did."""
+
+    units: int = 0
+    """Windows or panes, each revision of them."""
+    rows: int = 0
+    commits: int = 0
+    waiting: int = 0
+    """Windows to which late events came: they go out once their next revision is stored."""
+    dropped: int = 0
+    """Windows of which retention has dropped panes before they went out."""
+
+
+def export(
+    ledger: Ledger,
+    summary: str,
+    to: Form,
+    place: str,
+    *,
+    of: Literal["windows", "panes"] = "windows",
+    catalog: str = "default",
+) -> Exported:
+    """Append what a table does not have yet of a summary's closed windows, or sealed panes.
+
+    Each revision of a window goes out once, and so does each pane, and again when late events have
+    come to it (its `revision` says how many). What was interrupted, or ran twice at once, has
+    written whole windows and panes, none of them twice.
+
+    Parameters
+    ----------
+    summary : str
+        Of kind quantiles or distinct.
+    to : {"parquet", "delta", "iceberg"}
+        The last two need muntin[export].
+    place : str
+        A folder; a folder or URL of a Delta Lake table; or "namespace.table" of an Iceberg catalog.
+    catalog : str
+        Of Iceberg, by PyIceberg's name for it.
+
+    Returns
+    -------
+    Exported
+
+    Raises
+    ------
+    UnknownName
+        No such summary.
+    BadArgument
+        A kind that DataSketches has no sketch of, or a table that holds another ledger's windows.
+    MissingExtra
+        A package is missing that this form needs.
+
+    Examples
+    --------
+    >>> import muntin
+    >>> from muntin.exporting import export
+    >>> with muntin.open("sqlite:///flights.db") as session:  # doctest: +SKIP
+    ...     export(session.ledger, "delays", "parquet", "delays_sketches")
+    """
+    layout, sealed = _of(ledger, summary)
+    check_exchanged(layout.spec.algebra())
+    target = _target(to, place, catalog)
+    said = Exported()
+    for _ in range(TRIES):
+        left = Left()
+        there = done(target)
+        if of == "windows":
+            groups = windows(ledger, layout, there, left)
+        else:
+            groups = panes(ledger, layout, sealed, there)
+        said.waiting, said.dropped = left.waiting, left.dropped
+        try:
+            _append(target, layout, groups, said)
+        except Overtaken:
+            continue
+        said.waiting, said.dropped = left.waiting, left.dropped
+        return said
+    raise BadArgument(
+        f"{place}: other exports wrote into it {TRIES} times while this one tried: let one be done "
+        "before the next"
+    )
+
+
+def _append(target: Target, layout: Layout, groups: Iterator[list[Unit]], said: Exported) -> None:
+    schema = target.schema()
+    for units in groups:
+        segments = [unit.segment for unit in units]
+        own = schema_of(_by(layout), segments)
+        schema = own if schema is None else _united(schema, own)
+        rows = pa.RecordBatchReader.from_batches(schema, batches(units, schema))
+        target.append(rows)
+        said.commits += 1
+        said.units += sum(len(unit.spans) for unit in units)
+        said.rows += sum(segment.rows for segment in segments)
+
+
+def _by(layout: Layout) -> tuple[str, ...]:
+    return tuple(chain.from_iterable(layout.spec.tables()))
+
+
+def _united(there: pa.Schema, own: pa.Schema) -> pa.Schema:
+    """The table's own columns, where these rows fit it."""
+    if there.names != own.names:
+        raise BadArgument(
+            f"the table has columns {', '.join(there.names)}, and {', '.join(own.names)} are to go "
+            "into it: export into another place"
+        )
+    return pa.schema([own.field(name).with_type(there.field(name).type) for name in own.names])
+
+
+def _of(ledger: Ledger, summary: str) -> tuple[Layout, int | None]:
+    """How a summary lies in the ledger, and up to where its panes are sealed."""
+    with ledger.snapshot() as view:
+        pipelines = Snapshot.read(view, None).pipelines
+    names = []
+    for known in pipelines.values():
+        pipeline = known.pipeline
+        names += pipeline.summaries
+        spec = pipeline.summaries.get(summary)
+        if isinstance(spec, SegmentSpec):
+            watermark = known.info.watermark
+            sealed = None if watermark is None else watermark // pipeline.pane * pipeline.pane
+            return Layout(summary, spec, pipeline.pane, pipeline.rungs), sealed
+        if spec is not None:
+            raise BadArgument(
+                f"{summary} is of kind {spec.kind}, which follows the whole stream: quantiles and "
+                "distinct can be exported"
+            )
+    raise UnknownName(f"no summary '{summary}' in this ledger; {did_you_mean(summary, names)}")
+
+
+def _target(to: Form, place: str, catalog: str) -> Target:
+    if to == "parquet":
+        from muntin.exporting.parquet import ParquetFolder
+
+        return ParquetFolder(place)
+    if to == "delta":
+        needs("export", "export to Delta Lake", "deltalake")
+        from muntin.exporting.delta import DeltaLake
+
+        return DeltaLake(place)
+    if to == "iceberg":
+        needs("export", "export to Iceberg", "pyiceberg")
+        from muntin.exporting.iceberg import Iceberg
+
+        return Iceberg(place, catalog)
+    raise BadArgument(f"to={to!r}: give parquet, delta or iceberg")

@@ -1,0 +1,74 @@
+"""An Iceberg table of a catalog that PyIceberg knows: a snapshot is a commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table import Table
+
+from muntin.errors import BadArgument
+from muntin.exporting.target import KNOWN, Overtaken
+
+_ONE_TRY = {"commit.retry.num-retries": "0"}
+"""So that a snapshot that another export has made is not passed over."""
+
+
+class Iceberg:
+    """See `Target`.
+
+    Parameters
+    ----------
+    place : str
+        "namespace.table"; both are made where they are missing.
+    catalog : str
+        As .pyiceberg.yaml or PYICEBERG_CATALOG__... name it.
+    """
+
+    def __init__(self, place: str, catalog: str) -> None:
+        self._name = tuple(place.split("."))
+        if len(self._name) < 2 or not all(self._name):
+            raise BadArgument(f"'{place}' is no table of a catalog: give namespace.table")
+        try:
+            self._catalog: Catalog = load_catalog(catalog)
+        except ValueError as problem:
+            raise BadArgument(
+                f"catalog '{catalog}': {problem}; PyIceberg reads it from .pyiceberg.yaml or from "
+                f"PYICEBERG_CATALOG__{catalog.upper()}__URI"
+            ) from None
+        self._table: Table | None = None
+
+    def known(self) -> Iterator[pa.RecordBatch]:
+        try:
+            self._table = self._catalog.load_table(self._name)
+        except NoSuchTableError:
+            return
+        yield from self._table.scan(selected_fields=KNOWN).to_arrow_batch_reader()
+
+    def schema(self) -> pa.Schema | None:
+        return None if self._table is None else schema_to_pyarrow(self._table.schema())
+
+    def append(self, rows: pa.RecordBatchReader) -> None:
+        table = self._table or self._made(rows.schema)
+        try:
+            with table.transaction() as transaction:
+                if table.properties.get("commit.retry.num-retries") != "0":
+                    transaction.set_properties(_ONE_TRY)
+                transaction.append(rows)
+        except CommitFailedException as problem:
+            raise Overtaken(str(problem)) from problem
+        self._table = table
+
+    def _made(self, schema: pa.Schema) -> Table:
+        self._catalog.create_namespace_if_not_exists(self._name[:-1])
+        try:
+            return self._catalog.create_table(self._name, schema, properties=_ONE_TRY)
+        except TableAlreadyExistsError as problem:
+            raise Overtaken(str(problem)) from problem

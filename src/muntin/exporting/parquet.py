@@ -1,0 +1,85 @@
+"""A folder of Parquet files, numbered from 1: a file is a commit.
+
+A file is written under a hidden name, and then linked to the next number, which only one process
+can do. One that was killed leaves a hidden file, which readers pass over.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from muntin.errors import BadArgument
+from muntin.exporting.target import KNOWN, Overtaken
+
+ABANDONED_SECONDS = 86_400
+"""A hidden file of that age is of a process that was killed."""
+
+
+class ParquetFolder:
+    """See `Target`."""
+
+    def __init__(self, place: str) -> None:
+        if "://" in place:
+            raise BadArgument(
+                f"'{place}' is a URL: Parquet files go to a folder; in an object store use --to "
+                "delta or --to iceberg, whose commits are safe there"
+            )
+        self._folder = Path(place)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._files = self._written()
+
+    def known(self) -> Iterator[pa.Table]:
+        self._files = self._written()
+        for path in self._files:
+            yield pq.ParquetFile(path).read(columns=list(KNOWN))
+
+    def schema(self) -> pa.Schema | None:
+        return pq.read_schema(self._files[0]) if self._files else None
+
+    def append(self, rows: pa.RecordBatchReader) -> None:
+        number = len(self._files) + 1
+        path = self._folder / f"part-{number:08}.parquet"
+        hidden = self._folder / f".{path.name}-{os.getpid()}-{time.time_ns()}.tmp"
+        try:
+            with hidden.open("wb") as file:
+                with pq.ParquetWriter(file, rows.schema, compression="zstd") as writer:
+                    for batch in rows:
+                        writer.write_batch(batch)
+                file.flush()
+                os.fsync(file.fileno())
+            try:
+                os.link(hidden, path)
+            except FileExistsError:
+                raise Overtaken(f"{path} is there already") from None
+        finally:
+            hidden.unlink(missing_ok=True)
+        _sync(self._folder)
+        self._files.append(path)
+
+    def _written(self) -> list[Path]:
+        before = time.time() - ABANDONED_SECONDS
+        for hidden in self._folder.glob(".part-*.tmp"):
+            if hidden.stat().st_mtime < before:
+                hidden.unlink(missing_ok=True)
+        files = sorted(self._folder.glob("part-*.parquet"))
+        for number, path in enumerate(files, 1):
+            if path.name != f"part-{number:08}.parquet":
+                raise BadArgument(
+                    f"{path} is not number {number} of the files here: export into another folder, "
+                    "or bring the missing file back"
+                )
+        return files
+
+
+def _sync(folder: Path) -> None:
+    place = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(place)
+    finally:
+        os.close(place)

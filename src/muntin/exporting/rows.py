@@ -1,0 +1,157 @@
+"""Closed windows, or sealed panes, as rows with the bytes of a sketch: one a key.
+
+=========== ===================== =============================================================
+start, end  timestamp[us, UTC]    of the window or pane
+revision    int64                 of the window; of a pane, how many events came late
+events      int64                 of all keys
+late        int64                 of them, those that came after their pane was sealed
+(by)        as the key columns    null in the row of `other`, and where the key is
+other       bool                  the row of all keys beyond the summary's `limit`
+count       int64                 events of the key; of quantiles, the values of the sketch
+nulls       int64                 events of the key without a value, which are not in the sketch
+sketch      binary                Apache DataSketches' bytes
+=========== ===================== =============================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.errors import BadArgument
+from muntin.segments.exchange import sketch_bytes
+from muntin.segments.nulls import counts_of
+from muntin.segments.quantiles import Quantiles
+from muntin.segments.table import Segment
+
+BATCH_BYTES = 16 << 20
+"""Of the sketches of one record batch."""
+MOMENT = pa.timestamp("us", "UTC")
+HEAD = pa.schema(
+    [
+        pa.field("start", MOMENT, nullable=False),
+        pa.field("end", MOMENT, nullable=False),
+        pa.field("revision", pa.int64(), nullable=False),
+        pa.field("events", pa.int64(), nullable=False),
+        pa.field("late", pa.int64(), nullable=False),
+    ]
+)
+TAIL = pa.schema(
+    [
+        pa.field("other", pa.bool_(), nullable=False),
+        pa.field("count", pa.int64(), nullable=False),
+        pa.field("nulls", pa.int64(), nullable=False),
+        pa.field("sketch", pa.binary(), nullable=False),
+    ]
+)
+_PLAIN = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary(), pa.null(): pa.string()}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spans:
+    """Windows or panes, a column each: int64[n]. Times are microseconds since 1970 UTC."""
+
+    start: np.ndarray
+    end: np.ndarray
+    revision: np.ndarray
+    events: np.ndarray
+    late: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def at(self, rows: np.ndarray) -> Spans:
+        return Spans(*(column[rows] for column in self.columns()))
+
+    def columns(self) -> tuple[np.ndarray, ...]:
+        return self.start, self.end, self.revision, self.events, self.late
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unit:
+    """A segment, and what its slices are: rows that go out together."""
+
+    segment: Segment
+    spans: Spans
+    """A row for each slice of the segment."""
+
+
+def schema_of(by: Sequence[str], segments: Sequence[Segment]) -> pa.Schema:
+    """The columns, with the types that these segments have of the key columns."""
+    for name in by:
+        if name in {*HEAD.names, *TAIL.names}:
+            raise BadArgument(
+                f"key column '{name}' is a column of the export too: give it another name under "
+                "fields"
+            )
+    kinds = {name: pa.null() for name in by}
+    for table in chain.from_iterable(segment.tables for segment in segments):
+        for name, column in zip(table.by, table.keys.columns, strict=True):
+            if column.type != pa.null():
+                kinds[name] = column.type
+    keys = [pa.field(name, _PLAIN.get(kind, kind)) for name, kind in kinds.items()]
+    return pa.schema([*HEAD, *keys, *TAIL])
+
+
+def batches(units: Sequence[Unit], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of units, some MB at a time."""
+    for unit in units:
+        yield from _of_unit(unit, schema)
+
+
+def _of_unit(unit: Unit, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    segment = unit.segment
+    for table in segment.tables:
+        slices = np.searchsorted(segment.slices, table.slice_of_row)
+        about = unit.spans.at(slices)
+        nulls = table.states["nulls"]
+        counts = counts_of(table)
+        if isinstance(segment.algebra, Quantiles):
+            counts = segment.algebra.counts(table)
+        named = dict(zip(table.by, table.key_arrays(), strict=True))
+        columns = [
+            *about.columns(),
+            *(named[name] for name in schema.names[len(HEAD) : -len(TAIL)]),
+            table.is_rest(),
+            counts,
+            nulls if isinstance(nulls, np.ndarray) else np.zeros(len(table), np.int64),
+        ]
+        first = 0
+        for sketches in _cut(sketch_bytes(segment.algebra, table)):
+            last = first + len(sketches)
+            arrays = [column[first:last] for column in columns]
+            yield pa.RecordBatch.from_arrays(
+                [
+                    _array(column, field.type)
+                    for column, field in zip([*arrays, sketches], schema, strict=True)
+                ],
+                schema=schema,
+            )
+            first = last
+
+
+def _cut(sketches: Iterator[bytes]) -> Iterator[list[bytes]]:
+    """In lists of about `BATCH_BYTES`."""
+    part: list[bytes] = []
+    size = 0
+    for sketch in sketches:
+        part.append(sketch)
+        size += len(sketch)
+        if size >= BATCH_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+def _array(column: Any, kind: pa.DataType) -> pa.Array:
+    if isinstance(column, pa.Array):
+        return column.cast(kind)
+    if kind == MOMENT:
+        return pa.array(column, pa.int64()).cast(MOMENT)
+    return pa.array(column, kind)

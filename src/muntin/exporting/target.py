@@ -1,0 +1,47 @@
+"""A table that rows are exported to: what it has, and one commit after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+KNOWN = ("start", "revision", "events")
+
+
+class Overtaken(Exception):  # noqa: N818  (it says what is the case)
+    """Another export has committed since `known` was read."""
+
+
+class Target(Protocol):
+    """One table. What `known` said stays true until `append`, or `append` refuses."""
+
+    def known(self) -> Iterator[pa.Table | pa.RecordBatch]:
+        """The columns `KNOWN` of all rows."""
+        ...
+
+    def schema(self) -> pa.Schema | None:
+        """Of the rows; None: there is no table yet."""
+        ...
+
+    def append(self, rows: pa.RecordBatchReader) -> None:
+        """All rows, or none: one commit.
+
+        Raises
+        ------
+        Overtaken
+            Nothing was written: see `known`.
+        """
+        ...
+
+
+def done(target: Target) -> dict[tuple[int, int], int]:
+    """Start and revision of what a table has, and its events."""
+    found: dict[tuple[int, int], int] = {}
+    for part in target.known():
+        start: Any = part.column("start").cast(pa.int64())
+        columns = (start, part.column("revision"), part.column("events"))
+        for row in zip(*(column.to_pylist() for column in columns), strict=True):
+            found[row[0], row[1]] = row[2]
+    return found

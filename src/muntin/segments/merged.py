@@ -1,0 +1,92 @@
+"""`quantiles` and `distinct` of a column of sketches that others have made: `merge: column`.
+
+An event is a sketch here, and counts once, whatever it has seen; a null, or an empty sketch, counts
+as a null. Everything else is that of the kind whose states these are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.segments.algebra import Shape
+from muntin.segments.columns import States, frozen, numbers
+from muntin.segments.distinct import DistinctItems
+from muntin.segments.exchange import hll_registers, kll_parts, rows_of_hll, rows_of_kll
+from muntin.segments.kernels.lists import sum_counts
+from muntin.segments.keys import Keys
+from muntin.segments.nulls import counts_of
+from muntin.segments.quantiles import Quantiles
+from muntin.segments.table import Table
+from muntin.summaries.datasketches_kll import Parts
+from muntin.summaries.level_stack import K_MIN
+
+UNKNOWN = np.iinfo(np.int64).max
+_NONE = np.empty(0)
+NO_VALUES = Parts(K_MIN, K_MIN, 0, np.zeros(2, np.int64), _NONE, _NONE, _NONE)
+
+
+@dataclass(frozen=True)
+class MergedQuantiles(Quantiles):
+    """Quantiles of all that KLL sketches have seen. `fold` takes a column of their bytes.
+
+    A state has a number more than one of `Quantiles`: `values`, how many its sketches have seen.
+    """
+
+    kind: ClassVar[str] = "merged_quantiles"
+
+    @property
+    def read(self) -> Callable[[Any], Any]:
+        """Bytes -> a sketch; CorruptSummary."""
+        return partial(kll_parts, k=self.k, dtype=self.dtype)
+
+    def columns(self) -> dict[str, Shape]:
+        return {"values": Shape(required=True), **super().columns()}
+
+    def counts(self, table: Table) -> np.ndarray:
+        return numbers(table.states["values"])
+
+    def fold(
+        self, values: Sequence[Any], order: np.ndarray, bounds: np.ndarray, items: Keys | None
+    ) -> States:
+        sketches = [NO_VALUES if data is None else self.read(data) for data in _each(values)]
+        return self.merge(rows_of_kll(sketches), order, bounds, items)
+
+    def merge(
+        self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None
+    ) -> States:
+        seen = np.empty(len(bounds) - 1, np.int64)
+        sum_counts(frozen(numbers(states["values"])), order, bounds, seen)
+        return {**super().merge(states, order, bounds, items), "values": frozen(seen)}
+
+
+@dataclass(frozen=True)
+class MergedDistinct(DistinctItems):
+    """Different items of all that HLL sketches have seen. `fold` takes a column of their bytes."""
+
+    kind: ClassVar[str] = "merged_distinct"
+
+    @property
+    def read(self) -> Callable[[Any], Any]:
+        """Bytes -> registers; CorruptSummary."""
+        return partial(hll_registers, lg_k=self.lg_k)
+
+    def counts(self, table: Table) -> np.ndarray:
+        return np.where(counts_of(table) > 0, UNKNOWN, 0)
+
+    def fold(
+        self, values: Sequence[Any], order: np.ndarray, bounds: np.ndarray, items: Keys | None
+    ) -> States:
+        none = np.zeros(1 << self.lg_k, np.uint8)
+        sketches = [none if data is None else self.read(data) for data in _each(values)]
+        return self.merge(rows_of_hll(sketches), order, bounds, items)
+
+
+def _each(values: Sequence[pa.Array]) -> list[bytes | None]:
+    (column,) = values
+    return column.to_pylist()

@@ -1,0 +1,262 @@
+"""Sketches out of a ledger, into tables that others read, and such sketches in again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import datasketches
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
+from pyiceberg.utils.config import Config
+
+from muntin.errors import BadArgument, UnknownName
+from muntin.exporting import export, units
+from muntin.exporting.parquet import ParquetFolder
+from muntin.exporting.target import Overtaken
+from muntin.ledger.sqlite import SqliteLedger
+from muntin.reading.catalog import LedgerCatalog
+from muntin.select.engine import Engine
+from muntin.spark.ingest import Ingest
+from tests.pipeline.support import START, events, gather, pipeline
+
+MINUTE = {"kind": "tumbling", "length": "1 minute"}
+SUMMARIES = {
+    "fares": {"kind": "quantiles", "value": "fare", "by": "driver", "window": MINUTE},
+    "areas": {"kind": "distinct", "item": "area", "window": MINUTE},
+    "tails": {"kind": "quantiles", "value": "fare", "accuracy": "tail", "type": "float32"},
+    "top": {"kind": "top_k", "item": "driver", "capacity": 10},
+}
+FORMS = ("parquet", "delta", "iceberg")
+
+
+def spec():
+    return pipeline(summaries=SUMMARIES, queries={}, rollups=[])
+
+
+def rows(first, last, step=0.5):
+    count = int((last - first) / step)
+    return [(first + n * step, "abc"[n % 3], n % 50, 1, n % 97) for n in range(count)]
+
+
+@pytest.fixture
+def ingest(tmp_path):
+    made = Ingest(spec(), SqliteLedger(f"{tmp_path}/ledger.db"), query_id="q")
+    made.take(0, gather([events(rows(0, 300))]))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch, request):
+    """Where each form writes; PyIceberg's catalog is a SQLite file."""
+    monkeypatch.setenv("PYICEBERG_CATALOG__DEFAULT__URI", f"sqlite:///{tmp_path}/catalog.db")
+    monkeypatch.setenv("PYICEBERG_CATALOG__DEFAULT__WAREHOUSE", f"file://{tmp_path}/warehouse")
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())  # as a new process reads it
+    return {
+        "parquet": f"{tmp_path}/files",
+        "delta": f"{tmp_path}/delta",
+        "iceberg": "muntin.sketches",
+    }
+
+
+def read(form, place):
+    """The table as others read it."""
+    if form == "parquet":
+        return duckdb.read_parquet(f"{place[form]}/*.parquet").to_arrow_table()
+    if form == "delta":
+        return DeltaTable(place[form]).to_pyarrow_table()
+    return load_catalog("default").load_table(place[form]).scan().to_arrow()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_windows_go_out_once_and_again_with_late_events(ingest, place, form):
+    ledger, to = ingest.ledger, (form, place[form])
+    first = export(ledger, "fares", *to)
+    windows = ledger.windows("fares")
+    assert first.units == len(windows) > 2
+    assert first.rows == 3 * first.units
+    assert export(ledger, "fares", *to).rows == 0
+    late = rows(70, 80)
+    ingest.take(1, gather([events(late)]))
+    ingest.finish(ended=False)
+    again = export(ledger, "fares", *to)
+    new = [w for w in ledger.windows("fares") if w.revision]
+    assert again.units >= len(new) == 1
+    table = read(form, place).to_pylist()
+    keys = Counter((row["start"], row["revision"], row["driver"]) for row in table)
+    assert set(keys.values()) == {1}
+    revised = {row["driver"]: row for row in table if row["revision"] == 1}
+    assert {row["late"] for row in revised.values()} == {len(late)}
+    start = (new[0].start - START) / 1e6
+    for driver, row in revised.items():
+        values = sorted(
+            fare
+            for at, who, _, _, fare in rows(0, 300) + late
+            if start <= at < start + 60 and who == driver
+        )
+        sketch = datasketches.kll_doubles_sketch.deserialize(row["sketch"])
+        assert sketch.n == row["count"] == len(values)
+        exact = [values[0], values[-(-len(values) // 2) - 1], values[-1]]
+        assert [sketch.get_quantile(q, inclusive=True) for q in (0, 0.5, 1)] == exact
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_panes_go_out_once_they_are_sealed(ingest, place, form):
+    ledger, to = ingest.ledger, (form, place[form])
+    said = export(ledger, "areas", *to, of="panes")
+    ingest.take(1, gather([events(rows(20, 25) + rows(300, 400))]))
+    more = export(ledger, "areas", *to, of="panes")
+    assert export(ledger, "areas", *to, of="panes").units == 0
+    table = read(form, place).to_pylist()
+    assert len(table) == said.units + more.units
+    newest = {row["start"]: row for row in sorted(table, key=lambda row: row["revision"])}
+    sealed = (ledger.pipelines()[0].watermark - START) // 10_000_000 * 10
+    assert len(newest) == len({at // 10 for at, *_ in rows(0, 400) if at < sealed})
+    assert sorted(row["revision"] for row in table if row["revision"]) == [10]
+    union = datasketches.hll_union(12)
+    for row in newest.values():
+        union.update(datasketches.hll_sketch.deserialize(row["sketch"]))
+    assert sum(row["events"] for row in newest.values()) == 2 * sealed + 10
+    assert union.get_lower_bound(3) <= 50 <= union.get_upper_bound(3)
+
+
+def test_what_cannot_go_out_says_so(ingest, place, tmp_path):
+    ledger, folder = ingest.ledger, place["parquet"]
+    with pytest.raises(UnknownName, match="did you mean 'fares'"):
+        export(ledger, "fare", "parquet", folder)
+    with pytest.raises(BadArgument, match="no sketch for top_k"):
+        export(ledger, "top", "parquet", folder)
+    assert not Path(folder).exists()
+    export(ledger, "fares", "parquet", folder)
+    with pytest.raises(BadArgument, match="another place"):
+        export(ledger, "areas", "parquet", folder, of="panes")
+    with pytest.raises(BadArgument, match="is a URL"):
+        export(ledger, "fares", "parquet", "s3://bucket/folder")
+    other = Ingest(spec(), SqliteLedger(f"{tmp_path}/other.db"), query_id="q")
+    other.take(0, gather([events(rows(0, 300, 1))]))
+    with pytest.raises(BadArgument, match="the pipeline was reset"):
+        export(other.ledger, "fares", "parquet", folder)
+    other.close()
+    said = export(ledger, "tails", "parquet", f"{folder}-tails", of="panes")
+    sketches = read("parquet", {"parquet": f"{folder}-tails"})["sketch"].to_pylist()
+    assert len(sketches) == said.units
+    assert datasketches.req_floats_sketch.deserialize(sketches[0]).n == 20
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_of_two_exports_at_once_one_begins_anew(ingest, place, form, monkeypatch):
+    """The second comes between what the first has read and what it writes."""
+    ledger, to = ingest.ledger, (form, place[form])
+    real, met = units.windows, []
+
+    def first(*arguments):
+        monkeypatch.setattr("muntin.exporting.exporter.windows", real)
+        groups = list(real(*arguments))
+        met.append(export(ledger, "fares", *to))
+        yield from groups
+
+    monkeypatch.setattr("muntin.exporting.exporter.windows", first)
+    mine = export(ledger, "fares", *to)
+    assert (mine.units, met[0].units) == (0, len(ledger.windows("fares")))
+    table = read(form, place)
+    assert len(table) == 3 * met[0].units
+
+
+def test_a_file_that_is_there_is_not_written_over(tmp_path):
+    schema = pa.schema([("start", pa.int64())])
+    rows = lambda: pa.RecordBatchReader.from_batches(schema, [])  # noqa: E731
+    one, two = ParquetFolder(f"{tmp_path}/f"), ParquetFolder(f"{tmp_path}/f")
+    one.append(rows())
+    with pytest.raises(Overtaken):
+        two.append(rows())
+    assert [path.name for path in Path(f"{tmp_path}/f").iterdir()] == ["part-00000001.parquet"]
+
+
+KILLED = """
+import sys
+from muntin.exporting import export, units
+from muntin.ledger.sqlite import SqliteLedger
+units.COMMIT_BYTES = -1
+print("begun", flush=True)
+print(export(SqliteLedger(sys.argv[1]), "fares", sys.argv[2], sys.argv[3]), flush=True)
+"""
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize(
+    "form", ["parquet", *(pytest.param(form, marks=pytest.mark.slow) for form in FORMS[1:])]
+)
+def test_killed_at_any_time_neither_doubles_nor_loses(ingest, place, form, tmp_path):
+    """Each window is a commit of its own; kill -9 comes at random times in the midst of them."""
+    ingest.take(1, gather([events(rows(300, 4000, 1))]))
+    windows = ingest.ledger.windows("fares")
+    command = [sys.executable, "-c", KILLED, f"{tmp_path}/ledger.db", form, place[form]]
+    rng, killed = np.random.default_rng(7), 0
+    for seconds in (*rng.uniform(0.05, 0.6, 2), None):
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout
+        assert process.stdout.readline() == "begun\n"
+        if seconds is not None:
+            time.sleep(seconds)
+            process.kill()
+            killed += process.wait() == -9
+        else:
+            assert process.wait() == 0
+        process.stdout.close()
+    assert killed
+    table = read(form, place)
+    found = zip(table["start"].cast("int64").to_pylist(), table["driver"].to_pylist(), strict=True)
+    assert Counter(found) == Counter((w.start, driver) for w in windows for driver in "abc")
+
+
+def test_sketches_that_others_made_come_in(tmp_path):
+    """`merge: column`: rows whose value is a sketch; what is none is rejected, with its reason."""
+    rng = np.random.default_rng(3)
+    values = [rng.gamma(2, 20, n) for n in (5, 300, 4000, 0)]
+    users = [np.arange(n) for n in (5, 300, 4000, 0)]
+    klls, hlls = [], []
+    for some, people in zip(values, users, strict=True):
+        kll = datasketches.kll_doubles_sketch(200)
+        kll.update(some)
+        klls.append(kll.serialize())
+        hll = datasketches.hll_sketch(12, datasketches.tgt_hll_type.HLL_8)
+        for user in people.tolist():
+            hll.update(user)
+        hlls.append(hll.serialize_compact())
+    other = datasketches.kll_doubles_sketch(100)
+    other.update(values[0])
+    klls += [None, b"no sketch", other.serialize()]
+    hlls += [None, hlls[0], hlls[0]]
+    times = pa.array([START + n for n in range(7)], pa.timestamp("us", "UTC"))
+    table = pa.table({"time": times, "kll": pa.array(klls, pa.binary()), "hll": pa.array(hlls)})
+    both = {
+        "delays": {"kind": "quantiles", "value": "kll", "merge": "column"},
+        "users": {"kind": "distinct", "item": "hll", "merge": "column"},
+    }
+    ingest = Ingest(
+        pipeline(summaries=both, queries={}), SqliteLedger(f"{tmp_path}/l.db"), query_id="q"
+    )
+    ingest.take(0, gather([table]))
+    info = ingest.ledger.pipelines()[0]
+    assert (info.counted, info.rejected) == (5, 2)
+    details = [record.detail for _, record in ingest.ledger.rejected("orders")]
+    assert "KLL: of k=100, not 200" in details[1]
+    assert "too few" in details[0] or "KLL" in details[0]
+    engine = Engine(LedgerCatalog(ingest.ledger))
+    exact = np.sort(np.concatenate(values))
+    asked = engine.sql("SELECT q, value, lower, upper FROM quantiles(delays, 0, 0.5, 0.99, 1)")
+    for row in asked.table.to_pylist():
+        at = round(row["q"] * (len(exact) - 1))
+        assert row["lower"] <= exact[at] <= row["upper"]
+    found = engine.sql("SELECT * FROM distinct(users)").table.to_pylist()[0]
+    assert abs(found["value"] - 4000) < 200
+    assert asked.bounds["delays"]["nulls"] == 2
+    ingest.close()
