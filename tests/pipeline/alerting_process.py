@@ -1,4 +1,4 @@
-"""A pipeline with an alert, in a process of its own: python alerting_process.py FOLDER URL FIRST
+"""A pipeline with an alert, in a process of its own: python alerting_process.py LEDGER URL FIRST
 
 It takes the batches from FIRST on, says so, and waits to be killed. With FIRST 0 it never learns
 that the webhook has taken an event.
@@ -8,16 +8,16 @@ import sys
 import time
 
 from muntin.assembly.alerts import Alerts
-from muntin.ledger.sqlite import SqliteLedger
+from muntin.ledger.open import open_ledger
 from muntin.spark.ingest import Ingest
 from tests.pipeline.support import events, gather
 from tests.pipeline.test_alerts import MINUTES, alerting, minute
 
 
-def main(folder, url, first):
+def main(ledger, url, first):
     if first == "0":
         Alerts._taken = lambda *_: time.sleep(3600)
-    ingest = Ingest(alerting(webhook=url), SqliteLedger(f"{folder}/ledger.db"), query_id="q")
+    ingest = Ingest(alerting(webhook=url), open_ledger(ledger), query_id="q")
     for number in range(int(first), len(MINUTES)):
         ingest.take(number, gather([events(minute(number, MINUTES[number]))]))
     sys.stdout.write("taken\n")

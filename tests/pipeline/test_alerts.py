@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from muntin.assembly.alerts import EMPTY, HELD_MAX, Alerts, _Step
 from muntin.errors import SpecError
-from muntin.ledger.sqlite import SqliteLedger
+from muntin.ledger.open import open_ledger
 from muntin.ledger.temporary import temporary
 from muntin.server.serving import Server
 from muntin.spark.ingest import Ingest
@@ -142,19 +143,56 @@ def test_conditions_beyond_the_limit_are_counted():
     assert step.alert("busy")["left_out"] == 7
 
 
-def test_a_restart_between_batches_changes_nothing():
+@pytest.fixture(params=["sqlite", "postgresql", "redis_server"])
+def url(request, tmp_path):
+    """Of a new ledger, in each kind of store; it may be called for another."""
+    numbers = itertools.count()
+
+    def new():
+        name = f"alerts{os.getpid()}{next(numbers)}{request.node.name[:12]}".lower()
+        if request.param == "sqlite":
+            return f"sqlite:///{tmp_path}/{name}.db"
+        return request.getfixturevalue(request.param).url(schema=name)
+
+    return new
+
+
+def test_a_restart_between_batches_changes_nothing(url):
     for stop in (2, 3):
-        ledger = temporary()
+        ledger = open_ledger(url())
         for numbers in (range(stop), range(stop, len(MINUTES))):
             ingest = Ingest(alerting(), ledger, query_id="q")
             take(ingest, numbers)
             ingest.finish(ended=False)
             ingest.close()
         assert changes(ledger) == EXPECTED
+        ledger.close()
 
 
-def test_an_alert_that_goes_is_resolved_and_one_that_fails_says_so():
-    ledger = temporary()
+def test_a_reset_resolves_what_fires_whatever_stops_it(url, monkeypatch):
+    """The events are deleted with `resolved` outstanding; a crash before it is said loses none."""
+    ledger = open_ledger(url())
+    ingest = Ingest(alerting(), ledger, query_id="q")
+    take(ingest, range(4))
+    until(lambda: len(changes(ledger)) == 2)
+    ingest.close()
+    with monkeypatch.context() as killed:
+        killed.setattr("muntin.assembly.alerts.Alerts._look", lambda _: sys.exit("killed"))
+        with pytest.raises(SystemExit):
+            Ingest(alerting(), ledger, query_id="again", mode="overwrite")
+    assert ledger.pipelines()[0].read == 0
+    assert len(changes(ledger)) == 2
+    ingest = Ingest(alerting(), ledger, query_id="again")
+    assert [c[:2] for c in changes(ledger)[2:]] == [("resolved", "a"), ("resolved", "b")]
+    take(ingest, range(len(MINUTES)))
+    ingest.finish(ended=False)
+    ingest.close()
+    assert changes(ledger)[4:] == EXPECTED
+    ledger.close()
+
+
+def test_an_alert_that_goes_is_resolved_and_one_that_fails_says_so(url):
+    ledger = open_ledger(url())
     ingest = Ingest(alerting(), ledger, query_id="q")
     take(ingest, range(4))
     until(lambda: len(changes(ledger)) == 2)
@@ -168,11 +206,12 @@ def test_an_alert_that_goes_is_resolved_and_one_that_fails_says_so():
     assert set(alerts) == {"other"}
     assert "x" in alerts["other"]["error"]
     assert not alerts["other"]["held"]
+    ledger.close()
 
 
-def test_a_webhook_gets_all_signed_after_it_was_away_and_nobody_waits(tmp_path):
+def test_a_webhook_gets_all_signed_after_it_was_away_and_nobody_waits(url, tmp_path):
     port = free_port()
-    ledger = temporary()
+    ledger = open_ledger(url())
     ingest = Ingest(alerting(webhook=f"http://127.0.0.1:{port}/hook"), ledger, query_id="q")
     take(ingest, range(4))  # there is nobody yet
     until(lambda: ledger.alerts("orders")["waiting"])
@@ -218,12 +257,12 @@ def test_what_a_webhook_refuses_does_not_hold_up_the_rest(tmp_path):
 
 
 @pytest.mark.chaos
-def test_a_pipeline_killed_before_it_knew_pushes_the_same_id_again(tmp_path):
+def test_a_pipeline_killed_before_it_knew_pushes_the_same_id_again(url, tmp_path):
     """Killed with -9 after the receiver had it: once in the ledger, twice there, with one id."""
-    receiver = Receiver(tmp_path)
+    receiver, place = Receiver(tmp_path), url()
 
     def started(first):
-        command = [sys.executable, str(HERE / "alerting_process.py"), str(tmp_path), receiver.url]
+        command = [sys.executable, str(HERE / "alerting_process.py"), place, receiver.url]
         process = subprocess.Popen(
             [*command, str(first)], stdout=subprocess.PIPE, text=True,
             env={**os.environ, "PYTHONPATH": str(HERE.parents[1])},
@@ -238,7 +277,7 @@ def test_a_pipeline_killed_before_it_knew_pushes_the_same_id_again(tmp_path):
 
     first = started(0)
     until(receiver.received)
-    ledger = SqliteLedger(f"{tmp_path}/ledger.db")
+    ledger = open_ledger(place)
     until(lambda: len(changes(ledger)) == 4)
     killed(first)
     second = started(len(MINUTES))

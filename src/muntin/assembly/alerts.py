@@ -76,7 +76,7 @@ class Alerts:
         self._said: set[str] = set()
         self._webhook: Webhook | None = None
         self.adopt(pipeline, queries)
-        if self._specs and not self._stored["alerts"]:
+        if (self._specs and not self._stored["alerts"]) or "reset" in self._stored:
             self._look()  # from here on no window is passed over
 
     def adopt(self, pipeline: Pipeline, queries: StandingQueries) -> None:
@@ -133,7 +133,8 @@ class Alerts:
         """Ask all that is new, and store what has changed."""
         with self._lock:
             step = _Step(self._pipeline, copy.deepcopy(self._stored), self._now_us())
-            step.end_unknown(self._specs)
+            was_reset = step.state.pop("reset", False)  # what it followed has been deleted
+            step.end_unknown({} if was_reset else self._specs)
             for name in self._specs:
                 step.alert(name)
             for batch in self._closed(step.state["seen"]):

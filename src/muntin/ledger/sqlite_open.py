@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 # ruff: noqa: S608  statements are joined from this module's own constants only
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,8 +28,10 @@ _OF_SUMMARY = (
     schema.PIECES, schema.STATES, schema.COVERAGE, schema.DROPPED, schema.WINDOWS, schema.CLOSINGS,
 )  # fmt: skip
 _OF_PIPELINE = (
-    schema.BATCHES, schema.DOCUMENTS, schema.REJECTED, schema.COMMANDS, schema.NAMES,
+    schema.BATCHES, schema.REJECTED, schema.COMMANDS, schema.NAMES,
 )  # fmt: skip
+ALERTS = "alerts"
+"""The document that a reset marks, and does not delete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +156,16 @@ def _delete_data(connection: Tables, pipeline: int) -> None:
     connection.remove(schema.TRENDS, f"WHERE query IN {of_names}", mine)
     for table in _OF_PIPELINE:
         connection.remove(table, "WHERE pipeline = ?", mine)
+    _reset_alerts(connection, pipeline)
+
+
+def _reset_alerts(connection: Tables, pipeline: int) -> None:
+    """Alerts stay, marked, for the writer to resolve; the other documents go with the data."""
+    for _, name, body in connection.rows(schema.DOCUMENTS, "WHERE pipeline = ?", (pipeline,)):
+        if name == ALERTS:
+            marked = json.dumps({**json.loads(body), "reset": True})
+            connection.put(schema.DOCUMENTS, [schema.DOCUMENTS.seal_row(pipeline, name, marked)])
+    connection.remove(schema.DOCUMENTS, "WHERE pipeline = ? AND name <> ?", (pipeline, ALERTS))
 
 
 def note_dropped(connection: Tables, where: str, values: tuple[Any, ...]) -> None:
