@@ -35,6 +35,7 @@ PIPELINE: dict[str, Any] = {
             "kind": "quantiles",
             "value": "dep_delay",
             "by": "origin",
+            "k": 400,  # a day of one airport: no compaction has to be compiled before one sees it
             "window": {"kind": "floating", "length": f"{24 * SECONDS_AN_HOUR} seconds"},
         },
     },

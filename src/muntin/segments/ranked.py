@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.algebra import Algebra, Shape
-from muntin.segments.columns import Column, States, frozen, lists, taken, trimmed
+from muntin.segments.columns import Column, States, frozen, lists, starts_of, taken, trimmed
+from muntin.segments.kernels.lists import gather_lists, sort_lists
 from muntin.segments.keys import Keys
 from muntin.segments.nulls import check_nulls, counts_of, merged_nulls, without_nulls
 from muntin.segments.table import Table
@@ -105,7 +106,10 @@ class RankedRows(Algebra):
             call: Any = pc
             column = call.if_else(pa.array(missing), pa.scalar(0, column.type), column)
         held = to_keys(as_column(column, self.dtype))[order]
-        out = self._room(len(bounds) - 1, held, np.count_nonzero(np.diff(bounds) > self.exact_max))
+        large = np.count_nonzero(np.diff(bounds) > self.exact_max)
+        if not large:
+            return self._exact(nulls, held, bounds, bounds)
+        out = self._room(len(bounds) - 1, held, large)
         self.fold_kernel(
             held, bounds, *self.sizes, np.uint64(self.seed),
             out.starts, out.levels, out.level_starts, out.ends, out.end_starts,
@@ -120,6 +124,10 @@ class RankedRows(Algebra):
         sizes = np.diff(flat[0])[order]
         totals = np.add.reduceat(sizes, bounds[:-1]) if groups else sizes
         large = groups if states["levels"] is not None else (totals > self.exact_max).sum()
+        if not large:
+            starts, values = starts_of(totals), np.empty(int(sizes.sum()), np.int64)
+            gather_lists(flat[0], flat[1], order, starts_of(sizes), values)
+            return self._exact(nulls, values, starts, bounds)
         out = self._room(groups, np.empty(int(sizes.sum()), np.int64), large)
         self.merge_kernel(
             *flat, order, bounds, *self.sizes, np.uint64(self.seed),
@@ -175,6 +183,13 @@ class RankedRows(Algebra):
 
     def _room(self, groups: int, items: np.ndarray, large: Any) -> _Lists:
         return _Lists(groups, items, self.levels_max * int(large), self.ends_each * int(large))
+
+    def _exact(
+        self, nulls: Column, items: np.ndarray, starts: np.ndarray, bounds: np.ndarray
+    ) -> States:
+        """Rows that hold all their values: what compacts need not be compiled for them."""
+        sort_lists(items, starts, bounds)
+        return {"nulls": nulls, "items": trimmed(starts, items), "levels": None, self.ends: None}
 
     def _states(self, nulls: Column, made: _Lists) -> States:
         return {

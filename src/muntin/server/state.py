@@ -14,6 +14,7 @@ from muntin.ledger.records import PipelineInfo
 from muntin.reading.liveness import liveness
 from muntin.server.reader import Reader
 from muntin.spec import Pipeline
+from muntin.summaries.kernels.compiling import compiling
 
 
 def spec_number(info: PipelineInfo) -> int:
@@ -28,10 +29,13 @@ class StateReader:
         self._reader = reader
 
     def read(self, now_us: int) -> dict[str, Any]:
-        """All pipelines of the ledger; times are microseconds since 1970 UTC."""
+        """All pipelines of the ledger; times are microseconds since 1970 UTC. `compiling`: this
+        process compiles kernels now, once on its machine, and answers later than it will.
+        """
         specs = self._reader.pipelines()
         return {
             "now": now_us,
+            "compiling": compiling(),
             "pipelines": [
                 self._pipeline(info, specs[info.name], now_us)
                 for info in self._reader.ledger.pipelines()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from muntin.summaries.kernels import inlined, kernel
+from muntin.summaries.kernels.copying import copy_to, fill
 
 FULL, CAPACITY = 0, 1
 START, END, REASON, OVERFLOWED, FIRST, LAST = range(6)
@@ -70,7 +71,7 @@ def close_floating(
         if not is_open:
             is_open = True
             start, overflowed, first = at, np.int64(0), np.int64(pane)
-            count[:] = 0
+            fill(count, 0)
         for table in range(tables):
             count[table] += fresh[table]
             if capacity >= 0 and count[table] > capacity:
@@ -85,10 +86,10 @@ def close_floating(
         number += 1
         is_open = False
         first = np.int64(last)
-        count[:] = 0
+        fill(count, 0)
     state[0] = 1 if is_open else 0
     state[1], state[2], state[3] = start, overflowed, first
-    state[4:] = count
+    copy_to(state[4:], count)
     return number
 
 

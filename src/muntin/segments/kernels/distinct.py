@@ -9,6 +9,7 @@ import numpy as np
 from numba import types
 
 from muntin.summaries.kernels import kernel
+from muntin.summaries.kernels.copying import fill
 from muntin.summaries.kernels.distinct import VALUE_MAX, estimate, of_integer, of_text
 from muntin.summaries.kernels.sorting import sort_keys
 
@@ -154,7 +155,7 @@ def estimate_distinct(starts, entries, register_starts, registers, m, value, use
     """Ertl's improved raw estimate of each row, and its registers in use."""
     counts = np.empty(VALUE_MAX + 1, np.int64)
     for row in range(value.shape[0]):
-        counts[:] = 0
+        fill(counts, 0)
         n = starts[row + 1] - starts[row]
         if register_starts[row + 1] > register_starts[row]:
             for i in range(register_starts[row], register_starts[row + 1]):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from muntin.summaries.kernels import kernel
+from muntin.summaries.kernels.copying import copy_to
 from muntin.summaries.kernels.qdigest import compress
 from muntin.summaries.kernels.sorting import search, sort_keys, sort_pairs
 
@@ -194,8 +195,8 @@ def _spans(ids, leaf, begins, ends):
 def _accumulated(edges, counts, own, sums):
     """The edges ascending, and the counts up to each."""
     n = edges.shape[0]
-    own[:n] = edges
-    sums[:n] = counts
+    copy_to(own, edges)
+    copy_to(sums, counts)
     sort_pairs(own[:n], sums[:n])
     for i in range(1, n):
         sums[i] += sums[i - 1]
@@ -246,8 +247,8 @@ def quantile_cells(starts, ids, counts, end_starts, ends, leaf, fractions, out):
         low = ends[end_starts[row]]
         high = ends[end_starts[row] + 1]
         _spans(own, leaf, edges[:n], edges[n : 2 * n])
-        weights[:n] = counts[first : first + n]
-        weights[n : 2 * n] = weights[:n]
+        copy_to(weights, counts[first : first + n])
+        copy_to(weights[n:], weights[:n])
         _accumulated(edges[: 2 * n], weights[: 2 * n], places[0], sums[0])
         _accumulated(edges[:n], weights[:n], places[1], sums[1])
         _accumulated(edges[n : 2 * n], weights[:n], places[2], sums[2])

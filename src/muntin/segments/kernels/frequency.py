@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from muntin.summaries.kernels import kernel
+from muntin.summaries.kernels.copying import fill
 from muntin.summaries.kernels.count_min import add, estimate
 
 LIMIT = (1 << 63) - 1
@@ -43,7 +44,7 @@ def merge_cells(
                 listed += starts[row + 1] - starts[row]
         if dense and totals[g] >= 0:
             own = out[filled : filled + depth * width].reshape(depth, width)
-            own[:] = 0
+            fill(own, 0)
             heavy = np.empty(max(listed, 1), np.int64)
             named = np.empty(listed, np.uint64)
             n = 0

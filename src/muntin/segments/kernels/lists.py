@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from muntin.summaries.kernels import kernel
+from muntin.summaries.kernels.sorting import sort_keys
 
 NOT_THERE, FALLS, IN_NO_ROW = 1, 2, 3
 """What `problem_of_numbers` finds."""
@@ -73,3 +74,11 @@ def problem_of_numbers(numbers, starts, size, all_used):
             if used[number] == 0:
                 return IN_NO_ROW
     return 0
+
+
+@kernel()
+def sort_lists(items, starts, bounds):
+    """Sort each list of items[starts[g]:starts[g + 1]] that is made of more than one row."""
+    for g in range(bounds.shape[0] - 1):
+        if bounds[g + 1] - bounds[g] > 1:
+            sort_keys(items[starts[g] : starts[g + 1]])

@@ -12,6 +12,7 @@ import numpy as np
 
 from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.compaction import GOLDEN, LEVELS_MAX, MIX_1, absorb
+from muntin.summaries.kernels.copying import copy_to
 from muntin.summaries.kernels.many_stacks import gather_levels
 from muntin.summaries.kernels.sampling import sample_blocks
 from muntin.summaries.kernels.sorting import first_fall, search, sort_keys, sort_pairs
@@ -279,7 +280,7 @@ def quantiles(
             low = ends[end_starts[row]]
             high = ends[end_starts[row] + 1]
         else:
-            values[:n] = items[first : first + n]
+            copy_to(values, items[first : first + n])
             find_around(fractions, 0.0, ones[:n], True, places)
             low = values[0]
             high = values[n - 1]

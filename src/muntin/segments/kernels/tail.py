@@ -12,6 +12,7 @@ import numpy as np
 
 from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.compaction import LEVELS_MAX
+from muntin.summaries.kernels.copying import copy_to
 from muntin.summaries.kernels.relative import DEVIATION, EXACT_IN_K, coins_of, compact_stack
 from muntin.summaries.kernels.sampling import sample_blocks
 from muntin.summaries.kernels.sorting import sort_keys
@@ -84,7 +85,7 @@ def _fold_one(run, k, coins, turns, out, sizes):
         if levels == 0:
             levels, taken = 1, part.shape[0]
             own[0] = taken
-            new[:taken] = part
+            copy_to(new, part)
         at = 0
         for level in range(levels):
             sort_keys(new[at : at + own[level]])
@@ -95,7 +96,7 @@ def _fold_one(run, k, coins, turns, out, sizes):
         )
         held = space[:filled].copy()
         held_sizes = sizes[:height].copy()
-    out[:filled] = held
+    copy_to(out, held)
     return height, filled
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.compaction import LEVELS_MAX, MIX_1, draw
+from muntin.summaries.kernels.copying import fill
 from muntin.summaries.kernels.relative import DEVIATION, EXACT_IN_K, coins_of, compact_stack
 from muntin.summaries.kernels.sorting import search, sort_keys, sort_pairs
 
@@ -24,7 +25,7 @@ TIER_SHIFT = 2
 @kernel()
 def _unite_turns(rows, level_starts, levels, turns):
     """Schedules are united by OR; of coins that wait for their opposites, one stays."""
-    turns[:] = 0
+    fill(turns, 0)
     height = 1
     for i in range(rows.shape[0]):
         start = level_starts[rows[i]]
@@ -111,7 +112,7 @@ def _gather(rows, starts, items, level_starts, levels, height, thresholds, coins
             counts[level, 0] += end - cuts[run, 1]
             run += 1
             at = end
-    sizes[:] = 0
+    fill(sizes, 0)
     for level in range(height):
         for j in range(tiers + 1):
             shift = max(j * TIER_SHIFT - level, 0)

@@ -14,12 +14,12 @@ import { trend } from "./trends.js";
 const at = (id) => document.getElementById(id);
 const inside = (id) => at(id).querySelector("div");
 const connection = at("connection");
-let stale = "", note = "", lostAt = null;
+let stale = "", compiling = "", note = "", lostAt = null;
 
 function say(state) {
   lostAt = state === "live" ? null : lostAt ?? (state === "lost" ? new Date().toLocaleTimeString() : null);
-  connection.dataset.state = stale && state === "live" ? "wait" : state;
-  connection.textContent = { wait: "connecting", live: stale || note || "live", lost: `connection lost at ${lostAt}, trying again` }[state];
+  connection.dataset.state = (stale || compiling) && state === "live" ? "wait" : state;
+  connection.textContent = { wait: "connecting", live: stale || compiling || note || "live", lost: `connection lost at ${lostAt}, trying again` }[state];
   document.documentElement.classList.toggle("stale", state === "lost" || Boolean(stale));
 }
 
@@ -81,6 +81,8 @@ async function start() {
     if (!state) return;
     choose(state);
     last = state;
+    compiling = state.compiling ? "compiling kernels, once per machine" : "";
+    say(live.state);
     const one = state.pipelines.find((p) => p.name === pipeline) ?? state.pipelines[0];
     if (!one) return;
     if (one.name !== pipeline) show(one.name, one.newest);

@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from muntin.summaries.kernels import inlined, kernel
+from muntin.summaries.kernels.copying import copy_to
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -143,9 +144,9 @@ def absorb(
             half_way, half_way_stamps, 0, n, b, b_stamps, b_from, b_to, level_items, level_stamps
         )
         if count < target or n < caps[height - 1 - level]:
-            out[filled : filled + n] = level_items[:n]
+            copy_to(out[filled:], level_items[:n])
             if a_stamps is not None:
-                out_stamps[filled : filled + n] = level_stamps[:n]
+                copy_to(out_stamps[filled:], level_stamps[:n])
             filled += n
             carried = 0
         else:

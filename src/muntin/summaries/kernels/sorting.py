@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from muntin.summaries.kernels import inlined, kernel
+from muntin.summaries.kernels.copying import copy_to
 
 SMALL = 48  # below, insertion sort is faster than eight histograms
 
@@ -63,9 +64,9 @@ def sort_pairs(keys, payload):
             source_payload, target_payload = target_payload, source_payload
         swapped = not swapped
     if swapped:  # then `target` is `keys`
-        target[:] = source
+        copy_to(target, source)
         if payload is not None:
-            target_payload[:] = source_payload
+            copy_to(target_payload, source_payload)
 
 
 @inlined()

@@ -14,6 +14,7 @@ import numpy as np
 from numba import types
 
 from muntin.summaries.kernels import inlined, kernel
+from muntin.summaries.kernels.copying import fill
 from muntin.summaries.kernels.memory import prefetch
 from muntin.summaries.kernels.mixing import same_bytes
 
@@ -55,7 +56,7 @@ def find(table, starts, lengths, arena, hashed, data, at, length):
 @kernel()
 def reindex(table, hashes, entries):
     """Fill the table anew from the entries."""
-    table[:] = _0
+    fill(table, _0)
     for entry in range(entries):
         place(table, hashes[entry], entry)
 

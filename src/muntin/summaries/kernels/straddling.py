@@ -6,6 +6,7 @@ import numpy as np
 
 from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.compaction import merge_runs
+from muntin.summaries.kernels.copying import copy_to, fill
 from muntin.summaries.kernels.sorting import sort_keys
 
 
@@ -67,9 +68,9 @@ def join_runs(a, a_weights, b, b_weights, newest, offsets, keys, cumulative):
     own, own_weights = np.empty(held, np.int64), np.empty(held, np.int64)
     spare, spare_weights = np.empty(held, np.int64), np.empty(held, np.int64)
     n = offsets[1] - offsets[0]
-    own[:n] = newest[offsets[0] : offsets[1]]
+    copy_to(own, newest[offsets[0] : offsets[1]])
     sort_keys(own[:n])
-    own_weights[:n] = 1
+    fill(own_weights[:n], 1)
     for level in range(1, offsets.shape[0] - 1):
         start = offsets[level]
         size = offsets[level + 1] - start
