@@ -33,8 +33,8 @@ function frame(holder, least, label, keys = 0) {
 
 function scaleY(root, width, plot, low, high, unit = "") {
   const y = (v) => TOP + plot.h * (1 - (v - low) / (high - low || 1));
-  for (const part of [0, 0.5, 1]) {
-    const value = low + (high - low) * part;
+  const below = -low > 0.15 * high; // else its label would lie over that of 0
+  for (const value of low < 0 ? [0, below ? low : high / 2, high] : [low, (low + high) / 2, high]) {
     root.append(svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value) }));
     root.append(svg("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, short(value)));
   }
@@ -62,7 +62,8 @@ function empty(holder, nothing) {
 function scaleX(root, width, height, plot, first, last) {
   const ticks = plot.w > 520 ? 4 : plot.w > 400 ? 2 : 1;
   for (let i = 0; i <= ticks; i += 1) {
-    const value = moment(first + ((last - first) * i) / ticks), place = LEFT + (plot.w * i) / ticks;
+    const exact = moment(first + ((last - first) * i) / ticks), place = LEFT + (plot.w * i) / ticks;
+    const value = !i && plot.w < 300 ? exact.slice(0, 16) : exact;
     const same = i && value.slice(0, 10) === moment(first).slice(0, 10);
     const anchor = i === 0 ? "start" : i === ticks ? "end" : "middle";
     root.append(svg("text", { x: place, y: height - 4, "text-anchor": anchor },
@@ -148,7 +149,8 @@ export function columns(holder, items, { height: least = 150, label = "", unit =
     bar.append(svg("title", {}, item.title));
     root.append(bar);
   });
-  root.append(svg("text", { x: LEFT, y: height - 4 }, items[0].name));
+  const begun = plot.w < 300 ? items[0].name.slice(0, 16) : items[0].name; // both ends have a place
+  root.append(svg("text", { x: LEFT, y: height - 4 }, begun));
   root.append(svg("text", { x: width - RIGHT, y: height - 4, "text-anchor": "end" }, `${items.at(-1).name} UTC`));
   holder.replaceChildren(root);
 }
