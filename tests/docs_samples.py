@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _BLOCK = re.compile(
-    r"(?:<!-- not run here: (?P<why>[^\n]*?) -->\n)?"
+    r"(?:<!-- (?:not run here: (?P<why>[^\n]*?)|run by (?P<by>[^\n]*?)) -->\n)?"
     r"^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^ *```$",
     re.DOTALL | re.MULTILINE,
 )
@@ -32,6 +32,8 @@ class Sample:
     text: str
     why_not: str = ""
     """Why it is not run, as the page itself says."""
+    by: str = ""
+    """The test that runs the very text, as the page says."""
 
     @property
     def name(self) -> str:
@@ -48,9 +50,17 @@ def samples_of(page: Path) -> list[Sample]:
             found["language"],
             re.sub(f"^{found['indent']}", "", found["text"], flags=re.MULTILINE),
             found["why"] or "",
+            found["by"] or "",
         )
         for found in _BLOCK.finditer(text)
     ]
+
+
+def sample_of(page: str, *words: str) -> str:
+    """The text of the one sample of a page (of docs) that has these words."""
+    found = [s.text for s in samples_of(ROOT / "docs" / page) if all(w in s.text for w in words)]
+    (text,) = found
+    return text
 
 
 def commands_of(sample: Sample) -> list[str]:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 
@@ -11,15 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from typer.main import get_command
 
-from muntin import spec_file
+from muntin import cli, spec_file
 from muntin.assembly.standing import StandingQueries
 from muntin.ledger.open import open_ledger
 from muntin.server.serving import Server
 from muntin.sites.spec import CoordinatorSpec
 from muntin.spec import Pipeline
 from tests.docs_samples import PAGES as SAMPLE_PAGES
-from tests.docs_samples import ROOT, as_input, samples_of
+from tests.docs_samples import ROOT, as_input, commands_of, samples_of
 
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -67,10 +69,33 @@ def test_each_promise_names_tests_that_are_there():
 # Samples: each is run, or the page says above it why not (<!-- not run here: ... -->).
 
 SAMPLES = [sample for page in SAMPLE_PAGES for sample in samples_of(page)]
-RUN = [sample for sample in SAMPLES if not sample.why_not]
+RUN = [sample for sample in SAMPLES if not sample.why_not and not sample.by]
 SPARK_PAGES = ("README.md", "server.md", "fingerprint-index.md")
 SHELL = ("sh", "console")
 PLAIN = sorted({s.page for s in RUN if s.language == "python"} - set(SPARK_PAGES))
+
+
+def test_what_another_test_runs_is_read_there_from_the_page():
+    ran = [sample for sample in SAMPLES if sample.by]
+    assert len(ran) >= 9
+    for sample in ran:
+        assert sample.page in (ROOT / sample.by).read_text(encoding="utf-8"), sample.name
+
+
+def test_commands_are_as_the_command_line_takes_them():
+    """Those of all samples, run or not: each command is there, and its options and arguments."""
+    lines = [line for s in SAMPLES if s.language in SHELL for line in commands_of(s)]
+    form = re.compile(r"(?:\w+=\S* )*(?:uvx \S+ \S+ )?(?:\S*/)?muntin (.*)")
+    asked = [found[1] for line in lines if (found := form.match(line))]
+    assert len(asked) >= 30
+    for line in asked:
+        words = shlex.split(line, comments=True)
+        words = words[: next((n for n, word in enumerate(words) if word in "|>&;"), len(words))]
+        command, context, name = get_command(cli.app), None, "muntin"
+        while hasattr(command, "resolve_command"):
+            context = command.make_context(name, words[:1], parent=context, resilient_parsing=True)
+            name, command, words = command.resolve_command(context, words)
+        command.make_context(name, words, parent=context)  # raises what the command line would say
 
 
 def test_every_sample_is_of_a_language_that_is_run():

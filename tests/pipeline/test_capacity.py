@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -10,6 +13,7 @@ from typer.testing import CliRunner
 from muntin.assembly.capacity import capacity
 from muntin.cli import app
 from muntin.ledger.temporary import temporary
+from tests.docs_samples import sample_of
 from tests.pipeline.support import SECOND, START, pipeline, run
 
 RATE, MINUTES = 200, 30
@@ -76,3 +80,13 @@ def test_the_command(tmp_path, options, message):
     )
     done = CliRunner().invoke(app, ["capacity", str(file), *options])
     assert message in done.output + str(done.exception)
+
+
+def test_the_sample_of_the_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("orders.yaml").write_text(
+        "name: orders\ntime: time\npane: 1 minute\nsummaries:\n"
+        "  orders: {keys: [driver, area], indicators: [fare]}\n"
+    )
+    words = shlex.split(sample_of("operations.md", "muntin capacity orders.yaml"))
+    assert "ledger:" in CliRunner().invoke(app, words[1:]).output

@@ -9,6 +9,7 @@ import pytest
 
 from muntin.ledger.temporary import temporary
 from muntin.server.serving import Server
+from tests.docs_samples import sample_of
 from tests.server.conftest import Feeder
 
 mcp = pytest.importorskip("mcp", reason="muntin[agents] is not installed")
@@ -80,6 +81,12 @@ def test_what_is_wrong_is_told(served, name, given, said):
     _, (answer,) = asked(served, (name, given))
     assert answer.is_error
     assert said in str(answer.structured_content["error"])
+
+
+def test_the_sample_of_the_page(served, capsys):
+    text = sample_of("agents.md", "mcp.Client").replace("http://127.0.0.1:8787", served.url)
+    exec(compile(text.replace("FROM flights", "FROM orders"), "agents.md", "exec"), {})  # noqa: S102
+    assert capsys.readouterr().out == "[[90]] True\n"
 
 
 def test_the_doors_are_those_of_all_requests():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
@@ -14,6 +15,7 @@ from muntin.errors import BadArgument, SelectError
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
 from muntin.times import instant_text, instant_us
+from tests.docs_samples import sample_of
 from tests.server.conftest import PATIENCE_SECONDS, server_that_comes_back
 
 SELECT = "SELECT driver, count FROM orders(driver) FOR ALL ORDER BY driver"
@@ -56,6 +58,33 @@ def test_subscribe(remote, feeder):
     while next(updates).result.rows[0] != ["a", 24]:
         pass
     updates.close()
+
+
+def test_the_sample_of_the_page(remote, feeder, monkeypatch):
+    """server.md: it follows until it is stopped, here by what it prints of the first window."""
+    text = sample_of("server.md", "server.subscribe").replace("worst", "busiest")
+    said = []
+
+    def printed(*values):
+        said.append(values)
+        raise KeyboardInterrupt
+
+    names = {"server": remote, "print": printed}
+    ended = threading.Thread(target=_until_stopped, args=(text, names))
+    ended.start()
+    for _ in range(50):
+        feeder.minute()
+        ended.join(timeout=0.2)
+        if not ended.is_alive():
+            break
+    ((start, reason, result),) = said
+    assert (start[:4], reason) == ("2023", "full")
+    assert result.table.num_rows
+
+
+def _until_stopped(text, names):
+    with contextlib.suppress(KeyboardInterrupt):
+        exec(compile(text, "server.md", "exec"), names)  # noqa: S102 (the documents' own)
 
 
 def test_a_subscription_survives_the_server(feeder, ledger):

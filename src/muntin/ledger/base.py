@@ -52,7 +52,9 @@ class Writer(Protocol):
     """The one writer of one pipeline, under its epoch. Thread-safe, one transaction at a time."""
 
     @property
-    def epoch(self) -> int: ...
+    def epoch(self) -> int:
+        """Of this writer: higher than that of every one before it."""
+        ...
 
     def last_batch(self, query_id: str) -> int | None:
         """The newest committed batch of a query."""
@@ -162,13 +164,17 @@ class Writer(Protocol):
         """
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Give up the writer's connection; the pipeline stays its own until another opens."""
+        ...
 
 
 class View(Protocol):
     """The reading half of a ledger. A name that is not there has nothing: no error."""
 
-    def pipelines(self) -> list[PipelineInfo]: ...
+    def pipelines(self) -> list[PipelineInfo]:
+        """All pipelines of the ledger, as their last commits left them."""
+        ...
 
     def behind(self) -> bool:
         """Whether commits may be missing, since the ledger's store did not answer when asked."""
@@ -272,7 +278,9 @@ class View(Protocol):
         """The assembler's state as `close_windows` last stored it."""
         ...
 
-    def status(self, pipeline: str) -> Mapping[str, Any] | None: ...
+    def status(self, pipeline: str) -> Mapping[str, Any] | None:
+        """What `set_status` last stored."""
+        ...
 
     def alerts(self, pipeline: str) -> Mapping[str, Any] | None:
         """What `set_alerts` last stored."""
@@ -282,7 +290,9 @@ class View(Protocol):
         """Commands by id: those that wait, or all that are kept."""
         ...
 
-    def command(self, identifier: int) -> Command | None: ...
+    def command(self, identifier: int) -> Command | None:
+        """A command by its id; None where it is not kept any more."""
+        ...
 
     def rejected(
         self, pipeline: str, *, limit: int = 100, after: int = 0
@@ -362,4 +372,6 @@ class Ledger(View, Protocol):
         """Read everything and check it; what is damaged, one sentence each."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Let go of connections and files; what reads or writes now is ended."""
+        ...

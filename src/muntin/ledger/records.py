@@ -148,10 +148,12 @@ class Piece:
 
     @property
     def events(self) -> int:
+        """Of all its slices."""
         return self.slices.count
 
     @property
     def late(self) -> int:
+        """Events of all its slices that came after these were sealed."""
         return self.slices.late_count
 
 

@@ -70,6 +70,7 @@ class Slices:
 
     @property
     def late_count(self) -> int:
+        """Late events of all slices."""
         return int(self.late.sum())
 
     def between(self, start: int, end: int) -> Slices:

@@ -95,6 +95,7 @@ class CoordinatorSpec(Ranking):
 
     @property
     def state_path(self) -> Path:
+        """Where the coordinator keeps its state: as given, or NAME.coordinator here."""
         return Path(self.state or f"{self.name}.coordinator")
 
     @property
