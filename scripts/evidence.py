@@ -4,7 +4,8 @@
 
 A table stands between `<!-- measured: JOB TABLE -->` and `<!-- end -->`; a ratio alone is asked for
 by `<!-- measured: JOB TABLE ROW :: COLUMN -->`. What stands between is replaced; nothing else is
-touched. tests/test_evidence.py fails where a page is not what this makes of the results.
+touched. The plots of scripts/plots.py are drawn from the same files. tests/test_evidence.py fails
+where a page or a plot is not what this makes of the results.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path.insert(0, str(ROOT / "scripts"))
 from _record import RESULTS, Table, shown  # noqa: E402  # pyright: ignore[reportMissingImports]
+from plots import PLOTS, Plot, drawn  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 PAGES = ["docs/evidence.md", "README.md"]
 PART = re.compile(
@@ -29,6 +32,8 @@ def main() -> None:
     for page in PAGES:
         path = ROOT / page
         path.write_text(rendered(path.read_text(encoding="utf-8")), encoding="utf-8")
+    for image, plot in PLOTS.items():
+        (ROOT / image).write_text(plotted(plot), encoding="utf-8")
 
 
 def rendered(text: str) -> str:
@@ -36,10 +41,20 @@ def rendered(text: str) -> str:
     return PART.sub(lambda found: found[1] + _part(*found.group(2, 3, 4, 5)) + found[7], text)
 
 
-def _part(job: str, table: str, row: str | None, column: str | None) -> str:
+def plotted(plot: Plot) -> str:
+    """The SVG that the results make."""
+    _, made = _made(plot.job, plot.table)
+    return drawn(plot, made.columns, made.rows)
+
+
+def _made(job: str, table: str) -> tuple[dict[str, Any], Table]:
     kept = json.loads((RESULTS / f"{job}.json").read_text(encoding="utf-8"))
     run = kept.get("whole") or kept["short"]  # its command and its titles say which
-    made = next(Table(**one) for one in run["tables"] if one["name"] == table)
+    return run, next(Table(**one) for one in run["tables"] if one["name"] == table)
+
+
+def _part(job: str, table: str, row: str | None, column: str | None) -> str:
+    run, made = _made(job, table)
     if row is None:
         return f"\n{made.markdown()}\n\n{_origin(run)}\n"
     cells = next(cells for cells in made.rows if cells[0] == row)

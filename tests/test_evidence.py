@@ -20,6 +20,12 @@ def test_a_page_says_what_was_measured(page):
     assert EVIDENCE["rendered"](text) == text, "run: python scripts/evidence.py"
 
 
+@pytest.mark.parametrize("image", EVIDENCE["PLOTS"])
+def test_a_plot_shows_what_was_measured(image):
+    drawn = EVIDENCE["plotted"](EVIDENCE["PLOTS"][image])
+    assert (ROOT / image).read_text(encoding="utf-8") == drawn, "run: python scripts/evidence.py"
+
+
 def test_each_result_is_on_the_page():
     text = (ROOT / "docs" / "evidence.md").read_text(encoding="utf-8")
     for path in RESULTS:

@@ -1,0 +1,105 @@
+"""Error over bytes of the sketches beside each other, as SVG, from benchmarks/results/*.json.
+
+scripts/evidence.py writes them together with its tables.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+WIDTH, HEIGHT = 760, 300
+LEFT, RIGHT, TOP, BOTTOM = 64, 264, 16, 44
+LEGEND = WIDTH - RIGHT + 24
+
+
+class Plot(NamedTuple):
+    """A table's column over its bytes; `part` picks one of several figures in a cell."""
+
+    job: str
+    table: str
+    column: str
+    label: str
+    part: int = 0
+
+
+PLOTS: Mapping[str, Plot] = {
+    "docs/images/quantiles-error.svg": Plot(
+        "peers-quantiles", "error", "log-normal", "rank error of p99.9, % of all ranks", 1
+    ),
+    "docs/images/frequency-error.svg": Plot(
+        "peers-frequency", "zipf-1.05", "error, ppm of events", "error, millionths of all events"
+    ),
+    "docs/images/distinct-error.svg": Plot("peers-distinct", "error", "error, %", "error, %"),
+}
+
+
+def drawn(plot: Plot, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Both axes are logarithms; ours are filled."""
+    size, value = columns.index("bytes"), columns.index(plot.column)
+    points = [
+        (str(row[0]), float(row[size]), _figure(row[value], plot.part))
+        for row in rows
+        if isinstance(row[size], int | float)
+    ]
+    points = [point for point in points if point[2] > 0]
+    x, low_x, high_x = _scale([p[1] for p in points], LEFT, WIDTH - RIGHT)
+    y, low_y, high_y = _scale([p[2] for p in points], HEIGHT - BOTTOM, TOP)
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        'font-family="system-ui, sans-serif" font-size="12">',
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
+    ]
+    for tick in _ticks(low_x, high_x):
+        at = x(tick)
+        out.append(f'<path d="M{at:.1f} {TOP}V{HEIGHT - BOTTOM}" stroke="#e3e6ea"/>')
+        out.append(_text(at, HEIGHT - BOTTOM + 16, f"{tick:,.0f}", "middle"))
+    for tick in _ticks(low_y, high_y):
+        at = y(tick)
+        out.append(f'<path d="M{LEFT} {at:.1f}H{WIDTH - RIGHT}" stroke="#e3e6ea"/>')
+        out.append(_text(LEFT - 6, at + 4, f"{tick:g}", "end"))
+    out.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, "bytes", "middle"))
+    middle = (TOP + HEIGHT - BOTTOM) / 2
+    turned = f' transform="rotate(-90 14 {middle:.0f})"'
+    out.append(_text(14, middle, plot.label, "middle", turned))
+    for number, (name, across, up) in enumerate(points, 1):
+        ours = name.startswith("Muntin")
+        fill, ink = ("#0b7285", "#ffffff") if ours else ("#ffffff", "#30363d")
+        px, py, line = x(across), y(up), TOP + 8 + 19 * (number - 1)
+        for at, height in ((px, py), (LEGEND, line)):
+            out.append(
+                f'<circle cx="{at:.1f}" cy="{height:.1f}" r="8" fill="{fill}" stroke="#0b7285"/>'
+            )
+            out.append(_text(at, height + 4, str(number), "middle", ink=ink))
+        out.append(_text(LEGEND + 14, line + 4, name, "start"))
+    return "\n".join([*out, "</svg>", ""])
+
+
+def _figure(cell: Any, part: int) -> float:
+    """A number, or one of those that a cell shows."""
+    if isinstance(cell, int | float):
+        return float(cell)
+    found = re.findall(r"[0-9.]+(?:e-?[0-9]+)?", str(cell))
+    return float(found[part]) if len(found) > part else 0.0
+
+
+def _scale(
+    values: Sequence[float], first: float, last: float
+) -> tuple[Callable[[float], float], float, float]:
+    low, high = min(values) / 1.4, max(values) * 1.4
+    span = math.log(high / low)
+    return lambda v: first + (last - first) * math.log(v / low) / span, low, high
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    found = [f * 10.0**p for p in powers for f in (1, 2, 5)]
+    found = [value for value in found if low <= value <= high]
+    return found if len(found) <= 8 else [v for v in found if f"{v:e}"[0] == "1"]
+
+
+def _text(x: float, y: float, words: str, anchor: str, more: str = "", ink: str = "#30363d") -> str:
+    words = words.replace("&", "&amp;").replace("<", "&lt;")
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{ink}"{more}>{words}</text>'
