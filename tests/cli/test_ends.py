@@ -154,7 +154,7 @@ def test_whenever_ctrl_c_comes_in_its_first_half_minute(tmp_path, delay):
 
 
 def _stopped_after(folder: Path, number: int, delay: float) -> None:
-    run = Run(folder, files=3)
+    run = Run(folder, files=3, module="muntin")
     time.sleep(delay)
     run.process.send_signal(number)
     code, _, err = run.ended()

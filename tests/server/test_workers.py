@@ -24,7 +24,8 @@ from muntin.server.answering import Asked
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
 from muntin.server.statements import PIECE_BYTES
-from muntin.server.worker import LENGTH, Worker
+from muntin.server.worker import BEGIN, LENGTH, Worker
+from muntin.server.workers import Nursery
 from tests.server.conftest import PATIENCE_SECONDS, until
 from tests.server.test_live import Live
 
@@ -312,6 +313,20 @@ def _asked_in_vain(url):
             ask(http, heavy())
         except httpx.HTTPError:
             return
+
+
+def test_no_process_outlives_a_server_that_goes_before_it_hears_of_it(ledger):
+    nursery = Nursery(ledger, ServerLimits())
+    begun, _ = nursery.begin()
+    other, theirs = socket.socketpair()
+    with theirs:
+        socket.send_fds(nursery._control, [BEGIN], [theirs.fileno()])
+        nursery._control.close()
+    for connection in (begun, other):
+        with connection:
+            connection.settimeout(PATIENCE_SECONDS)
+            assert connection.recv(1) == b""
+    assert nursery._process.wait(PATIENCE_SECONDS) == 0
 
 
 def test_nothing_is_left_after_a_server_that_ends(feeder, ledger):

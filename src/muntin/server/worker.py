@@ -38,6 +38,16 @@ _LOG = logging.getLogger("muntin.server")
 def nurse(control: socket.socket, settings: dict[str, Any]) -> None:
     """Fork workers and end them as told, until nobody is there to tell."""
     children: set[int] = set()
+    try:
+        _obey(control, settings, children)
+    except (ConnectionError, EOFError):
+        pass  # the server has gone in the middle of a word
+    finally:
+        for pid in children:
+            _end(pid)
+
+
+def _obey(control: socket.socket, settings: dict[str, Any], children: set[int]) -> None:
     warm_for: list[Any] = []
     while True:
         told_now, given, _, _ = socket.recv_fds(control, 1, 1)
@@ -59,8 +69,6 @@ def nurse(control: socket.socket, settings: dict[str, Any]) -> None:
             if pid in children:  # not waited for yet, so the number is still its own
                 children.remove(pid)
                 _end(pid)
-    for pid in children:
-        _end(pid)
 
 
 def _warm(settings: dict[str, Any], warm_for: list[Any]) -> None:
