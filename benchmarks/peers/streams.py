@@ -222,9 +222,9 @@ def measure(short: bool) -> Iterable[Table]:
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder)) as broker:
         topics = Topics(broker.servers)
         topics.fill("warm", WARM, 2, 10_000_000)
-        events, repeats = (200_000, 1) if short else (1_000_000, 3)
+        events, repeats = (100_000, 1) if short else (1_000_000, 3)
         yield backlog(broker.servers, topics, events, repeats, names)
-        yield live(broker.servers, topics, 2_000, 12 if short else 40, names)
+        yield live(broker.servers, topics, 2_000, 8 if short else 40, names)
 
 
 if __name__ == "__main__":
