@@ -31,6 +31,8 @@ def test_times_before_1970_are_floored():
     assert times.view(pa.int64()).to_pylist() == [-1, 0]
     with pytest.raises(BadArgument, match="cannot be a key"):
         canonical("k", pa.array([2**63 - 1]).view(pa.date64()), "date32")
+    with pytest.raises(BadArgument, match="cannot be a key"):
+        canonical("k", pa.array([2**60], pa.timestamp("s")), "timestamp")
 
 
 def test_a_dictionary_may_hold_broken_text_that_no_row_has():

@@ -100,8 +100,8 @@ def test_other_types_come_back_as_they_are_natural(array, natural, expected):
         (pa.array([decimal.Decimal("1.5")]), "'k' is decimal.*cast"),
         (pa.array([b"x"]), "'k' is binary"),
         (pa.array([[1]]), "'k' is list"),
-        (pa.array([2**64 - 1], pa.uint64()), "18446744073709551615 is beyond int64"),
-        (pa.array([2**62], pa.timestamp("s")), "292,000"),
+        (pa.array([2**64 - 1], pa.uint64()), "18446744073709551615 not in range"),
+        (pa.array([2**62], pa.timestamp("s")), "out of bounds timestamp"),
         (pa.array([1.5]).dictionary_encode(), "double"),
     ],
 )

@@ -34,6 +34,7 @@ from muntin.segments.keys import Keys
 from muntin.segments.nulls import check_nulls, merged_nulls
 from muntin.segments.table import Table
 from muntin.segments.top_k import (
+    ENTRIES,
     Entries,
     Heaviest,
     WeightOf,
@@ -53,6 +54,7 @@ _merge: Any = merge_items
 _E_NUMERATOR, _E_DENOMINATOR = 2_718_281_828_459_046, 10**15  # e, rounded up
 ANY = (1 << 62) - 1
 """More items than there are."""
+COUNTED = {**ENTRIES, "cells": Shape(ragged=True)}
 
 
 @dataclass(frozen=True)
@@ -95,15 +97,7 @@ class Frequency(Algebra):
         return -math.expm1(-self.depth)
 
     def columns(self) -> dict[str, Shape]:
-        return {
-            "nulls": Shape(),
-            "item": Shape(ragged=True),
-            "weight": Shape(ragged=True),
-            "gained": Shape(ragged=True),
-            "offset": Shape(),
-            "total": Shape(required=True),
-            "cells": Shape(ragged=True),
-        }
+        return {"nulls": Shape(), **COUNTED}
 
     def itemized(self, values: Sequence[pa.Array]) -> tuple[Sequence[Any], Keys | None]:
         return numbered(values)

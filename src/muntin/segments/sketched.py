@@ -32,7 +32,7 @@ import pyarrow as pa
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.columns import Ragged, States, frozen, lists, numbers, present
-from muntin.segments.frequency import ANY, Frequency
+from muntin.segments.frequency import ANY, COUNTED, Frequency
 from muntin.segments.kernels import sketched as _kernels
 from muntin.segments.kernels.lists import sum_counts
 from muntin.segments.keys import Encoded, Keys
@@ -107,7 +107,7 @@ class SketchedSums(Algebra):
         return super().from_parameters({**parameters, "indicators": indicators})
 
     def columns(self) -> dict[str, Shape]:
-        shapes = {name: s for name, s in self._counts.columns().items() if name != "nulls"}
+        shapes = dict(COUNTED)
         for name, kind in self.indicators:
             doubles = kind == "float64"
             shapes |= {
@@ -179,7 +179,7 @@ class SketchedSums(Algebra):
         self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None
     ) -> States:
         rows, groups = len(order), len(bounds) - 1
-        counted = {name: states[name] for name in self._counts.columns() if name != "nulls"}
+        counted = {name: states[name] for name in COUNTED}
         out, listed = self._counts.merged_lists({**counted, "nulls": None}, order, bounds, items)
         del out["nulls"]
         item = lists(states["item"], rows)

@@ -40,6 +40,13 @@ from muntin.summaries.space_saving import CAPACITY_MAX
 
 kernels: Any = _kernels  # lists of columns are unpacked into their calls
 _compute: Any = pc
+ENTRIES = {
+    "item": Shape(ragged=True),
+    "weight": Shape(ragged=True),
+    "gained": Shape(ragged=True),
+    "offset": Shape(),
+    "total": Shape(required=True),
+}
 
 
 @dataclass(frozen=True)
@@ -75,14 +82,7 @@ class TopItems(Algebra):
         integer_in("capacity", self.capacity, 1, CAPACITY_MAX)
 
     def columns(self) -> dict[str, Shape]:
-        return {
-            "nulls": Shape(),
-            "item": Shape(ragged=True),
-            "weight": Shape(ragged=True),
-            "gained": Shape(ragged=True),
-            "offset": Shape(),
-            "total": Shape(required=True),
-        }
+        return {"nulls": Shape(), **ENTRIES}
 
     def itemized(self, values: Sequence[pa.Array]) -> tuple[Sequence[Any], Keys | None]:
         return numbered(values)

@@ -23,6 +23,7 @@ from muntin.select.bind import Bound
 from muntin.select.catalog import Loaded, SummaryInfo
 from muntin.select.conform import conformed, has_untyped, typed
 from muntin.select.functions import PERIODIC, TABLE_FUNCTIONS
+from muntin.summaries.reading import exact_sum
 
 _TABLES_MAX = 4096
 
@@ -114,9 +115,7 @@ def _total(column: pa.ChunkedArray) -> pa.Array:
         return pa.array([_float_total(values) if len(values) else None], pa.float64())
     if not len(values):
         return pa.array([None], pa.int64())
-    # In halves, so that no partial sum leaves int64.
-    high, low = values.astype(np.int64) >> 32, values.astype(np.int64) & 0xFFFFFFFF
-    total = (int(high.sum()) << 32) + int(low.sum())
+    total = exact_sum(values.astype(np.int64, copy=False))
     fits = -(2**63) <= total < 2**63
     return pa.array([total], pa.int64() if fits else pa.decimal128(38, 0))
 

@@ -7,17 +7,18 @@ value of its own. These are the key columns of the vector matrix.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.arrow import decoded, is_text, value_type
+from muntin.arrow import decoded, fixed_width, is_text, value_type
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.summaries.items import hash_items
 from muntin.summaries.reading import Body, exact_sum
 
+KeyKind = Literal["string", "int64", "bool", "date32", "timestamp"]
 TYPES: dict[str, pa.DataType] = {
     "string": pa.large_string(),
     "int64": pa.int64(),
@@ -44,7 +45,7 @@ def column_of(name: str, values: Any) -> pa.Array:
         raise BadArgument(f"key column {name!r} is no column: {problem}") from None
 
 
-def kind_of(name: str, array: pa.Array) -> str | None:
+def kind_of(name: str, array: pa.Array) -> KeyKind | None:
     """The kind of a key column, a name of TYPES; None where all are null, of no type."""
     kind = value_type(array.type)
     if is_text(kind):
@@ -61,7 +62,7 @@ def kind_of(name: str, array: pa.Array) -> str | None:
         return None
     raise BadArgument(
         f"key column {name!r} is {kind}: a key can be a string, integer, boolean, date or "
-        "timestamp; cast the column"
+        "timestamp; round numbers to integers, or cast the column to string"
     )
 
 
@@ -78,7 +79,7 @@ def canonical(name: str, array: pa.Array, kind: str | None) -> pa.Array:
             array = _floored(array, _DAY_MS).cast(pa.int32())
         elif pa.types.is_timestamp(array.type) and array.type.unit == "ns":
             array = _floored(array, 1_000)
-        array = array.cast(target, safe=kind != "timestamp")
+        array = array.cast(target)
         if kind == "string":
             array.validate(full=True)
     except pa.ArrowInvalid as problem:
@@ -88,9 +89,11 @@ def canonical(name: str, array: pa.Array, kind: str | None) -> pa.Array:
 
 def _floored(array: pa.Array, units: int) -> pa.Array:
     """Times as whole numbers of a larger unit, those before 1970 as well; Arrow rounds to 0."""
-    numbers = pc.fill_null(array.view(pa.int64()), 0).to_numpy(zero_copy_only=False)
-    nulls = array.is_null().to_numpy(zero_copy_only=False)
-    return pa.array(numbers // units, pa.int64(), mask=nulls)
+    numbers = fixed_width(array, np.int64) // units
+    bits = np.packbits(array.is_valid().to_numpy(zero_copy_only=False), bitorder="little")
+    return pa.Array.from_buffers(
+        pa.int64(), len(array), [pa.py_buffer(bits), pa.py_buffer(numbers)]
+    )
 
 
 def hashes_of(name: str, array: pa.Array, seed: int) -> np.ndarray:

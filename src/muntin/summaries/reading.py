@@ -110,8 +110,9 @@ def block(data: bytes) -> bytes:
 
 
 def exact_sum(numbers: np.ndarray) -> int:
-    """Sum of non-negative int64 numbers as a Python integer: it cannot wrap."""
-    if float(numbers.sum(dtype=np.float64)) < 2.0**62:
+    """Sum of int64 numbers as a Python integer: it cannot wrap."""
+    largest = max(int(numbers.max()), -int(numbers.min())) if len(numbers) else 0
+    if largest * len(numbers) < 1 << 63:
         return int(numbers.sum())
     high, low = numbers >> 32, numbers & 0xFFFFFFFF
     return (int(high.sum(dtype=np.int64)) << 32) + int(low.sum(dtype=np.int64))

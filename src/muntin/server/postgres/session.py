@@ -239,16 +239,11 @@ class Session:
                     raise FrameError(f"{type(message).__name__} is not expected here")  # noqa: TRY301
             if len(self._out) > KIB:
                 await self._flush()
-        except (MuntinError, Refusal) as error:
-            await self._failed(error)
-            if isinstance(message, wire.Query):
-                await self._send(wire.ReadyForQuery(status=self._status))
-            else:
-                self._skipping = True
         except (GoneError, FrameError, asyncio.CancelledError, *_MALFORMED):
             raise
         except Exception as error:
-            _LOG.exception("a message failed: %s", type(message).__name__)
+            if not isinstance(error, MuntinError | Refusal):
+                _LOG.exception("a message failed: %s", type(message).__name__)
             await self._failed(error)
             if isinstance(message, wire.Query):
                 await self._send(wire.ReadyForQuery(status=self._status))

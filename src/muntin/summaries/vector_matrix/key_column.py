@@ -7,9 +7,9 @@ import pyarrow as pa
 
 from muntin.arrow import NO_BITS
 from muntin.errors import BadArgument
-from muntin.summaries.key_columns import TYPES
+from muntin.summaries.key_columns import TYPES, KeyKind
 from muntin.summaries.vector_matrix.indexes import IntegerIndex, TextIndex
-from muntin.summaries.vector_matrix.key_values import KeyKind, KeyValues
+from muntin.summaries.vector_matrix.key_values import KeyValues
 
 _NULL = np.zeros(1, np.uint8)  # a bitmap that says: null
 

@@ -16,6 +16,7 @@ from muntin.segments.sums import Sums, counted_events
 from muntin.segments.table import Segment
 from muntin.summaries.envelope import seal
 from muntin.summaries.indicators import IndicatorType
+from muntin.summaries.key_columns import KeyKind
 from muntin.summaries.vector_matrix.accumulator import Accumulator
 from muntin.summaries.vector_matrix.batches import (
     built,
@@ -24,7 +25,6 @@ from muntin.summaries.vector_matrix.batches import (
     pieces_of,
     read_batch,
 )
-from muntin.summaries.vector_matrix.key_values import KeyKind
 from muntin.summaries.vector_matrix.names import (
     INDICATORS_MAX,
     KEYS_MAX,
