@@ -1,4 +1,4 @@
-"""A measured figure in README and docs/evidence.md is the one of the newest result file."""
+"""A measured figure on a page (README, evidence, scale) is the one of the newest result file."""
 
 import json
 import runpy
@@ -26,8 +26,9 @@ def test_a_plot_shows_what_was_measured(image):
     assert (ROOT / image).read_text(encoding="utf-8") == drawn, "run: python scripts/evidence.py"
 
 
-def test_each_result_is_on_the_page():
-    text = (ROOT / "docs" / "evidence.md").read_text(encoding="utf-8")
+def test_each_result_is_on_a_page():
+    pages = [ROOT / page for page in EVIDENCE["PAGES"]]
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
     for path in RESULTS:
         for run in json.loads(path.read_text(encoding="utf-8")).values():
             for table in run["tables"]:
