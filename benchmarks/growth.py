@@ -161,7 +161,7 @@ def measure(short: bool) -> Iterable[Table]:
     )
     matrix(10_000, 100)  # compiles
     sketch(10_000)
-    panes(10, Quantiles(), 10_000, 10)
+    panes(10, Quantiles(), 300_000, 3)
     panes(10, Sums((("x", None),)), 10_000, 10)
     top = 10**7 if short else 10**9
     events = [10**n for n in range(5, 10) if 10**n <= top]
