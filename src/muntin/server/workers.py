@@ -15,7 +15,6 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import asdict
-from pathlib import Path
 from typing import IO, Any
 
 from muntin.errors import MuntinError, SelectError
@@ -432,7 +431,8 @@ class _Place:
 def memory_of(pid: int) -> int:
     """Bytes of memory that a process has, without files; 0 where this system does not tell."""
     try:
-        _, resident, shared = Path(f"/proc/{pid}/statm").read_text().split()[:3]
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            _, resident, shared = file.read().split()[:3]
         return (int(resident) - int(shared)) * _PAGE
     except (OSError, IndexError, ValueError):
         return 0

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _ours: set[str] = set()  # applications that were started here
+_with_workers: set[str] = set()  # and those that have run a Python task
 _LOG = logging.getLogger("muntin.spark")
 
 
@@ -166,11 +167,16 @@ def _copied(running: SparkSession, own: Mapping[str, str]) -> SparkSession:
 def start_worker(spark: SparkSession) -> None:
     """Run an empty task, so that the Python daemon is there when the first batch comes.
 
+    Once for an application: its daemon stays.
+
     Raises
     ------
     SourceError
         Spark cannot start Python: tells why, and which one it should take.
     """
+    application = spark.sparkContext.applicationId if is_classic(spark) else None
+    if application in _with_workers:
+        return
 
     def same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches
@@ -180,3 +186,5 @@ def start_worker(spark: SparkSession) -> None:
             spark.range(1, numPartitions=1).mapInArrow(same, "id bigint").toArrow()
     except Exception as problem:
         raise worker_error(problem) from None
+    if application is not None:
+        _with_workers.add(application)

@@ -361,7 +361,8 @@ def stream(
             data = _own_source(pipeline)
     _check_streaming(data)
     needed(data, pipeline)
-    warm(pipeline)
+    if own_source is None:
+        warm(pipeline)
     if mode == "overwrite":
         delete_checkpoint(data.sparkSession, place)
     return Stream(
