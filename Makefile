@@ -27,7 +27,7 @@ check: setup
 # reads while a pipeline writes, and as many hostile statements. They take hours; for fewer set
 # MUNTIN_PIPELINES, MUNTIN_STATEMENTS, MUNTIN_READS, MUNTIN_HOSTILE. MUNTIN_SEED repeats a run.
 chaos: setup
-	$(BIN)/python -m pytest tests -q -m "chaos or slow" $(ARGS)
+	$(BIN)/python -m pytest tests -q -m "chaos or slow" --timeout 28800 $(ARGS)
 
 lowest: setup # with the lowest versions of what Muntin depends on; some 20 minutes
 	PATH="$$PWD/$(BIN):$$PATH" sh scripts/lowest.sh $(ARGS)

@@ -131,6 +131,9 @@ def gone(run: Run) -> bool:
 
 
 BOTH = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+ONE = pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM]
+)
 
 
 @BOTH
@@ -169,7 +172,7 @@ def said(err: str) -> list[str]:
     return [line for line in err.splitlines() if line and "incubator" not in line]
 
 
-@BOTH
+@ONE  # Ctrl-C takes the same way, as the test above holds
 def test_a_pipeline_that_is_stopped_ends_after_its_batch(tmp_path, number):
     run = Run(tmp_path)
     run.wait_for_batches()

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from select_catalogs import MemoryCatalog, catalog, segment_of
+from select_catalogs import MemoryCatalog, catalog, matrix_of, segment_of
 
 from muntin.errors import SelectError
 from muntin.select import Engine, Limits, SummaryInfo
@@ -223,6 +223,6 @@ def test_a_closed_engine_answers_nothing(engine: Engine) -> None:
 def test_types_that_duckdb_would_change_go_through_it() -> None:
     made = catalog()
     table = pa.table({"driver": pa.array(["a"]).dictionary_encode(), "count": pa.array([1])})
-    made.held["orders", "open"] = type(made.held["orders", "open"])({("driver",): table})
+    made.held["orders", "open"] = matrix_of({("driver",): table})
     got = Engine(made).sql("SELECT driver FROM orders(driver)").table
     assert got.schema.field("driver").type == pa.string()

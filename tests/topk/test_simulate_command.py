@@ -70,7 +70,7 @@ def test_a_file_with_columns_of_other_names(tmp_path) -> None:
         (["--rate", "0.01"], "higher rate"),
         (["--runs", "0"], "0 runs"),
         (["--window", "25", "--unit", "10"], "whole number of units"),
-        (["--window", "a fortnight"], "say '10 seconds'"),
+        (["--window", "a fortnight"], "'a fortnight' is not a duration: write a number"),
         (["--objective", "euros", "--policy", "hybrid"], "'bytes' or 'messages'"),
         (["--plot", "costs.doc"], "ends in .png"),
     ],

@@ -23,7 +23,7 @@ from muntin.segments.codec import decode
 from muntin.segments.table import Segment
 
 CACHE_BYTES = 256 << 20
-ENTRY_BYTES = 5 << 9  # that objects take beside what they hold, for an entry and for each table
+ENTRY_BYTES = 3 << 10  # that objects take beside what they hold, for an entry and for each table
 KEPT_SECONDS = 600.0
 Keys = tuple[tuple[str, ...], ...]
 """The keys of a vector matrix that are wanted; None stands for all."""

@@ -135,7 +135,7 @@ class StreamReader:
         self._at = 0
         self._widened = np.empty(0, np.int64)
         self._starts: list[int] = []
-        count = sum(entry.numbers for entry in self.entries)
+        count = sum(entry.numbers for entry in self.entries if not entry.compressed)
         if self.entries and count <= SMALL_NUMBERS_MAX:
             self._widen(directory, count)
 
