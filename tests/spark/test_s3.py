@@ -1,5 +1,10 @@
 """What workers read and write may be on an object store, by the names that Spark uses."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -19,8 +24,11 @@ from tests.pipeline.support import content, run
 from tests.pipeline.test_kinds import in_pieces, pipeline, some_rows, table
 from tests.pipeline.test_shards import SUMMARIES, _rows
 from tests.s3_server import s3_server
+from tests.spark.test_any_spark import python_said
 
+ROOT = Path(__file__).parents[2]
 ASKED = "SELECT * FROM quantiles(delays, 0.5) FOR ALL"
+JARS = os.environ.get("MUNTIN_S3_JARS", "")
 
 
 @pytest.fixture(scope="module")
@@ -106,3 +114,26 @@ def test_an_index_is_the_same_there(store, tmp_path):
         IndexReader.open("s3a://bucket/none")
     with pytest.raises(SourceError, match=r"s3a://nobody/none\S* cannot be|holds no index"):
         IndexReader.open("s3a://nobody/none")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not JARS,
+    reason="MUNTIN_S3_JARS names no folder with org.apache.hadoop:hadoop-aws:3.5.0, and what it "
+    "needs: software.amazon.awssdk:bundle:2.35.4 (690 MB), "
+    "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
+)
+def test_spark_and_muntin_by_the_same_names(store, tmp_path):
+    """Sources, a checkpoint, its reset, shards and an index, all at s3a://, tasks elsewhere."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.spark.s3_process", store["AWS_ENDPOINT_URL"], str(tmp_path)],
+        cwd=ROOT,
+        env={k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK", "SPARK"))},
+        capture_output=True,
+        text=True,
+        timeout=540,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + python_said(done.stderr)
+    assert done.stdout.splitlines()[-1] == "done"
