@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from muntin.server.serving import Server
-from tests.server.conftest import server_that_comes_back
+from tests.server.conftest import Feeder, server_that_comes_back
 
 sync_api = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -60,6 +60,20 @@ def test_a_stream_is_watched(page, server, feeder):
     wait(page, moved, drawn)
     page.wait_for_selector("#panels .bars tr")
     page.wait_for_selector("#trends svg polyline, #trends svg circle", state="attached")
+
+
+def test_a_trend_begins_on_a_page_that_was_open_before_its_first_window(page, ledger):
+    feeder = Feeder(ledger)
+    with Server(ledger, port=0) as server:
+        page.goto(server.url)
+        page.wait_for_selector("#trends section")
+        state(page, "live")
+        page.wait_for_timeout(500)  # what has closed is asked for meanwhile: nothing
+        for _ in range(3):
+            feeder.minute()
+        page.wait_for_selector("#trends svg polyline, #trends svg circle", state="attached")
+        page.goto("about:blank")
+    feeder.close()
 
 
 def test_an_error_is_shown_at_its_place(page, server):

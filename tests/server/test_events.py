@@ -100,7 +100,7 @@ def test_streams_count_as_clients(feeder, ledger):
 
 @pytest.mark.parametrize("parameters", [
     {}, {"select": "SELECT"}, {"other": "x"}, {"windows": "true", "on": "update"},
-    {"select": "SELECT 1", "after": "x"},
+    {"select": "SELECT 1", "after": "x"}, {"windows": ["orders", "none"]},
 ])  # fmt: skip
 def test_wrong_requests(server, parameters):
     answer = httpx.get(server.url + "/events", params=parameters)

@@ -126,6 +126,7 @@ def test_windows(http):
 @pytest.mark.parametrize("parameters", [
     {"limit": "0"}, {"limit": "x"}, {"start": "yesterday"}, {"summary": "none"}, {"other": "1"},
     {"newest_first": "yes"}, {"limit": "9" * 40}, {"limit": "²"},
+    {"limit": ["1", "2"]},
 ])  # fmt: skip
 def test_bad_parameters(http, parameters):
     answer = http.get("/windows", params=parameters)

@@ -54,7 +54,7 @@ class Recording:
     def __init__(self, start_us: int) -> None:
         file = files("muntin.demo").joinpath("flights.parquet")
         with file.open("rb") as source:
-            self._table = pq.read_table(source)
+            self._table = pq.ParquetFile(source).read()  # read_table draws pandas in
         recorded = self._table["time"].cast(pa.int64()).to_numpy()
         whole_day = 86_400_000_000
         self._length = -(-int(recorded[-1] - recorded[0] + 1) // whole_day) * whole_day // _FASTER

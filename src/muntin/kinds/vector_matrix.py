@@ -25,7 +25,12 @@ IndicatorType = Literal["int64", "float64"]
 
 
 def _as_types(value: Any) -> Any:
-    return dict.fromkeys(value) if isinstance(value, list | tuple) else value
+    if not isinstance(value, list | tuple):
+        return value
+    odd = next((name for name in value if isinstance(name, dict | list)), None)
+    if odd is not None:
+        raise ValueError(f"a list holds names of columns, not {odd!r}; or {{name: int64}}")
+    return dict.fromkeys(value)
 
 
 Key = Annotated[

@@ -135,8 +135,7 @@ class Http:
         return JSONResponse({"ticket": ticket, "seconds": self._limits.ticket_seconds})
 
     async def _windows(self, request: Request, _: Grant) -> Response:
-        given = request.query_params
-        _only(request, "summary", "start", "end", "limit", "newest_first")
+        given = parameters(request, "summary", "start", "end", "limit", "newest_first")
         limit = _integer(given.get("limit", "1000"), "limit", 1, WINDOWS_MAX)
         start, end = (_instant(given.get(name), name) for name in ("start", "end"))
         summary = given.get("summary")
@@ -153,23 +152,21 @@ class Http:
         )
 
     async def _summaries(self, request: Request, _: Grant) -> Response:
-        _only(request)
+        parameters(request)
         return await self._answered(request, "summaries")
 
     async def _history(self, request: Request, _: Grant) -> Response:
-        given = request.query_params
-        _only(request, "pipeline", "start", "end")
+        given = parameters(request, "pipeline", "start", "end")
         start, end = (_instant(given.get(name), name) for name in ("start", "end"))
         name = given.get("pipeline", "")
         return await self._answered(request, "history", pipeline=name, start=start, end=end)
 
     async def _catalogue(self, request: Request, _: Grant) -> Response:
-        _only(request)
+        parameters(request)
         return await self._answered(request, "catalogue")
 
     async def _rejected(self, request: Request, _: Grant) -> Response:
-        given = request.query_params
-        _only(request, "pipeline", "after", "limit")
+        given = parameters(request, "pipeline", "after", "limit")
         return await self._answered(
             request,
             "rejected",
@@ -179,7 +176,7 @@ class Http:
         )
 
     async def _state_now(self, request: Request, _: Grant) -> Response:
-        _only(request)
+        parameters(request)
         return JSONResponse(await self._state_once())
 
     async def _metrics(self, _: Request, __: Grant) -> Response:
@@ -274,11 +271,23 @@ def _decoded(body: bytes) -> str:
         raise BadArgument("the body is not UTF-8") from None
 
 
-def _only(request: Request, *names: str) -> None:
-    for name in request.query_params:
+def parameters(request: Request, *names: str) -> dict[str, str]:
+    """What stands in the query string, each at most once, as in a body.
+
+    Raises
+    ------
+    BadArgument
+        A name is none of `names`, or stands twice.
+    """
+    found: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
         if name not in names:
             known = ", ".join(names) or "none"
             raise BadArgument(f"there is no parameter {ascii(name)[:40]}; there are: {known}")
+        if name in found:
+            raise BadArgument(f"{name}: stands twice in the query string")
+        found[name] = value
+    return found
 
 
 def _integer(text: str, name: str, low: int, high: int) -> int:

@@ -19,7 +19,7 @@ from muntin.errors import MuntinError
 from muntin.server import protocol
 from muntin.server.channel import Place
 from muntin.server.frames import Frame
-from muntin.server.http import Http
+from muntin.server.http import Http, parameters
 from muntin.server.live import TICK_SECONDS, Hub
 from muntin.server.messages import Subscribe, topic
 from muntin.server.problems import RefusalError, problem, status_of
@@ -169,10 +169,7 @@ _START: dict[str, Any] = {
 
 def _wanted(request: Request) -> Subscribe:
     """The subscription in the query string; the browser sends Last-Event-ID when it comes back."""
-    given: dict[str, Any] = dict(request.query_params)
-    unknown = set(given) - set(_ENTRIES)
-    if unknown:
-        raise RefusalError(400, "message", f"there is no parameter {ascii(min(unknown))[:40]}")
+    given: dict[str, Any] = {**parameters(request, *_ENTRIES)}
     after = request.headers.get("last-event-id") or given.pop("after", "")
     given.pop("after", None)
     for name in ("windows", "state"):

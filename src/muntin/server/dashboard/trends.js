@@ -40,6 +40,7 @@ export async function trend(board, live, query, range, keys) {
   });
   new ResizeObserver(draw).observe(holder);
   const count = (starts, now) => {
+    if (now == null && !starts.length) return; // nothing has closed: what its answers hold is not known
     const many = new Map(now == null ? [] : [[now, 0]]);
     for (const start of starts) many.set(start, (many.get(start) ?? 0) + 1);
     for (const [start, rows] of many) points.set(start, [[query.name, { [ROWS]: rows }]]);
