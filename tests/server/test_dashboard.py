@@ -76,6 +76,22 @@ def test_a_trend_begins_on_a_page_that_was_open_before_its_first_window(page, le
     feeder.close()
 
 
+def test_of_few_events_the_load_is_by_the_hour_or_day(page, ledger):
+    feeder = Feeder(ledger)
+    feeder.rows([(day * 86_400, "a", 0, 1, 1) for day in range(30)])
+    with Server(ledger, port=0) as server:
+        page.goto(server.url)
+        page.wait_for_selector("#load svg text.unit:text('events a day')")
+        axis = page.locator("#load svg text").all_text_contents()[:3]
+        assert len(set(axis)) == 3
+        small = (
+            "import('/static/dom.js').then(({ short, number }) => [short(0.0471), number(2e-9)])"
+        )
+        assert page.evaluate(f"() => {small}") == ["0.047", "2.0e-9"]
+        page.goto("about:blank")
+    feeder.close()
+
+
 def test_an_error_is_shown_at_its_place(page, server):
     page.goto(server.url)
     page.fill("#statement", "SELECT drivr FROM orders(driver)")

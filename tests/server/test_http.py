@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 
 import httpx
@@ -13,6 +14,7 @@ from websockets.sync.client import connect
 from muntin.ledger.temporary import temporary
 from muntin.server.openapi import document
 from muntin.server.serving import Server
+from muntin.server.static import FOLDER
 from muntin.spark.ingest import Ingest
 from tests.pipeline.support import START
 from tests.server.beating import OVERDUE, beating_pipeline
@@ -192,6 +194,18 @@ def test_every_documented_route_answers(http):
                 assert set(bare.json()) == {"error"}, path
         other = http.request("DELETE", path)
         assert other.status_code == 405
+
+
+def test_the_page_asks_for_its_modules_at_once():
+    """Else each waits for the one that imports it."""
+    page = (FOLDER / "index.html").read_text()
+    wanted, found = ["muntin.js"], set()
+    while wanted:
+        text = (FOLDER / wanted.pop()).read_text()
+        new = set(re.findall(r'^import .* from "\./(.*)";', text, re.MULTILINE)) - found
+        wanted += new
+        found |= new
+    assert set(re.findall(r'rel="modulepreload" href="/static/(.*?)"', page)) == found
 
 
 @pytest.mark.parametrize("path", [

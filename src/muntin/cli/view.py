@@ -44,7 +44,7 @@ def follow(
             on_tick()
             line = lines.due()
             if line:
-                console.print(line, highlight=False)
+                console.print(line, highlight=False, soft_wrap=True)
         return
     view = View(stream, pipeline)
     with Live(console=console, auto_refresh=False, screen=False) as shown:

@@ -15,13 +15,15 @@ export function make(tag, attributes = {}, ...children) {
 export function number(value, digits = 0) {
   if (value == null) return "–";
   if (typeof value !== "number") return String(value);
+  if (value && Math.abs(value) < 1e-6) return value.toExponential(1);
+  if (value && Math.abs(value) < 1) return value.toLocaleString("en", { maximumSignificantDigits: digits || 2 });
   const rest = Number.isInteger(value) ? 0 : Math.abs(value) >= 100 ? 0 : digits || 2;
   return value.toLocaleString("en", { maximumFractionDigits: rest });
 }
 
 export function short(value) {
   if (value == null) return "–";
-  if (Math.abs(value) < 10000) return number(value, 1);
+  if (Math.abs(value) < 10000) return number(value, Math.abs(value) < 1 ? 2 : 1);
   return value.toLocaleString("en", { notation: "compact", maximumFractionDigits: 1 });
 }
 

@@ -2,6 +2,7 @@
 import { lines } from "./charts.js";
 import { bytes, drawer, duration, make, moment, number, short } from "./dom.js";
 
+const PER = [["events a second", 1], ["events a minute", 60], ["events an hour", 3600], ["events a day", 86400]];
 const KEPT = 600; // readings of the load, where a ledger has no panes to tell it
 
 function figure(value, name, level = "") {
@@ -69,8 +70,11 @@ export function load(holder, live, range) {
       if (before && start - before[0] > width) points.push([before[0] + width, 0], [start - width, 0]);
       points.push([start, (1e6 * events) / Math.max(1e6, Math.min(width, to - start))]);
     }
-    lines(holder, [{ name: "events a second", points: points.length ? points : live_points }],
-      { area: true, unit: `events a second, by ${duration(width)} of event time`, zoom: range.zoom });
+    const drawn = points.length ? points : live_points;
+    const most = drawn.reduce((high, [, rate]) => Math.max(high, rate), 0);
+    const [unit, seconds] = PER.find(([, length]) => most * length >= 1) ?? PER.at(-1);
+    lines(holder, [{ name: unit, points: drawn.map(([at, rate]) => [at, rate * seconds]) }],
+      { area: true, unit: `${unit}, by ${duration(width)} of event time`, zoom: range.zoom });
   });
   const ask = async (pipeline) => {
     const [start, end] = range.ends();

@@ -42,18 +42,13 @@ function pipelines(onchoice) {
 }
 
 async function panels(summaries) {
-  const files = await live.ask("/panels");
-  const kinds = new Map();
-  for (const file of files) {
-    const module = await import(`./panels/${file}`);
-    kinds.set(file.replace(/\.js$/, ""), module.default);
-  }
-  for (const summary of summaries) {
-    const panel = kinds.get(summary.kind);
-    if (!panel) continue;
+  const files = new Set(await live.ask("/panels"));
+  const shown = summaries.filter((summary) => files.has(`${summary.kind}.js`));
+  const modules = await Promise.all(shown.map(({ kind }) => import(`./panels/${kind}.js`)));
+  for (const [i, summary] of shown.entries()) {
     const section = make("section", { "data-pipeline": summary.pipeline });
     at("panels").append(section);
-    panel(section, summary, live);
+    modules[i].default(section, summary, live);
   }
 }
 
