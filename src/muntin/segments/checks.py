@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from muntin.errors import CorruptSummary
-from muntin.segments.columns import NOTHING, Ragged
+from muntin.segments.columns import NOTHING, Ragged, frozen
 from muntin.segments.kernels import lists as kernels
 from muntin.segments.keys import Keys, in_order
 from muntin.segments.shards import WHOLE_KEYS, hash_range, is_first
 from muntin.segments.table import Segment, Table
-from muntin.summaries.reading import exact_sum
 
 EVENTS_MAX = (1 << 62) - 1
 _PROBLEMS = {
     kernels.NOT_THERE: "is not there",
     kernels.FALLS: "does not ascend in its slice",
     kernels.IN_NO_ROW: "is in no row",
+    kernels.REST: "is of a rest that cannot be",
 }
 
 
@@ -27,9 +27,7 @@ def check_table(table: Table, limit: int | None, shard: int = WHOLE_KEYS) -> Non
         raise CorruptSummary("segment: a table has no rows")
     if not in_order(table.keys) or (table.items is not None and not in_order(table.items)):
         raise CorruptSummary("segment: keys are not in their order")
-    _check_used(table.keys, table.key, table.starts, "a key")
-    if limit is None and (table.key == keys).any():
-        raise CorruptSummary("segment: a rest of keys, and no limit")
+    _check_used(table.keys, table.key, table.starts, "a key", with_rest=limit is not None)
     if shard != WHOLE_KEYS:
         first, last = hash_range(shard)
         hashes = table.keys.hashes
@@ -40,19 +38,20 @@ def check_table(table: Table, limit: int | None, shard: int = WHOLE_KEYS) -> Non
         sizes = np.diff(table.starts)
         if ((rest == 1) & (sizes != limit + 1)).any() or (sizes > limit + rest).any():
             raise CorruptSummary(f"segment: a slice does not keep to its limit of {limit} keys")
-    if table.events.min() < 1 or exact_sum(table.events) > EVENTS_MAX:
+    if not kernels.are_events(frozen(table.events), EVENTS_MAX):
         raise CorruptSummary("segment: a row has no events, or there are too many")
     if table.items is not None:
         column = table.states["item"]
         numbers = column.items if isinstance(column, Ragged) else NOTHING
-        if (numbers == len(table.items)).any():
-            raise CorruptSummary("segment: an item is not there")
-        _check_used(table.items, numbers, NOTHING, "an item")
+        _check_used(table.items, numbers, NOTHING, "an item", with_rest=False)
 
 
-def _check_used(keys: Keys, numbers: np.ndarray, starts: np.ndarray, what: str) -> None:
+def _check_used(
+    keys: Keys, numbers: np.ndarray, starts: np.ndarray, what: str, *, with_rest: bool
+) -> None:
     """Numbers of keys, each of which is used; they ascend in the lists that begin at `starts`."""
-    problem = kernels.problem_of_numbers(numbers, starts, len(keys), len(keys.names) > 0)
+    named = len(keys.names) > 0
+    problem = kernels.problem_of_numbers(numbers, starts, len(keys), named, with_rest)
     if problem:
         raise CorruptSummary(f"segment: {what} {_PROBLEMS[problem]}")
 
@@ -65,11 +64,12 @@ def check_segment(segment: Segment) -> None:
     tells = is_first(segment.shard)
     if not tells and events.any():
         raise CorruptSummary("segment: a shard tells events that another one tells")
-    if tells and len(events) and (events.min() < 1 or exact_sum(events) > EVENTS_MAX):
+    if tells and not kernels.are_events(frozen(events), EVENTS_MAX):
         raise CorruptSummary("segment: a slice has no events, or there are too many")
     for table in segment.tables:
-        at = np.searchsorted(slices, table.slices)
-        if not len(slices) or (slices[np.minimum(at, len(slices) - 1)] != table.slices).any():
+        rows = frozen(table.slices), frozen(table.starts), frozen(table.events)
+        problem = kernels.problem_of_slices(frozen(slices), frozen(events), *rows, tells)
+        if problem == kernels.NOT_THERE:
             raise CorruptSummary("segment: a table has a slice that the segment has not")
-        if tells and (np.add.reduceat(table.events, table.starts[:-1]) > events[at]).any():
+        if problem:
             raise CorruptSummary("segment: a table has more events than there are")

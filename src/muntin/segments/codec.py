@@ -29,11 +29,11 @@ import pyarrow as pa
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.checks import check_segment, check_table
-from muntin.segments.columns import Ragged, frozen, starts_of
+from muntin.segments.columns import Ragged, frozen, laid_out
 from muntin.segments.keys import NO_KEY, TYPES, Keys, hashes_of
 from muntin.segments.registry import algebra_of
 from muntin.segments.shards import SHARDS_MAX, WHOLE_KEYS
-from muntin.segments.streams import StreamReader, StreamWriter
+from muntin.segments.streams import Form, StreamReader, StreamWriter
 from muntin.segments.table import Segment, Table
 from muntin.summaries.items import text_buffers
 
@@ -87,12 +87,13 @@ def encode(segment: Segment) -> bytes:
     index.numbers(_steps(segment.slices))
     index.numbers(segment.events)
     tables = []
-    shapes = segment.algebra.columns()
+    shapes = segment.algebra.columns().items()
+    forms = [(name, one.doubles, one.dtype == "int64", one.streams) for name, one in shapes]
     for table in segment.tables:
         index.numbers(_steps(table.slices))
-        index.numbers(frozen(table.starts[1:] - table.starts[:-1]))
+        index.numbers(table.starts[1:] - table.starts[:-1])
         tables.append(_described(table))
-        _write_table(rest, table, shapes)
+        _write_table(rest, table, forms)
     described = {
         "kind": segment.algebra.kind,
         "parameters": segment.algebra.parameters(),
@@ -103,10 +104,9 @@ def encode(segment: Segment) -> bytes:
     if segment.shard:
         described["shard"] = segment.shard
     description = _ENCODER.encode(described).encode()
-    directory = b"".join((*index.directory, *rest.directory))
-    front, back = b"".join(index.payload), b"".join(rest.payload)
-    sizes = len(description), len(directory), len(front), len(back)
-    head = b"".join((_HEAD.pack(MAGIC, VERSION, *sizes), description, directory, front))
+    (first_lines, front), (lines, back) = index.written(), rest.written()
+    sizes = len(description), len(first_lines) + len(lines), len(front), len(back)
+    head = b"".join((_HEAD.pack(MAGIC, VERSION, *sizes), description, first_lines, lines, front))
     crc = google_crc32c.value(head)
     first = _CRC.pack(crc)
     crc = google_crc32c.extend(google_crc32c.extend(crc, first), back)
@@ -117,7 +117,7 @@ def _steps(slices: np.ndarray) -> np.ndarray:
     """The first slice, then the steps from each to the next: constant where none is missing."""
     steps = slices.copy()
     steps[1:] -= slices[:-1]
-    return frozen(steps)
+    return steps
 
 
 def _described(table: Table) -> dict[str, Any]:
@@ -136,14 +136,14 @@ def _described(table: Table) -> dict[str, Any]:
     return described
 
 
-def _write_table(out: StreamWriter, table: Table, shapes: dict[str, Shape]) -> None:
+def _write_table(out: StreamWriter, table: Table, forms: list[tuple[str, bool, bool, int]]) -> None:
     _write_keys(out, table.keys)
     if table.items is not None:
         _write_keys(out, table.items)
     out.lists(Ragged(table.starts, table.key))
     out.numbers(table.events)
-    for name, shape in shapes.items():
-        out.column(table.states[name], shape.doubles, shape.dtype == "int64", shape.streams)
+    for name, doubles, keys, streams in forms:
+        out.column(table.states[name], doubles, keys, streams)
 
 
 def _write_keys(out: StreamWriter, keys: Keys) -> None:
@@ -151,17 +151,17 @@ def _write_keys(out: StreamWriter, keys: Keys) -> None:
         valid = np.ones(len(column), np.uint8)
         if column.null_count:
             valid = column.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8)
-        out.raw(frozen(valid))
+        out.raw(valid)
         if column.type == pa.null():
             continue
         if column.type in (pa.large_string(), pa.large_binary()):
             if column.null_count:
                 column = column.fill_null("" if column.type == pa.large_string() else b"")
             text, starts = text_buffers(column)
-            out.numbers(frozen(starts[1:] - starts[:-1]))
-            out.raw(frozen(text[starts[0] : starts[-1]]))
+            out.numbers((starts[1:] - starts[:-1]).astype(np.int64, copy=False))
+            out.raw(text[starts[0] : starts[-1]])
         else:
-            out.numbers(frozen(_integers(column)))
+            out.numbers(_integers(column))
 
 
 def _integers(column: pa.Array) -> np.ndarray:
@@ -336,12 +336,13 @@ def _read_table(
     entry: dict[str, Any],
     slices: np.ndarray,
     sizes: np.ndarray,
-    forms: dict[str, tuple[str, bool, int, bool]],
+    forms: dict[str, Form],
     left: int,
 ) -> Table:
-    if len(sizes) and (sizes.min() < 1 or sizes.max() > left):
+    starts = laid_out(sizes, left, least=1)
+    if starts is None:
         raise CorruptSummary("segment: a slice of a table has no rows, or too many")
-    rows = int(sizes.sum())
+    rows = int(starts[-1])
     if rows * (2 + len(forms)) > left:
         raise CorruptSummary(f"segment: {rows} rows are more than are read at once")
     keys = _read_keys(reader, by, entry["types"], _size(entry["keys"], "keys"), left)
@@ -351,11 +352,10 @@ def _read_table(
         size = _size(told["size"], "items")
         items = _read_keys(reader, tuple(told["names"]), told["types"], size, left)
     key = reader.lists(len(slices), "int64", False, rows)
-    starts = starts_of(sizes)
     if not np.array_equal(key.starts, starts):
         raise CorruptSummary("segment: the rows of a table differ from its index")
     events = reader.numbers(rows)
-    states = {name: reader.column(rows, *form, left) for name, form in forms.items()}
+    states = reader.columns(rows, forms, left)
     return Table(keys, slices, starts, key.items, events, states, items)
 
 
@@ -372,21 +372,21 @@ def _read_keys(
 
 def _read_key_column(reader: StreamReader, kind: str | None, size: int, left: int) -> pa.Array:
     flags = reader.raw(size)
-    if size and flags.max() > 1:
-        raise CorruptSummary("segment: a key is neither null nor not")
     if kind is None:
         if flags.any():
             raise CorruptSummary("segment: a key without a type is not null")
         return pa.nulls(size)
-    nulls = flags == 0
-    values = reader.numbers(size)
-    if values[nulls].any():
-        raise CorruptSummary("segment: a null key has a value")
-    mask = pa.py_buffer(np.packbits(~nulls, bitorder="little").tobytes()) if nulls.any() else None
+    values, mask = reader.numbers(size), None
+    if (flags != 1).any():
+        if flags.max() > 1:
+            raise CorruptSummary("segment: a key is neither null nor not")
+        if values[flags == 0].any():
+            raise CorruptSummary("segment: a null key has a value")
+        mask = pa.py_buffer(np.packbits(flags, bitorder="little").tobytes())
     if kind in TEXTS:
-        if size and (values.min() < 0 or values.max() > left or int(values.sum()) > left):
+        starts = laid_out(values, left)
+        if starts is None:
             raise CorruptSummary("segment: the length of a key is impossible")
-        starts = starts_of(values)
         text = reader.raw(int(starts[-1]))
         buffers = [mask, pa.py_buffer(starts), pa.py_buffer(text)]
         array = pa.Array.from_buffers(TYPES[kind], size, buffers)

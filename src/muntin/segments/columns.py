@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from muntin.segments.kernels.lists import gather_lists
+from muntin.segments.kernels.lists import gather_lists, lay_out
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,6 +24,10 @@ class Ragged:
 
     def __len__(self) -> int:
         return len(self.starts) - 1
+
+    @property
+    def nbytes(self) -> int:
+        return self.starts.nbytes + self.items.nbytes
 
     @property
     def sizes(self) -> np.ndarray:
@@ -52,6 +56,12 @@ def starts_of(sizes: np.ndarray) -> np.ndarray:
     starts = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=starts[1:])
     return frozen(starts)
+
+
+def laid_out(sizes: np.ndarray, most: int, least: int = 0) -> np.ndarray | None:
+    """`starts_of`; None where a list has less than `least`, or all have more than `most`."""
+    starts = np.empty(len(sizes) + 1, np.int64)
+    return frozen(starts) if lay_out(sizes, least, most, starts) else None
 
 
 def ragged(sizes: np.ndarray, items: np.ndarray) -> Ragged | None:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from muntin.errors import BadArgument, IncompatibleSummary
 from muntin.segments.columns import frozen
+from muntin.segments.kernels.lists import has_ties
 from muntin.summaries import key_columns
 from muntin.summaries.items import hash_items
 
@@ -292,11 +293,9 @@ def hashes_of(columns: Sequence[pa.Array]) -> np.ndarray:
 
 def in_order(keys: Keys) -> bool:
     """Whether keys are different, and in the order of (hash, value)."""
-    same = keys.hashes[1:] == keys.hashes[:-1]
-    if (keys.hashes[1:] < keys.hashes[:-1]).any():
-        return False
-    if not same.any():
-        return True
+    ties = has_ties(keys.hashes)
+    if not ties:
+        return ties is not None
     if np.any(np.all([_equal_to_next(column) for column in keys.columns], axis=0)):
         return False
     return bool((_by_value(keys.columns, keys.hashes) == np.arange(len(keys))).all())

@@ -12,14 +12,14 @@ from item to item, which are small where lists are sorted.
 
 from __future__ import annotations
 
-import struct
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from muntin.errors import CorruptSummary
-from muntin.segments.columns import Column, Ragged, frozen, starts_of
+from muntin.segments.columns import Column, Ragged, frozen, laid_out, starts_of
 from muntin.segments.kernels import streams as kernels
 
 LEVEL = 1
@@ -27,26 +27,16 @@ COMPRESS_BYTES_MIN = 256  # below, zstd takes longer to begin than it saves
 SMALL_NUMBERS_MAX = 1 << 14  # of a segment whose streams are widened at once, not one by one
 SCALES = (1.0, 10.0, 100.0, 1000.0)
 PLAIN = 0  # form of a stream: 0, or 1 + the number of a scale
-_ENTRY = struct.Struct("<BBBBqQQ")  # form, width, compressed, 0, base, count, stored bytes
-ENTRY_BYTES = _ENTRY.size
-_ENTRIES = np.dtype("u1, u1, u1, u1, <i8, <u8, <u8")
+_SHORT = ("form", "u1"), ("width", "u1"), ("compressed", "u1"), ("zero", "u1")
+_ENTRIES = np.dtype([*_SHORT, ("base", "<i8"), ("numbers", "<u8"), ("stored", "<u8")])
+ENTRY_BYTES = _ENTRIES.itemsize
 _WIDTHS = (0, 1, 2, 4, 8)
-_NOTHING = _ENTRY.pack(PLAIN, 0, 0, 0, 0, 0, 0)  # a stream without numbers
 
 
-class Entry(NamedTuple):
-    """A stream's line in the directory."""
-
-    form: int
-    width: int
-    compressed: int
-    reserved: int
-    base: int
-    numbers: int
-    stored: int
-
-
-_ABSENT = Entry(PLAIN, 0, 0, 0, 0, 0, 0)
+_ABSENT = 0, 0, 0, 0, 0, 0, 0  # a column of zeros
+Form = tuple[str, bool, int, bool]
+"""Of a column of states: its dtype ("int64", "float64", "uint8"); whether it has doubles, or
+int64 that are keys of doubles; streams, several for a list a row; whether zeros are never None."""
 _codec: Any = pa.Codec("zstd", compression_level=LEVEL)
 
 
@@ -54,70 +44,113 @@ class StreamWriter:
     """Streams, one after the other, and their directory."""
 
     def __init__(self) -> None:
-        self.directory: list[bytes] = []
-        self.payload: list[bytes] = []
+        self._streams: list[tuple[int, np.ndarray, int, bool]] = []
+        """Line in the directory; numbers or bytes; form; whether zeros stay away."""
+        self._count = 0
 
     def numbers(self, values: np.ndarray) -> None:
         """int64[n]"""
-        self._put(values, PLAIN)
+        self._put(values)
 
     def doubles(self, bits: np.ndarray, keys: bool = False) -> None:
         """Doubles' bits, or their keys of `order_keys`: int64[n]."""
-        decimals = self._decimals(bits, keys)
-        self._put(*(decimals or (bits, PLAIN)))
+        self._put(*(_decimals(bits, keys) or (bits, PLAIN)))
 
     def raw(self, values: np.ndarray) -> None:
         """uint8[n]"""
-        self._write(PLAIN, 1, 0, values, len(values))
+        self._put(values)
 
     def column(self, column: Column, doubles: bool, keys: bool, streams: int) -> None:
-        """A column of states; see `StreamReader.column`. Zeros are not written."""
-        if isinstance(column, Ragged):
+        """A column of states; see `StreamReader.columns`. Zeros are not written."""
+        if column is None:
+            self._count += streams
+        elif isinstance(column, Ragged):
             self.lists(column, doubles and keys)
-        elif column is None or not column.any():
-            self.directory += [_NOTHING] * streams
-        elif column.dtype == np.uint8:
-            self.raw(column)
+        elif not doubles and column.dtype != np.uint8:
+            self._put(column, PLAIN, True)
+        elif not column.any():
+            self._count += streams
         elif doubles:
             self.doubles(frozen(column.view(np.int64)), keys)
         else:
-            self.numbers(column)
+            self.raw(column)
 
     def lists(self, column: Ragged, keys: bool = False) -> None:
         """Sizes, then first items and steps; bytes as they are."""
-        self.numbers(frozen(column.sizes))
+        sizes = column.starts[1:] - column.starts[:-1]
+        self.numbers(sizes)
         items, form = column.items, PLAIN
         if items.dtype == np.uint8:
             self.raw(items)
             return
         if keys:
-            items, form = self._decimals(items, True) or (items, PLAIN)
-        lists = int(np.count_nonzero(column.sizes))
+            items, form = _decimals(items, True) or (items, PLAIN)
+        lists = int(np.count_nonzero(sizes))
         firsts, steps = np.empty(lists, np.int64), np.empty(len(items) - lists, np.int64)
         kernels.split_lists(column.starts, frozen(items), firsts, steps)
         self._put(firsts, form)
-        self._put(steps, PLAIN)
+        self.numbers(steps)
 
-    def _decimals(self, bits: np.ndarray, keys: bool) -> tuple[np.ndarray, int] | None:
-        out = np.empty(len(bits), np.int64)
-        for at, scale in enumerate(SCALES):
-            if kernels.to_decimals(bits, keys, scale, out):
-                return out, at + 1
-        return None
+    def _put(self, values: np.ndarray, form: int = PLAIN, spare: bool = False) -> None:
+        self._streams.append((self._count, values, form, spare))
+        self._count += 1
 
-    def _put(self, values: np.ndarray, form: int) -> None:
-        found: Any = kernels.narrowed(frozen(values))
-        low, width, planes = found
-        self._write(form, width, low, planes, len(values))
+    def written(self) -> tuple[bytes, bytes]:
+        """The directory, and all streams."""
+        directory = np.zeros(self._count, _ENTRIES)
+        payload: list[Any] = []
+        for batch in self._batches():
+            places, values, forms, spare = zip(*batch, strict=True)
+            lines = np.zeros(len(batch), _ENTRIES)
+            lines["form"] = forms
+            planes = _narrowed(values, np.array(spare), lines)
+            ends = np.cumsum(lines["stored"]).tolist()
+            view, at = planes.data, 0
+            for i in np.flatnonzero(lines["stored"] >= COMPRESS_BYTES_MIN).tolist():
+                begin, end = ends[i - 1] if i else 0, ends[i]
+                packed = _codec.compress(view[begin:end], asbytes=True)
+                if len(packed) < end - begin:
+                    lines["compressed"][i], lines["stored"][i] = 1, len(packed)
+                    payload += [view[at:begin], packed]
+                    at = end
+            payload.append(view[at : ends[-1]])
+            directory[[*places]] = lines
+        return directory.tobytes(), b"".join(payload)
 
-    def _write(self, form: int, width: int, base: int, planes: np.ndarray, count: int) -> None:
-        data, compressed = planes.tobytes() if len(planes) < COMPRESS_BYTES_MIN else b"", False
-        if not data and len(planes):
-            data = _codec.compress(planes, asbytes=True)
-            compressed = len(data) < len(planes)
-            data = data if compressed else planes.tobytes()
-        self.directory.append(_ENTRY.pack(form, width, compressed, 0, base, count, len(data)))
-        self.payload.append(data)
+    def _batches(self) -> Iterator[list[tuple[int, np.ndarray, int, bool]]]:
+        """Streams that are narrowed by one call: many that are small, or one."""
+        batch, size = [], 0
+        for stream in self._streams:
+            size += len(stream[1])
+            if size > SMALL_NUMBERS_MAX and batch:
+                yield batch
+                batch, size = [], len(stream[1])
+            batch.append(stream)
+        if batch:
+            yield batch
+
+
+def _narrowed(streams: tuple[np.ndarray, ...], spare: np.ndarray, lines: np.ndarray) -> np.ndarray:
+    """The bytes of streams, and their lines in the directory but for the forms."""
+    first = streams[0]
+    if len(streams) == 1 and first.dtype == np.uint8:
+        lines["width"], lines["numbers"], lines["stored"] = 1, len(first), len(first)
+        return frozen(first)
+    starts = starts_of(np.array([*map(len, streams)]))
+    joined = frozen(first if len(streams) == 1 else np.concatenate(streams, dtype=np.int64))
+    raw = np.array([values.dtype == np.uint8 for values in streams])
+    bases, widths, counts, planes = kernels.narrowed(joined, starts, raw, spare)
+    lines["width"], lines["base"], lines["numbers"] = widths, bases, counts
+    lines["stored"] = widths * counts
+    return planes
+
+
+def _decimals(bits: np.ndarray, keys: bool) -> tuple[np.ndarray, int] | None:
+    out = np.empty(len(bits), np.int64)
+    for at, scale in enumerate(SCALES):
+        if kernels.to_decimals(bits, keys, scale, out):
+            return out, at + 1
+    return None
 
 
 class StreamReader:
@@ -129,19 +162,20 @@ class StreamReader:
     def __init__(self, directory: memoryview, payload: memoryview) -> None:
         if len(directory) % ENTRY_BYTES:
             raise CorruptSummary("segment: the directory is cut")
-        self.entries = [*map(Entry._make, _ENTRY.iter_unpack(directory))]
+        lines = np.frombuffer(directory, _ENTRIES)
+        self._lines: list[tuple[int, ...]] = lines.tolist()
+        """As in `_ENTRIES`."""
         self._payload = payload
         self._next = 0
         self._at = 0
         self._widened = np.empty(0, np.int64)
         self._starts: list[int] = []
-        count = sum(entry.numbers for entry in self.entries if not entry.compressed)
-        if self.entries and count <= SMALL_NUMBERS_MAX:
-            self._widen(directory, count)
+        count = sum(line[5] for line in self._lines if not line[2])
+        if self._lines and count <= SMALL_NUMBERS_MAX:
+            self._widen(lines, count)
 
-    def _widen(self, directory: memoryview, count: int) -> None:
+    def _widen(self, lines: np.ndarray, count: int) -> None:
         """All streams that are not compressed, by one call instead of one each."""
-        lines = np.frombuffer(directory, _ENTRIES)
         columns = [lines[name].copy() for name in _ENTRIES.names or ()]
         starts, out = np.empty(len(lines) + 1, np.int64), np.empty(count, np.int64)
         payload = frozen(np.frombuffer(self._payload, np.uint8))
@@ -151,10 +185,10 @@ class StreamReader:
     def skip(self, streams: int) -> None:
         """Pass over streams."""
         for _ in range(streams):
-            self._at += self._entry().stored
+            self._at += self._line()[6]
 
     def done(self) -> None:
-        if self._next != len(self.entries) or self._at != len(self._payload):
+        if self._next != len(self._lines) or self._at != len(self._payload):
             raise CorruptSummary("segment: there are more streams than it needs")
 
     def rest(self) -> memoryview:
@@ -175,50 +209,38 @@ class StreamReader:
 
     def raw(self, count: int) -> np.ndarray:
         """uint8[count]"""
-        planes, entry = self._planes(count)
-        if entry.form != PLAIN or entry.width != 1 or entry.base:
+        planes, (form, width, base) = self._planes(count)
+        if form != PLAIN or width != 1 or base:
             raise CorruptSummary("segment: bytes that are written as numbers")
         return frozen(planes)
 
-    def column(
-        self, rows: int, dtype: str, doubles: bool, streams: int, required: bool, left: int
-    ) -> Column:
-        """A column of states.
-
-        Parameters
-        ----------
-        rows : int
-        dtype : "int64", "float64" or "uint8"
-        doubles : bool
-            int64 that are keys of doubles; float64.
-        streams : int
-            More than one: a list a row, of `left` items at most in all.
-        required : bool
-            Zeros stand as zeros, not as None.
-        """
-        absent = self._next < len(self.entries) and self.entries[self._next].numbers == 0
-        if absent and rows:
-            for _ in range(streams):
-                if self._entry() != _ABSENT:
+    def columns(self, rows: int, forms: Mapping[str, Form], left: int) -> dict[str, Column]:
+        """The columns of states of so many rows, with lists of `left` items at most in all."""
+        states: dict[str, Column] = {}
+        for name, (dtype, doubles, streams, required) in forms.items():
+            at = self._next
+            if rows and at < len(self._lines) and self._lines[at][5] == 0:
+                self._next += streams
+                if self._lines[at : at + streams] != [_ABSENT] * streams:
                     raise CorruptSummary("segment: a column that is absent has streams")
-            return frozen(np.zeros(rows, dtype)) if required else None
-        if streams > 1:
-            column = self.lists(rows, dtype, doubles, left)
-            return column if len(column.items) else None
-        if dtype == "uint8":
-            return self.raw(rows)
-        if dtype == "float64":
-            return frozen(self.doubles(rows).view(np.float64))
-        return self.doubles(rows, True) if doubles else self.numbers(rows)
+                states[name] = frozen(np.zeros(rows, dtype)) if required else None
+            elif streams > 1:
+                column = self.lists(rows, dtype, doubles, left)
+                states[name] = column if len(column.items) else None
+            elif dtype == "uint8":
+                states[name] = self.raw(rows)
+            elif dtype == "float64":
+                states[name] = frozen(self.doubles(rows).view(np.float64))
+            else:
+                states[name] = self.doubles(rows, True) if doubles else self.numbers(rows)
+        return states
 
     def lists(self, rows: int, dtype: str, keys: bool, left: int) -> Ragged:
         sizes = self.numbers(rows)
-        if rows and (sizes.min() < 0 or sizes.max() > left):
+        starts = laid_out(sizes, left)
+        if starts is None:
             raise CorruptSummary("segment: the length of a list is impossible")
-        total = int(sizes.sum()) if rows else 0
-        if total > left:
-            raise CorruptSummary("segment: lists hold more than there can be")
-        starts = starts_of(sizes)
+        total = int(starts[-1])
         if dtype == "uint8":
             return Ragged(starts, self.raw(total))
         filled = int(np.count_nonzero(sizes))
@@ -234,40 +256,41 @@ class StreamReader:
         at = self._next
         begin, end = self._starts[at : at + 2] if at < len(self._starts) - 1 else (0, 0)
         if count and end - begin == count:
-            entry = self._entry()
-            self._at += entry.stored
+            form, width, *_, stored = self._line()
+            self._at += stored
             values = self._widened[begin:end]
         else:
-            planes, entry = self._planes(count)
+            planes, (form, width, base) = self._planes(count)
             values = np.empty(count, np.int64)
-            if entry.width in _WIDTHS:
-                kernels.widen(planes, entry.base, entry.width, values)
-        if entry.width not in _WIDTHS or entry.form > len(SCALES):
-            raise CorruptSummary(f"segment: a stream of form {entry.form}, {entry.width} bytes")
-        return values, entry.form
+            if width in _WIDTHS:
+                kernels.widen(planes, base, width, values)
+        if width not in _WIDTHS or form > len(SCALES):
+            raise CorruptSummary(f"segment: a stream of form {form}, {width} bytes")
+        return values, form
 
-    def _planes(self, count: int) -> tuple[np.ndarray, Entry]:
-        entry = self._entry()
-        if entry.numbers != count:
-            raise CorruptSummary(f"segment: {entry.numbers} numbers where {count} should be")
-        size = count * min(entry.width, 8)
-        piece = self._payload[self._at : self._at + entry.stored]
-        self._at += entry.stored
-        if len(piece) != entry.stored or (not entry.compressed and entry.stored != size):
+    def _planes(self, count: int) -> tuple[np.ndarray, tuple[int, int, int]]:
+        """Bytes of the next stream; its form, width and base."""
+        form, width, compressed, _, base, numbers, stored = self._line()
+        if numbers != count:
+            raise CorruptSummary(f"segment: {numbers} numbers where {count} should be")
+        size = count * min(width, 8)
+        piece = self._payload[self._at : self._at + stored]
+        self._at += stored
+        if len(piece) != stored or (not compressed and stored != size):
             raise CorruptSummary("segment: a stream is cut, or too long")
-        if not entry.compressed:
-            return np.frombuffer(piece, np.uint8), entry
-        try:
-            plain = _codec.decompress(piece, decompressed_size=size)
-        except (OSError, ValueError) as problem:
-            raise CorruptSummary(f"segment: a stream does not decompress ({problem})") from None
-        return np.frombuffer(plain, np.uint8), entry
+        if compressed:
+            try:
+                piece = _codec.decompress(piece, decompressed_size=size)
+            except (OSError, ValueError) as problem:
+                raise CorruptSummary(f"segment: a stream does not decompress ({problem})") from None
+        return np.frombuffer(piece, np.uint8), (form, width, base)
 
-    def _entry(self) -> Entry:
-        if self._next >= len(self.entries):
+    def _line(self) -> tuple[int, ...]:
+        """The next stream's line of the directory."""
+        if self._next >= len(self._lines):
             raise CorruptSummary("segment: a stream is missing")
         self._next += 1
-        return self.entries[self._next - 1]
+        return self._lines[self._next - 1]
 
 
 def _undecimal(values: np.ndarray, form: int, keys: bool) -> np.ndarray:

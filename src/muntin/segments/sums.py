@@ -191,13 +191,16 @@ class Sums(Algebra):
         for name, kind in self.indicators:
             columns = (table.states.get(f"{name}.{part}") for part in ("sum", *_parts(kind)[3:]))
             first, second = (*columns, None)[:2]
-            lacking = (numbers(table.states[f"{name}.{part}"]) for part in ("nulls", "unseen"))
+            nulls, unseen = (table.states[f"{name}.{part}"] for part in ("nulls", "unseen"))
             if kind is not None and len(numbers(first)) != len(table):
                 raise CorruptSummary(f"vector_matrix: the sums of {name!r:.100} are missing")
             if kind == "float64":
                 problem_of, zeros = kernels.problem_of_floats, _NO_FLOATS
+            elif nulls is unseen is second is None:
+                continue  # each event had a value: every int64 may be the sum
             else:
                 problem_of, zeros = kernels.problem_of_integers, NOTHING
+            lacking = numbers(nulls), numbers(unseen)
             found = problem_of(numbers(first), _or(second, zeros), table.events, *lacking)
             if found:
                 raise CorruptSummary(f"vector_matrix: {name!r:.100} {_PROBLEMS[found]}")

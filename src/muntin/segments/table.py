@@ -69,10 +69,9 @@ class Table:
     @property
     def nbytes(self) -> int:
         """Bytes of memory held by states and numbers, without the keys."""
-        arrays: list[Any] = [self.key, self.events, self.slices, self.starts]
-        for column in self.states.values():
-            arrays += [column.starts, column.items] if isinstance(column, Ragged) else [column]
-        return sum(array.nbytes for array in arrays if array is not None)
+        there = (column for column in self.states.values() if column is not None)
+        own = self.key.nbytes + self.events.nbytes + self.slices.nbytes + self.starts.nbytes
+        return own + sum(column.nbytes for column in there)
 
     def at(self, first: int, last: int) -> Table:
         """The rows of slices number first ... last - 1 of `slices`; keys that are left go."""

@@ -155,7 +155,7 @@ class Entries:
         out.numbers(self.errors)
         out.numbers((self._lengths if texts else self._starts)[:n])
         out.raw(arena if packed else arena[:0])
-        return b"".join((*out.directory, *out.payload, b"" if packed else arena.tobytes()))
+        return b"".join((*out.written(), b"" if packed else arena.tobytes()))
 
     def read(self, items: str | None, n: int, offset: int, body: Body) -> None:
         """Take over what `to_bytes` wrote; checked for what is true of all entries."""

@@ -7,8 +7,10 @@ import numpy as np
 from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.sorting import sort_keys
 
-NOT_THERE, FALLS, IN_NO_ROW = 1, 2, 3
+NOT_THERE, FALLS, IN_NO_ROW, REST = 1, 2, 3, 4
 """What `problem_of_numbers` finds."""
+TOO_MANY = 5
+"""What `problem_of_slices` finds, or NOT_THERE."""
 
 
 @kernel()
@@ -52,13 +54,73 @@ def sum_counts(counts, order, bounds, out):
 
 
 @kernel()
-def problem_of_numbers(numbers, starts, size, all_used):
-    """0, or what is wrong with numbers of 0 ... size, `size` being none.
+def lay_out(sizes, least, most, starts):
+    """Where lists of these sizes begin; False where one has less than `least`, or all have more
+    than `most`."""
+    at = 0
+    starts[0] = 0
+    for i in range(sizes.shape[0]):
+        if sizes[i] < least or sizes[i] > most - at:
+            return False
+        at += sizes[i]
+        starts[i + 1] = at
+    return True
+
+
+@kernel()
+def has_ties(values):
+    """Whether values that ascend have equal ones; None where they do not ascend."""
+    ties = False
+    for i in range(1, values.shape[0]):
+        if values[i] < values[i - 1]:
+            return None
+        ties |= values[i] == values[i - 1]
+    return ties
+
+
+@kernel()
+def are_events(events, most):
+    """Whether each is above 0, and all together are at most `most`."""
+    total = 0
+    for i in range(events.shape[0]):
+        if events[i] < 1 or events[i] > most - total:
+            return False
+        total += events[i]
+    return True
+
+
+@kernel()
+def problem_of_slices(slices, events, own, starts, of_row, tells):
+    """0, or why a table's slices `own` cannot be of a segment that has `slices`, ascending.
+
+    tells : bool
+        Whether `events` are those of each slice, which a table's rows cannot be beyond.
+    """
+    at = 0
+    for s in range(own.shape[0]):
+        while at < slices.shape[0] and slices[at] < own[s]:
+            at += 1
+        if at == slices.shape[0] or slices[at] != own[s]:
+            return NOT_THERE
+        if tells:
+            left = events[at]
+            for i in range(starts[s], starts[s + 1]):
+                left -= of_row[i]
+            if left < 0:
+                return TOO_MANY
+    return 0
+
+
+@kernel()
+def problem_of_numbers(numbers, starts, size, all_used, with_rest):
+    """0, or what is wrong with numbers of 0 ... size, `size` being the rest.
 
     starts : int64
         Where lists begin, in which numbers must ascend.
     all_used : bool
         Whether each number below `size` must occur.
+    with_rest : bool
+        Whether there may be a rest.
     """
     used = np.zeros(size + 1, np.uint8)
     for i in range(numbers.shape[0]):
@@ -73,6 +135,8 @@ def problem_of_numbers(numbers, starts, size, all_used):
         for number in range(size):
             if used[number] == 0:
                 return IN_NO_ROW
+    if used[size] and not with_rest:
+        return REST
     return 0
 
 

@@ -4,39 +4,63 @@ from __future__ import annotations
 
 import numpy as np
 
-from muntin.summaries.kernels import kernel
+from muntin.summaries.kernels import inlined, kernel
 from muntin.summaries.kernels.order_keys import key_of
 
 
 @kernel()
-def narrowed(values):
-    """The smallest of values (int64[n]), the bytes that each needs beyond it, and the planes:
-    byte b of values[i] less the smallest (wrapping) at planes[b * n + i]."""
-    n = values.shape[0]
+def narrowed(values, starts, raw, spare):
+    """Of each stream i, values[starts[i]:starts[i + 1]] (int64): the smallest, the bytes that each
+    needs beyond it, how many there are, and the planes, behind those of the stream before: byte b
+    of value i less the smallest (wrapping) at place b * n + i.
+
+    raw : bool[streams]
+        Bytes, which stay so.
+    spare : bool[streams]
+        None where all are zeros.
+    """
+    streams = starts.shape[0] - 1
+    bases, widths, counts = (
+        np.zeros(streams, np.int64),
+        np.empty(streams, np.int64),
+        np.empty(streams, np.int64),
+    )
+    planes = np.empty(8 * values.shape[0], np.uint8)
+    at = 0
+    for stream in range(streams):
+        some = values[starts[stream] : starts[stream + 1]]
+        n = some.shape[0]
+        base, width = np.int64(0), 1
+        if not raw[stream]:
+            base, width = base_and_width(some)
+        bases[stream] = base
+        widths[stream] = width
+        counts[stream] = 0 if spare[stream] and base == 0 and width == 0 else n
+        for b in range(width):
+            shift = np.uint64(8 * b)
+            for i in range(n):
+                planes[at + i] = np.uint8((np.uint64(some[i]) - np.uint64(base)) >> shift)
+            at += n
+    return bases, widths, counts, planes
+
+
+@inlined()
+def base_and_width(values):
+    """The smallest value, 0 where there is none, and the bytes that the others need beyond it."""
     low = high = np.int64(0)
-    if n:
+    if values.shape[0]:
         low = high = values[0]
-    for i in range(n):
+    for i in range(values.shape[0]):
         low = min(low, values[i])
         high = max(high, values[i])
-    base = np.uint64(low)
-    spread = np.uint64(high) - base
-    width = 0
+    spread = np.uint64(high) - np.uint64(low)
     if spread > np.uint64(0xFFFFFFFF):
-        width = 8
-    elif spread > np.uint64(0xFFFF):
-        width = 4
-    elif spread > np.uint64(0xFF):
-        width = 2
-    elif spread > np.uint64(0):
-        width = 1
-    planes = np.empty(n * width, np.uint8)
-    for b in range(width):
-        shift = np.uint64(8 * b)
-        at = b * n
-        for i in range(n):
-            planes[at + i] = np.uint8((np.uint64(values[i]) - base) >> shift)
-    return low, width, planes
+        return low, 8
+    if spread > np.uint64(0xFFFF):
+        return low, 4
+    if spread > np.uint64(0xFF):
+        return low, 2
+    return low, 1 if spread > np.uint64(0) else 0
 
 
 @kernel()
