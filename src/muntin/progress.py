@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 READING, CLOSING = "reading", "closing windows"
@@ -34,6 +35,20 @@ class Progress:
     """Closed windows by reason."""
     seconds: float = 0.0
     """In batches; waiting for data is not counted."""
-    panes: set[int] = field(default_factory=set, repr=False)
-    """Starts of the panes that got events."""
+    panes: int = 0
+    """That got events before they were sealed."""
+    open: set[int] = field(default_factory=set, repr=False)
+    """Starts of those of them that may get more: what is sealed is only counted."""
     step: Step = field(default_factory=Step, repr=False)
+
+    def reached(self, starts: Iterable[int], sealed: int | None, until: int | None) -> None:
+        """Count panes that a batch had events of.
+
+        Parameters
+        ----------
+        sealed, until : int, optional
+            Where the sealed panes ended before the batch, and end after it.
+        """
+        new = {start for start in starts if sealed is None or start >= sealed} - self.open
+        self.panes += len(new)
+        self.open = {start for start in self.open | new if until is None or start >= until}

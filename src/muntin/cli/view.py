@@ -149,7 +149,7 @@ class View:
         grid.add_row(
             f"[bold]{rate:,.0f}[/] events/s",
             f"{progress.read:,} events",
-            f"{len(progress.panes):,} panes",
+            f"{progress.panes:,} panes",
             f"{progress.late:,} late",
             f"{progress.rejected:,} rejected",
         )

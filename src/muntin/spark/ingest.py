@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -274,12 +275,12 @@ class Ingest:
         if not committed:
             return {}
         self._sequences.accept(sequenced)
+        starts = chain.from_iterable(held.starts.tolist() for held in panes.values())
+        self.progress.reached(starts, self._sealed(self._watermark), self._sealed(watermark))
         self._watermark = watermark
         if tally.newest is not None:
             self._newest = max(tally.newest, self._newest or tally.newest)
             self.progress.newest = self._newest
-        for held in panes.values():
-            self.progress.panes.update(held.starts.tolist())
         self.progress.batches += 1
         self.progress.read += tally.read
         self.progress.counted += tally.counted
