@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from muntin.server.serving import Server
+from tests.pipeline.support import pipeline
 from tests.server.conftest import Feeder, server_that_comes_back
 
 sync_api = pytest.importorskip("playwright.sync_api")
@@ -88,6 +89,47 @@ def test_of_few_events_the_load_is_by_the_hour_or_day(page, ledger):
             "import('/static/dom.js').then(({ short, number }) => [short(0.0471), number(2e-9)])"
         )
         assert page.evaluate(f"() => {small}") == ["0.047", "2.0e-9"]
+        page.goto("about:blank")
+    feeder.close()
+
+
+def test_what_is_new_is_asked_for_at_a_pace_and_never_behind_another_tab(page, server, feeder):
+    """Six batches within some seconds, then two while the page is hidden."""
+    asked = []
+    page.on("request", lambda request: asked.append(request.url.rpartition("/")[2].split("?")[0]))
+    page.goto(server.url)
+    page.wait_for_selector("#load svg")
+    drawn = page.evaluate("document.querySelector('#load svg').outerHTML")
+    asked.clear()
+    for _ in range(6):
+        feeder.minute()
+        page.wait_for_timeout(600)  # a state comes twice a second
+    assert asked.count("history") <= 3
+    assert asked.count("catalogue") <= 1
+    page.evaluate("Object.defineProperty(document, 'hidden', {configurable: true, value: true})")
+    page.wait_for_timeout(300)
+    asked.clear()
+    for _ in range(2):
+        feeder.minute()
+        page.wait_for_timeout(2_000)
+    assert asked == []
+    page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
+    wait(page, "html => document.querySelector('#load svg').outerHTML !== html", drawn)
+    assert "history" in asked
+
+
+def test_a_trend_shows_first_what_it_is_ordered_by(page, ledger):
+    select = "SELECT driver, count, served, fare FROM orders(driver) ORDER BY"
+    queries = {"dear": f"{select} fare DESC", "first": f"{select} abs(count)"}
+    feeder = Feeder(ledger, pipeline(queries=queries))
+    for _ in range(3):
+        feeder.minute()
+    with Server(ledger, port=0) as server:
+        page.goto(server.url)
+        for number, column in enumerate(("fare", "served")):
+            chosen = page.locator("#trends select[aria-label=column]").nth(number)
+            chosen.wait_for()
+            assert chosen.input_value() == column
         page.goto("about:blank")
     feeder.close()
 
@@ -186,5 +228,5 @@ def test_an_answer_is_drawn_and_kept(page, server):
     page.click("#select button:text('save')")
     page.reload()
     page.wait_for_selector("#select option:text('SELECT driver')", state="attached")
-    page.click("#held button:text('orders')")
+    page.click("#catalogue button:text('orders')")
     wait(page, "document.querySelector('#statement').value.includes('FROM orders(driver)')")

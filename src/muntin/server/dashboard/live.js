@@ -1,5 +1,34 @@
 // The connection: subscriptions that outlive it, asking over HTTP, and how well it is.
 
+const EVERY_MS = 3000;
+
+// Calls `ask` for what is new: once in so many milliseconds, one call at a time, never while the page
+// is hidden. What comes in between is asked for once, afterwards. With true, for a person, at once.
+export function paced(ask, every = EVERY_MS) {
+  let due = false, busy = false, timer = null, last = -every;
+  const go = () => {
+    if (!due || busy || timer != null || document.hidden) return;
+    timer = setTimeout(async () => {
+      timer = null;
+      if (document.hidden) return; // shown again, it goes on
+      due = false;
+      busy = true;
+      last = performance.now();
+      try { await ask(); } finally { busy = false; go(); }
+    }, Math.max(0, last + every - performance.now()));
+  };
+  document.addEventListener("visibilitychange", go);
+  return (atOnce = false) => {
+    due = true;
+    if (atOnce) {
+      last = -every;
+      clearTimeout(timer);
+      timer = null;
+    }
+    go();
+  };
+}
+
 const RETRY_MS = [1000, 2000, 4000, 5000]; // the whole of it is drawn from: not all pages at once
 
 export class Live {

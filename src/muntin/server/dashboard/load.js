@@ -1,6 +1,7 @@
-// The figures that are read from across the room, the load over time, and the open windows.
+// The figures that are read at a glance, the load over time, and the open windows.
 import { lines } from "./charts.js";
 import { bytes, drawer, duration, make, moment, number, short } from "./dom.js";
+import { paced } from "./live.js";
 
 const PER = [["events a second", 1], ["events a minute", 60], ["events an hour", 3600], ["events a day", 86400]];
 const KEPT = 600; // readings of the load, where a ledger has no panes to tell it
@@ -60,7 +61,7 @@ export function headline(holder, size) {
 
 // Events by event time, as far back as the ledger goes.
 export function load(holder, live, range) {
-  let found = null, asked = "", busy = false, live_points = [];
+  let found = null, asked = "", shown = null, live_points = [];
   const draw = drawer(() => {
     if (!found) return;
     const { width_us: width, to } = found;
@@ -76,26 +77,25 @@ export function load(holder, live, range) {
     lines(holder, [{ name: unit, points: drawn.map(([at, rate]) => [at, rate * seconds]) }],
       { area: true, unit: `${unit}, by ${duration(width)} of event time`, zoom: range.zoom });
   });
-  const ask = async (pipeline) => {
+  const path = () => {
     const [start, end] = range.ends();
-    const path = `/history?${new URLSearchParams({ pipeline: pipeline.name, ...(start && { start }), ...(end && { end }) })}`;
-    if (busy || asked === path + pipeline.read) return;
-    busy = true;
+    return `/history?${new URLSearchParams({ pipeline: shown.name, ...(start && { start }), ...(end && { end }) })}`;
+  };
+  const ask = paced(async () => {
+    const wanted = path(), of = wanted + shown.read;
     try {
-      found = await live.ask(path);
-      asked = path + pipeline.read;
+      found = await live.ask(wanted);
+      asked = of;
       draw();
     } catch { /* the next state asks again */ }
-    busy = false;
-  };
-  let shown = null;
-  range.onchange(() => shown && ask(shown));
+  });
+  range.onchange(() => shown && ask(true));
   new ResizeObserver(draw).observe(holder);
   return (state, pipeline) => {
     if (shown?.name !== pipeline.name) live_points = [];
     shown = pipeline;
     if (pipeline.events_per_second != null) live_points = [...live_points, [state.now, pipeline.events_per_second]].slice(-KEPT);
-    ask(pipeline);
+    if (asked !== path() + pipeline.read) ask();
   };
 }
 

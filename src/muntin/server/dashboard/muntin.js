@@ -1,10 +1,10 @@
 // The dashboard: puts the parts together and keeps them fed.
 import { alerts } from "./alerts.js";
+import { catalogue } from "./catalogue.js";
 import { closings } from "./closings.js";
 import { choice, duration, make } from "./dom.js";
 import { admitted, theme } from "./entry.js";
 import { Live } from "./live.js";
-import { held } from "./held.js";
 import { headline, load, openWindows } from "./load.js";
 import { Range } from "./range.js";
 import { rejected } from "./rejected.js";
@@ -60,9 +60,9 @@ async function start() {
   const mine = (summary) => pipeline == null || of.get(summary) === pipeline;
   const range = new Range(at("range"));
   const statement = selectBox(inside("select"), live, found);
-  const inLedger = held(inside("held"), live, mine, (name) => statement.ask(found.summaries.find((s) => s.name === name)));
+  const inLedger = catalogue(inside("catalogue"), live, mine, (name) => statement.ask(found.summaries.find((s) => s.name === name)));
   const parts = [headline(at("headline"), inLedger.size), alerts(at("alerts")), load(inside("load"), live, range),
-    openWindows(inside("open"), live), rejected(inside("rejected"), live)];
+    openWindows(inside("open"), live), rejected(inside("rejected"), live), inLedger.heard];
   const show = (name, newest) => {
     pipeline = name;
     range.newest = newest;

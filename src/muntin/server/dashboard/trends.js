@@ -7,12 +7,27 @@ import { choice, drawer, make, quoted } from "./dom.js";
 const POINTS = 300, LINES = 5, ROWS = "rows"; // counted where an answer has no number in it
 const numeric = (type) => /int|float|double|decimal/.test(type);
 
-// Which columns of an answer name a line, and which are its values: the one that was asked for first.
-function kinds(columns, types, keys) {
+// The column that a statement is ordered by, where that is a column and not an expression.
+function orderedBy(select, columns) {
+  const parts = /'(?:[^']|'')*'|[()]|\bORDER\s+BY\s+(?:\w+\.)?("(?:[^"]|"")+"|\w+)(?=\s*(?:[,)]|$|ASC\b|DESC\b|NULLS\b|LIMIT\b|OFFSET\b))|"(?:[^"]|"")*"/gi;
+  let depth = 0, found = null;
+  for (const [part, name] of select.matchAll(parts)) {
+    if (part === "(") depth++;
+    else if (part === ")") depth--;
+    else if (name && !depth) found = name[0] === '"' ? name.slice(1, -1).replaceAll('""', '"') : name.toLowerCase();
+  }
+  return /^\d+$/.test(found) ? columns[found - 1] : columns.find((name) => name === found || name.toLowerCase() === found);
+}
+
+const COUNTS = /^(count|events|rows|n)$|^count_/i;
+
+// Which columns of an answer name a line, and which are its values: first the one that it is ordered by.
+function kinds(columns, types, keys, ordered) {
   const shown = columns.map((name, i) => [name, i]).filter(([name]) => !/^window_|^(revision|error|lower|upper)$/.test(name));
   const names = shown.filter(([name, i]) => !numeric(types[i]) || keys.includes(name) || name === "q");
   const values = shown.filter((one) => !names.includes(one));
-  values.sort(([a], [b]) => (b === "value") - (a === "value"));
+  const rank = (name) => name === ordered ? 0 : name === "value" ? 1 : COUNTS.test(name) ? 3 : 2;
+  values.sort(([a], [b]) => rank(a) - rank(b));
   return { names, values };
 }
 
@@ -22,7 +37,7 @@ export async function trend(board, live, query, range, keys) {
   board.append(make("section", { "data-pipeline": query.pipeline }, make("h2", {}, `Trend: ${query.name}`, controls), holder, note));
   const moves = query.on === "update";
   const points = new Map(); // window start, or second of the update -> rows as [label, {column: value}]
-  let column = null;
+  let column = null, ordered;
   const draw = drawer(() => {
     const starts = [...points.keys()].sort((a, b) => a - b);
     for (const old of starts.splice(0, Math.max(0, starts.length - POINTS))) points.delete(old);
@@ -48,7 +63,7 @@ export async function trend(board, live, query, range, keys) {
     draw();
   };
   const take = ({ columns, types, rows }, startOf, start = null) => {
-    const { names: labels, values } = kinds(columns, types, keys);
+    const { names: labels, values } = kinds(columns, types, keys, ordered ??= orderedBy(query.select, columns.filter((name) => !/^(window_.*|revision|error)$/.test(name))));
     if (!values.length) return count(rows.map(startOf), start);
     if (column == null && values.length) {
       column = values[0][0];

@@ -2,6 +2,7 @@
 import { bars, lines } from "../charts.js";
 import { choice, drawer, make, quoted } from "../dom.js";
 import { following, parts, WINDOWS } from "../following.js";
+import { paced } from "../live.js";
 
 const ASKED = [0.1, 0.5, 0.9, 0.99];
 const SPANS = [["FOR LAST '1 hour'", "last hour"], ["FOR LAST '1 day'", "last day"], ...WINDOWS];
@@ -40,7 +41,7 @@ function seriesOf(answers) {
 export default function panel(section, summary, live) {
   const by = summary.by, keys = by.map(quoted).join(", ");
   const from = `FROM quantiles(${quoted(summary.name)}, ${ASKED.join(", ")})`;
-  let window = SPANS[0][0], key = null, covered = null, busy = false, again = false, series = [];
+  let window = SPANS[0][0], key = null, covered = null, series = [];
   let worst = 0.99;
   const ask = () => follow(by.length
     ? `SELECT ${keys}, q, value, lower, upper FROM quantiles(${quoted(summary.name)}, ${worst}) ${window} ORDER BY value DESC NULLS LAST LIMIT ${KEYS}`
@@ -48,37 +49,31 @@ export default function panel(section, summary, live) {
   const which = choice("quantile", [...ASKED].reverse().map((q) => [q, `worst ${100 * q} %`]), (v) => { worst = Number(v); ask(); });
   which.hidden = !by.length;
   const windows = choice("window", SPANS, (v) => { window = v; ask(); });
-  const whose = make("select", { "aria-label": by.join(", "), hidden: !by.length, onchange: () => history() });
+  const whose = make("select", { "aria-label": by.join(", "), hidden: !by.length, onchange: () => history(true) });
   const { holder, note } = parts(section, `Quantiles of ${summary.name}`, which, whose, windows);
   const chart = make("div", { class: "chart" });
   section.insertBefore(chart, holder);
   const draw = drawer(() => lines(chart, series, { label: `quantiles of ${summary.name} over time, with their error`, unit: summary.name }));
   new ResizeObserver(draw).observe(chart);
 
-  async function history() {
-    again = true;
-    if (busy) return; // one request at a time; what came meanwhile is asked for after it
-    busy = true;
-    while (again && covered) {
-      again = false;
-      const chosen = by.length ? JSON.parse(whose.value || "[]") : [];
-      const where = chosen.map((value, i) =>
-        `${quoted(by[i])} ${value == null ? "IS NULL" : `= ${literal(value)}`}`).join(" AND ");
-      const all = slices(covered), statements = [];
-      for (let i = 0; i < all.length; i += AT_ONCE) {
-        statements.push(all.slice(i, i + AT_ONCE).map(([start, end], n) =>
-          `SELECT ${n} AS n, q, value, lower, upper ${from} FOR '${start}' TO '${end}'` +
-          (where ? ` WHERE ${where}` : "")).join(" UNION ALL "));
-      }
-      try {
-        series = seriesOf(await Promise.all(statements.map((statement) => live.query(statement))));
-        draw();
-      } catch (problem) {
-        note.textContent = problem.message;
-      }
+  const history = paced(async () => {
+    if (!covered) return;
+    const chosen = by.length ? JSON.parse(whose.value || "[]") : [];
+    const where = chosen.map((value, i) =>
+      `${quoted(by[i])} ${value == null ? "IS NULL" : `= ${literal(value)}`}`).join(" AND ");
+    const all = slices(covered), statements = [];
+    for (let i = 0; i < all.length; i += AT_ONCE) {
+      statements.push(all.slice(i, i + AT_ONCE).map(([start, end], n) =>
+        `SELECT ${n} AS n, q, value, lower, upper ${from} FOR '${start}' TO '${end}'` +
+        (where ? ` WHERE ${where}` : "")).join(" UNION ALL "));
     }
-    busy = false;
-  }
+    try {
+      series = seriesOf(await Promise.all(statements.map((statement) => live.query(statement))));
+      draw();
+    } catch (problem) {
+      note.textContent = problem.message;
+    }
+  });
 
   const follow = following(live, note, ({ columns, rows, windows: read }) => {
     const at = (name) => columns.indexOf(name);

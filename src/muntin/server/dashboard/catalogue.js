@@ -1,15 +1,16 @@
 // What the ledger holds of each summary, and how much of it; a click writes the SELECT for it.
 import { bytes, make, moment, number } from "./dom.js";
+import { paced } from "./live.js";
 
 const EVERY_MS = 30000;
 
-export function held(holder, live, mine, write) {
-  let total = null;
+export function catalogue(holder, live, mine, write) {
+  let total = null, known = null;
   const body = make("tbody");
   const names = ["summary", "kind", "from (UTC)", "to (UTC)", "pieces", "size"];
   holder.replaceChildren(make("div", { class: "scroll", tabindex: "0" }, make("table", {},
     make("thead", {}, make("tr", {}, ...names.map((name, i) => make("th", { class: i > 3 ? "number" : "" }, name)))), body)));
-  const show = async () => {
+  const show = paced(async () => {
     try {
       const all = (await live.ask("/catalogue")).held;
       total = all.reduce((sum, one) => sum + one.bytes, 0);
@@ -17,8 +18,14 @@ export function held(holder, live, mine, write) {
         make("td", {}, make("button", { type: "button", onclick: () => write(one.name) }, one.name)),
         make("td", {}, one.kind), make("td", {}, moment(one.from)), make("td", {}, moment(one.to)),
         make("td", { class: "number" }, number(one.pieces)), make("td", { class: "number" }, bytes(one.bytes)))));
-    } catch { /* asked again soon */ }
+    } catch {
+      known = null; // the next state asks again
+    }
+  }, EVERY_MS);
+  const heard = (_, pipeline) => {
+    if (known === pipeline.read) return;
+    known = pipeline.read;
+    show();
   };
-  setInterval(show, EVERY_MS);
-  return { show, size: () => total };
+  return { show: () => show(true), size: () => total, heard };
 }
