@@ -202,9 +202,8 @@ def _pipeline(options: Mapping[str, str]) -> Pipeline:
 
 def _check_columns(pipeline: Pipeline, schema: StructType) -> None:
     from pyspark.errors import PySparkException
-    from pyspark.sql.pandas.types import to_arrow_schema
 
-    from muntin.spark.source import check_types, no_column
+    from muntin.spark.source import arrow_schema, check_types, no_column
 
     for column in (pipeline.time.column, *pipeline.columns()):
         if column in pipeline.fields and column not in schema.names:
@@ -215,7 +214,7 @@ def _check_columns(pipeline: Pipeline, schema: StructType) -> None:
         if column not in schema.names:
             raise SourceError(no_column(column, pipeline, schema.names))
     try:
-        check_types(pipeline, to_arrow_schema(schema, timezone="UTC"))
+        check_types(pipeline, arrow_schema(schema))
     except BadArgument as problem:
         raise SourceError(str(problem)) from None
     except PySparkException as problem:

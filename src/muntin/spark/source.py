@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -153,7 +154,6 @@ def needed(df: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, pa.Schema]:
     """
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as sf
-    from pyspark.sql.pandas.types import to_arrow_schema
 
     df = parsed(df, pipeline)
     for name, expression in pipeline.fields.items():
@@ -170,13 +170,22 @@ def needed(df: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, pa.Schema]:
     wanted += [column for column in kept if column in df.columns]
     df = df.select(*[sf.col(f"`{column.replace('`', '``')}`") for column in wanted])
     try:
-        schema = to_arrow_schema(df.schema, timezone="UTC")
+        schema = arrow_schema(df.schema)
         check_types(pipeline, schema)
     except BadArgument as problem:
         raise SourceError(str(problem)) from None
     except PySparkException as problem:
         raise SourceError(f"a column has no Arrow type: {reason(problem)}") from None
     return df, schema
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """As Arrow's, with times in UTC."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    named = signature(to_arrow_schema).parameters  # Spark 4.1 knows no other zone
+    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in named else {}
+    return to_arrow_schema(schema, **zone)
 
 
 def check_types(pipeline: Pipeline, schema: pa.Schema) -> None:
