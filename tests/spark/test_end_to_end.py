@@ -14,7 +14,7 @@ from muntin.assembly import cutting
 from muntin.errors import LedgerConflict, SelectError, SourceError, SpecError
 from muntin.ledger.temporary import temporary
 from muntin.spark import stream as streams
-from muntin.spark.ingest import gather_from
+from muntin.spark.ingest import Ingest, gather_from
 from tests.pipeline.support import SECOND, START, content, events, pipeline
 
 pytestmark = pytest.mark.spark
@@ -164,6 +164,34 @@ def test_a_stream_of_the_specs_own_files_is_read_in_the_workers(
     pq.write_table(table.drop_columns("fare").slice(0, 10), folder / "part 9.parquet")
     assert taken().progress.read == 10
     assert len(read_by_spark) == 1
+
+
+def test_a_planned_file_that_is_gone_is_told_and_comes_back(spark, table, tmp_path, monkeypatch):
+    """A batch that died before its commit runs again; Spark would leave the file out in silence."""
+    folder = tmp_path / "events"
+    folder.mkdir()
+    for number in range(3):
+        pq.write_table(table.slice(number * 100, 100), folder / f"{number}.parquet")
+    spec, url = pipeline(source={"format": "parquet", "path": str(folder)}), f"{tmp_path}/a.db"
+
+    def taken():
+        found = muntin.stream(None, spec, ledger=f"sqlite:///{url}", once=True)
+        found.await_termination(PATIENCE_SECONDS)
+        return found.ledger.pipelines()[0].read
+
+    def dies(*_):
+        raise RuntimeError("here it dies")
+
+    with monkeypatch.context() as dying:
+        dying.setattr(Ingest, "_commit", dies)
+        with pytest.raises(Exception, match="here it dies"):
+            taken()
+    lost = folder / "1.parquet"
+    lost.rename(tmp_path / "kept")
+    with pytest.raises(SourceError, match=r"1\.parquet is gone.*Put it back.*ignoreMissingFiles"):
+        taken()
+    (tmp_path / "kept").rename(lost)
+    assert taken() == 300
 
 
 def test_malformed_records_are_kept_with_their_reason(spark, tmp_path):

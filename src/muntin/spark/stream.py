@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,9 @@ from muntin.spark.failures import plainly, worker_error
 from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from
 from muntin.spark.kafka import Missed, check_broker, lag_of
 from muntin.spark.parquet import gather_batch
+from muntin.spark.partials import Plan
+from muntin.spark.planned import check_there
+from muntin.spark.rows import Row
 from muntin.spark.session import is_elsewhere, start_worker
 from muntin.spark.session import session as spark_session
 from muntin.spark.source import check_path, local_path, needed, stream_source
@@ -229,7 +232,13 @@ class Stream:
     def _gather(self, df: DataFrame, pipeline: Pipeline) -> GatherRows:
         source = self._own_source
         gather = None if source is None else gather_batch(df, source, pipeline)
-        return gather or gather_from(df, pipeline)
+        gather = gather or gather_from(df, pipeline)
+
+        def of_all(plan: Plan) -> Sequence[Row]:
+            check_there(self.query)
+            return gather(plan)
+
+        return of_all
 
     def _ended_by(self) -> str:
         """Why the query has ended by itself; "" while it runs, or was stopped."""
