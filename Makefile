@@ -11,7 +11,8 @@ demo: setup-demo
 demo-kafka: setup-demo # needs Java and Maven
 	$(BIN)/muntin demo --kafka $(ARGS)
 
-test: setup check
+test: setup
+	$(BIN)/python -m tests.java_classes & $(MAKE) check && wait
 	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest tests -q -m "not slow" -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-fast: setup

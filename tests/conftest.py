@@ -8,9 +8,12 @@ from httpx import _config
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
 
+from tests import java_classes
 from tests.store_servers import postgresql, redis_server  # noqa: F401  (fixtures)
 
 SPARK = {"spark.master": "local[2,4]", "spark.sql.shuffle.partitions": "2"}
+
+os.environ.setdefault("SPARK_SUBMIT_OPTS", java_classes.options())
 
 settings.register_profile(
     "ci",
