@@ -14,12 +14,13 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from muntin import cli, spec_file
+from muntin import cli
 from muntin.assembly.standing import StandingQueries
 from muntin.ledger.open import open_ledger
 from muntin.server.serving import Server
 from muntin.sites.spec import CoordinatorSpec
 from muntin.spec import Pipeline
+from muntin.yaml_file import read
 from tests.docs_samples import PAGES as SAMPLE_PAGES
 from tests.docs_samples import ROOT, as_input, commands_of, samples_of
 
@@ -129,7 +130,7 @@ def test_yaml_samples_are_what_they_say(sample, tmp_path, monkeypatch):
     path.write_text(sample.text, encoding="utf-8")
     for variable in ("NORTH_TOKEN", "SOUTH_TOKEN"):
         monkeypatch.setenv(variable, "0123456789abcdef")
-    data = spec_file.read(path).data
+    data = read(path, "").data
     if "state" in data:
         assert CoordinatorSpec.of(path).sites
     elif "pane" in data:

@@ -43,7 +43,7 @@ def test_a_question_imports_only_what_answers_it(ledger):
     modules, told = imported("-m", "muntin", "query", "-l", ledger, "-f", "csv", PLAIN)
     assert told.splitlines() == ["origin,count,delay", "EWR,2,5", "JFK,1,2"]
     assert {"numpy", "pyarrow", "numba", "sqlglot"} <= modules
-    others = ("pandas", "polars", "matplotlib", "cffi", "duckdb", "rich", "pyspark")
+    others = ("pandas", "polars", "matplotlib", "cffi", "duckdb", "rich", "pyspark", "yaml")
     ours = ("server", "client", "spark", "assembly", "sites", "topk", "demo")
     assert not heavy(modules, (*others, *(f"muntin.{name}" for name in ours)))
 

@@ -6,6 +6,7 @@ import errno
 import gc
 import os
 import sys
+from pathlib import Path
 from typing import NoReturn
 
 import typer
@@ -89,15 +90,19 @@ _REMEDIES = {
 """Of what a system refuses: none of it is a defect, so no trace is printed."""
 
 
+_NUMBA_SETTINGS = Path(".numba_config.yaml")
+
+
 class _NotNeeded:
     """Left out where only a ledger is asked, though it is installed.
 
     Arrow imports pandas when it makes its first array, to know a Series if it is given one, and
-    Numba cffi and SciPy, to know their functions: as long as half a question, which has none.
+    Numba cffi and SciPy, to know their functions: as long as half a question, which has none. And
+    Numba imports YAML for a file of settings that hardly anybody has.
     """
 
     def find_spec(self, name: str, *_: object) -> None:
-        if name in ("pandas", "cffi", "scipy"):
+        if name in ("pandas", "cffi", "scipy") or (name == "yaml" and not _NUMBA_SETTINGS.exists()):
             raise ModuleNotFoundError(name)
 
 
@@ -115,6 +120,7 @@ def _ask_and_leave() -> NoReturn:
     system at the end: to take them apart one by one takes as long as to answer.
     """
     gc.disable()
+    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"  # looks through all there is
     sys.meta_path.insert(0, _NotNeeded())
     code = 0
     try:

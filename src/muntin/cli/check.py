@@ -29,6 +29,7 @@ def register(app: typer.Typer) -> None:
         from muntin import spec_file
         from muntin.errors import SpecError
         from muntin.spec import Pipeline
+        from muntin.yaml_file import read
 
         if schema:
             typer.echo(json.dumps(Pipeline.model_json_schema(), indent=2))
@@ -36,7 +37,7 @@ def register(app: typer.Typer) -> None:
         if pipeline is None:
             raise typer.BadParameter("name a pipeline file, such as pipeline.yaml")
         checked = Pipeline.of(pipeline)
-        document = spec_file.read(pipeline)
+        document = read(pipeline, spec_file.PIPELINE_REMEDY)
         problems = list(_problems(checked)) or (list(_by_spark(checked)) if spark else [])
         if problems:
             lines = [f"{document.at(spec_file.named_place(line))}: {line}" for line in problems]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -43,18 +43,31 @@ if "NUMBA_CACHE_DIR" in os.environ:
     numba.config.CACHE_DIR = os.environ["NUMBA_CACHE_DIR"]  # pyright: ignore
 
 
-class KernelCache(FunctionCache):
-    """Numba's cache of what was compiled before, loaded without what only compiling needs.
-
-    Numba registers all that a function may call before it looks for a compiled one: 92 modules,
-    half of the time in which a new process answers its first question. What is compiled has all
-    of that in it but the allocator.
-    """
-
+class _Compiled(FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         rtsys.initialize(target_context)
         with self._guard_against_spurious_io_errors():
             return self._load_overload(sig, target_context)
+
+
+class KernelCache:
+    """Numba's cache of what was compiled before, loaded without what only compiling needs.
+
+    Numba registers all that a function may call before it looks for a compiled one: 92 modules,
+    half of the time in which a new process answers its first question. What is compiled has all
+    of that in it but the allocator. And it looks for the folder of each function that is defined;
+    most processes call few of them.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._compiled, name)
+
+    @cached_property
+    def _compiled(self) -> _Compiled:
+        return _Compiled(self._function)
 
 
 def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
