@@ -1,6 +1,10 @@
 """One pipeline, in each way that there is, on the Spark of the environment: a digest for each.
 
 Run by python3 (Spark Connect, or PYSPARK_SUBMIT_ARGS) and by spark-submit. Prints a line of JSON.
+
+python any_spark.py DATA OUT [kill]
+
+With `kill`, each of the first three ways loses an executor in the middle of its tasks.
 """
 
 import hashlib
@@ -10,7 +14,10 @@ import time
 from pathlib import Path
 
 import muntin
+from muntin.spark import ingest, parquet
+from muntin.spark.partials import fold_placed
 from muntin.spark.session import is_classic, session
+from tests.chaos.killing import killing_once
 from tests.pipeline.support import whole_of
 
 HOUR = 3_600_000_000
@@ -70,12 +77,23 @@ def main():
         told[name] = digest(ledger(name))
         sys.stderr.write(f"{name}: {time.monotonic() - began:.1f} s\n")
 
-    muntin.summarize(frame, SPEC, ledger=ledger("frame")).close()
-    done("frame")
-    muntin.summarize(files, SPEC, ledger=ledger("path")).close()
-    done("path")
-    muntin.stream(arriving(), SPEC, ledger=ledger("stream"), once=True).await_termination()
-    done("stream")
+    def losing_one(name, act):
+        mark = out / f"killed in {name}"
+        if "kill" in sys.argv:
+            ingest.fold_placed = parquet.fold_placed = killing_once(fold_placed, mark)
+        act()
+        ingest.fold_placed = parquet.fold_placed = fold_placed
+        assert mark.exists() == ("kill" in sys.argv)
+        done(name)
+
+    losing_one("frame", lambda: muntin.summarize(frame, SPEC, ledger=ledger("frame")).close())
+    losing_one("path", lambda: muntin.summarize(files, SPEC, ledger=ledger("path")).close())
+    losing_one(
+        "stream",
+        lambda: muntin.stream(
+            arriving(), SPEC, ledger=ledger("stream"), once=True
+        ).await_termination(),
+    )
     ready = frame.selectExpr("*", f"{SPEC['fields']['early']} AS early")
     own = json.dumps(SPEC)
     sink = ready.write.format("muntin").option("spec", own).option("ledger", ledger("write"))
