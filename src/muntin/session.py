@@ -50,7 +50,7 @@ class Session:
         return self._catalog.summaries()
 
     def span_of(self, summary: str) -> tuple[int, int] | None:
-        """Start and end of all that is held of a summary, microseconds UTC; None: nothing."""
+        """Start and end of all that is stored of a summary, microseconds UTC; None: nothing."""
         with self._catalog.moment() as moment:
             return moment.span_of(summary)
 

@@ -153,7 +153,7 @@ class QuerySpec(Strict):
 
     select: str
     on: Literal["window", "update"] = "window"
-    alert: AlertSpec | None = Field(default=None, description="When somebody is to be told")
+    alert: AlertSpec | None = Field(default=None, description="When somebody is to be alerted")
 
 
 class RetentionSpec(Strict):

@@ -33,7 +33,7 @@ class AlertSpec(Strict):
         description="A condition in SQL on the columns of the query; true for a row: it holds",
     )
     for_: MicrosecondsOrZero = Field(
-        default=0, alias="for", description="How long it must have held before the alert fires"
+        default=0, alias="for", description="How long it must have lasted before the alert fires"
     )
     by: Annotated[tuple[str, ...], BeforeValidator(_columns)] = Field(
         default=(), max_length=COLUMNS_MAX, description="Columns: an alert for each of their values"

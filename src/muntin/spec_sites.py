@@ -141,10 +141,10 @@ class SiteSpec(Ranking):
     @property
     def is_open(self) -> bool:
         """Whether what is sent can be read on the way."""
-        return urlsplit(self.coordinator).scheme == "ws" and not self.is_near
+        return urlsplit(self.coordinator).scheme == "ws" and not self.is_local
 
     @property
-    def is_near(self) -> bool:
+    def is_local(self) -> bool:
         """Whether the coordinator is on this machine."""
         return urlsplit(self.coordinator).hostname in _LOOPBACK
 

@@ -67,7 +67,7 @@ def test_an_answer_that_cannot_be_written_is_no_success(ledger):
         )
     assert done.returncode == 1
     assert done.stderr == (
-        "error: output: No space left on device; the disk is full: make room, then start again\n"
+        "error: output: No space left on device; the disk is full: free space, then start again\n"
     )
 
 

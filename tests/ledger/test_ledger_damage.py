@@ -199,7 +199,7 @@ def test_a_held_lock_is_named_in_time(tmp_path):
     ledger = SqliteLedger(tmp_path / "x.db", busy_seconds=0.05)
     other = sqlite3.connect(tmp_path / "x.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(LedgerError, match=r"held the ledger for more than 0.05 seconds"):
+    with pytest.raises(LedgerError, match=r"locked the ledger for more than 0.05 seconds"):
         ledger.open_writer("p", SPEC, query_id="A")
     assert ledger.pipelines() == []  # readers do not wait
     other.close()

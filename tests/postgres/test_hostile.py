@@ -155,7 +155,7 @@ def test_too_many_connections_and_slow_readers():
         until(lambda: listener.connections == 1)
         assert serves(server)
         until(lambda: listener.connections == 0)  # cut
-        assert server.app.state.statements.held == 0
+        assert server.app.state.statements.unread == 0
         slow.close()
         assert serves(server)
     feeder.close()

@@ -24,7 +24,7 @@ def test_what_there_is(engine: Engine) -> None:
 def test_every_column_that_is_described_can_be_asked(engine: Engine, name: str) -> None:
     rows = engine.sql(f"DESCRIBE {name}").rows
     if name == "orders":
-        assert rows.pop(0) == ["FOR '{}' TO '{}'".format(*HELD), None, "all that is held"]
+        assert rows.pop(0) == ["FOR '{}' TO '{}'".format(*HELD), None, "all that is stored"]
     ways = dict.fromkeys(row[0] for row in rows)
     assert len(ways) == (4 if name == "orders" else 1)
     for way in ways:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from muntin.errors import LedgerError, SelectError
 from muntin.select.result import Result, WindowRead
 from muntin.server import answering
-from muntin.server.answering import arrow_pieces, heard, json_pieces, told, within
+from muntin.server.answering import arrow_pieces, error_data, error_of, json_pieces, within
 from muntin.server.problems import RefusalError, problem, status_of
 
 COLUMNS = [
@@ -91,10 +91,10 @@ def test_nothing_is_made_beyond_the_limit():
     LedgerError("it is gone"),
 ])  # fmt: skip
 def test_errors_read_the_same_from_another_process(error):
-    again = heard(told(error))
+    again = error_of(error_data(error))
     assert (problem(again), status_of(again)) == (problem(error), status_of(error))
 
 
 def test_a_bug_in_another_process_is_a_bug_here():
     with pytest.raises(RuntimeError):
-        heard(told(ZeroDivisionError()))
+        error_of(error_data(ZeroDivisionError()))

@@ -246,8 +246,8 @@ def test_a_long_answer_is_whole_and_in_a_file(feeder, ledger):
             assert int(response.headers["content-length"]) > 4 * PIECE_BYTES
             data = b"".join(response.iter_bytes())
         assert pa.ipc.open_stream(data).read_all().num_rows == 300_000
-        until(lambda: not server.app.state.statements.held)
-        assert server.app.state.statements.held_bytes == 0
+        until(lambda: not server.app.state.statements.unread)
+        assert server.app.state.statements.unread_bytes == 0
 
 
 def test_who_does_not_read_an_answer_is_cut(feeder, ledger):
@@ -264,8 +264,8 @@ def test_who_does_not_read_an_answer_is_cut(feeder, ledger):
             + body
         )
         statements = server.app.state.statements
-        until(lambda: statements.held)
-        until(lambda: not statements.held)
+        until(lambda: statements.unread)
+        until(lambda: not statements.unread)
         made.settimeout(PATIENCE_SECONDS)
         read = 0
         with contextlib.suppress(ConnectionResetError):

@@ -1,4 +1,4 @@
-"""Alerts: a condition on a standing query's answers that has held long enough, and ends.
+"""Alerts: a condition on a standing query's answers that has lasted long enough, and ends.
 
 They follow what the ledger holds, beside the batches, which never wait for them. Of a query on
 windows, the stored results are asked window by window, in event time; of one on update its answer,
@@ -33,7 +33,7 @@ from muntin.times import instant_text
 EVERY_SECONDS = 5.0  # how often queries on update are asked
 WINDOWS_AT_ONCE = 64  # of one query, in one statement
 CLOSINGS_AT_ONCE = 1_000
-HELD_MAX = 1_000  # conditions of a pipeline that hold; those beyond are counted, not followed
+LASTING_MAX = 1_000  # conditions of a pipeline that hold; those beyond are counted, not followed
 CHANGES_KEPT = 100
 WAITING_MAX = 500  # for the webhook; the oldest go
 EVENT_BYTES_MAX = 8_192  # rows are left out until an event is no longer
@@ -255,24 +255,24 @@ class _Step:
     def take(self, name: str, spec: AlertSpec, rows: Rows, start: int, end: int) -> None:
         """The condition held for these rows, and no others, from `start` to `end`."""
         alert = self.alert(name)
-        held, until = alert["held"], alert["until"]
+        lasting, until = alert["held"], alert["until"]
         hole = until is not None and start > until and start != end
         found: dict[str, list[Mapping[str, Any]]] = {}
         for row in rows:
             key = json.dumps([_plain(row.get(column)) for column in spec.by])
             found.setdefault(key, []).append(row)
-        self._end(name, held, found, end)
-        room = HELD_MAX - sum(len(each["held"]) for each in self.state["alerts"].values())
+        self._end(name, lasting, found, end)
+        space = LASTING_MAX - sum(len(each["held"]) for each in self.state["alerts"].values())
         alert["left_out"] = 0
         for key, of_key in found.items():
-            if key not in held:
-                if room <= 0:
+            if key not in lasting:
+                if space <= 0:
                     alert["left_out"] += 1
                     continue
-                room -= 1
+                space -= 1
                 by = dict(zip(spec.by, json.loads(key), strict=True))
-                held[key] = {"since": start, "fired": None, "by": by}
-            one = held[key]
+                lasting[key] = {"since": start, "fired": None, "by": by}
+            one = lasting[key]
             if one["fired"] is None:
                 if hole:
                     one["since"] = start
@@ -281,9 +281,9 @@ class _Step:
                     self._change(name, "firing", one, end, of_key)
         alert["until"] = end if until is None else max(end, until)
 
-    def _end(self, name: str, held: dict[str, Any], found: Any, at: int) -> None:
-        for key in [key for key in held if key not in found]:
-            one = held.pop(key)
+    def _end(self, name: str, lasting: dict[str, Any], found: Any, at: int) -> None:
+        for key in [key for key in lasting if key not in found]:
+            one = lasting.pop(key)
             if one["fired"] is not None:
                 self._change(name, "resolved", one, at, ())
 

@@ -122,7 +122,7 @@ class Assembler:
     def owing(self, now: Pieces, came: Mapping[str, Slices]) -> Mapping[str, Any] | None:
         """The state to store with a batch that brings late events which nothing else would tell of.
 
-        Where retention has dropped a part of a window, what is held of it does not show that more
+        Where retention has dropped a part of a window, what is stored of it does not show that more
         came. Should this process end before it has written the revision, the next one must know.
         None where nothing was dropped.
         """
@@ -304,7 +304,7 @@ class Assembler:
         return [each.window for each in closed]
 
     def _result(self, query: str, closed: Closed) -> bytes | None:
-        """A standing query's result on a window; where it is not held any more, that of before."""
+        """A standing query's result on a window; where that is gone, that of before."""
         window = closed.window
         if closed.merged is not None:
             layout = self.layouts[window.summary]

@@ -58,7 +58,7 @@ class StandingQueries:
         self._pipeline = pipeline
         self._catalog = _PipelineCatalog(pipeline, LedgerCatalog(ledger))
         self._engine = Engine(self._catalog)
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
         self.failing: dict[str, dict[str, Any]] = {}
         self._finish = weakref.finalize(self, self._engine.close)  # also where nobody closes it
         self.follows: Mapping[str, str] = {name: self._followed(name) for name in pipeline.queries}
@@ -125,8 +125,8 @@ class StandingQueries:
         said = error.message if isinstance(error, SelectError) else str(error)
         self.failing[query] = {"start": start, "error": said[:FAILING_CHARACTERS_MAX]}
         ours = isinstance(error, MuntinError)
-        if query not in self._told:
-            self._told.add(query)
+        if query not in self._warned:
+            self._warned.add(query)
             _LOG.warning(
                 "queries.%s failed on the window of %s: %s (its result; not logged again)",
                 query, instant_text(start), str(error).splitlines()[0] if ours else error,

@@ -77,8 +77,8 @@ ONLY_ASK = ("query", "tables", "rejected")
 
 
 _REMEDIES = {
-    errno.ENOSPC: "the disk is full: make room, then start again",
-    errno.EDQUOT: "your share of the disk is used up: make room, then start again",
+    errno.ENOSPC: "the disk is full: free space, then start again",
+    errno.EDQUOT: "your share of the disk is used up: free space, then start again",
     errno.EACCES: "this user may not: change its permissions, or write elsewhere",
     errno.EPERM: "this user may not: change its permissions, or write elsewhere",
     errno.ENOENT: "correct the path, or make its folder",
@@ -138,12 +138,12 @@ def _flush() -> int:
         except (BrokenPipeError, ValueError):  # nobody reads on; closed
             pass
         except OSError as problem:
-            os.write(2, f"error: {_told(problem)}\n".encode())
+            os.write(2, f"error: {_text_of(problem)}\n".encode())
             return 1
     return 0
 
 
-def _told(problem: OSError) -> str:
+def _text_of(problem: OSError) -> str:
     """What the system has refused, in a line."""
     place = f"{problem.filename}: " if problem.filename else "output: "
     return f"{place}{problem.strerror}; {_REMEDIES[problem.errno or 0]}"
@@ -166,7 +166,7 @@ def main() -> None:
     except OSError as problem:
         if problem.errno not in _REMEDIES:
             raise
-        sys.stderr.write(f"error: {_told(problem)}\n")
+        sys.stderr.write(f"error: {_text_of(problem)}\n")
         sys.exit(1)
     except KeyboardInterrupt:
         typer.echo("\nstopped; what was committed stays", err=True)

@@ -143,7 +143,7 @@ def _flights(speed: str) -> tuple[Iterator[pa.Table], dict, str]:
     from muntin.times import duration_us
 
     event_seconds = duration_us(speed or "2 days") / 1e6
-    departures_file()  # a missing package is told of at once
+    departures_file()  # a missing package is reported at once
 
     def slices() -> Iterator[pa.Table]:
         yield from slices_of(flights(), event_seconds * TICK_SECONDS)

@@ -40,7 +40,7 @@ def run_kafka(rate: int, seconds: float, port: int | None, place: Path, show: bo
             }
         )
         client = {"bootstrap.servers": broker.servers}
-        produce([], TOPIC, client)  # a client that is not installed is told of at once
+        produce([], TOPIC, client)  # a client that is not installed is reported at once
         ended: list[bool] = []
         producer = Thread(
             target=lambda: produce(

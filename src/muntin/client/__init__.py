@@ -126,7 +126,7 @@ class Client:
         return watch(self.subscribe(statement, query=query, on=on))
 
     def close(self) -> None:
-        """Nothing is held; here for `with`."""
+        """Nothing is kept open; here for `with`."""
 
     def __enter__(self) -> Self:
         return self

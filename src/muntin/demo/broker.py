@@ -42,24 +42,24 @@ def broker_jars() -> Path:
     maven = shutil.which("mvn")
     if maven is None:
         raise SourceError("Kafka's jars are fetched by Maven, and there is no mvn: install maven")
-    held = folder.with_name(f"{folder.name}-{os.getpid()}")
-    held.mkdir(parents=True, exist_ok=True)
-    (held / "pom.xml").write_text(_POM)
-    goal = ["dependency:copy-dependencies", f"-DoutputDirectory={held}"]
+    fetched = folder.with_name(f"{folder.name}-{os.getpid()}")
+    fetched.mkdir(parents=True, exist_ok=True)
+    (fetched / "pom.xml").write_text(_POM)
+    goal = ["dependency:copy-dependencies", f"-DoutputDirectory={fetched}"]
     try:
         done = subprocess.run(  # noqa: S603 (our own arguments)
-            [maven, "-q", "-B", "-f", str(held / "pom.xml"), *goal],
+            [maven, "-q", "-B", "-f", str(fetched / "pom.xml"), *goal],
             capture_output=True, text=True, timeout=FETCH_SECONDS_MAX, check=False,
         )  # fmt: skip
         if done.returncode:
             error = next((s for s in done.stdout.splitlines() if "ERROR" in s), "it says nothing")
             raise SourceError(f"Maven cannot fetch Kafka {VERSION}: {error[:300]}")
         if not folder.exists():  # else another process was quicker
-            held.rename(folder)
+            fetched.rename(folder)
     except subprocess.TimeoutExpired:
         raise SourceError(f"Maven did not fetch Kafka {VERSION} in time") from None
     finally:
-        shutil.rmtree(held, ignore_errors=True)
+        shutil.rmtree(fetched, ignore_errors=True)
     return folder
 
 
@@ -176,8 +176,8 @@ class Broker:
 
 def free_ports(n: int) -> list[int]:
     """Ports of loopback that nobody has."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(n)]
+    with ExitStack() as opened:
+        sockets = [opened.enter_context(socket.socket()) for _ in range(n)]
         for one in sockets:
             one.bind(("127.0.0.1", 0))
         return [one.getsockname()[1] for one in sockets]

@@ -82,7 +82,7 @@ def produce(
 
     done = Produced()
     try:
-        quiet = {"log_level": 2}  # what fails is told by the records that it befalls
+        quiet = {"log_level": 2}  # what fails is reported by the records themselves
         producer = Producer({"linger.ms": 5, "enable.idempotence": True, **quiet, **options})
     except (KafkaException, TypeError, ValueError) as problem:
         raise SourceError(f"kafka: {problem}") from None

@@ -46,8 +46,8 @@ class FingerprintSpec(SketchSpec):
         default=None,
         ge=1,
         le=BITS_MAX,
-        description="int64: `rank` lies in 0 ... 2**bits - 1; float64: leading bits that are told "
-        "apart. Default: all of int64 within 2**61, and 62 bits",
+        description="int64: `rank` lies in 0 ... 2**bits - 1; float64: leading bits that "
+        "count. Default: all of int64 within 2**61, and 62 bits",
     )
     k: int | None = Field(default=None, ge=1, le=K_MAX, description="Nodes; instead of `error`")
     error: float | None = Field(

@@ -47,7 +47,7 @@ class FrequencySpec(WeighedSpec):
             raise ValueError(f"`delta` {self.delta} needs a depth of {depth}: {DEPTH_MAX} at most")
         if width * depth > CELLS_MAX:
             raise ValueError(
-                f"{width} x {depth} cells are too many: at most {CELLS_MAX:,} are held"
+                f"{width} x {depth} cells are too many: at most {CELLS_MAX:,} are allowed"
             )
         return self
 

@@ -56,7 +56,7 @@ class PeriodicSpec(SummarySpec):
         description="Intervals that differ by less than this count as equal"
     )
     resolution: Microseconds | None = Field(
-        default=None, description="One tick of the clock that intervals are told by: gap / 8192"
+        default=None, description="One tick of the clock that intervals are measured by: gap / 8192"
     )
     memory: Bytes = Field(
         default=500_000, le=MEMORY_BYTES_MAX, description="Of all shards together, e.g. 500 KB"
@@ -159,7 +159,7 @@ class PeriodicSpec(SummarySpec):
         }
 
     def _k_of_a_shard(self) -> int:
-        """Room for six deviations more than the mean: the k highest fall on shards by chance."""
+        """Space for six deviations more than the mean: the k highest fall on shards by chance."""
         mean = self.k / self.shards
         return min(self.k, math.ceil(mean + 6 * math.sqrt(mean)))
 

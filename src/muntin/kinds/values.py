@@ -52,7 +52,7 @@ def refused_values(
             numbers = decoded(column).view(pa.int64())
             mask = _beyond(numbers, -_DAYS * _DAY_MS, _DAYS * _DAY_MS - 1)
             if mask is not None:
-                yield name, mask, "is beyond the dates that can be told"
+                yield name, mask, "is beyond the dates that can be written"
 
 
 def refused_sketches(

@@ -93,7 +93,7 @@ class VectorMatrixSpec(SegmentSpec):
         if cells > CELLS_MAX:
             raise ValueError(
                 f"`sketch` of {cells:,} cells over all keys and indicators is too large: "
-                f"at most {CELLS_MAX:,} are held"
+                f"at most {CELLS_MAX:,} are allowed"
             )
         names = {name for key in self.keys for name in key} | set(self.indicators)
         for name in ("count", *self.indicators):

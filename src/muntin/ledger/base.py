@@ -3,7 +3,7 @@
 A ledger knows bytes and keys only; what the bytes mean is for those who read it. One ledger may
 serve several pipelines; names of summaries and standing queries are unique in a ledger.
 
-Promises, held by every implementation and by the same tests:
+Promises, kept by every implementation and by the same tests:
 
 1. `commit` is one transaction: all of a `Batch`, or nothing.
 2. Exactly once: a batch `(query_id, batch_id)` that is already there is ignored (returns False).
@@ -89,7 +89,7 @@ class Writer(Protocol):
     def compact(self, replaced: Sequence[Piece], made: Sequence[Made]) -> bool:
         """Replace pieces of one length by others that hold the same events of the same slices.
 
-        False, and no change, where a piece is gone. New pieces that came meanwhile stay. Readers'
+        False, and no change, where a piece is gone. New pieces that came in between stay. Readers'
         answers do not change, so `version` does not grow.
         """
         ...
@@ -140,7 +140,7 @@ class Writer(Protocol):
         ...
 
     def drop_before(self, summary: str, length: int, before: int) -> int:
-        """Retention: no slice of that length before a time is held any more; pieces deleted.
+        """Retention: no slice of that length before a time is stored any more; pieces deleted.
 
         What a longer rollup still needs stays until a later call: nothing that the next longer
         one has yet to take in (after its `until`), and only whole slices. So the rollups of a

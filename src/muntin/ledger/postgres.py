@@ -94,7 +94,7 @@ FROM {schema}.log WHERE number >= %(number)s ORDER BY number
 
 
 class _Connection(psycopg.Connection[Any]):
-    """Waits for an answer no longer than it is told."""
+    """Waits for an answer no longer than it is allowed to."""
 
     patience: float = 10.0
 
@@ -136,7 +136,7 @@ class PostgresStore:
         except psycopg.Error as problem:
             with suppress(psycopg.Error):
                 connection.close()
-            raise self._told(problem) from problem
+            raise self._as_ours(problem) from problem
         except BaseException:
             with suppress(psycopg.Error):
                 connection.close()
@@ -164,7 +164,7 @@ class PostgresStore:
                 connect_timeout=max(2, round(patience)), fallback_application_name="muntin",
             )  # fmt: skip
         except psycopg.Error as problem:
-            raise self._told(problem) from problem
+            raise self._as_ours(problem) from problem
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ  # of `load`
         connection.patience = patience
         try:
@@ -174,10 +174,10 @@ class PostgresStore:
         except psycopg.Error as problem:
             with suppress(psycopg.Error):
                 connection.close()
-            raise self._told(problem) from problem
+            raise self._as_ours(problem) from problem
         return connection
 
-    def _told(self, problem: psycopg.Error) -> Exception:
+    def _as_ours(self, problem: psycopg.Error) -> Exception:
         """What an error of the server means."""
         state = problem.sqlstate or ""
         said = " ".join(str(problem).split())

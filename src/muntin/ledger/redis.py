@@ -119,9 +119,9 @@ class RedisStore:
         try:
             return ask(self._client(patience))
         except (exceptions.RedisError, ValueError, TypeError) as problem:
-            raise self._told(problem) from problem
+            raise self._as_ours(problem) from problem
 
-    def _told(self, problem: Exception) -> LedgerError | StoreAway:
+    def _as_ours(self, problem: Exception) -> LedgerError | StoreAway:
         """What an error of the server, or of the URL, means."""
         said = " ".join(str(problem).split())
         kind = type(problem).__name__

@@ -121,7 +121,7 @@ class Rollups:
         starts : iterable of int
             Multiples of the pane, ascending.
         until : int
-            Where what is held ends.
+            Where what is stored ends.
         """
         first: dict[int, int] = {}
         for start in starts:
@@ -179,12 +179,12 @@ def check_sums(what: str, given: Slices, stored: Slices) -> None:
     both = added_up([given, Slices(stored.starts, -stored.events, -stored.late)])
     wrong = (both.events != 0) | (both.late != 0)
     at = int(both.starts[wrong.argmax()])
-    held, meant = (
+    found, meant = (
         (part.between(at, at + 1).count, part.between(at, at + 1).late_count)
         for part in (given, stored)
     )
     raise BadArgument(
-        f"{what} would hold {held[0]} events of the slice {at}, {held[1]} of them late; the "
+        f"{what} would hold {found[0]} events of the slice {at}, {found[1]} of them late; the "
         f"pieces it is made from hold {meant[0]}, {meant[1]} late: sum them up"
     )
 

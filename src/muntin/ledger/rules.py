@@ -65,7 +65,7 @@ def read_spec(spec: Mapping[str, Any]) -> Owned:
 
 
 def whole(value: object, what: str, *, least: int = INT64_MIN, most: int = INT64_MAX) -> int:
-    """`value` as an int within limits (int64, unless told)."""
+    """`value` as an int within limits (int64, unless given)."""
     try:
         number = index(None if isinstance(value, bool) else value)  # pyright: ignore[reportArgumentType]
     except TypeError:

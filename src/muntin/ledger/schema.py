@@ -68,7 +68,7 @@ CREATE TABLE batches (
 ) STRICT, WITHOUT ROWID;
 
 -- A piece without its payload: which slices it holds is in `payload` (slices.py), its bytes are in
--- `payloads`, so that what is held can be looked up without reading it.
+-- `payloads`, so that what is stored can be looked up without reading it.
 CREATE TABLE pieces (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     summary INTEGER NOT NULL,

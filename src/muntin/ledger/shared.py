@@ -360,8 +360,8 @@ class SharedLedger(SqliteLedger):
             return [str(problem)]
         found = super().verify()
         with self._replica.reader() as connection:
-            held = "SELECT id FROM pieces WHERE id NOT IN (SELECT piece FROM payloads) ORDER BY id"
-            for (identifier,) in connection.execute(held).fetchall():
+            gone = "SELECT id FROM pieces WHERE id NOT IN (SELECT piece FROM payloads) ORDER BY id"
+            for (identifier,) in connection.execute(gone).fetchall():
                 try:
                     if not connection.payloads([identifier]):
                         found.append(f"{self._place}: the payload of piece {identifier} is missing")

@@ -107,14 +107,14 @@ NOTHING = Slices(*(np.empty(0, np.int64) for _ in range(_COLUMNS)))
 
 def added_up(parts: Iterable[Slices]) -> Slices:
     """The slices of several pieces of one length, each slice once."""
-    held: Sequence[Slices] = [part for part in parts if len(part)]
-    if not held:
+    filled: Sequence[Slices] = [part for part in parts if len(part)]
+    if not filled:
         return NOTHING
-    starts = np.concatenate([part.starts for part in held])
+    starts = np.concatenate([part.starts for part in filled])
     unique, place = np.unique(starts, return_inverse=True)
     sums = np.zeros((2, len(unique)), np.int64)
-    np.add.at(sums[0], place, np.concatenate([part.events for part in held]))
-    np.add.at(sums[1], place, np.concatenate([part.late for part in held]))
+    np.add.at(sums[0], place, np.concatenate([part.events for part in filled]))
+    np.add.at(sums[1], place, np.concatenate([part.late for part in filled]))
     return Slices(unique, sums[0], sums[1])
 
 

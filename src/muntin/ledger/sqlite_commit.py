@@ -145,8 +145,8 @@ def _store_partials(
             if length != prepared.pane_us:
                 given.setdefault(length, []).append(slices)
             insert_piece(connection, summary, length, partial.shard, slices, partial.payload)
-        held = with_late(panes.get(name, NOTHING), prepared.pane_us, watermark)
-        check_received(name, rollups, held, given)
+        counted = with_late(panes.get(name, NOTHING), prepared.pane_us, watermark)
+        check_received(name, rollups, counted, given)
 
 
 def insert_piece(

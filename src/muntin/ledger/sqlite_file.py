@@ -281,10 +281,10 @@ _REMEDIES = {
     ),
     "SQLITE_PERM": "this user may not open the file; change its permissions",
     "SQLITE_BUSY": (
-        "another process held the ledger for more than {seconds:g} seconds; look which one, or "
+        "another process locked the ledger for more than {seconds:g} seconds; look which one, or "
         "try again"
     ),
-    "SQLITE_LOCKED": "another connection held the ledger; try again",
+    "SQLITE_LOCKED": "another connection locked the ledger; try again",
     "SQLITE_NOTADB": "the file is not a ledger (not a SQLite database); correct the path",
     "SQLITE_CORRUPT": _DAMAGED,
     "SQLITE_FORMAT": _DAMAGED,

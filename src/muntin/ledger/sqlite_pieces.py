@@ -31,7 +31,7 @@ def compact(
             "they must be different pieces of one length"
         )
     (length,) = lengths
-    held = check_made("a compacted piece", made, length)
+    sums = check_made("a compacted piece", made, length)
     stored = [
         piece
         for identifier in sorted(ids)
@@ -43,7 +43,7 @@ def compact(
         return False
     if any(piece.length != length for piece in stored):
         raise BadArgument(f"pieces {sorted(ids)} are not those of slices of {length} us")
-    check_sums("the compacted piece", held, added_up([piece.slices for piece in stored]))
+    check_sums("the compacted piece", sums, added_up([piece.slices for piece in stored]))
     delete_pieces(connection, sorted(ids), now)
     _insert(connection, summary, length, made)
     return True
@@ -60,13 +60,13 @@ def roll_up(
     length, start, until = span
     rollups = load_rollups(connection, summary, pane_us)
     rollups.check_range(length, start, until)
-    held = check_made("the rollup", made, length)
+    sums = check_made("the rollup", made, length)
     sources = rollups.sources(length, start, until)
     parts: list[Slices] = []
     for level, begin, end in sources:
         found = overlapping(connection, summary, level, begin, end)
         parts += [piece.slices.between(begin, end).at_length(length) for piece in found]
-    check_sums("the rollup", held, added_up(parts))
+    check_sums("the rollup", sums, added_up(parts))
     _insert(connection, summary, length, made)
     rollups.cover(length, start, until)
     _store_coverage(connection, summary, rollups, length)

@@ -107,7 +107,7 @@ class Store(Protocol):
 
 
 def entry_of(noted: Noted, meta: bytes) -> Entry:
-    """What a store is told of a transaction."""
+    """What a store gets of a transaction."""
     changes: list[Change] = [(_key(*at), None) for at in noted.removed]
     payloads: dict[int, bytes] = {}
     for (table, key), row in noted.put.items():

@@ -24,19 +24,19 @@ def events_over_time(
     Parameters
     ----------
     start, end : int or None
-        Microseconds since 1970 UTC; None: from the first, or to the last that is held.
+        Microseconds since 1970 UTC; None: from the first, or to the last that is stored.
 
     Returns
     -------
     dict
         `width_us`: of a point, a multiple of the pane; `points`: [start, events] of each that
-        holds events, at most about `POINTS_MAX`, ascending; `from`, `to`: all that is held.
+        holds events, at most about `POINTS_MAX`, ascending; `from`, `to`: all that is stored.
     """
     with ledger.snapshot() as view:
-        held = _longest_held(view, pipeline)
-        if held is None:
+        found = _longest(view, pipeline)
+        if found is None:
             return {"width_us": pipeline.pane, "points": [], "from": None, "to": None}
-        layout, pieces, (first, last) = held
+        layout, pieces, (first, last) = found
         begin = first if start is None else max(start, first)
         until = last if end is None else min(end, last)
         lengths = (pipeline.pane, *pipeline.rungs)
@@ -59,7 +59,7 @@ def events_over_time(
     }
 
 
-def _longest_held(view: View, pipeline: Pipeline) -> tuple[Layout, Pieces, tuple[int, int]] | None:
+def _longest(view: View, pipeline: Pipeline) -> tuple[Layout, Pieces, tuple[int, int]] | None:
     """The summary that reaches back furthest: each counts all events of its time."""
     pieces = Pieces(view, SegmentCache(0))
     found = []

@@ -270,7 +270,7 @@ def check_stored(
     reach: Reach,
     extent: Extent,
 ) -> tuple[Note, ...]:
-    """What to say where not all is held of what was asked for.
+    """What to say where not all is stored of what was asked for.
 
     Raises
     ------
@@ -285,11 +285,11 @@ def check_stored(
     gone = f"{name}: retention has dropped panes before {instant_text(extent.dropped)}"
     if closed is not None or window.whole or reach.covered is None:
         wider = extent.around(*asked)
-        remedy = "nothing of it is held any more"
+        remedy = "nothing of it is stored any more"
         if wider is not None:
             remedy = "a rollup holds FOR '{}' TO '{}'".format(*map(instant_text, wider))
         elif extent.bounds is not None:
-            remedy = "what is held is {} to {}".format(*map(instant_text, extent.bounds))
+            remedy = "what is stored is {} to {}".format(*map(instant_text, extent.bounds))
         raise SelectError(
             f"{gone}, and so does not hold {shown} whole", code="dropped", remedy=remedy
         )

@@ -95,11 +95,11 @@ class SegmentCache:
 
 def _memory_of(segment: Segment) -> int:
     """Bytes, about: its keys and items too, and the objects that hold small arrays."""
-    held = segment.nbytes
+    size = segment.nbytes
     for table in segment.tables:
         known = (table.keys,) if table.items is None else (table.keys, table.items)
-        held += ENTRY_BYTES + sum(keys.nbytes for keys in known)
-    return held
+        size += ENTRY_BYTES + sum(keys.nbytes for keys in known)
+    return size
 
 
 class Pieces:
@@ -144,8 +144,8 @@ class Pieces:
     def overlapping(self, layout: Layout, length: int, start: int, end: int) -> list[Piece]:
         """The pieces that hold slices which start in [start, end)."""
         found = self.of_length(layout, length)
-        near = [piece for piece in found if piece.start < end and piece.until > start]
-        return [piece for piece in near if len(piece.slices.between(start, end))]
+        around = [piece for piece in found if piece.start < end and piece.until > start]
+        return [piece for piece in around if len(piece.slices.between(start, end))]
 
     def slices(
         self, layout: Layout, length: int, start: int, end: int, shard: int | None = None

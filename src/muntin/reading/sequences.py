@@ -13,7 +13,7 @@ from muntin.kinds import PeriodicSpec
 from muntin.ledger.base import View
 from muntin.select.catalog import WindowAsked
 
-_KEPT_MAX = 8  # summaries; each some hundred kilobytes and what is held
+_KEPT_MAX = 8  # summaries; each some hundred kilobytes and their events
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Sequences:
         self._lock = threading.Lock()
 
     def read(self, view: View, name: str, spec: PeriodicSpec, generation: Hashable = 0) -> Followed:
-        """The summary as the last commit left it, with the events that are still held."""
+        """The summary as the last commit left it, with the events that are still stored."""
         payloads = view.states(name)
         token = (name, generation, *((shard, _digest(p)) for shard, p in payloads.items()))
         with self._lock:

@@ -14,7 +14,7 @@ from muntin.summaries.items import hash_items
 
 _TEXT = ("a", "b", "b")
 _NUMBERS = (1, 2, 2)
-_MANY = range(200)  # more values than a new index has room for
+_MANY = range(200)  # more values than a new index has space for
 
 
 def warm(pipeline: Pipeline) -> None:

@@ -164,7 +164,7 @@ class Database:
             connection.cursor.close()
         if self._root is not None:
             self._root.close()
-        # a closed connection that some thread's frame still holds at exit would be told as a leak
+        # a closed connection that some thread's frame still holds at exit would count as a leak
         self._root = None
 
 
@@ -270,7 +270,7 @@ class _Watchdog:
                     if not watch.done:
                         watch.fired = True
                         watch.cursor.interrupt()
-                        # Again, until it has stopped: it may not have started when first told.
+                        # Again, until it has stopped: it may not have started at the first call.
                         heapq.heappush(
                             self._heap, (max(end, time.monotonic()) + 0.05, order, watch)
                         )

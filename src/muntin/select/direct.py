@@ -81,9 +81,9 @@ def answered(
 
 
 def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Keys are held as long strings, or as a dictionary of them: as what DuckDB returns."""
+    """Keys are stored as long strings, or as a dictionary of them: as what DuckDB returns."""
     kind = column.type
-    held = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if pa.types.is_large_string(held) or (held != kind and pa.types.is_string(held)):
+    values = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_large_string(values) or (values != kind and pa.types.is_string(values)):
         return column.cast(pa.string())
     return column

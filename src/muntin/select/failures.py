@@ -23,7 +23,7 @@ _ARITHMETIC = ("overflow", "out of range")
 
 
 def converted(error: DatabaseError, plan: CheckedStatement) -> SelectError:
-    """A `SelectError` at the name or value that DuckDB speaks of, where that can be told."""
+    """A `SelectError` at the name or value that DuckDB speaks of, where that is known."""
     if error.kind in _LIMITS:
         code = "timeout" if error.kind == "timeout" else "limit"
         return SelectError(str(error), code=code, text=plan.text, remedy=_LIMITS[error.kind])

@@ -34,7 +34,7 @@ def listed(
 ) -> tuple[tuple[str, ...], str] | None:
     """Columns and SQL of a statement that lists; None if it is none of these.
 
-    `span_of` tells from where to where a summary is held.
+    `span_of` tells from where to where a summary is stored.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def _of_summary(info: SummaryInfo, span_of: SpanOf) -> Rows:
     span = span_of(info.name)
     if span is not None:
         start, end = map(instant_text, span)
-        rows.append((f"FOR '{start}' TO '{end}'", None, "all that is held"))
+        rows.append((f"FOR '{start}' TO '{end}'", None, "all that is stored"))
     if info.kind in MATRIX_KINDS:
         sums = [("count", "number of events")]
         sums += [(name, "sum over the events of a row") for name in info.indicators]

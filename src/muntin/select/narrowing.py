@@ -1,7 +1,7 @@
 """Fewer rows for DuckDB: those that a statement's conditions and its LIMIT leave.
 
 Over hundreds of thousands of keys DuckDB takes milliseconds to find one key, or the ten largest.
-What can be told from columns of whole numbers alone is found here in one pass over them; the same
+What can be known from columns of whole numbers alone is found here in one pass over them; the same
 statement then runs over what is left, and decides all the rest. So the rows that are handed over
 need only hold the answer's.
 """

@@ -98,7 +98,7 @@ class Planner:
         check_text(text, self._limits)
         plan = self._listing(text, summaries, queries, moment)
         if plan is not None:
-            return plan  # not kept: it tells what is held now
+            return plan  # not kept: it lists what is stored now
         plan = self._with_constants(text, summaries, queries)
         if plan is None:
             plan = self._make(text, summaries, queries, ())

@@ -79,7 +79,7 @@ class Result:
         Source -> what is known about the error of its rows. Where a source is read in several
         ways that differ in it: FROM item and window -> that.
     notes : tuple of Note
-        What the rows do not show by themselves: a part that is not held any more, a history that
+        What the rows do not show by themselves: a part that is not stored any more, a history that
         was cut, events that were not counted.
     late : int
         Events in the windows that came after their pane was sealed; they are counted.

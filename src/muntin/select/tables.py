@@ -40,7 +40,7 @@ def table_of(
         statements that read it.
 
     The types of columns are those of the summary also where the window holds nothing; then they
-    are read from what else is held, which may be more later.
+    are read from what else is stored, which may be more later.
     """
     summary = loaded.summary
     try:
@@ -139,7 +139,7 @@ def _empty(bound: Bound, info: SummaryInfo) -> pa.Table:
 
 
 def _numbers(bound: Bound, info: SummaryInfo) -> pa.Table:
-    """Types where nothing is held at all: numbers, but for columns that may be anything. Those
+    """Types where nothing is stored at all: numbers, but for columns that may be anything. Those
     have no type, which compares with any."""
     any_type = {*(bound.key or ()), *info.by, "item"}
     return pa.table({n: pa.array([], pa.int64()) for n in bound.columns if n not in any_type})

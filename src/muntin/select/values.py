@@ -92,7 +92,7 @@ def _no_value(name: str, what: str, remedy: str) -> SelectError:
 
 
 _INTERVAL = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
-_DAYS_MAX = (1 << 63) // _DAY_US - 200_000  # room for the nanoseconds beside them
+_DAYS_MAX = (1 << 63) // _DAY_US - 200_000  # space for the nanoseconds beside them
 
 
 def _durations(column: pa.ChunkedArray) -> pa.ChunkedArray:

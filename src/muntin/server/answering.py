@@ -249,28 +249,28 @@ class _Taken:
         pass
 
 
-def told(error: BaseException) -> dict[str, Any]:
-    """An error as it is told to another process."""
+def error_data(error: BaseException) -> dict[str, Any]:
+    """An error as it is sent to another process."""
     return {**problem(error), "status": status_of(error)}
 
 
-def heard(told: Mapping[str, Any]) -> MuntinError:
-    """The error that another process told: it reads the same to clients.
+def error_of(data: Mapping[str, Any]) -> MuntinError:
+    """The error that another process sent: it reads the same to clients.
 
     Raises
     ------
     RuntimeError
         It was a bug, which is in the log of that process.
     """
-    code, message, remedy = told["code"], told["message"], told["remedy"]
+    code, message, remedy = data["code"], data["message"], data["remedy"]
     if code == "internal":
         raise RuntimeError("a process that answers statements failed; the log says where")
     if code == "ledger":
         return LedgerError(message)
-    if told["status"] != 400:
-        return RefusalError(told["status"], code, message, remedy)
+    if data["status"] != 400:
+        return RefusalError(data["status"], code, message, remedy)
     return SelectError(
-        message, code=code, position=told["position"], length=told["length"], remedy=remedy
+        message, code=code, position=data["position"], length=data["length"], remedy=remedy
     )
 
 

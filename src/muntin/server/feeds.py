@@ -37,7 +37,7 @@ _LOG = logging.getLogger("muntin.server")
 
 
 class Subscriber(Protocol):
-    """Who is told that a channel has news."""
+    """Who is notified that a channel has news."""
 
     client: Hashable
     """Whose turn its statements take."""
@@ -164,20 +164,20 @@ class Feeds:
 
     async def _follow(self) -> None:
         """Wait for commits; wake what moves, push what closed."""
-        told = ""
+        reported = ""
         while not self._stopping:
             try:
                 closed = await self._run(self._news)
-                told = ""
+                reported = ""
                 if closed is None:
                     continue
                 self._close_windows(closed)
                 for feed in self._feeds.values():
                     feed.wake.set()
             except LedgerError as error:
-                if str(error) != told:  # once, and not each second while it lasts
-                    told = str(error)
-                    self.on_trouble(told)
+                if str(error) != reported:  # once, and not each second while it lasts
+                    reported = str(error)
+                    self.on_trouble(reported)
                 for feed in self._feeds.values():
                     feed.wake.set()
                 await asyncio.sleep(REST_SECONDS)
@@ -227,7 +227,7 @@ class Feeds:
                 _LOG.exception("cannot push what has closed")
                 self._skip([feed])
                 return
-            if place > channel.head:  # else it was skipped meanwhile
+            if place > channel.head:  # else it was skipped since
                 channel.close_window(place, pushed.frame)
                 self.pushed += 1
                 self._tell(feed)

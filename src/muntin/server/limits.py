@@ -69,7 +69,7 @@ class ServerLimits:
     """Of all statements together beyond what their processes have when idle; the largest process
     is killed. Caches have a quarter of it, a result too, DuckDB a half."""
     postgres_connections_max: int = 256
-    """Of PostgreSQL's clients; 64 of one address beyond loopback. More are told so and closed."""
+    """Of PostgreSQL's clients; 64 of one address beyond loopback. More are refused."""
     postgres_connections_per_address_max: int = 64
     json_rows_max: int = 100_000
     """Of a JSON answer; more come as Arrow."""

@@ -128,7 +128,7 @@ def _alerts(pipelines: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
     """Alerts of standing queries, and the webhook that they are pushed to."""
     state = GaugeMetricFamily(
         "muntin_alert",
-        "Conditions that hold: firing, or pending until they have held long enough",
+        "Conditions that hold: firing, or pending until they have lasted long enough",
         labels=["pipeline", "alert", "state"],
     )
     failing = GaugeMetricFamily(

@@ -19,7 +19,7 @@ class RefusalError(MuntinError):
 
 
 def stops() -> RefusalError:
-    """What whoever waits is told when the server ends."""
+    """What whoever waits gets when the server ends."""
     return RefusalError(503, "busy", "the server stops", "ask again later")
 
 

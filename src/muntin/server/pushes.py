@@ -44,7 +44,7 @@ class Pushes:
         self._state = Once(lambda: state.read(time.time_ns() // 1000), "muntin-feed-state")
 
     def close(self) -> None:
-        """Who still waits for a message, or asks for one, is told that the server stops."""
+        """Who still waits for a message, or asks for one, gets the error that the server stops."""
         self._closed = True
         self._state.close()
         for pool in (self._pool, self._replaying):
@@ -81,7 +81,7 @@ class Pushes:
             most = self._limits.json_rows_max
             answer = await self._answer("sql", client, text=text, form=JSON, rows_max=most)
         except Exception as error:  # a bug of ours must not end the feed of others
-            said = self._told(topic, error)
+            said = self._error_text(topic, error)
             return said, joined(about, "error", said)
         said = answer.decode()
         return said, joined(about, "result", said)
@@ -103,7 +103,7 @@ class Pushes:
         try:
             result = await self._result(topic, window, client)
         except Exception as error:
-            return Pushed(place, joined(about, "error", self._told(topic, error)))
+            return Pushed(place, joined(about, "error", self._error_text(topic, error)))
         return Pushed(place, joined(about, "result", result.decode()))
 
     async def replay(
@@ -192,7 +192,7 @@ class Pushes:
             raise stops()
         return await asyncio.get_running_loop().run_in_executor(pool, work, *arguments)
 
-    def _told(self, topic: Topic, error: Exception) -> str:
+    def _error_text(self, topic: Topic, error: Exception) -> str:
         if not isinstance(error, MuntinError):
             _LOG.error("cannot answer %s", topic, exc_info=error)
         return compact(problem(error))

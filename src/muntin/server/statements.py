@@ -140,7 +140,7 @@ class Statements:
         self._tasks: set[asyncio.Task[None]] = set()
         self._unanswered: set[_Job] = set()
         self._leaving = False
-        self.held = self.held_bytes = 0
+        self.unread = self.unread_bytes = 0
         """Answers in files that are being read by clients."""
 
     def start(self) -> None:
@@ -153,7 +153,7 @@ class Statements:
         self.runner.close()
 
     def leave(self) -> None:
-        """Whoever waits is told that the server stops."""
+        """Whoever waits gets the error that the server stops."""
         self._leaving = True
         for job in tuple(self._unanswered):
             if not job.answer.done():
@@ -207,8 +207,8 @@ class Statements:
 
     def _admit(self, client: Hashable) -> None:
         limits = self._limits
-        unread = self.held_bytes >= limits.answers_bytes_max
-        if unread or self.held >= limits.answers_unread_max:
+        full = self.unread_bytes >= limits.answers_bytes_max
+        if full or self.unread >= limits.answers_unread_max:
             raise RefusalError(
                 503, "busy", "too many answers that are not read yet", "ask again in a second"
             )
@@ -266,15 +266,15 @@ class Statements:
             self._forget(job)
             if not job.answer.done():
                 job.answer.set_exception(error)
-                job.answer.exception()  # heard, also where all who asked have gone meanwhile
+                job.answer.exception()  # retrieved, also where all who asked have gone
         else:
             if job.answer.done():  # the server stops
                 answer.close()
                 return
             if answer.file_bytes:
                 self._forget(job)
-                self.held += 1
-                self.held_bytes += answer.file_bytes
+                self.unread += 1
+                self.unread_bytes += answer.file_bytes
             answer.users = job.waiters
             if not answer.users:
                 self._discard(answer)
@@ -308,6 +308,6 @@ class Statements:
 
     def _discard(self, answer: Answer) -> None:
         if answer.file_bytes:
-            self.held -= 1
-            self.held_bytes -= answer.file_bytes
+            self.unread -= 1
+            self.unread_bytes -= answer.file_bytes
         answer.close()

@@ -24,7 +24,7 @@ from muntin.reading.catalog import LedgerCatalog
 from muntin.reading.warm import warm
 from muntin.select import narrowing
 from muntin.select.limits import Limits
-from muntin.server.answering import INLINE_BYTES, Answering, Asked, told
+from muntin.server.answering import INLINE_BYTES, Answering, Asked, error_data
 from muntin.server.problems import status_of
 from muntin.server.reader import Reader
 from muntin.spec import Pipeline
@@ -36,7 +36,7 @@ _LOG = logging.getLogger("muntin.server")
 
 
 def nurse(control: socket.socket, settings: dict[str, Any]) -> None:
-    """Fork workers and end them as told, until nobody is there to tell."""
+    """Fork workers and end them when asked, until nobody is there to tell."""
     children: set[int] = set()
     try:
         _obey(control, settings, children)
@@ -50,10 +50,10 @@ def nurse(control: socket.socket, settings: dict[str, Any]) -> None:
 def _obey(control: socket.socket, settings: dict[str, Any], children: set[int]) -> None:
     warm_for: list[Any] = []
     while True:
-        told_now, given, _, _ = socket.recv_fds(control, 1, 1)
-        if not told_now:
+        order, given, _, _ = socket.recv_fds(control, 1, 1)
+        if not order:
             break
-        if told_now == BEGIN:
+        if order == BEGIN:
             pid = os.fork()
             if pid == 0:
                 control.close()
@@ -61,10 +61,10 @@ def _obey(control: socket.socket, settings: dict[str, Any], children: set[int]) 
             os.close(given[0])
             children.add(pid)
             control.sendall(LENGTH.pack(pid))
-        elif told_now == WARM:
+        elif order == WARM:
             _warm(settings, warm_for)
             control.sendall(LENGTH.pack(len(warm_for)))
-        elif told_now == END:
+        elif order == END:
             (pid,) = LENGTH.unpack(_exactly(control, LENGTH.size))
             if pid in children:  # not waited for yet, so the number is still its own
                 children.remove(pid)
@@ -142,7 +142,7 @@ class Worker:
         except Exception as error:
             if status_of(error) == 500:
                 _LOG.exception("cannot answer %s", asked)
-            self._send({"kind": "error", **told(error)})
+            self._send({"kind": "error", **error_data(error)})
             return
         with out:
             size = out.seek(0, os.SEEK_END)

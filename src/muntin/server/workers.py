@@ -20,7 +20,7 @@ from typing import IO, Any
 from muntin.errors import MuntinError, SelectError
 from muntin.ledger.sqlite import SqliteLedger
 from muntin.select.limits import Limits
-from muntin.server.answering import Asked, heard
+from muntin.server.answering import Asked, error_of
 from muntin.server.limits import ServerLimits
 from muntin.server.worker import BEGIN, END, LENGTH, WARM
 
@@ -261,7 +261,7 @@ class WorkerProcess:
         if self._answer is None or self._answer.done():
             return
         try:
-            self._answer.set_exception(heard(head))
+            self._answer.set_exception(error_of(head))
         except RuntimeError as bug:
             self._answer.set_exception(bug)
 

@@ -39,7 +39,7 @@ class Endpoint:
     async def serve(self, websocket: WebSocket) -> None:
         """One connection, from the handshake to its end."""
         try:
-            self._check_door(websocket)
+            self._check_admission(websocket)
         except RefusalError as refused:
             body = {"error": problem(refused)}
             await websocket.send_denial_response(JSONResponse(body, refused.status))
@@ -65,7 +65,7 @@ class Endpoint:
             self._logged[refused.code] = now
             _LOG.warning("a connection was refused with %s: %s", refused.code, refused)
 
-    def _check_door(self, websocket: WebSocket) -> None:
+    def _check_admission(self, websocket: WebSocket) -> None:
         if not self._digests and not self._auth.host_allowed(websocket.headers):
             raise RefusalError(403, "host", "the coordinator is not called so", "add it to hosts")
         if "origin" in websocket.headers:

@@ -114,9 +114,9 @@ class Follower:
         units: dict[int, Read] = {}
         start, end = first * spec.unit, (to + 1) * spec.unit
         with pieces_of(self._ledger, self._cache) as pieces:
-            held = pieces.slices(self._layout, self._layout.pane, start, end).at_length(spec.unit)
+            slices = pieces.slices(self._layout, self._layout.pane, start, end).at_length(spec.unit)
             events = dict(
-                zip((held.starts // spec.unit).tolist(), held.events.tolist(), strict=True)
+                zip((slices.starts // spec.unit).tolist(), slices.events.tolist(), strict=True)
             )
             for unit, count in events.items():
                 if known.get(unit) == count:

@@ -94,7 +94,7 @@ class Link:
                     ping_interval=PING_SECONDS,
                     ping_timeout=PING_SECONDS,
                     close_timeout=CLOSE_SECONDS,
-                    proxy=None if self._spec.is_near else True,
+                    proxy=None if self._spec.is_local else True,
                 ) as socket:
                     await self._greet(socket)
                     welcomed = True

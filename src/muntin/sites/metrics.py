@@ -23,7 +23,7 @@ class Collector:
         for name, text, value in (
             ("valid", "1 where the answer is valid", float(answer["valid"])),
             ("missing_sites", "Sites that take no part", len(answer["missing_sites"])),
-            ("unit", "Newest unit at which the answer held", answer["unit"] or 0),
+            ("unit", "Newest unit at which the answer was valid", answer["unit"] or 0),
         ):
             yield GaugeMetricFamily(f"muntin_topk_{name}", text, value)
         for name, text, value in (

@@ -186,8 +186,8 @@ class AvroValues:
         for f, field in enumerate(self._fields):
             there = (valid[f] != 0) & taken
             column, wrong = self._column(field, numbers[f], lengths[f], there, whole)
-            for row, told in wrong.items():
-                malformed.setdefault(row, f"column '{field.name}': {told}")
+            for row, problem in wrong.items():
+                malformed.setdefault(row, f"column '{field.name}': {problem}")
             columns.append(column)
         if len(malformed) > n - int(taken.sum()):  # found in a column: null in all of them
             taken[list(malformed)] = False
@@ -234,14 +234,14 @@ class AvroValues:
             return "bytes are left behind the last field: is it another schema's?"
         if why == kernels.HEADER:
             return f"it does not begin with 0 and the schema's number {self._header}"
-        told = {
+        problems = {
             kernels.CUT: "the record ends within it",
             kernels.BRANCH: "no such branch of the union",
             kernels.RANGE: "the number is beyond its type",
             kernels.SYMBOL: "no such symbol of the enum",
             kernels.LENGTH: "a length below 0",
         }
-        return f"column '{self._fields[field].name}': {told[why]}"
+        return f"column '{self._fields[field].name}': {problems[why]}"
 
 
 def _texts(

@@ -1,4 +1,4 @@
-"""Lines of CSV to Arrow, exactly as Spark's reader would; what is doubtful is told."""
+"""Lines of CSV to Arrow, exactly as Spark's reader would; what is doubtful is reported."""
 
 from __future__ import annotations
 

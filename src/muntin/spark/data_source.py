@@ -119,14 +119,14 @@ class _Sink:
         """Before `commit`, nothing is anywhere but in files that large messages name."""
         from muntin.spark.committing import forget_spilled
 
-        forget_spilled(self.pipeline, _told(messages)[2])
+        forget_spilled(self.pipeline, _sent(messages)[2])
 
 
 class _StreamSink(_Sink, DataSourceStreamArrowWriter):
     def commit(self, messages: list[Any], batchId: int) -> None:
         from muntin.spark.committing import commit_batch
 
-        commit_batch(self.pipeline, self.ledger, self.mode, _told(messages), batchId)
+        commit_batch(self.pipeline, self.ledger, self.mode, _sent(messages), batchId)
 
     def abort(self, messages: list[Any], batchId: int) -> None:
         self.forget(messages)
@@ -136,7 +136,7 @@ class _BatchSink(_Sink, DataSourceArrowWriter):
     def commit(self, messages: list[Any]) -> None:
         from muntin.spark.committing import commit_all
 
-        commit_all(self.pipeline, self.ledger, self.mode, _told(messages))
+        commit_all(self.pipeline, self.ledger, self.mode, _sent(messages))
 
     def abort(self, messages: list[Any]) -> None:
         self.forget(messages)
@@ -221,7 +221,7 @@ def _check_columns(pipeline: Pipeline, schema: StructType) -> None:
         raise SourceError(f"a column has no Arrow type: {problem}") from None
 
 
-def _told(messages: Sequence[Any]) -> tuple[str, str, list[Any]]:
+def _sent(messages: Sequence[Any]) -> tuple[str, str, list[Any]]:
     """Query, run and rows of all tasks."""
     found = [message for message in messages if isinstance(message, Sent)]
     rows = [row for message in found for row in message.rows]

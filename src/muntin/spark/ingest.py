@@ -254,7 +254,7 @@ class Ingest:
                 ),
             ]
             panes = panes_of(partials, self.pipeline.pane)
-            late = {n: with_late(held, self.pipeline.pane, before) for n, held in panes.items()}
+            late = {n: with_late(slices, self.pipeline.pane, before) for n, slices in panes.items()}
             owing = self._assembler.owing(now, late)
         committed = self.writer.commit(
             Batch(
@@ -275,7 +275,7 @@ class Ingest:
         if not committed:
             return {}
         self._sequences.accept(sequenced)
-        starts = chain.from_iterable(held.starts.tolist() for held in panes.values())
+        starts = chain.from_iterable(slices.starts.tolist() for slices in panes.values())
         self.progress.reached(starts, self._sealed(self._watermark), self._sealed(watermark))
         self._watermark = watermark
         if tally.newest is not None:
@@ -285,7 +285,7 @@ class Ingest:
         self.progress.read += tally.read
         self.progress.counted += tally.counted
         self.progress.rejected += tally.rejected
-        self.progress.late += max(sequenced.late, *(held.late_count for held in late.values()), 0)
+        self.progress.late += max(sequenced.late, *(each.late_count for each in late.values()), 0)
         return late
 
     def _advanced(self, tally: Tally) -> int | None:

@@ -171,12 +171,12 @@ class Missed:
             self._read[batch_id] = records
 
     def look(self, query: StreamingQuery) -> int:
-        """How many in all; those of a batch once Spark has told of it."""
+        """How many in all; those of a batch once Spark has reported it."""
         for progress in query.recentProgress if self._read else ():
-            told: Mapping[str, Any] = progress  # pyright: ignore[reportAssignmentType]
-            records = self._read.pop(told["batchId"], None)
+            reported: Mapping[str, Any] = progress  # pyright: ignore[reportAssignmentType]
+            records = self._read.pop(reported["batchId"], None)
             if records is not None:
-                self.count += max(0, _passed(told) - records)
+                self.count += max(0, _passed(reported) - records)
         return self.count
 
 

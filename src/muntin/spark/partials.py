@@ -36,7 +36,7 @@ WHY_COLUMN = "_muntin_why"
 
 ROWS_FOLDED_AT_ONCE = 1 << 19  # gathered before rows are sorted by pane
 BUFFERED_BYTES_MAX = 512 << 20  # segments of one task; then they are emitted and begun anew
-HELD_SEGMENTS_MAX = 8  # of a summary; then they are merged
+SEGMENTS_MAX = 8  # of a summary; then they are merged
 REJECTED_KEPT_MAX = 1_000  # records a task; all are counted
 
 
@@ -182,7 +182,7 @@ class Folder:
                 continue
             parts = self._segments[name]
             parts.append(spec.segment(batch, panes))
-            if len(parts) >= HELD_SEGMENTS_MAX:
+            if len(parts) >= SEGMENTS_MAX:
                 parts[:] = [merge(parts)]
 
     def _reject(

@@ -61,7 +61,7 @@ def from_table(table: pa.Table) -> list[Row]:
 def collect_rows(
     spark: SparkSession, count: int, task: Callable[[int], Iterable[Row]]
 ) -> list[Row]:
-    """Rows of `count` tasks, task after task; each is told its number."""
+    """Rows of `count` tasks, task after task; each is given its number."""
 
     def run(numbers: Iterable[int]) -> Iterator[_Head | bytes]:
         for number in list(numbers):  # all read: else the worker could not be used again

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RUN, PIECE = 7, 8  # what a row is, beside those of `partials` and `csv_files`
-RUN_BYTES_MAX = 64 << 20  # held by a task, then written
+RUN_BYTES_MAX = 64 << 20  # in a task's memory, then written
 BUFFERED_BYTES_MAX = 256 << 20  # of segments of one summary; then they are cut
-HELD_SEGMENTS_MAX = 8  # then they are merged
+SEGMENTS_MAX = 8  # then they are merged
 SHRINKS = 0.7  # a merge that leaves more of the rows than this is left to the shards' own
 _SIZE = struct.Struct("<q")
 
 Tasks = Callable[[int, Callable[[int], Iterable[Row]]], list[Row]]
-"""Runs as many tasks, each told its number; their rows, task after task."""
+"""Runs as many tasks, each given its number; their rows, task after task."""
 
 
 class Runs:
@@ -56,7 +56,7 @@ class Runs:
     def add(self, segment: Segment) -> None:
         parts = self._parts
         parts.append(segment)
-        if len(parts) in (2, HELD_SEGMENTS_MAX) and self._merges:
+        if len(parts) in (2, SEGMENTS_MAX) and self._merges:
             whole = merge(parts)
             self._merges = whole.rows <= SHRINKS * sum(part.rows for part in parts)
             parts[:] = [whole]
@@ -96,9 +96,9 @@ class Runs:
         payload = b"".join(payload for *_, payload in self._sections)
         stored = self._cutting.folder.write(name, payload, lasting=False)
         sizes = [(shard, len(payload)) for shard, _, payload in self._sections]
-        told = json.dumps([stored.path, sizes]).encode()
+        written = json.dumps([stored.path, sizes]).encode()
         events = sum(events for _, events, _ in self._sections)
-        self._written.append((RUN, self._cutting.summary, 0, events, told))
+        self._written.append((RUN, self._cutting.summary, 0, events, written))
         self._sections.clear()
         self._nbytes = 0
 
@@ -119,8 +119,8 @@ def with_merged_runs(
     """What tasks sent, and instead of their runs the pieces that were made of them."""
     runs: dict[tuple[str, int], list[_Section]] = {}
     paths: dict[str, list[str]] = {}
-    for _, name, _, _, told in (row for row in rows if row[0] == RUN):
-        path, sizes = json.loads(told)
+    for _, name, _, _, written in (row for row in rows if row[0] == RUN):
+        path, sizes = json.loads(written)
         paths.setdefault(name, []).append(path)
         _folder(cuttings[name]).check_seen(path, sum(size for _, size in sizes))
         begin = 0

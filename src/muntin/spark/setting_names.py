@@ -26,7 +26,7 @@ _TEXT = 1
 
 
 def slips(settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings that Spark does not know, with the one that was meant, where one is near."""
+    """The settings that Spark does not know, with the one that was meant, where one is similar."""
     known = set(_known()) if settings else set()
     by_lower = {name.lower(): name for name in known}
     found = {}

@@ -117,7 +117,7 @@ def nanoseconds(path: str) -> set[str]:
 
 def check_path(source: SourceSpec) -> None:
     """SourceError where local files, which should tell their schema, are not there. Asks no Spark,
-    so that nobody waits for its start to be told of a path."""
+    so that nobody waits for its start to learn of a path."""
     if source.format not in FILE_FORMATS or source.schema_ or not source.path or is_elsewhere():
         return
     here = local_path(source.path)

@@ -8,7 +8,7 @@
 
 Values may be negative: every site also says its least value (at most 0), and thresholds are
 measured from there. A site may send less than was asked for, where a message would grow beyond
-its limit; its border then says what it held back, and the second step is asked again, lower.
+its limit; its border then says what it kept back, and the second step is asked again, lower.
 
 Source: Cao & Wang, PODC 2004 (three-phase uniform threshold).
 """

@@ -31,7 +31,7 @@ class Budget:
         self.left = 0.0
         self.saving = False  # it was empty, and does not hold yet what it started with
         self._start = 0.0
-        self._before: float | None = 0.0  # what it held when the survey began, while that lasts
+        self._before: float | None = 0.0  # what it was when the survey began, while that lasts
         self._naive: dict[str, float] = {}
         self._pushed: dict[str, float] = {}
 

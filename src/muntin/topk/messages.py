@@ -85,7 +85,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Calm:
-    """Acknowledges factors, and says for which units they held."""
+    """Acknowledges factors, and says for which units they were valid."""
 
     epoch: int
     version: int

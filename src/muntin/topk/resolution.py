@@ -92,10 +92,10 @@ def slacks(
     found: dict[Object, int] = {}
     for item in objects:
         slack = own.get(item, 0) - own_border
-        for report, held in zip(reports, factors, strict=True):
+        for report, factor in zip(reports, factors, strict=True):
             value = report.values.get(item)
             if value is not None:
-                slack += value + held.get(item, 0) - report.border
+                slack += value + factor.get(item, 0) - report.border
         found[item] = slack
     return found
 
@@ -210,7 +210,7 @@ def allocate(
     line = _line(height, weights, [(takers[b], slack[b]) for b in outside])
     borders = [own_border, *(report.border for report in reports)]
     lines = [border + y for border, y in zip(borders, line, strict=True)]
-    held = [own, *factors]
+    before = [own, *factors]
     result: list[dict[Object, int]] = [{} for _ in everyone]
     spread = spread or by_weight(weights)
     for item in reported:
@@ -226,7 +226,7 @@ def allocate(
             new = borders[n] - value + line[n] + sign * part
             if n == 0 and item in inside:
                 new -= epsilon
-            if new != held[n].get(item, 0):
+            if new != before[n].get(item, 0):
                 result[n][item] = new
     return Allocation(result[0], result[1:], least - max(most, 0), least, lines)
 

@@ -45,9 +45,9 @@ def close_floating(
     start, overflowed, first = state[0], state[1], np.int64(0)
     for pane in range(len(panes)):
         at = panes[pane]
-        held = pane == 0 and opened == 1
+        kept = pane == 0 and opened == 1
         end = start + length
-        if is_open and not held and end <= at:
+        if is_open and not kept and end <= at:
             # after `resume` a window may hold more than its length: it ends with what it holds
             reach = max(end, ends[pane - 1])
             _close(closed, fills, number, start, reach, FULL, overflowed, first, pane, count)
@@ -62,7 +62,7 @@ def close_floating(
                 if seen[base + keys[row]] < floor:
                     fresh[table] += 1
             too_many |= capacity >= 0 and count[table] + fresh[table] > capacity
-        if is_open and not held and too_many:
+        if is_open and not kept and too_many:
             _close(closed, fills, number, start, at, CAPACITY, overflowed, first, pane, count)
             number += 1
             is_open = False

@@ -58,7 +58,7 @@ function empty(holder, nothing) {
   return nothing;
 }
 
-// Event times at the foot, in UTC: both ends, and between them what is not told by the first.
+// Event times at the foot, in UTC: both ends, and between them what differs from the first.
 function scaleX(root, width, height, plot, first, last) {
   const ticks = plot.w > 520 ? 4 : plot.w > 400 ? 2 : 1;
   for (let i = 0; i <= ticks; i += 1) {

@@ -1,4 +1,4 @@
-// What every page has at its door: light or dark, and a token where the server asks for one.
+// What every page begins with: light or dark, and a token where the server asks for one.
 
 const at = (id) => document.getElementById(id);
 

@@ -19,7 +19,7 @@ _SHORT = {16: "bool", 17: "bytea", 20: "int8", 21: "int2", 23: "int4", 25: "text
           701: "float8", 1082: "date", 1083: "time", 1114: "timestamp", 1184: "timestamptz",
           1186: "interval", 1700: "numeric"}  # fmt: skip
 
-# Tables of which nothing is held: column names, those with "#" are numbers, with "?" booleans,
+# Tables that are always empty: column names, those with "#" are numbers, with "?" booleans,
 # with "*" lists of numbers, with "%" lists of texts.
 _EMPTY = {
     "pg_am": "oid# amname amhandler# amtype",

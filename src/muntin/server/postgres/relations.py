@@ -75,7 +75,7 @@ def _ways(info: SummaryInfo) -> Iterator[tuple[str, str]]:
         if not arguments:
             try:
                 function.parse(())
-            except ArgumentError:  # it needs to be told which items
+            except ArgumentError:  # it needs to be given the items
                 continue
         yield _call(function.name, info.name, arguments)
 

@@ -35,7 +35,7 @@ _STATES = {
 }
 
 
-class Refusal(Exception):  # noqa: N818 (it is told to the client)
+class Refusal(Exception):  # noqa: N818 (it is sent to the client)
     """An error with PostgreSQL's own code."""
 
     def __init__(self, state: str, message: str, remedy: str = "", *, fatal: bool = False) -> None:

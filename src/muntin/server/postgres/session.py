@@ -207,7 +207,7 @@ class Session:
             while not self._pace.spend(loop.time()):
                 await asyncio.sleep(0.01)
             if count % 16 == 0:
-                await asyncio.sleep(0)  # others are served meanwhile
+                await asyncio.sleep(0)  # others are served in between
             if self._skipping and not isinstance(message, wire.Sync):
                 continue
             await self._take(message)

@@ -56,7 +56,7 @@ export function race(holder) {
       glide(rows, before);
     }
     note.textContent = !items.length ? "nothing yet"
-      : "Who belongs to the top is proved; values are those that sites told last, since a site whose constraints hold says nothing.";
+      : "Who belongs to the top is proved; values are those that sites sent last, since a site whose constraints hold says nothing.";
   };
 }
 

@@ -6,7 +6,7 @@ const LEVELS = { calm: "good", missing: "bad", joining: "warn", alerted: "warn",
 const HEADS = [["site"], ["state"], ["slack"], ["newest unit (UTC)"], ["objects", 1], ["messages", 1], ["naive", 1],
   ["bytes", 1], ["naive", 1], ["saved", 1]];
 
-function told(site) {
+function stateOf(site) {
   if (!site.connected) return make("span", { class: "state off bad" }, site.missing ? "missing" : "away");
   return make("span", { class: `state ${LEVELS[site.phase] ?? ""}` }, site.phase);
 }
@@ -32,7 +32,7 @@ export function sites(holder, ranking) {
       const numbers = [number(site.objects), short(sent.messages), short(site.naive.messages), short(sent.bytes),
         short(site.naive.bytes)].map((value) => make("td", { class: "number" }, value));
       const saved = times(site.naive.bytes, sent.bytes);
-      return make("tr", {}, make("td", {}, make("b", {}, site.name)), make("td", {}, told(site)),
+      return make("tr", {}, make("td", {}, make("b", {}, site.name)), make("td", {}, stateOf(site)),
         make("td", {}, slack(site, most)), make("td", {}, unit), ...numbers,
         make("td", { class: `number ${sent.bytes < site.naive.bytes ? "enough" : ""}` }, saved));
     }));

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from muntin.spark.index.errors_sent import unpacked
 from muntin.spark.index.gather import FILE, Left, gather, read_described
 from muntin.spark.index.manifest import PartitionFile
 from muntin.spark.index.plan import Plan
 from muntin.spark.index.scatter import DIGEST, ERROR, PIECE_DDL, RUN, scatter
-from muntin.spark.index.told import retold
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
 from muntin.summaries.dynamic_bloom import item_type
 from muntin.summaries.order_maps import IntegerRange
@@ -55,7 +55,7 @@ def _collected(pieces: DataFrame) -> dict[int, list[bytes]]:
     found: dict[int, list[bytes]] = {}
     for kind, payload in zip(rows.column(0).to_pylist(), rows.column(1).to_pylist(), strict=True):
         if kind == ERROR:
-            raise retold(payload)
+            raise unpacked(payload)
         found.setdefault(kind, []).append(payload)
     return found
 

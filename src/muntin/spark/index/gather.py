@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import MuntinError
+from muntin.spark.index.errors_sent import packed
 from muntin.spark.index.files import write_partition
 from muntin.spark.index.manifest import PartitionFile
 from muntin.spark.index.plan import CAPACITY_MIN, Plan
 from muntin.spark.index.runs import RunReader, whole
 from muntin.spark.index.scatter import DIGEST, ERROR, piece
-from muntin.spark.index.told import told
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
 from muntin.summaries.fingerprint_index import Fingerprint
 
@@ -34,7 +34,7 @@ def gather(plan: Plan, left: Left, task: int) -> Iterator[pa.RecordBatch]:
     try:
         yield from _gathered(plan, left, task)
     except MuntinError as problem:
-        yield piece(ERROR, told(problem))
+        yield piece(ERROR, packed(problem))
 
 
 def _gathered(plan: Plan, left: Left, task: int) -> Iterator[pa.RecordBatch]:

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import MuntinError
+from muntin.spark.index.errors_sent import packed, unpacked
 from muntin.spark.index.files import by_partition, probe
-from muntin.spark.index.told import retold, told
 from muntin.summaries.items import hash_items
 
 if TYPE_CHECKING:
@@ -46,12 +46,12 @@ def ask_by_job(
         try:
             return [(True, probe(folder, {part: name for part, name, _ in mine}, parts))]
         except MuntinError as problem:
-            return [(False, told(problem))]
+            return [(False, packed(problem))]
 
     answers = context.runJob(tasks, answer, list(range(count)))
     for is_right, data in answers:
         if not is_right:
-            raise retold(data)
+            raise unpacked(data)
     return np.frombuffer(b"".join(data for _, data in answers), np.bool_)
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 
 from muntin.errors import MuntinError
+from muntin.spark.index.errors_sent import packed
 from muntin.spark.index.files import write_once
 from muntin.spark.index.plan import Plan
 from muntin.spark.index.runs import RunWriter
-from muntin.spark.index.told import told
 from muntin.summaries.items import hash_items
 
 Batches = Iterable[tuple[pa.Array, pa.Array | None]]
@@ -33,7 +33,7 @@ def scatter(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
     try:
         yield from _scattered(plan, left)
     except MuntinError as problem:
-        yield piece(ERROR, told(problem))
+        yield piece(ERROR, packed(problem))
         for _ in left:  # a worker that leaves input unread is thrown away
             pass
 

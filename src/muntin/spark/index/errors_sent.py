@@ -7,13 +7,13 @@ from muntin.errors import BadArgument, CorruptSummary, MuntinError, SourceError
 _KINDS = {kind.__name__: kind for kind in (BadArgument, CorruptSummary, SourceError)}
 
 
-def told(problem: MuntinError) -> bytes:
+def packed(problem: MuntinError) -> bytes:
     """An error as bytes."""
     kind = next((name for name, kind in _KINDS.items() if isinstance(problem, kind)), "")
     return f"{kind or BadArgument.__name__}\n{problem}".encode()
 
 
-def retold(data: bytes) -> MuntinError:
-    """The error that `told` wrote."""
+def unpacked(data: bytes) -> MuntinError:
+    """The error that `packed` wrote."""
     name, _, message = data.decode().partition("\n")
     return _KINDS.get(name, MuntinError)(message)
