@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 
 import pyarrow as pa
+import pytest
 
 from muntin.demo.recorded import HISTORY_DAYS, SECONDS_AN_HOUR, Recording
 from muntin.ledger.sqlite import SqliteLedger
@@ -62,6 +64,22 @@ def test_it_is_played_without_spark_and_java(tmp_path):
     windows = ledger.windows("flights", start=None, end=None, limit=100, newest_first=False)
     assert len(windows) >= HISTORY_DAYS - 2
     ledger.close()
+
+
+@pytest.mark.parametrize("what", [["--replay"], []])
+def test_a_port_that_is_taken_ends_it_before_spark_starts(tmp_path, what):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = subprocess.run(
+            [sys.executable, "-m", "muntin", "demo", "--no-open", "--port", port, *what],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env={"PATH": "/nowhere", "HOME": str(tmp_path)},  # there is no Java
+        )
+    assert done.returncode == 1
+    assert f"error: cannot listen on 127.0.0.1:{port}" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_the_places_that_name_the_version_agree():

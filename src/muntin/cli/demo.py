@@ -58,15 +58,7 @@ def register(app: typer.Typer) -> None:
             if taxi or kafka or sites:
                 raise typer.BadParameter("--replay plays flights, alone")
             return run_replay(seconds, port, _place(folder), show)
-        import time
-
-        import muntin
-        from muntin.background import in_background
-        from muntin.cli.run import print_progress
-        from muntin.cli.serve import PORT, beside
-        from muntin.cli.stopping import stop_spark, stopping
-        from muntin.cli.view import follow
-        from muntin.demo.replay import Replay
+        from muntin.cli.serve import PORT
         from muntin.extras import needs
         from muntin.spark.settings import SHORT_RUN
         from muntin.spec import Pipeline
@@ -95,32 +87,52 @@ def register(app: typer.Typer) -> None:
                 "spark": SHORT_RUN,
             }
         )
-        typer.echo(f"starting Spark; in another terminal, ask:\n\n  {_ask(spec)}\n")
-        with stopping() as stop:
-            replay = Replay(slices, place / "events")
-            began = time.monotonic()
-            with in_background(replay.write_first):
-                stream = muntin.stream(None, spec)
-            stop.begun()
+        return _play(spec, slices, place, seconds, port, show)
 
-            def tick() -> None:
-                over = seconds and time.monotonic() - began > seconds
-                if stop.is_set() or over or (replay.finished.is_set() and stream.caught_up()):
-                    stream.stop()
 
-            server = None
-            try:
-                server = beside(stream.ledger, port, show=show)
-                replay.start()
-                follow(stream, spec, tick)
-            finally:
-                replay.stop()
-                if server:
-                    server.stop()
+def _play(
+    spec: Pipeline,
+    slices: Iterator[pa.Table],
+    place: Path,
+    seconds: float,
+    port: int | None,
+    show: bool,
+) -> None:
+    """Write slices into a folder, from which Spark takes them, until they end or it is stopped."""
+    import time
+    from contextlib import ExitStack
+
+    import muntin
+    from muntin.background import in_background
+    from muntin.cli.run import print_progress
+    from muntin.cli.serve import beside
+    from muntin.cli.stopping import stop_spark, stopping
+    from muntin.cli.view import follow
+    from muntin.demo.replay import Replay
+    from muntin.ledger.open import open_ledger
+
+    typer.echo(f"starting Spark; in another terminal, ask:\n\n  {_ask(spec)}\n")
+    began = time.monotonic()
+    ledger = open_ledger(spec.ledger_url or "")
+    with stopping() as stop, ExitStack() as ending:
+        ending.callback(beside(ledger, port, show=show).stop)  # or its port is taken
+        ending.callback(stop_spark)
+        replay = Replay(slices, place / "events")
+        ending.callback(replay.stop)
+        with in_background(replay.write_first):
+            stream = muntin.stream(None, spec, ledger=ledger)
+        ending.callback(stream.stop)
+        stop.begun()
+
+        def tick() -> None:
+            over = seconds and time.monotonic() - began > seconds
+            if stop.is_set() or over or (replay.finished.is_set() and stream.caught_up()):
                 stream.stop()
-                stop_spark()
-                print_progress(spec, stream.progress, time.monotonic() - began)
-                typer.echo(f"\nThe ledger is still there:\n\n  {_ask(spec)}")
+
+        replay.start()
+        follow(stream, spec, tick)
+    print_progress(spec, stream.progress, time.monotonic() - began)
+    typer.echo(f"\nThe ledger is still there:\n\n  {_ask(spec)}")
 
 
 def _place(folder: Path | None) -> Path:

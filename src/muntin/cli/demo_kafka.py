@@ -21,6 +21,7 @@ def run_kafka(rate: int, seconds: float, port: int | None, place: Path, show: bo
     from muntin.demo.broker import Broker
     from muntin.demo.producing import produce, values_of
     from muntin.demo.taxi import PIPELINE, SCHEMA
+    from muntin.ledger.open import open_ledger
     from muntin.spark.settings import SHORT_RUN
     from muntin.spec import Pipeline
 
@@ -57,14 +58,15 @@ def run_kafka(rate: int, seconds: float, port: int | None, place: Path, show: bo
         began = time.monotonic()
         stream = None
         try:
-            stream = muntin.stream(None, spec)
+            ledger = open_ledger(spec.ledger_url or "")
+            server = beside(ledger, port, show=show)  # a taken port ends it before Spark starts
+            stream = muntin.stream(None, spec, ledger=ledger)
             stop.begun()
 
             def tick() -> None:
                 if stop.is_set() or (seconds and time.monotonic() - began > seconds):
                     stream.stop()
 
-            server = beside(stream.ledger, port, show=show)
             follow(stream, spec, tick)
         finally:
             ended.append(True)
