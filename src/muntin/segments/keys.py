@@ -21,11 +21,13 @@ from muntin.segments.columns import frozen
 from muntin.segments.kernels.lists import has_ties
 from muntin.summaries import key_columns
 from muntin.summaries.items import hash_items
+from muntin.summaries.kernels.sorting import sort_pairs
 
 TYPES = {**key_columns.TYPES, "binary": pa.large_binary(), "uint64": pa.uint64()}
 """Of keys, and (binary, uint64) of items."""
 KEY_TYPES: dict[pa.DataType, str] = {kind: name for name, kind in TYPES.items()}
 DIRECT_CELLS_MAX = 1 << 26  # a table of that many int64 finds the combinations that occur
+RADIX_MIN = 1 << 12  # of fewer hashes, NumPy's sort is as fast
 _compute: Any = pc
 
 
@@ -201,13 +203,21 @@ def ordered(
         Which value each key has.
     """
     hashes = key_columns.fold([one[rows] for one, rows in zip(hashed, at, strict=True)])
-    order = np.argsort(hashes, kind="stable")
+    order = _order_of(hashes)
     ordered = hashes[order]
     if (ordered[1:] == ordered[:-1]).any():
         columns = [one.take(pa.array(rows)) for one, rows in zip(values, at, strict=True)]
         order = _by_value(columns, hashes)
     taken = [one.take(pa.array(rows[order])) for one, rows in zip(values, at, strict=True)]
     return Keys(names, tuple(taken), frozen(ordered)), order
+
+
+def _order_of(hashes: np.ndarray) -> np.ndarray:
+    if len(hashes) < RADIX_MIN:
+        return np.argsort(hashes, kind="stable")
+    signed, order = (hashes ^ np.uint64(1 << 63)).view(np.int64), np.arange(len(hashes))
+    sort_pairs(signed, order)
+    return order
 
 
 def _by_value(columns: Sequence[pa.Array], hashes: np.ndarray) -> np.ndarray:

@@ -113,7 +113,8 @@ class StreamWriter:
                     lines["compressed"][i], lines["stored"][i] = 1, len(packed)
                     payload += [view[at:begin], packed]
                     at = end
-            payload.append(view[at : ends[-1]])
+            if at < ends[-1]:
+                payload.append(view[at:])
             directory[[*places]] = lines
         return directory.tobytes(), b"".join(payload)
 
@@ -283,7 +284,7 @@ class StreamReader:
                 piece = _codec.decompress(piece, decompressed_size=size)
             except (OSError, ValueError) as problem:
                 raise CorruptSummary(f"segment: a stream does not decompress ({problem})") from None
-        return np.frombuffer(piece, np.uint8), (form, width, base)
+        return frozen(np.frombuffer(piece, np.uint8)), (form, width, base)
 
     def _line(self) -> tuple[int, ...]:
         """The next stream's line of the directory."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from muntin.errors import IncompatibleSummary
 from muntin.segments.columns import Ragged, States, between, frozen, take
+from muntin.segments.kernels.lists import renumber
 from muntin.segments.keys import Keys, no_keys
 
 if TYPE_CHECKING:
@@ -133,12 +134,11 @@ def _used(keys: Keys, numbers: np.ndarray) -> tuple[Keys, np.ndarray]:
     """The keys that numbers name (`len(keys)` names none), and their new numbers."""
     if not keys.names:
         return keys, numbers
-    size = len(keys)
-    used = np.bincount(numbers, minlength=size + 1)[:size] > 0
-    if used.all():
+    used, new = np.empty(len(keys) + 1, np.int64), np.empty(len(numbers), np.int64)
+    found = renumber(frozen(numbers), used, new)
+    if found == len(keys):
         return keys, numbers
-    to = np.append(np.cumsum(used) - 1, int(used.sum()))
-    return keys.take(np.flatnonzero(used)), frozen(to[numbers])
+    return keys.take(used[:found].copy()), frozen(new)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -141,6 +141,27 @@ def problem_of_numbers(numbers, starts, size, all_used, with_rest):
 
 
 @kernel()
+def renumber(numbers, used, new):
+    """How many of the numbers below used.shape[0] - 1 occur; these, ascending, in `used`. Where
+    not all do, `new` has the place there of each, and behind the last what was behind all."""
+    size = used.shape[0] - 1
+    places = np.full(size + 1, -1, np.int64)
+    for i in range(numbers.shape[0]):
+        places[numbers[i]] = 0
+    found = 0
+    for number in range(size):
+        if places[number] == 0:
+            used[found] = number
+            places[number] = found
+            found += 1
+    places[size] = found
+    if found < size:
+        for i in range(numbers.shape[0]):
+            new[i] = places[numbers[i]]
+    return found
+
+
+@kernel()
 def sort_lists(items, starts, bounds):
     """Sort each list of items[starts[g]:starts[g + 1]] that is made of more than one row."""
     for g in range(bounds.shape[0] - 1):

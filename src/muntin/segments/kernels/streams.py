@@ -25,23 +25,32 @@ def narrowed(values, starts, raw, spare):
         np.empty(streams, np.int64),
         np.empty(streams, np.int64),
     )
-    planes = np.empty(8 * values.shape[0], np.uint8)
-    at = 0
+    size = 0
     for stream in range(streams):
         some = values[starts[stream] : starts[stream + 1]]
-        n = some.shape[0]
         base, width = np.int64(0), 1
         if not raw[stream]:
             base, width = base_and_width(some)
         bases[stream] = base
         widths[stream] = width
-        counts[stream] = 0 if spare[stream] and base == 0 and width == 0 else n
-        for b in range(width):
-            shift = np.uint64(8 * b)
-            for i in range(n):
-                planes[at + i] = np.uint8((np.uint64(some[i]) - np.uint64(base)) >> shift)
-            at += n
+        counts[stream] = 0 if spare[stream] and base == 0 and width == 0 else some.shape[0]
+        size += width * some.shape[0]
+    planes = np.empty(size, np.uint8)
+    at = 0
+    for stream in range(streams):
+        some = values[starts[stream] : starts[stream + 1]]
+        for b in range(widths[stream]):
+            plane_of(some, bases[stream], b, planes[at : at + some.shape[0]])
+            at += some.shape[0]
     return bases, widths, counts, planes
+
+
+@inlined()
+def plane_of(values, base, b, plane):
+    """Byte b of each value less the base (wrapping)."""
+    shift = np.uint64(8 * b)
+    for i in range(values.shape[0]):
+        plane[i] = np.uint8((np.uint64(values[i]) - np.uint64(base)) >> shift)
 
 
 @inlined()
