@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from muntin.cli.tables import FORMAT, Format
+from muntin.cli.tables import FORMAT, LEDGER, Format
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def tables(
         name: str = typer.Argument("", help="Only this summary: its columns."),
-        ledger: str = typer.Option(..., "--ledger", "-l", help="For example sqlite:///flights.db"),
+        ledger: str = LEDGER,
         format: Format = FORMAT,  # noqa: A002
     ) -> None:
         """List what a ledger holds: summaries and standing queries, and how to ask for them."""

@@ -6,13 +6,15 @@ from typing import Literal
 
 import typer
 
+from muntin.cli.tables import LEDGER
+
 
 def register(app: typer.Typer) -> None:
     @app.command()
     def export(
         summary: str = typer.Argument(help="Of kind quantiles or distinct."),
         place: str = typer.Argument(help="A folder, a Delta table, or namespace.table of Iceberg."),
-        ledger: str = typer.Option(..., "--ledger", "-l", help="For example sqlite:///flights.db"),
+        ledger: str = LEDGER,
         to: Literal["parquet", "delta", "iceberg"] = typer.Option(
             "parquet", help="delta and iceberg: pip install 'muntin\\[export]'."
         ),

@@ -6,14 +6,14 @@ import sys
 
 import typer
 
-from muntin.cli.tables import FORMAT, Format
+from muntin.cli.tables import FORMAT, LEDGER, Format
 
 
 def register(app: typer.Typer) -> None:
     @app.command()
     def query(
         statement: str = typer.Argument(help="The SELECT; - reads it from standard input."),
-        ledger: str = typer.Option(..., "--ledger", "-l", help="For example sqlite:///flights.db"),
+        ledger: str = LEDGER,
         format: Format = FORMAT,  # noqa: A002
     ) -> None:
         """Answer a SELECT over what a ledger holds; `muntin tables` lists what that is."""

@@ -6,11 +6,13 @@ from itertools import islice
 
 import typer
 
+from muntin.cli.tables import LEDGER
+
 
 def register(app: typer.Typer) -> None:
     @app.command()
     def rejected(
-        ledger: str = typer.Option(..., "--ledger", "-l", help="For example sqlite:///flights.db"),
+        ledger: str = LEDGER,
         pipeline: str = typer.Option("", help="Only this pipeline's."),
         limit: int = typer.Option(20, min=1, max=100_000),
     ) -> None:

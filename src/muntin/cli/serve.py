@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from muntin.cli.tables import LEDGER
+
 if TYPE_CHECKING:
     from muntin.ledger.base import Ledger
     from muntin.server.serving import Server
@@ -17,7 +19,7 @@ HOST, PORT = "127.0.0.1", 8787
 def register(app: typer.Typer) -> None:
     @app.command()
     def serve(
-        ledger: str = typer.Option(..., "--ledger", "-l", help="For example sqlite:///flights.db"),
+        ledger: str = LEDGER,
         host: str = typer.Option(HOST, help="Beyond loopback a token is needed."),
         port: int = typer.Option(PORT, min=0, max=65535, help="0 takes a free one."),
         token_file: Path = typer.Option(

@@ -18,6 +18,7 @@ Format = Literal["table", "json", "jsonl", "csv", "arrow"]
 FORMAT = typer.Option(
     "table", "--format", "-f", help="jsonl: an object a row; json: rows with what they cover."
 )
+LEDGER = typer.Option(..., "--ledger", "-l", help="For example sqlite:///flights.db")
 ROWS_SHOWN_MAX = 1_000
 
 

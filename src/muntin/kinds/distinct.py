@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -11,7 +11,6 @@ from pydantic import Field
 
 from muntin.kinds.columns import check_item, check_sketches
 from muntin.kinds.sketch import SplitSpec
-from muntin.kinds.values import Refused, refused_sketches
 from muntin.segments.distinct import DistinctItems
 from muntin.segments.merged import MergedDistinct
 from muntin.segments.table import Segment
@@ -55,15 +54,6 @@ class DistinctSpec(SplitSpec):
             check_sketches(self.item, types[self.item])
             return
         check_item(self.item, types[self.item], hashed=True)
-
-    def sketch_columns(self) -> Sequence[str]:
-        return [self.item] if self.merge else []
-
-    def refused(self, batch: pa.RecordBatch) -> Iterator[Refused]:
-        yield from super().refused(batch)
-        algebra = self.algebra()
-        if isinstance(algebra, MergedDistinct):
-            yield from refused_sketches(batch, self.item, algebra.read)
 
     def error_of(self, segment: Segment) -> Mapping[str, Any]:  # noqa: ARG002
         return {"relative": 1.04 / math.sqrt(1 << self.precision), "confidence": 0.99}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 import pyarrow as pa
@@ -11,7 +11,6 @@ from pydantic import Field, model_validator
 from muntin.arrow import pc
 from muntin.kinds.columns import check_number, check_sketches
 from muntin.kinds.sketch import SplitSpec
-from muntin.kinds.values import Refused, refused_sketches
 from muntin.segments.merged import MergedQuantiles
 from muntin.segments.quantiles import Quantiles
 from muntin.segments.table import Segment
@@ -82,15 +81,6 @@ class QuantilesSpec(SplitSpec):
 
     def float_columns(self) -> Sequence[str]:
         return [] if self.type == "int64" or self.merge else [self.value]
-
-    def sketch_columns(self) -> Sequence[str]:
-        return [self.value] if self.merge else []
-
-    def refused(self, batch: pa.RecordBatch) -> Iterator[Refused]:
-        yield from super().refused(batch)
-        algebra = self.algebra()
-        if isinstance(algebra, MergedQuantiles):
-            yield from refused_sketches(batch, self.value, algebra.read)
 
     def prepared(self, name: str, column: pa.Array) -> pa.Array:  # noqa: ARG002
         """In the sketch's type. What float32 cannot hold becomes infinite, and keeps its rank."""

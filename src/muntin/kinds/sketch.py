@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -12,8 +12,11 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from muntin.kinds.base import SegmentSpec, as_tuple, distinct
 from muntin.kinds.columns import check_keys
+from muntin.kinds.values import Refused, refused_sketches
+from muntin.segments.merged import MergedDistinct, MergedQuantiles
 from muntin.segments.table import Segment, Table
 
+MERGED = MergedDistinct, MergedQuantiles
 LIMIT = 10_000
 LIMIT_MAX = 1_000_000
 BY_MAX = 16
@@ -83,6 +86,16 @@ class SplitSpec(SketchSpec):
     @property
     def keys_max(self) -> int | None:
         return self.limit if self.by else None
+
+    def sketch_columns(self) -> Sequence[str]:
+        return self.value_columns() if isinstance(self.algebra(), MERGED) else []
+
+    def refused(self, batch: pa.RecordBatch) -> Iterator[Refused]:
+        yield from super().refused(batch)
+        algebra = self.algebra()
+        if isinstance(algebra, MERGED):
+            for name in self.value_columns():
+                yield from refused_sketches(batch, name, algebra.read)
 
     def values(self, batch: pa.RecordBatch) -> list[pa.Array]:
         return [self.prepared(name, batch.column(name)) for name in self.value_columns()]

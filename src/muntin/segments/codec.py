@@ -35,6 +35,7 @@ from muntin.segments.registry import algebra_of
 from muntin.segments.shards import SHARDS_MAX, WHOLE_KEYS
 from muntin.segments.streams import Form, StreamReader, StreamWriter
 from muntin.segments.table import Segment, Table
+from muntin.summaries.envelope import canonical, crc_of
 from muntin.summaries.items import text_buffers
 
 MAGIC, VERSION = b"MSEG", 1
@@ -43,10 +44,6 @@ CUT_BYTES = 1 << 23  # of memory, of a segment as a ledger keeps it: opened in s
 DESCRIPTION_BYTES_MAX = 1 << 24
 _HEAD = struct.Struct("<4sB3xQQQQ")
 _CRC = struct.Struct("<I")
-_CRC_BYTES = 1 << 18
-_ENCODER = json.JSONEncoder(
-    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,7 +100,7 @@ def encode(segment: Segment) -> bytes:
     }
     if segment.shard:
         described["shard"] = segment.shard
-    description = _ENCODER.encode(described).encode()
+    description = canonical(described)
     (first_lines, front), (lines, back) = index.written(), rest.written()
     sizes = len(description), len(first_lines) + len(lines), len(front), len(back)
     head = b"".join((_HEAD.pack(MAGIC, VERSION, *sizes), description, first_lines, lines, front))
@@ -193,7 +190,7 @@ def decode(data: bytes | memoryview, keys: Sequence[tuple[str, ...]] | None = No
     """
     index, reader, described, view = _opened(data)
     (expected,) = _CRC.unpack(view[-_CRC.size :])
-    if _crc_of(view[: -_CRC.size]) != expected:
+    if crc_of(view[: -_CRC.size]) != expected:
         raise CorruptSummary("segment: checksum does not match, the bytes are damaged")
     shapes = index.algebra.columns()
     forms = {
@@ -234,15 +231,15 @@ def _opened(
     if described > DESCRIPTION_BYTES_MAX or len(view) != head + back + 2 * _CRC.size:
         raise CorruptSummary(f"segment: {len(view)} bytes are not what its head says")
     (crc,) = _CRC.unpack_from(view, head)
-    if _crc_of(view[:head]) != crc:
+    if crc_of(view[:head]) != crc:
         raise CorruptSummary("segment: checksum does not match, the bytes are damaged")
     at = _HEAD.size + described
     try:
         told = json.loads(bytes(view[_HEAD.size : at]).decode())
-        canonical = _ENCODER.encode(told).encode() == view[_HEAD.size : at]
+        is_canonical = canonical(told) == view[_HEAD.size : at]
     except (ValueError, RecursionError) as problem:
         raise CorruptSummary(f"segment: its description is not JSON ({problem})") from None
-    if not canonical:
+    if not is_canonical:
         raise CorruptSummary("segment: its description is not in canonical form")
     payload = memoryview(
         b"".join((view[at + directory : head], view[head + _CRC.size : -_CRC.size]))
@@ -402,13 +399,6 @@ def _read_key_column(reader: StreamReader, kind: str | None, size: int, left: in
     if kind == "date32":
         plain = plain.cast(pa.int32())
     return plain.view(pa.uint64()) if kind == "uint64" else plain.cast(TYPES[kind])
-
-
-def _crc_of(view: memoryview) -> int:
-    crc = 0
-    for at in range(0, len(view), _CRC_BYTES):
-        crc = google_crc32c.extend(crc, bytes(view[at : at + _CRC_BYTES]))
-    return crc
 
 
 def cut(segment: Segment, nbytes: int = CUT_BYTES) -> list[Segment]:

@@ -22,7 +22,7 @@ A table has a row a slice: what it is asked for by, the columns of its name, are
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -36,7 +36,7 @@ from muntin.segments.frequency import ANY, COUNTED, Frequency
 from muntin.segments.kernels import sketched as _kernels
 from muntin.segments.kernels.lists import sum_counts
 from muntin.segments.keys import Encoded, Keys
-from muntin.segments.sums import SumType, Totals, missing_of, read_indicators, typed
+from muntin.segments.sums import OfIndicators, SumType, Totals, missing_of, typed
 from muntin.segments.table import Table
 from muntin.segments.top_k import flat, folded, places_in
 from muntin.summaries.indicators import indicator_values
@@ -61,7 +61,7 @@ class SumsOf:
 
 
 @dataclass(frozen=True)
-class SketchedSums(Algebra):
+class SketchedSums(OfIndicators):
     """Sums of indicators by keys. `fold` takes an array for each indicator.
 
     Parameters
@@ -97,14 +97,6 @@ class SketchedSums(Algebra):
     def confidence(self) -> float:
         """Probability that one lower bound of a sum from cells holds."""
         return self._counts.confidence
-
-    def parameters(self) -> dict[str, Any]:
-        return {**super().parameters(), "indicators": [list(pair) for pair in self.indicators]}
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        indicators = read_indicators(parameters.get("indicators"))
-        return super().from_parameters({**parameters, "indicators": indicators})
 
     def columns(self) -> dict[str, Shape]:
         shapes = dict(COUNTED)

@@ -59,8 +59,22 @@ class Totals:
     names: frozenset[str] | None = None
 
 
+class OfIndicators(Algebra):
+    """A kind whose parameters name `indicators`: tuple of (name, "int64" | "float64" | None)."""
+
+    indicators: Indicators
+
+    def parameters(self) -> dict[str, Any]:
+        return {**super().parameters(), "indicators": [list(pair) for pair in self.indicators]}
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
+        indicators = read_indicators(parameters.get("indicators"))
+        return super().from_parameters({**parameters, "indicators": indicators})
+
+
 @dataclass(frozen=True)
-class Sums(Algebra):
+class Sums(OfIndicators):
     """Sums of indicators.
 
     Parameters
@@ -73,14 +87,6 @@ class Sums(Algebra):
 
     kind: ClassVar[str] = "vector_matrix"
     order_free: ClassVar[bool] = True
-
-    def parameters(self) -> dict[str, Any]:
-        return {"indicators": [list(pair) for pair in self.indicators]}
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        indicators = read_indicators(parameters.get("indicators"))
-        return super().from_parameters({**parameters, "indicators": indicators})
 
     def columns(self) -> dict[str, Shape]:
         shapes = {"nulls": Shape(), "unseen": Shape(), "beyond": Shape(), "low": Shape("float64")}

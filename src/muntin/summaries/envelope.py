@@ -68,7 +68,7 @@ _KIND_OF_CODE = {family.code: kind for kind, family in FAMILIES.items()}
 def seal(kind: str, parameters: Mapping[str, Any], *body: bytes) -> bytes:
     """Put a body of `kind`, in one part or several, into the envelope."""
     family = FAMILIES[kind]
-    described = _canonical(parameters)
+    described = canonical(parameters)
     size = sum(map(len, body))
     header = _HEADER.pack(
         MAGIC, ENVELOPE_VERSION, family.code, family.version, 0, len(described), size
@@ -111,28 +111,29 @@ def unseal(data: bytes, kind: str) -> tuple[dict[str, Any], memoryview]:
     if size != expected:
         raise CorruptSummary(f"{kind}: {size} bytes, its header says {expected}")
     (checksum,) = _CHECKSUM.unpack_from(view, size - _CHECKSUM.size)
-    if _crc_of(view[: size - _CHECKSUM.size]) != checksum:
+    if crc_of(view[: size - _CHECKSUM.size]) != checksum:
         raise CorruptSummary(f"{kind}: checksum does not match, the bytes are damaged")
     described = bytes(view[_HEADER.size : _HEADER.size + described_size])
     try:
         parameters = _DECODER.decode(described.decode("utf-8"))
-        canonical = isinstance(parameters, dict) and _canonical(parameters) == described
+        is_canonical = isinstance(parameters, dict) and canonical(parameters) == described
     except (ValueError, RecursionError) as problem:
         raise CorruptSummary(f"{kind}: parameters are not JSON ({problem})") from None
-    if not canonical:
+    if not is_canonical:
         raise CorruptSummary(f"{kind}: parameters are not in canonical form")
     return parameters, view[_HEADER.size + described_size : size - _CHECKSUM.size]
 
 
-def _crc_of(view: memoryview) -> int:
-    """Piece by piece: it takes only `bytes`, and a copy of all of it would be dear."""
+def crc_of(view: memoryview) -> int:
+    """CRC-32C, piece by piece: it takes only `bytes`, and a copy of all of it would be dear."""
     crc = 0
     for at in range(0, len(view), _CRC_BYTES):
         crc = google_crc32c.extend(crc, bytes(view[at : at + _CRC_BYTES]))
     return crc
 
 
-def _canonical(parameters: Mapping[str, Any]) -> bytes:
+def canonical(parameters: Any) -> bytes:
+    """The one JSON of a value; ValueError where it has none."""
     return _ENCODER.encode(parameters).encode("utf-8")
 
 
