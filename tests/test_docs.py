@@ -11,6 +11,7 @@ import sys
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import trustme
 import yaml
 from typer.main import get_command
 
@@ -18,11 +19,12 @@ from muntin import cli
 from muntin.assembly.standing import StandingQueries
 from muntin.ledger.open import open_ledger
 from muntin.server.serving import Server
-from muntin.sites.spec import CoordinatorSpec
+from muntin.sites import CoordinatorServer, CoordinatorSpec
 from muntin.spec import Pipeline
 from muntin.yaml_file import read
+from tests.docs_checks import check
+from tests.docs_samples import HOW, ROOT, TOKEN, as_input, commands_of, run_python, samples_of
 from tests.docs_samples import PAGES as SAMPLE_PAGES
-from tests.docs_samples import ROOT, as_input, commands_of, samples_of
 
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -67,20 +69,44 @@ def test_each_promise_names_tests_that_are_there():
             assert f"def {test or 'test_'}" in (ROOT / file).read_text(encoding="utf-8"), test
 
 
-# Samples: each is run, or the page says above it why not (<!-- not run here: ... -->).
+# Samples: each is run, or the page says above it how, or why it is checked alone.
 
 SAMPLES = [sample for page in SAMPLE_PAGES for sample in samples_of(page)]
-RUN = [sample for sample in SAMPLES if not sample.why_not and not sample.by]
-SPARK_PAGES = ("README.md", "server.md", "fingerprint-index.md")
+RUN = [sample for sample in SAMPLES if sample.how in ("", "until stopped")]
+SPARK_PAGES = ("README.md", "server.md", "fingerprint-index.md", "spark.md", "topk.md")
 SHELL = ("sh", "console")
-PLAIN = sorted({s.page for s in RUN if s.language == "python"} - set(SPARK_PAGES))
+CHECKED = [sample for sample in SAMPLES if sample.how == "checked: "]
+SUBMITTED = "spark-submit "
+SUBMITTED_PAGES = ("spark.md", "topk.md")
+
+
+def needs_spark(sample):
+    """Or what it stands for: a pipeline that has run."""
+    return sample.page in SPARK_PAGES and "CoordinatorServer" not in sample.text
+
+
+PLAIN = sorted({s.page for s in RUN if s.language == "python" and not needs_spark(s)})
 
 
 def test_what_another_test_runs_is_read_there_from_the_page():
-    ran = [sample for sample in SAMPLES if sample.by]
+    ran = [sample for sample in SAMPLES if sample.how == "run by "]
     assert len(ran) >= 9
     for sample in ran:
-        assert sample.page in (ROOT / sample.by).read_text(encoding="utf-8"), sample.name
+        assert sample.page in (ROOT / sample.more).read_text(encoding="utf-8"), sample.name
+
+
+@pytest.mark.parametrize("sample", CHECKED, ids=lambda s: s.name)
+def test_samples_that_are_not_run_are_checked(sample):
+    assert sample.more
+    check(sample)
+    others = [s for s in SAMPLES if s.page == sample.page and s.language]
+    assert sample.page in ("deploying.md",) or any(s.how != "checked: " for s in others)
+
+
+def test_no_comment_says_something_else():
+    for page in SAMPLE_PAGES:
+        said = re.findall(r"<!-- ([^\n]*?) -->\n *```", page.read_text(encoding="utf-8"))
+        assert [each for each in said if not each.startswith(HOW[1:])] == [], page.name
 
 
 def test_commands_are_as_the_command_line_takes_them():
@@ -101,21 +127,33 @@ def test_commands_are_as_the_command_line_takes_them():
 
 def test_every_sample_is_of_a_language_that_is_run():
     """What is only shown (an answer, an error) is text without a language, or JSON."""
-    known = {"python", "yaml", "sql", "json", "mermaid", *SHELL}
+    known = {"python", "yaml", "sql", "json", "js", "mermaid", *SHELL}
     assert {s.name: s.language for s in RUN if s.language and s.language not in known} == {}
     for sample in RUN:
         if not sample.language:
             assert not sample.text.startswith(("muntin ", "python ", "pip ", "$ ")), sample.name
-    assert len([s for s in RUN if s.language == "python"]) >= 9
+    assert len([s for s in RUN if s.language == "python"]) >= 16
+    assert len([s for s in RUN if s.how == "until stopped"]) >= 5
 
 
 @pytest.mark.parametrize("page", PLAIN)
 def test_python_samples_run_in_the_order_of_their_page(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    prepare_sites(tmp_path, monkeypatch.setenv)
     names = {}
     for sample in RUN:
-        if (sample.page, sample.language) == (page, "python"):
-            exec(compile(sample.text, sample.name, "exec"), names)  # noqa: S102 (our own)
+        if (sample.page, sample.language) == (page, "python") and not needs_spark(sample):
+            run_python(sample, {}, names)
+
+
+def test_a_panel_is_a_module_with_one_function(tmp_path):
+    """By the Node that Playwright has."""
+    driver = pytest.importorskip("playwright._impl._driver")
+    (sample,) = (s for s in RUN if s.language == "js")
+    (tmp_path / "panel.mjs").write_text(sample.text, encoding="utf-8")
+    asked = "import('./panel.mjs').then((m) => m.default({}, {}, {}))"
+    node = driver.compute_driver_executable()[0]
+    subprocess.run([node, "-e", asked], cwd=tmp_path, check=True, timeout=60)
 
 
 @pytest.mark.parametrize("sample", [s for s in RUN if s.language == "json"], ids=lambda s: s.name)
@@ -129,7 +167,7 @@ def test_yaml_samples_are_what_they_say(sample, tmp_path, monkeypatch):
     path = tmp_path / "sample.yaml"
     path.write_text(sample.text, encoding="utf-8")
     for variable in ("NORTH_TOKEN", "SOUTH_TOKEN"):
-        monkeypatch.setenv(variable, "0123456789abcdef")
+        monkeypatch.setenv(variable, TOKEN)
     data = read(path, "").data
     if "state" in data:
         assert CoordinatorSpec.of(path).sites
@@ -174,8 +212,76 @@ def test_sql_samples_are_right():
 
 
 @pytest.mark.spark
-def test_samples_that_need_spark_and_commands(tmp_path):
-    """In order, in one folder with data, by a process of its own: as a reader does it."""
+@pytest.mark.parametrize("submits", [False, True], ids=["python", "spark-submit"])
+def test_samples_that_need_spark_and_commands(tmp_path, monkeypatch, submits):
+    """In order, in one folder with data, as a reader does it; of two pages by spark-submit."""
+    prepare_flights(tmp_path)
+    prepare_certificate(tmp_path)
+    prepare_sites(tmp_path, monkeypatch.setenv)
+    needed = [s for s in RUN if needs_spark(s) and s.language == "python"]
+    needed += [s for s in RUN if s.language in SHELL]
+    needed += [s for s in CHECKED if SUBMITTED in s.text]
+    needed = [s for s in needed if (s.page in SUBMITTED_PAGES) is submits]
+    order = ["", "until stopped", "checked: "]
+    needed.sort(key=lambda s: (s.language != "python", order.index(s.how), s.page != "README.md"))
+    for name, value in {
+        "PYTHONPATH": str(ROOT),
+        "PYTHONWARNINGS": "ignore",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PATH": os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]]),  # activated
+    }.items():
+        monkeypatch.setenv(name, value)
+    command = [sys.executable, f"{ROOT}/tests/docs_samples.py", "samples.json"]
+    with contextlib.ExitStack() as stack:
+        url = stack.enter_context(serving(tmp_path / "served.db"))
+        coordinator = CoordinatorServer(tmp_path / "coordinator.yaml", port=0)
+        prepare_pipelines(tmp_path, stack.enter_context(coordinator).address)
+        places = {
+            "http://127.0.0.1:8787": url,
+            "s3a://bucket/flights": f"{tmp_path}/timed",
+            "/Volumes/main/default/muntin": str(tmp_path),
+            "/var/muntin": str(tmp_path),
+            "/local_disk0": f"{tmp_path}/data",
+        }
+        (tmp_path / "samples.json").write_text(as_input(needed, places), encoding="utf-8")
+        done = subprocess.run(
+            submitted() if submits else command,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
+        )
+    lines = (done.stdout + done.stderr).splitlines()
+    said = "\n".join(line for line in lines if " INFO " not in line)
+    assert done.returncode == 0, said[-6000:]
+    assert [s.name for s in needed if f"ran {s.name} " not in said] == []
+
+
+def submitted():
+    """The command of spark.md, with the master, the Python and the program that there are here."""
+    (sample,) = (s for s in SAMPLES if s.page == "spark.md" and "spark://host" in s.text)
+    (line,) = commands_of(sample)
+    places = {
+        "spark://host:7077": "local[2]",
+        "/opt/muntin/bin/python": sys.executable,
+        "job.py": f"{ROOT}/tests/docs_samples.py samples.json",
+    }
+    for there, here in places.items():
+        assert there in line
+        line = line.replace(there, here)
+    return shlex.split(line)
+
+
+def prepare_certificate(folder):
+    trust = trustme.CA()
+    trust.cert_pem.write_to_path(folder / "authority.pem")
+    made = trust.issue_cert("localhost", "127.0.0.1")
+    (folder / "server.pem").write_bytes(b"".join(p.bytes() for p in made.cert_chain_pems))
+    made.private_key_pem.write_to_path(folder / "server.key")
+
+
+def prepare_flights(folder):
     hours = [1_356_998_400_000_000 + n * 3_600_000_000 for n in range(2_000)]
     flights = pa.table(
         {
@@ -186,28 +292,36 @@ def test_samples_that_need_spark_and_commands(tmp_path):
             "distance": pa.array([100 + n % 7 for n in range(2_000)], pa.int64()),
         }
     )
-    (tmp_path / "data" / "flights").mkdir(parents=True)
-    pq.write_table(flights, tmp_path / "data" / "flights" / "flights.parquet")
+    timed = flights.rename_columns(["time", "origin", "dest", "delay", "distance"])
+    for place, table in (("data/flights", flights), ("timed", timed), ("data/north", timed)):
+        (folder / place).mkdir(parents=True)
+        pq.write_table(table, folder / place / "flights.parquet")
     named = flights.rename_columns(["time_hour", "origin", "carrier", "delay", "distance"])
-    pq.write_table(named, tmp_path / "flights.parquet")
-    needed = [s for s in RUN if s.page in SPARK_PAGES and s.language == "python"]
-    needed += [s for s in RUN if s.language in SHELL]
-    assert len(needed) >= 6
-    needed.sort(key=lambda s: (SPARK_PAGES.index(s.page) if s.page in SPARK_PAGES else 9, s.line))
-    path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])  # activated
-    with serving(tmp_path / "served.db") as url:
-        text = as_input(needed).replace("http://127.0.0.1:8787", url)
-        done = subprocess.run(
-            [sys.executable, ROOT / "tests" / "docs_samples.py"],
-            input=text,
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONWARNINGS": "ignore", "PATH": path},
-            capture_output=True,
-            text=True,
-            timeout=500,
-        )
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert [s.name for s in needed if f"ran {s.name} " not in done.stderr] == []
+    pq.write_table(named, folder / "flights.parquet")
+
+
+def prepare_pipelines(folder, address):
+    """Files that samples name: one of flights, one of a site."""
+    entries = {
+        "name": "flights",
+        "source": {"format": "parquet", "path": f"{folder}/timed"},
+        "time": "time",
+        "pane": "1 hour",
+        "ledger": f"sqlite:///{folder}/any.db",
+        "summaries": {"flights": {"keys": ["origin"], "indicators": ["delay"]}},
+    }
+    (folder / "flights.yaml").write_text(yaml.safe_dump(entries), encoding="utf-8")
+    north = read(ROOT / "examples" / "sites" / "north.yaml", "").data
+    north["sites"]["coordinator"] = address
+    (folder / "north.yaml").write_text(yaml.safe_dump(north), encoding="utf-8")
+
+
+def prepare_sites(folder, setenv):
+    entries = read(ROOT / "examples" / "sites" / "coordinator.yaml", "").data
+    entries |= {"port": 0, "state": str(folder / "coordinator.state")}
+    (folder / "coordinator.yaml").write_text(yaml.safe_dump(entries), encoding="utf-8")
+    for name in ("NORTH_TOKEN", "SOUTH_TOKEN"):
+        setenv(name, TOKEN)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -24,6 +25,7 @@ from muntin.spark.connector import pinned_jars
 from muntin.spark.kafka import lag_of
 from muntin.spark.values import value_schema
 from tests.conftest import SPARK
+from tests.docs_samples import sample_of
 from tests.kafka.secure import PASSWORD, SecureBroker, pipeline_of_docs, recipe, secure_broker
 
 pytestmark = pytest.mark.spark
@@ -252,18 +254,25 @@ def test_records_that_retention_took_end_the_run_and_partitions_may_grow(broker,
 
 
 def test_produce_sends_lines_as_they_are_and_orders_at_a_rate(broker, tmp_path):
+    """As docs/kafka.md does it."""
     lines = tmp_path / "orders.jsonl"
     lines.write_bytes(b"\n".join([*orders(range(50)), b"not json", b""]))
-    command = ["produce", str(lines), "--topic", "lines", "--servers", broker.servers]
-    told = CliRunner().invoke(app, command)
+    made, sent = (
+        shlex.split(line.replace("broker:9092", broker.servers), comments=True)[1:]
+        for line in sample_of("kafka.md", "muntin produce").splitlines()
+        if line.startswith("muntin produce")
+    )
+    sent[sent.index("orders.jsonl")], sent[sent.index("orders")] = str(lines), "lines"
+    told = CliRunner().invoke(app, sent)
     assert told.exit_code == 0, told.output
     assert told.output.startswith("51 records in ")
     assert sorted(read_all(broker, "lines")) == sorted([*orders(range(50)), b"not json"])
-    command = ["produce", "taxi", "-t", "taxi", "--servers", broker.servers, "-n", "200"]
-    assert CliRunner().invoke(app, [*command, "--rate", "400"]).exit_code == 0
-    made = [json.loads(value) for value in read_all(broker, "taxi")]
-    assert len(made) == 200
-    assert set(made[0]) == set(value_schema(SCHEMA).names)
+    made[made.index("orders")] = "taxi"
+    made += ["--servers", broker.servers, "-n", "200"]
+    assert CliRunner().invoke(app, made).exit_code == 0
+    records = [json.loads(value) for value in read_all(broker, "taxi")]
+    assert len(records) == 200
+    assert set(records[0]) == set(value_schema(SCHEMA).names)
 
 
 def read_all(broker: Broker, topic: str) -> list[bytes]:

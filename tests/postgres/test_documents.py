@@ -8,7 +8,7 @@ import pytest
 from tests.docs_samples import ROOT, samples_of
 
 SAMPLES = samples_of(ROOT / "docs" / "postgres.md")
-STATEMENTS = [s.text for s in SAMPLES if s.language == "sql" and not s.why_not]
+STATEMENTS = [s.text for s in SAMPLES if s.language == "sql" and not s.how]
 
 
 @pytest.mark.parametrize("text", STATEMENTS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import yaml
 
 import muntin
 from muntin.sites import CoordinatorServer
+from tests.docs_samples import sample_of
 from tests.sites.conftest import until
 from tests.sites.fed import START, Fed, top
 from tests.sites.stream import (
@@ -65,9 +67,11 @@ def test_muntin_run_takes_part(tmp_path):
         }
         file = tmp_path / "north.yaml"
         file.write_text(yaml.safe_dump(entries))
+        _, line = sample_of("topk.md", "muntin run", "muntin coordinator").splitlines()
+        command = shlex.split(line.replace("examples/sites", str(tmp_path)), comments=True)[1:]
         with (tmp_path / "log").open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tests.sites.command", "run", str(file), "--no-live"],
+                [sys.executable, "-m", "tests.sites.command", *command, "--no-live"],
                 cwd=Path(__file__).parents[2],
                 stdout=log,
                 stderr=log,
