@@ -20,6 +20,11 @@ import os
 import sys
 from typing import Any
 
+# Read when they are loaded: NumPy's and Arrow's, which PySpark 4.1's own daemon imports already.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
+os.environ.setdefault("MIMALLOC_PURGE_DELAY", "-1")  # see `keep_memory`
+
 from pyspark import daemon
 
 KEPT_BYTES_MAX = 512 << 20  # as much as a task's summaries may hold
@@ -49,7 +54,6 @@ def keep_memory() -> None:
     Else each task is given all its memory anew, page by page: half of its time where summaries are
     large. Workers are forked from this process and take after it; Spark ends those that are idle.
     """
-    os.environ.setdefault("MIMALLOC_PURGE_DELAY", "-1")  # Arrow's allocator, when it is loaded
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # NumPy's; only glibc has that
     if mallopt is not None:
         mallopt(_M_MMAP_MAX, 0)
@@ -64,8 +68,6 @@ def preload() -> None:
     """
     if sys.platform == "darwin":
         return
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's
-    os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")  # Arrow's
     importlib.import_module("pandas")  # Arrow asks for it when it makes an array
     importlib.import_module("muntin.spark.partials")
     gc.freeze()  # memory that no worker's collection touches stays shared by all
