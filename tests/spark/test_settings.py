@@ -94,6 +94,12 @@ def test_a_checkpoint_that_an_older_process_still_writes_to_is_known_by_its_erro
         )
     )
     assert is_log_taken(Exception("[CONCURRENT_STREAM_LOG_UPDATE] ..."))
+    assert is_log_taken(
+        Exception(
+            "[STREAM_FAILED] Query [id = 3] terminated with exception: Multiple streaming queries "
+            "are concurrently using file:/tmp/flights.db.checkpoints/flights/sources/0. "
+        )
+    )
     assert not is_log_taken(Exception("[STREAM_FAILED] terminated with exception: disk full"))
 
 

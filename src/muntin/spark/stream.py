@@ -431,7 +431,14 @@ def _own_source(pipeline: Pipeline) -> DataFrame:
             return stream_source(spark, pipeline.source)
 
 
+_LOG_IS_TAKEN = (
+    "CONCURRENT_STREAM_LOG_UPDATE",
+    "Concurrent update to the log",  # of planned or committed batches
+    "Multiple streaming queries are concurrently using",  # of a source's files; it has no name
+)
+
+
 def is_log_taken(problem: Exception) -> bool:
     """Has another query written the same entry of the checkpoint?"""
     text = str(problem)  # of the stream's own error, the text is there and the name is not
-    return "CONCURRENT_STREAM_LOG_UPDATE" in text or "Concurrent update to the log" in text
+    return any(words in text for words in _LOG_IS_TAKEN)
