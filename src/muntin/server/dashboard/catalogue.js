@@ -25,7 +25,7 @@ export function catalogue(holder, live, mine, write) {
   const heard = (_, pipeline) => {
     if (known === pipeline.read) return;
     known = pipeline.read;
-    show();
+    show(!total); // at once, until something is stored
   };
   return { show: () => show(true), size: () => total, heard };
 }
