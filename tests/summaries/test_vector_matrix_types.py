@@ -131,7 +131,7 @@ def test_a_column_keeps_its_type():
     summary = counted(pa.array([None]))
     summary.update(pa.table({"k": ["a", None]}))
     assert counts(summary) == {None: 2, "a": 1}
-    with pytest.raises(BadArgument, match="'k' held string so far, now int64"):
+    with pytest.raises(BadArgument, match="'k' had string so far, now int64"):
         summary.update(pa.table({"k": [1]}))
     with pytest.raises(IncompatibleSummary, match=r"'k' is string .* int64"):
         summary.merge(counted(pa.array([1])))

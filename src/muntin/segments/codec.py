@@ -235,8 +235,8 @@ def _opened(
         raise CorruptSummary("segment: checksum does not match, the bytes are damaged")
     at = _HEAD.size + described
     try:
-        told = json.loads(bytes(view[_HEAD.size : at]).decode())
-        is_canonical = canonical(told) == view[_HEAD.size : at]
+        header = json.loads(bytes(view[_HEAD.size : at]).decode())
+        is_canonical = canonical(header) == view[_HEAD.size : at]
     except (ValueError, RecursionError) as problem:
         raise CorruptSummary(f"segment: its description is not JSON ({problem})") from None
     if not is_canonical:
@@ -245,35 +245,35 @@ def _opened(
         b"".join((view[at + directory : head], view[head + _CRC.size : -_CRC.size]))
     )
     reader = StreamReader(view[at : at + directory], payload)
-    index, tables = _read_index(told, reader)
+    index, tables = _read_index(header, reader)
     return index, reader, tables, view
 
 
-def _read_index(told: Any, reader: StreamReader) -> tuple[Index, list[dict[str, Any]]]:
+def _read_index(header: Any, reader: StreamReader) -> tuple[Index, list[dict[str, Any]]]:
     names = {"kind", "parameters", "limit", "slices", "tables"}
     if (
-        not isinstance(told, dict)
-        or set(told) not in (names, names | {"shard"})
-        or not isinstance(told["tables"], list)
+        not isinstance(header, dict)
+        or set(header) not in (names, names | {"shard"})
+        or not isinstance(header["tables"], list)
     ):
         raise CorruptSummary("segment: its description lacks entries")
-    shard = told.get("shard", WHOLE_KEYS)
-    if "shard" in told and not 2 <= _size(shard, "shard") < 2 * SHARDS_MAX:
+    shard = header.get("shard", WHOLE_KEYS)
+    if "shard" in header and not 2 <= _size(shard, "shard") < 2 * SHARDS_MAX:
         raise CorruptSummary(f"segment: there is no shard {shard}")
-    algebra = algebra_of(told["kind"], told["parameters"])
-    limit = told["limit"]
+    algebra = algebra_of(header["kind"], header["parameters"])
+    limit = header["limit"]
     if limit is not None:
         _size(limit, "limit")
-    slices = _slices(reader, _size(told["slices"], "slices"))
+    slices = _slices(reader, _size(header["slices"], "slices"))
     events = reader.numbers(len(slices))
     tables = []
-    for table in told["tables"]:
+    for table in header["tables"]:
         by = _check_described(table)
         own = _slices(reader, _size(table["slices"], "slices"))
         if algebra.keys_are_items and "items" in table:
             by = tuple(table["items"]["names"])
         tables.append((by, own, reader.numbers(len(own))))
-    return Index(algebra, limit, slices, events, tuple(tables), shard), told["tables"]
+    return Index(algebra, limit, slices, events, tuple(tables), shard), header["tables"]
 
 
 def _check_described(table: Any) -> tuple[str, ...]:
@@ -345,9 +345,9 @@ def _read_table(
     keys = _read_keys(reader, by, entry["types"], _size(entry["keys"], "keys"), left)
     items = None
     if "items" in entry:
-        told = entry["items"]
-        size = _size(told["size"], "items")
-        items = _read_keys(reader, tuple(told["names"]), told["types"], size, left)
+        header = entry["items"]
+        size = _size(header["size"], "items")
+        items = _read_keys(reader, tuple(header["names"]), header["types"], size, left)
     key = reader.lists(len(slices), "int64", False, rows)
     if not np.array_equal(key.starts, starts):
         raise CorruptSummary("segment: the rows of a table differ from its index")

@@ -99,7 +99,7 @@ def take(column: Column, rows: np.ndarray) -> Column:
 
 
 def trimmed(starts: np.ndarray, items: np.ndarray) -> Column:
-    """A column of lists without the room that was not used."""
+    """A column of lists without the space that was not used."""
     used = int(starts[-1])
     if 2 * used < len(items):
         items = items[:used].copy()

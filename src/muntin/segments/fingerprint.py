@@ -240,10 +240,10 @@ class Fingerprints(Algebra):
             counts = np.empty(groups, np.int64)
             sum_counts(unranked, order, bounds, counts)
             unranked = present(counts)
-        held = _digests(states, len(order))
-        out = _Digests(groups, len(held[1]))
+        stored = _digests(states, len(order))
+        out = _Digests(groups, len(stored[1]))
         leaf = 1 << self._map.bits
-        kernels.merge_nodes(*held, order, bounds, self.k, leaf, *out.arrays)
+        kernels.merge_nodes(*stored, order, bounds, self.k, leaf, *out.arrays)
         return {**merged, "unranked": unranked, **out.states()}
 
     def check(self, table: Table) -> None:
@@ -263,9 +263,9 @@ class Fingerprints(Algebra):
         nodes, weights = (lists(table.states[name], len(table)) for name in ("nodes", "counts"))
         if not np.array_equal(nodes.starts, weights.starts):
             raise CorruptSummary("fingerprint: nodes without counts")
-        held = _digests(table.states, len(table))
+        stored = _digests(table.states, len(table))
         leaf = 1 << self._map.bits
-        row = kernels.check_nodes(*held, self._ranked(table), self.k, leaf)
+        row = kernels.check_nodes(*stored, self._ranked(table), self.k, leaf)
         if row >= 0:
             raise CorruptSummary(f"fingerprint: row {row} is no digest of its numbers")
 
@@ -298,12 +298,12 @@ class Fingerprints(Algebra):
             raise BadArgument("this fingerprint ranks no number: it has no domain")
         ranked = self._ranked(table)
         filled = np.flatnonzero(ranked)
-        held = _digests(taken(table.states, filled, len(table)), len(filled))
+        stored = _digests(taken(table.states, filled, len(table)), len(filled))
         leaf, domain = 1 << self._map.bits, self._map
         if isinstance(question, QuantilesAt):
             asked = check_fractions(question.fractions)
             out = np.empty((3, len(filled), len(asked)), np.int64)
-            kernels.quantile_cells(*held, leaf, frozen(asked), out)
+            kernels.quantile_cells(*stored, leaf, frozen(asked), out)
             middle, low, high = (cells.ravel().view(np.uint64) for cells in out)
             found = domain.typical(middle), domain.lowest(low), domain.highest(high)
             return answer_table("q", asked, filled, found, 1.0)
@@ -315,7 +315,7 @@ class Fingerprints(Algebra):
         cells, sides = domain.place(points)
         own = (inclusive, inclusive) if exact else (False, True)
         out = np.empty((2, len(filled), len(asked)), np.int64)
-        kernels.cell_ranks(*held, leaf, frozen(cells.view(np.int64)), frozen(sides), *own, out)
+        kernels.cell_ranks(*stored, leaf, frozen(cells.view(np.int64)), frozen(sides), *own, out)
         lower, upper = out / ranked[filled][None, :, None]
         found = tuple(part.ravel() for part in ((lower + upper) / 2, lower, upper))
         return answer_table("x", asked, filled, found, 1.0)

@@ -118,10 +118,10 @@ class Frequency(Algebra):
         self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None
     ) -> tuple[dict[str, Column], tuple[np.ndarray, np.ndarray]]:
         """The states of a merge; and starts and items of each group before any were let go."""
-        held = flat(states, len(order))
+        stored = flat(states, len(order))
         groups = len(bounds) - 1
-        out = Entries.empty(groups, len(held[1]))
-        _merge(*held, order, bounds, 1, ANY, *out.arrays)
+        out = Entries.empty(groups, len(stored[1]))
+        _merge(*stored, order, bounds, 1, ANY, *out.arrays)
         starts, named, weights, gained, offsets, totals = out.arrays
         cells = lists(states["cells"], len(order))
         sizes = np.diff(starts)
@@ -130,7 +130,7 @@ class Frequency(Algebra):
         cell_starts, counters = np.empty(groups + 1, np.int64), np.empty(size, np.int64)
         hashes = items.hashes if items is not None else np.empty(0, np.uint64)
         kernels.merge_cells(
-            *held[:3], cells.starts, cells.items, order, bounds, frozen(sizes), frozen(totals),
+            *stored[:3], cells.starts, cells.items, order, bounds, frozen(sizes), frozen(totals),
             self.few, hashes, self.depth, self.width, self.conservative, cell_starts, counters,
         )  # fmt: skip
         listed = frozen(starts.copy()), frozen(named[: int(starts[-1])].copy())
@@ -158,21 +158,21 @@ class Frequency(Algebra):
 
     def answer(self, table: Table, question: Any) -> pa.Table:
         """As `top_k`; `WeightOf` also has `confidence`, which is 1 where a row has no cells."""
-        held = flat(table.states, len(table))
+        stored = flat(table.states, len(table))
         cells = lists(table.states["cells"], len(table))
         if isinstance(question, Heaviest):
             if not self.track and len(cells.items):
                 raise BadArgument("this frequency lists no items: make it with track above 0")
-            return heaviest(table, held, question.k)
+            return heaviest(table, stored, question.k)
         if not isinstance(question, WeightOf):
             raise BadArgument(f"frequency cannot answer {question!r:.100}: ask Heaviest, WeightOf")
-        value, lower, upper = weights_of(table, held, question.items)
+        value, lower, upper = weights_of(table, stored, question.items)
         asked = len(question.items)
         rows = np.repeat(np.arange(len(table)), asked)
         dense = np.repeat(cells.sizes > 0, asked)
         if dense.any():
             value = np.where(dense, self._cells(table, cells, question.items).ravel(), value)
-            errors = np.array([self._error(int(total)) for total in held[5]], np.int64)[rows]
+            errors = np.array([self._error(int(total)) for total in stored[5]], np.int64)[rows]
             lower = np.where(dense, np.maximum(value - errors, 0), lower)
             upper = np.where(dense, value, upper)
         found = {
@@ -183,7 +183,7 @@ class Frequency(Algebra):
             "upper": upper,
             "confidence": np.where(dense, self.confidence, 1.0),
         }
-        return pa.table(found).filter(pa.array(held[5][rows] >= 0))
+        return pa.table(found).filter(pa.array(stored[5][rows] >= 0))
 
     def error_max(self, table: Table) -> int:
         """The most that an answer is above the truth; 0 where no row has cells."""

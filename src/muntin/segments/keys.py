@@ -52,7 +52,7 @@ class Keys:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory held."""
+        """Bytes of memory."""
         return self.hashes.nbytes + sum(column.nbytes for column in self.columns)
 
     @property

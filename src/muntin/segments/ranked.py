@@ -85,7 +85,7 @@ class RankedRows(Algebra):
 
     @property
     def sizes(self) -> tuple[Any, ...]:
-        """What fold and merge are told of the sketches' sizes."""
+        """What fold and merge know of the sketches' sizes."""
         return (self.k,)
 
     def columns(self) -> dict[str, Shape]:

@@ -186,15 +186,15 @@ class SketchedSums(OfIndicators):
             before = numbers(states[f"{name}.all"])
             totals = np.empty(groups, dtype)
             kernels.total_lane(before, order, bounds, _limit(np.dtype(dtype)), totals)
-            held = lists(states[f"{name}.list"], rows)
+            stored = lists(states[f"{name}.list"], rows)
             own = lists(states[f"{name}.cells"], rows)
-            buffer = np.empty(len(held.items), dtype)
+            buffer = np.empty(len(stored.items), dtype)
             list_starts, counters = (
                 np.empty(groups + 1, np.int64),
                 np.zeros(len(dense.items), dtype),
             )
             kernels.merge_lane(
-                item.starts, item.items, held.starts, held.items.view(dtype), own.starts,
+                item.starts, item.items, stored.starts, stored.items.view(dtype), own.starts,
                 own.items.view(dtype), order, bounds, dense.starts, hashes, self.depth, self.width,
                 *listed, frozen(totals), list_starts, buffer, counters,
             )  # fmt: skip
@@ -221,14 +221,14 @@ class SketchedSums(OfIndicators):
             nulls = numbers(table.states[f"{name}.nulls"])
             if len(nulls) and (nulls.min() < 0 or (nulls > table.events).any()):
                 raise CorruptSummary(f"sketched_matrix: {name!r:.100} has too many nulls")
-            held = lists(table.states[f"{name}.list"], rows)
+            stored = lists(table.states[f"{name}.list"], rows)
             own = lists(table.states[f"{name}.cells"], rows)
-            if (held.sizes != complete).any() or not np.array_equal(own.starts, cells.starts):
+            if (stored.sizes != complete).any() or not np.array_equal(own.starts, cells.starts):
                 raise CorruptSummary(f"sketched_matrix: the sums of {name!r:.100} are incomplete")
             dtype: Any = kind or "int64"
             slack = FLOAT_SLACK if kind == "float64" else INTEGER_SLACK
             row = kernels.check_lane(
-                held.starts, held.items.view(dtype), own.starts, own.items.view(dtype),
+                stored.starts, stored.items.view(dtype), own.starts, own.items.view(dtype),
                 numbers(table.states[f"{name}.all"]), slack, self.depth, self.width,
             )  # fmt: skip
             if row >= 0:
@@ -241,31 +241,31 @@ class SketchedSums(OfIndicators):
         is beyond its type. Of `Totals`: `count`, the indicators and `overflow`, as of `Sums`."""
         if isinstance(question, Totals):
             return self._totals(table)
-        held = flat(table.states, len(table))
-        starts, items = held[:2]
+        stored = flat(table.states, len(table))
+        starts, items = stored[:2]
         if isinstance(question, SumsOf):
             found, codes = self._asked(table, question)
             row = np.repeat(np.arange(len(table)), len(codes))
-            at = places_in(table, held, found, codes)
+            at = places_in(table, stored, found, codes)
             hashes, chosen = np.tile(found.hashes[codes], len(table)), np.tile(codes, len(table))
-            told = self._bounds(table, held, row, hashes, at, likely=True)
+            shown = self._bounds(table, stored, row, hashes, at, likely=True)
         elif isinstance(question, Listed):
             found = _items_of(table)
             row = np.repeat(np.arange(len(table)), np.diff(starts))
-            told = self._bounds(table, held, row, found.hashes[items], np.arange(len(items)))
-            order = np.lexsort((items, -told["count"].to_numpy(), row))
+            shown = self._bounds(table, stored, row, found.hashes[items], np.arange(len(items)))
+            order = np.lexsort((items, -shown["count"].to_numpy(), row))
             if question.k is not None:
                 place = np.arange(len(items)) - starts[row]
                 order = order[place < question.k]
             row, chosen = row[order], items[order]
-            told = {name: column.take(pa.array(order)) for name, column in told.items()}
+            shown = {name: column.take(pa.array(order)) for name, column in shown.items()}
         else:
             raise BadArgument(
                 f"sketched sums cannot answer {question!r:.100}: ask Listed, SumsOf or Totals"
             )
         picked = pa.array(chosen)
         keys = {n: c.take(picked) for n, c in zip(found.names, found.columns, strict=True)}
-        return pa.table({"row": row, **keys, **told})
+        return pa.table({"row": row, **keys, **shown})
 
     def _totals(self, table: Table) -> pa.Table:
         columns: dict[str, Any] = {"row": np.arange(len(table)), "count": table.events}
@@ -287,8 +287,8 @@ class SketchedSums(OfIndicators):
         if any(not isinstance(key, tuple) or len(key) != width for key in question.keys):
             raise BadArgument(f"keys are tuples of {width}: {', '.join(known.names)}")
         columns = {}
-        for at, (name, held) in enumerate(zip(known.names, known.columns, strict=True)):
-            kind = None if pa.types.is_null(held.type) else held.type
+        for at, (name, column) in enumerate(zip(known.names, known.columns, strict=True)):
+            kind = None if pa.types.is_null(column.type) else column.type
             try:
                 columns[name] = pa.array([key[at] for key in question.keys], kind)
             except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as problem:
@@ -298,7 +298,7 @@ class SketchedSums(OfIndicators):
     def _bounds(
         self,
         table: Table,
-        held: tuple[np.ndarray, ...],
+        stored: tuple[np.ndarray, ...],
         row: np.ndarray,
         hashes: np.ndarray,
         at: np.ndarray,
@@ -309,7 +309,7 @@ class SketchedSums(OfIndicators):
 
         `likely`: the lower bounds of counts are those that hold at `confidence`, too.
         """
-        starts, _, weights, gained, offsets, _ = held
+        starts, _, weights, gained, offsets, _ = stored
         kept = at >= 0
         weight, sure = np.zeros(len(at), np.int64), np.zeros(len(at), np.int64)
         weight[kept] = weights[at[kept]]
@@ -337,11 +337,13 @@ class SketchedSums(OfIndicators):
         confidence = np.where(dense, self.confidence, 1.0)
         return {**columns, "confidence": pa.array(confidence)}
 
-    def _lane(self, where: tuple[Any, ...], held: Ragged, cells: Ragged, dtype: Any) -> np.ndarray:
+    def _lane(
+        self, where: tuple[Any, ...], stored: Ragged, cells: Ragged, dtype: Any
+    ) -> np.ndarray:
         out = np.zeros(len(where[0]), dtype)
-        if len(held.items) or len(cells.items):
+        if len(stored.items) or len(cells.items):
             kernels.estimate_lane(
-                *where, held.starts, held.items.view(dtype), cells.starts,
+                *where, stored.starts, stored.items.view(dtype), cells.starts,
                 cells.items.view(dtype), self.depth, self.width, out,
             )  # fmt: skip
         return out

@@ -144,8 +144,8 @@ class Sums(OfIndicators):
             raise IncompatibleSummary(f"a vector_matrix cannot join {other.kind}")
         kinds = dict(self.indicators)
         for name, kind in other.indicators:
-            held = kinds.get(name)
-            kinds[name] = "float64" if {kind, held} == {"int64", "float64"} else held or kind
+            known = kinds.get(name)
+            kinds[name] = "float64" if {kind, known} == {"int64", "float64"} else known or kind
         return Sums(tuple(kinds.items()))
 
     def adapted(self, table: Table, to: Algebra) -> States:

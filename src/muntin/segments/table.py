@@ -69,7 +69,7 @@ class Table:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory held by states and numbers, without the keys."""
+        """Bytes of memory of states and numbers, without the keys."""
         there = (column for column in self.states.values() if column is not None)
         own = self.key.nbytes + self.events.nbytes + self.slices.nbytes + self.starts.nbytes
         return own + sum(column.nbytes for column in there)
@@ -179,7 +179,7 @@ class Segment:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory held, about."""
+        """Bytes of memory, about."""
         return sum(table.nbytes for table in self.tables)
 
     def table(self, by: Sequence[str] = ()) -> Table | None:

@@ -82,7 +82,7 @@ class TailQuantiles(RankedRows):
 
     @property
     def exact_top(self) -> int:
-        """So many of the largest values are always held, each by itself."""
+        """So many of the largest values are always kept, each by itself."""
         return SECTIONS * self.k
 
     def values_at(self, flat: Any, fractions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

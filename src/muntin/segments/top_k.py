@@ -95,10 +95,10 @@ class TopItems(Algebra):
     def merge(
         self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None
     ) -> States:
-        held = flat(states, len(order))
-        out = Entries.empty(len(bounds) - 1, len(held[1]))
+        stored = flat(states, len(order))
+        out = Entries.empty(len(bounds) - 1, len(stored[1]))
         most = 2 * self.capacity
-        kernels.merge_items(*held, order, bounds, self.capacity, most, *out.arrays)
+        kernels.merge_items(*stored, order, bounds, self.capacity, most, *out.arrays)
         return {"nulls": merged_nulls(states, order, bounds), **out.states()}
 
     def check(self, table: Table) -> None:
@@ -110,15 +110,15 @@ class TopItems(Algebra):
         """Of `Heaviest`: `item`, `value`, `lower`, `upper`, `guaranteed` (surely among the k
         heaviest), heaviest first. Of `WeightOf`: `item`, `value`, `lower`, `upper`. All int64,
         certain; nothing of rows whose total is beyond int64."""
-        held = flat(table.states, len(table))
+        stored = flat(table.states, len(table))
         if isinstance(question, Heaviest):
-            return heaviest(table, held, question.k)
+            return heaviest(table, stored, question.k)
         if isinstance(question, WeightOf):
-            value, lower, upper = weights_of(table, held, question.items)
+            value, lower, upper = weights_of(table, stored, question.items)
             rows = np.repeat(np.arange(len(table)), len(question.items))
             asked = pa.array(list(question.items) * len(table))
             found = {"row": rows, "item": asked, "value": value, "lower": lower, "upper": upper}
-            return pa.table(found).filter(pa.array(held[5][rows] >= 0))
+            return pa.table(found).filter(pa.array(stored[5][rows] >= 0))
         raise BadArgument(f"top_k cannot answer {question!r:.100}: ask Heaviest or WeightOf")
 
 
@@ -202,11 +202,11 @@ def check_entries(table: Table, capacity: int, most: np.ndarray, kind: str) -> N
         raise CorruptSummary(f"{kind}: row {row} holds items that no events make")
 
 
-def heaviest(table: Table, held: tuple[np.ndarray, ...], k: int | None) -> pa.Table:
+def heaviest(table: Table, stored: tuple[np.ndarray, ...], k: int | None) -> pa.Table:
     """The answer to `Heaviest`."""
     if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 0):
         raise BadArgument(f"k must be an integer of at least 0, got {k!r}")
-    starts, items, weights, gained, offsets, _ = held
+    starts, items, weights, gained, offsets, _ = stored
     sizes = np.diff(starts)
     row = np.repeat(np.arange(len(sizes)), sizes)
     upper, lower = weights + offsets[row], weights + gained
@@ -235,14 +235,14 @@ def heaviest(table: Table, held: tuple[np.ndarray, ...], k: int | None) -> pa.Ta
     )
 
 
-def places_of(table: Table, held: tuple[np.ndarray, ...], items: Sequence[Any]) -> np.ndarray:
+def places_of(table: Table, stored: tuple[np.ndarray, ...], items: Sequence[Any]) -> np.ndarray:
     """Where each item stands in the lists of each row, row by row; -1 where it does not."""
     codes, asked = item_keys(pa.array(list(items)))
-    return places_in(table, held, asked, codes)
+    return places_in(table, stored, asked, codes)
 
 
 def places_in(
-    table: Table, held: tuple[np.ndarray, ...], asked: Keys, codes: np.ndarray
+    table: Table, stored: tuple[np.ndarray, ...], asked: Keys, codes: np.ndarray
 ) -> np.ndarray:
     """As `places_of`, of keys with the number of each that is asked for."""
     if table.items is None or not len(table.items):
@@ -251,7 +251,7 @@ def places_in(
     to = np.full(len(both), -1, np.int64)
     to[mine] = np.arange(len(mine))
     numbered = to[theirs][codes]
-    starts, listed = held[0], held[1]
+    starts, listed = stored[0], stored[1]
     width = len(table.items) + 1
     row = np.repeat(np.arange(len(table)), np.diff(starts))
     wanted = (np.arange(len(table))[:, None] * width + numbered[None, :]).ravel()
@@ -264,15 +264,15 @@ def places_in(
 
 
 def weights_of(
-    table: Table, held: tuple[np.ndarray, ...], items: Sequence[Any]
+    table: Table, stored: tuple[np.ndarray, ...], items: Sequence[Any]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Value, lower and upper weight of each item in each row, row by row."""
-    at = places_of(table, held, items)
-    offset = np.repeat(held[4], len(items))
+    at = places_of(table, stored, items)
+    offset = np.repeat(stored[4], len(items))
     kept = at >= 0
     upper, lower = offset.copy(), np.zeros(len(at), np.int64)
-    upper[kept] += held[2][at[kept]]
-    lower[kept] = held[2][at[kept]] + held[3][at[kept]]
+    upper[kept] += stored[2][at[kept]]
+    lower[kept] = stored[2][at[kept]] + stored[3][at[kept]]
     return upper, lower, upper
 
 

@@ -73,7 +73,7 @@ class CalmParameters:
 
     @property
     def shape(self) -> CalmShape:
-        """How many buckets the memory has room for."""
+        """How many buckets the memory suffices for."""
         store = CalmShape.store_bytes(self.k, _COLUMNS, self.item_bytes)
         bucket = CalmShape.bucket_bytes(self.queue_ways, True)
         buckets = (self.memory - store) // bucket
@@ -86,7 +86,7 @@ class CalmSpaceSaving(NamedPairs[CalmParameters]):
     Parameters
     ----------
     memory : int
-        Bytes for everything that is held, the reported items included.
+        Bytes for everything that is stored, the reported items included.
     k : int
         How many pairs are kept with their items; `top` reports at most these.
     seed : int

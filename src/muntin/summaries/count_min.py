@@ -96,7 +96,9 @@ class CountMin:
         self.seed = integer_in("seed", seed, 0, SEED_MAX)
         self.track = integer_in("track", track, 0, TRACK_MAX)
         if self.width * self.depth > CELLS_MAX:
-            raise BadArgument(f"{width} x {depth} cells are too many: at most {CELLS_MAX} are held")
+            raise BadArgument(
+                f"{width} x {depth} cells are too many: at most {CELLS_MAX} are allowed"
+            )
         if cells not in _CELL_BYTES:
             raise BadArgument(f"cells must be 'int64' or 'int32', got {cells!r}")
         self.conservative = bool(conservative)
@@ -138,7 +140,7 @@ class CountMin:
 
     @property
     def saturated(self) -> bool:
-        """A cell was held at its type's maximum."""
+        """A cell is at its type's maximum."""
         return self._saturated
 
     @property
@@ -153,7 +155,7 @@ class CountMin:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory held."""
+        """Bytes of memory."""
         return self._cells.nbytes + (self._heavy.nbytes if self._heavy else 0)
 
     def update(self, items: Any, weights: Any = None) -> None:

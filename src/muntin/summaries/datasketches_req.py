@@ -99,7 +99,7 @@ def decode(data: Any) -> ReqParts:
         if few > RAW_MAX or words != 2:
             raise CorruptSummary(f"REQ: {few} items alone, {words} words")
         items, end = _items(data, _HEADER.size, few)
-        # C++ leaves room for the head of a level behind them.
+        # C++ leaves space for the head of a level behind them.
         if len(data) != end + _LEVEL.size or any(data[end:]):
             _expect(data, end)
         return ReqParts(k, float(items[0]), [items], [0])

@@ -45,7 +45,7 @@ _Z = 2.5758293035489004  # of the normal distribution, for CONFIDENCE
 
 
 class Distinct:
-    """How many different items a stream held.
+    """How many different items a stream had.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class Distinct:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory held."""
+        """Bytes of memory."""
         return self._registers.nbytes
 
     def update(self, items: Any) -> None:

@@ -109,7 +109,7 @@ class DyadicQDigest:
 
     @property
     def size(self) -> int:
-        """Nodes held now."""
+        """Nodes stored now."""
         self._collect()
         return len(self._ids)
 

@@ -3,7 +3,7 @@
 Blocks of k items are united, two oldest of a size into one of twice the size, whenever there are
 more than r + 1 of that size. So the newer blocks always hold at least r times what the oldest
 does, up to one smallest block: it is at most 1 / r of the window, and so is what can be wrong at
-the edge; half of that once ranks are held between their least and largest possible value.
+the edge; half of that once ranks are kept between their least and largest possible value.
 Source: Datar, Gionis, Indyk, Motwani, "Maintaining Stream Statistics over Sliding Windows", 2002.
 
 A block knows how many of its items came before each of about 32 of their times, so that a window

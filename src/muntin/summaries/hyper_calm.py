@@ -49,7 +49,7 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
     Parameters
     ----------
     memory : int
-        Bytes for everything that is held, the reported items included.
+        Bytes for everything that is stored, the reported items included.
     gap : int
         Longest gap inside a batch, in the unit of the times (microseconds for timestamps).
     interval_unit : int

@@ -1,7 +1,7 @@
 """The compactor stack: what a KLL sketch, a pane of a window and a bucket have in common.
 
 int64 keys in levels, level h of weight 2^h, laid out as Apache DataSketches lays them out: one
-array with its free room in front of level 0, which grows downwards and may be unsorted. Items may
+array with its free space in front of level 0, which grows downwards and may be unsorted. Items may
 carry a stamp (int64: a sequence number or a time), which a window needs to filter them.
 """
 
@@ -104,12 +104,12 @@ class LevelStack:
 
     @property
     def retained(self) -> int:
-        """Items held."""
+        """Items stored."""
         return int(self.offsets[-1] - self.offsets[0])
 
     @property
     def weight(self) -> int:
-        """Sum of the weights of the items held: the number of items that came in."""
+        """Sum of the weights of the items stored: the number of items that came in."""
         return sum(int(size) << level for level, size in enumerate(np.diff(self.offsets)))
 
     @property
@@ -236,7 +236,7 @@ class LevelStack:
         return min(max(int(allowed).bit_length() - 1, 0) // 2, BLOCK_SHIFT_MAX)
 
     def items(self) -> np.ndarray:
-        """Keys held, level by level."""
+        """Keys, level by level."""
         return self.keys[self.offsets[0] :]
 
     def item_stamps(self) -> np.ndarray:

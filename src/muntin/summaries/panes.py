@@ -217,18 +217,18 @@ def restore_stacks(
     stacks, at = [], 0
     for levels, count in zip(sizes, counts, strict=True):
         capacity = int(level_capacities(k)[1][len(levels)])
-        held = sum(levels)
-        if held > capacity:
-            raise CorruptSummary(f"{kind}: {held} items in levels that hold {capacity}")
+        filled = sum(levels)
+        if filled > capacity:
+            raise CorruptSummary(f"{kind}: {filled} items in levels that hold {capacity}")
         if sum(size << level for level, size in enumerate(levels)) != count:
             raise CorruptSummary(f"{kind}: the levels' weights do not add up to {count}")
         stack = LevelStack(k, coins, stamped=True)
         stack.keys, stack.stamps = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
-        stack.keys[capacity - held :] = keys[at : at + held]
-        stack.stamps[capacity - held :] = stamps[at : at + held]
-        stack.offsets = capacity - held + np.concatenate(([0], np.cumsum(levels, dtype=np.int64)))
+        stack.keys[capacity - filled :] = keys[at : at + filled]
+        stack.stamps[capacity - filled :] = stamps[at : at + filled]
+        stack.offsets = capacity - filled + np.concatenate(([0], np.cumsum(levels, dtype=np.int64)))
         if not levels_sorted(stack.items(), stack.offsets):
             raise CorruptSummary(f"{kind}: the items of a level are not sorted")
         stacks.append(stack)
-        at += held
+        at += filled
     return stacks

@@ -87,7 +87,7 @@ class KLL(KLLAnswers):
         return f"KLL(k={self.k}, seed={self._seed}, dtype={self.dtype!r}, count={self._count})"
 
     def __len__(self) -> int:
-        """Items held."""
+        """Items stored."""
         return self._stack.retained
 
     @property
@@ -107,7 +107,7 @@ class KLL(KLLAnswers):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held now, the cached view included."""
+        """Bytes of memory now, the cached view included."""
         return self._stack.nbytes + (0 if self._view is None else self._view.nbytes)
 
     @property

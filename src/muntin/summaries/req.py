@@ -85,7 +85,7 @@ class REQ:
         return f"REQ(k={one.k}, seed={one.seed}, dtype={one.dtype!r}, count={self.count})"
 
     def __len__(self) -> int:
-        """Items held."""
+        """Items stored."""
         row = self._settled()
         return 0 if row is None else len(lists(row.tables[0].states["items"], 1).items)
 
@@ -111,7 +111,7 @@ class REQ:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held now."""
+        """Bytes of memory now."""
         waiting = sum(part.nbytes for part in self._waiting)
         return waiting + (0 if self._row is None else self._row.nbytes)
 
@@ -305,13 +305,13 @@ def _row_of(
     """Levels as a row; those that are fuller than a row's are compacted."""
     several = len(sizes) > 1 or count > algebra.exact_max
     if several:
-        room, filled = np.empty(len(items), np.int64), np.empty(LEVELS_MAX + 2, np.int64)
+        space, filled = np.empty(len(items), np.int64), np.empty(LEVELS_MAX + 2, np.int64)
         coins: Any = coins_of(items, np.uint64(algebra.seed))
         none = np.empty(0, np.int64)
         height, used = compact_stack(
-            none, none, items, sizes, turns, algebra.k, coins, room, filled
+            none, none, items, sizes, turns, algebra.k, coins, space, filled
         )
-        items, sizes = room[:used], filled[:height]
+        items, sizes = space[:used], filled[:height]
     one = frozen(np.array([count]))
     levels = np.stack([sizes, turns[: len(sizes)]], axis=1)
     states: dict[str, Column] = {

@@ -133,7 +133,7 @@ class SketchedMatrix:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory held."""
+        """Bytes of memory."""
         return sum(key.nbytes for key in self._keys.values())
 
     @property

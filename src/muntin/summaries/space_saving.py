@@ -107,7 +107,7 @@ class SpaceSaving:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory held."""
+        """Bytes of memory."""
         return self._entries.nbytes
 
     def update(self, items: Any, weights: Any = None) -> None:

@@ -73,7 +73,7 @@ class WindowQuantiles:
         )
 
     def __len__(self) -> int:
-        """Items held."""
+        """Items stored."""
         return self._engine.retained
 
     @property
@@ -93,7 +93,7 @@ class WindowQuantiles:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held now, cached views included."""
+        """Bytes of memory now, cached views included."""
         cached = 0 if self._view is None else self._view[0].nbytes
         return self._engine.nbytes + cached
 

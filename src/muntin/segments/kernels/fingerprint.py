@@ -77,10 +77,10 @@ def _squeezed(ids, counts, first, n, total, k):
     if n <= 4 * k:
         return n
     own = ids[first : first + n].copy().view(np.uint64)
-    held = counts[first : first + n].copy()
+    stored = counts[first : first + n].copy()
     out = np.empty(n, np.uint64)
     out_counts = np.empty(n, np.int64)
-    begin = compress(own, held, total // k, out, out_counts)
+    begin = compress(own, stored, total // k, out, out_counts)
     for i in range(begin, n):
         ids[first + i - begin] = np.int64(out[i])
         counts[first + i - begin] = out_counts[i]
@@ -206,10 +206,10 @@ def _accumulated(edges, counts, own, sums):
 def _target(fraction, total):
     """The place of a quantile: the smallest whole number that is at least fraction * total."""
     exact = fraction * total
-    near = np.rint(exact)
-    if abs(exact - near) > near * TIE:
-        near = np.ceil(exact)
-    return min(max(np.int64(near), 1), total)
+    whole = np.rint(exact)
+    if abs(exact - whole) > whole * TIE:
+        whole = np.ceil(exact)
+    return min(max(np.int64(whole), 1), total)
 
 
 @kernel()

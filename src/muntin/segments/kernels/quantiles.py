@@ -51,8 +51,8 @@ def _fold_one(run, k, caps, coins, out, offsets):
     """A sketch of a run of more than k items: levels in `out`; returns how many."""
     n = run.shape[0]
     shift = _shift_of(SAMPLER_SHARE * n / (np.float64(k) * k), 1)
-    held = np.empty(0, np.int64)
-    held_offsets = np.zeros(2, np.int64)
+    kept = np.empty(0, np.int64)
+    kept_offsets = np.zeros(2, np.int64)
     height = 1
     chunk = RUN_ITEMS_MAX << shift
     for start in range(0, n, chunk):
@@ -67,14 +67,14 @@ def _fold_one(run, k, caps, coins, out, offsets):
             new_offsets = np.empty(shift + 2, np.int64)
             sample_blocks(part, False, shift, coins, new, new_offsets)
             sort_keys(new[new_offsets[shift] : new_offsets[shift + 1]])
-        space = np.empty(held.shape[0] + new.shape[0], np.int64)
+        space = np.empty(kept.shape[0] + new.shape[0], np.int64)
         height = absorb(
-            held, None, held_offsets, new, None, new_offsets, caps, k // 8, 0, coins,
+            kept, None, kept_offsets, new, None, new_offsets, caps, k // 8, 0, coins,
             space, None, offsets,
         )  # fmt: skip
-        held = space[: offsets[height]].copy()
-        held_offsets = offsets[: height + 1].copy()
-    out[: held.shape[0]] = held
+        kept = space[: offsets[height]].copy()
+        kept_offsets = offsets[: height + 1].copy()
+    out[: kept.shape[0]] = kept
     return height
 
 

@@ -128,13 +128,13 @@ def join_lists(starts, firsts, steps, items):
     for i in range(starts.shape[0] - 1):
         if starts[i] == starts[i + 1]:
             continue
-        held = firsts[lists]
+        value = firsts[lists]
         lists += 1
-        items[starts[i]] = held
+        items[starts[i]] = value
         for j in range(starts[i] + 1, starts[i + 1]):
-            held += steps[filled]
+            value += steps[filled]
             filled += 1
-            items[j] = held
+            items[j] = value
 
 
 @kernel()

@@ -71,8 +71,8 @@ def _fold_one(run, k, coins, turns, out, sizes):
     shift = 0
     while shift < SHIFT_MAX and np.float64(np.int64(2) << shift) <= limit:
         shift += 1
-    held = np.empty(0, np.int64)
-    held_sizes = np.empty(0, np.int64)
+    kept = np.empty(0, np.int64)
+    kept_sizes = np.empty(0, np.int64)
     height = filled = 0
     own = np.empty(SHIFT_MAX + 1, np.int64)
     chunk = RUN_ITEMS_MAX << shift
@@ -90,13 +90,13 @@ def _fold_one(run, k, coins, turns, out, sizes):
         for level in range(levels):
             sort_keys(new[at : at + own[level]])
             at += own[level]
-        space = np.empty(held.shape[0] + taken, np.int64)
+        space = np.empty(kept.shape[0] + taken, np.int64)
         height, filled = compact_stack(
-            held, held_sizes, new[:taken], own[:levels], turns, k, coins, space, sizes
+            kept, kept_sizes, new[:taken], own[:levels], turns, k, coins, space, sizes
         )
-        held = space[:filled].copy()
-        held_sizes = sizes[:height].copy()
-    copy_to(out, held)
+        kept = space[:filled].copy()
+        kept_sizes = sizes[:height].copy()
+    copy_to(out, kept)
     return height, filled
 
 

@@ -43,10 +43,10 @@ def _close(items, weights, gained, first, n, capacity, most, exact):
             if ties == 0:
                 continue
             ties -= 1
-        held = np.int64(0) if exact else gained[i]
+        before = np.int64(0) if exact else gained[i]
         items[kept] = items[i]
         weights[kept] = weight - threshold
-        gained[kept] = held + threshold
+        gained[kept] = before + threshold
         kept += 1
     return kept - first, threshold
 

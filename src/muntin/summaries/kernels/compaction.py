@@ -83,7 +83,7 @@ def merge_runs(x, x_carried, x_from, x_to, y, y_carried, y_from, y_to, out, out_
 
 @kernel()
 def absorb(
-    a, a_stamps, a_offsets, b, b_stamps, b_offsets, caps, room, thrifty_depth, coins,
+    a, a_stamps, a_offsets, b, b_stamps, b_offsets, caps, spare, thrifty_depth, coins,
     out, out_stamps, out_offsets,
 ):  # fmt: skip
     """Unite stacks a and b (all levels sorted) and compact while they hold too much.
@@ -92,7 +92,7 @@ def absorb(
     ----------
     caps : int64[61]
         Capacity of a level by its distance from the top.
-    room : int
+    spare : int
         How much below its capacity the whole is brought once it has to be compacted.
     thrifty_depth : int
         Levels at most so far below the top are halved only as far as they have to be.
@@ -105,7 +105,7 @@ def absorb(
     Returns
     -------
     The number of levels. A level is compacted only while the whole is at or above its capacity,
-    so that small levels lend their room to others. A thrifty compaction halves no more pairs than
+    so that small levels lend their space to others. A thrifty compaction halves no more pairs than
     it has to, spread evenly; a rank changes only by the one pair that it cuts, so a pair costs the
     same wherever it is.
     """
@@ -162,7 +162,7 @@ def absorb(
             pairs = n // 2
             carried = pairs
             if height - 1 - level <= thrifty_depth:
-                carried = min(pairs, max(1, count - target + room))
+                carried = min(pairs, max(1, count - target + spare))
             count -= carried
             coin = toss(coins, level)
             if carried == pairs:

@@ -1,4 +1,4 @@
-"""Whether kernels are being compiled: a machine does it once, and whoever waits is told why."""
+"""Whether kernels are being compiled: a machine does it once, and whoever waits can see why."""
 
 from __future__ import annotations
 

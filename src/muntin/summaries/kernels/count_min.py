@@ -68,7 +68,7 @@ def least_of(flat, columns, i, depth):
 
 @kernel()
 def add(cells, hashes, weights, limit, conservative):
-    """Add each item to its cells. True if a cell was held at `limit`.
+    """Add each item to its cells. True if a cell was kept at `limit`.
 
     weights: int64[n], or int64[1] that stands for all. Cells and weights are within [0, limit]
     and [0, 2**63), and the caller made sure that no sum passes 2**63 - 1. `conservative`: raise
@@ -87,8 +87,8 @@ def add(cells, hashes, weights, limit, conservative):
             goal = least_of(flat, columns, i, depth) + weight if conservative else 0
             for row in range(depth):
                 cell = columns[i, row]
-                held = np.int64(flat[cell])
-                total = max(held, goal) if conservative else held + weight
+                before = np.int64(flat[cell])
+                total = max(before, goal) if conservative else before + weight
                 if total > limit:
                     total = limit
                     clamped = True
@@ -111,7 +111,7 @@ def estimate(cells, hashes, out):
 
 @kernel()
 def merge_cells(cells, others, limit):
-    """Add cell by cell, held at `limit`; true if one was. Sums must not pass 2**63 - 1."""
+    """Add cell by cell, at most `limit`; true if one was. Sums must not pass 2**63 - 1."""
     depth, width = cells.shape
     clamped = False
     for row in range(depth):

@@ -9,7 +9,7 @@ Events go through in blocks: hash all and prefetch their slots, read the slots a
 they point to, then compare. The memory latencies of a block overlap.
 
 Every `number_*` returns early, with the position it came to, where the next block might not fit:
-the caller makes room and calls again. `state` is int64[2]: values numbered, and the number of
+the caller makes space and calls again. `state` is int64[2]: values numbered, and the number of
 null (-1 while there is none).
 """
 
@@ -150,8 +150,8 @@ def number_strings(
     bits, bit_offset : uint8[], int
         Arrow's validity bitmap and the bit of string 0; empty where nothing is null.
     slots, hashes, starts, arena
-        uint64[power of two], uint64[room], int64[room + 1], uint8[bytes]: the numbered strings;
-        an arena ends in `SLACK` bytes that are not used.
+        uint64[power of two], uint64[capacity], int64[capacity + 1], uint8[bytes]: the numbered
+        strings; an arena ends in `SLACK` bytes that are not used.
     """
     mask = np.uint64(slots.shape[0] - 1)
     block_hashes = np.empty(BLOCK, np.uint64)
@@ -237,7 +237,7 @@ def _integer_slowly(value, h, slots, known, state):
 
 @inlined()
 def _number_block(values, hashes, found, slots, known, state, out):
-    """Numbers of a block of integers, none of them null; `hashes` and `found` are room."""
+    """Numbers of a block of integers, none of them null; `hashes` and `found` are filled."""
     mask = np.uint64(slots.shape[0] - 1)
     size = values.shape[0]
     for j in range(size):
@@ -258,7 +258,7 @@ def _number_block(values, hashes, found, slots, known, state, out):
 
 @kernel()
 def number_integers(values, begin, end, bits, bit_offset, slots, known, state, out):
-    """As `number_strings`, for int64 values; `known` is int64[room], the numbered integers."""
+    """As `number_strings`, for int64 values; `known` is int64[capacity], the numbered integers."""
     hashes = np.empty(BLOCK, np.uint64)
     found = np.empty(BLOCK, np.uint64)
     nulls = bits.shape[0] > 0

@@ -134,18 +134,18 @@ def count_interval(tables, settings, item_hash, distance, own, other, data, star
         if way == WAYS:
             queued = find_queued(tables, bucket, queue_tag(pair))
     else:
-        near = pair_hash(item_hash, other)
-        beside = bucket_of(tables, near)
-        near_way = find_lane(tables.saving, beside * 16, fingerprint(near), _ALL)
-        if near_way < WAYS:
-            if way == WAYS or count_of(tables, beside, near_way) > count_of(tables, bucket, way):
-                interval, pair, bucket, way = other, near, beside, near_way
+        next_hash = pair_hash(item_hash, other)
+        beside = bucket_of(tables, next_hash)
+        next_way = find_lane(tables.saving, beside * 16, fingerprint(next_hash), _ALL)
+        if next_way < WAYS:
+            if way == WAYS or count_of(tables, beside, next_way) > count_of(tables, bucket, way):
+                interval, pair, bucket, way = other, next_hash, beside, next_way
         elif way == WAYS:
             queued = find_queued(tables, bucket, queue_tag(pair))
             if queued < 0:
-                queued = find_queued(tables, beside, queue_tag(near))
+                queued = find_queued(tables, beside, queue_tag(next_hash))
                 if queued >= 0:
-                    interval, pair, bucket = other, near, beside
+                    interval, pair, bucket = other, next_hash, beside
     if way < WAYS:
         slot = add_known(tables, bucket, way, interval, data, start, length)
     elif queued >= 0:

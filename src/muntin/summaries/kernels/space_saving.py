@@ -5,7 +5,7 @@ starts[e] itself, and `lengths` is None; a text is arena[starts[e]:starts[e] + l
 Entries are in order of arrival, so that starts of texts ascend. table[slot] = (hash's high half)
 << 32 | e + 1, or 0. state = [entries, arena bytes in use, offset].
 
-A loop returns before the item that it has no room for: the caller makes room and calls again.
+A loop returns before the item that it has no space for: the caller makes some and calls again.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def count(
     at, item_hashes, weights, data, offsets,
     state, capacity, hashes, counts, errors, starts, lengths, arena, table,
 ):  # fmt: skip
-    """Count items from number `at` on; returns the number of the first that found no room.
+    """Count items from number `at` on; returns the number of the first that found no space.
 
     Text i is data[offsets[i]:offsets[i + 1]]; integer i, without offsets, is data[i].
     """
@@ -170,7 +170,7 @@ def merge(
     more, more_offset, more_hashes, more_counts, more_errors, more_starts, more_lengths, more_arena,
     state, capacity, hashes, counts, errors, starts, lengths, arena, table,
 ):  # fmt: skip
-    """Add `more` other entries, for which there is room, and the offset that they come with.
+    """Add `more` other entries, for which there is space, and the offset that they come with.
 
     An item that one side does not keep may have weighed up to that side's offset there.
     """

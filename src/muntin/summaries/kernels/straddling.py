@@ -28,7 +28,7 @@ def surviving(weights, stamps, edge, survivors, total, out):
     Notes
     -----
     Items inside are scaled to the survivors. Of the items <= x in the whole pane, at most the
-    expired are gone and at most the survivors are left: the running sum is held between the two,
+    expired are gone and at most the survivors are left: the running sum is kept between the two,
     which bounds the error whatever the sample of stamps was.
     """
     n = weights.shape[0]
@@ -64,9 +64,9 @@ def join_runs(a, a_weights, b, b_weights, newest, offsets, keys, cumulative):
     keys, cumulative : int64[len(a) + len(b) + items of the stack]
         Filled.
     """
-    held = newest.shape[0] - offsets[0]
-    own, own_weights = np.empty(held, np.int64), np.empty(held, np.int64)
-    spare, spare_weights = np.empty(held, np.int64), np.empty(held, np.int64)
+    size = newest.shape[0] - offsets[0]
+    own, own_weights = np.empty(size, np.int64), np.empty(size, np.int64)
+    spare, spare_weights = np.empty(size, np.int64), np.empty(size, np.int64)
     n = offsets[1] - offsets[0]
     copy_to(own, newest[offsets[0] : offsets[1]])
     sort_keys(own[:n])

@@ -63,10 +63,10 @@ def read_batch(kinds: Kinds, indicators: Indicators, batch: pa.RecordBatch) -> B
     """
     keys = {name: key_values(name, _column(batch, "key column", name)) for name in kinds}
     for name, values in keys.items():
-        held = kinds[name]
-        if held is not None and values.kind not in (None, held):
+        known = kinds[name]
+        if known is not None and values.kind not in (None, known):
             raise BadArgument(
-                f"key column {name!r} held {held} so far, now {values.kind}; "
+                f"key column {name!r} had {known} so far, now {values.kind}; "
                 "cast the column to one type before it is summarised"
             )
     values = [

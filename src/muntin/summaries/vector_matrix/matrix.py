@@ -49,7 +49,7 @@ from muntin.summaries.vector_matrix.whole import (
 )
 
 KeyName = str | Sequence[str]
-_HELD_MAX = 64  # segments that wait to be merged, so that a small merge costs little
+_SEGMENTS_MAX = 64  # segments that wait to be merged, so that a small merge costs little
 
 
 class VectorMatrix:
@@ -87,11 +87,11 @@ class VectorMatrix:
     kind: ClassVar[str] = KIND
     __slots__ = (
         "_capacity",
-        "_held",
         "_indicators",
         "_keys",
         "_kinds",
         "_recent",
+        "_segments",
         "_shown",
         "_whole",
     )
@@ -107,7 +107,7 @@ class VectorMatrix:
         refuse_both(self._keys, self._indicators)
         self._capacity = check_capacity(capacity)
         self._kinds: dict[str, KeyKind | None] = {name: None for key in self._keys for name in key}
-        self._held: list[Segment] = []
+        self._segments: list[Segment] = []
         """What was merged in, or was gathered before keys or indicators changed."""
         self._recent: Accumulator | None = None
         """The events since."""
@@ -143,7 +143,7 @@ class VectorMatrix:
     def count(self) -> int:
         """Events summarised."""
         recent = self._recent.count if self._recent else 0
-        return recent + sum(segment.count for segment in self._held)
+        return recent + sum(segment.count for segment in self._segments)
 
     @property
     def nulls(self) -> dict[str, int]:
@@ -151,7 +151,7 @@ class VectorMatrix:
         found = dict.fromkeys(self._indicators, 0)
         if self._recent is not None:
             found |= zip(found, self._recent.nulls, strict=True)
-        for segment in self._held:
+        for segment in self._segments:
             for name in found:
                 column = segment.tables[0].states.get(f"{name}.nulls")
                 found[name] += int(column[0]) if isinstance(column, np.ndarray) else 0
@@ -159,11 +159,15 @@ class VectorMatrix:
 
     @property
     def nbytes(self) -> int:
-        """Memory held now, in bytes; Arrow tables that `table` keeps are in it."""
-        held = self._held if self._whole in (None, *self._held) else [*self._held, self._whole]
-        keys = (column for segment in held for t in segment.tables for column in t.keys.columns)
+        """Memory now, in bytes; Arrow tables that `table` keeps are in it."""
+        segments = (
+            self._segments
+            if self._whole in (None, *self._segments)
+            else [*self._segments, self._whole]
+        )
+        keys = (column for segment in segments for t in segment.tables for column in t.keys.columns)
         return (
-            sum(segment.nbytes for segment in held)
+            sum(segment.nbytes for segment in segments)
             + sum(column.nbytes for column in keys)
             + (self._recent.nbytes if self._recent else 0)
             + sum(table.nbytes for table in self._shown.values())
@@ -178,7 +182,7 @@ class VectorMatrix:
     def covered(self, key: KeyName | int) -> int:
         """Events that the key's rows hold: fewer than `count` where the key was added later."""
         found = find_key(self._keys, key)
-        tables = (segment.table(found) for segment in self._held)
+        tables = (segment.table(found) for segment in self._segments)
         recent = self._recent.count if self._recent else 0
         return recent + sum(int(table.events.sum()) for table in tables if table is not None)
 
@@ -198,7 +202,7 @@ class VectorMatrix:
         """Distinct values of a key; without a key, a dict key -> distinct values."""
         if key is not None:
             return self.rows()[find_key(self._keys, key)]
-        if self._recent and not self._held:
+        if self._recent and not self._segments:
             return {key: table.live for key, table in self._recent.tables().items()}
         whole = self._segment()
         return {key: len(whole.table(key) or ()) for key in self._keys}
@@ -256,7 +260,7 @@ class VectorMatrix:
                 recent.add(read)
             else:  # sums of this batch alone may need more than 64 bits
                 for segment in [built(algebra, self._keys, piece) for piece in pieces]:
-                    self._hold(segment)
+                    self._add(segment)
         except MuntinError:
             self._settle()  # hash tables may have met values that no event has
             raise
@@ -266,28 +270,28 @@ class VectorMatrix:
     def _settle(self) -> None:
         """Have the recent events as a segment."""
         if self._recent is not None and self._recent.count:
-            self._hold(self._recent.segment())
+            self._add(self._recent.segment())
         self._recent = None
 
-    def _hold(self, segment: Segment) -> None:
+    def _add(self, segment: Segment) -> None:
         """Have one more segment; where they are many, the small ones become one."""
-        held = self._held
-        held.append(segment)
-        if len(held) > _HELD_MAX:
-            small = sum(one.rows for one in held[1:])
-            first = 1 if held[0].rows > small else 0
-            held[first:] = [merge(held[first:], WHOLE)]
+        segments = self._segments
+        segments.append(segment)
+        if len(segments) > _SEGMENTS_MAX:
+            small = sum(one.rows for one in segments[1:])
+            first = 1 if segments[0].rows > small else 0
+            segments[first:] = [merge(segments[first:], WHOLE)]
 
     def _segment(self) -> Segment:
-        """All that is held, as one segment with the keys and indicators as they are."""
+        """All of it, as one segment with the keys and indicators as they are."""
         if self._whole is None:
             recent = [self._recent.segment()] if self._recent and self._recent.count else []
-            parts = [*self._held, *recent]
+            parts = [*self._segments, *recent]
             whole = _merged(self._algebra, parts)
             found = [whole.table(key) for key in ((), *self._keys)]
             self._whole = replace(whole, tables=tuple(table for table in found if table))
             if not recent:
-                self._held = [self._whole] if self._held else []
+                self._segments = [self._whole] if self._segments else []
         return self._whole
 
     def merge(self, other: VectorMatrix) -> None:
@@ -322,7 +326,7 @@ class VectorMatrix:
         if (keys, indicators) != (self._keys, self._indicators):
             self._settle()
         if other.count:
-            self._hold(whole)
+            self._add(whole)
         self._keys, self._indicators, self._kinds = keys, indicators, kinds
         both = (self._capacity, other._capacity)
         self._capacity = None if None in both else max(c for c in both if c)
@@ -331,12 +335,12 @@ class VectorMatrix:
     def _kinds_with(self, other: VectorMatrix) -> dict[str, KeyKind | None]:
         kinds = dict(self._kinds)
         for name, kind in other._kinds.items():
-            held = kinds.get(name)
-            if kind is not None and held not in (None, kind):
+            known = kinds.get(name)
+            if kind is not None and known not in (None, kind):
                 raise IncompatibleSummary(
-                    f"key column {name!r} is {held} here and {kind} in the other"
+                    f"key column {name!r} is {known} here and {kind} in the other"
                 )
-            kinds[name] = held or kind
+            kinds[name] = known or kind
         return kinds
 
     @classmethod
@@ -386,7 +390,7 @@ class VectorMatrix:
         algebra = self._algebra.united(other._algebra)
         whole, part = (_merged(algebra, [m._segment()]) for m in (self, other))
         left = subtract(whole, part)
-        self._recent, self._held = None, [left] if left.count else []
+        self._recent, self._segments = None, [left] if left.count else []
         self._kinds, self._indicators = kinds, dict(algebra.indicators)
         self._changed()
 
@@ -417,9 +421,9 @@ class VectorMatrix:
         self._keys = tuple(key for key in self._keys if key != found)
         used = {name for key in self._keys for name in key}
         self._kinds = {name: kind for name, kind in self._kinds.items() if name in used}
-        self._held = [
+        self._segments = [
             replace(segment, tables=tuple(table for table in segment.tables if table.by != found))
-            for segment in self._held
+            for segment in self._segments
         ]
         self._changed()
 
@@ -442,7 +446,7 @@ class VectorMatrix:
             raise UnknownName(f"unknown indicator {name!r:.200}; there are: {names}")
         self._settle()
         self._indicators = {n: kind for n, kind in self._indicators.items() if n != name}
-        self._held = [without_indicator(segment, name) for segment in self._held]
+        self._segments = [without_indicator(segment, name) for segment in self._segments]
         self._changed()
 
     @classmethod
@@ -450,7 +454,7 @@ class VectorMatrix:
         """A matrix of its own with the same rows, whatever their hash tables."""
         new = cls(other._keys, other._indicators, other._capacity)
         new._kinds = dict(other._kinds)
-        new._held = [other._segment()] if other.count else []
+        new._segments = [other._segment()] if other.count else []
         return new
 
     def copy(self) -> Self:
@@ -458,7 +462,7 @@ class VectorMatrix:
         return self._like(self)
 
     def to_bytes(self) -> bytes:
-        """Bytes that depend on what is held alone, not on the order of events or merges.
+        """Bytes that depend on the content alone, not on the order of events or merges.
 
         Float sums may differ in their low parts by the order of events.
         """
@@ -478,7 +482,7 @@ class VectorMatrix:
         except BadArgument as problem:
             raise CorruptSummary(f"vector_matrix: {problem}") from None
         new._kinds = check_whole(whole, new._keys, parameters["columns"])
-        new._held = [whole] if whole.count else []
+        new._segments = [whole] if whole.count else []
         return new
 
 
