@@ -264,6 +264,7 @@ class RedisServer(Server):
         said = {
             "port": self.port, "bind": "127.0.0.1", "dir": self.folder, "requirepass": PASSWORD,
             "appendonly": "yes", "save": "", "maxmemory-policy": "noeviction",
+            "appendfsync": "always",  # else kill -9 may lose what waits for a slow disk
         }  # fmt: skip
         if self.tls:
             chain, key = self.folder / "chain.pem", self.folder / "key.pem"

@@ -53,14 +53,18 @@ class Merged:
 class SegmentCache:
     """Decoded pieces and merged windows, by name: the least recently used go. Thread-safe.
 
-    What nobody has asked for in `KEPT_SECONDS` goes as well: a stream's older panes would fill any
+    What nobody has asked for in `kept_seconds` goes as well: a stream's older panes would fill any
     cache, and nobody comes back for most of them.
     """
 
     def __init__(
-        self, bytes_max: int = CACHE_BYTES, clock: Callable[[], float] = time.monotonic
+        self,
+        bytes_max: int = CACHE_BYTES,
+        kept_seconds: float = KEPT_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._bytes_max = bytes_max
+        self._kept_seconds = kept_seconds
         self._clock = clock
         self._bytes = 0
         self._entries: OrderedDict[Hashable, tuple[Any, int, float]] = OrderedDict()
@@ -87,7 +91,7 @@ class SegmentCache:
             while True:  # the first are those that were asked for the longest ago
                 first = next(iter(self._entries))
                 _, freed, asked = self._entries[first]
-                if self._bytes <= self._bytes_max and asked >= now - KEPT_SECONDS:
+                if self._bytes <= self._bytes_max and asked >= now - self._kept_seconds:
                     return
                 del self._entries[first]
                 self._bytes -= freed

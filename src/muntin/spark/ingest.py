@@ -47,6 +47,7 @@ REJECTED_COMMITTED_MAX = 10_000  # records of one batch that are kept; all are c
 STOPPING = "the pipeline is stopping: this batch comes again at the restart"
 ANSWER_SECONDS = 0.2  # how often clients' commands are looked for
 RUNS_KEPT = 32
+CACHE_SECONDS = 60.0  # each batch asks for the open windows again, nobody for those that closed
 BEAT_SECONDS = 5.0  # how often a pipeline that has nothing to do says that it is there
 
 GatherRows = Callable[[Plan], Sequence[Row]]
@@ -105,7 +106,8 @@ class Ingest:
     def _set_up(self) -> None:
         self._sequences = Sequences(self.pipeline, self.ledger)
         self._cuttings = cuttings_of(self.pipeline, self.ledger)
-        self._cache = SegmentCache()
+        trigger_seconds = (self.pipeline.trigger or 0) / 1e6
+        self._cache = SegmentCache(kept_seconds=max(CACHE_SECONDS, 3 * trigger_seconds))
         self._assembler = Assembler(
             self.pipeline, self.ledger, self.writer, self._queries.run, self._queries.follows,
             self._cache,
