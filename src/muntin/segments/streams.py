@@ -29,6 +29,7 @@ SCALES = (1.0, 10.0, 100.0, 1000.0)
 PLAIN = 0  # form of a stream: 0, or 1 + the number of a scale
 _SHORT = ("form", "u1"), ("width", "u1"), ("compressed", "u1"), ("zero", "u1")
 _ENTRIES = np.dtype([*_SHORT, ("base", "<i8"), ("numbers", "<u8"), ("stored", "<u8")])
+_COMPRESSED, _NUMBERS, _STORED = 2, 5, 6  # places in a line: tuples are read faster than records
 ENTRY_BYTES = _ENTRIES.itemsize
 _WIDTHS = (0, 1, 2, 4, 8)
 
@@ -171,7 +172,7 @@ class StreamReader:
         self._at = 0
         self._widened = np.empty(0, np.int64)
         self._starts: list[int] = []
-        count = sum(line[5] for line in self._lines if not line[2])
+        count = sum(line[_NUMBERS] for line in self._lines if not line[_COMPRESSED])
         if self._lines and count <= SMALL_NUMBERS_MAX:
             self._widen(lines, count)
 
@@ -186,7 +187,7 @@ class StreamReader:
     def skip(self, streams: int) -> None:
         """Pass over streams."""
         for _ in range(streams):
-            self._at += self._line()[6]
+            self._at += self._line()[_STORED]
 
     def done(self) -> None:
         if self._next != len(self._lines) or self._at != len(self._payload):
@@ -220,7 +221,7 @@ class StreamReader:
         states: dict[str, Column] = {}
         for name, (dtype, doubles, streams, required) in forms.items():
             at = self._next
-            if rows and at < len(self._lines) and self._lines[at][5] == 0:
+            if rows and at < len(self._lines) and self._lines[at][_NUMBERS] == 0:
                 self._next += streams
                 if self._lines[at : at + streams] != [_ABSENT] * streams:
                     raise CorruptSummary("segment: a column that is absent has streams")
