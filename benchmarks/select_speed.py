@@ -21,6 +21,7 @@ import pyarrow as pa
 from _timing import in_turn, report
 
 from muntin.select import Engine, Loaded, LoadedTable, QueryInfo, SummaryInfo, WindowAsked
+from muntin.select.catalog import KeyNames
 from muntin.select.check import check_tree
 from muntin.select.limits import Limits
 from muntin.select.parser import parse
@@ -84,7 +85,7 @@ class OneWindow:
     def queries(self) -> dict[str, QueryInfo]:
         return {}
 
-    def load(self, summary: str, window: WindowAsked) -> Loaded:
+    def load(self, summary: str, window: WindowAsked, keys: KeyNames | None = None) -> Loaded:
         return self._loaded
 
     def trend(self, query: str, window: WindowAsked | None) -> LoadedTable:

@@ -16,7 +16,7 @@ from muntin.segments import Segment
 from muntin.segments.keys import Keys
 from muntin.segments.sums import Sums
 from muntin.segments.table import Table
-from muntin.select.catalog import Loaded, LoadedTable, QueryInfo, SummaryInfo, WindowAsked
+from muntin.select.catalog import KeyNames, Loaded, LoadedTable, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.result import Result
 
 HOUR = 3_600_000_000
@@ -95,7 +95,7 @@ class MemoryCatalog:
     standing: dict[str, QueryInfo] = field(default_factory=dict)
     trends: dict[str, pa.Table] = field(default_factory=dict)
     closed: dict[str, pa.Table] = field(default_factory=dict)
-    loads: list[tuple[str, WindowAsked]] = field(default_factory=list)
+    loads: list[tuple[str, WindowAsked, KeyNames | None]] = field(default_factory=list)
     cached: bool = True
 
     @contextmanager
@@ -111,8 +111,8 @@ class MemoryCatalog:
     def span_of(self, summary: str) -> tuple[int, int] | None:
         return (0, HOUR) if any(name == summary for name, _ in self.held) else None
 
-    def load(self, summary: str, window: WindowAsked) -> Loaded:
-        self.loads.append((summary, window))
+    def load(self, summary: str, window: WindowAsked, keys: KeyNames | None = None) -> Loaded:
+        self.loads.append((summary, window, keys))
         if window.kind == "newest_window":
             raise SelectError("no window has closed yet", code="no_window")
         held = self.held.get((summary, window.kind))

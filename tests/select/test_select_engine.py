@@ -16,7 +16,7 @@ from muntin.errors import BadArgument, SelectError
 from muntin.segments import Segment
 from muntin.segments.table import Table
 from muntin.select import Engine, Limits, QueryInfo, SummaryInfo, WindowAsked
-from muntin.select.catalog import Loaded
+from muntin.select.catalog import KeyNames, Loaded
 from muntin.select.parser import parse
 from muntin.select.window_clause import show_window
 
@@ -44,7 +44,7 @@ WINDOWS = {
 def test_the_window_that_is_asked_for(fresh: tuple[Engine, MemoryCatalog], clause: str) -> None:
     engine, made = fresh
     result = engine.sql(f"SELECT count FROM orders {clause}")
-    assert made.loads == [("orders", WINDOWS[clause])]
+    assert [load[:2] for load in made.loads] == [("orders", WINDOWS[clause])]
     assert result.window is not None
     assert result.window.asked == show_window(WINDOWS[clause])
     assert result.window.covered == (0, HOUR)
@@ -60,16 +60,16 @@ def test_a_caller_gives_the_window_that_the_text_leaves_open(
     closed = WindowAsked("window", start_us=HOUR)
     text = "SELECT a.count FROM orders a, orders FOR ALL b, trend(busiest) t"
     result = engine.sql(text, window=closed)
-    assert made.loads == [("orders", closed), ("orders", WindowAsked("all"))]
+    assert {load[:2] for load in made.loads} == {("orders", closed), ("orders", WindowAsked("all"))}
     assert [w.asked for w in result.windows] == [show_window(closed), "ALL", "ALL"]
     assert result.revision == 1
     assert engine.check(text).windows == (None, WindowAsked("all"), None)
 
 
-def test_one_statement_sees_one_state(fresh: tuple[Engine, MemoryCatalog]) -> None:
+def test_each_key_is_loaded_once_and_no_other(fresh: tuple[Engine, MemoryCatalog]) -> None:
     engine, made = fresh
-    engine.sql("SELECT a.count FROM orders a, orders(driver) b, vector 2.1")
-    assert made.loads == [("orders", WindowAsked("open"))]
+    engine.sql("SELECT a.count FROM orders(area) a, vector 2.1, orders(driver) b, orders c")
+    assert made.loads == [("orders", WindowAsked("open"), ((key,),)) for key in ("area", "driver")]
 
 
 def test_tables_are_made_once_for_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +259,7 @@ def test_key_types_compare_as_they_are(fresh: tuple[Engine, MemoryCatalog]) -> N
 def test_particulars_add_up(fresh: tuple[Engine, MemoryCatalog]) -> None:
     engine, made = fresh
 
-    def load(summary: str, window: WindowAsked) -> Loaded:
+    def load(summary: str, window: WindowAsked, keys: KeyNames | None = None) -> Loaded:
         late = {"open": 3, "all": 5}[window.kind]
         held = made.held[summary, window.kind]
         return loaded_of(held, watermark=late * HOUR, revision=late, late=late, stale=late > 3)
@@ -275,7 +275,12 @@ def test_errors_of_loading_are_placed(fresh: tuple[Engine, MemoryCatalog]) -> No
     engine, made = fresh
     for error, code in ((BadArgument("broken"), "load"), (KeyError("orders"), "unknown_name")):
 
-        def load(summary: str, window: WindowAsked, error: Exception = error) -> Loaded:
+        def load(
+            summary: str,
+            window: WindowAsked,
+            keys: KeyNames | None = None,
+            error: Exception = error,
+        ) -> Loaded:
             raise error
 
         made.load = load  # type: ignore[method-assign]

@@ -24,6 +24,7 @@ from muntin.reading.stored_results import stored_error, stored_result
 from muntin.select.catalog import (
     OPEN,
     TREND_ERROR,
+    KeyNames,
     Loaded,
     LoadedTable,
     QueryInfo,
@@ -221,10 +222,10 @@ class _PipelineMoment:
     def span_of(self, summary: str) -> tuple[int, int] | None:
         return self._stored.span_of(summary) if summary in self._stored.summaries() else None
 
-    def load(self, summary: str, window: WindowAsked) -> Loaded:
+    def load(self, summary: str, window: WindowAsked, keys: KeyNames | None = None) -> Loaded:
         closing = self.closing
         if closing is None or (summary, window) != (closing.layout.name, closing.asked):
-            return self._stored.load(summary, window)
+            return self._stored.load(summary, window, keys)
         start, end = window.start_us or 0, window.end_us or 0
         return loaded(
             self._stored.pipeline_of(summary),

@@ -7,7 +7,7 @@ updates it, and how full it is. Everything else (windows, ledger, rollups) treat
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -192,11 +192,25 @@ class SegmentSpec(SummarySpec):
         """What is known about the error of answers: entries of `Result.bounds`."""
         return {}
 
-    def lacking(self, segment: Segment) -> Mapping[Part, np.ndarray]:  # noqa: ARG002
-        """Key or indicator -> the slices of which it has not counted all events, if any."""
+    def lacking(
+        self,
+        segment: Segment,  # noqa: ARG002
+        keys: Collection[tuple[str, ...]] | None = None,  # noqa: ARG002
+    ) -> Mapping[Part, np.ndarray]:
+        """Key or indicator -> the slices of which it has not counted all events, if any.
+
+        Parameters
+        ----------
+        keys : collection of tuple of str, optional
+            Those that the segment was read for; default all.
+        """
         return {}
 
-    def uncounted(self, segment: Segment) -> Mapping[Part, int]:  # noqa: ARG002
+    def uncounted(
+        self,
+        segment: Segment,  # noqa: ARG002
+        keys: Collection[tuple[str, ...]] | None = None,  # noqa: ARG002
+    ) -> Mapping[Part, int]:
         """Key or indicator -> events that it has not counted, if any."""
         return {}
 

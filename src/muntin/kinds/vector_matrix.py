@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -159,21 +159,27 @@ class VectorMatrixSpec(SegmentSpec):
             "confidence": -math.expm1(-self.sketch.depth),
         }
 
-    def lacking(self, segment: Segment) -> Mapping[Part, np.ndarray]:
-        counted = self._counted(segment)
+    def lacking(
+        self, segment: Segment, keys: Collection[tuple[str, ...]] | None = None
+    ) -> Mapping[Part, np.ndarray]:
+        counted = self._counted(segment, keys)
         found = {part: segment.slices[counts < segment.events] for part, counts in counted.items()}
         return {part: slices for part, slices in found.items() if len(slices)}
 
-    def uncounted(self, segment: Segment) -> Mapping[Part, int]:
+    def uncounted(
+        self, segment: Segment, keys: Collection[tuple[str, ...]] | None = None
+    ) -> Mapping[Part, int]:
         total = segment.count
-        found = {part: total - int(n.sum()) for part, n in self._counted(segment).items()}
+        found = {part: total - int(n.sum()) for part, n in self._counted(segment, keys).items()}
         return {part: events for part, events in found.items() if events}
 
-    def _counted(self, segment: Segment) -> dict[Part, np.ndarray]:
+    def _counted(
+        self, segment: Segment, keys: Collection[tuple[str, ...]] | None
+    ) -> dict[Part, np.ndarray]:
         """Events that each key and indicator has counted, slice by slice: int64[slices]."""
         if self.sketch is not None:  # it stays as it is
             return {}
-        tables = [(key, segment.table(key)) for key in self.keys]
+        tables = [(key, segment.table(key)) for key in self.keys if keys is None or key in keys]
         found: dict[Part, np.ndarray] = {
             key: counted_events(segment, table) for key, table in tables
         }

@@ -19,6 +19,7 @@ from muntin.reading.snapshot import Known, Snapshot
 from muntin.reading.stored_results import read_result
 from muntin.select.catalog import (
     OPEN,
+    KeyNames,
     Loaded,
     LoadedTable,
     Note,
@@ -66,13 +67,13 @@ class LedgerMoment:
             return self._followed(known, summary, layout.spec, layout.pane, OPEN).stored
         return self._pieces.extent(layout).bounds
 
-    def load(self, summary: str, window: WindowAsked) -> Loaded:
+    def load(self, summary: str, window: WindowAsked, keys: KeyNames | None = None) -> Loaded:
         known, layout = self._find(summary)
-        key = ("load", summary, window)
-        found = self.snapshot.once(key, lambda: self._load(known, layout, window))
+        name = ("load", summary, window, keys)
+        found = self.snapshot.once(name, lambda: self._load(known, layout, window, keys))
         like = None
         if not layout.spec.sequential:
-            like = lambda: self._pieces.newest(layout)  # noqa: E731
+            like = lambda: self._pieces.newest(layout, keys)  # noqa: E731
         # time passes while the version stays, and what is read later is read of this moment
         return replace(found, stale=self.stale(known), like=like)
 
@@ -144,7 +145,9 @@ class LedgerMoment:
         spec: Any = pipeline.summaries[summary]
         return known, Layout(summary, spec, pipeline.pane, pipeline.rungs)
 
-    def _load(self, known: Known, layout: Layout, window: WindowAsked) -> Loaded:
+    def _load(
+        self, known: Known, layout: Layout, window: WindowAsked, keys: KeyNames | None
+    ) -> Loaded:
         if isinstance(layout.spec, PeriodicSpec):
             return self._followed(known, layout.name, layout.spec, layout.pane, window)
         extent = self._pieces.extent(layout)
@@ -155,7 +158,11 @@ class LedgerMoment:
             asked = self._span(known, layout, window, extent.bounds)
         reach = extent.reach(*asked) if asked is not None else Reach((), None, whole=True)
         notes = check_stored(layout.name, window, closed, asked, reach, extent)
-        merged = self._pieces.merged_runs(layout, reach)
+        merged = self._pieces.merged_runs(layout, reach, keys)
+        uncounted = self._uncounted(layout, merged, reach, keys)
+        if keys is not None and not uncounted.keys().isdisjoint(keys):
+            # what a key was not there to count, of an indicator too, only the others know
+            return self._load(known, layout, window, None)
         covered = asked if closed is not None or window.whole else reach.covered
         return loaded(
             known, layout, merged,
@@ -163,21 +170,24 @@ class LedgerMoment:
             stored=extent.bounds,
             revision=closed.revision if closed is not None else 0,
             notes=notes,
-            uncounted=self._uncounted(layout, merged, reach),
+            uncounted=uncounted,
         )  # fmt: skip
 
     def uncounted(
         self, layout: Layout, merged: Merged, start: int, end: int
     ) -> Mapping[Part, Uncounted]:
         """What keys and indicators lack of a window that somebody else has merged."""
-        return self._uncounted(layout, merged, self._pieces.extent(layout).reach(start, end))
+        reach = self._pieces.extent(layout).reach(start, end)
+        return self._uncounted(layout, merged, reach, None)
 
-    def _uncounted(self, layout: Layout, merged: Merged, reach: Reach) -> dict[Part, Uncounted]:
+    def _uncounted(
+        self, layout: Layout, merged: Merged, reach: Reach, keys: KeyNames | None
+    ) -> dict[Part, Uncounted]:
         """What keys and indicators have not counted, and since when they have counted all."""
         if merged.segment is None:
             return {}
-        lacking = layout.spec.uncounted(merged.segment)
-        since = self._pieces.counted_since(layout, reach) if lacking else {}
+        lacking = layout.spec.uncounted(merged.segment, keys)
+        since = self._pieces.counted_since(layout, reach, keys) if lacking else {}
         return {
             part: Uncounted(events, merged.events, since.get(part))
             for part, events in lacking.items()

@@ -21,14 +21,11 @@ from muntin.reading.extent import Extent, Layout, Reach
 from muntin.segments.building import WHOLE, merge
 from muntin.segments.codec import decode
 from muntin.segments.table import Segment
+from muntin.select.catalog import KeyNames, Part
 
 CACHE_BYTES = 256 << 20
 ENTRY_BYTES = 3 << 10  # that objects take beside what they hold, for an entry and for each table
 KEPT_SECONDS = 600.0
-Keys = tuple[tuple[str, ...], ...]
-"""The keys of a vector matrix that are wanted; None stands for all."""
-Part = str | tuple[str, ...]
-"""An indicator, or a key of a vector matrix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,15 +161,15 @@ class Pieces:
         length: int,
         start: int,
         end: int,
-        keys: Keys | None = None,
+        keys: KeyNames | None = None,
         shard: int | None = None,
     ) -> list[Segment]:
         """The slices of one length that start in [start, end), piece by piece."""
         read = self.read(_of_shard(self.overlapping(layout, length, start, end), shard), keys)
         return [segment.between(start // length, -(-end // length)) for segment in read]
 
-    def read(self, pieces: Sequence[Piece], keys: Keys | None = None) -> list[Segment]:
-        """What pieces hold, decoded."""
+    def read(self, pieces: Sequence[Piece], keys: KeyNames | None = None) -> list[Segment]:
+        """What pieces hold, decoded: all tables, or those of `keys`."""
         names = [("piece", self._ledger, piece.id, keys) for piece in pieces]
         found = [self._cache.get(name) for name in names]
         missing = [p.id for p, segment in zip(pieces, found, strict=True) if segment is None]
@@ -188,11 +185,11 @@ class Pieces:
         runs = self.extent(layout).reach(start, end).runs
         return sum(self.slices(layout, *run).count for run in runs)
 
-    def merged(self, layout: Layout, start: int, end: int, keys: Keys | None = None) -> Merged:
+    def merged(self, layout: Layout, start: int, end: int, keys: KeyNames | None = None) -> Merged:
         """The summary of what is stored of [start, end), both multiples of the pane."""
         return self.merged_runs(layout, self.extent(layout).reach(start, end), keys)
 
-    def merged_runs(self, layout: Layout, reach: Reach, keys: Keys | None = None) -> Merged:
+    def merged_runs(self, layout: Layout, reach: Reach, keys: KeyNames | None = None) -> Merged:
         """The summary of exactly the slices of a reach."""
         there = [(*run, self.overlapping(layout, *run)) for run in reach.runs]
         token = (
@@ -216,7 +213,9 @@ class Pieces:
         self._cache.put(token, result, whole)
         return result
 
-    def counted_since(self, layout: Layout, reach: Reach) -> dict[Part, int]:
+    def counted_since(
+        self, layout: Layout, reach: Reach, keys: KeyNames | None = None
+    ) -> dict[Part, int]:
         """Key or indicator -> from where on it has counted all events of the slices.
 
         Of those that lack some, and not of one that lacks some of the newest slice.
@@ -224,16 +223,16 @@ class Pieces:
         since: dict[Part, int] = {}
         newest = None
         for length, first, until in reach.runs:
-            parts = self.segments(layout, length, first, until)
+            parts = self.segments(layout, length, first, until, keys)
             if not parts:
                 continue
             whole = merge(parts)
             newest = int(whole.slices[-1] + 1) * length
-            for part, slices in layout.spec.lacking(whole).items():
+            for part, slices in layout.spec.lacking(whole, keys).items():
                 since[part] = int(slices[-1] + 1) * length
         return {part: at for part, at in since.items() if at != newest}
 
-    def newest(self, layout: Layout) -> Segment:
+    def newest(self, layout: Layout, keys: KeyNames | None = None) -> Segment:
         """The newest slice that is stored; where nothing is, one event without any value.
 
         It tells what types answers have.
@@ -241,7 +240,7 @@ class Pieces:
         for length in (layout.pane, *layout.rungs):
             bounds = self.view.bounds(layout.name, length)
             if bounds is not None:
-                parts = self.segments(layout, length, bounds[1] - length, bounds[1])
+                parts = self.segments(layout, length, bounds[1] - length, bounds[1], keys)
                 return merge(parts)
         columns = layout.spec.columns()
         batch = pa.record_batch({name: pa.nulls(1) for name in columns})

@@ -47,7 +47,7 @@ class SummaryInfo:
     Attributes
     ----------
     keys : tuple of tuple of str
-        Keys of a vector matrix in the order of the spec: X1, X2, ...
+        KeyNames of a vector matrix in the order of the spec: X1, X2, ...
     indicators : tuple of str
         Y1, Y2, ...; `count` is not among them.
     by : tuple of str
@@ -119,6 +119,8 @@ class Uncounted:
 
 Part = str | tuple[str, ...]
 """An indicator, or a key of a vector matrix."""
+KeyNames = tuple[tuple[str, ...], ...]
+"""KeyNames of a vector matrix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ class Loaded:
     bounds : mapping
         For an approximate one: what is known about its error, e.g. {"relative": 0.01}.
     uncounted : mapping
-        Keys and indicators that have not counted every event of the window.
+        KeyNames and indicators that have not counted every event of the window.
     notes : tuple of Note
     token : Hashable
         The same token means the same content; None means that it must not be cached.
@@ -200,8 +202,14 @@ class Moment(Protocol):
         """Start and end of all that is stored of a summary; None where that is nothing."""
         ...
 
-    def load(self, summary: str, window: WindowAsked) -> Loaded:
-        """Merge the panes of a window."""
+    def load(self, summary: str, window: WindowAsked, keys: KeyNames | None = None) -> Loaded:
+        """Merge the panes of a window.
+
+        Parameters
+        ----------
+        keys : tuple of tuple of str, optional
+            Of a vector matrix, those that are wanted: the others need not be read. Default: all.
+        """
         ...
 
     def trend(self, query: str, window: WindowAsked | None) -> LoadedTable:

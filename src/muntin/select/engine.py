@@ -16,10 +16,12 @@ from muntin.select.bind import Bound
 from muntin.select.catalog import (
     OPEN,
     Catalog,
+    KeyNames,
     Loaded,
     LoadedTable,
     Moment,
     Note,
+    SummaryInfo,
     WindowAsked,
 )
 from muntin.select.conform import conformed
@@ -191,7 +193,7 @@ class Engine:
         self, plan: CheckedStatement, moment: Moment, default: WindowAsked | None
     ) -> list[_Read | None]:
         # The same window of the same summary is loaded once.
-        seen: dict[tuple[str, WindowAsked], Loaded] = {}
+        seen: dict[tuple[str, WindowAsked, KeyNames | None], Loaded] = {}
         reads: list[_Read | None] = []
         for number, bound in enumerate(plan.items):
             if bound is None:
@@ -216,14 +218,15 @@ class Engine:
         bound: Bound,
         moment: Moment,
         default: WindowAsked | None,
-        seen: dict[tuple[str, WindowAsked], Loaded],
+        seen: dict[tuple[str, WindowAsked, KeyNames | None], Loaded],
         names: frozenset[str] | None,
     ) -> _Read:
         asked = bound.window or default or OPEN
-        loaded = seen.get((bound.source, asked))
-        if loaded is None:
-            loaded = seen[bound.source, asked] = moment.load(bound.source, asked)
         info = moment.summaries()[bound.source]
+        wanted = (bound.source, asked, _keys_read(bound, info))
+        loaded = seen.get(wanted)
+        if loaded is None:
+            loaded = seen[wanted] = moment.load(*wanted)
         name, table = self._tables.get(
             None if loaded.token is None else (loaded.token, bound.source, shape_of(bound)),
             lambda: table_of(bound, loaded, info, names),
@@ -256,6 +259,13 @@ class Engine:
             window, loaded, shown, loaded.exact, loaded.bounds, loaded.notes, name, table,
             quoted(name),
         )  # fmt: skip
+
+
+def _keys_read(bound: Bound, info: SummaryInfo) -> KeyNames | None:
+    """Keys of a vector matrix that a FROM item reads; None: all, or the summary is none."""
+    if bound.kind == "total":
+        return info.keys[:1]  # each that has counted all events gives the same totals
+    return None if bound.key is None else (bound.key,)
 
 
 def _result(table: pa.Table, reads: list[_Read], seconds: float) -> Result:

@@ -83,7 +83,7 @@ def _matrix_rows(
     if isinstance(segment.algebra, SketchedSums):  # it knows them; its rows do not add up
         whole = max(segment.tables, key=lambda table: int(table.events.sum()))
         return segment.algebra.answer(whole, Totals())
-    fullest = max(
+    fullest = max(  # of those that were read
         (segment.table(key) for key in info.keys), key=lambda t: -1 if t is None else t.events.sum()
     )
     return totals(pa.table({}) if fullest is None else key_rows(segment.algebra, fullest, wanted))

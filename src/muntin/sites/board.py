@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from muntin.errors import SelectError, UnknownName
 from muntin.ledger.temporary import TemporaryLedger
-from muntin.select.catalog import Loaded, LoadedTable, QueryInfo, SummaryInfo, WindowAsked
+from muntin.select.catalog import KeyNames, Loaded, LoadedTable, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.functions import GLOBAL_TOP_K
 from muntin.server.reader import Reader
 from muntin.sites.picture import Picture
@@ -72,7 +72,12 @@ class GlobalCatalog:
     def span_of(self, summary: str) -> tuple[int, int] | None:  # noqa: ARG002
         return self._picture.snapshot.covered
 
-    def load(self, summary: str, window: WindowAsked) -> Loaded:
+    def load(
+        self,
+        summary: str,
+        window: WindowAsked,
+        keys: KeyNames | None = None,  # noqa: ARG002
+    ) -> Loaded:
         if summary != self._name:
             raise KeyError(summary)
         if window.kind != "open":
