@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import time
 from fractions import Fraction
 from typing import Any, overload
 
@@ -45,6 +46,11 @@ DURATION_FORMS = (
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _FINER = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]")
 _CYCLE_YEARS, _CYCLE_US = 400, 146_097 * _DAY_US  # the calendar repeats after that
+
+
+def now_us() -> int:
+    """The wall clock, in microseconds since 1970 UTC."""
+    return time.time_ns() // 1000
 
 
 def duration_us(value: Any) -> int:

@@ -720,7 +720,7 @@ def test_commands_wait_until_they_are_answered(ledger, reopen):
 
 
 def test_waiting_commands_are_bounded_and_answered_ones_go(ledger, monkeypatch):
-    for module in ("rules", "sqlite_writer"):
+    for module in ("sqlite", "sqlite_writer"):
         monkeypatch.setattr(f"muntin.ledger.{module}.WAITING_COMMANDS_MAX", 5)
     writer = ledger.open_writer("p", SPEC, query_id="A")
     asked = [ledger.ask("p", "resume", {}) for _ in range(5)]

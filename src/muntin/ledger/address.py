@@ -29,10 +29,7 @@ class Address(NamedTuple):
 def read_address(url: str, *own: str) -> Address:
     """Take a URL apart; `own` names options that are ours, beside `deadline`.
 
-    Raises
-    ------
-    LedgerError
-        It is no URL, or the deadline is no number of seconds.
+    Raises LedgerError: it is no URL, or the deadline is no number of seconds.
     """
     try:
         parts = urlsplit(url)
@@ -43,7 +40,9 @@ def read_address(url: str, *own: str) -> Address:
     options = parse_qsl(parts.query, keep_blank_values=True)
     mine = {name: value for name, value in options if name in own}
     deadline = next((value for name, value in options if name == "deadline"), None)
-    if deadline is not None and not _seconds(deadline):
+    if deadline is not None and not (
+        deadline.isascii() and deadline.isdigit() and 1 <= int(deadline[:9]) <= DEADLINE_SECONDS_MAX
+    ):
         raise LedgerError(
             f"{shown_url(url)}: deadline={deadline!a} must be 1 to {DEADLINE_SECONDS_MAX} seconds"
         )
@@ -51,7 +50,3 @@ def read_address(url: str, *own: str) -> Address:
     plain = urlunsplit(parts._replace(query=urlencode(theirs, quote_via=quote)))
     seconds = DEADLINE_SECONDS if deadline is None else float(deadline)
     return Address(plain, shown_url(url), seconds, mine)
-
-
-def _seconds(text: str) -> bool:
-    return text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= DEADLINE_SECONDS_MAX

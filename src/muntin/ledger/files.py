@@ -32,12 +32,8 @@ _LOST = "restore it from a backup, or run the pipeline again over its source"
 class PayloadFolder:
     """Where the payload files of one pipeline are written. Goes to executors.
 
-    Attributes
-    ----------
-    home : str
-        The ledger's own folder; "" where files are named by URLs.
-    path : str
-        The pipeline's folder below it, or its URL.
+    `home`: the ledger's own folder; "" where files are named by URLs.
+    `path`: the pipeline's folder below it, or its URL.
     """
 
     home: str
@@ -93,14 +89,10 @@ class PayloadFolder:
     def sweep(self, named: Collection[str], given_up: Mapping[str, int], before: int) -> int:
         """Delete what nobody names; how many files.
 
-        Parameters
-        ----------
-        named : paths
-            Of all rows of the ledger.
-        given_up : mapping of path -> microseconds
-            When the last row that named a file went.
-        before : int
-            A file goes when it was given up, or where no row ever named it was written, before.
+        `named`: of all rows of the ledger.
+        `given_up` (mapping of path -> microseconds): when the last row that named a file went.
+        `before`: a file goes when it was given up, or where no row ever named it was written,
+          before.
         """
         place, folder = place_of(self._full(self.path))
         found = []
@@ -122,17 +114,10 @@ class PayloadFolder:
 def payload_folder(home: str, place: str, pipeline: str, generation: int) -> PayloadFolder:
     """The folder of a pipeline: `generation` keeps apart ledgers that share a place.
 
-    Parameters
-    ----------
-    home : str
-        The ledger's own folder; "" where it has none.
-    place : str
-        What the pipeline names, "" for the ledger's own.
+    `home`: the ledger's own folder; "" where it has none.
+    `place`: what the pipeline names, "" for the ledger's own.
 
-    Raises
-    ------
-    SpecError
-        Neither is there, or fsspec cannot use the URL.
+    Raises SpecError: neither is there, or fsspec cannot use the URL.
     """
     folder = f"{pipeline}-{generation:x}"
     if place:
@@ -150,10 +135,7 @@ def payload_folder(home: str, place: str, pipeline: str, generation: int) -> Pay
 def fetch(stored: Stored, home: str) -> bytes:
     """The bytes of a payload file.
 
-    Raises
-    ------
-    LedgerError
-        It is gone, or its bytes are not those that were committed.
+    Raises LedgerError: it is gone, or its bytes are not those that were committed.
     """
     path = stored.path
     if "://" not in path:

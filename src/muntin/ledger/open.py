@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from muntin.errors import LedgerError
 from muntin.extras import needs
 from muntin.ledger.address import read_address
+from muntin.ledger.sqlite import SqliteLedger
 from muntin.spec_secrets import shown_url
-
-if TYPE_CHECKING:
-    from muntin.ledger.sqlite import SqliteLedger
 
 FILE_ENDINGS = (".db", ".sqlite", ".sqlite3")
 _FORMS = (
@@ -86,8 +84,6 @@ def absolute(url: str) -> str:
 
 
 def _open_sqlite(path: str, url: str, options: dict[str, Any], create: bool) -> SqliteLedger:
-    from muntin.ledger.sqlite import SqliteLedger
-
     if "\0" in path:
         raise LedgerError(f"{url!a} has a NUL in its path; correct the path")
     return SqliteLedger(Path(path), create=create, url=url, **options)

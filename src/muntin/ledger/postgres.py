@@ -106,12 +106,8 @@ class _Connection(psycopg.Connection[Any]):
 class PostgresStore:
     """A `Store` in a schema of a PostgreSQL database.
 
-    Parameters
-    ----------
-    conninfo : str
-        As libpq takes it, with the password where it has one.
-    place : str
-        The same without a password, for people.
+    `conninfo`: as libpq takes it, with the password where it has one.
+    `place`: the same without a password, for people.
     """
 
     def __init__(self, conninfo: str, place: str, schema: str = SCHEMA) -> None:

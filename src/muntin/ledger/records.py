@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from muntin.ledger.slices import Slices
 from muntin.times import datetime_of
 
+Mode = Literal["continue", "error", "append", "overwrite"]
 FORMAT_VERSION = 4  # 2: closings are numbered; 3: pieces are segments; 4: payloads in files
 RAW_BYTES_MAX = 4096  # of a rejected record; the rest is cut
 REJECTED_KEPT_MAX = 100_000  # records of a pipeline; the oldest go, the count stays

@@ -83,14 +83,9 @@ Answer = TypeVar("Answer")
 class RedisStore:
     """A `Store` under a name in a Redis database.
 
-    Parameters
-    ----------
-    url : str
-        As redis-py takes it, with the password where it has one.
-    place : str
-        The same without a password, for people.
-    deadline : float
-        Longest wait for one answer, seconds.
+    `url`: as redis-py takes it, with the password where it has one.
+    `place`: the same without a password, for people.
+    `deadline`: longest wait for one answer, seconds.
     """
 
     def __init__(self, url: str, place: str, name: str = NAME, deadline: float = 10.0) -> None:

@@ -39,12 +39,8 @@ class Rollups:
     def tiles(self, start: int, end: int, below: int | None = None) -> list[Tile]:
         """The fewest runs of slices that hold [start, end), from lengths under `below`.
 
-        Parameters
-        ----------
-        start, end : int
-            Microseconds, multiples of the pane.
-        below : int or None
-            Only lengths under this; None: all.
+        `start`, `end`: microseconds, multiples of the pane.
+        `below`: only lengths under this; None: all.
         """
         lengths = [n for n in sorted(self.covered, reverse=True) if below is None or n < below]
         return list(self._tiles(start, end, lengths))
@@ -98,11 +94,8 @@ class Rollups:
     def sources(self, length: int, start: int, until: int) -> list[tuple[int, int, int]]:
         """(length, from, to) of what rollups are made from.
 
-        Raises
-        ------
-        BadArgument
-            Retention has dropped a part, or only longer rollups hold it, which cannot be taken
-            apart: what would be made were no whole slices.
+        Raises BadArgument: retention has dropped a part, or only longer rollups hold it, which
+          cannot be taken apart: what would be made were no whole slices.
         """
         tiles = self.tiles(start, until, below=length)
         for level, _, end in tiles:
@@ -116,12 +109,8 @@ class Rollups:
     def read_by(self, starts: Iterable[int], until: int) -> dict[int, int]:
         """Length -> start of the first slice that windows read which start there and end later.
 
-        Parameters
-        ----------
-        starts : iterable of int
-            Multiples of the pane, ascending.
-        until : int
-            Where what is stored ends.
+        `starts`: multiples of the pane, ascending.
+        `until`: where what is stored ends.
         """
         first: dict[int, int] = {}
         for start in starts:

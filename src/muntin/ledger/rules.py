@@ -1,28 +1,24 @@
-"""What every ledger checks and counts, apart from how it stores: pure functions.
-
-The words of a refusal are here as well, so that all ledgers refuse alike.
-"""
+"""What a ledger checks and counts, apart from how it stores: pure functions."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import index
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
-from muntin.errors import BadArgument, LedgerConflict, LedgerError, UnknownName
-from muntin.ledger.base import Mode
-from muntin.ledger.documents import SPEC_BYTES_MAX, clean_text, dump
+from muntin.errors import BadArgument, LedgerConflict, UnknownName
 from muntin.ledger.names import check_name
 from muntin.ledger.records import (
     PAYLOAD_BYTES_MAX,
     RAW_BYTES_MAX,
     REJECTED_KEPT_MAX,
-    WAITING_COMMANDS_MAX,
     Batch,
     ClosedWindow,
+    Mode,
     Partial,
     Payload,
     Rejected,
@@ -33,6 +29,12 @@ from muntin.ledger.records import (
 from muntin.ledger.slices import Slices, added_up, check_slices
 
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+SPEC_BYTES_MAX = 1 << 20
+ASSEMBLER_BYTES_MAX = 16 << 20
+STATUS_BYTES_MAX = 1 << 20
+ALERTS_BYTES_MAX = 16 << 20
+COMMAND_BYTES_MAX = 64 << 10
+FILL_BYTES_MAX = 64 << 10
 QUERY_ID_CHARACTERS_MAX = 200
 REASON_CHARACTERS_MAX = 64
 DETAIL_CHARACTERS_MAX = 1000
@@ -101,16 +103,6 @@ def _check_size(size: int, what: str) -> None:
         )
 
 
-def check_opening(
-    pipeline: str, spec: Mapping[str, Any], query_id: str, mode: Mode
-) -> tuple[Owned, str]:
-    """What a writer to be says of itself: what its spec owns, and the spec as text."""
-    check_name(pipeline, "pipeline")
-    check_query_id(query_id)
-    check_mode(mode)
-    return read_spec(spec), dump(spec, "spec", SPEC_BYTES_MAX)
-
-
 def check_query_id(query_id: object) -> str:
     if (
         isinstance(query_id, str)
@@ -124,9 +116,28 @@ def check_query_id(query_id: object) -> str:
     )
 
 
-def check_mode(mode: object) -> None:
-    if mode not in get_args(Mode):
-        raise BadArgument(f"mode {mode!r} is none of {', '.join(get_args(Mode))}")
+# JSON that a ledger keeps: specs, states of assemblers, status, commands
+
+
+def dump(document: Mapping[str, Any], what: str, bytes_max: int) -> str:
+    """ASCII JSON of an object; `BadArgument` where it is none, or too long."""
+    if not isinstance(document, Mapping):
+        raise BadArgument(f"the {what} must be a mapping, not {type(document).__name__}")
+    try:
+        text = json.dumps(dict(document), allow_nan=False, ensure_ascii=True, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as problem:
+        raise BadArgument(
+            f"the {what} cannot be written as JSON ({problem}); use strings, finite numbers, "
+            "booleans, None, lists and mappings"
+        ) from None
+    if len(text) > bytes_max:
+        raise BadArgument(f"the {what} takes {len(text):,} bytes of JSON; at most {bytes_max:,}")
+    return text
+
+
+def clean_text(text: str, characters_max: int) -> str:
+    """Text cut to a length, with lone surrogates escaped, so that UTF-8 can hold it."""
+    return str(text)[:characters_max].encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 # Who may write
@@ -150,35 +161,6 @@ def check_query(
             'set the start offsets by hand and pass mode="append" (--append); or start over with '
             'mode="overwrite" (--reset)'
         )
-
-
-def fenced(pipeline: str, mine: int, newest: int) -> LedgerConflict:
-    return LedgerConflict(
-        f'another writer (epoch {newest}) took over pipeline "{pipeline}"; this one (epoch '
-        f"{mine}) may not write any more: let it end, and look which process holds the pipeline"
-    )
-
-
-def check_owner(role: str, name: str, owner: str, pipeline: str) -> None:
-    if owner != pipeline:
-        raise LedgerConflict(
-            f'the {role} name "{name}" belongs to pipeline "{owner}" of this ledger; '
-            f'rename it in "{pipeline}", or use another ledger'
-        )
-
-
-def kind_changed(name: str, old: str, new: str) -> LedgerConflict:
-    return LedgerConflict(
-        f'summary "{name}" holds data of kind {old}, and the spec now says {new}; give the new '
-        'one another name, or delete the data with mode="overwrite"'
-    )
-
-
-def pane_changed(pipeline: str, old: int, new: int) -> LedgerConflict:
-    return LedgerConflict(
-        f'pipeline "{pipeline}" holds panes of {old} us, and the spec now says {new} us; keep the '
-        'pane, use another ledger, or delete the data with mode="overwrite"'
-    )
 
 
 def check_sequence(pipeline: str, mode: Mode, batch: Batch, newest: int | None) -> None:
@@ -365,22 +347,3 @@ def time_range(start: int | None, end: int | None) -> tuple[int, int]:
     """[start, end) in microseconds; None is without an end."""
     low = INT64_MIN if start is None else whole(start, "start")
     return low, INT64_MAX if end is None else whole(end, "end")
-
-
-def check_limit(limit: object) -> int:
-    return whole(limit, "limit", least=0)
-
-
-def check_waiting(waiting: int, pipeline: str) -> None:
-    if waiting >= WAITING_COMMANDS_MAX:
-        raise LedgerError(
-            f'{waiting} commands wait for pipeline "{pipeline}" already: is it running? They are '
-            "obeyed when it runs again"
-        )
-
-
-def unknown_pipeline(pipeline: str, url: str, names: Collection[str]) -> UnknownName:
-    return UnknownName(
-        f"there is no pipeline {pipeline!r} in {url}; it has "
-        + (", ".join(sorted(names)) or "none")
-    )

@@ -7,201 +7,17 @@ Each table's last column is the row's checksum (`payload.checksum`). Tables with
 from __future__ import annotations
 
 import sqlite3
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from muntin.errors import LedgerError
 from muntin.ledger.payload import checksum, unpack
 from muntin.ledger.records import FORMAT_VERSION
+from muntin.times import now_us
 
 APPLICATION_ID = 0x4D4E544E  # "MNTN"
 PAGE_BYTES = 8192  # a compressed summary of a few KB fits into one page
-
-_TABLES = """
-CREATE TABLE meta (
-    one INTEGER PRIMARY KEY CHECK (one = 1),
-    version INTEGER NOT NULL,
-    generation INTEGER NOT NULL DEFAULT 0,
-    closings_dropped INTEGER NOT NULL DEFAULT 0
-) STRICT;
-INSERT INTO meta VALUES (1, 0, 0, 0);
-
-CREATE TABLE pipelines (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    name TEXT NOT NULL UNIQUE,
-    spec TEXT NOT NULL,
-    pane_us INTEGER NOT NULL,
-    epoch INTEGER NOT NULL,
-    query_id TEXT,
-    watermark INTEGER,
-    max_event_time INTEGER,
-    batches INTEGER NOT NULL,
-    read INTEGER NOT NULL,
-    counted INTEGER NOT NULL,
-    late INTEGER NOT NULL,
-    rejected INTEGER NOT NULL,
-    rejected_number INTEGER NOT NULL,
-    committed_at INTEGER,
-    crc INTEGER NOT NULL
-) STRICT;
-
-CREATE TABLE names (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    role TEXT NOT NULL,
-    name TEXT NOT NULL,
-    pipeline INTEGER NOT NULL,
-    kind TEXT NOT NULL,
-    crc INTEGER NOT NULL,
-    UNIQUE (role, name)
-) STRICT;
-
--- Ranges of committed batches: first ... last.
-CREATE TABLE batches (
-    pipeline INTEGER NOT NULL,
-    query_id TEXT NOT NULL,
-    first INTEGER NOT NULL,
-    last INTEGER NOT NULL,
-    crc INTEGER NOT NULL,
-    PRIMARY KEY (pipeline, query_id, first)
-) STRICT, WITHOUT ROWID;
-
--- A piece without its payload: which slices it holds is in `payload` (slices.py), its bytes are in
--- `payloads`, so that what is stored can be looked up without reading it.
-CREATE TABLE pieces (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    summary INTEGER NOT NULL,
-    length INTEGER NOT NULL,
-    shard INTEGER NOT NULL,
-    start INTEGER NOT NULL,
-    until INTEGER NOT NULL,
-    bytes INTEGER NOT NULL,
-    size INTEGER NOT NULL,
-    codec INTEGER NOT NULL,
-    crc INTEGER NOT NULL,
-    payload BLOB NOT NULL
-) STRICT;
-CREATE INDEX pieces_by_slice ON pieces (summary, length, start, until);
-
-CREATE TABLE payloads (
-    piece INTEGER PRIMARY KEY,
-    size INTEGER NOT NULL,
-    codec INTEGER NOT NULL,
-    crc INTEGER NOT NULL,
-    payload BLOB NOT NULL
-) STRICT;
-
-CREATE INDEX payloads_in_files ON payloads (piece) WHERE codec = 2;
-
--- Payload files whose last row has gone: readers of older snapshots may still want them.
-CREATE TABLE given_up (
-    pipeline INTEGER NOT NULL,
-    path TEXT NOT NULL,
-    at INTEGER NOT NULL,
-    crc INTEGER NOT NULL,
-    PRIMARY KEY (pipeline, path)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE states (
-    summary INTEGER NOT NULL,
-    shard INTEGER NOT NULL,
-    size INTEGER NOT NULL,
-    codec INTEGER NOT NULL,
-    crc INTEGER NOT NULL,
-    payload BLOB NOT NULL,
-    PRIMARY KEY (summary, shard)
-) STRICT;
-
-CREATE TABLE coverage (
-    summary INTEGER NOT NULL,
-    length INTEGER NOT NULL,
-    start INTEGER NOT NULL,
-    until INTEGER NOT NULL,
-    crc INTEGER NOT NULL,
-    PRIMARY KEY (summary, length)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE dropped (
-    summary INTEGER NOT NULL,
-    length INTEGER NOT NULL,
-    before INTEGER NOT NULL,
-    crc INTEGER NOT NULL,
-    PRIMARY KEY (summary, length)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE windows (
-    summary INTEGER NOT NULL,
-    start INTEGER NOT NULL,
-    revision INTEGER NOT NULL,
-    until INTEGER NOT NULL,
-    reason TEXT NOT NULL,
-    overflowed INTEGER NOT NULL,
-    events INTEGER NOT NULL,
-    late INTEGER NOT NULL,
-    fill TEXT NOT NULL,
-    closed_at INTEGER NOT NULL,
-    crc INTEGER NOT NULL,
-    PRIMARY KEY (summary, start, revision)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE trends (
-    query INTEGER NOT NULL,
-    start INTEGER NOT NULL,
-    revision INTEGER NOT NULL,
-    until INTEGER NOT NULL,
-    size INTEGER NOT NULL,
-    codec INTEGER NOT NULL,
-    crc INTEGER NOT NULL,
-    payload BLOB NOT NULL,
-    PRIMARY KEY (query, start, revision)
-) STRICT;
-
--- "assembler", "status" and "alerts" of each pipeline.
-CREATE TABLE documents (
-    pipeline INTEGER NOT NULL,
-    name TEXT NOT NULL,
-    body TEXT NOT NULL,
-    crc INTEGER NOT NULL,
-    PRIMARY KEY (pipeline, name)
-) STRICT;
-
-CREATE TABLE rejected (
-    pipeline INTEGER NOT NULL,
-    number INTEGER NOT NULL,
-    committed_at INTEGER NOT NULL,
-    reason TEXT NOT NULL,
-    detail TEXT NOT NULL,
-    place TEXT NOT NULL,
-    size INTEGER NOT NULL,
-    codec INTEGER NOT NULL,
-    crc INTEGER NOT NULL,
-    payload BLOB NOT NULL,
-    PRIMARY KEY (pipeline, number)
-) STRICT;
-
-CREATE TABLE commands (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    pipeline INTEGER NOT NULL,
-    action TEXT NOT NULL,
-    arguments TEXT NOT NULL,
-    client TEXT NOT NULL,
-    asked_at INTEGER NOT NULL,
-    answer TEXT,
-    crc INTEGER NOT NULL
-) STRICT;
-CREATE INDEX commands_by_pipeline ON commands (pipeline, id);
-
--- Which windows were stored, in order: numbers are never used again.
-CREATE TABLE closings (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
-    summary INTEGER NOT NULL,
-    start INTEGER NOT NULL,
-    revision INTEGER NOT NULL,
-    crc INTEGER NOT NULL,
-    UNIQUE (summary, start, revision)
-) STRICT;
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +27,11 @@ class Table:
     name: str
     columns: tuple[str, ...]
     """Without what seals the row."""
-    payload: bool = False
-    keys: int = 1
+    payload: bool
+    keys: int
     """The first columns are the row's key."""
+    create: str
+    """The statement that makes it."""
 
     @property
     def all_columns(self) -> str:
@@ -266,42 +84,95 @@ class Table:
 
 
 _SEAL = {False: ("crc",), True: ("size", "codec", "crc", "payload")}
-PIPELINES = Table(
+
+
+def _table(
+    name: str,
+    declared: str,
+    *more: str,
+    payload: bool = False,
+    keys: int = 1,
+    reused: bool = False,
+    rowid: bool = False,
+) -> Table:
+    """A table from its columns: whole numbers, unless they say `text`; with ? where null may stand.
+
+    `more` are further constraints. A key of one column is an id: it is never used again, unless it
+    is `reused` from another table. Rows that may be large have a `rowid`, as those with payloads.
+    """
+    columns = tuple(column.split()[0].rstrip("?") for column in declared.split(","))
+    lines = []
+    for number, column in enumerate(declared.split(",")):
+        kind = "TEXT" if "text" in column else "INTEGER"
+        null = "" if column.endswith("?") else " NOT NULL"
+        if keys == 1 and number == 0:
+            kind, null = "INTEGER PRIMARY KEY", "" if reused else " AUTOINCREMENT"
+        lines.append(f"{columns[number]} {kind}{null}")
+    lines += [
+        f"{column} {'BLOB' if column == 'payload' else 'INTEGER'} NOT NULL"
+        for column in _SEAL[payload]
+    ]
+    lines += [f"PRIMARY KEY ({', '.join(columns[:keys])})"] if keys > 1 else []
+    options = "STRICT" if payload or rowid or keys == 1 else "STRICT, WITHOUT ROWID"
+    create = f"CREATE TABLE {name} ({', '.join([*lines, *more])}) {options}"
+    return Table(name, columns, payload, keys, create)
+
+
+PIPELINES = _table(
     "pipelines",
-    (
-        "id", "name", "spec", "pane_us", "epoch", "query_id", "watermark", "max_event_time",
-        "batches", "read", "counted", "late", "rejected", "rejected_number", "committed_at",
-    ),
-)  # fmt: skip
-NAMES = Table("names", ("id", "role", "name", "pipeline", "kind"))
-BATCHES = Table("batches", ("pipeline", "query_id", "first", "last"), keys=3)
-PIECES = Table("pieces", ("id", "summary", "length", "shard", "start", "until", "bytes"), True)
-PAYLOADS = Table("payloads", ("piece",), True)
-GIVEN_UP = Table("given_up", ("pipeline", "path", "at"), keys=2)
-STATES = Table("states", ("summary", "shard"), True, keys=2)
-COVERAGE = Table("coverage", ("summary", "length", "start", "until"), keys=2)
-DROPPED = Table("dropped", ("summary", "length", "before"), keys=2)
-WINDOWS = Table(
-    "windows",
-    (
-        "summary", "start", "revision", "until", "reason", "overflowed", "events", "late",
-        "fill", "closed_at",
-    ),
-    keys=3,
-)  # fmt: skip
-CLOSINGS = Table("closings", ("number", "summary", "start", "revision"))
-TRENDS = Table("trends", ("query", "start", "revision", "until"), True, keys=3)
-DOCUMENTS = Table("documents", ("pipeline", "name", "body"), keys=2)
-REJECTED = Table(
-    "rejected", ("pipeline", "number", "committed_at", "reason", "detail", "place"), True, keys=2
+    "id, name text, spec text, pane_us, epoch, query_id text?, watermark?, max_event_time?, "
+    "batches, read, counted, late, rejected, rejected_number, committed_at?",
+    "UNIQUE (name)",
 )
-COMMANDS = Table(
-    "commands", ("id", "pipeline", "action", "arguments", "client", "asked_at", "answer")
+NAMES = _table("names", "id, role text, name text, pipeline, kind text", "UNIQUE (role, name)")
+# Ranges of committed batches: first ... last.
+BATCHES = _table("batches", "pipeline, query_id text, first, last", keys=3)
+# A piece without its payload: which slices it holds is in `payload` (slices.py), its bytes are in
+# `payloads`, so that what is stored can be looked up without reading it.
+PIECES = _table("pieces", "id, summary, length, shard, start, until, bytes", payload=True)
+PAYLOADS = _table("payloads", "piece", payload=True, reused=True)
+# Payload files whose last row has gone: readers of older snapshots may still want them.
+GIVEN_UP = _table("given_up", "pipeline, path text, at", keys=2)
+STATES = _table("states", "summary, shard", payload=True, keys=2)
+COVERAGE = _table("coverage", "summary, length, start, until", keys=2)
+DROPPED = _table("dropped", "summary, length, before", keys=2)
+WINDOWS = _table(
+    "windows",
+    "summary, start, revision, until, reason text, overflowed, events, late, fill text, closed_at",
+    keys=3,
+)
+# Which windows were stored, in order: numbers are never used again.
+CLOSINGS = _table(
+    "closings", "number, summary, start, revision", "UNIQUE (summary, start, revision)"
+)
+TRENDS = _table("trends", "query, start, revision, until", payload=True, keys=3)
+# "assembler", "status" and "alerts" of each pipeline.
+DOCUMENTS = _table("documents", "pipeline, name text, body text", keys=2, rowid=True)
+REJECTED = _table(
+    "rejected",
+    "pipeline, number, committed_at, reason text, detail text, place text",
+    payload=True,
+    keys=2,
+)
+COMMANDS = _table(
+    "commands", "id, pipeline, action text, arguments text, client text, asked_at, answer text?"
 )
 TABLES = (
     PIPELINES, NAMES, BATCHES, PIECES, PAYLOADS, GIVEN_UP, STATES, COVERAGE, DROPPED, WINDOWS,
     CLOSINGS, TRENDS, DOCUMENTS, REJECTED, COMMANDS,
 )  # fmt: skip
+_MORE = (
+    """CREATE TABLE meta (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    version INTEGER NOT NULL,
+    generation INTEGER NOT NULL DEFAULT 0,
+    closings_dropped INTEGER NOT NULL DEFAULT 0
+) STRICT""",
+    "INSERT INTO meta VALUES (1, 0, 0, 0)",
+    "CREATE INDEX pieces_by_slice ON pieces (summary, length, start, until)",
+    "CREATE INDEX payloads_in_files ON payloads (piece) WHERE codec = 2",
+    "CREATE INDEX commands_by_pipeline ON commands (pipeline, id)",
+)
 
 
 def check_format(version: int, place: str) -> None:
@@ -324,10 +195,8 @@ def check_format(version: int, place: str) -> None:
 def state_of(connection: sqlite3.Connection, place: str) -> bool:
     """True where the file holds a ledger of this version, False where it is empty.
 
-    Raises
-    ------
-    LedgerError
-        It is another application's database, or a newer ledger. Nothing was changed.
+    Raises LedgerError: it is another application's database, or a newer ledger. Nothing was
+      changed.
     """
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -345,7 +214,7 @@ def state_of(connection: sqlite3.Connection, place: str) -> bool:
 
 def create(connection: sqlite3.Connection) -> None:
     """Make the tables, in the transaction that the caller has begun."""
-    for statement in _statements(_TABLES):
+    for statement in (*(table.create for table in TABLES), *_MORE):
         connection.execute(statement)
     begin_generation(connection)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -358,14 +227,4 @@ def begin_generation(connection: sqlite3.Connection) -> None:
     Versions begin where no earlier one has come to: caches go by them, and followers by the
     generation, so that a backup that was put back is not taken for the ledger that went on.
     """
-    now = time.time_ns() // 1000
-    connection.execute("UPDATE meta SET generation = ?1, version = max(version, ?1)", (now,))
-
-
-def _statements(script: str) -> Iterable[str]:
-    statement = ""
-    for line in script.splitlines():
-        statement += line + "\n"
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
+    connection.execute("UPDATE meta SET generation = ?1, version = max(version, ?1)", (now_us(),))

@@ -25,7 +25,7 @@ from muntin.errors import LedgerError, MuntinError
 from muntin.ledger import schema
 from muntin.ledger.address import DEADLINE_SECONDS
 from muntin.ledger.copying import copy_ledger
-from muntin.ledger.sqlite import SqliteLedger, wall_clock_us
+from muntin.ledger.sqlite import SqliteLedger
 from muntin.ledger.sqlite_file import SqliteFile, roll_back, transaction
 from muntin.ledger.store import (
     META,
@@ -304,7 +304,7 @@ def _apply(connection: Tables, changes: Sequence[Change], place: str) -> None:
 
 
 class SharedLedger(SqliteLedger):
-    """A `Ledger` in a store, with a local copy of its rows."""
+    """A ledger in a store, with a local copy of its rows."""
 
     def __init__(
         self,
@@ -312,15 +312,12 @@ class SharedLedger(SqliteLedger):
         *,
         create: bool = True,
         deadline: float = DEADLINE_SECONDS,
-        clock: Callable[[], int] = wall_clock_us,
         address: str = "",
     ) -> None:
         self._address = address
         self._folder = Folder()
         self._replica = Replica(store, self._folder.path / "copy.db", deadline)
-        super().__init__(
-            self._replica.path, create=create, clock=clock, url=store.place, file=self._replica
-        )
+        super().__init__(self._replica.path, create=create, url=store.place, file=self._replica)
 
     @property
     def address(self) -> str:
@@ -330,7 +327,6 @@ class SharedLedger(SqliteLedger):
         return self._replica.trouble is not None
 
     def wait(self, version: int, timeout: float) -> int:
-        """As in the contract; the store tells."""
         deadline = time.monotonic() + timeout
         while True:
             self._replica.follow(READER_SECONDS)
@@ -353,7 +349,7 @@ class SharedLedger(SqliteLedger):
             made.close()
 
     def verify(self) -> list[str]:
-        """As in the contract: all that the store holds, payloads as well."""
+        """All that the store holds, payloads as well."""
         try:
             self._replica.reload()
         except LedgerError as problem:

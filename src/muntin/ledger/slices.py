@@ -23,12 +23,10 @@ _COLUMNS = 3
 class Slices:
     """The slices of one piece that hold events, in order of time.
 
-    Attributes
-    ----------
-    starts : int64[n]
-        Microseconds since 1970 UTC, strictly ascending, multiples of the slices' length.
-    events, late : int64[n]
-        Events of each slice, and how many of them came after it was sealed.
+    `starts` (int64[n]): microseconds since 1970 UTC, strictly ascending, multiples of the slices'
+      length.
+    `events`, `late` (int64[n]): events of each slice, and how many of them came after it was
+      sealed.
     """
 
     starts: Int64s

@@ -17,49 +17,34 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from muntin.errors import LedgerError, MuntinError
+from muntin.errors import LedgerError, MuntinError, UnknownName
 from muntin.ledger import schema
-from muntin.ledger.base import Mode
-from muntin.ledger.documents import COMMAND_BYTES_MAX, clean_text, dump
 from muntin.ledger.files import PayloadFolder, payload_folder
 from muntin.ledger.names import check_name
-from muntin.ledger.records import Command, Stored
-from muntin.ledger.rules import CLIENT_CHARACTERS_MAX, check_waiting, unknown_pipeline
+from muntin.ledger.records import WAITING_COMMANDS_MAX, Command, Mode, Stored
+from muntin.ledger.rules import CLIENT_CHARACTERS_MAX, COMMAND_BYTES_MAX, clean_text, dump
 from muntin.ledger.sqlite_file import BUSY_SECONDS, SqliteFile, Synchronous
 from muntin.ledger.sqlite_files import bring_files
 from muntin.ledger.sqlite_open import Opened, become_writer
 from muntin.ledger.sqlite_view import SqliteView, home_of, in_memory
 from muntin.ledger.sqlite_writer import SqliteWriter
 from muntin.ledger.tables import Tables
+from muntin.times import now_us
 
 Outcome = TypeVar("Outcome")
 POLL_SECONDS = 0.005
 
 
-def wall_clock_us() -> int:
-    return time.time_ns() // 1000
-
-
 class SqliteLedger(SqliteView):
-    """A `Ledger` in a SQLite file.
+    """A durable table of pane summaries, in a SQLite file. Thread-safe.
 
-    Parameters
-    ----------
-    path : path
-        The file. It is made where it does not exist (`create`); its folder is not.
-    synchronous : {"normal", "full"}
-        "normal": a committed batch survives kill -9 of every process, but power loss may take the
-        last ones (the next batch is then refused, not lost in silence). "full": it survives power
-        loss as well, for one more fsync a commit.
-    busy_seconds : float
-        Longest wait for another process's transaction.
-    clock : callable
-        Wall clock in microseconds, for `committed_at` and `asked_at`.
+    `path`: the file. It is made where it does not exist (`create`); its folder is not.
+    `synchronous`: "normal": a committed batch survives kill -9 of every process, but power loss may
+      take the last ones (the next batch is then refused, not lost in silence). "full": it survives
+      power loss as well, for one more fsync a commit.
+    `busy_seconds`: longest wait for another process's transaction.
 
-    Raises
-    ------
-    LedgerError
-        The file is not a ledger, of a newer version, or cannot be written.
+    Raises LedgerError: the file is not a ledger, of a newer version, or cannot be written.
     """
 
     def __init__(
@@ -69,12 +54,10 @@ class SqliteLedger(SqliteView):
         create: bool = True,
         synchronous: Synchronous = "normal",
         busy_seconds: float = BUSY_SECONDS,
-        clock: Callable[[], int] = wall_clock_us,
         url: str | None = None,
         file: SqliteFile | None = None,
     ) -> None:
         self._file = file or SqliteFile(Path(path), synchronous, busy_seconds)
-        self._clock = clock
         self._writers: weakref.WeakSet[SqliteWriter] = weakref.WeakSet()
         self._file.prepare(create=create)
         self.url = url or f"sqlite:///{self._file.path}"
@@ -92,6 +75,21 @@ class SqliteLedger(SqliteView):
     def open_writer(
         self, pipeline: str, spec: Mapping[str, Any], *, query_id: str, mode: Mode = "continue"
     ) -> SqliteWriter:
+        """Become the pipeline's writer: takes the next epoch, so that older writers are refused.
+
+        `spec`: the pipeline as JSON; stored for readers. Its "summaries" (name -> {"kind", ...})
+          and "queries" (by name) are what the pipeline owns in this ledger, its "pane_us" the
+          length of a pane. What a newer spec leaves out stays readable.
+        `mode`: "continue": only a query that fed the pipeline before may go on (or any, while there
+          is no data). "error": refuse if there are data. "append": any query may add. "overwrite":
+          delete the pipeline's data first, in the same transaction as the epoch.
+
+        Raises LedgerConflict: another query has fed this pipeline (names the remedies), there are
+          data and mode is "error", a name belongs to another pipeline of this ledger, or the pane
+          length or a summary's kind differs from that of the data.
+        Raises LedgerError: the ledger is of a newer version, not a ledger, read-only or full.
+        """
+
         def act(connection: Tables) -> Opened:
             opened = become_writer(connection, self.url, pipeline, spec, query_id, mode)
             connection.grow_version()
@@ -103,13 +101,17 @@ class SqliteLedger(SqliteView):
         except BaseException:
             connection.close()
             raise
-        writer = SqliteWriter(self._file, self.url, connection, opened, self._clock)
+        writer = SqliteWriter(self._file, self.url, connection, opened)
         self._writers.add(writer)
         return writer
 
     @contextmanager
     def snapshot(self, *, known: bool = False) -> Iterator[SqliteView]:
-        """Reads of one moment. While it is open the write-ahead log cannot shrink."""
+        """Several reads of one state: `with ledger.snapshot() as view: ...`. Keep it short.
+
+        While it is open the write-ahead log cannot shrink. `known`: what `wait` has seen is new
+        enough, so that no server is asked again.
+        """
         lock = threading.Lock()
         with self._file.reader(known=known) as connection:
             connection.execute("SELECT version FROM meta").fetchone()  # the moment is now
@@ -124,7 +126,11 @@ class SqliteLedger(SqliteView):
             yield view
 
     def wait(self, version: int, timeout: float) -> int:
-        """As in the contract; polls, since the writer may be another process."""
+        """Block until `version()` is another or `timeout` seconds passed; the version.
+
+        It is lower where another ledger stands in this one's place. It polls, since the writer may
+        be another process.
+        """
         deadline = time.monotonic() + timeout
         with self._file.lent() as connection:
             while True:
@@ -141,17 +147,28 @@ class SqliteLedger(SqliteView):
     def ask(
         self, pipeline: str, action: str, arguments: Mapping[str, Any], *, client: str = ""
     ) -> Command:
+        """Put a command into the control table (at most `WAITING_COMMANDS_MAX` may wait)."""
         check_name(action, "command")
         text = dump(arguments, "arguments of a command", COMMAND_BYTES_MAX)
         client = clean_text(client, CLIENT_CHARACTERS_MAX)
-        asked_at = self._clock()
+        asked_at = now_us()
 
         def act(connection: Tables) -> int:
-            owner = self._pipeline_id(connection, pipeline)
+            known = {row[1]: row[0] for row in connection.rows(schema.PIPELINES, "ORDER BY name")}
+            if pipeline not in known:
+                raise UnknownName(
+                    f"there is no pipeline {pipeline!r} in {self.url}; it has "
+                    + (", ".join(known) or "none")
+                )
+            owner = known[pipeline]
             (waiting,) = connection.execute(
                 "SELECT count(*) FROM commands WHERE pipeline = ? AND answer IS NULL", (owner,)
             ).fetchone()
-            check_waiting(waiting, pipeline)
+            if waiting >= WAITING_COMMANDS_MAX:
+                raise LedgerError(
+                    f'{waiting} commands wait for pipeline "{pipeline}" already: is it running? '
+                    "They are obeyed when it runs again"
+                )
             identifier = connection.next_id(schema.COMMANDS)
             row = (identifier, owner, action, text, client, asked_at, None)
             connection.put(schema.COMMANDS, [schema.COMMANDS.seal_row(*row)])
@@ -162,6 +179,12 @@ class SqliteLedger(SqliteView):
         return Command(identifier, pipeline, action, json.loads(text), client, asked_at)
 
     def payload_folder(self, pipeline: str, place: str = "") -> PayloadFolder:
+        """Where payload files of a pipeline are written, by whoever does: it goes to executors.
+
+        `place`: a folder, or a URL that fsspec knows; "": the ledger's own folder.
+
+        Raises SpecError: the ledger has no folder of its own, or the URL cannot be used.
+        """
         return payload_folder(home_of(self._place), place, pipeline, self.generation())
 
     def touch(self) -> None:
@@ -174,21 +197,14 @@ class SqliteLedger(SqliteView):
 
     def write(self, act: Callable[[Tables], Outcome]) -> Outcome:
         """Run `act` in a transaction that no epoch fences: for this package."""
-        connection = self._file.connect()
-        try:
+        with closing(self._file.connect()) as connection:
             return self._file.write(connection, act)
-        finally:
-            connection.close()
-
-    def _pipeline_id(self, connection: Tables, pipeline: str) -> int:
-        rows = connection.rows(schema.PIPELINES, "ORDER BY name")
-        known = {row[1]: row[0] for row in rows}
-        if pipeline not in known:
-            raise unknown_pipeline(pipeline, self.url, known)
-        return known[pipeline]
 
     def verify(self) -> list[str]:
-        """As in the contract: the file's structure (SQLite's own check), then every row."""
+        """Read everything and check it; what is damaged, one sentence each.
+
+        First the file's structure (SQLite's own check), then every row.
+        """
         found: list[str] = []
         try:
             with self._file.reader() as connection:
@@ -217,20 +233,13 @@ class SqliteLedger(SqliteView):
 
         Put back, it is another ledger to its readers: those who follow windows begin anew.
 
-        Raises
-        ------
-        LedgerError
-            The file exists already, or the disk is full.
+        Raises LedgerError: the file exists already, or the disk is full.
         """
         target = Path(path)
         if target.exists():
             raise LedgerError(f"{target} exists already: give the backup a new name")
-        connection = self._file.connect()
-        try:
-            with self._file.explained():
-                connection.execute("VACUUM INTO ?", (str(target),))
-        finally:
-            connection.close()
+        with closing(self._file.connect()) as connection, self._file.explained():
+            connection.execute("VACUUM INTO ?", (str(target),))
         with self._file.explained(), closing(sqlite3.connect(target)) as copy, copy:
             schema.begin_generation(copy)
         try:
@@ -240,7 +249,7 @@ class SqliteLedger(SqliteView):
             raise
 
     def close(self) -> None:
-        """Close the connections of this object, its writers' as well."""
+        """Let go of connections, writers' as well, and files; what reads or writes now is ended."""
         for writer in list(self._writers):
             writer.close()
         self._file.close()

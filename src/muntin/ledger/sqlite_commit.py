@@ -60,18 +60,14 @@ def prepare(batch: Batch, owned: Owned, identifiers: Mapping[tuple[str, str], in
 
 
 def store(
-    connection: Tables,
-    opened: Opened,
-    record: dict[str, Any],
-    prepared: Prepared,
-    now: int,
+    connection: Tables, opened: Opened, record: dict[str, Any], prepared: Prepared, now: int
 ) -> bool:
     """Store a batch, or return False where it is there already.
 
     `record` is the pipeline's row, read in the same transaction and found to be of this epoch.
     """
     batch, mine = prepared.batch, opened.identifier
-    ranges = _ranges(connection, mine, batch.query_id)
+    ranges = ranges_of(connection, mine, batch.query_id)
     if any(first <= batch.batch_id <= last for first, last in ranges):
         return False
     if batch.query_id != opened.query_id:
@@ -103,13 +99,7 @@ def store(
     return True
 
 
-def newest_batch(connection: Tables, pipeline: int, query_id: str) -> int | None:
-    """The newest committed batch of a query."""
-    ranges = _ranges(connection, pipeline, query_id)
-    return max((last for _, last in ranges), default=None)
-
-
-def _ranges(connection: Tables, pipeline: int, query_id: str) -> list[tuple[int, int]]:
+def ranges_of(connection: Tables, pipeline: int, query_id: str) -> list[tuple[int, int]]:
     """First and last of each run of committed batches; one run, unless batches were skipped."""
     where = "WHERE pipeline = ? AND query_id = ?"
     rows = connection.rows(schema.BATCHES, where, (pipeline, query_id))
@@ -129,10 +119,7 @@ def _mark(connection: Tables, pipeline: int, batch: Batch, ranges: list[tuple[in
 
 
 def _store_partials(
-    connection: Tables,
-    prepared: Prepared,
-    panes: Mapping[str, Slices],
-    watermark: int | None,
+    connection: Tables, prepared: Prepared, panes: Mapping[str, Slices], watermark: int | None
 ) -> None:
     for name, summary in prepared.summaries.items():
         rollups = load_rollups(connection, summary, prepared.pane_us)
@@ -150,12 +137,7 @@ def _store_partials(
 
 
 def insert_piece(
-    connection: Tables,
-    summary: int,
-    length: int,
-    shard: int,
-    slices: Slices,
-    payload: Payload,
+    connection: Tables, summary: int, length: int, shard: int, slices: Slices, payload: Payload
 ) -> None:
     """Store a piece under the next id."""
     identifier = connection.next_id(schema.PIECES)

@@ -8,7 +8,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -52,19 +52,18 @@ class SqliteFile:
                 "newer Python"
             )
         self._check_path(create)
-        with self.explained():
-            connection = self._raw_connection()
-            try:
-                if not schema.state_of(connection, str(self.path)):
-                    if not create:
-                        raise LedgerMissing(
-                            f"{self.path} is empty, not a ledger yet: correct the path, or "
-                            "start the pipeline that writes it"
-                        )
-                    self._create(connection)
-                self._settle(connection)
-            finally:
-                connection.close()
+        with self.explained(), closing(self._raw_connection()) as connection:
+            if not schema.state_of(connection, str(self.path)):
+                if not create:
+                    raise LedgerMissing(
+                        f"{self.path} is empty, not a ledger yet: correct the path, or start the "
+                        "pipeline that writes it"
+                    )
+                connection.execute(f"PRAGMA page_size = {schema.PAGE_BYTES}")
+                with transaction(connection):  # another process may do the same: the second
+                    if not schema.state_of(connection, str(self.path)):  # finds it made
+                        schema.create(connection)
+            self._settle(connection)
 
     def _check_path(self, create: bool) -> None:
         if self.path.is_dir():
@@ -77,12 +76,6 @@ class SqliteFile:
         if not create and not self.path.exists():
             raise LedgerMissing(f"there is no ledger at {self.path}: correct the path")
 
-    def _create(self, connection: Tables) -> None:
-        connection.execute(f"PRAGMA page_size = {schema.PAGE_BYTES}")
-        with transaction(connection):  # another process may do the same: the second finds it made
-            if not schema.state_of(connection, str(self.path)):
-                schema.create(connection)
-
     def _settle(self, connection: Tables) -> None:
         """Switch to WAL. SQLite does not wait for a lock here, so this does."""
         deadline = time.monotonic() + self.busy_seconds
@@ -90,7 +83,8 @@ class SqliteFile:
             try:
                 (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
             except sqlite3.OperationalError as problem:
-                if not is_busy(problem) or time.monotonic() > deadline:
+                busy = _name_of(problem).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+                if not busy or time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)
                 continue
@@ -199,9 +193,8 @@ class SqliteFile:
         try:
             yield
         except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeDecodeError) as problem:
-            if not isinstance(problem, (sqlite3.Error, sqlite3.Warning)) and not _of_ledger(
-                problem
-            ):
+            of_sqlite = isinstance(problem, (sqlite3.Error, sqlite3.Warning))
+            if not of_sqlite and not _of_ledger(problem):
                 raise  # what reads a state may fail on its own: a window then, not the ledger
             raise LedgerError(f"{self.place}: {_remedy(problem, self.busy_seconds)}") from problem
 
@@ -242,10 +235,6 @@ def roll_back(connection: Tables) -> None:
     if connection.in_transaction:  # after a full disk SQLite may have rolled back itself
         with suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
-
-
-def is_busy(problem: BaseException) -> bool:
-    return _name_of(problem).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
 
 
 def _name_of(problem: BaseException) -> str:

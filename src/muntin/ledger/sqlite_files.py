@@ -5,6 +5,7 @@ from __future__ import annotations
 # ruff: noqa: S608  statements are joined from this module's own constants only
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def bring_files(source: Path, target: Path) -> None:
     home = home_of(str(target))
     connection = sqlite3.connect(target, isolation_level=None, factory=Tables)
     connection.place = str(target)
-    try:
+    with closing(connection):
         connection.execute("BEGIN IMMEDIATE")
         (generation,) = connection.execute("SELECT generation FROM meta").fetchone()
         for piece, stored in connection.rows(schema.PAYLOADS, f"WHERE {_IN_FILES}"):
@@ -64,5 +65,3 @@ def bring_files(source: Path, target: Path) -> None:
             connection.put(schema.PAYLOADS, [row])
         connection.remove(schema.GIVEN_UP, "")
         connection.execute("COMMIT")
-    finally:
-        connection.close()

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 # ruff: noqa: S608  statements are joined from this module's own constants only
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
+from muntin.errors import BadArgument, LedgerConflict
 from muntin.ledger import schema
-from muntin.ledger.base import Mode
+from muntin.ledger.names import check_name
+from muntin.ledger.records import Mode
 from muntin.ledger.rules import (
     ROLE_QUERY,
     ROLE_SUMMARY,
+    SPEC_BYTES_MAX,
     Owned,
-    check_opening,
-    check_owner,
     check_query,
-    kind_changed,
-    pane_changed,
+    check_query_id,
+    dump,
+    read_spec,
 )
 from muntin.ledger.sqlite_files import give_up_files
 from muntin.ledger.tables import Tables
+from muntin.times import now_us
 
 _OF_SUMMARY = (
     schema.PIECES, schema.STATES, schema.COVERAGE, schema.DROPPED, schema.WINDOWS, schema.CLOSINGS,
@@ -49,32 +51,24 @@ class Opened:
 
 
 def become_writer(
-    connection: Tables,
-    url: str,
-    pipeline: str,
-    spec: Mapping[str, Any],
-    query_id: str,
-    mode: Mode,
+    connection: Tables, url: str, pipeline: str, spec: Mapping[str, Any], query_id: str, mode: Mode
 ) -> Opened:
     """Take the next epoch; what is wrong is raised and leaves no trace."""
-    owned, text = check_opening(pipeline, spec, query_id, mode)
+    check_name(pipeline, "pipeline")
+    check_query_id(query_id)
+    if mode not in get_args(Mode):
+        raise BadArgument(f"mode {mode!r} is none of {', '.join(get_args(Mode))}")
+    owned, text = read_spec(spec), dump(spec, "spec", SPEC_BYTES_MAX)
     rows = connection.rows(schema.PIPELINES, "WHERE name = ?", (pipeline,))
     if rows:
-        row = list(rows[0])
+        row = rows[0]
     else:
-        row = [
-            connection.next_id(schema.PIPELINES),
-            pipeline,
-            text,
-            owned.pane_us,
-            0,
-            *[None] * 3,
-            *[0] * 6,
-            None,
-        ]
+        identifier = connection.next_id(schema.PIPELINES)
+        row = [identifier, pipeline, text, owned.pane_us, 0, *[None] * 3, *[0] * 6, None]
     record = dict(zip(schema.PIPELINES.columns, row, strict=True))
     fed_by = record["query_id"] if record["batches"] else None
-    known = _has_fed(connection, record["id"], query_id)
+    statement = "SELECT 1 FROM batches WHERE pipeline = ? AND query_id = ? LIMIT 1"
+    known = connection.execute(statement, (record["id"], query_id)).fetchone() is not None
     check_query(pipeline, url, mode, query_id, fed_by, known)
     if mode == "overwrite" and rows:
         _delete_data(connection, record["id"])
@@ -92,24 +86,20 @@ def store_spec(
 ) -> dict[tuple[str, str], int]:
     """Write the pipeline's row with a spec, and register the names; ids by (role, name)."""
     if record["pane_us"] != owned.pane_us and record["batches"]:
-        raise pane_changed(record["name"], record["pane_us"], owned.pane_us)
+        raise LedgerConflict(
+            f'pipeline "{record["name"]}" holds panes of {record["pane_us"]} us, and the spec now '
+            f"says {owned.pane_us} us; keep the pane, use another ledger, or delete the data with "
+            'mode="overwrite"'
+        )
     record.update(spec=text, pane_us=owned.pane_us)
     connection.put(schema.PIPELINES, [schema.PIPELINES.seal_row(*record.values())])
-    identifiers = {}
-    for role, name, kind in [
-        *((ROLE_SUMMARY, name, kind) for name, kind in owned.kinds.items()),
-        *((ROLE_QUERY, name, "") for name in owned.queries),
-    ]:
-        identifiers[role, name] = _register(connection, record, role, name, kind)
-    return identifiers
+    named = {(ROLE_SUMMARY, name): kind for name, kind in owned.kinds.items()}
+    named |= {(ROLE_QUERY, name): "" for name in owned.queries}
+    return {at: _register(connection, record, *at, kind) for at, kind in named.items()}
 
 
 def _register(
-    connection: Tables,
-    record: Mapping[str, Any],
-    role: str,
-    name: str,
-    kind: str,
+    connection: Tables, record: Mapping[str, Any], role: str, name: str, kind: str
 ) -> int:
     where = "WHERE role = ? AND name = ?"
     rows = connection.rows(schema.NAMES, where, (role, name))
@@ -118,11 +108,22 @@ def _register(
         if owner != record["id"]:
             statement = "SELECT name FROM pipelines WHERE id = ?"
             (other,) = connection.execute(statement, (owner,)).fetchone()
-            check_owner(role, name, other, record["name"])
+            raise LedgerConflict(
+                f'the {role} name "{name}" belongs to pipeline "{other}" of this ledger; '
+                f'rename it in "{record["name"]}", or use another ledger'
+            )
         if old_kind == kind:
             return identifier
-        if _holds_data(connection, identifier):
-            raise kind_changed(name, old_kind, kind)
+        if any(
+            connection.execute(
+                f"SELECT 1 FROM {table} WHERE summary = ? LIMIT 1", (identifier,)
+            ).fetchone()
+            for table in ("pieces", "states", "windows")
+        ):
+            raise LedgerConflict(
+                f'summary "{name}" holds data of kind {old_kind}, and the spec now says {kind}; '
+                'give the new one another name, or delete the data with mode="overwrite"'
+            )
     else:
         identifier = connection.next_id(schema.NAMES)
     row = (identifier, role, name, record["id"], kind)
@@ -130,37 +131,19 @@ def _register(
     return identifier
 
 
-def _has_fed(connection: Tables, pipeline: int, query_id: str) -> bool:
-    statement = "SELECT 1 FROM batches WHERE pipeline = ? AND query_id = ? LIMIT 1"
-    return connection.execute(statement, (pipeline, query_id)).fetchone() is not None
-
-
-def _holds_data(connection: Tables, summary: int) -> bool:
-    return any(
-        connection.execute(
-            f"SELECT 1 FROM {table} WHERE summary = ? LIMIT 1", (summary,)
-        ).fetchone()
-        for table in ("pieces", "states", "windows")
-    )
-
-
 def _delete_data(connection: Tables, pipeline: int) -> None:
     of_names = "(SELECT id FROM names WHERE pipeline = ?)"
     note_dropped(connection, f"WHERE summary IN {of_names}", (pipeline,))
     mine = (pipeline,)
     of_pieces = f"piece IN (SELECT id FROM pieces WHERE summary IN {of_names})"
-    give_up_files(connection, of_pieces, mine, time.time_ns() // 1000)
+    give_up_files(connection, of_pieces, mine, now_us())
     connection.remove(schema.PAYLOADS, f"WHERE {of_pieces}", mine)
     for table in _OF_SUMMARY:
         connection.remove(table, f"WHERE summary IN {of_names}", mine)
     connection.remove(schema.TRENDS, f"WHERE query IN {of_names}", mine)
     for table in _OF_PIPELINE:
         connection.remove(table, "WHERE pipeline = ?", mine)
-    _reset_alerts(connection, pipeline)
-
-
-def _reset_alerts(connection: Tables, pipeline: int) -> None:
-    """Alerts stay, marked, for the writer to resolve; the other documents go with the data."""
+    # alerts stay, marked, for the writer to resolve; the other documents go with the data
     for _, name, body in connection.rows(schema.DOCUMENTS, "WHERE pipeline = ?", (pipeline,)):
         if name == ALERTS:
             marked = json.dumps({**json.loads(body), "reset": True})

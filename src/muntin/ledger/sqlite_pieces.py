@@ -16,11 +16,7 @@ from muntin.ledger.tables import Tables
 
 
 def compact(
-    connection: Tables,
-    summary: int,
-    replaced: Sequence[Piece],
-    made: Sequence[Made],
-    now: int,
+    connection: Tables, summary: int, replaced: Sequence[Piece], made: Sequence[Made], now: int
 ) -> bool:
     """Replace pieces of one length by others; False where one of them is gone."""
     ids = {piece.id for piece in replaced}
@@ -50,11 +46,7 @@ def compact(
 
 
 def roll_up(
-    connection: Tables,
-    summary: int,
-    pane_us: int,
-    span: tuple[int, int, int],
-    made: Sequence[Made],
+    connection: Tables, summary: int, pane_us: int, span: tuple[int, int, int], made: Sequence[Made]
 ) -> None:
     """Store the rollups of a span (length, start, until), as in the contract."""
     length, start, until = span
@@ -72,13 +64,7 @@ def roll_up(
     _store_coverage(connection, summary, rollups, length)
 
 
-def drop(
-    connection: Tables,
-    summary: int,
-    pane_us: int,
-    length: int,
-    before: int,
-) -> int | None:
+def drop(connection: Tables, summary: int, pane_us: int, length: int, before: int) -> int | None:
     """Move the horizon of a length; the caller deletes the pieces that end by what is returned."""
     (last,) = connection.execute(
         "SELECT max(until) FROM pieces WHERE summary = ? AND length = ?", (summary, length)

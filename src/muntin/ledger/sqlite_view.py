@@ -23,14 +23,7 @@ from muntin.ledger.records import (
     TrendPoint,
 )
 from muntin.ledger.rollups import Rollups
-from muntin.ledger.rules import (
-    INT64_MAX,
-    ROLE_QUERY,
-    ROLE_SUMMARY,
-    check_limit,
-    time_range,
-    whole,
-)
+from muntin.ledger.rules import INT64_MAX, ROLE_QUERY, ROLE_SUMMARY, time_range, whole
 from muntin.ledger.slices import Slices
 from muntin.ledger.tables import Tables
 
@@ -38,7 +31,10 @@ Connect = Callable[[], AbstractContextManager[Tables]]
 
 
 class SqliteView:
-    """The reading methods over connections that `connect` lends."""
+    """The reading half of a ledger. A name that is not there has nothing: no error.
+
+    `connect` lends connections.
+    """
 
     def __init__(self, place: str, connect: Connect) -> None:
         self._place = place
@@ -46,6 +42,7 @@ class SqliteView:
         self._behind = False
 
     def behind(self) -> bool:
+        """Whether commits may be missing, since the ledger's store did not answer when asked."""
         return self._behind
 
     # Rows
@@ -63,18 +60,23 @@ class SqliteView:
     # Pipelines
 
     def version(self) -> int:
+        """Grows with each transaction that readers may care about; cheap to poll."""
         return self._plain("SELECT version FROM meta")[0][0]
 
     def pipelines(self) -> list[PipelineInfo]:
+        """All pipelines of the ledger, as their last commits left them."""
         return [_pipeline(row) for row in self._rows(schema.PIPELINES, "ORDER BY name")]
 
     def assembler(self, pipeline: str) -> Mapping[str, Any] | None:
+        """The assembler's state as `close_windows` last stored it."""
         return self._document(pipeline, "assembler")
 
     def status(self, pipeline: str) -> Mapping[str, Any] | None:
+        """What `set_status` last stored."""
         return self._document(pipeline, "status")
 
     def alerts(self, pipeline: str) -> Mapping[str, Any] | None:
+        """What `set_alerts` last stored."""
         return self._document(pipeline, "alerts")
 
     def _document(self, pipeline: str, name: str) -> Mapping[str, Any] | None:
@@ -88,6 +90,7 @@ class SqliteView:
     def pieces(
         self, summary: str, length: int, start: int | None = None, end: int | None = None
     ) -> list[Piece]:
+        """Pieces of that length that overlap [start, end), by id, without their payloads."""
         low, high = time_range(start, end)
         with self._connect() as connection:
             return read_pieces(
@@ -98,12 +101,17 @@ class SqliteView:
             )
 
     def payloads(self, ids: Sequence[int]) -> dict[int, bytes]:
+        """Piece -> payload, from its file where it lies in one. A piece that is gone is left out.
+
+        Raises LedgerError: a row is damaged, or a file is missing, or damaged.
+        """
         numbers = [whole(identifier, "id") for identifier in ids]
         with self._connect() as connection:
             found = connection.payloads(numbers)
         return {number: in_memory(self._place, payload) for number, payload in found.items()}
 
     def sizes(self) -> dict[str, tuple[int, int, int | None, int | None]]:
+        """Summary -> pieces (or states), their bytes, start of the first, end of the last."""
         of_names = "JOIN names ON names.id = summary GROUP BY names.name"
         found: dict[str, tuple[int, int, int | None, int | None]] = {
             name: (count, size, None, None)
@@ -119,6 +127,7 @@ class SqliteView:
         return found
 
     def bounds(self, summary: str, length: int) -> tuple[int, int] | None:
+        """First slice start and last slice end, or None where there is nothing."""
         among = f"FROM pieces WHERE summary = {_NAME} AND length = ?"
         values = (ROLE_SUMMARY, summary, whole(length, "length"))
         ((first, last),) = self._plain(
@@ -127,18 +136,21 @@ class SqliteView:
         return None if first is None else (first, last)
 
     def states(self, summary: str) -> dict[int, bytes]:
+        """Shard -> payload of a sequential summary, as the last commit left them."""
         rows = self._rows(
             schema.STATES, f"WHERE summary = {_NAME} ORDER BY shard", (ROLE_SUMMARY, summary)
         )
         return {shard: payload for _, shard, payload in rows}
 
     def coverage(self, summary: str) -> list[Coverage]:
+        """The rollups of a summary, by length."""
         with self._connect() as connection:
             named = connection.execute(f"SELECT {_NAME}", _bindable((ROLE_SUMMARY, summary)))
             (identifier,) = named.fetchone()
             return load_rollups(connection, identifier, 0).coverage()
 
     def horizon(self, summary: str, length: int) -> int | None:
+        """Retention has dropped the slices of that length before this; None: it dropped none."""
         rows = self._rows(
             schema.DROPPED,
             f"WHERE summary = {_NAME} AND length = ?",
@@ -158,12 +170,17 @@ class SqliteView:
         newest_first: bool = False,
         revisions: bool = False,
     ) -> list[ClosedWindow]:
+        """Closed windows that start in [start, end), by (start, summary, revision).
+
+        The newest revision of each, or all that are kept with `revisions`.
+        """
         conditions, values = ["start >= ?", "start < ?"], [*time_range(start, end)]
         if summary is not None:
             conditions.append(f"summary = {_NAME}")
             values += _bindable((ROLE_SUMMARY, summary))
         if not revisions:
             conditions.append(_newest("windows", "summary"))
+        values.append(whole(limit, "limit", least=0))
         down = " DESC" if newest_first else ""
         owner = "(SELECT name FROM names WHERE id = summary)"
         clause = (
@@ -171,23 +188,31 @@ class SqliteView:
             f"ORDER BY start{down}, {owner}{down}, revision{down} LIMIT ?"
         )
         with self._connect() as connection:
-            rows = connection.rows(schema.WINDOWS, clause, [*values, check_limit(limit)])
+            rows = connection.rows(schema.WINDOWS, clause, values)
             names = _names(connection) if rows else {}
         return [_window(names[row[0]], row) for row in rows]
 
     def generation(self) -> int:
+        """Tells this ledger from others that stood, or will stand, in its place."""
         return self._plain("SELECT generation FROM meta")[0][0]
 
     def last_closing(self) -> int:
+        """The highest number that a closing was ever given; 0 before the first."""
         found = self._plain("SELECT seq FROM sqlite_sequence WHERE name = 'closings'")
         return found[0][0] if found else 0
 
     def closings_dropped(self) -> int:
+        """Closings up to this number are not all there: retention, or a reset, took some."""
         return self._plain("SELECT closings_dropped FROM meta")[0][0]
 
     def closings(
         self, after: int, *, until: int | None = None, limit: int = 1000
     ) -> list[tuple[int, ClosedWindow]]:
+        """Windows in the order in which they were stored, by running number, from 1.
+
+        Those with a number above `after`, up to `until`; of each the newest revision, whose number
+        it has. No number is used again in a generation, whatever clocks do.
+        """
         columns = ", ".join(f"windows.{name}" for name in (*schema.WINDOWS.columns, "crc"))
         statement = (
             f"SELECT closings.number, {columns} FROM closings JOIN windows ON "
@@ -196,9 +221,10 @@ class SqliteView:
             f"WHERE number > ? AND number <= ? AND windows.{_newest('windows', 'summary')} "
             "ORDER BY number LIMIT ?"
         )
-        reach = (whole(after, "after"), INT64_MAX if until is None else whole(until, "until"))
+        last = INT64_MAX if until is None else whole(until, "until")
+        values = (whole(after, "after"), last, whole(limit, "limit", least=0))
         with self._connect() as connection:
-            found = connection.execute(statement, (*reach, check_limit(limit))).fetchall()
+            found = connection.execute(statement, values).fetchall()
             names = _names(connection) if found else {}
         opened = [(row[0], schema.WINDOWS.open_row(row[1:], self._place)) for row in found]
         return [(number, _window(names[row[0]], row)) for number, row in opened]
@@ -213,25 +239,31 @@ class SqliteView:
         newest_first: bool = False,
         revisions: bool = False,
     ) -> list[TrendPoint]:
+        """A standing query's results of the windows that start in [start, end).
+
+        The newest revision of each, or all that are kept with `revisions`.
+        """
         down = " DESC" if newest_first else ""
         newest = "" if revisions else "AND " + _newest("trends", "query")
         rows = self._rows(
             schema.TRENDS,
             f"WHERE query = {_NAME} AND start >= ? AND start < ? {newest} "
             f"ORDER BY start{down}, revision{down} LIMIT ?",
-            (ROLE_QUERY, query, *time_range(start, end), check_limit(limit)),
+            (ROLE_QUERY, query, *time_range(start, end), whole(limit, "limit", least=0)),
         )
         return [TrendPoint(query, row[1], row[3], row[2], row[4]) for row in rows]
 
     # Control and rejected records
 
     def commands(self, pipeline: str, *, waiting: bool = True) -> list[Command]:
+        """Commands by id: those that wait, or all that are kept."""
         clause = (
             f"WHERE pipeline = {_PIPELINE} {'AND answer IS NULL' if waiting else ''} ORDER BY id"
         )
         return [_command(pipeline, row) for row in self._rows(schema.COMMANDS, clause, (pipeline,))]
 
     def command(self, identifier: int) -> Command | None:
+        """A command by its id; None where it is not kept any more."""
         with self._connect() as connection:
             rows = connection.rows(schema.COMMANDS, "WHERE id = ?", (whole(identifier, "id"),))
             if not rows:
@@ -243,10 +275,11 @@ class SqliteView:
     def rejected(
         self, pipeline: str, *, limit: int = 100, after: int = 0
     ) -> Iterator[tuple[int, Rejected]]:
+        """Rejected records that were kept, with their running number (from 1, per pipeline)."""
         rows = self._rows(
             schema.REJECTED,
             f"WHERE pipeline = {_PIPELINE} AND number > ? ORDER BY number LIMIT ?",
-            (pipeline, whole(after, "after"), check_limit(limit)),
+            (pipeline, whole(after, "after"), whole(limit, "limit", least=0)),
         )
         for _, number, _, reason, detail, place, raw in rows:
             yield number, Rejected(reason, detail, place, raw)

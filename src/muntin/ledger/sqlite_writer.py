@@ -8,17 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from muntin.errors import BadArgument, LedgerError, UnknownName
+from muntin.errors import BadArgument, LedgerConflict, LedgerError, UnknownName
 from muntin.ledger import schema, sqlite_commit, sqlite_files, sqlite_pieces
-from muntin.ledger.documents import (
-    ALERTS_BYTES_MAX,
-    ASSEMBLER_BYTES_MAX,
-    COMMAND_BYTES_MAX,
-    FILL_BYTES_MAX,
-    SPEC_BYTES_MAX,
-    STATUS_BYTES_MAX,
-    dump,
-)
 from muntin.ledger.files import PayloadFolder
 from muntin.ledger.payload import pack
 from muntin.ledger.records import (
@@ -31,13 +22,19 @@ from muntin.ledger.records import (
     TrendPoint,
 )
 from muntin.ledger.rules import (
+    ALERTS_BYTES_MAX,
+    ASSEMBLER_BYTES_MAX,
+    COMMAND_BYTES_MAX,
+    FILL_BYTES_MAX,
     ROLE_QUERY,
     ROLE_SUMMARY,
+    SPEC_BYTES_MAX,
+    STATUS_BYTES_MAX,
     check_batch,
     check_query_id,
     check_summary,
     check_windows,
-    fenced,
+    dump,
     payload_of_piece,
     read_spec,
     whole,
@@ -45,6 +42,7 @@ from muntin.ledger.rules import (
 from muntin.ledger.sqlite_file import SqliteFile, checkpoint
 from muntin.ledger.sqlite_open import Opened, note_dropped, store_spec
 from muntin.ledger.tables import Tables
+from muntin.times import now_us
 
 Record = dict[str, Any]
 Outcome = TypeVar("Outcome")
@@ -52,28 +50,21 @@ _DELETED_AT_ONCE = 200  # rows in one transaction of retention, so that others g
 
 
 class SqliteWriter:
-    """A `Writer` on a connection of its own."""
+    """The one writer of one pipeline, under its epoch. Thread-safe, one transaction at a time."""
 
-    def __init__(
-        self,
-        file: SqliteFile,
-        url: str,
-        connection: Tables,
-        opened: Opened,
-        clock: Callable[[], int],
-    ) -> None:
+    def __init__(self, file: SqliteFile, url: str, connection: Tables, opened: Opened) -> None:
         self._file = file
         self._url = url
         self._connection = connection
         self._opened = opened
         self._owned = opened.owned
         self._identifiers = dict(opened.identifiers)
-        self._clock = clock
         self._lock = threading.RLock()
         self._closed = False
 
     @property
     def epoch(self) -> int:
+        """Of this writer: higher than that of every one before it."""
         return self._opened.epoch
 
     # Transactions
@@ -111,7 +102,11 @@ class SqliteWriter:
             )
         record = dict(zip(schema.PIPELINES.columns, rows[0], strict=True))
         if record["epoch"] != self._opened.epoch:
-            raise fenced(self._opened.pipeline, self._opened.epoch, record["epoch"])
+            raise LedgerConflict(
+                f"another writer (epoch {record['epoch']}) took over pipeline "
+                f'"{self._opened.pipeline}"; this one (epoch {self.epoch}) may not write any more: '
+                "let it end, and look which process holds the pipeline"
+            )
         return record
 
     def _summary(self, name: str) -> int:
@@ -121,17 +116,34 @@ class SqliteWriter:
     # Batches
 
     def last_batch(self, query_id: str) -> int | None:
+        """The newest committed batch of a query."""
         check_query_id(query_id)
         with self._reading() as connection:
-            return sqlite_commit.newest_batch(connection, self._opened.identifier, query_id)
+            ranges = sqlite_commit.ranges_of(connection, self._opened.identifier, query_id)
+        return max((last for _, last in ranges), default=None)
 
     def commit(self, batch: Batch, assembler: Mapping[str, Any] | None = None) -> bool:
+        """Store a batch in one transaction; False if it was there already.
+
+        `assembler`: its state as well, in the same transaction, where the batch changes it.
+
+        An event is late where its pane's end is at or before the watermark that stood before the
+        batch: the ledger counts it so, per slice and for the pipeline (where summaries differ in
+        what they counted of a pane, the most of them). What comes to panes that rollups cover
+        comes to those rollups as well, in partials of their length.
+
+        Raises BadArgument: events are not conserved, a name is not in the spec, a slice does not
+          start on a multiple of its length, rollups do not receive what their panes do, or a
+          payload is larger than `PAYLOAD_BYTES_MAX`.
+        Raises LedgerConflict: a newer writer took over, another query is given than the writer was
+          opened for, or batches in between are missing (`mode="continue"`).
+        """
         batch = check_batch(batch, self._owned, self._opened.pipeline)
         body = None
         if assembler is not None:
             body = dump(assembler, "assembler's state", ASSEMBLER_BYTES_MAX)
         prepared = sqlite_commit.prepare(batch, self._owned, self._identifiers)
-        now = self._clock()
+        now = now_us()
 
         def act(connection: Tables, record: Record) -> bool:
             stored = sqlite_commit.store(connection, self._opened, record, prepared, now)
@@ -144,6 +156,7 @@ class SqliteWriter:
         return self._write(act, grows=False)
 
     def set_spec(self, spec: Mapping[str, Any]) -> None:
+        """Replace the spec while running (a key or a query was added), as `open_writer` would."""
         owned, text = read_spec(spec), dump(spec, "spec", SPEC_BYTES_MAX)
         with self._lock:
             identifiers = self._write(
@@ -154,11 +167,16 @@ class SqliteWriter:
     # Pieces
 
     def compact(self, replaced: Sequence[Piece], made: Sequence[Made]) -> bool:
+        """Replace pieces of one length by others that hold the same events of the same slices.
+
+        False, and no change, where a piece is gone. New pieces that came in between stay. Readers'
+        answers do not change, so `version` does not grow.
+        """
         if not replaced:
             return True
         identifier = self._summary(replaced[0].summary)
         made = _checked(made)
-        now = self._clock()
+        now = now_us()
         return self._write(
             lambda connection, _: sqlite_pieces.compact(
                 connection, identifier, replaced, made, now
@@ -169,6 +187,15 @@ class SqliteWriter:
     def roll_up(
         self, summary: str, length: int, start: int, until: int, made: Sequence[Made]
     ) -> None:
+        """Store rollups of one length, which cover [start, until) from now on.
+
+        `made` holds every event of that range, in slices of `length`; of a range without events it
+        is empty. The range begins where that length's rollups end, or ends where they begin.
+
+        Raises BadArgument: `made` does not hold the events of that range, it is not sealed or
+          leaves a gap, the length does not nest with the pane and the other rollups, or retention
+          has dropped a part of what the rollups would be made from.
+        """
         identifier = self._summary(summary)
         length, start = whole(length, "length"), whole(start, "start")
         until, made = whole(until, "until"), _checked(made)
@@ -186,6 +213,14 @@ class SqliteWriter:
         self._write(act, grows=False)
 
     def drop_before(self, summary: str, length: int, before: int) -> int:
+        """Retention: no slice of that length before a time is stored any more; pieces deleted.
+
+        What a longer rollup still needs stays until a later call: nothing that the next longer
+        one has yet to take in (after its `until`), and only whole slices. So the rollups of a
+        length that is no longer made must be given up, or they hold up retention: drop them
+        before 2**63 - 1. A piece that holds slices on both sides of the horizon is deleted when
+        its last slice is behind it: who reads it leaves out what lies before `horizon`.
+        """
         identifier = self._summary(summary)
         length, before = whole(length, "length"), whole(before, "before")
         with self._lock:
@@ -205,7 +240,7 @@ class SqliteWriter:
             "SELECT id FROM pieces WHERE summary = ? AND length = ? AND until <= ? "
             f"ORDER BY id LIMIT {_DELETED_AT_ONCE}"
         )
-        now = self._clock()
+        now = now_us()
 
         def act(connection: Tables, _: Record) -> int:
             found = connection.execute(chosen, (summary, length, until)).fetchall()
@@ -219,6 +254,11 @@ class SqliteWriter:
                 return total
 
     def sweep(self, folder: PayloadFolder, before: int) -> int:
+        """Delete payload files of this pipeline that no row names; how many.
+
+        Those that rows named until they were replaced or dropped go when that was before a time;
+        others, of tries that failed, when they were written before it.
+        """
         before = whole(before, "before")
         mine = self._opened.identifier
         named, given_up = self._write(  # fenced: another's files stay
@@ -238,6 +278,11 @@ class SqliteWriter:
         trends: Sequence[TrendPoint],
         assembler: Mapping[str, Any],
     ) -> None:
+        """Store windows, their trends and the assembler's state in one transaction.
+
+        A window or trend point with the same (summary or query, start) and revision replaces.
+        Of each, the newest `REVISIONS_KEPT_MAX` revisions are kept.
+        """
         windows, trends = check_windows(windows, trends, self._owned, self._opened.pipeline)
         body = dump(assembler, "assembler's state", ASSEMBLER_BYTES_MAX)
         closed = [
@@ -285,12 +330,17 @@ class SqliteWriter:
         self._write(act)
 
     def set_status(self, status: Mapping[str, Any], *, news: bool = True) -> None:
+        """What the pipeline is doing now (open windows, rates); small JSON, newest wins.
+
+        Without `news` it is a sign of life: the version stays, and what was made of it is kept.
+        """
         body = dump(status, "status", STATUS_BYTES_MAX)
         self._write(
             lambda connection, _: self._store_document(connection, "status", body), grows=news
         )
 
     def set_alerts(self, alerts: Mapping[str, Any]) -> None:
+        """Alerts with all that is to be known of them at the next start: one transaction."""
         body = dump(alerts, "state of the alerts", ALERTS_BYTES_MAX)
         self._write(lambda connection, _: self._store_document(connection, "alerts", body))
 
@@ -299,6 +349,7 @@ class SqliteWriter:
         connection.put(schema.DOCUMENTS, [row])
 
     def answer(self, command: int, answer: Mapping[str, Any]) -> None:
+        """Say what was done about a client's command; a second answer replaces the first."""
         body = dump(answer, "answer to a command", COMMAND_BYTES_MAX)
         command = whole(command, "command")
         mine = self._opened.identifier
@@ -321,6 +372,9 @@ class SqliteWriter:
         self._write(act)
 
     def drop_history_before(self, before: int) -> int:
+        """Retention: windows and trends that end, and rejected records that were committed, at
+        or before a time; how many.
+        """
         before = whole(before, "before")
         mine = self._opened.identifier
         of_names = "(SELECT id FROM names WHERE pipeline = ?)"

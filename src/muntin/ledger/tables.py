@@ -31,14 +31,9 @@ class Noted:
 class Tables(sqlite3.Connection):
     """A connection to the tables.
 
-    Attributes
-    ----------
-    place : str
-        Named where a row is damaged.
-    noted : Noted or None
-        Takes what is written, where somebody has to know.
-    fetch : callable or None
-        Where the payloads are that neither the table holds nor a file: ids -> rows.
+    `place`: named where a row is damaged.
+    `noted`: takes what is written, where somebody has to know.
+    `fetch`: where the payloads are that neither the table holds nor a file: ids -> rows.
     """
 
     place: str = ""
