@@ -5,7 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow
 import pytest
+from packaging.version import Version
 
 from muntin.spark import daemon
 
@@ -113,4 +115,5 @@ def test_the_memory_of_a_task_serves_the_next(spark):
         pytest.fail("no worker came again")
     first_numpy, first_arrow = seen[pid]
     assert of_numpy <= first_numpy / 4
-    assert of_arrow <= first_arrow / 4
+    if Version(pyarrow.__version__) >= Version("21"):  # older ones' mimalloc is not told so
+        assert of_arrow <= first_arrow / 4

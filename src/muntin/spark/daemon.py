@@ -53,6 +53,7 @@ def keep_memory() -> None:
 
     Else each task is given all its memory anew, page by page: half of its time where summaries are
     large. Workers are forked from this process and take after it; Spark ends those that are idle.
+    Arrow below 21 gives its memory back nevertheless.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # NumPy's; only glibc has that
     if mallopt is not None:
