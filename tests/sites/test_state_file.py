@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muntin.errors import LedgerError
-from muntin.sites.board import Board
+from muntin.ledger.temporary import TemporaryLedger
 from muntin.sites.keeper import Keeper
 from muntin.sites.state_file import StateFile
 from tests.sites.stream import coordinator
@@ -40,7 +40,7 @@ def test_one_at_a_time(tmp_path):
 
 
 def begun(tmp_path, **changes):
-    keeper = Keeper(coordinator(tmp_path, **changes), Board())
+    keeper = Keeper(coordinator(tmp_path, **changes), TemporaryLedger())
     found = keeper.coordinator
     keeper.close()
     return keeper, found

@@ -20,10 +20,6 @@ from muntin.sites.snapshot import Snapshot
 _MOMENT = pa.timestamp("us")
 
 
-class Board(TemporaryLedger):
-    """An empty ledger whose version grows with the answer, for whoever waits for news."""
-
-
 @dataclass(frozen=True, slots=True)
 class GlobalTopK:
     """What `top_k` asks: items and values of one answer."""
@@ -113,7 +109,7 @@ class GlobalCatalog:
 class GlobalReader(Reader):
     """What the server reads of a coordinator."""
 
-    def __init__(self, name: str, board: Board, picture: Picture) -> None:
+    def __init__(self, name: str, board: TemporaryLedger, picture: Picture) -> None:
         super().__init__(board, GlobalCatalog(name, picture))
         self._name = name
         self._picture = picture

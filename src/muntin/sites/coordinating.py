@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,21 +15,24 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
-from muntin.errors import BadArgument, SpecError
+from muntin.errors import BadArgument, MuntinError, SpecError
+from muntin.ledger.temporary import TemporaryLedger
 from muntin.server.addition import Addition
 from muntin.server.auth import Auth, Grant, is_loopback
 from muntin.server.http import Http
 from muntin.server.openapi import described
 from muntin.server.serving import Server
 from muntin.server.static import page_routes
-from muntin.sites import protocol, reload
-from muntin.sites.board import Board, GlobalReader
+from muntin.sites import protocol
+from muntin.sites.board import GlobalReader
 from muntin.sites.endpoint import Endpoint
 from muntin.sites.keeper import Keeper
 from muntin.sites.metrics import Collector
 from muntin.sites.spec import CoordinatorSpec
 from muntin.spec_sites import TOKEN_VARIABLE
 
+LOOK_SECONDS = 1.0
+_LOG = logging.getLogger("muntin.sites")
 FOLDER = Path(__file__).parent / "dashboard"
 
 
@@ -61,7 +65,7 @@ class CoordinatorServer(Server):
         port: int | None = None,
     ) -> None:
         self._path = Path(spec) if isinstance(spec, str | Path) else None
-        self._seen = None if self._path is None else reload.changed_at(self._path)
+        self._seen = None if self._path is None else _changed_at(self._path)
         self.spec = CoordinatorSpec.of(spec)
         tokens = self.spec.tokens()
         if not tokens and not is_loopback(self.spec.host):
@@ -69,7 +73,7 @@ class CoordinatorServer(Server):
                 f"host: {self.spec.host} can be reached from other machines, and sites have no "
                 f"token: give each a token_env, or set {TOKEN_VARIABLE}"
             )
-        self.board = Board()
+        self.board = TemporaryLedger()  # empty; its version grows with the answer
         self.keeper = Keeper(self.spec, self.board)
         auth = Auth(hosts=self.spec.hosts, now=time.monotonic)  # sites' tokens are not its own
         endpoint = Endpoint(self.keeper, tokens, auth)
@@ -114,7 +118,7 @@ class CoordinatorServer(Server):
         async with self.keeper.alongside():
             following = None
             if self._path is not None:
-                work = reload.follow(self._path, self._seen, self.spec, self.keeper.set_k)
+                work = _reloaded(self._path, self._seen, self.spec, self.keeper.set_k)
                 following = asyncio.create_task(work)
             try:
                 yield
@@ -131,3 +135,38 @@ class CoordinatorServer(Server):
 
 def _given(token: str | None, variable: str) -> str:
     return os.environ.get(variable, "") if token is None else token
+
+
+async def _reloaded(
+    path: Path, seen: int | None, spec: CoordinatorSpec, set_k: Callable[[int, int], None]
+) -> None:
+    """Take over k and epsilon of a file that changes, until cancelled; a wrong one is reported.
+
+    `seen` is what `_changed_at` said before `spec` was read.
+    """
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        now = _changed_at(path)
+        if now is None or now == seen:
+            continue
+        seen = now
+        try:
+            fresh = await asyncio.to_thread(CoordinatorSpec.of, path)
+        except MuntinError as problem:
+            _LOG.warning("%s has changed and is not taken over: %s", path, problem)
+            continue
+        if (fresh.k, fresh.epsilon) != (spec.k, spec.epsilon):
+            set_k(fresh.k, fresh.epsilon)
+            _LOG.warning("%s: k is %s and epsilon %s from now on", path, fresh.k, fresh.epsilon)
+        taken = {"k": fresh.k, "epsilon": fresh.epsilon}
+        if fresh != spec.model_copy(update=taken):
+            _LOG.warning("%s: what else has changed is taken over at the next start", path)
+        spec = spec.model_copy(update=taken)
+
+
+def _changed_at(path: Path) -> int | None:
+    """When the file was written last, in nanoseconds; None where there is none."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from muntin.topk import Message
@@ -69,11 +69,10 @@ def totals(counts: list[SiteCounts]) -> dict[str, dict[str, int]]:
     """Sums over sites, by what is counted."""
     found = {}
     for name in ("up", "down", "reports", "naive"):
-        parts = [asdict(getattr(each, name)) for each in counts]
+        parts = [getattr(each, name) for each in counts]
         found[name] = {
-            what: sum(part[what] for part in parts) for what in ("messages", "entries", "bytes")
+            what: sum(getattr(part, what) for part in parts)
+            for what in ("messages", "entries", "bytes")
         }
-    found["sent"] = {
-        what: found["up"][what] + found["down"][what] for what in ("messages", "entries", "bytes")
-    }
+    found["sent"] = {what: count + found["down"][what] for what, count in found["up"].items()}
     return found

@@ -82,14 +82,14 @@ class Endpoint:
             raise Refused(protocol.BAD_MESSAGE, "no hello came") from None
         if text is None or data:
             raise Refused(protocol.BAD_MESSAGE, "say hello first")
-        hello = protocol.parse_hello(text)
-        if hello.site not in self._keeper.spec.sites:
-            shown = ascii(hello.site)[:40]
+        site, said = protocol.parse_hello(text)
+        if site not in self._keeper.spec.sites:
+            shown = ascii(site)[:40]
             raise Refused(protocol.UNKNOWN_SITE, f"there is no site {shown} in this ranking")
-        if hello.site not in allowed:
-            raise Refused(protocol.UNAUTHORISED, f"the token is not that of site {hello.site}")
-        protocol.check_agreement(hello.said, self._keeper.spec)
-        session = Session(hello.site, websocket)
+        if site not in allowed:
+            raise Refused(protocol.UNAUTHORISED, f"the token is not that of site {site}")
+        protocol.check_agreement(said, self._keeper.spec)
+        session = Session(site, websocket)
         coordinator = self._keeper.coordinator
         missing_after = self._keeper.spec.missing_after
         kept = protocol.Welcome(coordinator.k, coordinator.epsilon, missing_after)

@@ -42,10 +42,7 @@ class Follower:
     A unit is sealed when the watermark has passed its end. What comes late for a sealed unit
     counts when it is committed, as a correction.
 
-    Parameters
-    ----------
-    clock : callable
-        Seconds, never going back; only asked where the spec has `idle`.
+    `clock`: seconds, never going back; only asked where the spec has `idle`.
     """
 
     def __init__(
@@ -71,12 +68,8 @@ class Follower:
     def look(self, stopped: Callable[[], bool] = lambda: False) -> News | None:
         """What is new; None where nothing is, or nothing was ever sealed.
 
-        Raises
-        ------
-        LedgerError
-            The ledger cannot be read; the next look goes on where this one began.
-        BadArgument
-            Sums that cannot be ranked.
+        Raises LedgerError: the ledger cannot be read; the next look goes on where this one began.
+        Raises BadArgument: sums that cannot be ranked.
         """
         with self._ledger.snapshot() as view:
             infos = {info.name: info for info in view.pipelines()}

@@ -16,8 +16,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from muntin.errors import CorruptMessage, LedgerError
+from muntin.ledger.temporary import TemporaryLedger
 from muntin.sites import protocol
-from muntin.sites.board import Board
 from muntin.sites.counts import SiteCounts
 from muntin.sites.picture import Picture
 from muntin.sites.session import Session
@@ -33,7 +33,7 @@ _LOG = logging.getLogger("muntin.sites")
 class Keeper:
     """One coordinator, its connections and its state file."""
 
-    def __init__(self, spec: CoordinatorSpec, board: Board) -> None:
+    def __init__(self, spec: CoordinatorSpec, board: TemporaryLedger) -> None:
         self.spec = spec
         self.run = secrets.token_hex(8)
         self.sessions: dict[str, Session] = {}

@@ -32,10 +32,7 @@ _LOG = logging.getLogger("muntin.sites")
 class Link:
     """Keeps one connection. All of it runs on the site's event loop.
 
-    Attributes
-    ----------
-    ready : asyncio.Event
-        Set when there is something to take part with.
+    `ready`: set when there is something to take part with.
     """
 
     def __init__(

@@ -19,16 +19,10 @@ CATCH_UP_UNITS_MAX = 256
 class SiteMachine:
     """Used by one thread. What it returns are bytes to send, in order; losing them does no harm.
 
-    Parameters
-    ----------
-    life : int
-        Above what any earlier machine of the site was given, by as many as it had monitors at
-        least: the time in milliseconds.
+    `life`: above what any earlier machine of the site was given, by as many as it had monitors at
+      least: the time in milliseconds.
 
-    Attributes
-    ----------
-    unit : int or None
-        The newest unit of the window; None before the first.
+    `unit`: the newest unit of the window; None before the first.
     """
 
     def __init__(self, spec: SiteSpec, life: int = 0) -> None:

@@ -29,11 +29,7 @@ class Collector:
         for name, text, value in (
             ("changes", "How often T changed", state["changes"]),
             ("surveys", "Surveys of all sites", state["surveys"]),
-            (
-                "resolutions_partial",
-                "Resolutions among some sites",
-                resolutions["partial"],
-            ),
+            ("resolutions_partial", "Resolutions among some sites", resolutions["partial"]),
             ("resolutions_full", "Resolutions among all sites", resolutions["full"]),
         ):
             yield CounterMetricFamily(f"muntin_topk_{name}", text, value)

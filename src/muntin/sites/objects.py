@@ -23,25 +23,15 @@ def ranked(
 ) -> tuple[list[Object], np.ndarray]:
     """The objects of a table of sums and their values.
 
-    Parameters
-    ----------
-    table : pyarrow.Table
-        The key's columns and the column `value`, one row for each value of the key.
-    scale : float or None
-        Values are multiplied by it and rounded; None: they are integers.
+    `table`: the key's columns and the column `value`, one row for each value of the key.
+    `scale`: values are multiplied by it and rounded; None: they are integers.
 
-    Returns
-    -------
-    objects : list of str or int
-        A key of one column of text or integers is the object; any other is written as JSON, a
-        combination as an array. A name of more than 256 bytes is cut, and its digest appended.
-        A key that is null is left out, and so is a value of 0.
-    values : int64[n]
+    Returns `objects` (list of str or int): a key of one column of text or integers is the object;
+      any other is written as JSON, a combination as an array. A name of more than 256 bytes is cut,
+      and its digest appended. A key that is null is left out, and so is a value of 0.
+    Returns `values` (int64[n]).
 
-    Raises
-    ------
-    BadArgument
-        Values that are not integers without `scale`, or beyond +-2**50.
+    Raises BadArgument: values that are not integers without `scale`, or beyond +-2**50.
     """
     values = _integers(table.column(value), value, scale)
     kept = values != 0

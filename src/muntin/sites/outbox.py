@@ -13,18 +13,16 @@ BYTES_MAX = 32 << 20
 class Outbox:
     """Of one connection; used on one event loop."""
 
-    def __init__(self, messages_max: int = MESSAGES_MAX, bytes_max: int = BYTES_MAX) -> None:
+    def __init__(self) -> None:
         self._waiting: deque[bytes | str] = deque()
         self._bytes = 0
-        self._messages_max = messages_max
-        self._bytes_max = bytes_max
         self._news = asyncio.Event()
         self.overflowed = False
 
     def put(self, messages: Iterable[bytes | str]) -> None:
         """Add messages; `overflowed` says that the other side takes too little."""
         for message in messages:
-            if len(self._waiting) >= self._messages_max or self._bytes >= self._bytes_max:
+            if len(self._waiting) >= MESSAGES_MAX or self._bytes >= BYTES_MAX:
                 self.overflowed = True
             else:
                 self._waiting.append(message)

@@ -27,14 +27,9 @@ PACE_SECONDS = 2.0
 class Picture:
     """The newest picture, and the course of things.
 
-    Attributes
-    ----------
-    snapshot : Snapshot
-        The answer.
-    state : dict
-        Everything, as JSON values; docs/topk.md describes it.
-    pushed : dict
-        The same without what grows long: it is pushed twice a second.
+    `snapshot`: the answer.
+    `state`: everything, as JSON values; docs/topk.md describes it.
+    `pushed`: the same without what grows long: it is pushed twice a second.
     """
 
     snapshot: Snapshot
@@ -62,12 +57,8 @@ class Picture:
     ) -> bool:
         """Take a picture; whether the answer, or who is connected, is another.
 
-        Parameters
-        ----------
-        connected : mapping
-            Sites that are connected -> since when, in seconds since 1970.
-        now : float
-            In window units.
+        `connected`: sites that are connected -> since when, in seconds since 1970.
+        `now`: in window units.
         """
         self._note_top(coordinator)
         self._note_pace(counts)

@@ -35,17 +35,9 @@ LASTING = frozenset((UNAUTHORISED, OTHER_PROTOCOL, DISAGREES, UNKNOWN_SITE, REPL
 
 _PHASES = ("joining", "calm", "alerted", "watching")
 _REPORTED = (
-    "phase",
-    "unit",
-    "slack",
-    "objects",
-    "slides",
-    "naive_messages",
-    "naive_entries",
-    "naive_bytes",
-    "window_entries",
-    "window_bytes",
-)
+    "phase", "unit", "slack", "objects", "slides", "naive_messages", "naive_entries", "naive_bytes",
+    "window_entries", "window_bytes",
+)  # fmt: skip
 
 
 class Refused(BadArgument):
@@ -57,23 +49,14 @@ class Refused(BadArgument):
         self.reason = reason.encode()[:120].decode(errors="ignore")  # RFC 6455: 123 bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Hello:
-    """A site's first words."""
-
-    site: str
-    said: dict[str, Any]
-    """What it ranks, as `Ranking.said`."""
-
-
 def hello(spec: SiteSpec) -> str:
     """A site's first words."""
     about = {"type": "hello", "protocol": PROTOCOL, "site": spec.site, **spec.said()}
     return json.dumps(about)
 
 
-def parse_hello(text: str) -> Hello:
-    """A site's first words; Refused where they are none, or of another protocol."""
+def parse_hello(text: str) -> tuple[str, dict[str, Any]]:
+    """The site, and what it ranks as `Ranking.said`; Refused where it is no hello of ours."""
     given = _object(text)
     if given.get("type") != "hello":
         raise Refused(BAD_MESSAGE, "say hello first")
@@ -84,11 +67,8 @@ def parse_hello(text: str) -> Hello:
     site = given.get("site")
     if not isinstance(site, str) or not 1 <= len(site) <= NAME_CHARACTERS_MAX:
         raise Refused(BAD_MESSAGE, "site: its name is missing")
-    said = {name: value for name, value in given.items() if name not in _HELLO}
-    return Hello(site, said)
-
-
-_HELLO = ("type", "protocol", "site")
+    greeting = ("type", "protocol", "site")
+    return site, {name: value for name, value in given.items() if name not in greeting}
 
 
 def check_agreement(said: dict[str, Any], ranking: Ranking) -> None:

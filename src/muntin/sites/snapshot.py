@@ -16,20 +16,13 @@ Value = int | float | None
 class Snapshot:
     """The top k, and how far it can be trusted.
 
-    Attributes
-    ----------
-    items : tuple of (object, value)
-        Values in the units of the source (divided by `scale`), as their sites reported them last.
-    valid : bool
-        See `muntin.topk.Answer`.
-    unit : int or None
-        The newest at which the items are known to hold.
-    covered : (int, int) or None
-        The window that ends with this unit; microseconds since 1970 UTC.
-    bound : int, float or None
-        No object outside exceeded a member by more than this.
-    stale : bool
-        `unit` has not moved for longer than the lease: no site seals panes any more.
+    `items`: values in the units of the source (divided by `scale`), as their sites reported them
+      last.
+    `valid`: see `muntin.topk.Answer`.
+    `unit`: the newest at which the items are known to hold.
+    `covered`: the window that ends with this unit; microseconds since 1970 UTC.
+    `bound`: no object outside exceeded a member by more than this.
+    `stale`: `unit` has not moved for longer than the lease: no site seals panes any more.
     """
 
     k: int

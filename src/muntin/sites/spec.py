@@ -12,15 +12,7 @@ from muntin import spec_file
 from muntin.errors import SpecError
 from muntin.kinds.base import Strict
 from muntin.spec import NAME, Name
-from muntin.spec_sites import (
-    K_MAX,
-    SPEED_MAX,
-    TOKEN_VARIABLE,
-    VALUE_MAX,
-    Ranking,
-    Token,
-    token_of,
-)
+from muntin.spec_sites import K_MAX, SPEED_MAX, TOKEN_VARIABLE, VALUE_MAX, Ranking, Token, token_of
 from muntin.topk.messages import SITES_MAX
 
 PORT = 8790

@@ -15,10 +15,7 @@ NO_CELLS: Cells = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 class Units:
     """The newest `length` units, by number; units without events are empty.
 
-    Parameters
-    ----------
-    length : int
-        Units of a window.
+    `length`: units of a window.
     """
 
     def __init__(self, length: int) -> None:

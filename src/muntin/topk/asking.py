@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from muntin.errors import CorruptMessage
-from muntin.topk.messages import Object, Reply, Request
+from muntin.topk.bootstrap import Ask
+from muntin.topk.messages import Reply, Request
 from muntin.topk.roster import Addressed, Roster
 from muntin.topk.site import Site
 
@@ -29,15 +30,7 @@ class Asking:
         """No reply is wanted any more."""
         self.requests = {}
 
-    def ask(
-        self,
-        sites: Iterable[Site],
-        epoch: int,
-        objects: tuple[Object, ...],
-        more: int,
-        at_least: Mapping[str, int] | None,
-        now: float,
-    ) -> list[tuple[str, Request]] | None:
+    def ask(self, sites: Iterable[Site], epoch: int, ask: Ask, now: float) -> Addressed | None:
         """The requests; None where there were too many: values move faster than one can ask."""
         if self._left == 0:
             return None
@@ -45,8 +38,8 @@ class Asking:
         self._number += 1
         self._replies, self.requests = {}, {}
         for site in sites:
-            least = None if at_least is None else at_least[site.name]
-            request = Request(epoch, site.version, self._number, objects, more, least)
+            least = None if ask.at_least is None else ask.at_least[site.name]
+            request = Request(epoch, site.version, self._number, ask.objects, ask.more, least)
             self.requests[site.name] = request
             site.sent_at = now
         return list(self.requests.items())

@@ -25,11 +25,12 @@ RUNNERS_UP = 8  # objects beyond the first k whose totals are asked for as well
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What to request from every site, by site."""
+    """What to request: these objects, the `more` largest others, and all from `at_least` up."""
 
     objects: tuple[Object, ...]
-    more: int
-    at_least: Mapping[str, int] | None
+    more: int = 0
+    at_least: Mapping[str, int] | None = None
+    """By site."""
 
 
 class Survey:
@@ -42,7 +43,7 @@ class Survey:
         self._floor = 0
 
     def first(self) -> Ask:
-        return Ask((), self.k, None)
+        return Ask((), self.k)
 
     def receive(self, replies: Mapping[str, Reply]) -> Ask | None:
         """The next question to all sites; None when the last replies say all."""

@@ -18,31 +18,33 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from muntin.errors import CorruptMessage, UnknownName
-from muntin.topk.answer import Answer
+from muntin.topk.answer import Answer, Proof, answer_of, confirmed
 from muntin.topk.asking import Asking
-from muntin.topk.bootstrap import Survey
+from muntin.topk.bootstrap import Ask, Survey
 from muntin.topk.costs import Costs
 from muntin.topk.gathering import Gathering
 from muntin.topk.hybrid import CostModel
 from muntin.topk.messages import (
     NOTHING,
+    VALUE_MAX,
     Alert,
     Busy,
     Calm,
+    Factors,
     Hello,
     Message,
     Object,
     Push,
     Reply,
+    Request,
+    Watch,
 )
 from muntin.topk.policy import Policy, policy_named
-from muntin.topk.proof import Proof, answer_of, confirmed
 from muntin.topk.resolution import Report
 from muntin.topk.roster import Addressed, Roster, check_k
-from muntin.topk.round import Ask, Resolved, Round
+from muntin.topk.round import AskSites, Resolved, Round
 from muntin.topk.saved import Saved
 from muntin.topk.site import Site
-from muntin.topk.vetting import FromSite, vetted
 from muntin.topk.watch_mode import WatchMode
 
 IDLE, SURVEY, CALM, POLLING, WATCHING = "idle", "survey", "calm", "polling", "watching"
@@ -58,6 +60,8 @@ NEXT: dict[tuple[str, str], str] = {
     (WATCHING, "resolving pays"): POLLING,
 }
 
+FromSite = Hello | Alert | Reply | Calm | Push | Busy
+EPOCHS_AHEAD_MAX = 1 << 40  # a site that claims to be further ahead is not believed
 EPOCH_STEP = 1 << 16  # a restart skips the epochs that may have been used after the last saving
 
 
@@ -161,7 +165,7 @@ class Coordinator:
         site = self.sites.get(name)
         if site is None:
             raise UnknownName(f"site {name!r}: the sites are {', '.join(self.sites)}")
-        message = vetted(name, message, self.epoch)
+        message = _vetted(name, message, self.epoch)
         self._costs.charge(name, message)
         site.heard = now
         if message.epoch > self.epoch:  # this coordinator was restored from an older state
@@ -182,6 +186,9 @@ class Coordinator:
         site.hellos = 0
         if self.barrier and isinstance(message, Alert | Reply):
             site.remember(message.entries)
+        if isinstance(message, Busy):
+            self._costs.record(name, message)
+            return []
         return self._costs.charged(_HANDLERS[type(message)](self, site, message, now))
 
     def tick(self, now: float) -> Addressed:
@@ -269,22 +276,13 @@ class Coordinator:
         self._survey = Survey(self.k)
         self._round = None
         self._asking.begin()
-        ask = self._survey.first()
-        return self._request(self.roster.names(), ask.objects, ask.more, None, now)
+        return self._request(self.roster.names(), self._survey.first(), now)
 
-    def _request(
-        self,
-        names: list[str],
-        objects: tuple[Object, ...],
-        more: int,
-        at_least: dict[str, int] | None,
-        now: float,
-    ) -> Addressed:
-        sites = [self.sites[name] for name in names]
-        requests = self._asking.ask(sites, self.epoch, objects, more, at_least, now)
+    def _request(self, names: Iterable[str], ask: Ask, now: float) -> Addressed:
+        requests = self._asking.ask([self.sites[name] for name in names], self.epoch, ask, now)
         if requests is None:
             self._gathering.call()
-        return list(requests or [])
+        return requests or []
 
     # -- resolution
 
@@ -305,8 +303,8 @@ class Coordinator:
     def _advance(self, now: float) -> Addressed:
         assert self._round is not None  # noqa: S101  (phase polling, or the end of a survey)
         step = self._round.step(self.roster.taking_part(), self.own)
-        if isinstance(step, Ask):
-            out = self._request(step.sites, step.objects, step.more, None, now)
+        if isinstance(step, AskSites):
+            out = self._request(step.sites, step.ask, now)
             if self.phase == POLLING and not self._costs.affords(out):
                 self._asking.drop()
                 return self._begin_watch().everything(now)
@@ -419,8 +417,7 @@ class Coordinator:
         if self._survey is not None:
             ask = self._survey.receive(replies)
             if ask is not None:
-                at_least = None if ask.at_least is None else dict(ask.at_least)
-                return self._request(list(replies), ask.objects, ask.more, at_least, now)
+                return self._request(replies, ask, now)
             self._survey = None
             self._costs.survey_ends()
             self._round = Round(self.k, self.epsilon, self.policy, self.top)
@@ -442,10 +439,6 @@ class Coordinator:
             self._watch.take(site, push, now)
         return []
 
-    def _busied(self, site: Site, busy: Busy, _now: float) -> Addressed:
-        self._costs.record(site.name, busy)
-        return []
-
     def _move(self, cause: str) -> None:
         self.phase = NEXT[self.phase, cause]
 
@@ -455,5 +448,21 @@ _HANDLERS: dict[type[FromSite], Callable[..., Addressed]] = {
     Reply: Coordinator._replied,
     Calm: Coordinator._calmed,
     Push: Coordinator._pushed,
-    Busy: Coordinator._busied,
 }
+
+
+def _vetted(name: str, message: Message, epoch: int) -> FromSite:
+    """The message, if it can be meant seriously where surveys have come to `epoch`.
+
+    CorruptMessage where it is not for sites to say, of an impossible epoch, or has values that no
+    site can have.
+    """
+    if message.epoch > epoch + EPOCHS_AHEAD_MAX:
+        raise CorruptMessage(f"site {name!r} claims epoch {message.epoch}, not {epoch}")
+    if isinstance(message, Request | Factors | Watch):
+        raise CorruptMessage(f"a {type(message).__name__} does not come from a site")
+    if isinstance(message, Alert | Reply | Push) and any(
+        not -VALUE_MAX <= value <= VALUE_MAX for _, value in message.entries
+    ):
+        raise CorruptMessage(f"site {name!r} sends a value beyond +-2**50")
+    return message

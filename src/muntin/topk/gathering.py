@@ -12,17 +12,10 @@ HELLOS_BELIEVED = 4  # in a row: a late one or two are what is left of an earlie
 class Gathering:
     """Sites that come are waited for, so that one survey takes in all of them.
 
-    Parameters
-    ----------
-    first : float
-        So long, from the start, the first survey waits for sites that are not there yet.
-    settle : float
-        So long a later one waits for others, once a site has come.
+    `first`: so long, from the start, the first survey waits for sites that are not there yet.
+    `settle`: so long a later one waits for others, once a site has come.
 
-    Attributes
-    ----------
-    due : bool
-        What is known is not, or will not be, about the sites that are there.
+    `due`: what is known is not, or will not be, about the sites that are there.
     """
 
     def __init__(self, roster: Roster, *, first: float, settle: float) -> None:

@@ -15,37 +15,31 @@ OBJECT_BYTES_MAX = 256
 class Objects:
     """Row 0 is `NOTHING`, whose value stays 0; the others come in the order they were first seen.
 
-    Attributes
-    ----------
-    values : int64[rows]
-        The object's sum in the window at this site.
-    adjusted : int64[rows]
-        Value plus revision factor.
-    reported : int64[rows]
-        With a barrier: the value last reported to the coordinator in this epoch.
+    `values` (int64[rows]): the object's sum in the window at this site.
+    `adjusted` (int64[rows]): value plus revision factor.
+    `reported` (int64[rows]): with a barrier: the value last reported to the coordinator in this
+      epoch.
     """
 
     def __init__(self) -> None:
         self.names: list[Object] = [NOTHING]
         self._rows: dict[Object, int] = {NOTHING: 0}
-        self._values = np.zeros(64, np.int64)
-        self._adjusted = np.zeros(64, np.int64)
-        self._reported = np.zeros(64, np.int64)
+        self._cells = np.zeros((3, 64), np.int64)  # values, adjusted, reported
 
     def __len__(self) -> int:
         return len(self.names)
 
     @property
     def values(self) -> np.ndarray:
-        return self._values[: len(self.names)]
+        return self._cells[0, : len(self.names)]
 
     @property
     def adjusted(self) -> np.ndarray:
-        return self._adjusted[: len(self.names)]
+        return self._cells[1, : len(self.names)]
 
     @property
     def reported(self) -> np.ndarray:
-        return self._reported[: len(self.names)]
+        return self._cells[2, : len(self.names)]
 
     def row(self, item: Object) -> int | None:
         """The object's row; None where the site never saw it."""
@@ -65,35 +59,33 @@ class Objects:
             return row
         check_object(item)
         row = len(self.names)
-        if row == len(self._values):
-            self._values = np.concatenate((self._values, np.zeros(row, np.int64)))
-            self._adjusted = np.concatenate((self._adjusted, np.zeros(row, np.int64)))
-            self._reported = np.concatenate((self._reported, np.zeros(row, np.int64)))
-        self._values[row] = self._adjusted[row] = self._reported[row] = 0
+        if row == self._cells.shape[1]:
+            self._cells = np.concatenate((self._cells, np.zeros_like(self._cells)), axis=1)
         self.names.append(item)
         self._rows[item] = row
         return row
 
     def change(self, rows: np.ndarray, changes: np.ndarray) -> None:
         """Add `changes` to the values in `rows` (a row may come more than once)."""
-        np.add.at(self._values, rows, changes)
-        np.add.at(self._adjusted, rows, changes)
-        reached = self._values[rows]
+        values, adjusted = self.values, self.adjusted
+        np.add.at(values, rows, changes)
+        np.add.at(adjusted, rows, changes)
+        reached = values[rows]
         if len(reached) and max(int(reached.max()), -int(reached.min())) > VALUE_MAX:
-            np.subtract.at(self._values, rows, changes)
-            np.subtract.at(self._adjusted, rows, changes)
+            np.subtract.at(values, rows, changes)
+            np.subtract.at(adjusted, rows, changes)
             raise BadArgument(f"a value left +-{VALUE_MAX}: use a coarser unit of measure")
 
     def set_factor(self, item: Object, factor: int) -> None:
         """Give an object the factor; an unknown object comes into being unless it is 0."""
         row = self._rows.get(item) if factor == 0 else self._add(item)
         if row is not None:
-            self._adjusted[row] = self._values[row] + factor
+            self._cells[1, row] = self._cells[0, row] + factor
 
     def begin_epoch(self) -> None:
         """No factors, and nothing reported."""
-        self._adjusted[:] = self._values
-        self._reported[:] = 0
+        self._cells[1] = self._cells[0]
+        self._cells[2] = 0
 
     def compact(self, keep: Iterable[int]) -> np.ndarray | None:
         """Forget objects whose value, factor and last report are 0, if that halves the rows.
@@ -108,8 +100,7 @@ class Objects:
             return None
         moved = np.where(live, np.cumsum(live) - 1, -1)
         old = np.flatnonzero(live)
-        self._values, self._adjusted = self._values[old].copy(), self._adjusted[old].copy()
-        self._reported = self._reported[old].copy()
+        self._cells = self._cells.take(old, axis=1)
         self.names = [self.names[row] for row in old.tolist()]
         self._rows = {name: row for row, name in enumerate(self.names)}
         return moved

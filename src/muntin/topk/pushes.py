@@ -16,10 +16,7 @@ WAITING_MAX = 4096  # in order, that wait for the other sites
 class Pushes:
     """What one site has pushed since the last order.
 
-    Attributes
-    ----------
-    since, until : int | None
-        The units that are reported without a gap.
+    `since`, `until`: the units that are reported without a gap.
     """
 
     def __init__(self) -> None:

@@ -125,11 +125,7 @@ def total_slack(
 
 
 def choose_top(
-    k: int,
-    old: Sequence[Object],
-    slack: Mapping[Object, int],
-    nothing: int,
-    epsilon: int,
+    k: int, old: Sequence[Object], slack: Mapping[Object, int], nothing: int, epsilon: int
 ) -> tuple[Object, ...]:
     """T: the old one if it is still right within epsilon, else the k largest.
 
@@ -161,24 +157,16 @@ def allocate(
 ) -> Allocation | None:
     """New factors that make every constraint of the participants hold; None where none exist.
 
-    Parameters
-    ----------
-    top : objects
-        The members of T, each in every report.
-    reports : one Report a participating site
-    factors : one mapping a report
-        Revision factors that the site holds; absent means 0.
-    own : mapping
-        The coordinator's factors.
-    weights : int[1 + len(reports)]
-        How slack is shared, the coordinator first.
-    epsilon : int
-        Tolerance of the answer, in units of the values.
-    spread : Spread, optional
-        Who gets an object's distance from the line: called with the object, the participants
-        (0 is the coordinator), the distance (>= 0) and the side (1 above, -1 below), returns
-        their parts (>= 0). By default by weight, and the line goes through the least member;
-        with it, half way between that and the largest outside.
+    `top`: the members of T, each in every report.
+    `reports`: one Report a participating site
+    `factors`: revision factors that the site holds; absent means 0.
+    `own`: the coordinator's factors.
+    `weights` (int[1 + sites]): how slack is shared, the coordinator first.
+    `epsilon`: tolerance of the answer, in units of the values.
+    `spread`: who gets an object's distance from the line: called with the object, the participants
+      (0 is the coordinator), the distance (>= 0) and the side (1 above, -1 below), returns their
+      parts (>= 0). By default by weight, and the line goes through the least member; with it, half
+      way between that and the largest outside.
 
     Notes
     -----

@@ -14,16 +14,10 @@ Addressed = list[tuple[str, Message]]
 class Roster:
     """The sites as the coordinator sees them.
 
-    Attributes
-    ----------
-    sites : dict of Site
-        By name, in the order given.
-    top : tuple of objects
-        T.
-    own : dict
-        The coordinator's factors that are not 0.
-    epoch : int
-        The number of the survey that all said now belongs to.
+    `sites`: by name, in the order given.
+    `top`: T.
+    `own`: the coordinator's factors that are not 0.
+    `epoch`: the number of the survey that all said now belongs to.
     """
 
     def __init__(self, names: Iterable[str], *, barrier: bool, epoch: int) -> None:

@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from muntin.topk.bootstrap import Ask
 from muntin.topk.expectation import by_expectation, expected_values, reserve_needed
 from muntin.topk.messages import NOTHING, Object, order
 from muntin.topk.policy import Policy, share_weights
-from muntin.topk.resolution import (
-    Allocation,
-    Report,
-    allocate,
-    choose_top,
-    common,
-    total_slack,
-)
+from muntin.topk.resolution import Allocation, Report, allocate, choose_top, common, total_slack
 from muntin.topk.site import Site
 
 
@@ -30,12 +24,11 @@ MORE_FIRST = 16  # objects a site adds when the certificate fails; doubled each 
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """Ask these sites for these objects, and for their `more` largest others."""
+class AskSites:
+    """What to ask these sites."""
 
     sites: list[str]
-    objects: tuple[Object, ...]
-    more: int
+    ask: Ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +57,7 @@ class Round:
         self._asked = 0
         self._more = 0
 
-    def step(self, sites: Mapping[str, Site], own: Mapping[Object, int]) -> Ask | Resolved:
+    def step(self, sites: Mapping[str, Site], own: Mapping[Object, int]) -> AskSites | Resolved:
         """What follows from the reports; `sites` are all that take part in the protocol."""
         names = [name for name in sites if name in self.reports]
         reports = [self.reports[name] for name in names]
@@ -114,26 +107,26 @@ class Round:
             [report.values[outside] for report in reports],
         )
 
-    def _ask(self, sites: Mapping[str, Site], everyone: bool) -> Ask:
+    def _ask(self, sites: Mapping[str, Site], everyone: bool) -> AskSites:
         wanted = {item for report in self.reports.values() for item in report.values}
-        objects = tuple(sorted(wanted, key=order))
+        ask = Ask(tuple(sorted(wanted, key=order)))
         if not everyone:
             if self.everyone:
-                return Ask([n for n in sites if not self._covers(n, wanted)], objects, 0)
+                return AskSites([n for n in sites if not self._covers(n, wanted)], ask)
             if not self.policy.progressive:
-                return Ask(list(sites), objects, 0)
+                return AskSites(list(sites), ask)
             # The sites whose slack was drawn longest ago are likely to have most of it left.
             others = [name for name in sites if name not in self.reports]
             others.sort(key=lambda name: sites[name].resolved)
             self._asked = max(1, 2 * self._asked)
             if 2 * self._asked >= len(others):
                 self._asked = len(others)
-            return Ask(others[: self._asked], objects, 0)
+            return AskSites(others[: self._asked], ask)
         lacking = [name for name in sites if not self._covers(name, wanted)]
         if lacking and not self._more:
-            return Ask(lacking, objects, 0)
+            return AskSites(lacking, ask)
         self._more = max(MORE_FIRST, 2 * self._more)
-        return Ask(list(sites), objects, self._more)
+        return AskSites(list(sites), replace(ask, more=self._more))
 
     def _covers(self, name: str, wanted: set[Object]) -> bool:
         return name in self.reports and wanted <= self.reports[name].values.keys()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from muntin.errors import BadArgument
+from muntin.extras import needs
 from muntin.times import US_PER_SECOND, duration_us
 from muntin.topk import streams
 from muntin.topk.hybrid import CostModel
@@ -125,6 +126,34 @@ def compare(
             )
         table[policy] = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
     return table
+
+
+def plot(table: Mapping[str, Mapping[str, float]], path: str | PathLike[str]) -> None:
+    """Draw what `compare` found, each policy's costs per 100 windows, into a PNG or SVG.
+
+    Parameters
+    ----------
+    table : from `compare`
+    path : file to write; its ending says the format
+
+    Raises
+    ------
+    MissingExtra
+        matplotlib is not installed.
+    """
+    needs("notebook", "a plot", "matplotlib")
+    from matplotlib.figure import Figure
+
+    costs = ("messages", "entries", "bytes")
+    figure = Figure(figsize=(10, 3.2), layout="constrained")
+    for place, cost in enumerate(costs, 1):
+        axis = figure.add_subplot(1, len(costs), place)
+        bars = axis.bar(list(table), [row[cost] for row in table.values()])
+        axis.bar_label(bars, fmt="{:,.0f}", fontsize=7)
+        axis.set_yscale("symlog", linthresh=10)
+        axis.set_title(f"{cost} per 100 windows", fontsize=9)
+        axis.tick_params(axis="x", labelrotation=30, labelsize=8)
+    figure.savefig(path, dpi=120)
 
 
 def seconds(text: str | int) -> int:

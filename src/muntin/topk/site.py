@@ -151,11 +151,10 @@ class Site:
         top = None if self.top is None else tuple(sorted(self.top, key=order))
         return Factors(epoch, self.acked, self.version, top, entries)
 
-    def acknowledge(self, version: int) -> bool:
-        """The site is known to hold `version`; False where that is not the last one sent."""
+    def acknowledge(self, version: int) -> None:
+        """The site is known to hold `version`; one that is not the last one sent says nothing."""
         if version == self.version:
             self.acked = version
             self.changed, self.added = set(), set()
             if not self.watching:
                 self.top = None
-        return version == self.version

@@ -83,21 +83,14 @@ def from_file(
 ) -> Recorded:
     """Read a stream.
 
-    Parameters
-    ----------
-    path : .npy (int64[units, sites, objects]), .csv or .parquet
-        A table has columns `time` (timestamp, or seconds) and `object`, and may have `site` and
-        `value` (integers; 1 if there is none).
-    sites : int
-        Where there is no column `site`, each record goes to one of so many at random.
-    columns : mapping, optional
-        What these columns are called in the file: {"time": "time_hour", "object": "origin"}.
+    `path` (.npy (int64[units, sites, objects]), .csv or .parquet): a table has columns `time`
+      (timestamp, or seconds) and `object`, and may have `site` and `value` (integers; 1 if there is
+      none).
+    `sites`: where there is no column `site`, each record goes to one of so many at random.
+    `columns`: what these columns are called in the file: {"time": "time_hour", "object": "origin"}.
 
-    Raises
-    ------
-    BadArgument
-        The file cannot be read, lacks a column, has null or non-integer values, or its counts
-        would take more than 2 GiB.
+    Raises BadArgument: the file cannot be read, lacks a column, has null or non-integer values, or
+      its counts would take more than 2 GiB.
     """
     name = str(path)
     try:
