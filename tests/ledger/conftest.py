@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import trustme
 from ledger_helpers import SERVERS
 
 from muntin.ledger import Ledger, open_ledger
+from tests.store_servers import Server
 
 # memory:// is a SQLite file as well
 STORES = ["sqlite", *SERVERS]
@@ -43,3 +45,20 @@ def reopen(ledger_url: str) -> Iterator[Callable[[], Ledger]]:
 @pytest.fixture
 def ledger(reopen: Callable[[], Ledger]) -> Ledger:
     return reopen()
+
+
+@pytest.fixture
+def own() -> Iterator[Callable[..., Server]]:
+    """Servers that a test may end."""
+    made: list[Server] = []
+
+    def start(kind: type[Server], certificate: trustme.LeafCert | None = None) -> Server:
+        made.append(kind())
+        if certificate is not None:
+            made[-1].encrypt(certificate)
+        made[-1].start()
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import re
@@ -11,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,23 +48,6 @@ FIXTURES = {PostgresServer: "postgresql", RedisServer: "redis_server"}
 @pytest.fixture(params=SERVERS)
 def server(request: pytest.FixtureRequest) -> Server:
     return request.getfixturevalue(request.param)
-
-
-@pytest.fixture
-def own() -> Iterator[Callable[..., Server]]:
-    """Servers that a test may end."""
-    made: list[Server] = []
-
-    def start(kind: type[Server], certificate: trustme.LeafCert | None = None) -> Server:
-        made.append(kind())
-        if certificate is not None:
-            made[-1].encrypt(certificate)
-        made[-1].start()
-        return made[-1]
-
-    yield start
-    for one in made:
-        one.close()
 
 
 def name_of(request: pytest.FixtureRequest) -> str:
@@ -395,59 +376,6 @@ def test_a_full_server_is_named_and_loses_nothing(kind, request, tmp_path):
         assert commit(number)
         assert held(ledger, "s", PANE, 0, 10) == dict.fromkeys(range(number + 1), 1)
         ledger.close()
-
-
-@pytest.mark.chaos
-@pytest.mark.slow
-def test_a_standby_is_read_and_takes_over_and_what_it_lacks_is_said(own):
-    primary = own(PostgresServer)
-    standby = own(lambda: primary.standby())
-    hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
-    both = primary.url(target_session_attrs="read-write", deadline=60)
-    both = both.replace(f"127.0.0.1:{primary.port}", hosts)
-    ledger = open_ledger(both)
-    writer = ledger.open_writer("p", SPEC, query_id="A")
-    writer.commit(batch(0, partial("s", 0, [0])))
-    deadline = time.monotonic() + 60
-    reader = None
-    while reader is None:  # what is replayed comes a moment later
-        assert time.monotonic() < deadline
-        with contextlib.suppress(LedgerMissing):
-            reader = open_ledger(standby.url(deadline=2), create=False)
-    version = reader.version()
-    while held(reader, "s", PANE, 0, 10) != {0: 1}:
-        version = reader.wait(version, 60)
-    writer.commit(batch(1, partial("s", 0, [1])))
-    assert reader.wait(version, 60) > version
-    assert held(reader, "s", PANE, 0, 10) == {0: 1, 1: 1}
-    assert not reader.behind()
-    with pytest.raises(LedgerError, match=r"read-only \(a standby, or set so\)"):
-        reader.open_writer("p", SPEC, query_id="A")
-
-    primary.kill()
-    assert held(reader, "s", PANE, 0, 10) == {0: 1, 1: 1}
-    assert not reader.behind()
-    promoting = threading.Timer(1, lambda: standby.ask("SELECT pg_promote()"))
-    promoting.start()
-    assert writer.commit(batch(2, partial("s", 0, [2])))  # by the other host, once it takes writes
-    promoting.join()
-    assert reader.wait(version, 60) > version
-
-    second = own(lambda: standby.standby())
-    second.kill()
-    writer.commit(batch(3, partial("s", 0, [3])))  # which only the one has that dies now
-    standby.kill()
-    second.start()
-    second.ask("SELECT pg_promote()")
-    moved = ledger.address.replace(f":{primary.port}", f":{second.port}")
-    again = open_ledger(moved)
-    later = again.open_writer("p", SPEC, query_id="A")
-    with pytest.raises(LedgerConflict, match=r"batches up to 2 .* batch 4 comes next.*is lost"):
-        later.commit(batch(4, partial("s", 0, [4])))
-    assert held(again, "s", PANE, 0, 10) == {0: 1, 1: 1, 2: 1}
-    assert again.verify() == []
-    for one in (again, reader, ledger):
-        one.close()
 
 
 def test_readers_hear_of_commits_while_they_wait(server, request):

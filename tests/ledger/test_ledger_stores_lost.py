@@ -1,0 +1,90 @@
+"""Stores that lost what they had acknowledged: a torn log, a standby that lacks the last commit."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+
+import pytest
+from ledger_helpers import PANE, SPEC, batch, held, partial
+
+from muntin.errors import LedgerConflict, LedgerError, LedgerMissing
+from muntin.ledger import open_ledger
+from tests.store_servers import PostgresServer, RedisServer
+
+
+@pytest.mark.parametrize("cut", [1, 200])
+def test_a_torn_log_of_redis_loses_the_last_commit_whole_and_that_is_said(own, cut):
+    server = own(RedisServer)
+    ledger = open_ledger(server.url())
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    for number in range(4):
+        writer.commit(batch(number, partial("s", 0, [number])))
+    server.kill()
+    (log,) = server.folder.glob("appendonlydir/*.incr.aof")
+    os.truncate(log, log.stat().st_size - cut)
+    server.start()
+    again = open_ledger(server.url(), create=False)
+    assert held(again, "s", PANE, 0, 10) == {0: 1, 1: 1, 2: 1}
+    assert again.verify() == []
+    later = again.open_writer("p", SPEC, query_id="A")
+    with pytest.raises(LedgerConflict, match=r"batches up to 2 .* batch 4 comes next.*is lost"):
+        later.commit(batch(4, partial("s", 0, [4])))
+    assert later.commit(batch(3, partial("s", 0, [3])))  # which Spark still has
+    again.close()
+    ledger.close()
+
+
+@pytest.mark.chaos
+@pytest.mark.slow
+def test_a_standby_is_read_and_takes_over_and_what_it_lacks_is_said(own):
+    primary = own(PostgresServer)
+    standby = own(lambda: primary.standby())
+    hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
+    both = primary.url(target_session_attrs="read-write", deadline=60)
+    both = both.replace(f"127.0.0.1:{primary.port}", hosts)
+    ledger = open_ledger(both)
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    writer.commit(batch(0, partial("s", 0, [0])))
+    deadline = time.monotonic() + 60
+    reader = None
+    while reader is None:  # what is replayed comes a moment later
+        assert time.monotonic() < deadline
+        with contextlib.suppress(LedgerMissing):
+            reader = open_ledger(standby.url(deadline=2), create=False)
+    version = reader.version()
+    while held(reader, "s", PANE, 0, 10) != {0: 1}:
+        version = reader.wait(version, 60)
+    writer.commit(batch(1, partial("s", 0, [1])))
+    assert reader.wait(version, 60) > version
+    assert held(reader, "s", PANE, 0, 10) == {0: 1, 1: 1}
+    assert not reader.behind()
+    with pytest.raises(LedgerError, match=r"read-only \(a standby, or set so\)"):
+        reader.open_writer("p", SPEC, query_id="A")
+
+    primary.kill()
+    assert held(reader, "s", PANE, 0, 10) == {0: 1, 1: 1}
+    assert not reader.behind()
+    promoting = threading.Timer(1, lambda: standby.ask("SELECT pg_promote()"))
+    promoting.start()
+    assert writer.commit(batch(2, partial("s", 0, [2])))  # by the other host, once it takes writes
+    promoting.join()
+    assert reader.wait(version, 60) > version
+
+    second = own(lambda: standby.standby())
+    second.kill()
+    writer.commit(batch(3, partial("s", 0, [3])))  # which only the one has that dies now
+    standby.kill()
+    second.start()
+    second.ask("SELECT pg_promote()")
+    moved = ledger.address.replace(f":{primary.port}", f":{second.port}")
+    again = open_ledger(moved)
+    later = again.open_writer("p", SPEC, query_id="A")
+    with pytest.raises(LedgerConflict, match=r"batches up to 2 .* batch 4 comes next.*is lost"):
+        later.commit(batch(4, partial("s", 0, [4])))
+    assert held(again, "s", PANE, 0, 10) == {0: 1, 1: 1, 2: 1}
+    assert again.verify() == []
+    for one in (again, reader, ledger):
+        one.close()
