@@ -25,8 +25,12 @@ check: setup
 	$(BIN)/lint-imports
 
 # With new seeds each time: 10,000 random pipelines, 100,000 statements beside an oracle, as many
-# reads while a pipeline writes, and as many hostile statements. They take hours; for fewer set
-# MUNTIN_PIPELINES, MUNTIN_STATEMENTS, MUNTIN_READS, MUNTIN_HOSTILE. MUNTIN_SEED repeats a run.
+# reads while a pipeline writes, and as many hostile statements; and more than 200 kill -9. They take
+# hours; for fewer set MUNTIN_PIPELINES, MUNTIN_STATEMENTS, MUNTIN_READS, MUNTIN_HOSTILE, and the
+# three below. MUNTIN_SEED repeats a run.
+chaos: export MUNTIN_KILLS ?= 50
+chaos: export MUNTIN_LEDGER_KILLS ?= 40
+chaos: export MUNTIN_STORE_KILLS ?= 20
 chaos: setup
 	$(BIN)/python -m pytest tests -q -m "chaos or slow" --timeout 28800 $(ARGS)
 

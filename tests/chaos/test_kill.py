@@ -18,9 +18,9 @@ from muntin.ledger.open import open_ledger
 from muntin.summaries import PeriodicShard
 from tests.pipeline.support import SECOND, START, content, events, pipeline, run
 
-pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(2400)]
 FILES, ROWS = 12, 300
 KILLS = int(os.environ.get("MUNTIN_KILLS", "3"))
+pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(2400 + 60 * KILLS)]
 DEADLINE_SECONDS = 400
 ROOT = Path(__file__).parents[2]
 
@@ -59,8 +59,8 @@ def kill_tree(process):
 def written(table, folder):
     """The table as files, which Spark takes in this order, one a batch."""
     folder.mkdir()
-    for number in range(FILES):
-        path = folder / f"part-{number:02d}.parquet"
+    for number in range(len(table) // ROWS):
+        path = folder / f"part-{number:04d}.parquet"
         pq.write_table(table.slice(number * ROWS, ROWS), path)
         os.utime(path, (START // SECOND + number,) * 2)
 
@@ -82,10 +82,12 @@ def killed_and_finished(folder, kills, rng, summaries=None):
 
 def test_windows_are_exact_after_kills(tmp_path):
     rng = random.Random(20)
+    files = max(FILES, 4 * KILLS)  # some for each time that it runs
+    rows = files * ROWS
     table = events(
         sorted(
-            (rng.uniform(0, 1800), rng.choice("abcdefgh"), rng.randrange(4), 1, rng.randrange(1000))
-            for _ in range(FILES * ROWS)
+            (rng.uniform(0, rows // 2), rng.choice("abcdefgh"), rng.randrange(4), 1, n % 997)
+            for n in range(rows)
         )
     )
     written(table, tmp_path / "events")
@@ -94,8 +96,8 @@ def test_windows_are_exact_after_kills(tmp_path):
     spec = pipeline()
     ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.db")
     (info,) = ledger.pipelines()
-    assert (info.read, info.counted, info.rejected, info.late) == (FILES * ROWS, FILES * ROWS, 0, 0)
-    batches = [[table.slice(number * ROWS, ROWS)] for number in range(FILES)]
+    assert (info.read, info.counted, info.rejected, info.late) == (rows, rows, 0, 0)
+    batches = [[table.slice(number * ROWS, ROWS)] for number in range(files)]
     with run(spec, batches, ended=True) as clean:
         holder = type("Holder", (), {"ledger": ledger, "pipeline": spec})
         assert content(holder) == content(clean)
