@@ -29,7 +29,8 @@ RESULTS = Path(__file__).resolve().parent / "results"
 
 @dataclass
 class Table:
-    """Rows of a name and figures; a figure is a number, text, or three ratios (see `ratios`)."""
+    """Rows of a name and figures: numbers, texts, three ratios (see `ratios`), or lists of numbers,
+    of which the page shows the first and the last."""
 
     name: str
     title: str
@@ -71,6 +72,8 @@ def shown(cell: Any) -> str:
     if isinstance(cell, dict):
         worst, median, best = (_short(cell[key]) for key in ("worst", "median", "best"))
         return f"**{median}** ({worst} to {best})"
+    if isinstance(cell, list):
+        return f"{shown(cell[0])} to {shown(cell[-1])}"
     return _short(cell) if isinstance(cell, float) else f"{cell:,}" if _whole(cell) else str(cell)
 
 

@@ -3,8 +3,8 @@
     python benchmarks/scale.py [--short] [--keep] [--check]
 
 1. What an event, a row and a piece cost a core of this machine, in processor time.
-2. Without --short, a run of the sharded form on Spark's `local-cluster` (a driver and two executors
-   in processes of their own), beside what these costs say of it.
+2. A run of the sharded form on Spark's `local-cluster` (a driver and two executors in processes of
+   their own), beside what these costs say of it.
 3. From the costs: partitions, cores, shards, bytes a second on each wire, bytes kept.
 4. A simulation of the micro-batches of such a cluster, which no machine here can hold: events that
    come in bursts wait for the batch at hand; a batch is read, folded, shuffled, merged, written and
@@ -17,11 +17,14 @@ from __future__ import annotations
 
 import heapq
 import json
+import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +44,8 @@ from muntin.spec import Pipeline
 
 RATE, KEYS, PANE_S, SHARDS = 10_000_000, 10**9, 10, 1_024
 TASKS = 3  # for each core, so that none waits long for the slowest
+NAME_BYTES, PART_BYTES = 200, 14  # of a piece, and of a shard's part of a run, for the driver
+CLUSTER = "local-cluster[2,1,1024]"
 ALGEBRA = Sums((("x", None),))
 SCHEMA = "time timestamp, user string, x bigint"
 SPEC: dict[str, Any] = {
@@ -137,12 +142,14 @@ def measured(events: int) -> Units:
 
 
 def streamed() -> float:
-    """Processor seconds of an event on its whole way, as peers/streams.py measured it; or 0."""
+    """Processor seconds of an event on its whole way, as peers/streams.py measured it; or 0.
+
+    Of a whole run: in a short one what each batch takes is most of it.
+    """
     path = RESULTS / "peers-streams.json"
-    if not path.exists():
+    run = json.loads(path.read_text()).get("whole") if path.exists() else None
+    if run is None:
         return 0.0
-    kept = json.loads(path.read_text())
-    run = kept.get("whole") or kept["short"]
     table = next(one for one in run["tables"] if one["name"] == "backlog")
     ours = next(row for row in table["rows"] if row[0] == "Muntin")
     return 1 / ours[table["columns"].index("a second of processor")]
@@ -174,26 +181,66 @@ def units_table(units: Units) -> Table:
 
 
 def on_cluster(folder: Path, shards: int) -> dict[str, Any]:
+    """Seconds, memory and bytes of a run, after a small one that starts what is started once."""
     import muntin
     from muntin.spark.session import session
 
-    session("scale", {
-        "spark.master": "local-cluster[2,1,2048]", "spark.executor.memory": "2g",
-        "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": str(shards),
+    spark = session("scale", {
+        "spark.master": CLUSTER, "spark.executor.memory": "1g", "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": str(shards), "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": folder.as_uri(), "spark.eventLog.compress": "false",
     })  # fmt: skip
     spec = {**SPEC, "summaries": {"users": {**SPEC["summaries"]["users"], "shards": shards}}}
     found: dict[str, Any] = {}
-    for name in ("small", "events"):
-        ledger = f"sqlite:///{folder}/{name}.db"
-        began = time.perf_counter()
-        with Peaks() as peaks:
-            muntin.summarize(str(folder / name), spec, ledger=ledger, progress=False).close()
-        found[name] = {"seconds": time.perf_counter() - began, "cpu": peaks.cpu, **peaks.peaks}
-    payloads = [file for file in folder.rglob("events.db.payloads/**/*") if file.is_file()]
-    found["pieces"], found["bytes"] = len(payloads), sum(f.stat().st_size for f in payloads)
-    opened = open_ledger(f"sqlite:///{folder}/events.db")
-    found["events_counted"] = opened.pipelines()[0].counted
-    return found
+    sizes: dict[Path, int] = {}
+    for run, rows in (("warm", "small"), ("small", "small"), ("events", "events")):
+        ledger = f"sqlite:///{folder}/{run}.db"
+        began, began_ms = time.perf_counter(), time.time_ns() // 10**6
+        with Peaks() as peaks, watched(folder / f"{run}.db.payloads", sizes):
+            muntin.summarize(str(folder / rows), spec, ledger=ledger, progress=False).close()
+        found[run] = {"seconds": time.perf_counter() - began, "cpu": peaks.cpu, **peaks.peaks}
+    spark.stop()
+    runs = [path for path in sizes if path.name.startswith("run-")]
+    pieces = list((folder / "events.db.payloads").rglob("*.mseg"))
+    found["runs"], found["pieces"] = sum(sizes[path] for path in runs), len(pieces)
+    found["bytes"] = sum(path.stat().st_size for path in pieces)
+    with sqlite3.connect(folder / "events.db") as kept:
+        found["commit"] = sum(len(line) for line in kept.iterdump() if 'INTO "piece' in line)
+    found["events_counted"] = open_ledger(f"sqlite:///{folder}/events.db").pipelines()[0].counted
+    return found | task_bytes(folder, began_ms)
+
+
+@contextmanager
+def watched(folder: Path, sizes: dict[Path, int]) -> Iterator[None]:
+    """The most bytes that each file below a folder has meanwhile, of those soon deleted as well."""
+    stop = threading.Event()
+
+    def watch() -> None:
+        while not stop.wait(0.02):
+            for path in folder.rglob("*.mseg"):
+                with suppress(FileNotFoundError):
+                    sizes[path] = max(sizes.get(path, 0), path.stat().st_size)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    yield
+    stop.set()
+    thread.join()
+
+
+def task_bytes(folder: Path, since_ms: int) -> dict[str, int]:
+    """What Spark's own log says that tasks have sent each other, and the driver."""
+    shuffled = told = 0
+    for log in folder.glob("eventlog*/events*"):
+        for line in log.read_text().splitlines():
+            event = json.loads(line)
+            if event["Event"] != "SparkListenerTaskEnd":
+                continue
+            if event["Task Info"]["Launch Time"] >= since_ms:
+                metrics = event["Task Metrics"]
+                shuffled += metrics["Shuffle Write Metrics"]["Shuffle Bytes Written"]
+                told += metrics["Result Size"]
+    return {"shuffled": shuffled, "told": told}
 
 
 def checked(units: Units, events: int, keys: int, shards: int) -> tuple[Table, float]:
@@ -213,28 +260,35 @@ def checked(units: Units, events: int, keys: int, shards: int) -> tuple[Table, f
     core = events * units.fold + rows * (units.encode + units.decode + units.merge)
     core += sealed * units.encode
     both, small = found["events"], found["small"]
+    used = both["cpu"] - small["cpu"]
     table = Table(
         "cluster",
-        f"{events:,} events of {keys:,} keys on local-cluster[2,1,2048], {shards} shards",
+        f"{events:,} events of {keys:,} keys on {CLUSTER}, {shards} shards",
         ["what", "from the costs", "measured", "measured : said"],
         [
-            ["rows written (sealed)", round(sealed), "", ""],
-            ["processor seconds, without reading Parquet and Java", round(core, 1), "", ""],
-            ["processor seconds of all, less those of a run of 20,000 events", "",
-             round(both["cpu"] - small["cpu"], 1),
-             round((both["cpu"] - small["cpu"]) / core, 2)],
+            compared("processor seconds", core + events * Given.read, used, 1),
+            compared("store: runs by shard, bytes written", rows * units.row_bytes, found["runs"]),
+            compared("store: pieces, bytes written", sealed * units.row_bytes, found["bytes"]),
+            compared("store: pieces", shards, found["pieces"]),
+            ["wire: Spark's own shuffle, bytes", 0, found["shuffled"], ""],
+            compared("wire: executors to driver, bytes",
+                     shards * NAME_BYTES + 2 * shards * PART_BYTES, found["told"]),
+            compared("the driver's commit, bytes of names", shards * NAME_BYTES, found["commit"]),
+            compared("events counted by the ledger", events, found["events_counted"]),
+            ["the driver's Python, MB", "", round(both["driver"] / 1e6), ""],
+            ["the same of 20,000 events, MB", "", round(small["driver"] / 1e6), ""],
+            ["largest worker, MB", "", round(both["worker"] / 1e6), ""],
             ["seconds of the clock", "", round(both["seconds"], 1), ""],
-            ["seconds of the run of 20,000 events", "", round(small["seconds"], 1), ""],
-            ["bytes of the pieces in files", round(sealed * units.row_bytes), found["bytes"],
-             round(found["bytes"] / (sealed * units.row_bytes), 2)],
-            ["pieces in files", shards, found["pieces"], round(found["pieces"] / shards, 2)],
-            ["events counted by the ledger", events, found["events_counted"],
-             round(found["events_counted"] / events, 2)],
-            ["driver's memory, MB", "", round(both["driver"] / 1e6), ""],
-            ["largest worker's memory, MB", "", round(both["worker"] / 1e6), ""],
+            ["the same of 20,000 events", "", round(small["seconds"], 1), ""],
         ],
+        note="Processor seconds are those of all processes, less those of a run of 20,000 events; "
+        "what tasks tell the driver has some 1.5 kB of Spark's for each.",
     )  # fmt: skip
-    return table, max(0.0, both["cpu"] - small["cpu"] - core) / events
+    return table, max(0.0, used - core) / events
+
+
+def compared(what: str, said: float, found: float, digits: int | None = None) -> list[Any]:
+    return [what, round(said, digits), round(found, digits), round(found / said, 2)]
 
 
 @dataclass(frozen=True)
@@ -281,11 +335,11 @@ class Plan:
     @property
     def needs(self) -> dict[str, float]:
         """Executors that each of their parts would ask for, all of it busy."""
-        given, wire = self.given, self.kafka + 2 * self.task_rows * self.units.row_bytes
+        given, runs = self.given, self.task_rows * self.units.row_bytes
         return {
             "cores": (self.first + self.second) / given.cores,
-            "wire": wire / given.wire,
-            "store": self.sealed / given.store,
+            "wire": (self.kafka + 2 * runs + self.sealed) / given.wire,
+            "store": (runs + self.sealed) / given.store,
         }
 
     @property
@@ -314,6 +368,7 @@ def plan_table(plan: Plan) -> Table:
     line = shard.lines[0]
     hour = plan.keys * -np.expm1(-plan.rate * 3_600 / plan.keys) * plan.units.row_bytes
     window = plan.keys * plan.units.held
+    parts = plan.partitions * SHARDS  # each task of the first job writes one run
     rows = [
         ["Kafka: partitions, three for each core", f"{plan.partitions:,}"],
         ["Kafka: brokers, of 300 MB a second", f"{plan.brokers:,}"],
@@ -327,10 +382,12 @@ def plan_table(plan: Plan) -> Table:
         ["keys in a pane of 10 seconds", f"{plan.rows:,.0f}"],
         ["wire: Kafka to executors", f"{gigabytes(plan.kafka)} a second"],
         ["wire: between brokers", f"{gigabytes((plan.given.copies - 1) * plan.kafka)} a second"],
-        ["wire: between executors, by shard",
-         f"{gigabytes(plan.task_rows * plan.units.row_bytes)} a second"],
-        ["wire: executors to the store of payloads", f"{gigabytes(plan.sealed)} a second"],
-        ["wire: executors to driver, names", f"{SHARDS * 200 / 1e3:,.0f} kB a batch"],
+        ["wire: executors to the store and back, runs by shard",
+         f"{gigabytes(plan.task_rows * plan.units.row_bytes)} a second, each way"],
+        ["wire: executors to the store, pieces", f"{gigabytes(plan.sealed)} a second"],
+        ["reads of a shard's part of a run", f"{parts:,} a batch"],
+        ["wire: executors to driver, names and parts of runs",
+         f"{(SHARDS * NAME_BYTES + parts * PART_BYTES) / 1e3:,.0f} kB a batch"],
         ["files a second into the store", f"{2 * SHARDS / PANE_S:,.0f}"],
         ["one process that merges a window of all keys", f"{gigabytes(window)} of memory"],
         ["kept: panes, one hour", gigabytes(360 * plan.rows * plan.units.row_bytes)],
@@ -420,15 +477,14 @@ def load_table(plan: Plan, seconds: float) -> Table:
 
 def measure(short: bool) -> Iterable[Table]:
     units = measured(98_000)
-    sizes = (16_000_000, 16_000_000, 16)
     units = replace(units, read=max(units.read, Given.read))
-    if short:  # without Spark
-        yield units_table(units)
-    else:
-        cluster, more = checked(units, *sizes)
+    cluster, more = checked(
+        units, *((2_000_000, 2_000_000, 4) if short else (16_000_000, 16_000_000, 16))
+    )
+    if not short:  # else what starts Java's part is too much of it
         units = replace(units, read=max(units.read, more))
-        yield units_table(units)
-        yield cluster
+    yield units_table(units)
+    yield cluster
     plan = Plan(units, Given(), RATE)
     yield plan_table(plan)
     yield load_table(plan, 600 if short else 7_200)

@@ -4,12 +4,13 @@
 
 Records are JSON, `{"time": microseconds, "area": int, "fare": int}`, with the area as their key;
 count and sum of fare by area and window. Records of the year 2096 come last, and only move
-watermarks on. It ends once answers count EVENTS events, and prints when how much of each window was
-answered.
+watermarks on. It ends once answers count EVENTS events, and prints them, with the time at which
+each was as it stayed.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -27,25 +28,22 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Answers:
-    """The newest count of each window and area, and when each window had how many events."""
+    """The newest sums of each window and area, and since when they are so."""
 
     def __init__(self, events: int) -> None:
         self._events, self._seen = events, 0
         self._lock = threading.Lock()
-        self._counts: dict[tuple[int, int], int] = {}
-        self._totals: dict[int, int] = {}
-        self.timeline: dict[int, list[tuple[float, int]]] = {}
+        self._sums: dict[tuple[int, int], tuple[int, int, float]] = {}
         self.began = time.time()
 
-    def add(self, window_us: int, area: int, count: int) -> None:
+    def add(self, window_us: int, area: int, count: int, fare: int) -> None:
         if window_us >= LAST_US:
             return
         with self._lock:  # some engines answer from several threads
-            more = count - self._counts.get((window_us, area), 0)
-            self._counts[window_us, area] = count
-            total = self._totals[window_us] = self._totals.get(window_us, 0) + more
-            self.timeline.setdefault(window_us, []).append((time.time(), total))
-            self._seen += more
+            before = self._sums.get((window_us, area), (0, 0, 0.0))
+            if before[:2] != (count, fare):
+                self._sums[window_us, area] = count, fare, time.time()
+                self._seen += count - before[0]
 
     @property
     def done(self) -> bool:
@@ -53,7 +51,9 @@ class Answers:
 
     def end(self) -> None:
         """Told in the child, since some engines cannot be stopped from within."""
-        told = {"began": self.began, "ended": time.time(), "timeline": self.timeline}
+        ended = max(at for *_, at in self._sums.values())
+        sums = [[*where, *sums] for where, sums in sorted(self._sums.items())]
+        told = {"began": self.began, "ended": ended, "sums": sums}
         print(json.dumps(told), flush=True)
         os._exit(0)
 
@@ -80,14 +80,18 @@ def by_bytewax(servers: str, topic: str, window_us: int, answers: Answers) -> No
 
     def taken(_step: str, item: Any) -> None:
         area, (window, state) = item
-        answers.add(window * window_us, int(area), state[0])
+        answers.add(window * window_us, int(area), *state)
         if answers.done:
             answers.end()
 
     flow = Dataflow("sums")
     source = KafkaSource([servers], [topic], tail=True, batch_size=10_000)
     keyed = op.map("parse", op.input("in", flow, source), parsed)
-    clock = windowing.EventClock(lambda row: row[0], wait_for_system_duration=timedelta(0))
+    # A clock that stands: else time goes on with the machine's, and what a slow one has not read by
+    # then is late. A key's records are in order, so that they alone tell when its windows end.
+    clock = windowing.EventClock(
+        lambda row: row[0], timedelta(0), now_getter=lambda: EPOCH, to_system_utc=lambda _: None
+    )
     windower = windowing.TumblingWindower(timedelta(microseconds=window_us), align_to=EPOCH)
 
     def joined(a: list[int], b: list[int]) -> list[int]:
@@ -116,7 +120,7 @@ def by_quixstreams(servers: str, topic: str, window_us: int, answers: Answers) -
     )
 
     def taken(value: Any, key: Any, *_: object) -> None:
-        answers.add(value["start"] * 1000, int(key), value["count"])
+        answers.add(value["start"] * 1000, int(key), value["count"], value["fare"])
         if answers.done:
             answers.end()
 
@@ -152,7 +156,7 @@ def by_pathway(servers: str, topic: str, window_us: int, answers: Answers) -> No
 
     def taken(key: Any, row: Any, time: int, is_addition: bool) -> None:
         if is_addition:
-            answers.add(row["start"], row["area"], row["count"])
+            answers.add(row["start"], row["area"], row["count"], row["fare"])
             if answers.done:
                 answers.end()
 
@@ -196,27 +200,30 @@ def by_spark(servers: str, topic: str, window_us: int, answers: Answers) -> None
     sums = rows.groupBy("start", "area").agg({"*": "count", "fare": "sum"})
 
     def taken(batch: Any, _: int) -> None:
-        for row in batch.selectExpr("unix_micros(start)", "area", "`count(1)`").collect():
+        sums = batch.selectExpr("unix_micros(start)", "area", "`count(1)`", "`sum(fare)`")
+        for row in sums.collect():
             answers.add(*row)
 
     followed(
         lambda: sums.writeStream.foreachBatch(taken).outputMode("update")
         .option("checkpointLocation", tempfile.mkdtemp()).start(),
-        answers,
+        "awaitTermination", answers,
     )  # fmt: skip
 
 
-def followed(start: Callable[[], Any], answers: Answers) -> None:
-    """A query that goes on until all is answered."""
+def followed(start: Callable[[], Any], ends: str, answers: Answers) -> None:
+    """A query that goes on until all is answered; its own error ends it, told by its method."""
     answers.began = time.time()
     query = start()
     while not answers.done:
-        time.sleep(0.005)
+        if getattr(query, ends)(0.05):
+            raise RuntimeError("the query has ended before all was answered")
     query.stop()
 
 
 def by_muntin(servers: str, topic: str, window_us: int, answers: Answers) -> None:
     import muntin
+    from muntin.session import Session
     from muntin.times import duration_text
 
     spark_session()
@@ -231,30 +238,30 @@ def by_muntin(servers: str, topic: str, window_us: int, answers: Answers) -> Non
     asked = [0]  # the first window that a batch may still add to
 
     def taken(ingest: Any) -> None:
-        newest = ingest.ledger.pipelines()[0].max_event_time // window_us
+        session = Session(ingest.ledger)
+        at = ingest.ledger.pipelines()[0].max_event_time
+        if at is None:  # Spark's first batch, of a topic that has nothing
+            return
+        newest = at // window_us
         first = asked[0] or newest - BACK
         for window in range(first, newest + 1):
             start, end = (
                 EPOCH + timedelta(microseconds=n * window_us) for n in (window, window + 1)
             )
-            found = running.sql(
+            found = session.sql(
                 f"SELECT area, count, fare FROM orders(area) FOR '{start}' TO '{end}'"
             )
-            for area, count, _ in found.rows:
-                answers.add(window * window_us, area, count)
+            for area, count, fare in found.rows:
+                answers.add(window * window_us, area, count, fare)
         asked[0] = newest - BACK_AGAIN
 
-    running: Any = None
-
-    def start() -> Any:
-        nonlocal running
-        running = muntin.stream(
+    followed(
+        lambda: muntin.stream(
             None, pipeline, checkpoint=f"{folder}/checkpoint", ledger=f"sqlite:///{folder}/sums.db",
             on_batch=taken,
-        )  # fmt: skip
-        return running
-
-    followed(start, answers)
+        ),
+        "await_termination", answers,
+    )  # fmt: skip
 
 
 ENGINES = {
@@ -266,9 +273,18 @@ ENGINES = {
 }
 
 
+IMPORTS = {
+    "bytewax": ["bytewax.operators.windowing", "bytewax.connectors.kafka", "bytewax.testing"],
+    "quixstreams": ["quixstreams.dataframe.windows"],
+    "pathway": ["pathway"],
+}
+
+
 def main() -> None:
     engine, servers, topic, events, window_us, *warm = sys.argv[1:]
     run = ENGINES[engine]
+    for module in IMPORTS.get(engine, ()):
+        importlib.import_module(module)
     if warm:  # Java compiles what it runs often
         run(servers, warm[0], 10_000_000, Answers(int(warm[1])))
     print(json.dumps({"ready": time.time()}), flush=True)
