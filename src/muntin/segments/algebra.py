@@ -99,9 +99,9 @@ class Algebra(ABC):
         Parameters
         ----------
         values : arrays [n]
-            The kind says which; as `itemized` left them.
+            The kind says which; as `prepared` left them.
         items : Keys, optional
-            Those of `itemized`.
+            Those of `prepared`.
         """
 
     @abstractmethod
@@ -124,8 +124,11 @@ class Algebra(ABC):
             `row` (int64: number of the state), ascending; then what is asked for.
         """
 
-    def itemized(self, values: Sequence[pa.Array]) -> tuple[Sequence[Any], Keys | None]:
-        """For kinds whose states name items: the items as numbers, and the different ones."""
+    def prepared(self, values: Sequence[pa.Array]) -> tuple[Sequence[Any], Keys | None]:
+        """What `fold` takes: made once of a batch, for all of its keys.
+
+        Kinds whose states name items give their numbers, and the different ones.
+        """
         return values, None
 
     def fitted(self, values: Sequence[pa.Array]) -> Self:

@@ -59,7 +59,7 @@ def build(
             raise BadArgument(f"a column has {len(array)} rows, there are {n} slices")
     algebra = algebra.fitted(values)
     encoded = Encoded(columns)
-    read, items = algebra.itemized(values)
+    read, items = algebra.prepared(values)
     tables = []
     for by in keys:
         named, numbers = encoded.keys(by, n)

@@ -99,7 +99,7 @@ class Frequency(Algebra):
     def columns(self) -> dict[str, Shape]:
         return {"nulls": Shape(), **COUNTED}
 
-    def itemized(self, values: Sequence[pa.Array]) -> tuple[Sequence[Any], Keys | None]:
+    def prepared(self, values: Sequence[pa.Array]) -> tuple[Sequence[Any], Keys | None]:
         return numbered(values)
 
     def fold(

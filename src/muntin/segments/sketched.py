@@ -141,6 +141,10 @@ class SketchedSums(OfIndicators):
                 states[f"{name}.all"] = frozen(whole)
         return states
 
+    def prepared(self, values: Sequence[pa.Array]) -> tuple[Sequence[Any], Keys | None]:
+        pairs = zip(self.indicators, values, strict=True)
+        return [_amounts(name, kind, column) for (name, kind), column in pairs], None
+
     def fold(
         self, values: Sequence[Any], order: np.ndarray, bounds: np.ndarray, items: Keys | None
     ) -> States:
@@ -148,8 +152,7 @@ class SketchedSums(OfIndicators):
         states = folded([pa.array(named)], order, bounds, 1, ANY)
         item = lists(states["item"], len(bounds) - 1)
         states["cells"] = None
-        for (name, kind), column in zip(self.indicators, columns, strict=True):
-            amounts, missing = _amounts(name, kind, column)
+        for (name, _), (amounts, missing) in zip(self.indicators, columns, strict=True):
             counts = np.empty(len(bounds) - 1, np.int64)
             sum_counts(missing, order, bounds, counts)
             totals = np.empty(len(bounds) - 1, amounts.dtype)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -33,7 +34,8 @@ from muntin.segments.kernels import sums as _kernels
 from muntin.segments.kernels.lists import sum_counts
 from muntin.segments.keys import Keys
 from muntin.segments.table import Segment, Table
-from muntin.summaries.indicators import indicator_values
+from muntin.summaries.indicators import INT64_MAX, indicator_values
+from muntin.summaries.kernels.vector_sums import magnitude_bits
 
 kernels: Any = _kernels  # halves of sums are unpacked into their calls
 _PROBLEMS = {
@@ -99,44 +101,49 @@ class Sums(OfIndicators):
     def fitted(self, values: Sequence[pa.Array]) -> Self:
         return type(self)(typed(self.indicators, values))
 
+    def prepared(self, values: Sequence[pa.Array]) -> tuple[Sequence[Any], Keys | None]:
+        found = []
+        for (name, kind), column in zip(self.indicators, values, strict=True):
+            read = indicator_values(name, column, kind)
+            missing = frozen(missing_of(column).astype(np.int64)) if read.nulls else None
+            found.append((read, missing))
+        return found, None
+
     def fold(
         self, values: Sequence[Any], order: np.ndarray, bounds: np.ndarray, items: Keys | None
     ) -> States:
         states: dict[str, Column] = {}
-        size = len(bounds) - 1
-        for (name, kind), column in zip(self.indicators, values, strict=True):
-            read = indicator_values(name, column, kind)
-            nulls = None
-            if read.nulls:
-                missing = frozen(missing_of(column).astype(np.int64))
-                counts = np.empty(size, np.int64)
-                sum_counts(missing, order, bounds, counts)
-                nulls = present(counts)
-            states[f"{name}.nulls"] = nulls
+        groups = _Groups(order, bounds)
+        for (name, kind), (read, missing) in zip(self.indicators, values, strict=True):
+            states[f"{name}.nulls"] = None if missing is None else groups.counts(missing)
             states[f"{name}.unseen"] = None
             if kind is None or read.numbers is None:
-                states.update(_zeros(name, kind, size))
+                states.update(_zeros(name, kind, groups.size))
+            elif kind == "int64":
+                states.update(groups.integers(name, frozen(read.numbers), None, read.largest))
             else:
-                states.update(_summed(name, kind, frozen(read.numbers), None, order, bounds))
+                states.update(groups.floats(name, frozen(read.numbers), None))
         return states
 
     def merge(
         self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None
     ) -> States:
         out: dict[str, Column] = {}
-        size = len(bounds) - 1
+        groups = _Groups(order, bounds)
         for name, kind in self.indicators:
             for part in ("nulls", "unseen"):
                 column = states[f"{name}.{part}"]
-                if isinstance(column, np.ndarray):
-                    counts = np.empty(size, np.int64)
-                    sum_counts(column, order, bounds, counts)
-                    column = present(counts)
-                out[f"{name}.{part}"] = column
+                out[f"{name}.{part}"] = (
+                    groups.counts(column) if isinstance(column, np.ndarray) else None
+                )
             first = states.get(f"{name}.sum")
-            if isinstance(first, np.ndarray) and kind is not None:
-                second = states[f"{name}.{'beyond' if kind == 'int64' else 'low'}"]
-                out.update(_summed(name, kind, first, second, order, bounds))
+            if not isinstance(first, np.ndarray):
+                continue
+            if kind == "int64":
+                largest = int(magnitude_bits(first)) + 1
+                out.update(groups.integers(name, first, states[f"{name}.beyond"], largest))
+            elif kind == "float64":
+                out.update(groups.floats(name, first, states[f"{name}.low"]))
         return out
 
     def united(self, other: Algebra) -> Sums:
@@ -341,17 +348,38 @@ def _zeros(name: str, kind: SumType | None, size: int) -> dict[str, Column]:
     return {f"{name}.sum": frozen(np.zeros(size, kind)), f"{name}.{_parts(kind)[3]}": None}
 
 
-def _summed(
-    name: str, kind: SumType, first: np.ndarray, second: Column, order: np.ndarray, bounds: Any
-) -> dict[str, Column]:
-    size = len(bounds) - 1
-    if kind == "int64":
-        low, beyond = np.empty(size, np.int64), np.empty(size, np.int64)
-        kernels.sum_integers(first, numbers(second), order, bounds, low, beyond)
+class _Groups:
+    """Rows in the order of their groups, and where each group begins; sums over each."""
+
+    def __init__(self, order: np.ndarray, bounds: np.ndarray) -> None:
+        self.order, self.bounds = order, bounds
+        self.size = len(bounds) - 1
+
+    @cached_property
+    def of_row(self) -> np.ndarray:
+        """Number of each row's group."""
+        groups = np.empty(len(self.order), np.int64)
+        kernels.groups_of_rows(self.order, self.bounds, groups)
+        return frozen(groups)
+
+    def counts(self, column: np.ndarray) -> Column:
+        counts = np.empty(self.size, np.int64)
+        sum_counts(column, self.order, self.bounds, counts)
+        return present(counts)
+
+    def integers(
+        self, name: str, first: np.ndarray, second: Column, largest: int
+    ) -> dict[str, Column]:
+        """`largest`: no magnitude of `first` is above it."""
+        small = second is None and largest * len(first) <= INT64_MAX
+        low, beyond = (np.zeros(size, np.int64) for size in (self.size, 0 if small else self.size))
+        kernels.sum_integers(first, numbers(second), self.of_row, small, low, beyond)
         return {f"{name}.sum": frozen(low), f"{name}.beyond": present(beyond)}
-    high, low = np.empty(size), np.empty(size)
-    kernels.sum_floats(first, _or(second, _NO_FLOATS), order, bounds, high, low)
-    return {f"{name}.sum": frozen(high), f"{name}.low": present(low)}
+
+    def floats(self, name: str, first: np.ndarray, second: Column) -> dict[str, Column]:
+        high, low = np.empty(self.size), np.empty(self.size)
+        kernels.sum_floats(first, _or(second, _NO_FLOATS), self.order, self.bounds, high, low)
+        return {f"{name}.sum": frozen(high), f"{name}.low": present(low)}
 
 
 _NO_FLOATS = frozen(NOTHING.astype(np.float64))

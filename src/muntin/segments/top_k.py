@@ -84,7 +84,7 @@ class TopItems(Algebra):
     def columns(self) -> dict[str, Shape]:
         return {"nulls": Shape(), **ENTRIES}
 
-    def itemized(self, values: Sequence[pa.Array]) -> tuple[Sequence[Any], Keys | None]:
+    def prepared(self, values: Sequence[pa.Array]) -> tuple[Sequence[Any], Keys | None]:
         return numbered(values)
 
     def fold(

@@ -12,21 +12,44 @@ LACKS_TOO_OFTEN, BEYOND_ITS_EVENTS, SUM_OF_NO_VALUES, NO_NORMAL_PAIR = 1, 2, 3, 
 
 
 @kernel()
-def sum_integers(low, beyond, order, bounds, out_low, out_beyond):
-    """Sum of each group, exact: low + beyond * 2^64. `beyond` empty: zeros."""
-    wide = beyond.shape[0] > 0
+def groups_of_rows(order, bounds, out):
+    """`out[row]` = number of the group that the row is in."""
     for g in range(bounds.shape[0] - 1):
-        below = np.uint64(0)
-        above = np.int64(0)
         for i in range(bounds[g], bounds[g + 1]):
-            row = order[i]
-            value = low[row]
-            below += np.uint64(value)
-            above += (value >> 63) + (below < np.uint64(value))
-            if wide:
-                above += beyond[row]
+            out[order[i]] = g
+
+
+@kernel()
+def sum_integers(low, beyond, groups, small, out_low, out_beyond):
+    """Add each row to its group's sum, exact: low + beyond * 2^64. `out` begins as zeros.
+
+    Row by row, as they lie: a loop over each group would read rows here and there, and guess wrong
+    where it ends, which costs more than adding where groups have one row or two.
+
+    Parameters
+    ----------
+    beyond : int64[rows]
+        Empty: zeros.
+    groups : int64[rows]
+        Number of each row's group.
+    small : bool
+        No sum can be beyond int64: there is no carry, and `out_beyond` is not written.
+    """
+    if small:
+        for i in range(low.shape[0]):
+            out_low[groups[i]] += low[i]
+        return
+    wide = beyond.shape[0] > 0
+    for i in range(low.shape[0]):
+        g = groups[i]
+        value = np.int64(low[i])
+        below = np.uint64(out_low[g]) + np.uint64(value)
         out_low[g] = np.int64(below)
-        out_beyond[g] = above - (np.int64(below) >> 63)
+        out_beyond[g] += (value >> 63) + (below < np.uint64(value))
+        if wide:
+            out_beyond[g] += beyond[i]
+    for g in range(out_low.shape[0]):  # the low half was added as if it had no sign
+        out_beyond[g] -= out_low[g] >> 63
 
 
 @kernel()
