@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 from _record import RESULTS, Table, shown  # noqa: E402  # pyright: ignore[reportMissingImports]
 from plots import PLOTS, Plot, drawn  # noqa: E402  # pyright: ignore[reportMissingImports]
 
-PAGES = ["docs/evidence.md", "docs/scale.md", "README.md"]
+PAGES = ["docs/evidence.md", "docs/operations.md", "docs/scale.md", "README.md"]
 PART = re.compile(
     r"(<!-- measured: (\S+) (\S+)(?: ([^\n]+?) :: ([^\n]+?))? -->)(.*?)(<!-- end -->)", re.DOTALL
 )

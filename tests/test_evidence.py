@@ -1,4 +1,4 @@
-"""A measured figure on a page (README, evidence, scale) is the one of the newest result file."""
+"""A measured figure on a page (README, operations, …) is the one of the newest result file."""
 
 import json
 import runpy
