@@ -45,7 +45,8 @@ bench: setup
 
 bench-check: setup # the short form of each, beside what benchmarks/results/ holds of it
 	$(BIN)/python -m pip install -q -r benchmarks/peers/requirements.txt
-	for file in benchmarks/peers/[a-z]*.py benchmarks/growth.py benchmarks/questions.py; do $(BIN)/python $$file --check || exit 1; done
+	for file in benchmarks/peers/[a-z]*.py benchmarks/growth.py benchmarks/questions.py benchmarks/scale.py benchmarks/kafka_push.py; do $(BIN)/python $$file --check || exit 1; done
+	$(BIN)/python benchmarks/spark_streams.py --rows 500000 --repeats 2 --heap 3g --only quantiles --check
 
 characterize: setup
 	for file in benchmarks/characterize/[a-z]*.py; do $(BIN)/python $$file || exit 1; done

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from _timing import in_turn
 
@@ -109,13 +109,18 @@ def main(
         print(f"\n{table.markdown()}", flush=True)
         tables.append(table)
     if chosen.check:
-        path = RESULTS / f"{job}.json"
-        kept = json.loads(path.read_text()) if path.exists() else {}
-        fell = list(fallen(kept.get("short", {}), tables))
-        print("\n".join(fell) or "no ratio has fallen by more than its spread")
-        sys.exit(bool(fell))
+        check(job, tables)
     if chosen.keep:
         keep(job, tables, packages, "short" if chosen.short else "whole")
+
+
+def check(job: str, tables: Sequence[Table], which: str = "short") -> NoReturn:
+    """End, well where no ratio fell by more than the spread of the run that was kept."""
+    path = RESULTS / f"{job}.json"
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    fell = list(fallen(kept.get(which, {}), tables))
+    print("\n".join(fell) or "no ratio has fallen by more than its spread")
+    sys.exit(bool(fell))
 
 
 def keep(job: str, tables: Sequence[Table], packages: Sequence[str], which: str = "whole") -> None:

@@ -1,7 +1,7 @@
 """Real streams through real Spark: Muntin beside Spark's own statement of the same groups.
 
     python benchmarks/spark_streams.py [--rows 3000000] [--data flights|taxi] [--pane hour|minute]
-        [--repeats 3] [--only text] [--sketches] [--rollups] [--stream] [--keep]
+        [--repeats 3] [--only text] [--sketches] [--rollups] [--stream] [--keep | --check]
 
 From Parquet, `local[2]`, each kind with and without `by`: `muntin.summarize` into an SQLite ledger,
 and Spark's group-by of the same panes and keys, written as Parquet: `answers` as they are asked
@@ -10,7 +10,7 @@ where Spark has them (kll_sketch_agg, hll_sketch_agg, count_min_sketch). Runs ar
 best and median seconds, of the clock and of the processor (this process, Java, Python workers),
 the bytes of both, and the peaks of memory. `--rollups`: with the ladder of rollups, too.
 `--stream`: the same file as a stream, `once`, against `summarize`. `--keep`: as a table of
-benchmarks/results/.
+benchmarks/results/. `--check`: fail where a ratio fell below what is kept there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import numpy as np
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
-from _record import Table, keep, ratios
+from _record import Table, check, keep, ratios
 from _timing import in_turn
 
 import muntin
@@ -302,8 +302,8 @@ def measure(bench: Bench, case: Case, options: Any) -> list[Any]:
     return [*row, f"{memory['driver']}, {memory['worker']}"]
 
 
-def kept(options: Any, rows: list[list[Any]]) -> None:
-    """The table that the pages show."""
+def table_of(options: Any, rows: list[list[Any]]) -> Table:
+    """As the pages show it."""
     what = f"{options.data.capitalize()}, {options.rows:,} rows, panes of one {options.pane}"
     memory = "driver's Python, a worker, MiB"
     if options.stream:
@@ -317,8 +317,7 @@ def kept(options: Any, rows: list[list[Any]]) -> None:
         columns.append(memory)
         title = f"{what}: Spark's statements into Parquet, times as long as `summarize`"
         name = f"streams-{options.data}-{options.pane}"
-    table = Table(name, title, columns, rows)
-    keep(name, [table], ["pyspark", "numpy", "numba", "pyarrow"])
+    return Table(name, title, columns, rows)
 
 
 def main() -> None:
@@ -333,6 +332,7 @@ def main() -> None:
     parser.add_argument("--stream", action="store_true")
     parser.add_argument("--heap", default="4g", help="Java's memory")
     parser.add_argument("--keep", action="store_true", help="write benchmarks/results/")
+    parser.add_argument("--check", action="store_true", help="compare with benchmarks/results/")
     options = parser.parse_args()
     data = (
         repeated_flights(options.rows) if options.data == "flights" else taxi_orders(options.rows)
@@ -352,8 +352,12 @@ def main() -> None:
             if options.only in case.name:
                 rows.append(measure(bench, case, options))
                 if options.keep:
-                    kept(options, rows)
+                    table = table_of(options, rows)
+                    keep(table.name, [table], ["pyspark", "numpy", "numba", "pyarrow"])
         bench.spark.stop()
+    if options.check:
+        table = table_of(options, rows)
+        check(table.name, [table], "whole")
 
 
 if __name__ == "__main__":

@@ -233,7 +233,7 @@ def windows(_: int) -> list[dict[str, Any]]:
     session = Session(ingest.ledger)
     rows = []
     kept = kept_time = 0
-    for window in reversed(session.windows("orders")):
+    for window in sorted(session.windows("orders"), key=lambda window: window.start):
         found = session.sql(
             f"SELECT count(*) AS drivers, sum(count) AS orders, sum(delivery_time) AS time "
             f"FROM orders(driver) FOR WINDOW '{window.start_time.isoformat()}'"
