@@ -122,10 +122,13 @@ def test_far_quantiles_of_heavy_tails_over_many_panes() -> None:
     assert inside >= seeds - 1
 
 
-@pytest.mark.parametrize("n", [450_000, 1_700_000])
-def test_a_large_group_is_sampled_but_for_its_upper_quarter(n: int) -> None:
+@pytest.mark.parametrize("k", [8, 30])
+@pytest.mark.parametrize("order", ["random", "up", "down"])
+def test_a_large_group_is_sampled_the_more_the_farther_from_the_top(k: int, order: str) -> None:
+    n = 1_200_000
     values = np.random.default_rng(3).permutation(n)
-    algebra = TailQuantiles(k=12, dtype="int64")
+    values = {"random": values, "up": np.arange(n), "down": np.arange(n)[::-1]}[order]
+    algebra = TailQuantiles(k=k, dtype="int64")
     segment = by_bytes(build(algebra, np.zeros(n, np.int64), [pa.array(values)]))
     _check_bound(algebra, segment, n)
     alike = build(algebra, np.zeros(n, np.int64), [pa.array(np.where(values > 50, 7, values))])

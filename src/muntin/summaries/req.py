@@ -22,12 +22,10 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
-from muntin.segments.building import WHOLE, build, merge
 from muntin.segments.codec import decode, encode
-from muntin.segments.columns import Column, frozen, lists, ragged
+from muntin.segments.columns import NOTHING, Column, States, frozen, lists, ragged
 from muntin.segments.exchange import sketch_bytes, tail_bytes
 from muntin.segments.keys import NO_KEY
 from muntin.segments.ranked import QuantilesAt, RanksOf
@@ -144,7 +142,7 @@ class REQ:
         if not len(column):
             return
         bounds_of(column)  # refuses NaN
-        self._waiting.append(column.copy())
+        self._waiting.append(to_keys(column))
         self._size += len(column)
         if self._size >= WAITING_MAX:
             self._settled()
@@ -236,7 +234,7 @@ class REQ:
         sizes = np.array([len(items) for items in parts.levels])
         turns = np.zeros(LEVELS_MAX + 2, np.int64)
         turns[: len(sizes)] = 4 * np.array(parts.compactions, np.int64)
-        sketch._row = _row_of(sketch._algebra, parts.count, keys[:-1], sizes, turns, keys[-1:])
+        sketch._row = _of_levels(sketch._algebra, parts.count, keys[:-1], sizes, turns, keys[-1:])
         return sketch
 
     def to_bytes(self) -> bytes:
@@ -262,17 +260,21 @@ class REQ:
     def _settled(self) -> Segment | None:
         """The row, with all that waited in it."""
         if self._waiting:
-            column = np.concatenate(self._waiting)
+            keys = np.concatenate(self._waiting) if self._waiting[1:] else self._waiting[0]
+            states = self._algebra.of_keys(keys, frozen(np.array([0, len(keys)])))
+            new = _row_of(self._algebra, len(keys), states)
             self._waiting, self._size = [], 0
-            new = build(self._algebra, np.zeros(len(column), np.int64), [pa.array(column)])
             self._row = self._of([new] if self._row is None else [self._row, new])
         return self._row
 
     def _of(self, rows: list[Segment]) -> Segment | None:
         if len(rows) < 2:
             return rows[0] if rows else None
-        known = [Segment(self._algebra, row.slices, row.events, row.tables) for row in rows]
-        return merge(known, WHOLE)
+        states = [row.tables[0].states for row in rows]
+        united = {name: _lists([one[name] for one in states]) for name in states[0]}
+        order, bounds = frozen(np.arange(len(rows))), frozen(np.array([0, len(rows)]))
+        merged = self._algebra.merge(united, order, bounds, None)
+        return _row_of(self._algebra, sum(int(row.events[0]) for row in rows), merged)
 
     def _asked(self, question: QuantilesAt | RanksOf, dtype: str) -> Estimate:
         row = self._settled()
@@ -294,7 +296,21 @@ class REQ:
             )
 
 
-def _row_of(
+def _lists(columns: list[Any]) -> Column:
+    """One column of those of single rows."""
+    held = [NOTHING if column is None else column.items for column in columns]
+    return ragged(np.array([len(items) for items in held]), np.concatenate(held))
+
+
+def _row_of(algebra: TailQuantiles, count: int, states: States) -> Segment:
+    """The segment of one row."""
+    one, zero = frozen(np.array([count])), frozen(np.zeros(1, np.int64))
+    starts = frozen(np.array([0, 1]))
+    table = Table(keys=NO_KEY, slices=zero, starts=starts, key=zero, events=one, states=states)
+    return Segment(algebra, zero, one, (table,))
+
+
+def _of_levels(
     algebra: TailQuantiles,
     count: int,
     items: np.ndarray,
@@ -312,15 +328,11 @@ def _row_of(
             none, none, items, sizes, turns, algebra.k, coins, space, filled
         )
         items, sizes = space[:used], filled[:height]
-    one = frozen(np.array([count]))
     levels = np.stack([sizes, turns[: len(sizes)]], axis=1)
-    states: dict[str, Column] = {
+    states: States = {
         "nulls": None,
         "items": ragged(np.array([len(items)]), items),
         "levels": ragged(np.array([levels.size]), levels.ravel()) if several else None,
         "least": ragged(np.array([1]), least) if several else None,
     }
-    slices = frozen(np.zeros(1, np.int64))
-    starts, key = frozen(np.array([0, 1])), frozen(np.zeros(1, np.int64))
-    table = Table(keys=NO_KEY, slices=slices, starts=starts, key=key, events=one, states=states)
-    return Segment(algebra, slices, one, (table,))
+    return _row_of(algebra, count, states)

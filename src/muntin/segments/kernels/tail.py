@@ -12,87 +12,101 @@ import numpy as np
 
 from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.compaction import LEVELS_MAX
-from muntin.summaries.kernels.copying import copy_to
+from muntin.summaries.kernels.copying import copy_to, fill
 from muntin.summaries.kernels.relative import DEVIATION, EXACT_IN_K, coins_of, compact_stack
 from muntin.summaries.kernels.sampling import sample_blocks
 from muntin.summaries.kernels.sorting import sort_keys
 
-RUN_ITEMS_MAX = 1 << 15  # sorted at once
-SAMPLED = 1 << 11  # items that tell where the upper quarter begins
+SAMPLED_MAX = 1 << 20  # items taken at once where most are sampled
+SORTED_MAX = 1 << 15  # and where all are sorted
+SAMPLED = 1 << 11  # items that tell where an upper quarter begins
 FOLD_SHARE = 0.2  # of a rank's variance, that sampling in front may add
 SHIFT_MAX = 20
+TIERS_MAX = 20
+PAYS = 6.0  # items x `allowed`: with a quarter of them above, blocks of two may be taken
 
 
 @kernel()
-def _sampled(part, shift, coins, out, sizes):
-    """The upper quarter of a run as it is, and a sample of the rest: a stack, not sorted.
-
-    Returns its levels, and its items; 0 levels where so many items are alike that there is no
-    upper quarter.
-    """
-    n = part.shape[0]
-    step = n // SAMPLED + 1
-    found = part[::step].copy()
+def _part(items, spare):
+    """Put what is below the upper quarter into `spare`, and the rest in front; how many each."""
+    n = items.shape[0]
+    found = items[:: n // SAMPLED + 1].copy()
     sort_keys(found)
     threshold = found[found.shape[0] - found.shape[0] // 4]
-    rest = np.empty(n, np.int64)
     above = 0
     below = 0
     for i in range(n):
-        item = part[i]
-        rest[below] = item
-        out[above] = item
-        if item < threshold:
-            below += 1
-        else:
-            above += 1
-    if 2 * above > n:
-        return 0, 0
-    space = np.empty((below >> shift) + shift, np.int64)
-    offsets = np.empty(shift + 2, np.int64)
-    sample_blocks(rest[:below], False, shift, coins, space, offsets)
-    for level in range(shift + 1):
-        sizes[level] = offsets[level + 1] - offsets[level]
-    sizes[0] += above
-    for i in range(offsets[shift + 1]):
-        out[above + i] = space[i]
-    return shift + 1, above + offsets[shift + 1]
+        item = items[i]
+        spare[below] = item
+        items[above] = item
+        lower = item < threshold  # no branch: nobody could foresee it
+        below += lower
+        above += not lower
+    return above, below
+
+
+@kernel()
+def _sampled(items, allowed, coins, spare, sizes):
+    """Items, not sorted, as a stack of levels in their own place; its first item and its levels.
+
+    A tier is what is below the upper quarter of the items that no tier has yet. Of each block of
+    2^shift of its items one is taken. A rank that m items of a tier of size `below` are above has
+    a variance of at most 2^shift m (1 - m / below) from it, whichever blocks these are in, and
+    nothing from the other tiers. With `above` items over the tier, that is at most
+    2^shift below / (4 above (above + below)) of the square of all that is above: at most
+    `allowed` / 4. Where many items are alike and most are over the tier, `below` stands for
+    `above`, so that it is as little of the square of everything.
+    """
+    left = end = items.shape[0]
+    offsets = np.empty(SHIFT_MAX + 2, np.int64)
+    fill(sizes, 0)
+    levels = 1
+    shift = SHIFT_MAX
+    for _ in range(TIERS_MAX):
+        if allowed * left < PAYS:
+            break
+        above, below = _part(items[:left], spare)
+        limit = allowed * min(above, below) * left / max(below, 1)
+        while shift and np.float64(np.int64(1) << shift) > limit:
+            shift -= 1
+        whole = below >> shift << shift if shift else 0
+        copy_to(items[above:], spare[whole:below])  # what fills no block stays as it is
+        left -= whole
+        if whole == 0:
+            break
+        first = end - (whole >> shift)
+        sample_blocks(spare[:whole], False, shift, coins, items[first:end], offsets)
+        sizes[shift] += end - first
+        levels = max(levels, shift + 1)
+        end = first
+    for i in range(1, left + 1):
+        items[end - i] = items[left - i]
+    sizes[0] = left
+    return end - left, levels
 
 
 @kernel()
 def _fold_one(run, k, coins, turns, out, sizes):
-    """A sketch of a run of items; returns its levels and items.
-
-    A block of 2^shift items that come one after the other adds at most 4^shift / 4 to the variance
-    of a rank that cuts it: with a quarter of all above, that stays in its share.
-    """
+    """A sketch of a run of items, which is overwritten; returns its levels and items."""
     n = run.shape[0]
-    limit = FOLD_SHARE * n * DEVIATION * DEVIATION / (4.0 * k * k)
-    shift = 0
-    while shift < SHIFT_MAX and np.float64(np.int64(2) << shift) <= limit:
-        shift += 1
     kept = np.empty(0, np.int64)
     kept_sizes = np.empty(0, np.int64)
     height = filled = 0
     own = np.empty(SHIFT_MAX + 1, np.int64)
-    chunk = RUN_ITEMS_MAX << shift
-    new = np.empty(min(n, chunk) + shift, np.int64)
+    allowed = 4 * FOLD_SHARE * DEVIATION * DEVIATION / (k * k)
+    chunk = SAMPLED_MAX if allowed * SAMPLED_MAX >= 2 * PAYS else SORTED_MAX
+    spare = np.empty(min(n, chunk), np.int64)
     for start in range(0, n, chunk):
         part = run[start : min(start + chunk, n)]
-        levels, taken = 0, 0
-        if shift:
-            levels, taken = _sampled(part, shift, coins, new, own)
-        if levels == 0:
-            levels, taken = 1, part.shape[0]
-            own[0] = taken
-            copy_to(new, part)
+        at, levels = _sampled(part, allowed, coins, spare, own)
+        new = part[at:]
         at = 0
         for level in range(levels):
             sort_keys(new[at : at + own[level]])
             at += own[level]
-        space = np.empty(kept.shape[0] + taken, np.int64)
+        space = np.empty(kept.shape[0] + at, np.int64)
         height, filled = compact_stack(
-            kept, kept_sizes, new[:taken], own[:levels], turns, k, coins, space, sizes
+            kept, kept_sizes, new, own[:levels], turns, k, coins, space, sizes
         )
         kept = space[:filled].copy()
         kept_sizes = sizes[:height].copy()
