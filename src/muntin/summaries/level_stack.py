@@ -24,7 +24,7 @@ LEVEL_ITEMS_MIN = 8  # DataSketches' "m": no level is smaller
 RUN_ITEMS_MAX = 1 << 15  # sorted at once: 256 KiB of keys, which stay in the second-level cache
 BLOCK_SHIFT_MAX = 20
 MERGE_ITEMS_SORTED = 32  # in units of k: a merge of fewer items sorts them all
-MERGE_VARIANCE_SHARE = 0.1
+MERGE_VARIANCE_SHARE = 0.2  # at most: blocks are powers of two
 COUNT_MAX = (1 << 60) - 1  # 61 levels hold it
 
 
@@ -208,7 +208,8 @@ class LevelStack:
         levels = max(int(heights.max()), shift + 1)
         runs: list[list[np.ndarray]] = [[] for _ in range(levels)]
         # a few stacks at a time: memory that is fresh costs more than what is done with it
-        starts = np.flatnonzero(np.diff(items // RUN_ITEMS_MAX, prepend=-1)).tolist()
+        batch = items // RUN_ITEMS_MAX
+        starts = [0, *(np.flatnonzero(batch[1:] != batch[:-1]) + 1).tolist()]
         for start, end in pairwise([*starts, len(others)]):
             flat = np.concatenate([other.keys[other.offsets[0] :] for other in others[start:end]])
             out, offsets = np.empty(len(flat), np.int64), np.empty(levels + 1, np.int64)

@@ -164,8 +164,10 @@ class REQ:
         if not sketches:
             raise BadArgument("no sketches to merge: give at least one")
         result = sketches[0].copy()
+        like = result.k, result.dtype
         for sketch in sketches[1:]:
-            result._check_like(sketch)
+            if type(sketch) is not cls or (sketch._algebra.k, sketch._algebra.dtype) != like:
+                result._check_like(sketch)
         settled = (sketch._settled() for sketch in sketches)
         result._row = result._of([row for row in settled if row is not None])
         return result
@@ -271,10 +273,12 @@ class REQ:
         if len(rows) < 2:
             return rows[0] if rows else None
         states = [row.tables[0].states for row in rows]
-        united = {name: _lists([one[name] for one in states]) for name in states[0]}
+        names = ("items", "levels", "least")
+        united = {name: _lists([one[name] for one in states]) for name in names}
         order, bounds = frozen(np.arange(len(rows))), frozen(np.array([0, len(rows)]))
-        merged = self._algebra.merge(united, order, bounds, None)
-        return _row_of(self._algebra, sum(int(row.events[0]) for row in rows), merged)
+        merged = self._algebra.merge({"nulls": None, **united}, order, bounds, None)
+        count = np.concatenate([row.events for row in rows]).sum()
+        return _row_of(self._algebra, int(count), merged)
 
     def _asked(self, question: QuantilesAt | RanksOf, dtype: str) -> Estimate:
         row = self._settled()
