@@ -13,6 +13,9 @@ from muntin.ledger.temporary import temporary
 from muntin.server.serving import Server
 from muntin.spark.ingest import Ingest
 from tests.pipeline.support import events, gather, pipeline
+from tests.server.browser import page
+
+__all__ = ["page"]
 
 DRIVERS = "abcdef"
 

@@ -42,10 +42,9 @@ def test_what_is_held_is_listed_with_its_bytes(server, ledger):
     ]
     assert held["pieces"] == len(pieces)
     assert held["bytes"] >= sum(piece.nbytes for piece in pieces) > 0
-    assert (held["from"], held["to"]) == (
-        min(p.start for p in pieces),
-        max(p.until for p in pieces),
-    )
+    # a rollup may begin before the first event that is in it, long before where it is a week
+    assert min(p.start for p in pieces) < START
+    assert (held["from"], held["to"]) == (START, max(p.until for p in pieces))
     said = httpx.get(f"{server.url}/history", params={"pipeline": "orders"}).json()
     assert sum(count for _, count in said["points"]) == ledger.pipelines()[0].counted
     refused = httpx.get(f"{server.url}/history", params={"pipeline": "none"})

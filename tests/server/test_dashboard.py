@@ -1,50 +1,15 @@
-"""The dashboard in a real browser: Chromium, driven by Playwright, where both are there."""
+"""The dashboard in a real browser."""
 
 from __future__ import annotations
-
-import shutil
 
 import pytest
 
 from muntin.server.serving import Server
 from tests.pipeline.support import pipeline
+from tests.server.browser import state, wait
 from tests.server.conftest import Feeder, server_that_comes_back
 
-sync_api = pytest.importorskip("playwright.sync_api")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium"),
-]
-
-
-@pytest.fixture
-def page(tmp_path):
-    options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch_persistent_context(
-            tmp_path, executable_path=CHROMIUM, args=options, headless=True
-        )
-        opened = browser.pages[0]
-        opened.problems = []
-        opened.on("pageerror", lambda error: opened.problems.append(str(error)))
-        opened.set_default_timeout(15_000)
-        yield opened
-        browser.close()
-        assert opened.problems == []
-
-
-def wait(page, expression, argument=None):
-    """Until it holds; asked from outside, since the page lets nobody evaluate text in it."""
-    for _ in range(300):
-        if page.evaluate(expression, argument):
-            return
-        page.wait_for_timeout(50)
-    raise AssertionError(expression)
-
-
-def state(page, expected):
-    page.wait_for_selector(f'#connection[data-state="{expected}"]')
+pytestmark = pytest.mark.slow
 
 
 def test_a_stream_is_watched(page, server, feeder):

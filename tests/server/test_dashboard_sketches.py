@@ -7,10 +7,10 @@ import pytest
 from muntin.ledger.temporary import temporary
 from muntin.server.serving import Server
 from tests.pipeline.support import pipeline
+from tests.server.browser import state, wait
 from tests.server.conftest import Feeder
-from tests.server.test_dashboard import page, pytestmark, state, wait
 
-__all__ = ["page", "pytestmark"]
+pytestmark = pytest.mark.slow
 
 SPEC = pipeline(
     summaries={

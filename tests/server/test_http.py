@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import threading
 
 import httpx
 import pyarrow as pa
@@ -180,6 +181,16 @@ def test_health_and_metrics(http):
     assert 'muntin_read_total{pipeline="orders"} 90.0' in text
     assert "muntin_query_seconds_bucket" in text
     assert 'muntin_queries_total{outcome="answered"}' in text
+
+
+def test_beside_a_pipeline_nothing_is_ready_before_it_has_begun(ledger, feeder):
+    begun = threading.Event()
+    with Server(ledger, port=0, begun=begun.is_set) as server:
+        early = httpx.get(server.url + "/readyz")
+        assert (early.status_code, early.json()) == (503, {"ready": False})
+        assert httpx.get(server.url + "/healthz").status_code == 200  # nobody is to be killed
+        begun.set()
+        assert httpx.get(server.url + "/readyz").status_code == 200
 
 
 def test_every_documented_route_answers(http):

@@ -9,7 +9,9 @@ import pytest
 from muntin.server.serving import Server
 from tests.pipeline.support import SECOND
 from tests.server.beating import Beating, now_us
-from tests.server.test_dashboard import page, pytestmark, state, wait  # noqa: F401
+from tests.server.browser import state, wait
+
+pytestmark = pytest.mark.slow
 
 ROWS = "document.querySelectorAll('.strips tbody tr').length"
 
@@ -21,7 +23,7 @@ def beating(ledger):
     made.close()
 
 
-def test_strips_show_beats_and_who_is_overdue(page, beating, ledger, tmp_path):  # noqa: F811
+def test_strips_show_beats_and_who_is_overdue(page, beating, ledger, tmp_path):
     now = now_us()
     beating.beats(
         [
@@ -43,8 +45,8 @@ def test_strips_show_beats_and_who_is_overdue(page, beating, ledger, tmp_path): 
         assert "overdue 1 min" in overdue
         assert page.locator(".strips tr.overdue .late").bounding_box()["width"] > 20
         beats = page.locator(".strips tbody tr:nth-child(1) .beat")
-        assert beats.count() == 7
-        places = [beats.nth(i).bounding_box()["x"] for i in range(7)]
+        places = beats.evaluate_all("all => all.map((one) => one.getBoundingClientRect().x)")
+        assert len(places) == 7
         steps = [b - a for a, b in pairwise(places)]
         assert min(steps) > 5
         assert max(steps) - min(steps) < 1.5  # evenly spaced
@@ -59,7 +61,7 @@ def test_strips_show_beats_and_who_is_overdue(page, beating, ledger, tmp_path): 
         page.goto("about:blank")
 
 
-def test_a_standing_query_on_update_is_plotted_as_it_moves(page, beating, ledger):  # noqa: F811
+def test_a_standing_query_on_update_is_plotted_as_it_moves(page, beating, ledger):
     """It has no windows whose trend could be read, and no number: its rows are counted."""
     now = now_us()
     beating.beats([("bus", 1, 3600, 12, now - 1800 * SECOND)])
@@ -77,7 +79,7 @@ def test_a_standing_query_on_update_is_plotted_as_it_moves(page, beating, ledger
         page.goto("about:blank")
 
 
-def test_an_old_stream_is_seen_as_of_its_newest_event(page, beating, ledger):  # noqa: F811
+def test_an_old_stream_is_seen_as_of_its_newest_event(page, beating, ledger):
     then = now_us() - 300 * 86_400 * SECOND
     beating.beats([("bus", 1, 3600, 30, then), ("tram", 2, 600, 20, then - 86_400 * SECOND)])
     with Server(ledger, port=0) as server:

@@ -12,7 +12,10 @@ from websockets.sync.client import connect
 
 from muntin.sites import CoordinatorServer
 from muntin.sites import protocol as p
+from tests.server.browser import page
 from tests.sites.stream import TOKENS, coordinator, pipeline
+
+__all__ = ["page"]
 
 PATIENCE_SECONDS = 120.0  # the machine may be busy; a test that passes waits for none of it
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from tests.server.test_dashboard import page, pytestmark, state
+from tests.server.browser import state
 from tests.sites.conftest import until
 from tests.sites.fed import coordinated, sites, top
 from tests.sites.stream import SITES, coordinator
 
-__all__ = ["page", "pytestmark"]
+pytestmark = pytest.mark.slow
 
 ROWS = "[...document.querySelectorAll('#race li .name')].map(one => one.textContent)"
 

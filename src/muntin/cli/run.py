@@ -76,7 +76,7 @@ def _run(
     ledger = open_ledger(spec.ledger_url)
     with ExitStack() as ending:
         if serve:
-            ending.callback(beside(ledger, port).stop)
+            ending.callback(beside(ledger, port, begun=stop.has_begun).stop)
         ending.callback(stop_spark)
         stream = muntin.stream(None, spec, ledger=ledger, once=once, mode=mode)
         ending.callback(stream.stop)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,8 +80,15 @@ def register(app: typer.Typer) -> None:
             opened.close()
 
 
-def beside(ledger: Ledger, port: int | None, *, show: bool = False) -> Server:
-    """A server in a thread of this process, on loopback; `show` opens its page.
+def beside(
+    ledger: Ledger,
+    port: int | None,
+    *,
+    show: bool = False,
+    begun: Callable[[], bool] = lambda: True,
+) -> Server:
+    """A server in a thread of this process, on loopback; `show` opens its page. It is ready when
+    the pipeline has `begun`.
 
     Where nobody asked for a port, it is 8787, or a free one. BadArgument where the one that was
     asked for is taken.
@@ -89,11 +97,11 @@ def beside(ledger: Ledger, port: int | None, *, show: bool = False) -> Server:
     from muntin.server.serving import Server
 
     try:
-        server = Server(ledger, port=PORT if port is None else port)
+        server = Server(ledger, port=PORT if port is None else port, begun=begun)
     except BadArgument:
         if port is not None:
             raise
-        server = Server(ledger, port=0)
+        server = Server(ledger, port=0, begun=begun)
     server.start()
     typer.echo(f"dashboard:  {server.url}")
     open_page(server.url, show=show)

@@ -29,6 +29,9 @@ class Stop:
         """There is a pipeline that must be stopped in order."""
         self._has_begun = True
 
+    def has_begun(self) -> bool:
+        return self._has_begun
+
     def is_set(self) -> bool:
         return self._asked.is_set()
 

@@ -111,7 +111,8 @@ class SqliteView:
         return {number: in_memory(self._place, payload) for number, payload in found.items()}
 
     def sizes(self) -> dict[str, tuple[int, int, int | None, int | None]]:
-        """Summary -> pieces (or states), their bytes, start of the first, end of the last."""
+        """Summary -> pieces (or states), their bytes, from when and to when there are events, as
+        the shortest slices that are left tell."""
         of_names = "JOIN names ON names.id = summary GROUP BY names.name"
         found: dict[str, tuple[int, int, int | None, int | None]] = {
             name: (count, size, None, None)
@@ -119,11 +120,15 @@ class SqliteView:
                 f"SELECT names.name, count(*), sum(length(payload)) FROM states {of_names}"
             )
         }
-        for name, count, size, start, until in self._plain(
-            "SELECT names.name, count(*), sum(bytes + length(pieces.payload)), min(start), "
-            f"max(until) FROM pieces {of_names}"
+        for name, length, count, size, start, until in self._plain(
+            "SELECT names.name, length, count(*), sum(bytes + length(pieces.payload)), min(start), "
+            "max(until) FROM pieces JOIN names ON names.id = summary "
+            "GROUP BY summary, length ORDER BY length"
         ):
-            found[name] = count, size, start, until
+            counted, sized, first, last = found.get(name, (0, 0, None, None))
+            if first is None or start + length <= first:  # else it begins before what is in it
+                first = start
+            found[name] = counted + count, sized + size, first, max(until, last or until)
         return found
 
     def bounds(self, summary: str, length: int) -> tuple[int, int] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 
 from starlette.applications import Starlette
@@ -51,12 +51,14 @@ def make_app(
     postgres: socket.socket | None = None,
     certificate: Certificate | None = None,
     agents: bool = False,
+    begun: Callable[[], bool] = lambda: True,
 ) -> Starlette:
     """An ASGI application that answers from a ledger, which stays the caller's to close.
 
     `tokens` are read again while it runs, so that an exchanged token ends what came in with it.
     `postgres`: a socket that listens for PostgreSQL's clients; it stays the caller's to close.
-    `certificate`: what they see when they ask for TLS. `agents`: there is `/mcp`.
+    `certificate`: what they see when they ask for TLS. `agents`: there is `/mcp`. `begun`: until it
+    is so, nothing is ready.
     """
     limits = limits or ServerLimits()
     reader = addition.reader if addition else Reader(ledger)
@@ -65,7 +67,8 @@ def make_app(
     feeds.on_trouble = lambda why: _LOG.warning("the ledger cannot be followed: %s", why)
     commands = Commands(reader, limits)
     hub = Hub(auth, feeds, commands, limits, tokens)
-    http = Http(reader, hub, commands, statements, limits, addition.paths if addition else None)
+    paths = addition.paths if addition else None
+    http = Http(reader, hub, commands, statements, limits, paths, begun)
 
     listener = None
     if postgres is not None:

@@ -47,8 +47,10 @@ class Http:
         statements: Statements,
         limits: ServerLimits,
         more_paths: Mapping[str, Any] | None = None,
+        begun: Callable[[], bool] = lambda: True,
     ) -> None:
         self._more_paths = more_paths
+        self._begun = begun
         self._hub = hub
         self._commands = commands
         self._limits = limits
@@ -192,9 +194,10 @@ class Http:
             return JSONResponse({"status": "failing"}, 503)
 
     async def _readyz(self, _: Request) -> Response:
-        """Without a token too: 503 while answers would be of the past, or are not to be had."""
+        """Without a token too: 503 while answers would be of the past, or are not to be had, or
+        the pipeline that this process runs has not begun."""
         try:
-            ready = await self._ready_once()
+            ready = self._begun() and await self._ready_once()
         except LedgerError:
             ready = False
         return JSONResponse({"ready": ready}, 200 if ready else 503)

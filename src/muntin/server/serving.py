@@ -54,6 +54,8 @@ class Server:
         other machines must.
     agents : bool
         Agents may ask at `/mcp`. Needs `pip install "muntin[agents]"`.
+    begun : callable
+        Whether the pipeline that runs beside has begun: until then `/readyz` says no.
     tokens : callable, optional
         Gives both tokens, and is asked again every `limits.recheck_seconds`: who came in with one
         that is no longer given is closed.
@@ -82,6 +84,7 @@ class Server:
         certificate: str | Path | None = None,
         key: str | Path | None = None,
         agents: bool = False,
+        begun: Callable[[], bool] = lambda: True,
     ) -> None:
         if agents:
             needs("agents", "/mcp")
@@ -121,7 +124,7 @@ class Server:
             port = self._postgres.getsockname()[1]
             self.postgres_url = f"postgresql://muntin@{_shown(postgres_host)}:{port}/muntin"
         self.app: Starlette = make_app(
-            ledger, auth, limits, tokens, addition, self._postgres, encrypts, agents
+            ledger, auth, limits, tokens, addition, self._postgres, encrypts, agents, begun
         )
         self._server = _Uvicorn(_config(self.app, limits))
         self._server.goodbye = self.app.state.goodbye

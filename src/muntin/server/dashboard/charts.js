@@ -4,7 +4,7 @@ import { make, moment, number, short } from "./dom.js";
 const KEYS = 44; // left free for the keys of the colours, two lines of them
 const NS = "http://www.w3.org/2000/svg";
 export const COLOURS = ["var(--one)", "var(--two)", "var(--three)", "var(--four)", "var(--five)"];
-const LEFT = 52, RIGHT = 8, TOP = 8, BOTTOM = 22;
+const LEFT = 52, RIGHT = 8, TOP = 22, BOTTOM = 22; // above: the unit
 
 function svg(tag, attributes, text) {
   const element = document.createElementNS(NS, tag);
@@ -38,7 +38,7 @@ function scaleY(root, width, plot, low, high, unit = "") {
     root.append(svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value) }));
     root.append(svg("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, short(value)));
   }
-  if (unit) root.append(svg("text", { class: "unit", x: LEFT + 4, y: TOP + 4 }, unit));
+  if (unit) root.append(svg("text", { class: "unit", x: LEFT, y: TOP - 9 }, unit));
   return y;
 }
 
@@ -140,7 +140,7 @@ export function columns(holder, items, { height: least = 150, label = "", unit =
   if (empty(holder, !items.length)) return;
   const { root, width, height, plot } = frame(holder, least, label);
   const y = scaleY(root, width, plot, 0, roundUp(Math.max(...items.map((i) => i.value))), unit);
-  const step = Math.min(plot.w / items.length, 26);
+  const step = Math.min(plot.w / items.length, 60);
   items.forEach((item, i) => {
     const bar = svg("rect", {
       x: LEFT + i * step + 0.5, width: Math.max(1, step - 1.5), y: y(item.value),
@@ -149,9 +149,9 @@ export function columns(holder, items, { height: least = 150, label = "", unit =
     bar.append(svg("title", {}, item.title));
     root.append(bar);
   });
-  const begun = plot.w < 300 ? items[0].name.slice(0, 16) : items[0].name; // both ends have a place
-  root.append(svg("text", { x: LEFT, y: height - 4 }, begun));
-  root.append(svg("text", { x: width - RIGHT, y: height - 4, "text-anchor": "end" }, `${items.at(-1).name} UTC`));
+  const [begun, end] = [items[0].name, items.at(-1).name];
+  const later = end.slice(0, 10) === begun.slice(0, 10) ? end.slice(11) : end;
+  root.append(svg("text", { x: LEFT, y: height - 4 }, items.length > 1 ? `${begun} to ${later} UTC` : `${begun} UTC`));
   holder.replaceChildren(root);
 }
 

@@ -6,13 +6,14 @@ const SHOWN = 80;
 const COLOUR = { full: "var(--one)", capacity: "var(--bad)", end: "var(--three)", late: "var(--two)" };
 const MEANS = { full: "full in time", capacity: "capacity reached", end: "end of data", late: "late events between two windows" };
 
-export async function closings(holder, live, range, mine) {
+export async function closings(holder, live, range, closing) {
   const chart = make("div", { class: "chart" }), note = make("p", { class: "note", role: "status" });
   holder.replaceChildren(chart, key(Object.values(MEANS), Object.values(COLOUR)), note);
   const windows = new Map();
+  let shownOf = "";
   const draw = drawer(() => {
     const [from, until] = range.ends();
-    const shown = [...windows.values()].filter((w) => mine(w.summary) && (!from || w.start >= from) && (!until || w.start < until))
+    const shown = [...windows.values()].filter((w) => (!from || w.start >= from) && (!until || w.start < until))
       .sort((a, b) => (a.start < b.start ? -1 : 1)).slice(-SHOWN);
     columns(chart, shown.map((w) => ({
       value: w.events, colour: COLOUR[w.reason] ?? "var(--soft)", name: moment(w.start),
@@ -28,6 +29,7 @@ export async function closings(holder, live, range, mine) {
   });
   new ResizeObserver(draw).observe(chart);
   const take = (window) => {
+    if (!closing().includes(window.summary)) return;
     windows.set(`${window.summary} ${window.start}`, window);
     if (windows.size > 10 * SHOWN) windows.delete(windows.keys().next().value);
     draw();
@@ -38,11 +40,18 @@ export async function closings(holder, live, range, mine) {
   });
   const fill = async () => {
     const [start, end] = range.ends();
-    const asked = new URLSearchParams({ newest_first: true, limit: 4 * SHOWN, ...(start && { start }), ...(end && { end }) });
-    try {
-      const found = (await live.ask(`/windows?${asked}`)).windows;
+    const names = closing();
+    if (names.join() !== shownOf) { // of another pipeline: the one before is not shown until it is known
+      shownOf = names.join();
       windows.clear();
-      found.forEach(take);
+      draw();
+    }
+    const asked = (summary) => new URLSearchParams({ summary, newest_first: true, limit: SHOWN, ...(start && { start }), ...(end && { end }) });
+    try {
+      const found = await Promise.all(names.map((name) => live.ask(`/windows?${asked(name)}`)));
+      if (names.join() !== shownOf) return;
+      windows.clear();
+      found.forEach((one) => one.windows.forEach(take));
       draw();
     } catch (problem) {
       note.textContent = problem.message;

@@ -2,34 +2,13 @@
 import { lines } from "./charts.js";
 import { bytes, drawer, duration, make, moment, number, short } from "./dom.js";
 import { paced } from "./live.js";
+import { ended, lag, stateOf, troubles } from "./pipelines.js";
 
 const PER = [["events a second", 1], ["events a minute", 60], ["events an hour", 3600], ["events a day", 86400]];
 const KEPT = 600; // readings of the load, where a ledger has no panes to tell it
 
 function figure(value, name, level = "") {
   return make("div", { class: `figure ${level}` }, make("b", {}, value), make("span", {}, name));
-}
-
-// Where events are of today, how far behind now; else how far the watermark is behind the newest.
-function lag(pipeline, now) {
-  if (pipeline.newest == null) return ["–", "lag"];
-  const behind = now - pipeline.newest;
-  if (Math.abs(behind) < 86400e6) return [duration(Math.max(0, behind)), "newest event is old"];
-  return [moment(pipeline.newest).slice(0, 16), "newest event (UTC)"];
-}
-
-const STATES = { unknown: "no batch yet", running: "running", idle: "idle", stale: "silent", failed: "failed", finished: "stopped" };
-
-// What the figures of the headline mean, and what is wrong where something is.
-function troubles(pipeline) {
-  const { webhook = {} } = pipeline.alerts ?? {};
-  return [
-    pipeline.state === "failed" ? `failed: ${pipeline.reason}` : "",
-    pipeline.state === "stale" ? "its process says nothing any more: it may be gone" : "",
-    pipeline.not_taken_over ? `the changed file is not taken over: ${pipeline.not_taken_over}` : "",
-    ...Object.entries(pipeline.failing).map(([query, { error }]) => `${query}: ${error}`),
-    webhook.error ? `the webhook does not take alerts: ${webhook.error}` : "",
-  ].filter(Boolean);
 }
 
 export function headline(holder, size) {
@@ -39,9 +18,11 @@ export function headline(holder, size) {
     const open = Object.values(pipeline.open)[0];
     const slowed = open && open.length_us > open.usual_us;
     const waiting = Object.values(pipeline.lag).flatMap(Object.values).reduce((a, b) => a + b, 0);
-    const [level, said] = [{ failed: "bad", stale: "bad", running: "good" }[pipeline.state] ?? "", STATES[pipeline.state]];
+    const [said, level] = stateOf(pipeline);
+    const silent = pipeline.silent_us == null ? "pipeline" : `${ended(pipeline) ? "" : "heard of "}${duration(pipeline.silent_us)} ago`;
+    const stored = size(pipeline.name);
     figures.replaceChildren(
-      figure(said ?? pipeline.state, pipeline.silent_us == null ? "pipeline" : `heard of ${duration(pipeline.silent_us)} ago`, level),
+      figure(said, silent, level),
       figure(short(pipeline.events_per_second ?? 0), "events a second"),
       figure(...lag(pipeline, state.now)),
       ...(Object.keys(pipeline.lag).length ? [figure(short(waiting), "records waiting", waiting ? "warn" : "")] : []),
@@ -51,7 +32,7 @@ export function headline(holder, size) {
       figure(short(pipeline.read), "events read"),
       figure(short(pipeline.late), "late", pipeline.late ? "warn" : ""),
       figure(short(pipeline.rejected), "rejected", pipeline.rejected ? "bad" : ""),
-      figure(size() == null ? "–" : bytes(size()), "in the ledger"),
+      figure(stored == null ? "–" : bytes(stored), "in the ledger"),
     );
     const found = troubles(pipeline);
     wrong.hidden = !found.length;
@@ -59,18 +40,26 @@ export function headline(holder, size) {
   };
 }
 
+// Events a second of each point. The stream began within the first and has come so far in the last: these
+// count for the part of them that is known to have passed, and are left out where that is too little of them.
+export function rates({ width_us: width, from, to, points }, newest) {
+  const found = [];
+  points.forEach(([start, events]) => {
+    const first = start <= from, until = Math.min(start + width, newest ?? to);
+    if (points.length > 3 && (first || until - start < width / 2)) return;
+    const before = found.at(-1);
+    if (before && start - before[0] > width) found.push([before[0] + width, 0], [start - width, 0]);
+    found.push([start, (1e6 * events) / Math.max(1e6, until - (first ? from : start))]);
+  });
+  return found;
+}
+
 // Events by event time, as far back as the ledger goes.
 export function load(holder, live, range) {
   let found = null, asked = "", shown = null, live_points = [];
   const draw = drawer(() => {
     if (!found) return;
-    const { width_us: width, to } = found;
-    const points = [];
-    for (const [start, events] of found.points) {
-      const before = points.at(-1);
-      if (before && start - before[0] > width) points.push([before[0] + width, 0], [start - width, 0]);
-      points.push([start, (1e6 * events) / Math.max(1e6, Math.min(width, to - start))]);
-    }
+    const { width_us: width } = found, points = rates(found, shown.newest);
     const drawn = points.length ? points : live_points;
     const most = drawn.reduce((high, [, rate]) => Math.max(high, rate), 0);
     const [unit, seconds] = PER.find(([, length]) => most * length >= 1) ?? PER.at(-1);
@@ -92,7 +81,11 @@ export function load(holder, live, range) {
   range.onchange(() => shown && ask(true));
   new ResizeObserver(draw).observe(holder);
   return (state, pipeline) => {
-    if (shown?.name !== pipeline.name) live_points = [];
+    if (shown && shown.name !== pipeline.name) {
+      live_points = [];
+      found = null;
+      holder.replaceChildren();
+    }
     shown = pipeline;
     if (pipeline.events_per_second != null) live_points = [...live_points, [state.now, pipeline.events_per_second]].slice(-KEPT);
     if (asked !== path() + pipeline.read) ask();

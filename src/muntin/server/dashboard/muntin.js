@@ -2,10 +2,11 @@
 import { alerts } from "./alerts.js";
 import { catalogue } from "./catalogue.js";
 import { closings } from "./closings.js";
-import { choice, duration, make } from "./dom.js";
+import { duration, make } from "./dom.js";
 import { admitted, theme } from "./entry.js";
 import { Live } from "./live.js";
 import { headline, load, openWindows } from "./load.js";
+import { chooser, overview } from "./pipelines.js";
 import { Range } from "./range.js";
 import { rejected } from "./rejected.js";
 import { selectBox } from "./select_box.js";
@@ -14,35 +15,31 @@ import { trend } from "./trends.js";
 const at = (id) => document.getElementById(id);
 const inside = (id) => at(id).querySelector("div");
 const connection = at("connection");
-let stale = "", compiling = "", note = "", lostAt = null;
+let said = ["live", "live"], stale = false, lostAt = null;
 
 function say(state) {
   lostAt = state === "live" ? null : lostAt ?? (state === "lost" ? new Date().toLocaleTimeString() : null);
-  connection.dataset.state = (stale || compiling) && state === "live" ? "wait" : state;
-  connection.textContent = { wait: "connecting", live: stale || compiling || note || "live", lost: `connection lost at ${lostAt}, trying again` }[state];
-  document.documentElement.classList.toggle("stale", state === "lost" || Boolean(stale));
+  [connection.dataset.state, connection.textContent] = {
+    wait: ["wait", "connecting"], live: said, lost: ["lost", `connection lost at ${lostAt}, trying again`],
+  }[state];
+  document.documentElement.classList.toggle("stale", state === "lost" || stale);
+}
+
+// What stands beside the connection of the pipeline that is shown; the headline says more.
+function about(state, one) {
+  if (one.state === "failed") return ["bad", "pipeline failed"];
+  if (one.state === "stale") return ["wait", `silent for ${duration(one.silent_us ?? 0)}`];
+  if (state.compiling) return ["wait", "compiling kernels, once per machine"];
+  if (one.not_taken_over) return ["wait", "live; the changed file is not taken over"];
+  if (one.state === "finished") return ["still", "pipeline stopped"];
+  if (one.committed_at == null) return ["live", "live, no batch yet"];
+  if (one.state === "idle") return ["live", `live, pipeline idle: nothing new for ${duration(state.now - one.committed_at)}`];
+  return ["live", "live"];
 }
 
 const live = new Live((state) => { live.state = state; say(state); });
 
-const STOPPED = { failed: "failed", stale: "silent", finished: "stopped", unknown: "no batch yet" };
-
-// Which pipeline is shown; of the others, which do not run.
-function pipelines(onchoice) {
-  let shown = "";
-  return (state) => {
-    const all = state.pipelines.map((p) => [p.name, p.name + (STOPPED[p.state] ? ` (${STOPPED[p.state]})` : "")]);
-    if (all.join() === shown) return;
-    shown = all.join();
-    const before = at("pipelines").querySelector("select")?.value ?? all[0]?.[0];
-    const select = choice("pipeline", all, onchoice);
-    at("pipelines").replaceChildren(all.length > 1 ? select : all[0]?.[0] ?? "");
-    select.value = before;
-  };
-}
-
-async function panels(summaries) {
-  const files = new Set(await live.ask("/panels"));
+async function panels(summaries, files) {
   const shown = summaries.filter((summary) => files.has(`${summary.kind}.js`));
   const modules = await Promise.all(shown.map(({ kind }) => import(`./panels/${kind}.js`)));
   for (const [i, summary] of shown.entries()) {
@@ -55,47 +52,71 @@ async function panels(summaries) {
 async function start() {
   theme();
   const found = await admitted(live, "/summaries", say); // the names
-  let pipeline = null;
+  const files = live.ask("/panels").then((names) => new Set(names));
+  const names = Object.keys(found.specs), asked = decodeURIComponent(location.hash.slice(1));
+  let pipeline = names.includes(asked) ? asked : names[0] ?? null, last = { pipelines: [] };
   const of = new Map(found.summaries.map((summary) => [summary.name, summary.pipeline]));
-  const mine = (summary) => pipeline == null || of.get(summary) === pipeline;
+  const closing = () => found.summaries.filter((s) => s.windows && s.pipeline === pipeline).map((s) => s.name);
   const range = new Range(at("range"));
   const statement = selectBox(inside("select"), live, found);
-  const inLedger = catalogue(inside("catalogue"), live, mine, (name) => statement.ask(found.summaries.find((s) => s.name === name)));
+  const inLedger = catalogue(inside("catalogue"), live, (summary) => of.get(summary) === pipeline,
+    (name) => statement.ask(found.summaries.find((s) => s.name === name)));
   const parts = [headline(at("headline"), inLedger.size), alerts(at("alerts")), load(inside("load"), live, range),
     openWindows(inside("open"), live), rejected(inside("rejected"), live), inLedger.heard];
-  const show = (name, newest) => {
+  const columns = found.summaries.flatMap((s) => [...s.keys.flat(), ...s.by]);
+  const built = new Set();
+
+  // Panels and trends of a pipeline, once it is shown: what nobody looks at is not asked for.
+  async function build(name) {
+    if (name == null || built.has(name)) return;
+    built.add(name);
+    const theirs = (all) => all.filter((one) => one.pipeline === name);
+    await Promise.allSettled([files.then((known) => panels(theirs(found.summaries), known)),
+      ...theirs(found.queries).map((query) => trend(at("trends"), live, query, range, columns))]);
+    hide();
+  }
+
+  function hide() {
+    for (const part of document.querySelectorAll("[data-pipeline]")) part.hidden = part.dataset.pipeline !== pipeline;
+  }
+
+  function show(name) {
     pipeline = name;
-    range.newest = newest;
-    for (const part of document.querySelectorAll("[data-pipeline]")) part.hidden = part.dataset.pipeline !== name;
+    history.replaceState(null, "", `#${encodeURIComponent(name)}`);
+    statement.offer(name);
+    hide();
+    build(name);
+    tell();
     inLedger.show();
-    range.changed();
-  };
-  let last = { pipelines: [] };
-  const choose = pipelines((name) => show(name, last.pipelines.find((p) => p.name === name)?.newest));
+    range.turn(last.pipelines.find((p) => p.name === name)?.newest ?? null);
+  }
+
+  const choose = chooser(at("pipelines"), show), all = overview(at("overview"), inLedger.size, show);
+
+  function tell() {
+    choose(last.pipelines, pipeline);
+    all(last, pipeline);
+    const one = last.pipelines.find((p) => p.name === pipeline);
+    if (!one) return;
+    range.newest = one.newest;
+    said = about(last, one);
+    stale = one.state === "failed" || one.state === "stale";
+    say(live.state);
+    at("closings").hidden = !closing().length;
+    for (const part of parts) part(last, one);
+  }
+
+  statement.offer(pipeline);
   live.subscribe({ state: true }, ({ state }) => {
     if (!state) return;
-    choose(state);
-    last = state;
-    compiling = state.compiling ? "compiling kernels, once per machine" : "";
-    say(live.state);
-    const one = state.pipelines.find((p) => p.name === pipeline) ?? state.pipelines[0];
-    if (!one) return;
-    if (one.name !== pipeline) show(one.name, one.newest);
-    range.newest = one.newest;
     if (state.pipelines.some((p) => p.spec !== found.specs[p.name])) return location.reload(); // other names
-    stale = { failed: `failed: ${one.reason}`, stale: `stale: silent for ${duration(one.silent_us ?? 0)}` }[one.state] ?? "";
-    note = one.not_taken_over ? `live; the changed file is not taken over: ${one.not_taken_over}`
-      : { unknown: "live, no batch yet", finished: "live, pipeline finished",
-        idle: one.committed_at == null ? "live, pipeline idle" : `live, pipeline idle: nothing new for ${duration(state.now - one.committed_at)}` }[one.state] ?? "";
-    say(live.state);
-    at("closings").hidden = !Object.keys(one.open).length; // no windows, none that close
-    for (const part of parts) part(state, one);
+    const known = state.pipelines.some((p) => p.name === pipeline);
+    last = state;
+    if (known || !state.pipelines.length) tell();
+    else show(state.pipelines[0].name);
   });
   live.open();
-  const keys = found.summaries.flatMap((s) => [...s.keys.flat(), ...s.by]);
-  await Promise.allSettled([closings(inside("closings"), live, range, mine), panels(found.summaries),
-    ...found.queries.map((query) => trend(at("trends"), live, query, range, keys))]);
-  if (pipeline != null) show(pipeline, range.newest);
+  await Promise.allSettled([closings(inside("closings"), live, range, closing), build(pipeline)]);
 }
 
 start();

@@ -33,7 +33,8 @@ export function selectBox(holder, live, names) {
     id: "statement", spellcheck: "false", maxlength: 4096, autocomplete: "off", role: "combobox",
     "aria-expanded": "false", "aria-controls": "completions", "aria-autocomplete": "list",
   });
-  text.value = sessionStorage.getItem("muntin-statement") ?? names.queries[0]?.select ?? "";
+  let offered = "";
+  text.value = sessionStorage.getItem("muntin-statement") ?? "";
   const list = make("ul", { class: "complete", id: "completions", role: "listbox", hidden: true });
   const run = make("button", { type: "button", onclick: () => ask() }, "run");
   const answer = make("div", { "aria-live": "polite" }), kept = saved(text, () => ask());
@@ -126,5 +127,12 @@ export function selectBox(holder, live, names) {
       paint();
     }
   });
-  return { ask: write };
+  // The first query of a pipeline, where nobody has written something else.
+  function offer(pipeline) {
+    if (text.value !== offered) return;
+    text.value = offered = names.queries.find((query) => query.pipeline === pipeline)?.select ?? "";
+    answer.replaceChildren();
+  }
+
+  return { ask: write, offer };
 }

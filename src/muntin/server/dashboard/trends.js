@@ -23,7 +23,7 @@ const COUNTS = /^(count|events|rows|n)$|^count_/i;
 
 // Which columns of an answer name a line, and which are its values: first the one that it is ordered by.
 function kinds(columns, types, keys, ordered) {
-  const shown = columns.map((name, i) => [name, i]).filter(([name]) => !/^window_|^(revision|error|lower|upper)$/.test(name));
+  const shown = columns.map((name, i) => [name, i]).filter(([name, i]) => !/^window_|^(revision|error|lower|upper)$/.test(name) && types[i] !== "bool");
   const names = shown.filter(([name, i]) => !numeric(types[i]) || keys.includes(name) || name === "q");
   const values = shown.filter((one) => !names.includes(one));
   const rank = (name) => name === ordered ? 0 : name === "value" ? 1 : COUNTS.test(name) ? 3 : 2;

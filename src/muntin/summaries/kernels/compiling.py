@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 from numba.core import event
 
 PATIENCE_SECONDS = 1.0
 """Of compiling in this process, before a word is said."""
+QUIET_SECONDS = 60.0
+"""A command's processes compile at the same time: one of them says it, the others not again."""
 _log = logging.getLogger("muntin")
 
 
@@ -43,7 +47,24 @@ class _Watch(event.Listener):
             self._since = now
             if self._spent > PATIENCE_SECONDS and not self._said:
                 self._said = True
-                _log.warning("compiling kernels, once per machine: some seconds more")
+                if _first_to_say():
+                    _log.warning("compiling kernels, once per machine: some seconds more")
+
+
+def _first_to_say() -> bool:
+    """Whether none of the processes that share the cache has said it a moment ago."""
+    if "NUMBA_CACHE_DIR" not in os.environ:
+        return True
+    mark = Path(os.environ["NUMBA_CACHE_DIR"]) / "compiling"
+    try:
+        os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        if time.time() - mark.stat().st_mtime < QUIET_SECONDS:
+            return False
+        os.utime(mark)
+    except OSError:
+        pass  # a cache that nothing can be written to
+    return True
 
 
 _watch = _Watch()

@@ -1,12 +1,12 @@
 // How many different items, of all events or of the keys that have most, with their bounds.
 import { bars } from "../charts.js";
 import { choice, quoted } from "../dom.js";
-import { following, parts, WINDOWS } from "../following.js";
+import { following, parts, windowsOf } from "../following.js";
 
 export default function panel(section, summary, live) {
-  let window = "";
+  let window = windowsOf(summary)[0][0];
   const again = () => follow(`SELECT * FROM distinct(${quoted(summary.name)}) ${window} ORDER BY value DESC LIMIT 10`);
-  const windows = choice("window", WINDOWS, (v) => { window = v; again(); });
+  const windows = choice("window", windowsOf(summary), (v) => { window = v; again(); });
   const { holder, note } = parts(section, `Different items in ${summary.name}`, windows);
   const follow = following(live, note, ({ columns, rows }) => {
     const at = (name) => columns.indexOf(name);

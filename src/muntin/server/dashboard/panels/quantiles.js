@@ -1,11 +1,10 @@
 // Quantiles now, with their bounds, the worst key first; and over time, with their error shaded.
 import { bars, lines } from "../charts.js";
 import { choice, drawer, make, quoted } from "../dom.js";
-import { following, parts, WINDOWS } from "../following.js";
+import { following, parts, windowsOf } from "../following.js";
 import { paced } from "../live.js";
 
 const ASKED = [0.1, 0.5, 0.9, 0.99];
-const SPANS = [["FOR LAST '1 hour'", "last hour"], ["FOR LAST '1 day'", "last day"], ...WINDOWS];
 const KEYS = 12; // the worst
 const SLICES = 24, AT_ONCE = 12; // of the time shown; FROM items of one statement
 const STEPS_S = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 10800, 21600, 43200, 86400,
@@ -41,14 +40,15 @@ function seriesOf(answers) {
 export default function panel(section, summary, live) {
   const by = summary.by, keys = by.map(quoted).join(", ");
   const from = `FROM quantiles(${quoted(summary.name)}, ${ASKED.join(", ")})`;
-  let window = SPANS[0][0], key = null, covered = null, series = [];
+  const spans = windowsOf(summary, true);
+  let window = spans[0][0], key = null, covered = null, series = [];
   let worst = 0.99;
   const ask = () => follow(by.length
     ? `SELECT ${keys}, q, value, lower, upper FROM quantiles(${quoted(summary.name)}, ${worst}) ${window} ORDER BY value DESC NULLS LAST LIMIT ${KEYS}`
     : `SELECT q, value, lower, upper ${from} ${window}`);
   const which = choice("quantile", [...ASKED].reverse().map((q) => [q, `worst ${100 * q} %`]), (v) => { worst = Number(v); ask(); });
   which.hidden = !by.length;
-  const windows = choice("window", SPANS, (v) => { window = v; ask(); });
+  const windows = choice("window", spans, (v) => { window = v; ask(); });
   const whose = make("select", { "aria-label": by.join(", "), hidden: !by.length, onchange: () => history(true) });
   const { holder, note } = parts(section, `Quantiles of ${summary.name}`, which, whose, windows);
   const chart = make("div", { class: "chart" });

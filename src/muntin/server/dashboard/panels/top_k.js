@@ -1,12 +1,12 @@
 // Heavy hitters with their bounds; those that are not surely among the heaviest are said to be so.
 import { bars } from "../charts.js";
 import { choice, quoted } from "../dom.js";
-import { following, parts, WINDOWS } from "../following.js";
+import { following, parts, windowsOf } from "../following.js";
 
 export default function panel(section, summary, live) {
-  let window = "";
+  let window = windowsOf(summary)[0][0];
   const again = () => follow(`SELECT * FROM top_k(${quoted(summary.name)}, 10) ${window}`);
-  const windows = choice("window", WINDOWS, (v) => { window = v; again(); });
+  const windows = choice("window", windowsOf(summary), (v) => { window = v; again(); });
   const { holder, note } = parts(section, `Most frequent in ${summary.name}`, windows);
   const follow = following(live, note, ({ columns, rows }) => {
     const at = (name) => columns.indexOf(name);

@@ -1,10 +1,10 @@
 // Top keys of a chosen key and indicator.
 import { bars } from "../charts.js";
 import { choice, quoted } from "../dom.js";
-import { following, parts, WINDOWS } from "../following.js";
+import { following, parts, windowsOf } from "../following.js";
 
 export default function panel(section, summary, live) {
-  let key = 0, indicator = "count", window = "";
+  let key = 0, indicator = "count", window = windowsOf(summary)[0][0];
   const again = () => {
     const columns = summary.keys[key].map(quoted).join(", ");
     const value = indicator === "count" ? "count" : quoted(indicator);
@@ -14,7 +14,7 @@ export default function panel(section, summary, live) {
   const keys = choice("key", summary.keys.map((k, i) => [i, k.join(" × ")]), (v) => { key = Number(v); again(); });
   const names = ["count", ...summary.indicators];
   const indicators = choice("indicator", names.map((n) => [n, n]), (v) => { indicator = v; again(); });
-  const windows = choice("window", WINDOWS, (v) => { window = v; again(); });
+  const windows = choice("window", windowsOf(summary), (v) => { window = v; again(); });
   const { holder, note } = parts(section, `Top of ${summary.name}`, keys, " ", indicators, " ", windows);
   const follow = following(live, note, (result) => bars(holder, result.rows.map((row) => ({
     label: row.slice(0, -1).map((v) => v ?? "(none)").join(", "), value: row.at(-1),

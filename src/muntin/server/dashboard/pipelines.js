@@ -1,0 +1,81 @@
+// The pipelines of a ledger: what each does, what is wrong with it, and which one the page shows.
+import { bytes, choice, duration, make, moment, number, short } from "./dom.js";
+
+const STATES = { unknown: "no batch yet", running: "running", idle: "idle", stale: "silent", failed: "failed", finished: "stopped" };
+const LEVELS = { failed: "bad", stale: "bad", running: "good" };
+
+export const ended = (pipeline) => pipeline.state === "failed" || pipeline.state === "finished";
+
+// In a word, and how bad that is.
+export function stateOf(pipeline) {
+  const state = pipeline.state === "idle" && pipeline.committed_at == null ? "unknown" : pipeline.state;
+  return [STATES[state] ?? state, LEVELS[state] ?? ""];
+}
+
+// How far the newest event is behind now; of one that has ended, or reads the past, when that was.
+export function lag(pipeline, now) {
+  if (pipeline.newest == null) return ["–", "newest event"];
+  const behind = now - pipeline.newest;
+  if (!ended(pipeline) && Math.abs(behind) < 86400e6) return [duration(Math.max(0, behind)), "behind (newest event)"];
+  return [moment(pipeline.newest).slice(0, 16), "newest event (UTC)"];
+}
+
+export function troubles(pipeline) {
+  const { webhook = {} } = pipeline.alerts ?? {};
+  return [
+    pipeline.state === "failed" ? `failed: ${pipeline.reason}` : "",
+    pipeline.state === "stale" ? "its process says nothing any more: it may be gone" : "",
+    pipeline.not_taken_over ? `the changed file is not taken over: ${pipeline.not_taken_over}` : "",
+    ...Object.entries(pipeline.failing).map(([query, { error }]) => `${query}: ${error}`),
+    webhook.error ? `the webhook does not take alerts: ${webhook.error}` : "",
+  ].filter(Boolean);
+}
+
+// The list in the page's head.
+export function chooser(holder, onchoice) {
+  let shown = "";
+  return (pipelines, chosen) => {
+    const all = pipelines.map((p) => [p.name, LEVELS[p.state] === "good" || p.state === "idle" ? p.name : `${p.name} (${stateOf(p)[0]})`]);
+    if (all.join() !== shown) {
+      shown = all.join();
+      holder.replaceChildren(all.length > 1 ? choice("pipeline", all, onchoice) : all[0]?.[0] ?? "");
+    }
+    const select = holder.querySelector("select");
+    if (select) select.value = chosen;
+  };
+}
+
+const HEAD = ["pipeline", "state", "heard of", "events a second", "newest event (UTC)", "behind", "read", "late", "rejected", "size", "what is wrong"];
+
+// All of them, a row each, where there are several.
+export function overview(section, size, onchoice) {
+  const body = make("tbody"), rows = new Map();
+  section.querySelector("div").replaceChildren(make("div", { class: "scroll", tabindex: "0" }, make("table", {},
+    make("thead", {}, make("tr", {}, ...HEAD.map((name, i) => make("th", { class: i > 1 && i < 10 ? "number" : "" }, name)))), body)));
+  const row = (name) => {
+    if (!rows.has(name)) { // buttons stay, so that the keyboard's place is not lost
+      const cells = HEAD.map((_, i) => make("td", { class: i > 1 && i < 10 ? "number" : "" }));
+      cells[0].append(make("button", { type: "button", onclick: () => onchoice(name) }, name));
+      cells.at(-1).classList.add("bad", "long");
+      rows.set(name, { whole: make("tr", {}, ...cells), cells });
+      body.append(rows.get(name).whole);
+    }
+    return rows.get(name);
+  };
+  return (state, chosen) => {
+    section.hidden = state.pipelines.length < 2;
+    for (const [name, { whole }] of rows) if (!state.pipelines.some((p) => p.name === name)) { whole.remove(); rows.delete(name); }
+    for (const pipeline of state.pipelines) {
+      const { whole, cells } = row(pipeline.name);
+      const [said, level] = stateOf(pipeline);
+      const behind = ended(pipeline) || pipeline.newest == null ? "–" : duration(Math.max(0, state.now - pipeline.newest));
+      const held = size(pipeline.name);
+      cells[1].className = level;
+      [said, pipeline.silent_us == null ? "–" : `${duration(pipeline.silent_us)} ago`, short(pipeline.events_per_second ?? 0),
+        moment(pipeline.newest), behind, number(pipeline.read), number(pipeline.late), number(pipeline.rejected),
+        held == null ? "–" : bytes(held), troubles(pipeline).join("; ")].forEach((text, i) => { cells[i + 1].textContent = text; });
+      if (pipeline.name === chosen) whole.setAttribute("aria-current", "true");
+      else whole.removeAttribute("aria-current");
+    }
+  };
+}

@@ -1,0 +1,91 @@
+"""The dashboard over a ledger with several pipelines, of which some have ended: in a real browser.
+
+Beside `test_dashboard.py`, whose tests are slow, what every change of the page goes through.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from muntin.ledger.temporary import temporary
+from muntin.server.serving import Server
+from muntin.spark import ingest
+from tests.pipeline.support import pipeline
+from tests.server.browser import wait
+from tests.server.conftest import Feeder
+
+SENSORS = pipeline(
+    name="sensors",
+    summaries={
+        "rooms": {
+            "keys": ["driver"],
+            "indicators": ["fare"],
+            "window": {"kind": "floating", "length": "1 minute"},
+        },
+        "visitors": {"kind": "distinct", "item": "driver"},
+    },
+    queries={"fullest": "SELECT driver, count FROM rooms(driver) ORDER BY count DESC"},
+)
+REASON = "there is no column 'delai'"
+NAMES = """[...document.querySelectorAll("#trends section, #panels section")]
+    .filter((part) => !part.hidden).map((part) => part.querySelector("h2").firstChild.textContent)
+    .join()"""
+RATES = """async ({ width, from, to, points, newest }) => (await import("/static/load.js"))
+    .rates({ width_us: width, from, to, points }, newest)"""
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    """Two pipelines in one ledger: one at work, and one that has failed."""
+    monkeypatch.setattr(ingest, "BEAT_SECONDS", 1e9)  # or that one says that it is well
+    ledger = temporary()
+    orders, sensors = Feeder(ledger), Feeder(ledger, SENSORS)
+    for _ in range(4):
+        orders.minute()
+    for _ in range(3):
+        sensors.minute(events_a_pane=9)
+    at = max(info.committed_at for info in ledger.pipelines()) + 1
+    sensors.ingest.writer.set_status({"state": "failed", "at": at, "reason": REASON})
+    with Server(ledger, port=0) as server:
+        yield server
+    orders.close()
+    sensors.close()
+
+
+def test_the_pipeline_that_is_chosen_is_in_every_panel(page, watched):
+    page.goto(watched.url)
+    wait(page, "document.querySelectorAll('#closings rect').length === 3")
+    for chart in ("#load", "#trends"):
+        page.wait_for_selector(f"{chart} svg polyline", state="attached")
+    page.wait_for_selector("#catalogue button:text('orders')")
+    page.wait_for_selector("#panels .bars tr")
+    assert page.evaluate(NAMES) == "Trend: busiest,Top of orders"
+    assert page.locator("#overview tbody tr").count() == 2
+    assert REASON in page.text_content("#overview tbody tr:has-text('sensors')")
+    assert "failed" not in page.text_content("#headline")
+    assert page.get_attribute("#connection", "data-state") == "live"
+
+    page.click("#overview button:text('sensors')")
+    page.wait_for_selector('#connection[data-state="bad"]')
+    wait(page, "document.querySelectorAll('#closings rect').length === 2")
+    wait(page, f"{NAMES} === 'Trend: fullest,Top of rooms,Different items in visitors'")
+    page.wait_for_selector("#catalogue button:text('rooms')")
+    assert page.locator("#catalogue button:text('orders')").count() == 0
+    headline = page.text_content("#headline")
+    assert f"failed: {REASON}" in headline
+    assert "162" in headline  # events of this one alone
+    assert page.input_value("#statement").startswith("SELECT driver, count FROM rooms")
+    page.reload()  # it stays
+    page.wait_for_selector('#connection[data-state="bad"]')
+    assert page.input_value("#pipelines select") == "sensors"
+
+    # a bucket of the load is what came in it by the time of it that has passed
+    hour = 3_600_000_000
+    points = [[n * hour, 3_600] for n in range(3)] + [[3 * hour, 2_700]]
+    asked = {"width": hour, "from": hour // 2, "to": 4 * hour, "newest": int(3.75 * hour)}
+    found = page.evaluate(RATES, asked | {"points": points})
+    assert found == [[hour, 1], [2 * hour, 1], [3 * hour, 1]]
+    asked["newest"] = 3 * hour + hour // 10  # too little of it to say
+    assert page.evaluate(RATES, asked | {"points": points}) == found[:2]
+    assert page.complaints == []
+    page.goto("about:blank")
