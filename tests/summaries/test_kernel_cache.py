@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from muntin.summaries.kernels import PACKAGE, cache_folder
+from muntin.summaries.kernels import PACKAGE, cache_folder, turns
 
 
 @pytest.mark.parametrize("changed", ["summaries/kernels/sorting.py", "segments/kernels/sums.py"])
@@ -30,3 +30,41 @@ def test_a_kept_kernel_is_loaded_without_what_only_compiling_needs():
     )
     told = [subprocess.check_output([sys.executable, "-c", run], text=True) for _ in range(2)]
     assert told[1] == "[6, 7] False\n"
+
+
+COMPILES = """
+import sys, numpy as np
+from muntin.summaries.kernels.hashing import hash_strings as kernel
+from muntin.summaries.items import hash_items
+import pyarrow as pa
+print("ready", flush=True)
+sys.stdin.readline()
+hash_items(pa.array(["a", "b"]))
+print(sum(kernel.stats.cache_misses.values()), sum(kernel.stats.cache_hits.values()))
+"""
+
+
+def test_what_processes_need_at_the_same_time_one_of_them_compiles(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    pipe = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    started = [subprocess.Popen([sys.executable, "-c", COMPILES], **pipe) for _ in range(2)]
+    for process in started:
+        assert process.stdout.readline() == "ready\n"
+    for process in started:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    said = sorted(process.communicate(timeout=120)[0] for process in started)
+    assert said == ["0 1\n", "1 0\n"]
+
+
+def test_nobody_waits_for_ever_for_one_that_does_not_go_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(turns, "WAIT_SECONDS_MAX", 0.1)
+    first = turns.Turn(tmp_path / "kernels" / "kernel.turn")
+    second = turns.Turn(tmp_path / "kernels" / "kernel.turn")
+    assert (first.waited, second.waited) == (False, True)
+    second.end()  # it had none
+    assert turns.Turn(tmp_path / "kernels" / "kernel.turn").waited
+    first.end()
+    third = turns.Turn(tmp_path / "kernels" / "kernel.turn")
+    assert not third.waited
+    third.end()

@@ -39,15 +39,39 @@ import numba  # noqa: E402  (reads the environment when it is imported)
 from numba.core.caching import FunctionCache  # noqa: E402
 from numba.core.runtime import rtsys  # noqa: E402
 
+from muntin.summaries.kernels.turns import Turn  # noqa: E402
+
 if "NUMBA_CACHE_DIR" in os.environ:
     numba.config.CACHE_DIR = os.environ["NUMBA_CACHE_DIR"]  # pyright: ignore
 
 
 class _Compiled(FunctionCache):
+    """What is compiled by one process is loaded by those that need it at the same time."""
+
+    _turn: Turn | None = None
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         rtsys.initialize(target_context)
         with self._guard_against_spurious_io_errors():
-            return self._load_overload(sig, target_context)
+            found = self._load_overload(sig, target_context)
+            if found is None and self._turn is None:
+                self._turn = Turn(Path(self.cache_path) / f"{self._impl.filename_base}.turn")
+                if self._turn.waited:
+                    found = self._load_overload(sig, target_context)
+            if found is not None:
+                self._end_turn()
+            return found
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        finally:
+            self._end_turn()
+
+    def _end_turn(self) -> None:
+        if self._turn is not None:
+            self._turn.end()
+            self._turn = None
 
 
 class KernelCache:
