@@ -70,10 +70,7 @@ class WebhookSpec(Strict):
     def key(self) -> bytes:
         """What signs: the secret itself, or, of `whsec_…`, what follows in base64.
 
-        Raises
-        ------
-        SpecError
-            There is no secret.
+        Raises SpecError: there is no secret.
         """
         variable = self.secret_env or SECRET_VARIABLE
         given = self.secret or os.environ.get(variable, "")

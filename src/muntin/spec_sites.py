@@ -40,10 +40,7 @@ Token = Annotated[str, AfterValidator(checked_token), Field(repr=False)]
 def token_of(token: str, variable: str) -> str:
     """The token itself, or what the environment variable holds (by default TOKEN_VARIABLE).
 
-    Raises
-    ------
-    ValueError
-        The variable that is named is not set, or holds no token.
+    Raises ValueError: the variable that is named is not set, or holds no token.
     """
     if token:
         return token
@@ -194,10 +191,8 @@ class SiteSpec(Ranking):
     def check_fits(self, summaries: Mapping[str, SummarySpec], pane: int, kept: int | None) -> None:
         """Raise ValueError where the pipeline cannot give what is ranked.
 
-        Parameters
-        ----------
-        pane, kept : int, microseconds
-            The pipeline's pane, and how long retention keeps panes (None: for ever).
+        `pane`, `kept` (int, microseconds): the pipeline's pane, and how long retention keeps panes
+          (None: for ever).
         """
         summary = summaries.get(self.summary)
         if summary is None:

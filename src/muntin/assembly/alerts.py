@@ -15,7 +15,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -28,7 +28,7 @@ from muntin.ledger.records import ClosedWindow
 from muntin.select.catalog import TREND_ERROR
 from muntin.spec import Pipeline
 from muntin.spec_alerts import AlertSpec
-from muntin.times import instant_text
+from muntin.times import instant_text, now_us
 
 EVERY_SECONDS = 5.0  # how often queries on update are asked
 WINDOWS_AT_ONCE = 64  # of one query, in one statement
@@ -48,23 +48,14 @@ Rows = Sequence[Mapping[str, Any]]
 class Alerts:
     """The alerts of a pipeline that is at work. Thread-safe.
 
-    Raises
-    ------
-    SpecError
-        `webhook` has no secret to sign with.
+    Raises SpecError: `webhook` has no secret to sign with.
     """
 
     def __init__(
-        self,
-        pipeline: Pipeline,
-        ledger: Ledger,
-        writer: Writer,
-        queries: StandingQueries,
-        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        self, pipeline: Pipeline, ledger: Ledger, writer: Writer, queries: StandingQueries
     ) -> None:
         self._ledger = ledger
         self._writer = writer
-        self._now_us = now_us
         self._lock = threading.RLock()
         self._wake = threading.Event()
         self._stopped = False
@@ -132,7 +123,7 @@ class Alerts:
     def _look(self) -> None:
         """Ask all that is new, and store what has changed."""
         with self._lock:
-            step = _Step(self._pipeline, copy.deepcopy(self._stored), self._now_us())
+            step = _Step(self._pipeline, copy.deepcopy(self._stored), now_us())
             was_reset = step.state.pop("reset", False)  # what it followed has been deleted
             step.end_unknown({} if was_reset else self._specs)
             for name in self._specs:
@@ -143,8 +134,11 @@ class Alerts:
                         self._ask_windows(step, name, spec, [window for _, window in batch])
                 step.state["seen"] = batch[-1][0]
             for name, spec in self._specs.items():
+                found = None
                 if self._pipeline.queries[name].on == "update":
-                    self._ask_now(step, name, spec)
+                    found = self._rows(step, name)
+                if found is not None:
+                    step.take(name, spec, found.to_pylist(), step.now, step.now)
             self._store(step)
 
     def _closed(self, seen: int) -> Iterator[list[tuple[int, ClosedWindow]]]:
@@ -169,18 +163,15 @@ class Alerts:
             if found is None:
                 continue
             by_window: dict[int, list[Mapping[str, Any]]] = {}
-            for row, start in zip(found.to_pylist(), _micros(found), strict=True):
+            starts = found["window_start"]
+            starts = starts.cast(pa.timestamp("us", starts.type.tz)).cast(pa.int64()).to_pylist()
+            for row, start in zip(found.to_pylist(), starts, strict=True):
                 by_window.setdefault(start, []).append(row)
             for window in group:
                 rows = by_window.get(window.start, [])
                 if rows and rows[0].get(TREND_ERROR) is not None:
                     continue  # nobody knows whether the condition holds
                 step.take(name, spec, rows, window.start, window.end)
-
-    def _ask_now(self, step: _Step, name: str, spec: AlertSpec) -> None:
-        found = self._rows(step, name)
-        if found is not None:
-            step.take(name, spec, found.to_pylist(), step.now, step.now)
 
     def _rows(self, step: _Step, name: str, *span: int) -> pa.Table | None:
         """The rows for which the condition holds; None where it cannot be asked."""
@@ -335,11 +326,6 @@ def shown(stored: Mapping[str, Any] | None, said: Mapping[str, Any]) -> dict[str
         "dropped": stored["dropped"],
         "webhook": dict(said),
     }
-
-
-def _micros(table: pa.Table) -> list[int]:
-    starts = table.column("window_start")
-    return starts.cast(pa.timestamp("us", starts.type.tz)).cast(pa.int64()).to_pylist()
 
 
 def _plain(value: Any) -> Any:

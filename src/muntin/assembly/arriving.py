@@ -23,12 +23,8 @@ def partials_of(
 ) -> list[Partial]:
     """The partials of one summary.
 
-    Parameters
-    ----------
-    now : Pieces
-        What the ledger holds before the batch.
-    payloads : sequence of bytes
-        Segments in slices of the pane, as workers sent them.
+    `now`: what the ledger holds before the batch.
+    `payloads`: segments in slices of the pane, as workers sent them.
     """
     covered = now.extent(layout).rollups.covered
     if sum(map(len, payloads)) <= MERGED_BYTES_MAX and len(payloads) > 1:

@@ -7,8 +7,7 @@ windows again.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -28,6 +27,7 @@ from muntin.reading.extent import Layout
 from muntin.reading.pieces import Merged, Pieces, SegmentCache, pieces_of
 from muntin.reading.stored_results import outdated
 from muntin.spec import Pipeline
+from muntin.times import now_us
 
 WINDOWS_AT_ONCE = 64  # written in one transaction
 NO_PANES: Int64s = NOTHING.starts
@@ -52,7 +52,6 @@ class Assembler:
         run_query: RunQuery,
         query_summaries: Mapping[str, str],
         cache: SegmentCache,
-        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
         """`query_summaries`: standing query -> the summary whose windows it follows."""
         self._pipeline = pipeline
@@ -67,7 +66,6 @@ class Assembler:
             ]
             for name in pipeline.summaries
         }
-        self._now_us = now_us
         self._cache = cache
         stored = ledger.assembler(pipeline.name) or {}
         self._followers: dict[str, Follower] = {}
@@ -89,12 +87,8 @@ class Assembler:
     def step(self, watermark: int | None, came: Mapping[str, Slices]) -> list[ClosedWindow]:
         """Close what the watermark seals, revise what late events changed; the windows written.
 
-        Parameters
-        ----------
-        watermark : int or None
-            Microseconds; None before the first event.
-        came : mapping
-            Summary -> the panes that events reached since the last step, and how many of them.
+        `watermark`: microseconds; None before the first event.
+        `came`: summary -> the panes that events reached since the last step, and how many of them.
         """
         if watermark is None:
             return []
@@ -190,12 +184,13 @@ class Assembler:
         pending: list[Closed] = []
         newest = self._ledger.windows(name, limit=1, newest_first=True)
         for closed in closings:
-            window = replace(closed.window, closed_at=self._now_us())
+            window = replace(closed.window, closed_at=now_us())
             if newest and window.start <= newest[0].start:
                 before = window_at(self._ledger, name, window.start)
-                if before is not None and _tells_no_more(window, before):
-                    continue
                 if before is not None:
+                    again = replace(window, revision=before.revision, closed_at=before.closed_at)
+                    if again == before:  # it tells no more than what is stored
+                        continue
                     window = replace(window, revision=before.revision + 1)
             pending.append(replace(closed, window=window))
             if len(pending) >= WINDOWS_AT_ONCE:
@@ -278,7 +273,7 @@ class Assembler:
     ) -> Closed | None:
         """The next revision of a window, if it has changed."""
         reach = now.extent(layout).reach(window.start, window.end)
-        after = replace(window, revision=window.revision + 1, closed_at=self._now_us())
+        after = replace(window, revision=window.revision + 1, closed_at=now_us())
         if not reach.whole:
             if not len(came):
                 return None
@@ -326,7 +321,3 @@ class Assembler:
         return states
 
     _stored: Mapping[str, Any] | None = None
-
-
-def _tells_no_more(window: ClosedWindow, before: ClosedWindow) -> bool:
-    return replace(window, revision=before.revision, closed_at=before.closed_at) == before

@@ -31,14 +31,9 @@ VALUES = 1_000
 class Line:
     """What one summary takes, at one length of slices.
 
-    Attributes
-    ----------
-    length_us : int
-        Of a slice: the pane, or a rollup's.
-    slices : int
-        How many are kept.
-    slice_bytes : float
-        Of one slice, compressed.
+    `length_us`: of a slice: the pane, or a rollup's.
+    `slices`: how many are kept.
+    `slice_bytes`: of one slice, compressed.
     """
 
     summary: str
@@ -55,13 +50,9 @@ class Line:
 class Capacity:
     """What a pipeline will take.
 
-    Attributes
-    ----------
-    lines : tuple of Line
-    window_bytes : dict
-        Summary -> bytes in memory of one of its windows (or of a pane, where it has none).
-    fold_seconds : float
-        Of one core, for a second's events: what the workers do beside reading them.
+    `window_bytes`: summary -> bytes in memory of one of its windows (or of a pane, where it has
+      none).
+    `fold_seconds`: of one core, for a second's events: what the workers do beside reading them.
     """
 
     lines: tuple[Line, ...]
@@ -78,14 +69,9 @@ def capacity(
 ) -> Capacity:
     """What a pipeline takes once it has run for as long as it keeps anything.
 
-    Parameters
-    ----------
-    rate : float
-        Events a second.
-    keys : mapping
-        Column -> how many different values it has; 1,000 where it is not there.
-    kept_us : int
-        Microseconds for which panes and rollups are kept that the retention does not name.
+    `rate`: events a second.
+    `keys`: column -> how many different values it has; 1,000 where it is not there.
+    `kept_us`: microseconds for which panes and rollups are kept that the retention does not name.
     """
     rng = np.random.default_rng(seed)
     keep = pipeline.retention

@@ -10,18 +10,17 @@ from muntin.spec import Pipeline
 def check_changes(pipeline: Pipeline, ledger: Ledger) -> None:
     """Compare a pipeline with the one of the same name that fed the ledger until now.
 
-    Raises
-    ------
-    SpecError
-        A summary has another kind or size than what is stored of it: they would not merge.
+    Raises SpecError: a summary has another kind or size than what is stored of it: they would not
+      merge.
     """
     found = next((p for p in ledger.pipelines() if p.name == pipeline.name), None)
     if found is None:
         return
     before = Pipeline.from_json(found.spec)
+    lengths = (before.pane, *before.rungs)
     for name, summary in pipeline.summaries.items():
         old = before.summaries.get(name)
-        if old is None or not _is_stored(name, before, ledger):
+        if old is None or not any(ledger.bounds(name, length) for length in lengths):
             continue
         is_now, was = ({"kind": each.kind, **each.stored_as()} for each in (summary, old))
         for entry in is_now | was:
@@ -31,11 +30,6 @@ def check_changes(pipeline: Pipeline, ledger: Ledger) -> None:
                     f"{_shown(is_now.get(entry))}: they do not merge; give the changed summary "
                     f"another name, or start over with --reset"
                 )
-
-
-def _is_stored(name: str, pipeline: Pipeline, ledger: Ledger) -> bool:
-    lengths = (pipeline.pane, *pipeline.rungs)
-    return any(ledger.bounds(name, length) is not None for length in lengths)
 
 
 def _shown(value: object) -> str:

@@ -28,12 +28,8 @@ FILE_BYTES_MIN = 1 << 20  # smaller payloads lie in the ledger itself
 class Cutting:
     """How one summary is cut. Goes to executors.
 
-    Attributes
-    ----------
-    shards : int
-        1: it is not.
-    folder : PayloadFolder, optional
-        Where large payloads are written; without, the ledger holds all of them.
+    `shards`: 1: it is not.
+    `folder`: where large payloads are written; without, the ledger holds all of them.
     """
 
     summary: str
@@ -63,10 +59,7 @@ class Cutting:
 def cuttings_of(pipeline: Pipeline, ledger: Ledger) -> Mapping[str, Cutting]:
     """Of each summary that has panes.
 
-    Raises
-    ------
-    SpecError
-        A summary has shards, and there is no place for their files.
+    Raises SpecError: a summary has shards, and there is no place for their files.
     """
     specs = {
         name: spec for name, spec in pipeline.summaries.items() if isinstance(spec, SegmentSpec)

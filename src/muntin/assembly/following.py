@@ -10,9 +10,10 @@ does not close.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -41,32 +42,46 @@ class Closed:
     """None: not all of it is stored any more."""
 
 
-class Follower(Protocol):
+class Follower(ABC):
     """Closes the windows of one summary; each kind of window has its own."""
 
+    def __init__(self, layout: Layout, stored: Mapping[str, Any] | None) -> None:
+        self._layout = layout
+        self._next: int | None = stored["next"] if stored else None
+        """Everything that ends at or before this was taken."""
+
+    @abstractmethod
     def step(self, pieces: Pieces, sealed_until: int) -> Iterator[Closed]: ...
+
+    @abstractmethod
     def end(self, pieces: Pieces) -> Iterator[Closed]:
         """The windows that are open where the source has ended: they end with what was taken.
 
         They stay open: where more comes after all, they close again as ever.
         """
-        ...
 
+    @abstractmethod
     def open_starts(self, before: int) -> Sequence[int]:
         """Starts of the windows that have not closed, before a time, ascending."""
-        ...
 
+    @abstractmethod
     def state(self) -> Mapping[str, Any]: ...
-    def open_window(self) -> tuple[int, int] | None: ...
-    def open_fill(self) -> Mapping[str, int]: ...
-    def next_pane(self) -> int | None: ...
-    def forget(self) -> None:
-        """Panes that were taken have changed: read them again when needed."""
-        ...
 
+    @abstractmethod
+    def open_window(self) -> tuple[int, int] | None: ...
+
+    @abstractmethod
     def missed(self, pieces: Pieces, panes: np.ndarray) -> Iterator[Closed]:
         """Windows that never closed, and would have if these sealed panes had had events then."""
-        ...
+
+    def open_fill(self) -> Mapping[str, int]:
+        return {}
+
+    def next_pane(self) -> int | None:
+        return self._next
+
+    def forget(self) -> None:  # noqa: B027
+        """Panes that were taken have changed: read them again when needed."""
 
 
 def follow(layout: Layout, window: WindowSpec, stored: Mapping[str, Any] | None) -> Follower:
@@ -89,13 +104,12 @@ class _Contents:
     """End of the last pane."""
 
 
-class FloatingFollower:
+class FloatingFollower(Follower):
     def __init__(self, layout: Layout, spec: WindowSpec, stored: Mapping[str, Any] | None) -> None:
-        self._layout = layout
+        super().__init__(layout, stored)
         self.window = FloatingWindow(
             spec.length, spec.limit or spec.length * LIMIT_FACTOR, layout.spec.window_capacity
         )
-        self._next: int | None = None
         if stored:
             kept = stored.get("window") or {"start": None, "overflowed": False, "factor": 1}
             self.window = replace(
@@ -104,7 +118,6 @@ class FloatingFollower:
                 overflowed=kept["overflowed"],
                 factor=kept["factor"],
             )
-            self._next = stored["next"]
         self._contents: _Contents | None = None
 
     def state(self) -> Mapping[str, Any]:
@@ -121,9 +134,6 @@ class FloatingFollower:
 
     def open_fill(self) -> Mapping[str, int]:
         return {} if self._contents is None else self._contents.fill
-
-    def next_pane(self) -> int | None:
-        return self._next
 
     def forget(self) -> None:
         self._contents = None
@@ -242,15 +252,13 @@ class FloatingFollower:
         return [] if start is None or start >= before else [start]
 
 
-class GridFollower:
-    """Tumbling and sliding windows."""
+class GridFollower(Follower):
+    """Tumbling and sliding windows: their panes are merged when they close."""
 
     def __init__(self, layout: Layout, spec: WindowSpec, stored: Mapping[str, Any] | None) -> None:
-        self._layout = layout
+        super().__init__(layout, stored)
         self._length = spec.length
         self._every = spec.every or spec.length
-        self._next: int | None = stored["next"] if stored else None
-        """Everything that ends at or before this is closed."""
         grid, since = (stored or {}).get("grid"), (stored or {}).get("since")
         self._since: int | None = since if grid in (None, self._grid) else self._next
         """Windows that ended before this were of another length: they are not looked for."""
@@ -267,15 +275,6 @@ class GridFollower:
             return None
         start = first_open(self._next, self._length, self._every)
         return start, start + self._length
-
-    def open_fill(self) -> Mapping[str, int]:
-        return {}  # its panes are merged when it closes
-
-    def next_pane(self) -> int | None:
-        return self._next
-
-    def forget(self) -> None:
-        pass
 
     def missed(self, pieces: Pieces, panes: np.ndarray) -> Iterator[Closed]:
         if self._next is None:

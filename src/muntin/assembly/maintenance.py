@@ -29,7 +29,7 @@ from muntin.segments.codec import CUT_BYTES
 from muntin.segments.shards import is_first
 from muntin.segments.table import Segment
 from muntin.spec import Pipeline
-from muntin.times import duration_text
+from muntin.times import duration_text, now_us
 
 TIME_US_MAX = 2**63 - 1
 _LOG = logging.getLogger("muntin.assembly")
@@ -69,7 +69,9 @@ class Maintenance:
         self._swept_at: float | None = None
         self._said: set[str] = set()
         for layout in layouts.values():
-            self._give_up_rungs(layout)
+            for reach in ledger.coverage(layout.name):
+                if reach.length not in layout.rungs:  # nobody would keep these rollups right
+                    writer.drop_before(layout.name, reach.length, TIME_US_MAX)
 
     def run(self, watermark: int | None) -> None:
         """Roll up what is sealed, merge small pieces, drop what is past its horizon."""
@@ -100,13 +102,7 @@ class Maintenance:
         if self._folder is None:
             return 0
         self._swept_at = time.monotonic()
-        return self._writer.sweep(self._folder, time.time_ns() // 1000 - age_us)
-
-    def _give_up_rungs(self, layout: Layout) -> None:
-        """Drop rollups of lengths that the spec no longer names: nobody would keep them right."""
-        for reach in self._ledger.coverage(layout.name):
-            if reach.length not in layout.rungs:
-                self._writer.drop_before(layout.name, reach.length, TIME_US_MAX)
+        return self._writer.sweep(self._folder, now_us() - age_us)
 
     def _compact(self, layout: Layout) -> None:
         for length in (layout.pane, *layout.rungs):

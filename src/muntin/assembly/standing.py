@@ -33,7 +33,7 @@ from muntin.select.catalog import (
 )
 from muntin.select.engine import Engine
 from muntin.select.plan import CheckedStatement
-from muntin.select.render import quoted
+from muntin.select.syntax import quoted
 from muntin.spec import Pipeline
 from muntin.times import instant_text
 
@@ -44,15 +44,10 @@ _LOG = logging.getLogger("muntin")
 class StandingQueries:
     """The standing queries of a pipeline, checked against its summaries.
 
-    Raises
-    ------
-    SpecError
-        A query is wrong; names it and the place in its text.
+    Raises SpecError: a query is wrong; names it and the place in its text.
 
-    Attributes
-    ----------
-    failing : dict
-        Standing query -> {"start", "error"}, of those that failed on the window that closed last.
+    `failing`: standing query -> {"start", "error"}, of those that failed on the window that closed
+      last.
     """
 
     def __init__(self, pipeline: Pipeline, ledger: Ledger) -> None:

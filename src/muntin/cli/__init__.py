@@ -6,30 +6,11 @@ import errno
 import gc
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
 import typer
-
-from muntin.cli import (
-    capacity,
-    check,
-    contents,
-    coordinator,
-    demo,
-    doctor,
-    export,
-    index,
-    init,
-    ledger,
-    produce,
-    query,
-    rejected,
-    reproduce,
-    run,
-    serve,
-    simulate,
-)
 
 app = typer.Typer(
     name="muntin",
@@ -38,27 +19,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-commands = (
-    run,
-    serve,
-    coordinator,
-    query,
-    contents,
-    export,
-    index,
-    capacity,
-    check,
-    init,
-    ledger,
-    demo,
-    produce,
-    simulate,
-    doctor,
-    reproduce,
-    rejected,
-)
-for command in commands:
-    command.register(app)
+COMMANDS = (
+    "run", "serve", "coordinator", "query", "contents", "export", "index", "capacity", "check",
+    "init", "ledger", "demo", "produce", "simulate", "doctor", "reproduce", "rejected",
+)  # fmt: skip
+for command in COMMANDS:
+    import_module(f"muntin.cli.{command}").register(app)
 
 
 @app.callback(invoke_without_command=True)

@@ -28,6 +28,7 @@ def register(app: typer.Typer) -> None:
 
         from muntin import spec_file
         from muntin.errors import SpecError
+        from muntin.spark.setting_names import slips
         from muntin.spec import Pipeline
         from muntin.yaml_file import read
 
@@ -47,7 +48,9 @@ def register(app: typer.Typer) -> None:
             f"{pipeline}: good: {summaries} {'summary' if summaries == 1 else 'summaries'}, "
             f"{queries} {'query' if queries == 1 else 'queries'}"
         )
-        for line in (*_slips(checked), *_fetched(checked)):
+        for name, meant in slips(checked.spark).items():  # hardly meant; Spark takes any
+            typer.echo(f"warning: spark: Spark has no setting '{name}'; did you mean '{meant}'?")
+        for line in _fetched(checked):
             typer.echo(line)
         if checked.fields and not spark:
             typer.echo("types of fields are Spark's to know:  muntin check --spark asks it")
@@ -72,14 +75,6 @@ def _problems(pipeline: Pipeline) -> Iterator[str]:
         StandingQueries(pipeline, open_ledger("memory://check")).close()
     except SpecError as problem:
         yield str(problem)
-
-
-def _slips(pipeline: Pipeline) -> Iterator[str]:
-    """Settings of Spark that were hardly meant as they are written; it takes any."""
-    from muntin.spark.setting_names import slips
-
-    for name, meant in slips(pipeline.spark).items():
-        yield f"warning: spark: Spark has no setting '{name}'; did you mean '{meant}'?"
 
 
 def _fetched(pipeline: Pipeline) -> Iterator[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 import typer
 
@@ -42,25 +43,24 @@ def run_kafka(rate: int, seconds: float, port: int | None, place: Path, show: bo
         )
         client = {"bootstrap.servers": broker.servers}
         produce([], TOPIC, client)  # a client that is not installed is reported at once
-        ended: list[bool] = []
+        ended = Event()
         producer = Thread(
             target=lambda: produce(
-                values_of("taxi", per_second=rate),
-                TOPIC,
-                client,
-                rate=rate,
-                stopped=lambda: bool(ended),
+                values_of("taxi", per_second=rate), TOPIC, client, rate=rate, stopped=ended.is_set
             ),
             name="muntin-producer",
         )
-        producer.start()
-        server = None
         began = time.monotonic()
-        stream = None
-        try:
+        with ExitStack() as ending:
+            ending.callback(stop_spark)
+            producer.start()
+            ending.callback(producer.join)
+            ending.callback(ended.set)
             ledger = open_ledger(spec.ledger_url or "")
-            server = beside(ledger, port, show=show)  # a taken port ends it before Spark starts
+            # a taken port ends it before Spark starts
+            ending.callback(beside(ledger, port, show=show).stop)
             stream = muntin.stream(None, spec, ledger=ledger)
+            ending.callback(stream.stop)
             stop.begun()
 
             def tick() -> None:
@@ -68,13 +68,4 @@ def run_kafka(rate: int, seconds: float, port: int | None, place: Path, show: bo
                     stream.stop()
 
             follow(stream, spec, tick)
-        finally:
-            ended.append(True)
-            producer.join()
-            if server:
-                server.stop()
-            if stream is not None:
-                stream.stop()
-            stop_spark()
-            if stream is not None:
-                print_progress(spec, stream.progress, time.monotonic() - began)
+        print_progress(spec, stream.progress, time.monotonic() - began)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import typer
@@ -19,33 +20,27 @@ def run_replay(seconds: float, port: int | None, folder: Path, show: bool) -> No
     from muntin.spark.ingest import Ingest
     from muntin.spark.partials import fold
     from muntin.spec import Pipeline
+    from muntin.times import now_us
 
     spec = Pipeline.of(PIPELINE | {"ledger": f"sqlite:///{folder}/demo.db"})
     ask = next(iter(spec.queries.values())).select
-    with stopping() as stop:
+    with stopping() as stop, ExitStack() as ending:
         ledger = open_ledger(spec.ledger_url or "")
+        ending.callback(ledger.close)
         ingest = Ingest(spec, ledger, query_id=f"replay-{time.time_ns()}", mode="overwrite")
-        server = None
+        ending.callback(ingest.close)
         stop.begun()
-        try:
-            server = beside(ledger, port, show=show)
-            typer.echo(
-                f"real flights of January 2013, an hour of theirs in two seconds of yours; "
-                f'ask:\n\n  muntin query --ledger {spec.ledger_url} "{ask}"\n\nCtrl-C ends it'
-            )
-            recording = Recording(time.time_ns() // 1000)
-            batch, began = 0, time.monotonic()
-            while not stop.is_set() and not (seconds and time.monotonic() - began > seconds):
-                events = recording.until(time.time_ns() // 1000)
-                if events.num_rows:
-                    ingest.take(
-                        batch, lambda plan, events=events: [*fold(plan, events.to_batches())]
-                    )
-                    batch += 1
-                stop.wait(TICK_SECONDS)
-            ingest.finish(ended=False)
-        finally:
-            if server:
-                server.stop()
-            ingest.close()
-            ledger.close()
+        ending.callback(beside(ledger, port, show=show).stop)
+        typer.echo(
+            f"real flights of January 2013, an hour of theirs in two seconds of yours; "
+            f'ask:\n\n  muntin query --ledger {spec.ledger_url} "{ask}"\n\nCtrl-C ends it'
+        )
+        recording = Recording(now_us())
+        batch, began = 0, time.monotonic()
+        while not stop.is_set() and not (seconds and time.monotonic() - began > seconds):
+            events = recording.until(now_us())
+            if events.num_rows:
+                ingest.take(batch, lambda plan, events=events: [*fold(plan, events.to_batches())])
+                batch += 1
+            stop.wait(TICK_SECONDS)
+        ingest.finish(ended=False)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -139,11 +140,8 @@ def _ledger(url: str) -> Iterator[Finding]:
 
     shown = shown_url(url)
     try:
-        opened = open_ledger(url, create=False)
-        try:
+        with closing(open_ledger(url, create=False)) as opened:
             damage = opened.verify()
-        finally:
-            opened.close()
     except MuntinError as problem:
         yield False, f"ledger {shown}: {problem}", "give the ledger that a pipeline wrote"
         return

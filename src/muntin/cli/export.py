@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Literal
 
 import typer
@@ -26,11 +27,8 @@ def register(app: typer.Typer) -> None:
         from muntin.ledger.open import open_ledger
 
         what = "panes" if panes else "windows"
-        opened = open_ledger(ledger, create=False)
-        try:
+        with closing(open_ledger(ledger, create=False)) as opened:
             said = export(opened, summary, to, place, of=what, catalog=catalog)
-        finally:
-            opened.close()
         typer.echo(f"{said.units:,} {what} in {said.rows:,} rows, {said.commits:,} commits")
         if said.waiting:
             typer.echo(f"{said.waiting:,} windows wait for the revision with their late events")

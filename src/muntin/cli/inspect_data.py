@@ -360,15 +360,13 @@ def _quoted(text: str) -> str:
     return text if plain and text.lower() not in ("true", "false", "null") else f'"{text}"'
 
 
-def _sql(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
 def in_select(name: str) -> str:
     """As one would write it: in quotes only where it must be."""
     import duckdb
 
+    from muntin.select.syntax import quoted
+
     plain = re.fullmatch(r"[a-z_][a-z0-9_]*", name) is not None
     words = "SELECT count(*) FROM duckdb_keywords() WHERE keyword_name = $1"
     is_word = duckdb.connect().sql(words, params=[name]).fetchall()[0][0]
-    return name if plain and not is_word else _sql(name)
+    return name if plain and not is_word else quoted(name)

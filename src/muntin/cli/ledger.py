@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import typer
 
 
@@ -22,13 +24,9 @@ def register(app: typer.Typer) -> None:
         from muntin.ledger.copying import copy_ledger
         from muntin.ledger.open import open_ledger
 
-        opened = open_ledger(source, create=False)
-        try:
-            made = open_ledger(target)
-            try:
-                rows = copy_ledger(opened, made)
-                typer.echo(f"{rows:,} rows copied to {made.url}")
-            finally:
-                made.close()
-        finally:
-            opened.close()
+        with (
+            closing(open_ledger(source, create=False)) as opened,
+            closing(open_ledger(target)) as made,
+        ):
+            rows = copy_ledger(opened, made)
+            typer.echo(f"{rows:,} rows copied to {made.url}")

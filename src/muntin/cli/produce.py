@@ -24,10 +24,7 @@ def register(app: typer.Typer) -> None:
         ),
         records: int | None = typer.Option(None, "--records", "-n", min=0, help="At most so many."),
         option: list[str] = typer.Option(
-            [],
-            "--option",
-            "-o",
-            help="name=value of librdkafka; ${env:NAME} is a variable.",
+            [], "--option", "-o", help="name=value of librdkafka; ${env:NAME} is a variable."
         ),
         seed: int = typer.Option(1, help="Of taxi: the same seed, the same orders."),
     ) -> None:
@@ -56,10 +53,7 @@ def register(app: typer.Typer) -> None:
 def options_of(given: list[str]) -> dict[str, str]:
     """Options of the client, by name.
 
-    Raises
-    ------
-    BadArgument
-        One is not name=value, names a variable that is not set, or shows a secret.
+    Raises BadArgument: one is not name=value, names a variable that is not set, or shows a secret.
     """
     options = {}
     for each in given:

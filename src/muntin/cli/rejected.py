@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from contextlib import closing
 
 import typer
 
@@ -22,14 +22,14 @@ def register(app: typer.Typer) -> None:
         from muntin.cli.tables import print_table
         from muntin.ledger.open import open_ledger
 
-        opened = open_ledger(ledger, create=False)
-        try:
-            infos = [p for p in opened.pipelines() if pipeline in ("", p.name)]
-            for info in infos:
+        with closing(open_ledger(ledger, create=False)) as opened:
+            for info in opened.pipelines():
+                if pipeline not in ("", info.name):
+                    continue
                 typer.echo(f"{info.name}: {info.rejected:,} of {info.read:,} events rejected")
                 if not info.rejected:
                     continue
-                records = [r for _, r in islice(opened.rejected(info.name, limit=limit), limit)]
+                records = [record for _, record in opened.rejected(info.name, limit=limit)]
                 columns = {
                     "reason": [record.reason for record in records],
                     "detail": [record.detail for record in records],
@@ -37,5 +37,3 @@ def register(app: typer.Typer) -> None:
                     "record": [r.raw.decode("utf-8", "replace")[:200] for r in records],
                 }
                 print_table(pa.table({n: pa.array(v, pa.string()) for n, v in columns.items()}))
-        finally:
-            opened.close()

@@ -69,26 +69,15 @@ def register(app: typer.Typer) -> None:
         if plot is not None and plot.suffix not in (".png", ".svg"):
             raise BadArgument(f"plot {plot}: a name that ends in .png or .svg")
         named = {
-            "time": time_column,
-            "object": object_column,
-            "site": site_column,
+            "time": time_column, "object": object_column, "site": site_column,
             "value": value_column,
-        }
+        }  # fmt: skip
         options = {
-            "k": k,
-            "epsilon": epsilon,
-            "sites": sites,
-            "objects": objects,
-            "rate": rate,
-            "exponent": exponent,
-            "affinity": affinity,
-            "window": window,
-            "unit": unit,
-            "windows": windows,
-            "objective": objective,
-            "overhead": overhead,
+            "k": k, "epsilon": epsilon, "sites": sites, "objects": objects, "rate": rate,
+            "exponent": exponent, "affinity": affinity, "window": window, "unit": unit,
+            "windows": windows, "objective": objective, "overhead": overhead,
             "columns": {ours: theirs for ours, theirs in named.items() if theirs is not None},
-        }
+        }  # fmt: skip
         table = compare(stream, policies=policy or ALL, runs=runs, seed=seed, **options)
         if plot is not None:
             draw(table, plot)

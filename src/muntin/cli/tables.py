@@ -85,7 +85,10 @@ def print_rows(table: pa.Table, form: Format) -> None:
     from muntin.select import result_text
 
     if form == "arrow":
-        _write_arrow(table)
+        import pyarrow as pa
+
+        with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as stream:
+            stream.write_table(table)
     elif form == "csv":
         typer.echo(result_text.csv(table.column_names, _rows(table)), nl=False)
     elif form == "jsonl":
@@ -105,10 +108,3 @@ def _rows(table: pa.Table, *, plain: bool = False) -> list[list[object]]:
 
     columns = [(json_column if plain else text_column)(column) for column in table.columns]
     return [list(row) for row in zip(*columns, strict=True)]
-
-
-def _write_arrow(table: pa.Table) -> None:
-    import pyarrow as pa
-
-    with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as stream:
-        stream.write_table(table)

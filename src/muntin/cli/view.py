@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from muntin.cli.tables import rich_table
 from muntin.errors import SelectError
 from muntin.progress import READING
-from muntin.times import age_text, duration_text, instant_text
+from muntin.times import age_text, duration_text, instant_text, now_us
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -76,7 +76,7 @@ class Lines:
 
     def __init__(self, stream: Stream | SinkStream) -> None:
         self._stream = stream
-        self._began = self._last = time.monotonic()
+        self._last = time.monotonic()
         self._read = 0
         self._shown: object = None
 
@@ -100,7 +100,7 @@ class Lines:
             f"{progress.late:,} late",
             *([f"{progress.rejected:,} rejected"] if progress.rejected else []),
             *([f"at {instant_text(progress.newest)}"] if progress.newest is not None else []),
-            *behind(self._stream.lag(), progress.newest, time.time_ns() // 1000, self._stream.once),
+            *behind(self._stream.lag(), progress.newest, now_us(), self._stream.once),
             *([doing] if doing else []),
         ]
         return ", ".join(parts)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
-from muntin.errors import SelectError
 from muntin.select.catalog import (
     TREND_COLUMNS,
     TREND_ERROR,
@@ -68,6 +68,7 @@ class Binder:
         self.summaries = summaries
         self.queries = queries
         self.columns_of = columns_of
+        self._error = partial(problem_at, text, code="from_item")
 
     def bind(self, item: FromItem) -> Bound:
         if isinstance(item, VectorItem):
@@ -109,18 +110,11 @@ class Binder:
                     )
             indicators = tuple(info.indicators[j - 1] for j in item.indicators)
         key = info.keys[item.key - 1]
-        return Bound(
-            "key",
-            info.name,
-            item.window,
-            (*key, *_numbers(info, indicators)),
-            f"X{item.key}",
-            show_item(item),
-            key=key,
-            key_number=item.key,
-            indicators=info.indicators,
-            vector=True,
-        )
+        columns = (*key, *_numbers(info, indicators))
+        return _bound(
+            "key", item, info.name, columns, f"X{item.key}", key=key, key_number=item.key,
+            indicators=info.indicators, vector=True,
+        )  # fmt: skip
 
     def _vector_summary(self, item: VectorItem) -> SummaryInfo:
         matrices = [i for i in self.summaries.values() if i.kind in MATRIX_KINDS]
@@ -145,7 +139,8 @@ class Binder:
         )
 
     def _matrix(self, item: SourceItem) -> Bound:
-        info = self._summary(item.name, Span(item.span.start, _name_length(item)))
+        length = min(item.span.length, len(item.name) + 2 * item.quoted)
+        info = self._summary(item.name, Span(item.span.start, length))
         if info.kind not in MATRIX_KINDS:
             raise self._error(
                 item.span,
@@ -153,22 +148,17 @@ class Binder:
                 f"ask it with {usages(info.kind)}".replace("<summary>", info.name),
             )
         if not item.arguments:
-            return Bound(
-                "total",
-                info.name,
-                item.window,
-                ("count", *info.indicators),
-                info.name,
-                show_item(item),
+            return _bound(
+                "total", item, info.name, ("count", *info.indicators), info.name,
                 indicators=info.indicators,
                 key_columns=tuple(dict.fromkeys(part for key in info.keys for part in key)),
-            )
+            )  # fmt: skip
         names = []
         parts = {part.lower(): part for key in info.keys for part in key}
         for argument in item.arguments:
             if not isinstance(argument, Name):
                 raise self._error(argument.span, "a key is a name", _keys_of(info))
-            number = _key_number(argument.text)
+            number = key_number(argument.text)
             if argument.text.lower() in parts:
                 names.append(parts[argument.text.lower()])
             elif number and number <= len(info.keys):
@@ -181,17 +171,11 @@ class Binder:
                 )
         for number, key in enumerate(info.keys, 1):
             if sorted(key) == sorted(names):
-                return Bound(
-                    "key",
-                    info.name,
-                    item.window,
-                    (*key, *_numbers(info, info.indicators)),
-                    info.name,
-                    show_item(item),
-                    key=key,
-                    key_number=number,
+                columns = (*key, *_numbers(info, info.indicators))
+                return _bound(
+                    "key", item, info.name, columns, info.name, key=key, key_number=number,
                     indicators=info.indicators,
-                )
+                )  # fmt: skip
         first, last = item.arguments[0].span, item.arguments[-1].span
         raise self._error(
             Span(first.start, last.start + last.length - first.start),
@@ -222,16 +206,10 @@ class Binder:
         except ArgumentError as error:
             span = given[error.index].span if error.index < len(given) else item.span
             raise self._error(span, str(error), error.remedy or function.usage) from None
-        return Bound(
-            "function",
-            info.name,
-            item.window,
-            function.all_columns(info),
-            function.name,
-            show_item(item),
-            function=function.name,
-            arguments=arguments,
-        )
+        return _bound(
+            "function", item, info.name, function.all_columns(info), function.name,
+            function=function.name, arguments=arguments,
+        )  # fmt: skip
 
     def _first_summary(self, item: SourceItem, usage: str) -> SummaryInfo:
         arguments = item.arguments or ()
@@ -255,21 +233,14 @@ class Binder:
             )
         taken = {*(c.lower() for c in TREND_COLUMNS), TREND_ERROR}
         columns = [c for c in self.columns_of(query) if c.lower() not in taken]
-        return Bound(
-            "trend",
-            name,
-            item.window,
-            (*TREND_COLUMNS, *columns, TREND_ERROR),
-            "trend",
-            show_item(item),
-        )
+        return _bound("trend", item, name, (*TREND_COLUMNS, *columns, TREND_ERROR), "trend")
 
     def _windows(self, item: SourceItem) -> Bound:
         arguments = item.arguments or ()
         if len(arguments) != 1:
             raise self._error(item.span, "windows has one argument", "windows(<summary>)")
         info = self._first_summary(item, "windows(<summary>)")
-        return Bound("windows", info.name, item.window, WINDOW_COLUMNS, "windows", show_item(item))
+        return _bound("windows", item, info.name, WINDOW_COLUMNS, "windows")
 
     def _summary(self, name: str, span: Span) -> SummaryInfo:
         info = self.summaries.get(name)
@@ -285,20 +256,17 @@ class Binder:
             remedy = f"vectors are written {name} 3.1 (key 3, indicator 1) or {name} 3.*"
         raise self._error(span, f"{what} '{name}'", remedy, code="unknown_name")
 
-    def _error(
-        self, span: Span, message: str, remedy: str, *, code: str = "from_item"
-    ) -> SelectError:
-        return problem_at(self.text, span, message, remedy, code)
+
+def _bound(
+    kind: ItemKind, item: FromItem, source: str, columns: tuple[str, ...], alias: str, **more: Any
+) -> Bound:
+    return Bound(kind, source, item.window, columns, alias, show_item(item), **more)
 
 
 def _numbers(info: SummaryInfo, indicators: tuple[str, ...]) -> tuple[str, ...]:
     """Columns of sums; those of a sketch are upper bounds, with lower bounds after them."""
     sums = ("count", *indicators)
     return (*sums, *(f"{name}_lower" for name in sums)) if info.sketched else sums
-
-
-def _name_length(item: SourceItem) -> int:
-    return min(item.span.length, len(item.name) + 2 * item.quoted)
 
 
 def _key(key: tuple[str, ...]) -> str:
@@ -314,6 +282,7 @@ def _numbered(letter: str, names: list[str] | tuple[str, ...]) -> str:
     return ", ".join(f"{letter}{i} = {name}" for i, name in enumerate(names, 1)) or "none"
 
 
-def _key_number(name: str) -> int:
+def key_number(name: str) -> int:
+    """i of Xi, or 0."""
     match = re.fullmatch(r"[xX]([1-9]\d{0,3})", name)
     return int(match[1]) if match else 0

@@ -19,15 +19,11 @@ WindowKind = Literal["open", "last", "range", "window", "newest_window", "all"]
 class WindowAsked:
     """Which window of a summary is asked for: a parsed `FOR ...` clause.
 
-    Attributes
-    ----------
-    kind : str
-        "open": the window that is not closed yet. "last": the newest `length_us` of event time.
-        "range": [start_us, end_us). "window": the closed window that starts at `start_us`.
-        "newest_window": the closed window that ended last. "all": everything the ledger holds.
-    whole : bool
-        A range of which a part is not stored any more is refused, as a closed window is; without,
-        what is still stored answers, and the answer says so.
+    `kind`: "open": the window that is not closed yet. "last": the newest `length_us` of event time.
+      "range": [start_us, end_us). "window": the closed window that starts at `start_us`.
+      "newest_window": the closed window that ended last. "all": everything the ledger holds.
+    `whole`: a range of which a part is not stored any more is refused, as a closed window is;
+      without, what is still stored answers, and the answer says so.
     """
 
     kind: WindowKind = "open"
@@ -44,18 +40,11 @@ OPEN = WindowAsked()
 class SummaryInfo:
     """What there is to ask a summary for.
 
-    Attributes
-    ----------
-    keys : tuple of tuple of str
-        KeyNames of a vector matrix in the order of the spec: X1, X2, ...
-    indicators : tuple of str
-        Y1, Y2, ...; `count` is not among them.
-    by : tuple of str
-        Columns by which a summary of another kind is split: one summary for each value.
-    parts : tuple of str
-        Columns that items were joined from: they stand beside the answers, as text.
-    sketched : bool
-        A vector matrix whose rows are sketches.
+    `keys`: keys of a vector matrix in the order of the spec: X1, X2, ...
+    `indicators`: Y1, Y2, ...; `count` is not among them.
+    `by`: columns by which a summary of another kind is split: one summary for each value.
+    `parts`: columns that items were joined from: they stand beside the answers, as text.
+    `sketched`: a vector matrix whose rows are sketches.
     """
 
     name: str
@@ -83,18 +72,13 @@ NoteCode = Literal["open", "nothing", "retention", "cut", "uncounted", "outdated
 class Note:
     """What an answer's rows do not show by themselves, said in a sentence.
 
-    Attributes
-    ----------
-    code : str
-        "open": no window was asked for, so that only the open one was read. "nothing": the ledger
-        holds nothing there. "retention": a part of what was asked for is gone. "cut":
-        only the newest rows of a history were read. "uncounted": a key or indicator was added
-        later and has not counted all events. "outdated": late events came after retention had
-        dropped a part of the window. "unknown": stored by a release that kept less.
-    source : str
-        Summary or standing query.
-    message : str
-        For people.
+    `code`: "open": no window was asked for, so that only the open one was read. "nothing": the
+      ledger holds nothing there. "retention": a part of what was asked for is gone. "cut": only the
+      newest rows of a history were read. "uncounted": a key or indicator was added later and has
+      not counted all events. "outdated": late events came after retention had dropped a part of the
+      window. "unknown": stored by a release that kept less.
+    `source`: summary or standing query.
+    `message`: for people.
     """
 
     code: NoteCode
@@ -127,33 +111,18 @@ KeyNames = tuple[tuple[str, ...], ...]
 class Loaded:
     """A window of a summary, merged, and how true it is. Who makes one says all of it.
 
-    Attributes
-    ----------
-    summary : Summary or None
-        None where the window holds nothing.
-    covered : (int, int) or None
-        Start and end of exactly what was read; None where that is nothing.
-    stored : (int, int) or None
-        Start and end of all that the ledger holds of the summary.
-    watermark : int or None
-    revision : int
-        Of a closed window: 0, and +1 each time a late event changed it.
-    late : int
-        Events in it that came after their pane was sealed.
-    stale : bool
-        The pipeline has not committed for longer than it should.
-    exact : bool
-        The summary is exact (what approximate summaries answer is never exact).
-    bounds : mapping
-        For an approximate one: what is known about its error, e.g. {"relative": 0.01}.
-    uncounted : mapping
-        KeyNames and indicators that have not counted every event of the window.
-    notes : tuple of Note
-    token : Hashable
-        The same token means the same content; None means that it must not be cached.
-    like : callable or None
-        The newest summary that is stored, or a new one: for the types of columns of which this one
-        holds nothing. To be called while the moment is open.
+    `summary`: None where the window holds nothing.
+    `covered`: start and end of exactly what was read; None where that is nothing.
+    `stored`: start and end of all that the ledger holds of the summary.
+    `revision`: of a closed window: 0, and +1 each time a late event changed it.
+    `late`: events in it that came after their pane was sealed.
+    `stale`: the pipeline has not committed for longer than it should.
+    `exact`: the summary is exact (what approximate summaries answer is never exact).
+    `bounds`: for an approximate one: what is known about its error, e.g. {"relative": 0.01}.
+    `uncounted`: keys and indicators that have not counted every event of the window.
+    `token`: the same token means the same content; None means that it must not be cached.
+    `like`: the newest summary that is stored, or a new one: for the types of columns of which this
+      one holds nothing. To be called while the moment is open.
     """
 
     summary: Any

@@ -7,6 +7,7 @@ that learns a new clause finds it refused here.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from sqlglot import exp
@@ -18,82 +19,53 @@ from muntin.select.places import NOWHERE, Span, problem_at, span_of
 from muntin.select.syntax import MARK, Statement, VectorItem, item_number
 from muntin.suggestions import did_you_mean
 
-_BINARY = frozenset(("this", "expression"))
 # sqlglot notes with / how the dialect divides; DuckDB's own way is what we render.
 _PARTS: dict[type, frozenset[str]] = {
-    **dict.fromkeys(
-        (
-            exp.Add, exp.Sub, exp.Mul, exp.IntDiv, exp.Mod, exp.EQ, exp.NEQ,
-            exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.And, exp.Or,
-            exp.Is,
+    kind: words(parts)
+    for parts, kinds in {
+        "": (exp.Star, exp.Null, exp.CurrentTimestamp, exp.CurrentDate),
+        "this": (
+            exp.From, exp.TableAlias, exp.Where, exp.Having, exp.Qualify, exp.Boolean, exp.Paren,
+            exp.Neg, exp.Not, exp.Exists, exp.DataTypeParam, exp.Var, exp.IgnoreNulls,
+            exp.RespectNulls,
         ),
-        _BINARY,
-    ),
-    exp.Div: _BINARY | {"typed", "safe"},
-    exp.DPipe: _BINARY | {"safe"},
-    exp.Like: _BINARY | {"negate"},
-    exp.ILike: _BINARY | {"negate"},
-    exp.Select: frozenset(
-        ("with_", "expressions", "distinct", "from_", "joins", "where", "group", "having",
-         "qualify", "order", "limit", "offset")
-    ),
-    exp.Union: frozenset(
-        ("with_", "this", "expression", "distinct", "by_name", "order", "limit", "offset")
-    ),
-    exp.Except: frozenset(
-        ("with_", "this", "expression", "distinct", "by_name", "order", "limit", "offset")
-    ),
-    exp.Intersect: frozenset(
-        ("with_", "this", "expression", "distinct", "by_name", "order", "limit", "offset")
-    ),
-    exp.With: frozenset(("expressions",)),
-    exp.CTE: frozenset(("this", "alias", "materialized")),
-    exp.Subquery: frozenset(
-        ("this", "alias", "with_", "order", "limit", "offset")
-    ),
-    exp.From: frozenset(("this",)),
-    exp.Table: frozenset(("this", "alias")),
-    exp.TableAlias: frozenset(("this",)),
-    exp.Join: frozenset(("this", "on", "using", "side", "kind")),
-    exp.Where: frozenset(("this",)),
-    exp.Group: frozenset(("expressions", "all")),
-    exp.Having: frozenset(("this",)),
-    exp.Qualify: frozenset(("this",)),
-    exp.Order: frozenset(("expressions",)),
-    exp.Ordered: frozenset(("this", "desc", "nulls_first")),
-    exp.Limit: frozenset(("expression",)),
-    exp.Offset: frozenset(("expression",)),
-    exp.Distinct: frozenset(("expressions",)),
-    exp.Alias: frozenset(("this", "alias")),
-    exp.Column: frozenset(("this", "table")),
-    exp.Identifier: frozenset(("this", "quoted")),
-    exp.Star: frozenset(),
-    exp.Literal: frozenset(("this", "is_string")),
-    exp.Boolean: frozenset(("this",)),
-    exp.Null: frozenset(),
-    exp.Paren: frozenset(("this",)),
-    exp.Tuple: frozenset(("expressions",)),
-    exp.Neg: frozenset(("this",)),
-    exp.Not: frozenset(("this",)),
-    exp.Case: frozenset(("this", "ifs", "default")),
-    exp.If: frozenset(("this", "true")),
-    exp.Between: frozenset(("this", "low", "high")),
-    exp.In: frozenset(("this", "expressions", "query")),
-    exp.Exists: frozenset(("this",)),
-    exp.Cast: frozenset(("this", "to")),
-    exp.TryCast: frozenset(("this", "to", "safe", "requires_string")),
-    exp.DataType: frozenset(("this", "expressions", "nested")),
-    exp.DataTypeParam: frozenset(("this",)),
-    exp.Interval: frozenset(("this", "unit")),
-    exp.Var: frozenset(("this",)),
-    exp.CurrentTimestamp: frozenset(),
-    exp.CurrentDate: frozenset(),
-    exp.Anonymous: frozenset(("this", "expressions")),
-    exp.Window: frozenset(("this", "partition_by", "order", "spec", "over")),
-    exp.WindowSpec: frozenset(("kind", "start", "start_side", "end", "end_side")),
-    exp.Filter: frozenset(("this", "expression")),
-    exp.IgnoreNulls: frozenset(("this",)),
-    exp.RespectNulls: frozenset(("this",)),
+        "expression": (exp.Limit, exp.Offset),
+        "expressions": (exp.With, exp.Order, exp.Distinct, exp.Tuple),
+        "this expression": (
+            exp.Add, exp.Sub, exp.Mul, exp.IntDiv, exp.Mod, exp.EQ, exp.NEQ, exp.GT, exp.GTE,
+            exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.And, exp.Or, exp.Is, exp.Filter,
+        ),
+        "this expression typed safe": (exp.Div,),
+        "this expression safe": (exp.DPipe,),
+        "this expression negate": (exp.Like, exp.ILike),
+        "with_ expressions distinct from_ joins where group having qualify order limit offset": (
+            exp.Select,
+        ),
+        "with_ this expression distinct by_name order limit offset": (
+            exp.Union, exp.Except, exp.Intersect,
+        ),
+        "this alias materialized": (exp.CTE,),
+        "this alias with_ order limit offset": (exp.Subquery,),
+        "this alias": (exp.Table, exp.Alias),
+        "this on using side kind": (exp.Join,),
+        "expressions all": (exp.Group,),
+        "this desc nulls_first": (exp.Ordered,),
+        "this table": (exp.Column,),
+        "this quoted": (exp.Identifier,),
+        "this is_string": (exp.Literal,),
+        "this ifs default": (exp.Case,),
+        "this true": (exp.If,),
+        "this low high": (exp.Between,),
+        "this expressions query": (exp.In,),
+        "this to": (exp.Cast,),
+        "this to safe requires_string": (exp.TryCast,),
+        "this expressions nested": (exp.DataType,),
+        "this unit": (exp.Interval,),
+        "this expressions": (exp.Anonymous,),
+        "this partition_by order spec over": (exp.Window,),
+        "kind start start_side end end_side": (exp.WindowSpec,),
+    }.items()
+    for kind in kinds
 }  # fmt: skip
 _TYPES = words(
     "BOOLEAN TINYINT SMALLINT INT BIGINT INT128 UTINYINT USMALLINT UINT UBIGINT FLOAT DOUBLE "
@@ -130,10 +102,7 @@ _WORDS = {
 def check_tree(statement: Statement, limits: Limits) -> None:
     """Refuse whatever is not on the list, and what is too large.
 
-    Raises
-    ------
-    SelectError
-        Codes "not_allowed", "unknown_function", "limit".
+    Raises SelectError: codes "not_allowed", "unknown_function", "limit".
     """
     tree = statement.tree
     if not isinstance(tree, (exp.Select, exp.SetOperation, exp.Subquery)):
@@ -185,6 +154,9 @@ def _check_node(statement: Statement, node: exp.Expr, limits: Limits) -> None:
     check = _SPECIAL.get(type(node))
     if check is not None:
         check(statement, node)
+    fits, what = _PLACES.get(type(node), (None, ""))
+    if fits is not None and not fits(node):
+        raise _refused(statement, node, what)
 
 
 def _check_function(statement: Statement, node: exp.Anonymous) -> None:
@@ -256,20 +228,9 @@ def _check_table(statement: Statement, node: exp.Table) -> None:
         )
 
 
-def _check_tuple(statement: Statement, node: exp.Tuple) -> None:
-    if len(node.expressions) < 2:
-        raise _refused(statement, node, "a list of one in this place")
-
-
 def _check_from(statement: Statement, node: exp.From | exp.Join) -> None:
     if not isinstance(node.this, (exp.Table, exp.Subquery)):
         raise _refused(statement, node.this, "a query without brackets in FROM")
-
-
-def _check_identifier(statement: Statement, node: exp.Identifier) -> None:
-    """A FROM item that the parser took for something else."""
-    if node.name.startswith(MARK) and not isinstance(node.parent, exp.Table):
-        raise _refused(statement, node, "a FROM item in this place")
 
 
 def _check_literal(statement: Statement, node: exp.Literal) -> None:
@@ -337,11 +298,6 @@ def _check_var(statement: Statement, node: exp.Var) -> None:
         raise _refused(statement, node, f"{node.name[:40]!r} in this place")
 
 
-def _check_column(statement: Statement, node: exp.Column) -> None:
-    if not isinstance(node.this, (exp.Identifier, exp.Star)):
-        raise _refused(statement, node, "this kind of name")
-
-
 def _check_alias(statement: Statement, node: exp.Alias) -> None:
     if not isinstance(node.parent, exp.Select) or node.arg_key != "expressions":
         raise _refused(statement, node, "AS in this place")
@@ -349,28 +305,14 @@ def _check_alias(statement: Statement, node: exp.Alias) -> None:
         raise _refused(statement, node, "this alias")
 
 
-def _check_star(statement: Statement, node: exp.Star) -> None:
-    parent = node.parent
-    counted = (
-        isinstance(parent, exp.Anonymous)
-        and str(parent.this).lower() == "count"
-        and len(parent.expressions) == 1
-    )
-    qualified = isinstance(parent, exp.Column) and isinstance(parent.parent, exp.Select)
-    if not (counted or qualified or isinstance(parent, exp.Select)):
-        raise _refused(statement, node, "* in this place")
-
-
 _SPECIAL: dict[type, Any] = {
     exp.Anonymous: _check_function,
     exp.DataType: _check_type,
     **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod), _check_sum),
     exp.From: _check_from,
-    exp.Identifier: _check_identifier,
     exp.Literal: _check_literal,
     exp.Join: _check_join,
     exp.Table: _check_table,
-    exp.Tuple: _check_tuple,
     exp.Select: _check_select,
     exp.Limit: _check_number_of_rows,
     exp.Offset: _check_number_of_rows,
@@ -380,10 +322,31 @@ _SPECIAL: dict[type, Any] = {
     exp.WindowSpec: _check_frame,
     exp.Window: _check_window,
     exp.Var: _check_var,
-    exp.Column: _check_column,
     exp.Alias: _check_alias,
-    exp.Star: _check_star,
 }
+
+
+def _star_fits(node: exp.Star) -> bool:
+    parent = node.parent
+    if isinstance(parent, exp.Anonymous):
+        return str(parent.this).lower() == "count" and len(parent.expressions) == 1
+    qualified = isinstance(parent, exp.Column) and isinstance(parent.parent, exp.Select)
+    return qualified or isinstance(parent, exp.Select)
+
+
+_PLACES: dict[type, tuple[Callable[[Any], bool], str]] = {
+    exp.Tuple: (lambda node: len(node.expressions) > 1, "a list of one in this place"),
+    exp.Identifier: (  # one that the parser took for something else
+        lambda node: not node.name.startswith(MARK) or isinstance(node.parent, exp.Table),
+        "a FROM item in this place",
+    ),
+    exp.Column: (
+        lambda node: isinstance(node.this, (exp.Identifier, exp.Star)),
+        "this kind of name",
+    ),
+    exp.Star: (_star_fits, "* in this place"),
+}
+"""Where a node may stand, and what is refused elsewhere."""
 
 
 def _described(node: exp.Expr) -> str:

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import re
+from functools import partial
 
 from sqlglot import exp
-from sqlglot.dialects.duckdb import DuckDB
 
 from muntin.errors import SelectError
+from muntin.select.bind import key_number
 from muntin.select.limits import Limits
 from muntin.select.places import problem_at
-from muntin.select.scope import Column, Scope, Source, indicator_number, key_number
-from muntin.select.syntax import Statement, show_item
+from muntin.select.scope import Column, Scope, Source, indicator_number
+from muntin.select.syntax import Statement, show
 from muntin.suggestions import did_you_mean
 
-_DIALECT = DuckDB()
-_MARK = re.compile(r'"\x01(\d+)"')
 _NAME_LENGTH_MAX = 200
 
 
 def shown_expression(node: exp.Expr, statement: Statement) -> str:
     """An expression as a column's name: what was written, with Xi and Yj as names."""
-    sql = node.sql(dialect=_DIALECT, comments=False, normalize_functions=False)
-    sql = _MARK.sub(lambda m: show_item(statement.items[int(m[1])]), sql)
+    sql = show(statement, node)
     return sql if len(sql) <= _NAME_LENGTH_MAX else sql[: _NAME_LENGTH_MAX - 3] + "..."
 
 
@@ -71,7 +68,7 @@ class ColumnResolver:
 
     def __init__(self, statement: Statement, limits: Limits) -> None:
         self.statement = statement
-        self.text = statement.text
+        self._error = partial(problem_at, statement.text)
         self.limits = limits
         self.subqueries: dict[int, int] = {}
         """Pieces of a subquery's value, by the id of its node."""
@@ -135,12 +132,8 @@ class ColumnResolver:
             if len(found) == 1:
                 return found[0]
             if found:
-                raise self._error(
-                    node.args["table"],
-                    f"{name} is in more than one FROM item",
-                    f"write one of {', '.join(s.alias for s in found)} for {name}",
-                    code="ambiguous",
-                )
+                remedy = f"write one of {', '.join(s.alias for s in found)} for {name}"
+                raise self._ambiguous(node.args["table"], name, remedy)
         aliases = [s.alias for around in scope.chain() for s in around.sources]
         remedy = did_you_mean(name, aliases, "FROM has")
         if number:
@@ -162,18 +155,15 @@ class ColumnResolver:
         for around in scope.chain() if number else []:
             sources = around.with_indicators()
             if len(sources) > 1:
-                raise self._error(
-                    node,
-                    f"{name} is in more than one FROM item",
-                    f"write {sources[0].alias}.{name} or {sources[1].alias}.{name}",
-                    code="ambiguous",
-                )
+                remedy = f"write {sources[0].alias}.{name} or {sources[1].alias}.{name}"
+                raise self._ambiguous(node, name, remedy)
             if sources:
                 column = self._indicator(node, sources[0], number)
                 node.set("this", _identifier(column, node.this))
                 return
-        if key_number(name):
-            self._replace_key(node, scope)
+        if key_number(name):  # in an expression: its column, or for a combination (a, b)
+            columns = self._key_columns(node, scope)
+            node.replace(columns[0] if len(columns) == 1 else exp.Tuple(expressions=columns))
             return
         visible = [s for around in scope.chain() for s in around.sources]
         raise self._no_column(node, visible, [g for s in scope.chain() for g in s.given])
@@ -189,12 +179,7 @@ class ColumnResolver:
                     node.set("table", _identifier(alias, None))
             elif name not in scope.given:
                 shown = " or ".join(f"{s.alias}.{column.name}" for s in found[:3])
-                raise self._error(
-                    node,
-                    f"'{node.name}' is in more than one FROM item",
-                    f"write {shown}",
-                    code="ambiguous",
-                )
+                raise self._ambiguous(node, f"'{node.name}'", f"write {shown}")
         node.set("this", _identifier(column.name, node.this))
 
     def _indicator(self, node: exp.Column, source: Source, number: int) -> str:
@@ -258,20 +243,14 @@ class ColumnResolver:
         for around in scope.chain():
             found = around.with_key(number)
             if len(found) > 1:
-                raise self._error(
-                    node,
-                    f"{node.name} is in more than one FROM item",
-                    f"write the columns: {found[0].alias}.{(found[0].bound.key or ('',))[0]}"  # type: ignore[union-attr]
-                    ", ...",
-                    code="ambiguous",
-                )
+                first = (found[0].bound.key or ("",))[0]  # type: ignore[union-attr]
+                remedy = f"write the columns: {found[0].alias}.{first}, ..."
+                raise self._ambiguous(node, node.name, remedy)
             if found and found[0].bound is not None and found[0].bound.key:
                 source = found[0]
+                table = _identifier(source.alias, None)
                 return [
-                    exp.Column(
-                        this=_identifier(name, node.this),
-                        table=_identifier(source.alias, None),
-                    )
+                    exp.Column(this=_identifier(name, node.this), table=table.copy())
                     for name in found[0].bound.key
                 ]
         visible = [s.shown for around in scope.chain() for s in around.sources]
@@ -281,12 +260,6 @@ class ColumnResolver:
             f"FROM has {', '.join(visible) or 'nothing'}; add key {number}",
             code="unknown_name",
         )
-
-    def _replace_key(self, node: exp.Column, scope: Scope) -> None:
-        """Xi inside an expression: its column, or for a combination (a, b)."""
-        columns = self._key_columns(node, scope)
-        whole: exp.Expr = columns[0] if len(columns) == 1 else exp.Tuple(expressions=columns)
-        node.replace(whole)
 
     def star(self, node: exp.Expr, scope: Scope) -> list[Column] | None:
         """Columns that `*` or `a.*` stand for; None if it is neither."""
@@ -331,6 +304,9 @@ class ColumnResolver:
                 return around.given[node.name.lower()]
         return 1
 
+    def _ambiguous(self, node: exp.Expr, name: str, remedy: str) -> SelectError:
+        return self._error(node, f"{name} is in more than one FROM item", remedy, "ambiguous")
+
     def _no_column(
         self, node: exp.Column, sources: list[Source], given: list[str] | None = None
     ) -> SelectError:
@@ -351,6 +327,3 @@ class ColumnResolver:
             did_you_mean(node.name, names, "columns") + _or_text(node),
             code="unknown_column",
         )
-
-    def _error(self, node: exp.Expr, message: str, remedy: str, *, code: str) -> SelectError:
-        return problem_at(self.text, node, message, remedy, code)

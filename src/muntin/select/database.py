@@ -29,12 +29,8 @@ _TRIES = 3  # of a statement while others make DuckDB give up its database
 class DatabaseError(Exception):
     """DuckDB refused or stopped a statement.
 
-    Attributes
-    ----------
-    kind : str
-        "timeout", "memory", "busy", "too_large", "closed", or DuckDB's own ("Binder", ...).
-    position : int or None
-        Where in the rendered SQL.
+    `kind`: "timeout", "memory", "busy", "too_large", "closed", or DuckDB's own ("Binder", ...).
+    `position`: where in the rendered SQL.
     """
 
     def __init__(self, kind: str, message: str, position: int | None = None) -> None:
@@ -66,16 +62,10 @@ class Database:
     ) -> pa.Table:
         """The result of one statement.
 
-        Parameters
-        ----------
-        tables : mapping
-            Registered under their names.
-        keep : container of str
-            Tables that later statements may ask for; others are forgotten.
+        `tables`: registered under their names.
+        `keep`: tables that later statements may ask for; others are forgotten.
 
-        Raises
-        ------
-        DatabaseError
+        Raises DatabaseError.
         """
         import duckdb  # at the first statement that needs it: many a process asks none
 
@@ -146,12 +136,7 @@ class Database:
             self._slots.release()
 
     def check_open(self) -> None:
-        """
-        Raises
-        ------
-        DatabaseError
-            Of kind "closed".
-        """
+        """Raises DatabaseError: of kind "closed"."""
         if self._closed:
             raise DatabaseError("closed", "the session was closed: open the ledger again")
 

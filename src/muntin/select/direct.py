@@ -1,10 +1,17 @@
-"""Statements that only name columns of one FROM item: its rows are the answer, without DuckDB.
+"""Statements that need no DuckDB, or less of it than they say.
 
-`SELECT q, value FROM quantiles(...)` is what is asked most, of a table of a few rows; to hand that
-to DuckDB and back takes longer than to make it.
+One that only names columns of one FROM item has its rows as the answer: `SELECT q, value FROM
+quantiles(...)` is what is asked most, of a table of a few rows; to hand that to DuckDB and back
+takes longer than to make it.
+
+One that only adds up a whole key, as the paper's (12), `SELECT sum Y2 / sum Y1 FROM ...`, would
+read every row of its key to add up columns whose sums are the same for whoever asks; they are made
+once for each state of the ledger and kept like any table.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pyarrow as pa
 from sqlglot import exp
@@ -15,6 +22,11 @@ from muntin.select.narrowing import Narrowing, chosen
 
 _CLAUSES = frozenset(("expressions", "from_"))
 _OF_ROWS = frozenset(("where", "order", "limit", "offset"))
+_SUM_NODES = (
+    exp.Select, exp.From, exp.Table, exp.TableAlias, exp.Identifier, exp.Alias, exp.Limit,
+    exp.Column, exp.Literal, exp.Paren, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Anonymous,
+)  # fmt: skip
+_SUM_CLAUSES = frozenset(("expressions", "from_", "limit"))
 # Types that come back from DuckDB as they went in.
 _SAME = frozenset((pa.int64(), pa.float64(), pa.string(), pa.bool_()))
 
@@ -57,14 +69,9 @@ def answered(
 ) -> pa.Table | None:
     """The listed columns under their names; None where DuckDB has to do it.
 
-    Parameters
-    ----------
-    table : pyarrow.Table
-        Of the FROM item.
-    sources, columns : tuple of str
-        What is read, and how it is called in the result.
-    narrowing : Narrowing, optional
-        Which rows, and in which order.
+    `table`: of the FROM item.
+    `sources`, `columns`: what is read, and how it is called in the result.
+    `narrowing`: which rows, and in which order.
     """
     if len({name.lower() for name in columns}) < len(columns):
         return None
@@ -87,3 +94,31 @@ def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_large_string(values) or (values != kind and pa.types.is_string(values)):
         return column.cast(pa.string())
     return column
+
+
+def summed(tree: exp.Expr, items: tuple[Bound | None, ...]) -> tuple[Bound | None, ...]:
+    """The FROM items, marked where their sums are all that a resolved statement reads."""
+    if len(items) != 1 or items[0] is None or items[0].kind != "key":
+        return items
+    return (replace(items[0], summed=True),) if _only_sums(tree, items[0]) else items
+
+
+def _only_sums(tree: exp.Expr, item: Bound) -> bool:
+    if not isinstance(tree, exp.Select):
+        return False
+    if any(given and name not in _SUM_CLAUSES for name, given in tree.args.items()):
+        return False
+    sums = 0
+    for node in tree.walk():
+        if not isinstance(node, _SUM_NODES) or (isinstance(node, exp.Select) and node is not tree):
+            return False
+        if isinstance(node, exp.Anonymous):
+            sums += 1
+            column = node.expressions[0] if len(node.expressions) == 1 else None
+            if str(node.this).lower() != "sum" or not isinstance(column, exp.Column):
+                return False
+        elif isinstance(node, exp.Column):
+            number = node.name in item.columns and node.name not in (item.key or ())
+            if not number or not isinstance(node.parent, exp.Anonymous):
+                return False
+    return sums > 0

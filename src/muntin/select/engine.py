@@ -21,23 +21,25 @@ from muntin.select.catalog import (
     LoadedTable,
     Moment,
     Note,
+    Part,
     SummaryInfo,
+    Uncounted,
     WindowAsked,
 )
 from muntin.select.conform import conformed
-from muntin.select.counted import lacking, lacking_note
 from muntin.select.database import Database, DatabaseError
 from muntin.select.direct import answered
 from muntin.select.failures import converted
 from muntin.select.limits import Limits
 from muntin.select.narrowing import narrowed
 from muntin.select.plan import CheckedStatement, Planner
-from muntin.select.render import NOW, quoted, with_sources
+from muntin.select.render import NOW, with_sources
 from muntin.select.result import Result, WindowRead
+from muntin.select.syntax import quoted
 from muntin.select.tables import TableCache, shape_of, table_of
 from muntin.select.values import plain_table
 from muntin.select.window_clause import show_window
-from muntin.times import instant_text
+from muntin.times import instant_text, now_us
 
 _EPOCH = datetime(1970, 1, 1)  # no zone, like DuckDB's TIMESTAMP; both are UTC
 
@@ -70,12 +72,8 @@ class Reading:
 class Engine:
     """Answers SELECT statements. Thread-safe; one for each ledger is enough.
 
-    Parameters
-    ----------
-    catalog : Catalog
-        What there is to ask, and how it is loaded.
-    limits : Limits, optional
-        What one statement may cost.
+    `catalog`: what there is to ask, and how it is loaded.
+    `limits`: what one statement may cost.
 
     Examples
     --------
@@ -94,10 +92,7 @@ class Engine:
     def check(self, text: str) -> CheckedStatement:
         """Everything that can be said about a statement without running it.
 
-        Raises
-        ------
-        SelectError
-            The text is no statement, or names something that does not exist.
+        Raises SelectError: the text is no statement, or names something that does not exist.
         """
         with self._catalog.moment() as moment:
             return self._planner.plan(text, moment)
@@ -112,21 +107,13 @@ class Engine:
     ) -> Result:
         """Run a statement: `read` it of what there is now, and `answer`.
 
-        Parameters
-        ----------
-        window : WindowAsked, optional
-            Of the FROM items without a window clause; default the open window. A standing query
-            is run so for the window that has closed.
-        now : datetime or int, optional
-            What `now()` gives: a time (naive is UTC) or microseconds since 1970; default the wall
-            clock.
-        timeout_s : float, optional
-            Seconds in DuckDB; default, and at most, `limits.seconds`.
+        `window`: of the FROM items without a window clause; default the open window. A standing
+          query is run so for the window that has closed.
+        `now`: what `now()` gives: a time (naive is UTC) or microseconds since 1970; default the
+          wall clock.
+        `timeout_s`: seconds in DuckDB; default, and at most, `limits.seconds`.
 
-        Raises
-        ------
-        SelectError
-            With a code, the place in the text, and a remedy.
+        Raises SelectError: with a code, the place in the text, and a remedy.
         """
         with self._catalog.moment() as moment:
             reading = self.read(text, moment, window)
@@ -139,11 +126,7 @@ class Engine:
         return Reading(plan, tuple(self._load(plan, moment, window)), started)
 
     def answer(
-        self,
-        reading: Reading,
-        *,
-        now: datetime | int | None = None,
-        timeout_s: float | None = None,
+        self, reading: Reading, *, now: datetime | int | None = None, timeout_s: float | None = None
     ) -> Result:
         """The rows of a statement whose FROM items were read; the ledger is not looked at."""
         plan = reading.plan
@@ -236,11 +219,11 @@ class Engine:
         rows = bound.kind != "total" and (bound.kind == "function" or info.sketched)
         exact = loaded.exact and not rows  # a sketch's totals are exact, its rows are not
         bounds = {} if exact else dict(loaded.bounds)
-        short = lacking(bound, info, loaded.uncounted, names)
+        short = _lacking(bound, info, loaded.uncounted, names)
         if short:
             exact = False
             bounds["uncounted"] = {what: each.events for what, each in short.items()}
-            notes = (*notes, lacking_note(bound, short))
+            notes = (*notes, _lacking_note(bound, short))
         window = WindowRead(bound.source, show_window(asked), loaded.covered)
         shown = f"{bound.shown} {window.asked}"
         return _Read(window, loaded, shown, exact, bounds, notes, name, table, quoted(name))
@@ -300,6 +283,41 @@ def _bounds(reads: list[_Read]) -> dict[str, Any]:
     return found
 
 
+def _lacking(
+    bound: Bound,
+    info: SummaryInfo,
+    uncounted: Mapping[Part, Uncounted],
+    names: frozenset[str] | None,
+) -> dict[str, Uncounted]:
+    """Of the key and the indicators that a FROM item reads, those that lack events.
+
+    `names`: columns that the statement reads; None: all.
+    """
+    if not uncounted or bound.kind not in ("key", "total"):
+        return {}
+    found: dict[str, Uncounted] = {}
+    if bound.kind == "key" and bound.key is not None and bound.key in uncounted:
+        found[", ".join(bound.key)] = uncounted[bound.key]
+    if bound.kind == "total" and all(key in uncounted for key in info.keys):
+        # the totals are those of the key that has counted most
+        best = min(info.keys, key=lambda key: uncounted[key].events)
+        found[", ".join(best)] = uncounted[best]
+    for name in bound.indicators:
+        read = name in bound.columns and (names is None or name in names)
+        if read and name in uncounted:
+            found[name] = uncounted[name]
+    return found
+
+
+def _lacking_note(bound: Bound, short: Mapping[str, Uncounted]) -> Note:
+    """The sentence about them."""
+    said = []
+    for what, each in short.items():
+        since = "" if each.since is None else f", and all since {instant_text(each.since)}"
+        said.append(f"{what} has counted {each.of - each.events:,} of {each.of:,} events{since}")
+    return Note("uncounted", bound.source, f"{bound.shown}: added later: {'; '.join(said)}")
+
+
 def _only_open(loaded: Loaded, source: str) -> tuple[Note, ...]:
     """Nobody said which window is meant: where there is more, the answer says so."""
     stored, covered = loaded.stored, loaded.covered
@@ -323,8 +341,7 @@ def _placed(error: SelectError, plan: CheckedStatement, number: int) -> SelectEr
 
 
 def _moment(now: datetime | int | None) -> datetime:
-    if now is None:
-        now = time.time_ns() // 1000
+    now = now_us() if now is None else now
     if isinstance(now, int):
         return _EPOCH + timedelta(microseconds=now)
     return now if now.tzinfo is None else now.astimezone(UTC).replace(tzinfo=None)

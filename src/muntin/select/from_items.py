@@ -8,10 +8,10 @@ with one addition: the paper's `sum X1.Y2` becomes `sum(X1.Y2)`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from muntin.errors import SelectError
 from muntin.select.catalog import WindowAsked
 from muntin.select.item_parser import Draft, ItemParser, is_vector
 from muntin.select.limits import Limits
@@ -19,20 +19,10 @@ from muntin.select.places import problem_at
 from muntin.select.syntax import FromItem, placeholder
 
 _ENDS_FROM = {
-    TokenType.WHERE,
-    TokenType.GROUP_BY,
-    TokenType.HAVING,
-    TokenType.QUALIFY,
-    TokenType.WINDOW,
-    TokenType.ORDER_BY,
-    TokenType.LIMIT,
-    TokenType.OFFSET,
-    TokenType.FETCH,
-    TokenType.UNION,
-    TokenType.EXCEPT,
-    TokenType.INTERSECT,
-    TokenType.SELECT,
-}
+    TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.QUALIFY, TokenType.WINDOW,
+    TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH, TokenType.UNION,
+    TokenType.EXCEPT, TokenType.INTERSECT, TokenType.SELECT,
+}  # fmt: skip
 _NAMES = {TokenType.VAR, TokenType.IDENTIFIER}
 PREFIX_AGGREGATES = frozenset(("sum", "avg", "min", "max", "count", "median"))
 
@@ -47,14 +37,11 @@ class _Level:
     """Which FROM clause of the statement."""
 
 
-def extract(text: str, tokens: list[Token], limits: Limits) -> tuple[list[Token], list[FromItem]]:
-    """The tokens with placeholders, and the items that they stand for."""
-    return _Extraction(text, tokens, limits).run()
+class Extraction:
+    """`run`: the tokens with placeholders, and the items that they stand for."""
 
-
-class _Extraction:
     def __init__(self, text: str, tokens: list[Token], limits: Limits) -> None:
-        self.text = text
+        self._error = partial(problem_at, text)
         self.tokens = tokens
         self.items = ItemParser(text, tokens, limits)
         self.limits = limits
@@ -131,7 +118,7 @@ class _Extraction:
                 (d for d in self.drafts if d.clause == level.clause and d.same_vector(draft)), None
             )
             if earlier is not None:
-                earlier.add(draft)
+                earlier.vectors += draft.vectors
                 return after
             self.out.append(comma)
             return self._place(draft, at + 1, after, level)
@@ -182,11 +169,6 @@ class _Extraction:
             if draft.vectors:
                 window = draft.fill_windows(window)
         return [self.items.finish(draft) for draft in self.drafts]
-
-    def _error(
-        self, token: Token, message: str, remedy: str, *, code: str = "syntax"
-    ) -> SelectError:
-        return problem_at(self.text, token, message, remedy, code)
 
 
 def _at(kind: TokenType, text: str, where: Token) -> Token:

@@ -25,6 +25,7 @@ from muntin.segments.table import Segment, Table
 from muntin.segments.top_k import Heaviest, WeightOf
 from muntin.select.catalog import SummaryInfo
 from muntin.select.conform import conformed
+from muntin.select.functions_allowed import words
 
 Argument = str | int | float | bool | None
 K_MAX = 100_000
@@ -46,22 +47,14 @@ class ArgumentError(Exception):
 class TableFunction:
     """One function of `FROM`.
 
-    Attributes
-    ----------
-    kinds : frozenset of str
-        Kinds of summaries that it can be asked of, in the pipeline file's words or the payload's.
-    usage : str
-        How it is written, for messages.
-    columns : tuple of str
-        Of the result, after the columns of `by`.
-    parse : callable
-        Checks the arguments after the summary; raises ArgumentError.
-    question : callable, optional
-        arguments -> what the kind's algebra is asked, of what lies in segments.
-    table : callable, optional
-        (summary, arguments) -> pyarrow.Table with `columns`, of what does not lie in segments.
-    columns_by_kind : mapping
-        Kinds whose result has other columns.
+    `kinds`: kinds of summaries that it can be asked of, in the pipeline file's words or the
+      payload's.
+    `usage`: how it is written, for messages.
+    `columns`: of the result, after the columns of `by`.
+    `parse`: checks the arguments after the summary; raises ArgumentError.
+    `question`: arguments -> what the kind's algebra is asked, of what lies in segments.
+    `table`: (summary, arguments) -> pyarrow.Table with `columns`, of what does not lie in segments.
+    `columns_by_kind`: kinds whose result has other columns.
     """
 
     name: str
@@ -69,7 +62,7 @@ class TableFunction:
     usage: str
     columns: tuple[str, ...]
     parse: Callable[[Sequence[Argument]], tuple[Argument, ...]]
-    question: Callable[[tuple[Argument, ...]], Any] | None = None
+    question: Callable[[tuple[Any, ...]], Any] | None = None
     table: Callable[[Any, tuple[Argument, ...]], pa.Table] | None = None
     columns_by_kind: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -96,7 +89,7 @@ class TableFunction:
         values = values_of_rows(summary.algebra, table)
         if info.by:  # a key whose events have no value is not there
             answered = answered.filter(pa.array(values[answered["row"].to_numpy()] > 0))
-        elif self.asks_each:
+        elif self.columns[0] in ("q", "x"):  # a row for each, also where a state holds no value
             answered = _each_asked(answered, len(table), arguments, self.columns[0])
         row = answered["row"]
         keys = (column.take(row) for column in table.key_arrays())
@@ -110,11 +103,6 @@ class TableFunction:
             found["complete"] = pa.repeat(True, len(row))
             found["other"] = pa.array(table.is_rest()).take(row)
         return conformed(pa.table(found), self.all_columns(info))
-
-    @property
-    def asks_each(self) -> bool:
-        """Whether there is a row for each argument, also where a state holds no value."""
-        return self.columns[0] in ("q", "x")
 
 
 def _each_asked(
@@ -165,21 +153,9 @@ def _check_items(asked: tuple[Argument, ...], table: Table) -> None:
     )
 
 
-def _quantiles_at(arguments: tuple[Any, ...]) -> QuantilesAt:
-    return QuantilesAt(tuple(map(float, arguments)))
-
-
 def _ranks_of(arguments: tuple[Any, ...]) -> RanksOf:
     whole = all(isinstance(a, int) and abs(a) < 1 << 63 for a in arguments)
     return RanksOf(arguments if whole else tuple(map(float, arguments)))
-
-
-def _heaviest(arguments: tuple[Any, ...]) -> Heaviest:
-    return Heaviest(int(arguments[0]))
-
-
-def _global_top_k(summary: Any, arguments: tuple[Argument, ...]) -> pa.Table:
-    return summary.top(arguments[0])
 
 
 def _with_parts(table: pa.Table, parts: tuple[str, ...]) -> pa.Table:
@@ -268,83 +244,48 @@ def _periodic(shards: Any, arguments: tuple[Argument, ...]) -> pa.Table:
 
 GLOBAL_TOP_K = "global_top_k"
 """Kind of what a coordinator keeps over several sites: no summary of a pipeline."""
-_ORDERED = frozenset(
-    (
-        "quantiles",
-        "tail_quantiles",
-        "merged_quantiles",
-        "kll",
-        "dyadic_qdigest",
-        "fingerprint",
-        "window_quantiles",
-    )
+_ORDERED = words(
+    "quantiles tail_quantiles merged_quantiles kll dyadic_qdigest fingerprint window_quantiles"
 )
-_COUNTED = frozenset(("frequency", "count_min", "top_k", "space_saving"))
+_COUNTED = words("frequency count_min top_k space_saving")
 _BOUNDS = ("value", "lower", "upper", "confidence")
 
 TABLE_FUNCTIONS: dict[str, TableFunction] = {
     function.name: function
     for function in (
         TableFunction(
-            "quantiles",
-            _ORDERED,
-            "quantiles(<summary>, 0.5, 0.99)",
-            ("q", *_BOUNDS, "n"),
+            "quantiles", _ORDERED, "quantiles(<summary>, 0.5, 0.99)", ("q", *_BOUNDS, "n"),
             _numbers("a fraction from 0 to 1", 0, 1),
-            _quantiles_at,
+            lambda fractions: QuantilesAt(tuple(map(float, fractions))),
         ),
         TableFunction(
-            "ranks",
-            _ORDERED,
-            "ranks(<summary>, 15, 60)",
-            ("x", "rank", "lower", "upper", "confidence", "n"),
-            _numbers("a value"),
-            _ranks_of,
+            "ranks", _ORDERED, "ranks(<summary>, 15, 60)",
+            ("x", "rank", "lower", "upper", "confidence", "n"), _numbers("a value"), _ranks_of,
         ),
         TableFunction(
-            "frequency",
-            _COUNTED,
-            "frequency(<summary>, 'd1', 'd2')",
-            ("item", *_BOUNDS),
-            _items,
+            "frequency", _COUNTED, "frequency(<summary>, 'd1', 'd2')", ("item", *_BOUNDS), _items,
             WeightOf,
         ),
         TableFunction(
-            "contains",
-            frozenset(("fingerprint", "dynamic_bloom")),
-            "contains(<summary>, 'd1', 'd2')",
-            ("item", "present", "false_positive_rate"),
-            _items,
-            Contains,
+            "contains", words("fingerprint dynamic_bloom"), "contains(<summary>, 'd1', 'd2')",
+            ("item", "present", "false_positive_rate"), _items, Contains,
         ),
         TableFunction(
-            "top_k",
-            _COUNTED | {GLOBAL_TOP_K},
-            "top_k(<summary>, 10)",
-            ("item", "value", "lower", "upper", "guaranteed"),
-            _number_of_rows(10),
-            _heaviest,
-            _global_top_k,
+            "top_k", _COUNTED | {GLOBAL_TOP_K}, "top_k(<summary>, 10)",
+            ("item", "value", "lower", "upper", "guaranteed"), _number_of_rows(10),
+            lambda most: Heaviest(int(most[0])), lambda summary, most: summary.top(most[0]),
             {GLOBAL_TOP_K: ("item", "value", "valid", "as_of")},
         ),
         TableFunction(
-            "distinct",
-            frozenset(("distinct", "merged_distinct")),
-            "distinct(<summary>)",
-            _BOUNDS,
-            _nothing_more,
-            lambda _: DistinctCount(),
+            "distinct", words("distinct merged_distinct"), "distinct(<summary>)", _BOUNDS,
+            _nothing_more, lambda _: DistinctCount(),
         ),
         TableFunction(
-            "periodic",
-            frozenset(("periodic", "hyper_calm")),
-            "periodic(<summary>, 10)",
-            tuple(PERIODIC),
-            _number_of_rows(10),
-            table=_periodic,
+            "periodic", words("periodic hyper_calm"), "periodic(<summary>, 10)", tuple(PERIODIC),
+            _number_of_rows(10), table=_periodic,
         ),
     )
-}
+}  # fmt: skip
 """By name. A new kind of summary adds its name to `kinds`, or a function of its own."""
 
 

@@ -55,9 +55,6 @@ class Draft:
     def same_vector(self, other: Draft) -> bool:
         return bool(self.vectors) and (self.key, self.summary) == (other.key, other.summary)
 
-    def add(self, other: Draft) -> None:
-        self.vectors += other.vectors
-
     def fill_windows(self, window: WindowAsked | None) -> WindowAsked | None:
         for vector in reversed(self.vectors):
             window = vector.window = vector.window or window

@@ -33,6 +33,17 @@ _PART = re.compile(
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
+_REMEDIES = {
+    "‘’′“”": "write a straight quote",
+    "−–—": "write a plain minus",
+    "!": "write NOT, or != for unequal",
+    ":": "a cast is ::",
+    "|": "strings are joined with ||",
+    "[]{}": "lists and structures are not part of SELECT here",
+    "?$@": "parameters are not part of SELECT here: write the value",
+    "`": 'names are quoted as "name"',
+}
+"""Of characters that plain SQL does not have."""
 _PREFIXES = frozenset("ebxnrfuEBXNRFU")
 _PREFIX_RUN_MAX = 8  # NOT NOT NOT ..., - - - ...
 
@@ -44,10 +55,7 @@ _PREFIX_OPERATORS = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TI
 def tokenize(text: str, limits: Limits) -> list[Token]:
     """Tokens of one statement, whose `start` and `end` are places in `text`.
 
-    Raises
-    ------
-    SelectError
-        With code "limit", "character", "unterminated", "statement" or "syntax".
+    Raises SelectError: with code "limit", "character", "unterminated", "statement" or "syntax".
     """
     check_text(text, limits)
     _check_characters(text, limits)
@@ -63,10 +71,7 @@ def tokenize(text: str, limits: Limits) -> list[Token]:
 def check_text(text: str, limits: Limits) -> None:
     """Whether it is a text at all, of a length and in characters that a statement may have.
 
-    Raises
-    ------
-    SelectError
-        With code "limit", "character" or "syntax".
+    Raises SelectError: with code "limit", "character" or "syntax".
     """
     if not isinstance(text, str):
         raise SelectError(f"a statement is text, not {type(text).__name__}")
@@ -124,25 +129,12 @@ def _bad_character(text: str, position: int) -> SelectError:
     character = text[position]
     name = unicodedata.name(character, "unnamed")
     plain = unicodedata.normalize("NFKC", character)
-    remedy = 'names with such characters are written in double quotes: "..."'
+    remedy = next((said for known, said in _REMEDIES.items() if character in known), "")
     if plain != character and plain.isascii() and plain.strip():
         remedy = f"it only looks like {plain!r}: write that"
     elif character.isspace():
         remedy = "it only looks like a space: write a plain one"
-    elif character in "‘’′“”":
-        remedy = "write a straight quote"
-    elif character in "−–—":
-        remedy = "write a plain minus"
-    elif character in "!:|":
-        remedy = {"!": "write NOT, or != for unequal", ":": "a cast is ::"}.get(
-            character, "strings are joined with ||"
-        )
-    elif character in "[]{}":
-        remedy = "lists and structures are not part of SELECT here"
-    elif character in "?$@":
-        remedy = "parameters are not part of SELECT here: write the value"
-    elif character == "`":
-        remedy = 'names are quoted as "name"'
+    remedy = remedy or 'names with such characters are written in double quotes: "..."'
     shown = character if character.isprintable() else ""
     message = f"unexpected character {shown!r} (U+{ord(character):04X} {name.lower()})"
     return problem_at(text, Span(position, 1), message, remedy, "character")

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from sqlglot import exp
 
 from muntin.errors import SelectError
 from muntin.select.bind import Binder, Bound
 from muntin.select.columns import ColumnResolver, shown_expression
-from muntin.select.joins import join_vectors, joined_names
 from muntin.select.limits import Limits
-from muntin.select.places import Span, problem_at
+from muntin.select.places import problem_at
 from muntin.select.scope import Column, Relation, Scope, Source
 from muntin.select.syntax import SourceItem, Statement, item_number, show_item
 from muntin.suggestions import did_you_mean
@@ -39,10 +39,7 @@ class Resolved:
 def resolve(statement: Statement, binder: Binder, limits: Limits) -> Resolved:
     """Look up all names.
 
-    Raises
-    ------
-    SelectError
-        Codes "unknown_name", "unknown_column", "ambiguous", "from_item", "limit".
+    Raises SelectError: codes "unknown_name", "unknown_column", "ambiguous", "from_item", "limit".
     """
     resolution = _Resolution(statement, binder, limits)
     tree = statement.tree.copy()
@@ -55,6 +52,7 @@ class _Resolution:
     def __init__(self, statement: Statement, binder: Binder, limits: Limits) -> None:
         self.statement = statement
         self.text = statement.text
+        self._error = partial(problem_at, self.text, code="from_item")
         self.binder = binder
         self.limits = limits
         self.items: list[Bound | None] = [None] * len(statement.items)
@@ -118,8 +116,8 @@ class _Resolution:
     def _select(self, node: exp.Select, ctes: Ctes, parent: Scope | None) -> Relation:
         scope = Scope(parent)
         reads = self._sources(node, scope, ctes)
-        join_vectors(self.text, node, scope)
-        scope.joined.update(joined_names(node, scope))
+        _join_vectors(self.text, node, scope)
+        scope.joined.update(_joined_names(node, scope))
         given = [e.alias for e in node.expressions if isinstance(e, exp.Alias)]
         scope.given = {name.lower(): 1 for name in given}
         self.columns.expand_keys(node, scope)
@@ -194,7 +192,9 @@ class _Resolution:
         if number is None:
             raise self._error(node, "this is not a FROM item", "FROM <summary>(<key>)")
         item = self.statement.items[number]
-        relation = self._cte(item, ctes)
+        relation = None
+        if isinstance(item, SourceItem) and item.arguments is None and item.window is None:
+            relation = ctes.get(item.name.lower())
         bound = None
         if relation is None:
             bound = self._bind(item, ctes)
@@ -206,11 +206,6 @@ class _Resolution:
         if not alias:
             node.set("alias", exp.TableAlias(this=exp.to_identifier(default, quoted=True)))
         return Source(alias or default, relation, bound, named=bool(alias))
-
-    def _cte(self, item: object, ctes: Ctes) -> Relation | None:
-        if isinstance(item, SourceItem) and item.arguments is None and item.window is None:
-            return ctes.get(item.name.lower())
-        return None
 
     def _bind(self, item: object, ctes: Ctes) -> Bound:
         if isinstance(item, SourceItem) and item.name.lower() in ctes:
@@ -267,7 +262,57 @@ class _Resolution:
             )
         return Relation(columns, reads)
 
-    def _error(
-        self, place: exp.Expr | Span, message: str, remedy: str, *, code: str = "from_item"
-    ) -> SelectError:
-        return problem_at(self.text, place, message, remedy, code)
+
+def _join_vectors(text: str, node: exp.Select, scope: Scope) -> None:
+    """`FROM vector 3.1, vector 1.1`: rows of key 3 beside the row of key 1 that they belong to.
+
+    A null key equals a null key, since null is a key of its own.
+    """
+    sources = scope.sources
+    for join, source in zip(node.args.get("joins") or [], sources[1:], strict=True):
+        plain = not (join.args.get("on") or join.args.get("using") or join.args.get("kind"))
+        if not (source.bound and source.bound.vector and plain):
+            continue
+        before = [s for s in sources[: sources.index(source)] if s.bound and s.bound.vector]
+        if not before:
+            continue
+        conditions, shared = [], set()
+        for other in before:
+            for name in _shared(source, other):
+                if name not in shared:
+                    shared.add(name)
+                    conditions.append(_same(source, other, name))
+                    scope.joined.setdefault(name.lower(), other.alias)
+        if not conditions:
+            names = " and ".join(s.alias for s in (before[-1], source))
+            raise problem_at(
+                text,
+                join.this,
+                f"{names} share no key column, so their rows do not belong together",
+                "take vectors of one key, or of keys that share a column",
+                "from_item",
+            )
+        join.set("on", exp.and_(*conditions, copy=False))
+        join.set("kind", "INNER")
+
+
+def _joined_names(node: exp.Select, scope: Scope) -> dict[str, str]:
+    """Columns named by USING: one column, which needs no qualifier."""
+    names: dict[str, str] = {}
+    for join in node.args.get("joins") or []:
+        for name in join.args.get("using") or []:
+            names.setdefault(name.name.lower(), "")
+    return {name: alias for name, alias in names.items() if scope.with_column(name)}
+
+
+def _shared(source: Source, other: Source) -> list[str]:
+    mine = (source.bound.key if source.bound else None) or ()
+    theirs = (other.bound.key if other.bound else None) or ()
+    return [name for name in mine if name in theirs]
+
+
+def _same(source: Source, other: Source, name: str) -> exp.Expr:
+    return exp.NullSafeEQ(
+        this=exp.column(name, source.alias, quoted=True),
+        expression=exp.column(name, other.alias, quoted=True),
+    )

@@ -30,7 +30,10 @@ _PLAIN = (
     exp.Add, exp.Sub, exp.Mul, exp.Div,
 )  # fmt: skip
 _TURNED = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE, exp.EQ: exp.EQ}
-_OPERATORS = {exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<=", exp.EQ: "="}
+_OPERATORS = {
+    exp.GT: np.greater, exp.GTE: np.greater_equal, exp.LT: np.less, exp.LTE: np.less_equal,
+    exp.EQ: np.equal,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class Condition:
     """`column operator value`: what each row of the answer's fulfils."""
 
     column: str
-    operator: str
+    operator: np.ufunc
     value: int
     constant: str
     """As the statement has it, without a minus."""
@@ -49,17 +52,10 @@ class Condition:
 class Narrowing:
     """What is known of the rows that a statement can use.
 
-    Attributes
-    ----------
-    conditions : tuple of Condition
-        Of its WHERE, all joined by AND.
-    complete : bool
-        Conditions, order and limit are all that the statement says of rows, but for a list of
-        columns or what is computed of each row by itself.
-    order : tuple of (str, bool)
-        Columns, and whether they descend.
-    limit : int or None
-    offset : int
+    `conditions`: of its WHERE, all joined by AND.
+    `complete`: conditions, order and limit are all that the statement says of rows, but for a list
+      of columns or what is computed of each row by itself.
+    `order`: columns, and whether they descend.
     """
 
     conditions: tuple[Condition, ...]
@@ -133,7 +129,7 @@ def _kept(table: pa.Table, narrowing: Narrowing) -> np.ndarray | None:
         values = _whole_numbers(table, condition.column)
         if values is None:
             return None
-        keep &= _fulfilled(values, condition)
+        keep &= condition.operator(values, np.int64(condition.value))
     return keep
 
 
@@ -240,18 +236,3 @@ def _whole_numbers(table: pa.Table, name: str) -> np.ndarray | None:
     if column.type != pa.int64() or column.null_count or column.num_chunks != 1:
         return None
     return column.chunk(0).to_numpy()
-
-
-def _fulfilled(values: np.ndarray, condition: Condition) -> np.ndarray:
-    value = np.int64(condition.value)
-    match condition.operator:
-        case ">":
-            return values > value
-        case ">=":
-            return values >= value
-        case "<":
-            return values < value
-        case "<=":
-            return values <= value
-        case _:
-            return values == value

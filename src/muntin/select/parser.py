@@ -11,7 +11,7 @@ from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from muntin.errors import SelectError
-from muntin.select.from_items import extract
+from muntin.select.from_items import Extraction
 from muntin.select.lexer import tokenize
 from muntin.select.limits import Limits
 from muntin.select.places import Span, problem_at
@@ -58,14 +58,11 @@ class _Parser(_BASE):
 def parse(text: str, limits: Limits | None = None) -> Statement:
     """The statement that `text` says; names are not looked up yet.
 
-    Raises
-    ------
-    SelectError
-        Anything in the text that cannot be a statement, with its place.
+    Raises SelectError: anything in the text that cannot be a statement, with its place.
     """
     limits = limits or Limits()
     tokens = tokenize(text, limits)
-    rewritten, items = extract(text, tokens, limits)
+    rewritten, items = Extraction(text, tokens, limits).run()
     try:
         parser = _Parser(dialect=_DIALECT, error_level=ErrorLevel.IMMEDIATE)
         trees = parser.parse(rewritten, text)

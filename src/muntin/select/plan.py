@@ -13,7 +13,7 @@ from muntin.errors import SelectError
 from muntin.select.bind import Binder, Bound
 from muntin.select.catalog import Moment, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.check import check_tree
-from muntin.select.direct import projected
+from muntin.select.direct import projected, summed
 from muntin.select.lexer import check_text
 from muntin.select.limits import Limits
 from muntin.select.listing import listed
@@ -22,7 +22,6 @@ from muntin.select.narrowing import Narrowing, narrowing_of
 from muntin.select.parser import parse
 from muntin.select.render import render
 from muntin.select.shapes import Slots, conditions_with, item_with, outline_of, slots_of
-from muntin.select.sums import summed
 from muntin.select.syntax import Statement, show
 
 _PLANS_MAX = 512  # by text, and again by outline
@@ -33,14 +32,10 @@ _TREND_DEPTH_MAX = 8  # a trend of a trend of a trend ...
 class CheckedStatement:
     """A statement that could be run now: all of its names exist.
 
-    Attributes
-    ----------
-    columns : tuple of str
-        Of the result.
-    sources : tuple of str
-        Summaries that it reads, each once; standing queries whose trend it reads are not here.
-    windows : tuple of WindowAsked or None
-        Of each FROM item, None where the text names none.
+    `columns`: of the result.
+    `sources`: summaries that it reads, each once; standing queries whose trend it reads are not
+      here.
+    `windows`: of each FROM item, None where the text names none.
     """
 
     text: str

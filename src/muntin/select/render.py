@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
+from muntin.select.syntax import PLACEHOLDER
+
 NOW = "now_utc"
 """Name of the parameter that holds the statement's clock."""
 
 _DIALECT = DuckDB()
-_MARK = re.compile(r'"\x01(\d+)"')
-_CLOCK_NAMES = frozenset(("now",))
 
 
 def render(tree: exp.Expr) -> tuple[str, bool]:
@@ -35,7 +35,9 @@ def render(tree: exp.Expr) -> tuple[str, bool]:
             _safe_division(node)
         elif isinstance(node, (exp.Like, exp.ILike)):
             _bounded_pattern(node)
-        elif isinstance(node, (exp.CurrentTimestamp, exp.CurrentDate)) or _is_now(node):
+        elif isinstance(node, (exp.CurrentTimestamp, exp.CurrentDate)) or (
+            isinstance(node, exp.Anonymous) and str(node.this).lower() == "now"
+        ):
             clock = True
             node.replace(_clock(node))
     sql = tree.sql(dialect=_DIALECT, identify=True, comments=False, normalize_functions="lower")
@@ -44,12 +46,7 @@ def render(tree: exp.Expr) -> tuple[str, bool]:
 
 def with_sources(sql: str, sources: Sequence[str]) -> str:
     """Put each FROM item's SQL where its mark stands."""
-    return _MARK.sub(lambda m: sources[int(m[1])], sql)
-
-
-def quoted(name: str) -> str:
-    """A name as an identifier of SQL."""
-    return '"' + name.replace('"', '""') + '"'
+    return PLACEHOLDER.sub(lambda m: sources[int(m[1])], sql)
 
 
 def _safe_division(node: exp.Expr) -> None:
@@ -63,19 +60,11 @@ def _safe_division(node: exp.Expr) -> None:
     node.set("expression", exp.Anonymous(this="nullif", expressions=[divisor, zero]))
 
 
-def _is_now(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Anonymous) and str(node.this).lower() in _CLOCK_NAMES
-
-
 def _clock(node: exp.Expr) -> exp.Expr:
-    moment = exp.Cast(this=exp.Parameter(this=exp.Var(this=NOW)), to=_type("TIMESTAMP"))
+    moment = exp.cast(exp.Parameter(this=exp.Var(this=NOW)), "TIMESTAMP", dialect=_DIALECT)
     if isinstance(node, exp.CurrentDate):
-        return exp.Cast(this=moment, to=_type("DATE"))
+        return exp.Cast(this=moment, to=exp.DataType.build("DATE", dialect=_DIALECT))
     return moment
-
-
-def _type(name: str) -> exp.DataType:
-    return exp.DataType.build(name, dialect=_DIALECT)
 
 
 def _bounded_pattern(node: exp.Expr) -> None:
@@ -88,10 +77,6 @@ def _bounded_pattern(node: exp.Expr) -> None:
         {"%": ".*", "_": "."}.get(character) or re.escape(character) for character in pattern
     )
     options = "s" if isinstance(node, exp.Like) else "si"
-    arguments = [
-        node.this,
-        exp.Literal.string(expression),
-        exp.Literal.string(options),
-    ]
+    arguments = [node.this, exp.Literal.string(expression), exp.Literal.string(options)]
     match = exp.Anonymous(this="regexp_full_match", expressions=arguments)
     node.replace(exp.Paren(this=exp.Not(this=match)) if node.args.get("negate") else match)

@@ -78,12 +78,8 @@ def csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     writer = csv_writer.writer(out, lineterminator="\n")
     writer.writerow(columns)
     for row in rows:
-        writer.writerow(["" if v is None else _csv_value(v) for v in row])
+        writer.writerow([str(v).lower() if isinstance(v, bool) else v for v in row])
     return out.getvalue()
-
-
-def _csv_value(value: Any) -> Any:
-    return ("true" if value else "false") if isinstance(value, bool) else value
 
 
 def html(columns: Sequence[str], rows: Sequence[Sequence[Any]], count: int, about: str) -> str:

@@ -7,14 +7,7 @@ from dataclasses import dataclass, field
 
 from muntin.select.bind import Bound
 
-_KEY = re.compile(r"[xX]([1-9]\d{0,3})\Z")
 _INDICATOR = re.compile(r"[yY]([1-9]\d{0,3})\Z")
-
-
-def key_number(name: str) -> int:
-    """i of Xi, or 0."""
-    match = _KEY.match(name)
-    return int(match[1]) if match else 0
 
 
 def indicator_number(name: str) -> int:

@@ -35,18 +35,11 @@ _HOLE = "\x01"  # no text that can be planned holds it
 class Slots:
     """Which constants of a text are arguments of its FROM item, and which are of conditions.
 
-    Attributes
-    ----------
-    item : SourceItem
-    constants : tuple of str
-        All of the text, as written.
-    arguments : tuple of int or None
-        For each constant, the argument of the item that it is; None where it is none, so that it
-        must be as it was.
-    negative : frozenset of int
-        Constants behind a minus.
-    conditions : mapping
-        From constants to the place of their condition in `Narrowing`.
+    `constants`: all of the text, as written.
+    `arguments`: for each constant, the argument of the item that it is; None where it is none, so
+      that it must be as it was.
+    `negative`: constants behind a minus.
+    `conditions`: from constants to the place of their condition in `Narrowing`.
     """
 
     item: SourceItem

@@ -19,7 +19,7 @@ from muntin.select.window_clause import show_window
 
 _DIALECT = DuckDB()
 MARK = "\x01"
-_PLACEHOLDER = re.compile(f'"{MARK}(\\d+)"')
+PLACEHOLDER = re.compile(f'"{MARK}(\\d+)"')
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -91,10 +91,11 @@ def item_number(table: exp.Expr) -> int | None:
     return int(name[1:]) if name.startswith(MARK) else None
 
 
-def show(statement: Statement) -> str:
-    """The statement as text, in one spelling; parsing it gives an equal statement."""
-    sql = statement.tree.sql(dialect=_DIALECT, comments=False, normalize_functions=False)
-    return _PLACEHOLDER.sub(lambda m: show_item(statement.items[int(m[1])]), sql)
+def show(statement: Statement, part: exp.Expr | None = None) -> str:
+    """The statement as text, in one spelling; parsing it gives an equal statement. Or a `part`."""
+    tree = part or statement.tree
+    sql = tree.sql(dialect=_DIALECT, comments=False, normalize_functions=False)
+    return PLACEHOLDER.sub(lambda m: show_item(statement.items[int(m[1])]), sql)
 
 
 def show_item(item: FromItem) -> str:
@@ -104,15 +105,18 @@ def show_item(item: FromItem) -> str:
         of = "" if item.summary is None else f" OF {show_name(item.summary)}"
         columns = ("*",) if item.indicators is None else item.indicators
         return ", ".join(f"{item.word} {item.key}.{j}{of}{clause}" for j in columns)
-    name = show_name(item.name, quoted=item.quoted)
+    name = show_name(item.name, in_quotes=item.quoted)
     if item.arguments is not None:
         name += f"({', '.join(show_argument(a) for a in item.arguments)})"
     return name + clause
 
 
-def show_name(name: str, *, quoted: bool = False) -> str:
-    if not quoted and _PLAIN_NAME.match(name):
-        return name
+def show_name(name: str, *, in_quotes: bool = False) -> str:
+    return name if not in_quotes and _PLAIN_NAME.match(name) else quoted(name)
+
+
+def quoted(name: str) -> str:
+    """A name as an identifier of SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 

@@ -33,11 +33,8 @@ def table_of(
 ) -> tuple[pa.Table, bool]:
     """The rows of a summary that a FROM item asks for, and whether they may be kept.
 
-    Parameters
-    ----------
-    names : frozenset of str, optional
-        Columns that the statement reads; default all. A sum beyond its type spoils only the
-        statements that read it.
+    `names`: columns that the statement reads; default all. A sum beyond its type spoils only the
+      statements that read it.
 
     The types of columns are those of the summary also where the window holds nothing; then they
     are read from what else is stored, which may be more later.
