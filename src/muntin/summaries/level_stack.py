@@ -24,7 +24,7 @@ LEVEL_ITEMS_MIN = 8  # DataSketches' "m": no level is smaller
 RUN_ITEMS_MAX = 1 << 15  # sorted at once: 256 KiB of keys, which stay in the second-level cache
 BLOCK_SHIFT_MAX = 20
 MERGE_ITEMS_SORTED = 32  # in units of k: a merge of fewer items sorts them all
-MERGE_VARIANCE_SHARE = 0.2  # at most: blocks are powers of two
+MERGE_VARIANCE_SHARE = 0.1
 COUNT_MAX = (1 << 60) - 1  # 61 levels hold it
 
 
