@@ -32,6 +32,7 @@ from muntin.summaries import KLL, VectorMatrix
 from muntin.topk import compare
 
 BATCH = 1_000_000
+KEY_BYTES = 150  # of memory for a key, while its bytes are written
 
 
 def taken(run: Callable[[], Any]) -> tuple[float, Any]:
@@ -140,17 +141,13 @@ def slope(sizes: list[int], found: list[float]) -> float:
     return round(float(np.polyfit(np.log(sizes), np.log(found), 1)[0]), 2)
 
 
+UNITS = {"s": 1.0, "ns": 1e9, "MB": 1e-6}
+
+
 def row(what: str, sizes: list[int], found: list[float], unit: str) -> list[Any]:
-    return [
-        what,
-        f"{sizes[0]:,} to {sizes[-1]:,}",
-        f"{_amount(found[0], unit)} to {_amount(found[-1], unit)}",
-        slope(sizes, found),
-    ]
-
-
-def _amount(number: float, unit: str) -> str:
-    return f"{number:,.3g} {unit}" if unit == "s" else f"{number / 1e6:,.3g} MB"
+    """Sizes, and seconds or bytes at each of them in a unit that is read easily."""
+    told = [float(f"{number * UNITS[unit]:.3g}") for number in found]
+    return [f"{what}, {unit}", sizes, told, slope(sizes, found)]
 
 
 def measure(short: bool) -> Iterable[Table]:
@@ -160,7 +157,7 @@ def measure(short: bool) -> Iterable[Table]:
         ["what grows", "from, to", "what follows", "slope"],
     )
     matrix(10_000, 100)  # compiles
-    sketch(10_000)
+    sketch(2 * BATCH)
     panes(10, Quantiles(), 300_000, 3)
     panes(10, Sums((("x", None),)), 10_000, 10)
     top = 10**7 if short else 10**9
@@ -169,30 +166,31 @@ def measure(short: bool) -> Iterable[Table]:
     table.rows.append(row("events, sums of 1,000 keys: time", events, times, "s"))
     found = [sketch(n) for n in events]
     table.rows.append(row("events, quantiles: time", events, [s for s, _ in found], "s"))
-    table.rows.append(row("events, quantiles: bytes", events, [b for _, b in found], "B"))
-    keys = [10**n for n in range(3, 6 if short else 8)]
+    table.rows.append(row("events, quantiles: bytes", events, [b for _, b in found], "MB"))
+    keys = [10**n for n in range(3, 6 if short else 9)]
+    keys = [n for n in keys if n * KEY_BYTES <= psutil.virtual_memory().available]
     found = [matrix(max(10**6, 2 * n), n) for n in keys]
     per_event = [s / max(10**6, 2 * n) for n, (s, _) in zip(keys, found, strict=True)]
-    table.rows.append(row("keys, sums: bytes", keys, [b for _, b in found], "B"))
-    table.rows.append(row("keys, sums: time an event", keys, per_event, "s"))
+    table.rows.append(row("keys, sums: bytes", keys, [b for _, b in found], "MB"))
+    table.rows.append(row("keys, sums: time an event", keys, per_event, "ns"))
     many = [1, 2, 4, 8, 16] if short else [1, 2, 4, 8, 16, 32, 64]
     times = [matrix(10**6, 1_000, n)[0] for n in many]
     table.rows.append(row("indicators: time", many, times, "s"))
     both = [10**n for n in range(3, 5 if short else 6)]
     found = [matrix(10**6, n // 10, 10) for n in both]
-    table.rows.append(row("keys x indicators, sums: bytes", both, [b for _, b in found], "B"))
+    table.rows.append(row("keys x indicators, sums: bytes", both, [b for _, b in found], "MB"))
     count = 10**6 if short else 3 * 10**6
     sizes = [10**n for n in range(1, 5 if short else 7)]
     for name, algebra, by in (("sums", Sums((("x", None),)), 100), ("quantiles", Quantiles(), 3)):
         built = [panes(n, algebra, count, by) for n in sizes]
         what = f"panes of {count:,} events, {name} of {by} keys"
         table.rows.append(row(f"{what}: time", sizes, [s for s, _, _ in built], "s"))
-        table.rows.append(row(f"{what}: bytes", sizes, [float(b) for _, b, _ in built], "B"))
+        table.rows.append(row(f"{what}: bytes", sizes, [float(b) for _, b, _ in built], "MB"))
         if name == "quantiles":
             times = [asked(data, algebra) for _, _, data in built]
             table.rows.append(row("panes asked at once, quantiles of 3 keys", sizes, times, "s"))
         else:
-            many = [n for n in sizes if n < 10_000]
+            many = [n for n in sizes if n <= 10_000]
             times = [closed(built[sizes.index(10_000)][2], n) for n in many]
             what = "windows closed of 10,000 panes, sums of 100 keys"
             table.rows.append(row(what, many, times, "s"))
@@ -202,7 +200,7 @@ def measure(short: bool) -> Iterable[Table]:
     sites = [8, 16] if short else [8, 16, 32]
     found = [compare("zipf", policies=["resolution"], runs=2, sites=n) for n in sites]
     sent = [one["resolution"]["bytes"] for one in found]
-    table.rows.append(row("sites: bytes of 100 windows of the top 10", sites, sent, "B"))
+    table.rows.append(row("sites: bytes of 100 windows of the top 10", sites, sent, "MB"))
     cores = [2**n for n in range((os.cpu_count() or 1).bit_length())]
     times = [folded(n, 3 * 10**6 if short else 10**7) / n for n in cores]
     table.rows.append(row("cores, a process each: seconds of an equal part", cores, times, "s"))
