@@ -16,7 +16,6 @@ import signal
 import socket
 import struct
 import sys
-from dataclasses import replace
 from typing import IO, Any
 
 from muntin.errors import MuntinError
@@ -82,10 +81,7 @@ def _warm(settings: dict[str, Any], warm_for: list[Any]) -> None:
             ledger.close()  # SQLite's locks do not outlive a fork
         for spec in specs:
             if spec not in warm_for:
-                pipeline = Pipeline.from_json(spec)
-                # from the last: a pipeline that starts beside compiles them from the first
-                backwards = dict(reversed(pipeline.summaries.items()))
-                warm(replace(pipeline, summaries=backwards))
+                warm(Pipeline.from_json(spec))
                 narrowing.warm()
                 warm_for.append(spec)
     except MuntinError as error:  # whoever asks will hear it too
