@@ -30,7 +30,7 @@ from muntin.client import Client, Subscription
 from muntin.demo.taxi import INDICATORS, PIPELINE, orders
 from muntin.errors import MuntinError
 from muntin.ledger import open_ledger
-from muntin.ledger.sqlite_writer import SqliteWriter
+from muntin.ledger.sqlite_writer import Writer
 from muntin.spark.ingest import Ingest
 from muntin.spark.partials import fold
 from muntin.spec import Pipeline
@@ -71,9 +71,9 @@ def pushes(name: str, url: str, closings: int) -> list[float]:
     ingest = Ingest(pipeline(), ledger, query_id="q")
     done: dict[int, float] = {}
     heard: dict[int, float] = {}
-    close = SqliteWriter.close_windows
+    close = Writer.close_windows
 
-    def closing(self: SqliteWriter, windows: Any, *others: Any) -> Any:
+    def closing(self: Writer, windows: Any, *others: Any) -> Any:
         told = close(self, windows, *others)
         done.update(dict.fromkeys([window.start for window in windows], time.perf_counter()))
         return told
@@ -83,7 +83,7 @@ def pushes(name: str, url: str, closings: int) -> list[float]:
         rows = [(s, "abcdef"[i % 6], i % 3, 1, i) for s in seconds for i in range(5)]
         ingest.take(number, gather([events(rows)]))
 
-    SqliteWriter.close_windows = closing
+    Writer.close_windows = closing
     processes = []
     try:
         minute(0)
@@ -112,7 +112,7 @@ def pushes(name: str, url: str, closings: int) -> list[float]:
         following.close()
         listening.join()
     finally:
-        SqliteWriter.close_windows = close
+        Writer.close_windows = close
         for process in processes:
             process.terminate()
             process.wait()

@@ -70,7 +70,10 @@ class WebhookSpec(Strict):
     def key(self) -> bytes:
         """What signs: the secret itself, or, of `whsec_…`, what follows in base64.
 
-        Raises SpecError: there is no secret.
+        Raises
+        ------
+        SpecError
+            There is no secret.
         """
         variable = self.secret_env or SECRET_VARIABLE
         given = self.secret or os.environ.get(variable, "")

@@ -40,7 +40,10 @@ Token = Annotated[str, AfterValidator(checked_token), Field(repr=False)]
 def token_of(token: str, variable: str) -> str:
     """The token itself, or what the environment variable holds (by default TOKEN_VARIABLE).
 
-    Raises ValueError: the variable that is named is not set, or holds no token.
+    Raises
+    ------
+    ValueError
+        The variable that is named is not set, or holds no token.
     """
     if token:
         return token

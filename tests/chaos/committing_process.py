@@ -12,17 +12,17 @@ import sys
 
 from muntin.assembly.maintenance import Maintenance
 from muntin.errors import LedgerConflict
-from muntin.ledger.sqlite_writer import SqliteWriter
+from muntin.ledger.sqlite_writer import Writer
 from muntin.spark import committing
 from muntin.spark.ingest import Ingest
 from tests.pipeline.support import events, pipeline
 
 BATCHES, ROWS, FREEZES_IN = 6, 80, 3
 POINTS = {
-    "before the commit": (SqliteWriter, "commit", False),
-    "after the commit": (SqliteWriter, "commit", True),
-    "before windows close": (SqliteWriter, "close_windows", False),
-    "after windows close": (SqliteWriter, "close_windows", True),
+    "before the commit": (Writer, "commit", False),
+    "after the commit": (Writer, "commit", True),
+    "before windows close": (Writer, "close_windows", False),
+    "after windows close": (Writer, "close_windows", True),
     "before housekeeping": (Maintenance, "run", False),
     "after the batch": (Ingest, "take", True),
 }

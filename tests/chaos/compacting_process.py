@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from muntin.assembly import maintenance
 from muntin.ledger import sqlite_pieces
 from muntin.ledger.open import open_ledger
-from muntin.ledger.sqlite_writer import SqliteWriter
+from muntin.ledger.sqlite_writer import Writer
 from muntin.spark.ingest import Ingest
 from tests.pipeline.support import events, gather, pipeline
 
@@ -29,9 +29,9 @@ SPEC = pipeline(
     summaries={"orders": {"keys": ["driver"], "indicators": ["served", "fare"]}},
 )
 POINTS = {
-    "before": (SqliteWriter, "compact"),
+    "before": (Writer, "compact"),
     "amid": (sqlite_pieces, "_insert"),  # the old pieces are deleted, the new ones not there yet
-    "after": (SqliteWriter, "compact"),
+    "after": (Writer, "compact"),
 }
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import muntin
 from muntin.assembly import cutting
-from muntin.ledger.sqlite_writer import SqliteWriter
+from muntin.ledger.sqlite_writer import Writer
 from muntin.spark import runs
 from muntin.spark.session import session
 from tests.chaos.killing import killing_once
@@ -54,7 +54,7 @@ def main(folder: Path, killed: str) -> None:
         def dying(*_):
             os.kill(os.getpid(), signal.SIGKILL)
 
-        SqliteWriter.commit = dying
+        Writer.commit = dying
     elif killed == "executor":
         runs._merged = killing(mark)
     running = muntin.stream(

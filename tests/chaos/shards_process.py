@@ -11,12 +11,12 @@ import time
 
 from muntin.assembly import cutting
 from muntin.ledger.sqlite import SqliteLedger
-from muntin.ledger.sqlite_writer import SqliteWriter
+from muntin.ledger.sqlite_writer import Writer
 from muntin.spark.ingest import Ingest
 from tests.pipeline.support import events, gather, pipeline
 
 BATCHES = 4
-commit = SqliteWriter.commit
+commit = Writer.commit
 
 
 def sharded():
@@ -40,7 +40,7 @@ def main(folder: str, until: str) -> None:
             time.sleep(3600)
         return commit(self, batch, owing)
 
-    SqliteWriter.commit = stopping
+    Writer.commit = stopping
     ingest = Ingest(sharded(), SqliteLedger(f"{folder}/ledger.db"), query_id="q")
     for number, partitions in enumerate(batches()):
         ingest.take(number, gather(partitions))

@@ -27,6 +27,7 @@ SENSORS = pipeline(
     queries={"fullest": "SELECT driver, count FROM rooms(driver) ORDER BY count DESC"},
 )
 REASON = "there is no column 'delai'"
+LAG = {"rooms": {"0": 12, "1": 3_400}}
 NAMES = """[...document.querySelectorAll("#trends section, #panels section")]
     .filter((part) => !part.hidden).map((part) => part.querySelector("h2").firstChild.textContent)
     .join()"""
@@ -45,7 +46,7 @@ def watched(monkeypatch):
     for _ in range(3):
         sensors.minute(events_a_pane=9)
     at = max(info.committed_at for info in ledger.pipelines()) + 1
-    sensors.ingest.writer.set_status({"state": "failed", "at": at, "reason": REASON})
+    sensors.ingest.writer.set_status({"state": "failed", "at": at, "reason": REASON, "lag": LAG})
     with Server(ledger, port=0) as server:
         yield server
     orders.close()
@@ -63,6 +64,7 @@ def test_the_pipeline_that_is_chosen_is_in_every_panel(page, watched):
     assert page.locator("#overview tbody tr").count() == 2
     assert REASON in page.text_content("#overview tbody tr:has-text('sensors')")
     assert "failed" not in page.text_content("#headline")
+    assert page.locator("#waiting").is_hidden()  # it reads no topic
     assert page.get_attribute("#connection", "data-state") == "live"
 
     page.click("#overview button:text('sensors')")
@@ -74,6 +76,8 @@ def test_the_pipeline_that_is_chosen_is_in_every_panel(page, watched):
     headline = page.text_content("#headline")
     assert f"failed: {REASON}" in headline
     assert "162" in headline  # events of this one alone
+    meters = page.locator("#waiting .meter").all_text_contents()
+    assert meters == ["rooms, partition 13,400", "rooms, partition 012"]  # the worst first
     assert page.input_value("#statement").startswith("SELECT driver, count FROM rooms")
     page.reload()  # it stays
     page.wait_for_selector('#connection[data-state="bad"]')

@@ -48,7 +48,10 @@ Rows = Sequence[Mapping[str, Any]]
 class Alerts:
     """The alerts of a pipeline that is at work. Thread-safe.
 
-    Raises SpecError: `webhook` has no secret to sign with.
+    Raises
+    ------
+    SpecError
+        `webhook` has no secret to sign with.
     """
 
     def __init__(

@@ -10,8 +10,10 @@ from muntin.spec import Pipeline
 def check_changes(pipeline: Pipeline, ledger: Ledger) -> None:
     """Compare a pipeline with the one of the same name that fed the ledger until now.
 
-    Raises SpecError: a summary has another kind or size than what is stored of it: they would not
-      merge.
+    Raises
+    ------
+    SpecError
+        A summary has another kind or size than what is stored of it: they would not merge.
     """
     found = next((p for p in ledger.pipelines() if p.name == pipeline.name), None)
     if found is None:

@@ -59,7 +59,10 @@ class Cutting:
 def cuttings_of(pipeline: Pipeline, ledger: Ledger) -> Mapping[str, Cutting]:
     """Of each summary that has panes.
 
-    Raises SpecError: a summary has shards, and there is no place for their files.
+    Raises
+    ------
+    SpecError
+        A summary has shards, and there is no place for their files.
     """
     specs = {
         name: spec for name, spec in pipeline.summaries.items() if isinstance(spec, SegmentSpec)

@@ -44,7 +44,10 @@ _LOG = logging.getLogger("muntin")
 class StandingQueries:
     """The standing queries of a pipeline, checked against its summaries.
 
-    Raises SpecError: a query is wrong; names it and the place in its text.
+    Raises
+    ------
+    SpecError
+        A query is wrong; names it and the place in its text.
 
     `failing`: standing query -> {"start", "error"}, of those that failed on the window that closed
       last.

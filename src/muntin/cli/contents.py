@@ -87,7 +87,10 @@ def _select(item: str) -> str:
 def columns_of(session: Session, name: str) -> pa.Table:
     """A row for each column of a summary.
 
-    Raises UnknownName: there is none of this name; the message lists those that there are.
+    Raises
+    ------
+    UnknownName
+        There is none of this name; the message lists those that there are.
     """
     import pyarrow as pa
 

@@ -29,7 +29,10 @@ class Address(NamedTuple):
 def read_address(url: str, *own: str) -> Address:
     """Take a URL apart; `own` names options that are ours, beside `deadline`.
 
-    Raises LedgerError: it is no URL, or the deadline is no number of seconds.
+    Raises
+    ------
+    LedgerError
+        It is no URL, or the deadline is no number of seconds.
     """
     try:
         parts = urlsplit(url)

@@ -28,7 +28,7 @@ All times are int64 microseconds since 1970-01-01 UTC.
 
 from muntin.ledger.records import Mode
 from muntin.ledger.sqlite import SqliteLedger as Ledger
-from muntin.ledger.sqlite_view import SqliteView as View
-from muntin.ledger.sqlite_writer import SqliteWriter as Writer
+from muntin.ledger.sqlite_view import View
+from muntin.ledger.sqlite_writer import Writer
 
 __all__ = ["Ledger", "Mode", "View", "Writer"]

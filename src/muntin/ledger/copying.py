@@ -25,8 +25,11 @@ def copy_ledger(source: SqliteLedger, target: SqliteLedger) -> int:
     The target has it when this returns, and has no pipeline before: what was interrupted is done
     again. Payload files in the ledger's own folder become payloads in the target.
 
-    Raises LedgerError: the target holds pipelines, something in the source is damaged, or one of
-      them cannot be used.
+    Raises
+    ------
+    LedgerError
+        The target holds pipelines, something in the source is damaged, or one of them cannot be
+        used.
     """
     if target.pipelines():
         names = ", ".join(info.name for info in target.pipelines())

@@ -117,7 +117,10 @@ def payload_folder(home: str, place: str, pipeline: str, generation: int) -> Pay
     `home`: the ledger's own folder; "" where it has none.
     `place`: what the pipeline names, "" for the ledger's own.
 
-    Raises SpecError: neither is there, or fsspec cannot use the URL.
+    Raises
+    ------
+    SpecError
+        Neither is there, or fsspec cannot use the URL.
     """
     folder = f"{pipeline}-{generation:x}"
     if place:
@@ -135,7 +138,10 @@ def payload_folder(home: str, place: str, pipeline: str, generation: int) -> Pay
 def fetch(stored: Stored, home: str) -> bytes:
     """The bytes of a payload file.
 
-    Raises LedgerError: it is gone, or its bytes are not those that were committed.
+    Raises
+    ------
+    LedgerError
+        It is gone, or its bytes are not those that were committed.
     """
     path = stored.path
     if "://" not in path:

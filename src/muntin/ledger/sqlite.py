@@ -26,8 +26,8 @@ from muntin.ledger.rules import CLIENT_CHARACTERS_MAX, COMMAND_BYTES_MAX, clean_
 from muntin.ledger.sqlite_file import BUSY_SECONDS, SqliteFile, Synchronous
 from muntin.ledger.sqlite_files import bring_files
 from muntin.ledger.sqlite_open import Opened, become_writer
-from muntin.ledger.sqlite_view import SqliteView, home_of, in_memory
-from muntin.ledger.sqlite_writer import SqliteWriter
+from muntin.ledger.sqlite_view import View, home_of, in_memory
+from muntin.ledger.sqlite_writer import Writer
 from muntin.ledger.tables import Tables
 from muntin.times import now_us
 
@@ -35,7 +35,7 @@ Outcome = TypeVar("Outcome")
 POLL_SECONDS = 0.005
 
 
-class SqliteLedger(SqliteView):
+class SqliteLedger(View):
     """A durable table of pane summaries, in a SQLite file. Thread-safe.
 
     `path`: the file. It is made where it does not exist (`create`); its folder is not.
@@ -44,7 +44,10 @@ class SqliteLedger(SqliteView):
       power loss as well, for one more fsync a commit.
     `busy_seconds`: longest wait for another process's transaction.
 
-    Raises LedgerError: the file is not a ledger, of a newer version, or cannot be written.
+    Raises
+    ------
+    LedgerError
+        The file is not a ledger, of a newer version, or cannot be written.
     """
 
     def __init__(
@@ -58,7 +61,7 @@ class SqliteLedger(SqliteView):
         file: SqliteFile | None = None,
     ) -> None:
         self._file = file or SqliteFile(Path(path), synchronous, busy_seconds)
-        self._writers: weakref.WeakSet[SqliteWriter] = weakref.WeakSet()
+        self._writers: weakref.WeakSet[Writer] = weakref.WeakSet()
         self._file.prepare(create=create)
         self.url = url or f"sqlite:///{self._file.path}"
         super().__init__(self._file.place, self._file.reader)
@@ -74,7 +77,7 @@ class SqliteLedger(SqliteView):
 
     def open_writer(
         self, pipeline: str, spec: Mapping[str, Any], *, query_id: str, mode: Mode = "continue"
-    ) -> SqliteWriter:
+    ) -> Writer:
         """Become the pipeline's writer: takes the next epoch, so that older writers are refused.
 
         `spec`: the pipeline as JSON; stored for readers. Its "summaries" (name -> {"kind", ...})
@@ -84,10 +87,14 @@ class SqliteLedger(SqliteView):
           is no data). "error": refuse if there are data. "append": any query may add. "overwrite":
           delete the pipeline's data first, in the same transaction as the epoch.
 
-        Raises LedgerConflict: another query has fed this pipeline (names the remedies), there are
-          data and mode is "error", a name belongs to another pipeline of this ledger, or the pane
-          length or a summary's kind differs from that of the data.
-        Raises LedgerError: the ledger is of a newer version, not a ledger, read-only or full.
+        Raises
+        ------
+        LedgerConflict
+            Another query has fed this pipeline (names the remedies), there are data and mode is
+            "error", a name belongs to another pipeline of this ledger, or the pane length or a
+            summary's kind differs from that of the data.
+        LedgerError
+            The ledger is of a newer version, not a ledger, read-only or full.
         """
 
         def act(connection: Tables) -> Opened:
@@ -101,12 +108,12 @@ class SqliteLedger(SqliteView):
         except BaseException:
             connection.close()
             raise
-        writer = SqliteWriter(self._file, self.url, connection, opened)
+        writer = Writer(self._file, self.url, connection, opened)
         self._writers.add(writer)
         return writer
 
     @contextmanager
-    def snapshot(self, *, known: bool = False) -> Iterator[SqliteView]:
+    def snapshot(self, *, known: bool = False) -> Iterator[View]:
         """Several reads of one state: `with ledger.snapshot() as view: ...`. Keep it short.
 
         While it is open the write-ahead log cannot shrink. `known`: what `wait` has seen is new
@@ -121,7 +128,7 @@ class SqliteLedger(SqliteView):
                 with lock, self._file.explained():
                     yield connection
 
-            view = SqliteView(self._place, same)
+            view = View(self._place, same)
             view._behind = self.behind()
             yield view
 
@@ -183,7 +190,10 @@ class SqliteLedger(SqliteView):
 
         `place`: a folder, or a URL that fsspec knows; "": the ledger's own folder.
 
-        Raises SpecError: the ledger has no folder of its own, or the URL cannot be used.
+        Raises
+        ------
+        SpecError
+            The ledger has no folder of its own, or the URL cannot be used.
         """
         return payload_folder(home_of(self._place), place, pipeline, self.generation())
 
@@ -233,7 +243,10 @@ class SqliteLedger(SqliteView):
 
         Put back, it is another ledger to its readers: those who follow windows begin anew.
 
-        Raises LedgerError: the file exists already, or the disk is full.
+        Raises
+        ------
+        LedgerError
+            The file exists already, or the disk is full.
         """
         target = Path(path)
         if target.exists():

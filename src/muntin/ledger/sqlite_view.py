@@ -30,7 +30,7 @@ from muntin.ledger.tables import Tables
 Connect = Callable[[], AbstractContextManager[Tables]]
 
 
-class SqliteView:
+class View:
     """The reading half of a ledger. A name that is not there has nothing: no error.
 
     `connect` lends connections.
@@ -103,7 +103,10 @@ class SqliteView:
     def payloads(self, ids: Sequence[int]) -> dict[int, bytes]:
         """Piece -> payload, from its file where it lies in one. A piece that is gone is left out.
 
-        Raises LedgerError: a row is damaged, or a file is missing, or damaged.
+        Raises
+        ------
+        LedgerError
+            A row is damaged, or a file is missing, or damaged.
         """
         numbers = [whole(identifier, "id") for identifier in ids]
         with self._connect() as connection:

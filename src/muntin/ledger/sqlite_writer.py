@@ -49,7 +49,7 @@ Outcome = TypeVar("Outcome")
 _DELETED_AT_ONCE = 200  # rows in one transaction of retention, so that others get their turn
 
 
-class SqliteWriter:
+class Writer:
     """The one writer of one pipeline, under its epoch. Thread-safe, one transaction at a time."""
 
     def __init__(self, file: SqliteFile, url: str, connection: Tables, opened: Opened) -> None:
@@ -132,11 +132,15 @@ class SqliteWriter:
         what they counted of a pane, the most of them). What comes to panes that rollups cover
         comes to those rollups as well, in partials of their length.
 
-        Raises BadArgument: events are not conserved, a name is not in the spec, a slice does not
-          start on a multiple of its length, rollups do not receive what their panes do, or a
-          payload is larger than `PAYLOAD_BYTES_MAX`.
-        Raises LedgerConflict: a newer writer took over, another query is given than the writer was
-          opened for, or batches in between are missing (`mode="continue"`).
+        Raises
+        ------
+        BadArgument
+            Events are not conserved, a name is not in the spec, a slice does not start on a
+            multiple of its length, rollups do not receive what their panes do, or a payload is
+            larger than `PAYLOAD_BYTES_MAX`.
+        LedgerConflict
+            A newer writer took over, another query is given than the writer was opened for, or
+            batches in between are missing (`mode="continue"`).
         """
         batch = check_batch(batch, self._owned, self._opened.pipeline)
         body = None
@@ -192,9 +196,12 @@ class SqliteWriter:
         `made` holds every event of that range, in slices of `length`; of a range without events it
         is empty. The range begins where that length's rollups end, or ends where they begin.
 
-        Raises BadArgument: `made` does not hold the events of that range, it is not sealed or
-          leaves a gap, the length does not nest with the pane and the other rollups, or retention
-          has dropped a part of what the rollups would be made from.
+        Raises
+        ------
+        BadArgument
+            `made` does not hold the events of that range, it is not sealed or leaves a gap, the
+            length does not nest with the pane and the other rollups, or retention has dropped a
+            part of what the rollups would be made from.
         """
         identifier = self._summary(summary)
         length, start = whole(length, "length"), whole(start, "start")

@@ -57,8 +57,12 @@ class StoreAway(Exception):  # noqa: N818  (it says what is the case)
 class Store(Protocol):
     """Thread-safe. Each method waits at most `patience` seconds for an answer.
 
-    Raises StoreAway: it did not answer. Whether an `append` has happened is then not known.
-    Raises StoreError: it answered, and refuses: wrong password, no rights, full, read-only.
+    Raises
+    ------
+    StoreAway
+        It did not answer. Whether an `append` has happened is then not known.
+    StoreError
+        It answered, and refuses: wrong password, no rights, full, read-only.
     """
 
     place: str
@@ -67,8 +71,12 @@ class Store(Protocol):
     def begin(self, create: bool, meta: bytes, patience: float) -> None:
         """Look whether a ledger of this format is there, or make one that has a meta row only.
 
-        Raises LedgerMissing: there is none, and none is to be made.
-        Raises LedgerError: it has another format.
+        Raises
+        ------
+        LedgerMissing
+            There is none, and none is to be made.
+        LedgerError
+            It has another format.
         """
         ...
 

@@ -102,7 +102,10 @@ _WORDS = {
 def check_tree(statement: Statement, limits: Limits) -> None:
     """Refuse whatever is not on the list, and what is too large.
 
-    Raises SelectError: codes "not_allowed", "unknown_function", "limit".
+    Raises
+    ------
+    SelectError
+        Codes "not_allowed", "unknown_function", "limit".
     """
     tree = statement.tree
     if not isinstance(tree, (exp.Select, exp.SetOperation, exp.Subquery)):

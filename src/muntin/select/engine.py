@@ -92,7 +92,10 @@ class Engine:
     def check(self, text: str) -> CheckedStatement:
         """Everything that can be said about a statement without running it.
 
-        Raises SelectError: the text is no statement, or names something that does not exist.
+        Raises
+        ------
+        SelectError
+            The text is no statement, or names something that does not exist.
         """
         with self._catalog.moment() as moment:
             return self._planner.plan(text, moment)
@@ -113,7 +116,10 @@ class Engine:
           wall clock.
         `timeout_s`: seconds in DuckDB; default, and at most, `limits.seconds`.
 
-        Raises SelectError: with a code, the place in the text, and a remedy.
+        Raises
+        ------
+        SelectError
+            With a code, the place in the text, and a remedy.
         """
         with self._catalog.moment() as moment:
             reading = self.read(text, moment, window)

@@ -55,7 +55,10 @@ _PREFIX_OPERATORS = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TI
 def tokenize(text: str, limits: Limits) -> list[Token]:
     """Tokens of one statement, whose `start` and `end` are places in `text`.
 
-    Raises SelectError: with code "limit", "character", "unterminated", "statement" or "syntax".
+    Raises
+    ------
+    SelectError
+        With code "limit", "character", "unterminated", "statement" or "syntax".
     """
     check_text(text, limits)
     _check_characters(text, limits)
@@ -71,7 +74,10 @@ def tokenize(text: str, limits: Limits) -> list[Token]:
 def check_text(text: str, limits: Limits) -> None:
     """Whether it is a text at all, of a length and in characters that a statement may have.
 
-    Raises SelectError: with code "limit", "character" or "syntax".
+    Raises
+    ------
+    SelectError
+        With code "limit", "character" or "syntax".
     """
     if not isinstance(text, str):
         raise SelectError(f"a statement is text, not {type(text).__name__}")

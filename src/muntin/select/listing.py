@@ -36,7 +36,10 @@ def listed(
 
     `span_of` tells from where to where a summary is stored.
 
-    Raises SelectError: DESCRIBE of a name that does not exist.
+    Raises
+    ------
+    SelectError
+        DESCRIBE of a name that does not exist.
     """
     if _SHOW.match(text):
         rows = [_row(info, span_of) for info in summaries.values()]

@@ -39,7 +39,10 @@ class Resolved:
 def resolve(statement: Statement, binder: Binder, limits: Limits) -> Resolved:
     """Look up all names.
 
-    Raises SelectError: codes "unknown_name", "unknown_column", "ambiguous", "from_item", "limit".
+    Raises
+    ------
+    SelectError
+        Codes "unknown_name", "unknown_column", "ambiguous", "from_item", "limit".
     """
     resolution = _Resolution(statement, binder, limits)
     tree = statement.tree.copy()

@@ -58,7 +58,10 @@ class _Parser(_BASE):
 def parse(text: str, limits: Limits | None = None) -> Statement:
     """The statement that `text` says; names are not looked up yet.
 
-    Raises SelectError: anything in the text that cannot be a statement, with its place.
+    Raises
+    ------
+    SelectError
+        Anything in the text that cannot be a statement, with its place.
     """
     limits = limits or Limits()
     tokens = tokenize(text, limits)

@@ -21,7 +21,10 @@ def plain_table(table: pa.Table) -> pa.Table:
     with digits after the point become float64, times get the zone that they are in, UTC. Intervals
     without months are durations. A column name that stands twice gets a number.
 
-    Raises SelectError: a value that Arrow, Python or JSON cannot hold: names the column.
+    Raises
+    ------
+    SelectError
+        A value that Arrow, Python or JSON cannot hold: names the column.
     """
     arrays = [_plain(table.column(i), name) for i, name in enumerate(table.column_names)]
     return pa.Table.from_arrays(arrays, names=_distinct(table.column_names))

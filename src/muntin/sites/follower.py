@@ -68,8 +68,12 @@ class Follower:
     def look(self, stopped: Callable[[], bool] = lambda: False) -> News | None:
         """What is new; None where nothing is, or nothing was ever sealed.
 
-        Raises LedgerError: the ledger cannot be read; the next look goes on where this one began.
-        Raises BadArgument: sums that cannot be ranked.
+        Raises
+        ------
+        LedgerError
+            The ledger cannot be read; the next look goes on where this one began.
+        BadArgument
+            Sums that cannot be ranked.
         """
         with self._ledger.snapshot() as view:
             infos = {info.name: info for info in view.pipelines()}

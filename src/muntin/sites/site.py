@@ -192,7 +192,10 @@ class Site:
 def token_for(pipeline: Pipeline) -> str:
     """The token of a pipeline's site, or "".
 
-    Raises SpecError: the variable that should hold it does not, or it would be sent in the open.
+    Raises
+    ------
+    SpecError
+        The variable that should hold it does not, or it would be sent in the open.
     """
     spec = pipeline.sites
     if spec is None:

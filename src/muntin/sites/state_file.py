@@ -24,7 +24,10 @@ _LOG = logging.getLogger("muntin.sites")
 class StateFile:
     """Magic, the state as `Coordinator.to_bytes` gives it, CRC-32C. One coordinator has it open.
 
-    Raises LedgerError: another process has it open, or its folder cannot be written.
+    Raises
+    ------
+    LedgerError
+        Another process has it open, or its folder cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -68,8 +71,10 @@ class StateFile:
     def save(self, state: bytes) -> None:
         """Replace the file; whoever reads it sees the old state or the new one.
 
-        Raises LedgerError: the disk is full, or the file cannot be written. The old state is still
-          there.
+        Raises
+        ------
+        LedgerError
+            The disk is full, or the file cannot be written. The old state is still there.
         """
         fresh = self.path.with_name(self.path.name + ".new")
         checksum = int(google_crc32c.value(state)).to_bytes(_CHECKSUM_BYTES, "little")

@@ -89,8 +89,11 @@ def from_file(
     `sites`: where there is no column `site`, each record goes to one of so many at random.
     `columns`: what these columns are called in the file: {"time": "time_hour", "object": "origin"}.
 
-    Raises BadArgument: the file cannot be read, lacks a column, has null or non-integer values, or
-      its counts would take more than 2 GiB.
+    Raises
+    ------
+    BadArgument
+        The file cannot be read, lacks a column, has null or non-integer values, or its counts would
+        take more than 2 GiB.
     """
     name = str(path)
     try:

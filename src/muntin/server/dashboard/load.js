@@ -5,6 +5,7 @@ import { paced } from "./live.js";
 import { ended, lag, stateOf, troubles } from "./pipelines.js";
 
 const PER = [["events a second", 1], ["events a minute", 60], ["events an hour", 3600], ["events a day", 86400]];
+const PARTITIONS = 12; // shown of a topic's
 const KEPT = 600; // readings of the load, where a ledger has no panes to tell it
 
 function figure(value, name, level = "") {
@@ -98,6 +99,21 @@ function meter(name, value, most, text, warns = true) {
   bar.style.width = `${Math.min(100, 100 * part)}%`;
   return make("div", { class: "meter" }, make("p", {}, make("span", {}, name), make("span", {}, text)),
     make("div", {}, bar));
+}
+
+// Records of each partition that were not read yet, the worst first.
+export function waiting(holder) {
+  return (state, pipeline) => {
+    const all = Object.entries(pipeline.lag).flatMap(([topic, partitions]) =>
+      Object.entries(partitions).map(([partition, records]) => [`${topic}, partition ${partition}`, records]));
+    holder.parentElement.hidden = !all.length;
+    all.sort(([, a], [, b]) => b - a);
+    const most = Math.max(1, ...all.map(([, records]) => records));
+    const more = all.slice(PARTITIONS), rest = more.reduce((sum, [, records]) => sum + records, 0);
+    holder.replaceChildren(
+      ...all.slice(0, PARTITIONS).map(([name, records]) => meter(name, records, most, number(records), false)),
+      ...(more.length ? [make("p", { class: "note" }, `and ${number(rest)} in ${more.length} more partitions`)] : []));
+  };
 }
 
 export function openWindows(holder, live) {

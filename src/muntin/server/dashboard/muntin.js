@@ -5,7 +5,7 @@ import { closings } from "./closings.js";
 import { duration, make } from "./dom.js";
 import { admitted, theme } from "./entry.js";
 import { Live } from "./live.js";
-import { headline, load, openWindows } from "./load.js";
+import { headline, load, openWindows, waiting } from "./load.js";
 import { chooser, overview } from "./pipelines.js";
 import { Range } from "./range.js";
 import { rejected } from "./rejected.js";
@@ -62,7 +62,7 @@ async function start() {
   const inLedger = catalogue(inside("catalogue"), live, (summary) => of.get(summary) === pipeline,
     (name) => statement.ask(found.summaries.find((s) => s.name === name)));
   const parts = [headline(at("headline"), inLedger.size), alerts(at("alerts")), load(inside("load"), live, range),
-    openWindows(inside("open"), live), rejected(inside("rejected"), live), inLedger.heard];
+    openWindows(inside("open"), live), waiting(inside("waiting")), rejected(inside("rejected"), live), inLedger.heard];
   const columns = found.summaries.flatMap((s) => [...s.keys.flat(), ...s.by]);
   const built = new Set();
 
