@@ -24,7 +24,7 @@ from muntin.server.answering import Asked
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
 from muntin.server.statements import PIECE_BYTES
-from muntin.server.worker import BEGIN, LENGTH, Worker
+from muntin.server.worker import BEGIN, LENGTH, Worker, _warm
 from muntin.server.workers import Nursery
 from tests.server.conftest import PATIENCE_SECONDS, until
 from tests.server.test_live import Live
@@ -66,6 +66,13 @@ def serving(ledger, limits=None):
 def ask(http, statement, **headers):
     headers = {"content-type": "text/plain", **headers}
     return http.post("/query", content=statement, headers=headers)
+
+
+def test_workers_begin_with_the_kernels_of_each_pipeline(feeder, ledger, caplog):
+    warm_for: list = []
+    _warm({"ledger": ledger.url}, warm_for)
+    assert warm_for == [info.spec for info in ledger.pipelines()]
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 def workers_of(server):
