@@ -3,7 +3,7 @@
     python benchmarks/kafka_push.py [--short] [--keep]
 
 A broker, `muntin run`, `muntin serve`, the producer and one subscriber over WebSocket share this
-machine. Taxi orders of 2,000 drivers as JSON, 6 keys x 7 indicators in panes of 10 seconds, their
+machine. Taxi orders of 20,000 drivers as JSON, 6 keys x 7 indicators in panes of 10 seconds, their
 time is now; the subscriber follows a statement that counts them all. First as many as are taken:
 the producer is never more than LEAD events ahead of what was pushed. Then half and four fifths of
 that rate, evenly: an event has arrived with the first push that counts it and all before it.
@@ -33,7 +33,7 @@ from muntin.demo.producing import json_values
 from muntin.demo.taxi import INDICATORS, KEYS, SCHEMA, orders
 from muntin.errors import MuntinError
 
-DRIVERS = 2_000
+DRIVERS = 20_000
 AT_ONCE = 200_000  # events of a batch at most
 LEAD = 3 * AT_ONCE
 TICK_SECONDS = 0.01

@@ -1,4 +1,4 @@
-"""Error over bytes of the sketches beside each other, as SVG, from benchmarks/results/*.json.
+"""Error over bytes, and cost over growth, as SVG, from benchmarks/results/*.json.
 
 scripts/evidence.py writes them together with its tables.
 """
@@ -25,7 +25,16 @@ class Plot(NamedTuple):
     part: int = 0
 
 
-PLOTS: Mapping[str, Plot] = {
+class Growth(NamedTuple):
+    """What follows where something grows, of the table's rows that end in these units."""
+
+    job: str
+    table: str
+    units: tuple[str, ...]
+    label: str
+
+
+PLOTS: Mapping[str, Plot | Growth] = {
     "docs/images/quantiles-error.svg": Plot(
         "peers-quantiles", "error", "log-normal", "rank error of p99.9, % of all ranks", 1
     ),
@@ -33,11 +42,60 @@ PLOTS: Mapping[str, Plot] = {
         "peers-frequency", "zipf-1.05", "error, ppm of events", "error, millionths of all events"
     ),
     "docs/images/distinct-error.svg": Plot("peers-distinct", "error", "error, %", "error, %"),
+    "docs/images/growth-time.svg": Growth("growth", "growth", ("s", "ns"), "times as long"),
+    "docs/images/growth-bytes.svg": Growth("growth", "growth", ("MB",), "times as many bytes"),
 }
+COLOURS = ["#0b7285", "#c92a2a", "#5f3dc4", "#2b8a3e", "#d9480f", "#1864ab", "#a61e4d", "#5c940d"]
 
 
-def drawn(plot: Plot, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Both axes are logarithms; ours are filled."""
+def drawn(plot: Plot | Growth, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """The SVG of a table; both axes are logarithms."""
+    return grown(plot, rows) if isinstance(plot, Growth) else scattered(plot, columns, rows)
+
+
+def grown(plot: Growth, rows: Sequence[Sequence[Any]]) -> str:
+    """A line for each row: how many times what it was at first, over how much there is of it."""
+    lines = [
+        (str(name), [(s / sizes[0], f / found[0]) for s, f in zip(sizes, found, strict=True)])
+        for name, sizes, found, _ in rows
+        if str(name).rsplit(", ", 1)[1] in plot.units
+    ]
+    points = [point for _, line in lines for point in line]
+    right = LEFT + WIDTH // 2 - 40
+    x, _, high_x = _scale([p[0] for p in points], LEFT, right)
+    y, low_y, high_y = _scale([p[1] for p in points], HEIGHT - BOTTOM, TOP)
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        'font-family="system-ui, sans-serif" font-size="11">',
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
+    ]
+    for tick in _ticks(1, high_x):
+        out.append(f'<path d="M{x(tick):.1f} {TOP}V{HEIGHT - BOTTOM}" stroke="#e3e6ea"/>')
+        out.append(_text(x(tick), HEIGHT - BOTTOM + 16, f"{tick:,.0f}", "middle"))
+    for tick in _ticks(low_y, high_y):
+        out.append(f'<path d="M{LEFT} {y(tick):.1f}H{right}" stroke="#e3e6ea"/>')
+        out.append(_text(LEFT - 6, y(tick) + 4, f"{tick:g}", "end"))
+    end = min(high_x, high_y)
+    out.append(
+        f'<path d="M{x(1):.1f} {y(1):.1f}L{x(end):.1f} {y(end):.1f}" stroke="#868e96" '
+        'stroke-dasharray="4 4"/>'
+    )
+    out.append(_text((LEFT + right) / 2, HEIGHT - 8, "times as many (dashed: linear)", "middle"))
+    middle = (TOP + HEIGHT - BOTTOM) / 2
+    turned = f' transform="rotate(-90 14 {middle:.0f})"'
+    out.append(_text(14, middle, plot.label, "middle", turned))
+    for number, (name, line) in enumerate(lines):
+        colour, at = COLOURS[number % len(COLOURS)], TOP + 8 + 18 * number
+        way = "L".join(f"{x(across):.1f} {y(up):.1f}" for across, up in line)
+        dashes = ' stroke-dasharray="6 2"' if number >= len(COLOURS) else ""
+        path = f"M{way}M{right + 16} {at}H{right + 36}"
+        out.append(f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="2"{dashes}/>')
+        out.append(_text(right + 42, at + 4, name.rsplit(", ", 1)[0], "start"))
+    return "\n".join([*out, "</svg>", ""])
+
+
+def scattered(plot: Plot, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Error over bytes; ours are filled."""
     size, value = columns.index("bytes"), columns.index(plot.column)
     points = [
         (str(row[0]), float(row[size]), _figure(row[value], plot.part))
