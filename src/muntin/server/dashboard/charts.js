@@ -60,7 +60,7 @@ function empty(holder, nothing) {
 
 // Event times at the foot, in UTC: both ends, and between them what differs from the first.
 function scaleX(root, width, height, plot, first, last) {
-  const ticks = plot.w > 520 ? 4 : plot.w > 400 ? 2 : 1;
+  const ticks = plot.w > 740 ? 4 : plot.w > 400 ? 2 : 1; // a date and time take some 130
   for (let i = 0; i <= ticks; i += 1) {
     const exact = moment(first + ((last - first) * i) / ticks), place = LEFT + (plot.w * i) / ticks;
     const value = !i && plot.w < 300 ? exact.slice(0, 16) : exact;

@@ -60,7 +60,7 @@ export function load(holder, live, range) {
   let found = null, asked = "", shown = null, live_points = [];
   const draw = drawer(() => {
     if (!found) return;
-    const { width_us: width } = found, points = rates(found, shown.newest);
+    const { width_us: width } = found, points = rates(found, found.newest);
     const drawn = points.length ? points : live_points;
     const most = drawn.reduce((high, [, rate]) => Math.max(high, rate), 0);
     const [unit, seconds] = PER.find(([, length]) => most * length >= 1) ?? PER.at(-1);
@@ -72,9 +72,9 @@ export function load(holder, live, range) {
     return `/history?${new URLSearchParams({ pipeline: shown.name, ...(start && { start }), ...(end && { end }) })}`;
   };
   const ask = paced(async () => {
-    const wanted = path(), of = wanted + shown.read;
+    const wanted = path(), of = wanted + shown.read, { newest } = shown; // as of then: more comes meanwhile
     try {
-      found = await live.ask(wanted);
+      found = { ...(await live.ask(wanted)), newest };
       asked = of;
       draw();
     } catch { /* the next state asks again */ }
