@@ -112,10 +112,11 @@ READY_SECONDS = 300.0  # of a busy machine, with a Spark to start
 TOKEN = "0123456789abcdef0123"  # noqa: S105 (of servers on loopback that end with their test)
 
 
-def run_until_stopped(sample: Sample) -> None:
+def run_until_stopped(sample: Sample, places: Mapping[str, str]) -> None:
     """Each command of Muntin's until it serves and the lines after it have been run beside it."""
     text, port = sample.text, str(free_port())
-    for there, here in (("0.0.0.0:", "127.0.0.1:"), ("db.example:", "localhost:")):
+    there_is = {**places, "0.0.0.0:": "127.0.0.1:", "db.example:": "localhost:"}
+    for there, here in there_is.items():
         text = text.replace(there, here)
     text = text.replace(":5433", f":{port}").replace("TOKEN=…", f"TOKEN={TOKEN}")
     lines = commands_of(Sample(sample.page, sample.line, sample.language, text))
@@ -125,8 +126,9 @@ def run_until_stopped(sample: Sample) -> None:
             serving.append((line, []))
         elif not line.startswith("pip "):  # what it asks for is checked
             serving[-1][1].append(line)
-    for line, beside in serving:
+    for line, asked in serving:
         seen = str(free_port())
+        beside = [each.replace(":8787", f":{seen}") for each in asked]
         more = [] if "--port" in line else ["--port", seen]
         more += ["--serve"] * (" run " in line and "--serve" not in line)
         more += ["--no-open"] * (" demo" in line)
@@ -229,7 +231,7 @@ def main() -> None:
         else:
             enter("commands", shared)
             if sample.how == "until stopped":
-                run_until_stopped(sample)
+                run_until_stopped(sample, given["places"])
             elif sample.how == "checked: ":
                 submit(sample)
             else:
