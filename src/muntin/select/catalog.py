@@ -104,7 +104,7 @@ class Uncounted:
 Part = str | tuple[str, ...]
 """An indicator, or a key of a vector matrix."""
 KeyNames = tuple[tuple[str, ...], ...]
-"""KeyNames of a vector matrix."""
+"""Which keys of a vector matrix."""
 
 
 @dataclass(frozen=True, slots=True)
