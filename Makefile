@@ -43,10 +43,17 @@ docs: setup # the site, in site/
 bench: setup
 	for file in benchmarks/[a-z]*.py; do $(BIN)/python $$file || exit 1; done
 
-bench-check: setup # the short form of each, beside what benchmarks/results/ holds of it
+# The short form of each, beside what benchmarks/results/ holds of it: some 15 minutes
+BENCHMARKS := peers/quantiles peers/frequency peers/distinct peers/filters peers/sums peers/by_key \
+	peers/sliding peers/streams vector_matrix quantiles real_streams periodic topk topk_spark select_speed \
+	windows questions kafka_json kafka_push spark_format shards fingerprint_index ledger_stores \
+	postgres_wire server_load growth scale characterize/stored_registers characterize/tail
+bench-check: setup
 	$(BIN)/python -m pip install -q -r benchmarks/peers/requirements.txt
-	for file in benchmarks/peers/[a-z]*.py benchmarks/growth.py benchmarks/questions.py benchmarks/scale.py benchmarks/kafka_push.py; do $(BIN)/python $$file --check || exit 1; done
-	$(BIN)/python benchmarks/spark_streams.py --rows 500000 --repeats 2 --heap 3g --only quantiles --check
+	failed=0; for name in $(BENCHMARKS); do echo "== $$name"; \
+		$(BIN)/python benchmarks/$$name.py --check || failed=1; done; \
+	$(BIN)/python benchmarks/spark_streams.py --rows 500000 --repeats 2 --heap 3g --only quantiles --check \
+		|| failed=1; exit $$failed
 
 characterize: setup
 	for file in benchmarks/characterize/[a-z]*.py; do $(BIN)/python $$file || exit 1; done

@@ -18,15 +18,6 @@ def percentile(values, part):
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
 
 
-def show(name, seconds):
-    ms = [1000 * s for s in seconds]
-    print(
-        f"{name:36} n {len(ms):7,}  p50 {percentile(ms, 0.5):7.1f}  p95 {percentile(ms, 0.95):7.1f}"
-        f"  p99 {percentile(ms, 0.99):7.1f}  max {max(ms):7.1f} ms",
-        flush=True,
-    )
-
-
 def upgrade(host):
     return (
         f"GET /live HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"

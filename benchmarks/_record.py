@@ -17,7 +17,7 @@ import re
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 from _timing import in_turn
 
 RESULTS = Path(__file__).resolve().parent / "results"
+UNITS = {"s": 1.0, "ms": 1e3, "µs": 1e6, "ns": 1e9, "MB": 1e-6}
 
 
 @dataclass
@@ -59,13 +60,53 @@ def compared(
     theirs: Callable[[], Any],
     repeats: int,
     clock: Callable[[], float] = time.process_time,
+    often: int = 1,
 ) -> tuple[dict[str, float] | float, float]:
     """Ratios of theirs to ours, run in turn, and theirs' best seconds; 1 where both are the same.
 
-    Processor time unless told otherwise: other work on the machine disturbs it less.
+    Processor time unless told otherwise: other work on the machine disturbs it less. What takes a
+    millisecond is timed `often` at once: before each run is a garbage collection, after which
+    Python's own free lists and the processor's caches are empty.
     """
-    seconds = in_turn({"ours": ours, "theirs": theirs}, repeats, clock=clock)
-    return 1.0 if ours is theirs else ratios(**seconds), min(seconds["theirs"])
+
+    runs: dict[str, Callable[[], object]] = {
+        "ours": lambda: [ours() for _ in range(often)],
+        "theirs": lambda: [theirs() for _ in range(often)],
+    }
+    seconds = in_turn(runs, repeats, clock=clock)
+    return 1.0 if ours is theirs else ratios(**seconds), min(seconds["theirs"]) / often
+
+
+def timed(
+    name: str,
+    title: str,
+    runs: Mapping[str, Callable[[], Any]],
+    repeats: int,
+    *,
+    events: int = 1,
+    unit: str = "ns an event",
+    ours: int = 1,
+    warm: int = 1,
+    clock: Callable[[], float] = time.process_time,
+    note: str = "",
+) -> Table:
+    """Runs taken in turn: how many times as long as the first each takes, and its best.
+
+    The first `ours` of them are no peers: `check` does not ask that they stay as slow.
+    """
+    seconds = in_turn(dict(runs), repeats, warm, clock)
+    first = seconds[next(iter(runs))]
+    table = Table(name, title, ["what", "times as long", unit], note=note)
+    for number, (what, taken) in enumerate(seconds.items()):
+        found = ratios(first, taken)
+        best = digits(min(taken) / events * UNITS[unit.split()[0]])
+        table.rows.append([what, found["median"] if number < ours else found, best])
+    return table
+
+
+def digits(number: float) -> float:
+    """Three that count."""
+    return float(f"{number:.3g}")
 
 
 def shown(cell: Any) -> str:
@@ -118,8 +159,13 @@ def check(job: str, tables: Sequence[Table], which: str = "short") -> NoReturn:
     """End, well where no ratio fell by more than the spread of the run that was kept."""
     path = RESULTS / f"{job}.json"
     kept = json.loads(path.read_text()) if path.exists() else {}
-    fell = list(fallen(kept.get(which, {}), tables))
-    print("\n".join(fell) or "no ratio has fallen by more than its spread")
+    if which not in kept:
+        sys.exit(f"{path.name} keeps no {which} run to compare with: run it with --keep")
+    before, now = _ratios_of(Table(**one) for one in kept[which]["tables"]), _ratios_of(tables)
+    if before and not before.keys() & now.keys():
+        sys.exit(f"none of the ratios in {path.name} was measured: run it with --keep")
+    fell = list(fallen(before, now))
+    print("\n".join(fell) or f"{len(now)} ratios, none has fallen by more than its spread")
     sys.exit(bool(fell))
 
 
@@ -132,28 +178,31 @@ def keep(job: str, tables: Sequence[Table], packages: Sequence[str], which: str 
     path.write_text(json.dumps(kept, indent=1) + "\n")
 
 
-def fallen(before: dict[str, Any], tables: Iterable[Table]) -> Iterable[str]:
-    """What is below the worst that was seen before by more than that run's own spread."""
-    known = {
-        (table["name"], row[0], column): cell
-        for table in before.get("tables", ())
-        for row in table["rows"]
-        for column, cell in zip(table["columns"], row, strict=True)
+def _ratios_of(tables: Iterable[Table]) -> dict[tuple[str, ...], dict[str, float]]:
+    """By table, row and column."""
+    return {
+        (table.name, str(row[0]), column): cell
+        for table in tables
+        for row in table.rows
+        for column, cell in zip(table.columns, row, strict=True)
         if isinstance(cell, dict)
     }
-    for table in tables:
-        for row in table.rows:
-            for column, cell in zip(table.columns, row, strict=True):
-                old = known.get((table.name, row[0], column))
-                if not isinstance(cell, dict) or old is None:
-                    continue
-                least = old["worst"] - (old["best"] - old["worst"])
-                least = min(least, old["worst"] * 0.75)  # a spread seen by chance may be tiny
-                if cell["best"] < least:
-                    yield (
-                        f"{table.name}, {row[0]}, {column}: {shown(cell)}; "
-                        f"before {shown(old)}, at least {_short(least)} is asked"
-                    )
+
+
+def fallen(
+    before: Mapping[tuple[str, ...], dict[str, float]],
+    now: Mapping[tuple[str, ...], dict[str, float]],
+) -> Iterable[str]:
+    """What is below the worst that was seen before by more than that run's own spread."""
+    for place in before.keys() & now.keys():
+        old = before[place]
+        least = old["worst"] - (old["best"] - old["worst"])
+        least = min(least, old["worst"] * 0.75)  # a spread seen by chance may be tiny
+        if now[place]["best"] < least:
+            yield (
+                f"{', '.join(place)}: {shown(now[place])}; before {shown(old)}, "
+                f"at least {_short(least)} is asked"
+            )
 
 
 def run_of(packages: Sequence[str], tables: Iterable[Table]) -> dict[str, Any]:

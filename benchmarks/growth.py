@@ -20,7 +20,7 @@ import numpy as np
 import psutil
 import pyarrow as pa
 from _live_clients import listener
-from _record import Table, main
+from _record import UNITS, Table, digits, main
 from server_load import SUBSCRIBE, pushing_server, started
 
 from muntin.segments import WHOLE, Segment, build, cut, decode, encode, merge
@@ -141,12 +141,9 @@ def slope(sizes: list[int], found: list[float]) -> float:
     return round(float(np.polyfit(np.log(sizes), np.log(found), 1)[0]), 2)
 
 
-UNITS = {"s": 1.0, "ns": 1e9, "MB": 1e-6}
-
-
 def row(what: str, sizes: list[int], found: list[float], unit: str) -> list[Any]:
     """Sizes, and seconds or bytes at each of them in a unit that is read easily."""
-    told = [float(f"{number * UNITS[unit]:.3g}") for number in found]
+    told = [digits(number * UNITS[unit]) for number in found]
     return [f"{what}, {unit}", sizes, told, slope(sizes, found)]
 
 
@@ -176,8 +173,8 @@ def measure(short: bool) -> Iterable[Table]:
     many = [1, 2, 4, 8, 16] if short else [1, 2, 4, 8, 16, 32, 64]
     times = [matrix(10**6, 1_000, n)[0] for n in many]
     table.rows.append(row("indicators: time", many, times, "s"))
-    both = [10**n for n in range(3, 5 if short else 6)]
-    found = [matrix(10**6, n // 10, 10) for n in both]
+    both = [10**n for n in range(3, 5 if short else 8)]
+    found = [matrix(max(10**6, n // 5), n // 10, 10) for n in both]
     table.rows.append(row("keys x indicators, sums: bytes", both, [b for _, b in found], "MB"))
     count = 10**6 if short else 3 * 10**6
     sizes = [10**n for n in range(1, 5 if short else 7)]

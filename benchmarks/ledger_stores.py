@@ -1,6 +1,6 @@
 """Ledgers in stores: commits beside SQLite's, the way to a second server, and updates per event.
 
-python benchmarks/ledger_stores.py [--repeats 30] [--orders 60000] [--closings 100]
+    python benchmarks/ledger_stores.py [--short] [--keep] [--check]
 
 Starts PostgreSQL and Redis on loopback. The last part is the way of the published system: a client
 that adds each event to counters in Redis (HINCRBY, one for each of 6 keys and 7 indicators), with
@@ -9,28 +9,28 @@ and without pipelines, against commits of the same events by Muntin.
 
 from __future__ import annotations
 
-import argparse
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # for tests/
 
-from _timing import in_turn, report
-from ledger import SPEC, Feed
+from _record import Table, digits, main, ratios
+from _timing import in_turn
 
 from muntin.client import Client, Subscription
 from muntin.demo.taxi import INDICATORS, PIPELINE, orders
 from muntin.errors import MuntinError
-from muntin.ledger import open_ledger
-from muntin.ledger.sqlite_writer import Writer
+from muntin.ledger import Batch, Partial, Slices, Writer, open_ledger
+from muntin.ledger.sqlite_writer import Writer as SqliteWriter
 from muntin.spark.ingest import Ingest
 from muntin.spark.partials import fold
 from muntin.spec import Pipeline
@@ -39,41 +39,48 @@ from tests.store_servers import PostgresServer, RedisServer, Server, free_port
 
 PER_SECOND = 10_000
 EVENTS_A_BATCH = 10_000  # a second of them
+PANE_US, PIECES, PIECE_BYTES = 10_000_000, 50, 20_000
+SPEC = {"pane_us": PANE_US, "summaries": {"s": {"kind": "vector_matrix"}}}
 DURABLE = {"PostgreSQL": ("-c", "fsync=on"), "Redis": ()}
 
 
-def commits(servers: dict[str, Server], repeats: int) -> None:
-    """50 pieces of 20 KB, in turn."""
-    with tempfile.TemporaryDirectory() as folder:
-        urls = {"SQLite": f"sqlite:///{folder}/a.db"}
-        urls |= {name: server.url(schema="bench") for name, server in servers.items()}
-        urls["SQLite, synchronous=full"] = f"sqlite:///{folder}/b.db?synchronous=full"
-        ledgers = {name: open_ledger(url) for name, url in urls.items()}
-        runs: dict[str, Callable[[], object]] = {
-            name: Feed(ledger.open_writer("p", SPEC, query_id="A"), 50, 20_000)
-            for name, ledger in ledgers.items()
-        }
-        seconds = in_turn(runs, repeats, warm=3)
-        print("\ncommit of 50 pieces of 20 KB")
-        report(seconds, unit="commit")
-        base = seconds["SQLite"]
-        for name, times in seconds.items():
-            ratio = statistics.median(a / b for a, b in zip(times, base, strict=True))
-            print(f"  {name:26} median of the ratios to SQLite, round by round: {ratio:.2f}")
-        for ledger in ledgers.values():
-            ledger.close()
+class Feed:
+    """Commits of pieces, each to the next panes."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer, self._number = writer, -1
+        half_noise = b"".join(os.urandom(8) + bytes(8) for _ in range(PIECE_BYTES // 16))
+        self._payload = half_noise  # which compresses about two to one, as a matrix of counts does
+
+    def __call__(self) -> None:
+        self._number += 1
+        panes = [(self._number + index) * PANE_US for index in range(PIECES)]
+        partials = [Partial("s", Slices.of([pane], [1]), self._payload) for pane in panes]
+        self._writer.commit(Batch("A", self._number, partials, read=PIECES, counted=PIECES))
 
 
-def pushes(name: str, url: str, closings: int) -> list[float]:
+def commits(urls: dict[str, str], repeats: int) -> dict[str, list[float]]:
+    """Seconds of each commit, in turn."""
+    ledgers = {name: open_ledger(url) for name, url in urls.items()}
+    runs: dict[str, Callable[[], object]] = {
+        name: Feed(ledger.open_writer("p", SPEC, query_id="A")) for name, ledger in ledgers.items()
+    }
+    seconds = in_turn(runs, repeats, warm=3)
+    for ledger in ledgers.values():
+        ledger.close()
+    return seconds
+
+
+def pushes(url: str, closings: int) -> list[float]:
     """From the end of a commit that closes a window to its result at a subscriber of the second of
     two servers: processes of their own, followed over WebSocket. Milliseconds of each window."""
     ledger = open_ledger(url)
     ingest = Ingest(pipeline(), ledger, query_id="q")
     done: dict[int, float] = {}
     heard: dict[int, float] = {}
-    close = Writer.close_windows
+    close = SqliteWriter.close_windows
 
-    def closing(self: Writer, windows: Any, *others: Any) -> Any:
+    def closing(self: SqliteWriter, windows: Any, *others: Any) -> Any:
         told = close(self, windows, *others)
         done.update(dict.fromkeys([window.start for window in windows], time.perf_counter()))
         return told
@@ -83,7 +90,7 @@ def pushes(name: str, url: str, closings: int) -> list[float]:
         rows = [(s, "abcdef"[i % 6], i % 3, 1, i) for s in seconds for i in range(5)]
         ingest.take(number, gather([events(rows)]))
 
-    Writer.close_windows = closing
+    SqliteWriter.close_windows = closing
     processes = []
     try:
         minute(0)
@@ -112,15 +119,11 @@ def pushes(name: str, url: str, closings: int) -> list[float]:
         following.close()
         listening.join()
     finally:
-        Writer.close_windows = close
+        SqliteWriter.close_windows = close
         for process in processes:
             process.terminate()
             process.wait()
     waits = sorted(1000 * max(0.0, heard[start] - done[start]) for start in done)[:closings]
-    print(
-        f"  {name:12} {len(waits)} windows, p50 {statistics.median(waits):6.2f} ms  "
-        f"p99 {waits[int(0.99 * (len(waits) - 1))]:6.2f} ms"
-    )
     ingest.close()
     ledger.close()
     return waits
@@ -184,52 +187,61 @@ def by_commits(server: RedisServer, number: int) -> tuple[float, int]:
     return number / seconds, sent
 
 
-def comparison(server: RedisServer, number: int) -> None:
-    print(f"\n6 keys x 7 indicators of taxi orders, into Redis ({number:,} orders)")
+def counters(server: RedisServer, number: int) -> Table:
     few = max(1_000, number // 20)
     found = {
-        "HINCRBY": (few, *per_event(server, few, 0)),
-        "HINCRBY, 100 orders a pipeline": (few, *per_event(server, few, 100)),
         "Muntin, a commit a second": (number, *by_commits(server, number)),
+        "`HINCRBY`, 100 orders a pipeline": (few, *per_event(server, few, 100)),
+        "`HINCRBY`": (few, *per_event(server, few, 0)),
     }
-    _, rate, sent = found["Muntin, a commit a second"]
-    mine = sent / number
-    for name, (fed, per_second, sent) in found.items():
-        each = sent / fed
-        print(
-            f"  {name:32} {per_second:10,.0f} events/s ({rate / per_second:6.1f} times)  "
-            f"{each:8.1f} bytes an event ({each / mine:6.1f} times)"
-        )
+    table = Table(
+        "counters",
+        f"Taxi orders ({number:,}) by 6 keys and 7 indicators into Redis",
+        ["client", "events a second", "bytes sent an event"],
+    )
+    for name, (fed, rate, sent) in found.items():
+        table.rows.append([name, round(rate), round(sent / fed, 1)])
+    return table
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=30)
-    parser.add_argument("--orders", type=int, default=60_000)
-    parser.add_argument("--closings", type=int, default=100)
-    parser.add_argument("--only-pushes", action="store_true")
-    asked = parser.parse_args()
+def measure(short: bool) -> Iterable[Table]:
     servers: dict[str, Server] = {"PostgreSQL": PostgresServer(), "Redis": RedisServer()}
     try:
         for name, server in servers.items():
             server.start(*DURABLE[name])
-        if not asked.only_pushes:
-            commits(servers, asked.repeats)
-        print("\nfrom a commit to a subscriber of a second server")
         with tempfile.TemporaryDirectory() as folder:
-            urls = {"SQLite": f"sqlite:///{folder}/a.db"}
-            urls |= {name: server.url(schema="pushes") for name, server in servers.items()}
-            for name, url in urls.items():
-                pushes(name, url, asked.closings)
-        if asked.only_pushes:
-            return
+            yield stores(servers, folder, short)
         redis = servers["Redis"]
         assert isinstance(redis, RedisServer)
-        comparison(redis, asked.orders)
+        yield counters(redis, 20_000 if short else 60_000)
     finally:
         for server in servers.values():
             server.close()
 
 
+def stores(servers: dict[str, Server], folder: str, short: bool) -> Table:
+    urls = {"SQLite": f"sqlite:///{folder}/a.db"}
+    urls |= {name: server.url(schema="bench") for name, server in servers.items()}
+    urls["SQLite, `synchronous=full`"] = f"sqlite:///{folder}/b.db?synchronous=full"
+    seconds = commits(urls, 10 if short else 60)
+    table = Table(
+        "stores",
+        f"A commit of {PIECES} pieces of {PIECE_BYTES // 1000} KB; and from a commit that closes a "
+        "window to its result at a subscriber of a second server, by WebSocket",
+        ["ledger", "SQLite's commit : this", "commit, ms", "to the subscriber: p50 ms", "p99 ms"],
+        note="Servers on loopback. Below 1, a commit takes longer than SQLite's.",
+    )
+    for name, taken in seconds.items():
+        row = [name, ratios(taken, seconds["SQLite"]) if name != "SQLite" else 1.0]
+        row.append(digits(1e3 * statistics.median(taken)))
+        row += ["", ""]
+        if "full" not in name:
+            url = servers[name].url(schema="pushes") if name in servers else f"{urls[name]}.pushes"
+            waits = pushes(url, 20 if short else 100)
+            row[3:] = [digits(statistics.median(waits)), digits(waits[int(0.99 * len(waits))])]
+        table.rows.append(row)
+    return table
+
+
 if __name__ == "__main__":
-    main()
+    main("ledger-stores", measure, ["psycopg", "redis", "pyarrow", "numba"], __doc__)

@@ -1,6 +1,6 @@
 """SELECT by PostgreSQL's protocol (psycopg) beside HTTP: a small answer, and a long one.
 
-    python benchmarks/postgres_wire.py [--keys 640000] [--asks 300]
+    python benchmarks/postgres_wire.py [--short] [--keep] [--check]
 
 The server is a process of its own; answers are the same rows. The state of the ledger does not
 change, so that statements are asked with differing constants: none is answered from what another
@@ -9,7 +9,7 @@ computed.
 
 from __future__ import annotations
 
-import argparse
+import itertools
 import statistics
 import subprocess
 import sys
@@ -21,6 +21,7 @@ import httpx
 import psutil
 import psycopg
 import pyarrow as pa
+from _record import Table, digits, main, timed
 
 from muntin.ledger.sqlite import SqliteLedger
 from muntin.server.serving import Server
@@ -72,19 +73,12 @@ def seconds(ask, times):
     return found
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--keys", type=int, default=640_000)
-    parser.add_argument("--asks", type=int, default=300)
-    parser.add_argument("--serve", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.serve:
-        serve(given.serve)
-        return
+def measure(short):
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "ledger.db")
         ledger = SqliteLedger(Path(path))
-        fill(ledger, given.keys)
+        keys = 200_000 if short else 640_000
+        fill(ledger, keys)
         ledger.close()
         with subprocess.Popen(
             [sys.executable, __file__, "--serve", path],
@@ -94,7 +88,8 @@ def main():
         ) as process:
             url, postgres = process.stdout.readline().split()
             try:
-                measure(url, postgres, given.asks, psutil.Process(process.pid))
+                server, asks = psutil.Process(process.pid), 100 if short else 300
+                yield from asked(url, postgres, keys, asks, server)
             finally:
                 process.stdin.close()
 
@@ -105,7 +100,7 @@ def processor_seconds(server):
     return sum(times.user + times.system for times in each)
 
 
-def measure(url, postgres, asks, server):
+def asked(url, postgres, keys, asks, server):
     with (
         psycopg.connect(postgres, autocommit=True) as connected,
         httpx.Client(base_url=url, timeout=60) as client,
@@ -125,6 +120,11 @@ def measure(url, postgres, asks, server):
         while time.monotonic() - begun < 20:  # until kernels are loaded
             by_http(small(1_000_000 + int(1e6 * (time.monotonic() - begun))))
             time.sleep(0.5)
+        few = Table(
+            "few",
+            "Ten rows of a statement that nobody has asked before",
+            ["client", "p50 ms", "p99 ms", "the server's processor, ms"],
+        )
         for name, ask in (
             ("HTTP, JSON", lambda n: by_http(small(n)).json()),
             ("psycopg, binary", lambda n: cursor.execute(small(1000 + n)).fetchall()),
@@ -133,21 +133,34 @@ def measure(url, postgres, asks, server):
             found = seconds(ask, asks)
             spent = (processor_seconds(server) - before) / (asks + 1)
             p50, p99 = statistics.median(found), statistics.quantiles(found, n=100)[98]
-            print(
-                f"10 rows      {name:18} p50 {1e3 * p50:6.2f} ms   p99 {1e3 * p99:6.2f} ms   "
-                f"server's processor time {1e3 * spent:5.2f} ms"
-            )
-        for name, ask in (
-            ("HTTP, Arrow", lambda n: rows_of(by_http(f"{LONG} WHERE driver >= {-n}", ARROW))),
-            (
-                "psycopg, binary",
-                lambda n: len(cursor.execute(f"{LONG} WHERE driver >= {-100 - n}").fetchall()),
-            ),
-            ("libpq, binary", lambda n: unread(cursor, f"{LONG} WHERE driver >= {-200 - n}")),
-        ):
-            rows = ask(0)
-            best = min(seconds(ask, 5))
-            print(f"{rows:,} rows {name:18} {best:6.2f} s   {rows / best / 1e6:5.2f} M rows/s")
+            few.rows.append([name, *(digits(1e3 * one) for one in (p50, p99, spent))])
+        yield few
+        yield timed(
+            "many",
+            f"{keys:,} rows of three integers",
+            {
+                "HTTP, Arrow": lambda: rows_of(by_http(f"{LONG} WHERE driver >= {fresh()}", ARROW)),
+                "psycopg, binary, to Python's tuples": (
+                    lambda: len(cursor.execute(f"{LONG} WHERE driver >= {fresh()}").fetchall())
+                ),
+                "the same, without Python's objects": (
+                    lambda: unread(cursor, f"{LONG} WHERE driver >= {fresh()}")
+                ),
+            },
+            5,
+            events=keys,
+            unit="ns a row",
+            ours=3,
+            clock=time.perf_counter,
+        )
+
+
+FRESH = itertools.count(1)
+
+
+def fresh():
+    """A number below all keys that no statement has had."""
+    return -next(FRESH)
 
 
 def rows_of(answer):
@@ -160,4 +173,7 @@ def unread(cursor, text):
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["--serve"]:
+        serve(sys.argv[2])
+    else:
+        main("postgres-wire", measure, ["psycopg", "httpx", "duckdb", "pyarrow"], __doc__)

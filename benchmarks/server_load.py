@@ -1,26 +1,24 @@
 """Load on the server: push latency, connecting, clients that never read, commit to push, /query.
 
-The server, the pipeline that feeds it and the clients are three processes. Run
-`python benchmarks/server_load.py --quick` for seconds, or with a part's name for that part:
-push (in turn with a plain `websockets` broadcast), stuck, commit, storm, query.
+    python benchmarks/server_load.py [--short] [--keep] [--check]
+
+The server, the pipeline that feeds it and the clients are three processes.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import http.client
 import itertools
 import json
 import multiprocessing
-import os
 import socket
-import statistics
 import tempfile
 import time
 from pathlib import Path
 
-from _live_clients import listener, masked, percentile, show, storm_clients, upgrade
+from _live_clients import listener, masked, percentile, storm_clients, upgrade
+from _record import Table, digits, main, ratios
 
 SUBSCRIBE = '{"type":"subscribe","id":"a","select":"SELECT 1","on":"update"}'
 
@@ -117,7 +115,8 @@ def started(work, *arguments):
     return process, here
 
 
-def push(name, work, clients, size, hertz, seconds):
+def push(work, clients, size, hertz, seconds):
+    """Latencies, seconds to connect all, and MB above what the idle server holds."""
     server, told = started(work, size, hertz)
     url = told.recv()
     time.sleep(1)
@@ -127,11 +126,9 @@ def push(name, work, clients, size, hertz, seconds):
     while not heard.poll(0.5):
         most = max(most, rss_mb(server.pid))
     latencies, gaps, took = heard.recv()
-    show(f"{name}, {clients} x {size} B x {hertz}/s", latencies)
-    print(
-        f"   connected in {took:.1f} s; {gaps} gaps; memory {idle:.0f} MB idle, +{most - idle:.1f}"
-    )
     server.terminate()
+    assert not gaps
+    return latencies, took, most - idle
 
 
 def stuck(good, bad, size, hertz, seconds):
@@ -141,7 +138,6 @@ def stuck(good, bad, size, hertz, seconds):
     time.sleep(1)
     _, heard = started(listener, url, good, min(20, seconds / 2), 1.0, SUBSCRIBE)
     alone, _, _ = heard.recv()
-    show(f"{good} good ones alone, {size} B", alone)
     idle = rss_mb(server.pid)
     host = url.removeprefix("http://")
     address, port = host.split(":")
@@ -165,14 +161,9 @@ def stuck(good, bad, size, hertz, seconds):
         elif closed_after is not None:
             told.recv()
     beside, gaps, _ = heard.recv()
-    show(f"beside {bad} that never read", beside)
-    change = percentile(beside, 0.99) / percentile(alone, 0.99) - 1
-    print(
-        f"   p99 {change:+.0%}; {gaps} gaps; memory "
-        f"+{most - idle:.1f} MB; all closed with 4008 after "
-        + ("never" if closed_after is None else f"{closed_after:.1f} s")
-    )
     server.terminate()
+    assert not gaps
+    return alone, beside, closed_after, most - idle
 
 
 # A real ledger: from commit to push, and POST /query.
@@ -243,32 +234,22 @@ def commit(count, drivers):
     ingest.take(0, gathered(rows(0, 1000, drivers)))
     process, told = started(serving, url)
     client = muntin.connect(told.recv())
-    batches = itertools.count(1)
-    for name, statement in (
-        ("open window", "SELECT sum(served) AS events FROM orders(driver)"),
-        ("all panes so far", "SELECT sum(served) AS events FROM orders(driver) FOR ALL"),
-    ):
-        updates = client.subscribe(statement, on="update")
-        next(updates)
-        seconds = []
-        for number, batch in enumerate(itertools.islice(batches, count + 3)):
-            ingest.take(batch, gathered(rows(batch, 500, drivers)))
-            committed = ingest.ledger.pipelines()[0].committed_at
-            end = (1_700_000_000 + batch + 1) * 1_000_000
-            while (window := next(updates).result.window.covered) is None or window[1] < end:
-                pass
-            if number >= 3:  # after the first windows have come
-                seconds.append(time.time() - committed / 1e6)
-            time.sleep(0.15)
-        show(f"commit to push, {drivers:,} keys, {name}", seconds)
-        updates.close()
+    updates = client.subscribe("SELECT sum(served) AS events FROM orders(driver)", on="update")
+    next(updates)
+    seconds = []
+    for batch in range(1, count + 4):
+        ingest.take(batch, gathered(rows(batch, 500, drivers)))
+        committed = ingest.ledger.pipelines()[0].committed_at
+        end = (1_700_000_000 + batch + 1) * 1_000_000
+        while (window := next(updates).result.window.covered) is None or window[1] < end:
+            pass
+        if batch > 3:  # after the first windows have come
+            seconds.append(time.time() - committed / 1e6)
+        time.sleep(0.15)
+    updates.close()
     process.terminate()
     ingest.close()
-
-
-def cpu_seconds(pid):
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return seconds
 
 
 def storm(clients, away):
@@ -299,31 +280,21 @@ def storm(clients, away):
     first.join()
     closes(5)
     time.sleep(away)
-    began = time.monotonic()
     second, told = started(serving, url, int(port))
     told.recv()
     listening = time.monotonic()
-    burned = []
-    for _ in range(6):  # CPU of each second
-        at = cpu_seconds(second.pid)
-        time.sleep(1)
-        burned.append(cpu_seconds(second.pid) - at)
+    time.sleep(6)
     closes(10)
     time.sleep(3)
     heard.send("end")
     lists, back, gaps = heard.recv()
     server = muntin.connect(f"http://{host}:{port}")
     expected = [w["start"] for w in server.windows(limit=10_000) if w["start"] not in before]
-    wrong = sum(got != expected for got in lists)
-    twice = sum(len(got) - len(set(got)) for got in lists)
-    show(f"storm: {clients} back after it listens", [b - listening for b in back])
-    print(
-        f"   started in {listening - began:.1f} s; {len(expected)} windows closed, {wrong} clients "
-        f"have not just these in order; {gaps} gaps, {twice} came twice; CPU of the first seconds "
-        + " ".join(f"{100 * b:.0f} %" for b in burned)
-    )
+    assert all(got == expected for got in lists)
+    assert not gaps
     second.terminate()
     ingest.close()
+    return [at - listening for at in back]
 
 
 def query(keys, clients, repeats):
@@ -353,17 +324,14 @@ def query(keys, clients, repeats):
         assert answer.status == 200, said
         return time.perf_counter() - begun
 
-    took = ask(http.client.HTTPConnection(host), text)
-    print(f"   first, from the ledger: {1000 * took:.0f} ms")
+    ask(http.client.HTTPConnection(host), text)  # from the ledger
+    found = {}
     for name, spelled in (
-        ("same statement", lambda n: text),
-        ("own statements", lambda n: text.replace(" AS mean", f" + {n} AS mean")),
-        (
-            "own, every row read",
-            lambda n: f"{text} WHERE X1.Y1 >= -{n}",
-        ),
+        ("the same statement", lambda n: text),
+        ("as many statements", lambda n: text.replace(" AS mean", f" + {n} AS mean")),
+        ("as many statements that look at every row", lambda n: f"{text} WHERE X1.Y1 >= -{n}"),
     ):
-        seconds = []
+        seconds = found[name] = []
 
         def one(client, spelled=spelled, seconds=seconds):
             connection = http.client.HTTPConnection(host)
@@ -375,33 +343,45 @@ def query(keys, clients, repeats):
             thread.start()
         for thread in threads:
             thread.join()
-        show(f"query (12), {keys:,} keys, {name}", seconds)
-        print(f"   {clients} at once, mean {1000 * statistics.fmean(seconds):.1f} ms")
     process.terminate()
+    return found
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", nargs="*", default=["push", "stuck", "commit", "storm", "query"])
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--seconds", type=float, default=60, help="of stuck")
-    given = parser.parse_args()
-    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    quick = given.quick
-    if "push" in given.part:
-        for _ in range(1 if quick else 2):  # in turn: the machine is not the same all the time
-            size = (100 if quick else 1000, 1024, 10, 3 if quick else 15)
-            push("muntin", pushing_server, *size)
-            push("broadcast", broadcasting, *size)
-    if "stuck" in given.part:
-        stuck(20, 20, 65_536, 10, 14 if quick else given.seconds)
-    if "commit" in given.part:
-        commit(20 if quick else 100, 1000)
-    if "storm" in given.part:
-        storm(100 if quick else 1000, 1)
-    if "query" in given.part:
-        query(20_000 if quick else 640_000, 20, 5 if quick else 20)
+def measure(short):
+    table = Table(
+        "load",
+        "Load on the server, which shares the machine's cores with its clients",
+        ["what", "p50 ms", "p99 ms", "broadcast's p50 : ours", "and"],
+    )
+
+    def told(what, seconds, beside="", more=""):
+        quantiles = [digits(1e3 * percentile(seconds, part)) for part in (0.5, 0.99)]
+        table.rows.append([what, *quantiles, beside, more])
+
+    clients, push_seconds = (200, 4) if short else (1_000, 15)
+    runs = [
+        [push(work, clients, 1_024, 10, push_seconds) for work in (pushing_server, broadcasting)]
+        for _ in range(2)  # in turn: the machine is not the same all the time
+    ]
+    halves = [[percentile(one[0], 0.5) for one in both] for both in zip(*runs, strict=True)]
+    ours, theirs = ([s for one in both for s in one[0]] for both in zip(*runs, strict=True))
+    took, above = (max(run[0][at] for run in runs) for at in (1, 2))
+    what = f"{clients:,} subscribers, 1 KiB, ten a second"
+    more = f"{took:.1f} s to connect all, {above:.0f} MB above idle"
+    told(what, ours, ratios(*halves), more)
+    told("`websockets.broadcast` to as many", theirs)
+    alone, beside, closed, above = stuck(20, 20, 65_536, 10, 14 if short else 60)
+    told("20 subscribers, 64 KiB, ten a second", alone)
+    more = f"these were closed after {closed:.0f} s; {above:.1f} MB" if closed else "not closed"
+    told("the same beside 20 that never read", beside, "", more)
+    told("from the commit of a batch to the answer at a client", commit(20 if short else 100, 1000))
+    back = 100 if short else 1_000
+    told(f"{back:,} clients back after kill -9 of the server, none missed a window", storm(back, 1))
+    keys = 100_000 if short else 640_000
+    for name, seconds in query(keys, 20, 5 if short else 20).items():
+        told(f"`POST /query`, the paper's (12), {keys:,} keys, 20 at once: {name}", seconds)
+    yield table
 
 
 if __name__ == "__main__":
-    main()
+    main("server-load", measure, ["duckdb", "pyarrow", "websockets"], __doc__)

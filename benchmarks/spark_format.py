@@ -1,36 +1,35 @@
 """Micro-batches of 1,000 rows: `format("muntin")` beside foreachBatch, in turn.
 
-python benchmarks/spark_format.py [--rows 1000] [--batches 12] [--repeats 3]
+python benchmarks/spark_format.py [--short] [--keep] [--check]
 """
 
 from __future__ import annotations
 
-import argparse
 import json
+import shutil
 import statistics
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from _record import Table, main, ratios
 
 import muntin
 from muntin.demo.taxi import PIPELINE, SCHEMA, orders
 from muntin.spark.session import session
 from muntin.spec import Pipeline
 
+ROWS, BATCHES = 1_000, 12
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000)
-    parser.add_argument("--batches", type=int, default=12)
-    parser.add_argument("--repeats", type=int, default=3)
-    asked = parser.parse_args()
+
+def measure(short: bool) -> Iterable[Table]:
     folder = Path(tempfile.mkdtemp())
     (folder / "orders").mkdir()
-    whole = orders(asked.rows * asked.batches, 1_000, per_second=asked.rows / 2)
-    for number in range(asked.batches):
-        part = whole.slice(number * asked.rows, asked.rows)
+    whole = orders(ROWS * BATCHES, 1_000, per_second=ROWS / 2)
+    for number in range(BATCHES):
+        part = whole.slice(number * ROWS, ROWS)
         pq.write_table(pa.Table.from_batches([part]), folder / "orders" / f"{number:04}.parquet")
     spark = session("benchmark", {"spark.master": "local[2,4]", "spark.driver.memory": "2g"})
     muntin.register(spark)
@@ -56,23 +55,25 @@ def main() -> None:
         query.awaitTermination()
         return query
 
-    ways = {"foreachBatch": by_foreach, 'format("muntin")': by_format}
-    taken: dict[str, dict[str, list[float]]] = {name: {} for name in ways}
-    for repeat in range(asked.repeats + 1):
+    ways = {"foreachBatch": by_foreach, '`format("muntin")`': by_format}
+    taken: dict[str, list[float]] = {name: [] for name in ways}
+    for repeat in range(2 if short else 4):
         for number, (name, run) in enumerate(ways.items()):
             query = run(f"{folder}/{repeat}-{number}")
             for progress in query.recentProgress[2:] if repeat else ():  # the first starts Python
-                for step in ("addBatch", "triggerExecution"):
-                    taken[name].setdefault(step, []).append(progress["durationMs"][step])
+                taken[name].append(progress["durationMs"]["triggerExecution"])
     spark.stop()
-    print(f"{asked.rows:,} rows a batch, ms: median (quarter to three quarters)")
-    for step in ("addBatch", "triggerExecution"):
-        first = statistics.median(taken["foreachBatch"][step])
-        for name, steps in taken.items():
-            low, middle, high = statistics.quantiles(steps[step], n=4)
-            print(f"{step:16}  {name:16}  {middle:6.0f} ({low:.0f} to {high:.0f})"
-                  f"  {middle / first:.2f}x")  # fmt: skip
+    shutil.rmtree(folder)
+    table = Table(
+        "batches",
+        f"A micro-batch of {ROWS:,} rows, by the two ways of writing a stream",
+        ["way", "ms, median", "foreachBatch : this"],
+    )
+    for name, spent in taken.items():
+        found = ratios(spent, taken["foreachBatch"]) if name != "foreachBatch" else 1.0
+        table.rows.append([name, round(statistics.median(spent)), found])
+    yield table
 
 
 if __name__ == "__main__":
-    main()
+    main("spark-format", measure, ["pyspark", "numpy", "numba", "pyarrow"], __doc__)

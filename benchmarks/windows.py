@@ -1,19 +1,19 @@
 """Windows over stored panes: LAST '1 hour' of 10-second panes, as the stream moves on.
 
-python benchmarks/windows.py [--keys 10000] [--hours 2]
+python benchmarks/windows.py [--short] [--keep] [--check]
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import statistics
 import tempfile
 import time
-from pathlib import Path
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
+from _record import Table, digits, main
 
 import muntin
 from muntin.ledger.open import open_ledger
@@ -40,11 +40,8 @@ def batch(keys: int, panes: int, first: int, seed: int) -> pa.RecordBatch:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--keys", type=int, default=10_000)
-    parser.add_argument("--hours", type=float, default=2)
-    asked = parser.parse_args()
+def measure(short: bool) -> Iterable[Table]:
+    keys, steps = 10_000, 60 if short else 120  # steps of a minute
     spec = Pipeline.of(
         {
             "name": "sensors",
@@ -54,43 +51,47 @@ def main() -> None:
             "summaries": {"sensors": {"keys": ["sensor"], "indicators": ["value"]}},
         }
     )
-    folder = Path(tempfile.mkdtemp())
-    ledger = open_ledger(f"sqlite:///{folder}/sensors.db")
+    folder = tempfile.TemporaryDirectory()
+    ledger = open_ledger(f"sqlite:///{folder.name}/sensors.db")
     ingest = Ingest(spec, ledger, query_id="benchmark")
-    steps = int(asked.hours * 60)
 
     def take(number: int, first: int, panes: int) -> None:
-        rows = batch(asked.keys, panes, first, number)
+        rows = batch(keys, panes, first, number)
         ingest.take(number, lambda plan: list(fold(plan, [rows])))
 
-    began = time.perf_counter()
     for minute in range(steps):
         take(minute, minute * 6, 6)
-    print(
-        f"{steps * 6:,} panes of {asked.keys:,} keys taken in {time.perf_counter() - began:.1f} s"
-    )
     session = muntin.open(ledger)
     select = "SELECT sensor, value / count AS mean FROM sensors(sensor) FOR LAST '1 hour' LIMIT 10"
-    cold = time.perf_counter()
-    session.sql(select)
-    print(f"LAST '1 hour', first question          {1000 * (time.perf_counter() - cold):8.1f} ms")
-    moved, repeated = [], []
+
+    def asked() -> float:
+        began = time.process_time()
+        session.sql(select)
+        return 1e3 * (time.process_time() - began)
+
+    cold, moved, repeated = asked(), [], []
     for step in range(12):  # the stream moves on by a pane before each question
         take(steps + step, steps * 6 + step, 1)
-        began = time.perf_counter()
-        session.sql(select)
-        moved.append(time.perf_counter() - began)
-        began = time.perf_counter()
-        session.sql(select)
-        repeated.append(time.perf_counter() - began)
-    print(f"after each new pane, median            {1000 * statistics.median(moved):8.1f} ms")
-    print(f"asked again, median                    {1000 * statistics.median(repeated):8.1f} ms")
+        moved.append(asked())
+        repeated.append(asked())
     ingest.close()
-    sliding(asked.keys)
+    folder.cleanup()
+    table = Table(
+        "hour",
+        f"LAST '1 hour' of panes of ten seconds with {keys:,} keys each: processor time",
+        ["what", "ms, median"],
+        [
+            ["the first question", digits(cold)],
+            ["after each new pane", digits(statistics.median(moved))],
+            ["asked again", digits(statistics.median(repeated))],
+            ["a sliding hour moves by a pane, with its commit", digits(1e3 * sliding(keys))],
+        ],
+    )
+    yield table
 
 
-def sliding(keys: int) -> None:
-    """An hour that slides by a pane: panes that leave are subtracted, or all are merged again."""
+def sliding(keys: int) -> float:
+    """Seconds of a batch, at the median, in which an hour slides by a pane."""
     spec = Pipeline.of(
         {
             "name": "sliding",
@@ -112,17 +113,16 @@ def sliding(keys: int) -> None:
     def take(pane: int, panes: int) -> float:
         rows = batch(keys, panes, pane, pane)
         result = list(fold(ingest.plan(), [rows]))
-        began = time.perf_counter()
+        began = time.process_time()
         ingest.take(next(numbers), lambda plan: result)
-        return time.perf_counter() - began
+        return time.process_time() - began
 
     for first in range(0, 400, 40):
         take(first, 40)
     spent = [take(pane, 1) for pane in range(400, 424)][1:]  # the first finds nothing to slide
     ingest.close()
-    print(f"an hour of {keys:,} keys slides by 10 s, with its commit, median")
-    print(f"  {1000 * statistics.median(spent):8.1f} ms")
+    return statistics.median(spent)
 
 
 if __name__ == "__main__":
-    main()
+    main("windows", measure, ["numpy", "numba", "pyarrow"], __doc__)

@@ -1,4 +1,4 @@
-"""Write the measured tables of the pages below from benchmarks/results/*.json.
+"""Write the measured tables of README and docs from benchmarks/results/*.json.
 
     python scripts/evidence.py
 
@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 from _record import RESULTS, Table, shown  # noqa: E402  # pyright: ignore[reportMissingImports]
 from plots import PLOTS, Plot, drawn  # noqa: E402  # pyright: ignore[reportMissingImports]
 
-PAGES = ["docs/evidence.md", "docs/operations.md", "docs/scale.md", "README.md"]
+PAGES = ["README.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
 PART = re.compile(
     r"(<!-- measured: (\S+) (\S+)(?: ([^\n]+?) :: ([^\n]+?))? -->)(.*?)(<!-- end -->)", re.DOTALL
 )

@@ -5,7 +5,8 @@ Fig. 3a-c (construction, query time, accuracy against a sample of the same bytes
 queries), Eq. 1 and 2 against measurement, routing before and after placing by range, and cost over
 records and partitions with what follows from the slopes for 1.4 billion records.
 
-`python benchmarks/characterize/fingerprint.py [--records N] [--out FOLDER]`
+`python benchmarks/characterize/fingerprint.py [--records N] [--out FOLDER]
+[--keep]`
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from fingerprint_index import routing
+from _record import Table, digits, keep
 from published.dynamic_bloom import RowOfFilters
 
 from muntin.spark.index.files import forget, write_partition
@@ -32,6 +33,7 @@ from muntin.spark.index.plan import CAPACITY_MIN, HEADROOM
 from muntin.spark.index.reader import IndexReader
 from muntin.spark.index.runs import CHUNK_KEYS, RunReader, RunWriter
 from muntin.summaries import DyadicQDigest
+from muntin.summaries.dyadic_qdigest import _spans
 from muntin.summaries.fingerprint_index import Fingerprint
 from muntin.summaries.items import hash_items
 
@@ -45,6 +47,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=10_000_000, help="the largest size")
     parser.add_argument("--out", type=Path, help="folder for figures (needs matplotlib)")
+    parser.add_argument("--keep", action="store_true", help="write benchmarks/results/")
     arguments = parser.parse_args()
     accuracy = against_a_sample(min(arguments.records, 10_000_000))
     equations()
@@ -58,6 +61,33 @@ def main() -> None:
     on_paper(growth)
     if arguments.out:
         plot(accuracy, growth, split, arguments.out)
+    if arguments.keep:
+        keep("fingerprint-growth", [grown(growth), sampled(accuracy)], ["numpy", "numba"])
+
+
+def grown(growth: list[Cost]) -> Table:
+    table = Table(
+        "growth",
+        f"An index in {growth[0].partitions} partitions without Spark, one thread",
+        ["records", "hash, ns a record", "place", "filters", "digest", "bits a key",
+         "1,000 keys, ms", "a rank, µs"],
+    )  # fmt: skip
+    for one in growth:
+        built = (one.hashing, one.placing, one.filters, one.digest)
+        nanoseconds = (digits(1e9 * part / one.records) for part in built)
+        row = [one.records, *nanoseconds, digits(8 * one.file_bytes / one.records)]
+        table.rows.append([*row, digits(1e3 * one.batch), digits(1e6 * one.rank)])
+    return table
+
+
+def sampled(accuracy: list[tuple[int, float, float]]) -> Table:
+    return Table(
+        "sample",
+        "The largest error of 100 random ranks, in percent of all values",
+        ["bytes", "digest", "a sample of as many bytes", "times as much"],
+        [[size, digits(100 * ours), digits(100 * theirs), round(theirs / ours)]
+         for size, ours, theirs in accuracy],
+    )  # fmt: skip
 
 
 def values_of(records: int, seed: int = 1) -> np.ndarray:
@@ -115,6 +145,30 @@ def equations(planned: int = 1_000) -> None:
             f"{keys:>6,} keys, {seen.filters:>2} filters: {seen.false_positive_rate():>8.3%}"
             f" computed, {seen.contains_hashes(asked).mean():>8.3%} measured"
         )
+
+
+def routing(sites: int = 16, records: int = 400_000) -> None:
+    """Sites asked a key: the paper's routing by digests over hashed keys, and by hash range."""
+    print(f"\n-- sites asked a key, {sites} sites, scattered keys")
+    rng = np.random.default_rng(7)
+    cells = rng.integers(0, 1 << 20, records)
+    asked = rng.choice(cells, 1000)
+
+    def by_digest(site_of: np.ndarray) -> float:
+        hits = np.zeros(len(asked))
+        for site in range(sites):
+            digest = DyadicQDigest(20, 1000)
+            digest.update(cells[site_of == site])
+            digest.compress()
+            begins, ends = _spans(digest._ids, digest.bits)
+            until = np.searchsorted(np.sort(begins), asked.astype(np.uint64), side="right")
+            before = np.searchsorted(np.sort(ends), asked.astype(np.uint64), side="left")
+            hits += until > before  # some node of the site's digest spans the cell
+        return float(hits.mean())
+
+    print(f"paper, records where they are: {by_digest(rng.integers(0, sites, records)):.2f}")
+    print(f"paper, placed by range:        {by_digest(cells * sites >> 20):.2f}")
+    print("hash range and zone map:       at most 1")
 
 
 @dataclass(frozen=True)

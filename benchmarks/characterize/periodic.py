@@ -3,7 +3,7 @@
     python benchmarks/characterize/periodic.py             # all, about two minutes
     python benchmarks/characterize/periodic.py bins gaps   # some
     python benchmarks/characterize/periodic.py --full      # ten times as many events
-    python benchmarks/characterize/periodic.py --plot docs/images/periodic.png
+    python benchmarks/characterize/periodic.py --plot docs/images/periodic.png --keep
 
 Prints Markdown tables. The stream is the Zipf background with planted beats of S1, unless said.
 """
@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 
 from _periodic_plot import plot
+from _record import Table, keep
 from periodic_baselines import exact_pairs, exact_starts
 from periodic_streams import RECIPES, make
 from published.hyper_bloom import PublishedBloom
@@ -65,11 +66,14 @@ class Stream:
 
 tables: dict[str, tuple[list[str], list[tuple]]] = {}
 """What was found, by experiment."""
+titles: dict[str, str] = {}
+KEPT = ("gaps", "promotion", "cache")
+"""What docs/periodic.md speaks of."""
 
 
 def table(name: str, title: str, head: list[str], rows: list[tuple]) -> None:
     """One Markdown table."""
-    tables[name] = (head, rows)
+    tables[name], titles[name] = (head, rows), title
     print(f"\n### {title}\n\n| {' | '.join(head)} |\n|{' --- |' * len(head)}")
     for row in rows:
         shown = [f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row]
@@ -110,7 +114,8 @@ def gaps(stream: Stream) -> None:
     for low, high in ((1, 1.0625), (1.0625, 1.125), (1.125, 1.25), (1.25, 1.5), (1.5, 2), (2, 3),
                       (3, 4), (4, 5), (5, 7), (7, 10), (10, 20)):  # fmt: skip
         here = (before > low * gap) & (before <= high * gap)
-        rows.append((f"{low:g} to {high:g}", *(float(found[name][here].mean()) for name in said)))
+        recalls = (round(float(found[name][here].mean()), 3) for name in said)
+        rows.append((f"{low:g} to {high:g}", *recalls))
     table("gaps", "Recall by gap, in T, 500 KB", ["gap", *said], rows)
 
 
@@ -158,7 +163,8 @@ def promotion(events: int) -> None:
                     one.update(items)
                     entered += 99 in one.top()["item"].to_pylist()
                 theory = (1 - (ratio / (ratio + 1)) ** ways) ** (promote - 1)
-                rows.append((ways, ratio, promote, entered / trials, theory))
+                share = round(entered / trials, 3)
+                rows.append((ways, ratio, promote, share, round(theory, 3)))
     table("promotion", "Promotion of a cold pair", ["w", "R", "P", "measured", "theory"], rows)
 
 
@@ -205,7 +211,10 @@ def cache(events: int) -> None:
     from periodic_cache import generated, run
 
     results = run(*generated(min(events, 200_000)))
-    rows = [(name, float(hits.mean()), 1000 * n / len(hits)) for name, (hits, n) in results.items()]
+    rows = [
+        (name, round(float(hits.mean()), 4), round(1000 * n / len(hits), 1))
+        for name, (hits, n) in results.items()
+    ]
     table("cache", "Cache, 640 lines", ["cache", "hit rate", "prefetches / 1000 requests"], rows)
 
 
@@ -216,6 +225,7 @@ def main() -> None:
     parser.add_argument("experiments", nargs="*", choices=[*of_stream, *of_size, []])
     parser.add_argument("--full", action="store_true", help="ten times as many events")
     parser.add_argument("--plot", type=Path, help="draw them into this file as well")
+    parser.add_argument("--keep", action="store_true", help="write benchmarks/results/")
     arguments = parser.parse_args()
     chosen = arguments.experiments or [*of_stream, *of_size]
     if set(chosen) & set(of_stream):
@@ -227,6 +237,9 @@ def main() -> None:
             of_size[name](2_000_000 if arguments.full else 100_000)
     if arguments.plot:
         plot(tables, arguments.plot)
+    if arguments.keep:
+        kept = [Table(name, titles[name], *map(list, tables[name])) for name in KEPT]
+        keep("periodic-experiments", kept, ["numpy", "numba"])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Bytes of full HyperLogLog registers as a ledger stores them: zstd leaves their entropy.
 
-    python benchmarks/characterize/stored_registers.py
+    python benchmarks/characterize/stored_registers.py [--keep] [--check]
 
 "Bits x error squared" is bits of a row times the relative variance of its estimate after merges,
 (3 ln 2 - 1) / registers: what a sketch pays for accuracy, whatever its size. Of sketches with a
@@ -11,9 +11,15 @@ plain array: one byte a register 8.64, six bits 6.48, UltraLogLog 4.63, ExaLogLo
 from __future__ import annotations
 
 import math
+import sys
+from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from _record import Table, main
 
 from muntin.segments.building import build
 from muntin.segments.codec import encode
@@ -23,8 +29,16 @@ ROWS = 20
 LG_KS, LOADS = (10, 12, 14), (1, 4, 30)
 
 
-def main() -> None:
+def measure(short: bool) -> Iterable[Table]:
+    del short
     rng = np.random.default_rng(1)
+    table = Table(
+        "registers",
+        "Full HyperLogLog registers in a ledger",
+        ["registers, items", "bytes of a row", "bits a register", "bits x error squared"],
+        note="Plain arrays: a byte a register 8.64, UltraLogLog 4.63, ExaLogLog(2, 20) 3.67 "
+        "([their paper](https://arxiv.org/abs/2402.13726)).",
+    )
     for lg_k in LG_KS:
         m = 1 << lg_k
         for load in LOADS:
@@ -32,12 +46,10 @@ def main() -> None:
             slices = np.repeat(np.arange(ROWS), load * m)
             size = len(encode(build(DistinctItems(lg_k), slices, [items]))) / ROWS
             bits = 8 * size / m
-            print(
-                f"2^{lg_k} registers, {load * m:>7,} items: {size:6,.0f} bytes a row, "
-                f"{bits:.2f} bits a register, bits x error squared "
-                f"{bits * (3 * math.log(2) - 1):.2f}"
-            )
+            row = [f"2^{lg_k}, {load * m:,}", round(size), round(bits, 2)]
+            table.rows.append([*row, round(bits * (3 * math.log(2) - 1), 2)])
+    yield table
 
 
 if __name__ == "__main__":
-    main()
+    main("stored-registers", measure, ["numpy", "pyarrow"], __doc__)

