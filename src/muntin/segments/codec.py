@@ -7,7 +7,7 @@
     -       directory: form, width, base, numbers and stored bytes of each stream
     -       index streams: slices, events a slice; of each table slices and rows a slice
     -       CRC-32C of all before (4 bytes): the index is read and trusted without the rest
-    -       the streams of keys, events and states
+    -       the streams of shared texts, keys, events and states
     -       CRC-32C of all before (4 bytes)
 
 Same segment, same bytes, with the same release of zstd. The checksum is for damage, not for
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,11 +35,14 @@ from muntin.segments.registry import algebra_of
 from muntin.segments.shards import SHARDS_MAX, WHOLE_KEYS
 from muntin.segments.streams import Form, StreamReader, StreamWriter
 from muntin.segments.table import Segment, Table
+from muntin.segments.texts import TEXT, Coded, Texts, coded
 from muntin.summaries.envelope import canonical, crc_of
 from muntin.summaries.items import text_buffers
+from muntin.summaries.key_columns import NULL_HASH, fold
 
 MAGIC, VERSION = b"MSEG", 1
 DECODED_BYTES_MAX = 1 << 32
+TEXT_KINDS = ("string", "binary")
 CUT_BYTES = 1 << 23  # of memory, of a segment as a ledger keeps it: opened in some 10 ms
 DESCRIPTION_BYTES_MAX = 1 << 24
 _HEAD = struct.Struct("<4sB3xQQQQ")
@@ -86,12 +89,15 @@ def encode(segment: Segment) -> bytes:
     tables = []
     shapes = segment.algebra.columns().items()
     forms = [(name, one.doubles, one.dtype == "int64", one.streams) for name, one in shapes]
+    texts = coded([keys for table in segment.tables for keys in table.dictionaries])
+    for shared in texts.values():
+        _write_text(rest, shared.values)
     for table in segment.tables:
         index.numbers(_steps(table.slices))
         index.numbers(table.starts[1:] - table.starts[:-1])
         tables.append(_described(table))
-        _write_table(rest, table, forms)
-    described = {
+        _write_table(rest, table, forms, texts)
+    described: dict[str, Any] = {
         "kind": segment.algebra.kind,
         "parameters": segment.algebra.parameters(),
         "limit": segment.limit,
@@ -100,6 +106,8 @@ def encode(segment: Segment) -> bytes:
     }
     if segment.shard:
         described["shard"] = segment.shard
+    if texts:
+        described["texts"] = [[name, len(shared.values)] for name, shared in texts.items()]
     description = canonical(described)
     (first_lines, front), (lines, back) = index.written(), rest.written()
     sizes = len(description), len(first_lines) + len(lines), len(front), len(back)
@@ -133,32 +141,41 @@ def _described(table: Table) -> dict[str, Any]:
     return described
 
 
-def _write_table(out: StreamWriter, table: Table, forms: list[tuple[str, bool, bool, int]]) -> None:
-    _write_keys(out, table.keys)
-    if table.items is not None:
-        _write_keys(out, table.items)
+def _write_table(
+    out: StreamWriter,
+    table: Table,
+    forms: list[tuple[str, bool, bool, int]],
+    texts: dict[str, Coded],
+) -> None:
+    for keys in table.dictionaries:
+        _write_keys(out, keys, texts)
     out.lists(Ragged(table.starts, table.key))
     out.numbers(table.events)
     for name, doubles, keys, streams in forms:
         out.column(table.states[name], doubles, keys, streams)
 
 
-def _write_keys(out: StreamWriter, keys: Keys) -> None:
-    for column in keys.columns:
+def _write_keys(out: StreamWriter, keys: Keys, texts: dict[str, Coded]) -> None:
+    for name, column in zip(keys.names, keys.columns, strict=True):
         valid = np.ones(len(column), np.uint8)
         if column.null_count:
             valid = column.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8)
         out.raw(valid)
         if column.type == pa.null():
             continue
-        if column.type in (pa.large_string(), pa.large_binary()):
-            if column.null_count:
-                column = column.fill_null("" if column.type == pa.large_string() else b"")
-            text, starts = text_buffers(column)
-            out.numbers((starts[1:] - starts[:-1]).astype(np.int64, copy=False))
-            out.raw(text[starts[0] : starts[-1]])
-        else:
+        if column.type not in (pa.large_string(), pa.large_binary()):
             out.numbers(_integers(column))
+        elif name in texts and column.type == pa.large_string():
+            out.numbers(next(texts[name].codes))
+        else:
+            empty = "" if column.type == pa.large_string() else b""
+            _write_text(out, column.fill_null(empty) if column.null_count else column)
+
+
+def _write_text(out: StreamWriter, column: pa.Array) -> None:
+    text, starts = text_buffers(column)
+    out.numbers((starts[1:] - starts[:-1]).astype(np.int64, copy=False))
+    out.raw(text[starts[0] : starts[-1]])
 
 
 def _integers(column: pa.Array) -> np.ndarray:
@@ -188,7 +205,7 @@ def decode(data: bytes | memoryview, keys: Sequence[tuple[str, ...]] | None = No
     CorruptSummary
         Anything else: damaged, cut, of a newer version, or states that no events could have made.
     """
-    index, reader, described, view = _opened(data)
+    index, reader, header, view = _opened(data)
     (expected,) = _CRC.unpack(view[-_CRC.size :])
     if crc_of(view[: -_CRC.size]) != expected:
         raise CorruptSummary("segment: checksum does not match, the bytes are damaged")
@@ -199,11 +216,15 @@ def decode(data: bytes | memoryview, keys: Sequence[tuple[str, ...]] | None = No
     }
     tables = []
     budget = DECODED_BYTES_MAX
-    for (by, slices, rows), entry in zip(index.tables, described, strict=True):
+    texts = {
+        name: Texts(_read_text(reader, TEXT, reader.numbers(size), None, budget // 8))
+        for name, size in header.get("texts", [])
+    }
+    for (by, slices, rows), entry in zip(index.tables, header["tables"], strict=True):
         if keys is not None and by not in keys:
-            reader.skip(_streams(entry, shapes))
+            reader.skip(_streams(entry, shapes, texts))
             continue
-        table = _read_table(reader, tuple(entry["by"]), entry, slices, rows, forms, budget // 8)
+        table = _read_table(reader, entry, slices, rows, forms, texts, budget // 8)
         budget -= table.nbytes
         check_table(table, index.limit, index.shard)
         index.algebra.check(table)
@@ -218,7 +239,7 @@ def decode(data: bytes | memoryview, keys: Sequence[tuple[str, ...]] | None = No
 
 def _opened(
     data: bytes | memoryview,
-) -> tuple[Index, StreamReader, list[dict[str, Any]], memoryview]:
+) -> tuple[Index, StreamReader, dict[str, Any], memoryview]:
     if not isinstance(data, bytes | bytearray | memoryview):
         raise CorruptSummary(f"segment: expected bytes, got {type(data).__name__}")
     view = memoryview(data).cast("B")
@@ -245,18 +266,19 @@ def _opened(
         b"".join((view[at + directory : head], view[head + _CRC.size : -_CRC.size]))
     )
     reader = StreamReader(view[at : at + directory], payload)
-    index, tables = _read_index(header, reader)
-    return index, reader, tables, view
+    return _read_index(header, reader), reader, header, view
 
 
-def _read_index(header: Any, reader: StreamReader) -> tuple[Index, list[dict[str, Any]]]:
+def _read_index(header: Any, reader: StreamReader) -> Index:
     names = {"kind", "parameters", "limit", "slices", "tables"}
     if (
         not isinstance(header, dict)
-        or set(header) not in (names, names | {"shard"})
+        or set(header) - {"shard", "texts"} != names
         or not isinstance(header["tables"], list)
     ):
         raise CorruptSummary("segment: its description lacks entries")
+    if "texts" in header:
+        _check_texts(header["texts"])
     shard = header.get("shard", WHOLE_KEYS)
     if "shard" in header and not 2 <= _size(shard, "shard") < 2 * SHARDS_MAX:
         raise CorruptSummary(f"segment: there is no shard {shard}")
@@ -273,7 +295,18 @@ def _read_index(header: Any, reader: StreamReader) -> tuple[Index, list[dict[str
         if algebra.keys_are_items and "items" in table:
             by = tuple(table["items"]["names"])
         tables.append((by, own, reader.numbers(len(own))))
-    return Index(algebra, limit, slices, events, tuple(tables), shard), header["tables"]
+    return Index(algebra, limit, slices, events, tuple(tables), shard)
+
+
+def _check_texts(texts: Any) -> None:
+    if not isinstance(texts, list) or not texts:
+        raise CorruptSummary("segment: its texts are no list")
+    for entry in texts:
+        if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], str):
+            raise CorruptSummary("segment: texts have no column")
+        _size(entry[1], "texts")
+    if len({name for name, _ in texts}) < len(texts):
+        raise CorruptSummary("segment: texts of a column are there twice")
 
 
 def _check_described(table: Any) -> tuple[str, ...]:
@@ -317,23 +350,32 @@ def _slices(reader: StreamReader, count: int) -> np.ndarray:
     return frozen(slices)
 
 
-def _streams(entry: dict[str, Any], shapes: dict[str, Shape]) -> int:
+def _streams(entry: dict[str, Any], shapes: dict[str, Shape], texts: Mapping[str, Texts]) -> int:
     """How many streams a table has."""
-    dictionaries = [*entry["types"], *entry.get("items", {}).get("types", [])]
-    count = sum(1 if kind is None else 3 if kind in TEXTS else 2 for kind in dictionaries)
-    return count + 4 + sum(shape.streams for shape in shapes.values())
+    count = 4 + sum(shape.streams for shape in shapes.values())
+    for names, types, _ in _dictionaries(entry):
+        for name, kind in zip(names, types, strict=True):
+            own = kind == "binary" or (kind == "string" and name not in texts)
+            count += 1 if kind is None else 2 + own
+    return count
 
 
-TEXTS = ("string", "binary")
+def _dictionaries(entry: dict[str, Any]) -> list[tuple[tuple[str, ...], list[Any], int]]:
+    """Names, types and size of a table's keys, and of its items."""
+    found = [(tuple(entry["by"]), entry["types"], entry["keys"])]
+    if "items" in entry:
+        items = entry["items"]
+        found.append((tuple(items["names"]), items["types"], items["size"]))
+    return found
 
 
 def _read_table(
     reader: StreamReader,
-    by: tuple[str, ...],
     entry: dict[str, Any],
     slices: np.ndarray,
     sizes: np.ndarray,
     forms: dict[str, Form],
+    texts: Mapping[str, Texts],
     left: int,
 ) -> Table:
     starts = laid_out(sizes, left, least=1)
@@ -342,56 +384,87 @@ def _read_table(
     rows = int(starts[-1])
     if rows * (2 + len(forms)) > left:
         raise CorruptSummary(f"segment: {rows} rows are more than are read at once")
-    keys = _read_keys(reader, by, entry["types"], _size(entry["keys"], "keys"), left)
-    items = None
-    if "items" in entry:
-        header = entry["items"]
-        size = _size(header["size"], "items")
-        items = _read_keys(reader, tuple(header["names"]), header["types"], size, left)
+    keys, *items = [
+        _read_keys(reader, names, types, _size(size, "keys"), texts, left)
+        for names, types, size in _dictionaries(entry)
+    ]
     key = reader.lists(len(slices), "int64", False, rows)
     if not np.array_equal(key.starts, starts):
         raise CorruptSummary("segment: the rows of a table differ from its index")
     events = reader.numbers(rows)
     states = reader.columns(rows, forms, left)
-    return Table(keys, slices, starts, key.items, events, states, items)
+    return Table(keys, slices, starts, key.items, events, states, *items)
 
 
 def _read_keys(
-    reader: StreamReader, names: tuple[str, ...], kinds: list[Any], size: int, left: int
+    reader: StreamReader,
+    names: tuple[str, ...],
+    kinds: list[Any],
+    size: int,
+    texts: Mapping[str, Texts],
+    left: int,
 ) -> Keys:
     if not names:
         if size != 1:
             raise CorruptSummary(f"segment: {size} empty keys")
         return NO_KEY
-    columns = [_read_key_column(reader, kind, size, left) for kind in kinds]
-    return Keys(names, tuple(columns), frozen(hashes_of(columns)))
+    columns, hashes = zip(
+        *(
+            _read_key_column(
+                reader, kind, size, texts.get(name) if kind == "string" else None, left
+            )
+            for name, kind in zip(names, kinds, strict=True)
+        ),
+        strict=True,
+    )
+    return Keys(names, columns, frozen(fold(hashes)))
 
 
-def _read_key_column(reader: StreamReader, kind: str | None, size: int, left: int) -> pa.Array:
+def _read_key_column(
+    reader: StreamReader, kind: str | None, size: int, texts: Texts | None, left: int
+) -> tuple[pa.Array, np.ndarray]:
+    """The column, and the hash of each key in it."""
     flags = reader.raw(size)
     if kind is None:
         if flags.any():
             raise CorruptSummary("segment: a key without a type is not null")
-        return pa.nulls(size)
+        return pa.nulls(size), np.full(size, NULL_HASH)
     values, mask = reader.numbers(size), None
+    nulls = None
     if (flags != 1).any():
         if flags.max() > 1:
             raise CorruptSummary("segment: a key is neither null nor not")
-        if values[flags == 0].any():
+        nulls = flags == 0
+        if values[nulls].any():
             raise CorruptSummary("segment: a null key has a value")
         mask = pa.py_buffer(np.packbits(flags, bitorder="little").tobytes())
-    if kind in TEXTS:
-        starts = laid_out(values, left)
-        if starts is None:
-            raise CorruptSummary("segment: the length of a key is impossible")
-        text = reader.raw(int(starts[-1]))
-        buffers = [mask, pa.py_buffer(starts), pa.py_buffer(text)]
-        array = pa.Array.from_buffers(TYPES[kind], size, buffers)
-        try:
-            array.validate(full=True)
-        except pa.ArrowInvalid:
-            raise CorruptSummary("segment: a key is not UTF-8") from None
-        return array
+    if texts is not None:
+        return texts.column(values, nulls, left)
+    if kind in TEXT_KINDS:
+        column = _read_text(reader, TYPES[kind], values, mask, left)
+    else:
+        column = _read_numbers(kind, values, mask)
+    return column, hashes_of([column])
+
+
+def _read_text(
+    reader: StreamReader, kind: pa.DataType, sizes: np.ndarray, mask: Any, left: int
+) -> pa.Array:
+    starts = laid_out(sizes, left)
+    if starts is None:
+        raise CorruptSummary("segment: the length of a key is impossible")
+    text = reader.raw(int(starts[-1]))
+    buffers = [mask, pa.py_buffer(starts), pa.py_buffer(text)]
+    array = pa.Array.from_buffers(kind, len(sizes), buffers)
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        raise CorruptSummary("segment: a key is not UTF-8") from None
+    return array
+
+
+def _read_numbers(kind: str, values: np.ndarray, mask: Any) -> pa.Array:
+    size = len(values)
     low, high = {"bool": (0, 1), "date32": (-(2**31), 2**31 - 1)}.get(kind, (-(2**63), 2**63 - 1))
     if size and (int(values.min()) < low or int(values.max()) > high):
         raise CorruptSummary("segment: a key is outside its type")

@@ -56,6 +56,11 @@ class Table:
         """The key columns."""
         return self.keys.names
 
+    @property
+    def dictionaries(self) -> tuple[Keys, ...]:
+        """The keys, and the items where there are any."""
+        return (self.keys,) if self.items is None else (self.keys, self.items)
+
     def name(self, algebra: Algebra) -> tuple[str, ...]:
         """The key columns, or those of the items where these stand for keys."""
         if algebra.keys_are_items and self.items is not None:
