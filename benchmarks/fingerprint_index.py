@@ -85,7 +85,7 @@ def builds(spark: Any, folder: Path, records: int, partitions: int) -> Table:
         "the index, from a filtered DataFrame": lambda: build(df.where("bytes >= 0"), partitions),
         "`groupBy(key).count()` and a Bloom filter": grouped,
         "a Bloom filter alone": lambda: df._jdf.stat().bloomFilter("url", records, FPP),
-        f"a sample of as many bytes ({fraction:.1%}), persisted": sampled,
+        f"a sample of as many bytes ({100 * fraction:.1f} %), persisted": sampled,
     }
     return timed(
         "build",
@@ -140,8 +140,8 @@ def quantiles(spark: Any, folder: Path, index: FingerprintIndex) -> Table:
         3,
         unit="ms",
         clock=time.perf_counter,
-        note=f"Over 999 ranks the index is off by {ours:.4%} at most, where its bounds allow "
-        f"{widest:.4%}; a sample of as many bytes ({size:,}) by {theirs:.4%}.",
+        note=f"Over 999 ranks the index is off by {100 * ours:.4f} % at most, where its bounds allow "
+        f"{100 * widest:.4f} %; a sample of as many bytes ({size:,}) by {100 * theirs:.4f} %.",
     )
     df.unpersist()
     return table
@@ -172,13 +172,12 @@ def membership(spark: Any, folder: Path, index: FingerprintIndex, records: int) 
             "`isin` over the cached table": lambda: df.where(F.col("url").isin(keys)).count(),
             "a semi-join": lambda: asked.join(df, "url", "left_semi").count(),
         },
-        5,
+        3,
         unit="ms",
         ours=3,
-        warm=2,
         clock=time.perf_counter,
-        note=f"{index.bits_per_key:.2f} bits a key; false positives {wrong:.4%} of "
-        f"{len(strangers):,}, {index.false_positive_rate():.4%} reported, {FPP:.1%} asked.",
+        note=f"{index.bits_per_key:.2f} bits a key; false positives {100 * wrong:.4f} % of "
+        f"{len(strangers):,}, {100 * index.false_positive_rate():.4f} % reported, {100 * FPP:.1f} % asked.",
     )
     df.unpersist()
     return table

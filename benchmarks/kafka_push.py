@@ -199,7 +199,7 @@ def measured(folder: Path, servers: str, seconds: float) -> Table:
 
 def measure(short: bool) -> Iterable[Table]:
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
-        yield measured(Path(folder), broker.servers, 20.0 if short else 60.0)
+        yield measured(Path(folder), broker.servers, 10.0 if short else 60.0)
 
 
 if __name__ == "__main__":

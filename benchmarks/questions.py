@@ -108,7 +108,7 @@ def measure(short: bool) -> Iterable[Table]:
         ["question", "ms, best", "median", "imports take, times as long"],
         note="Above 1, the question takes less than a process that imports NumPy, Arrow and Numba.",
     )
-    repeats = 3 if short else 9
+    repeats = 2 if short else 9
     with tempfile.TemporaryDirectory() as folder:
         plain = ledger(Path(folder), "plain", rollups=False)
         rolled = ledger(Path(folder), "rolled", rollups=True)

@@ -120,9 +120,9 @@ def slide() -> Table:
 
 def measure(short: bool) -> Iterable[Table]:
     yield slide()
-    yield zipf(2 if short else 10, [3, 8] if short else [3, 5, 8, 10, 15])
+    yield zipf(1 if short else 10, [3, 8] if short else [3, 5, 8, 10, 15])
     yield traffic(1 if short else 4)
-    yield flights(30 if short else 120)
+    yield flights(15 if short else 120)
 
 
 if __name__ == "__main__":
