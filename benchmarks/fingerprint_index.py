@@ -140,8 +140,9 @@ def quantiles(spark: Any, folder: Path, index: FingerprintIndex) -> Table:
         3,
         unit="ms",
         clock=time.perf_counter,
-        note=f"Over 999 ranks the index is off by {100 * ours:.4f} % at most, where its bounds allow "
-        f"{100 * widest:.4f} %; a sample of as many bytes ({size:,}) by {100 * theirs:.4f} %.",
+        note=f"Over 999 ranks the index is off by {100 * ours:.4f} % at most, where its bounds "
+        f"allow {100 * widest:.4f} %; a sample of as many bytes ({size:,}) by "
+        f"{100 * theirs:.4f} %.",
     )
     df.unpersist()
     return table
@@ -177,7 +178,8 @@ def membership(spark: Any, folder: Path, index: FingerprintIndex, records: int) 
         ours=3,
         clock=time.perf_counter,
         note=f"{index.bits_per_key:.2f} bits a key; false positives {100 * wrong:.4f} % of "
-        f"{len(strangers):,}, {100 * index.false_positive_rate():.4f} % reported, {100 * FPP:.1f} % asked.",
+        f"{len(strangers):,}, {100 * index.false_positive_rate():.4f} % reported, "
+        f"{100 * FPP:.1f} % asked.",
     )
     df.unpersist()
     return table
