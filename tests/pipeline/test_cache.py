@@ -1,14 +1,20 @@
-"""What is kept of a ledger's pieces: as many bytes as it says, and no longer than it is wanted."""
+"""What is kept in memory: as many bytes as it says, and no longer than it is wanted."""
 
+import gc
+import sys
 import tracemalloc
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from muntin.ledger import open_ledger
 from muntin.reading.pieces import KEPT_SECONDS, SegmentCache
 from muntin.segments import decode, encode
+from muntin.select.tables import TableCache
+from muntin.spark.ingest import Ingest
 from muntin.spec import Pipeline
+from tests.pipeline.support import events, gather, pipeline
 
 SUMMARIES = {
     "orders": {"keys": ["driver", "area"], "indicators": ["fare"]},
@@ -52,3 +58,46 @@ def test_what_nobody_asks_for_goes():
     cache.put("d", None, None)
     assert [cache.get(name) for name in "abcd"] == [None, segment, None, None]
     assert len(cache._entries) == 2
+
+
+def test_tables_that_nobody_asks_for_go():
+    now = 0.0
+    cache = TableCache(1_000_000, 600.0, clock=lambda: now)
+    table = pa.table({"n": [1, 2, 3]})
+    first = {name: cache.get(name, lambda: (table, True)) for name in "abc"}
+    now = 600.0
+    assert cache.get("b", lambda: (table, True)) == first["b"]
+    now += 1
+    cache.get("d", lambda: (table, True))
+    assert list(cache._tables) == ["b", "d"]
+    assert cache._bytes == 2 * table.nbytes
+    assert [first[name][0] in cache for name in "abc"] == [False, True, False]
+
+
+def test_a_pipeline_keeps_nothing_of_batches_that_are_behind_its_retention(tmp_path):
+    """Windows close, are revised and asked by standing queries; pieces come and go."""
+    window = {"kind": "tumbling", "length": "1 minute"}
+    spec = pipeline(
+        summaries={"orders": {"keys": ["driver"], "indicators": ["fare"], "window": window}},
+        queries={"busiest": "SELECT driver, count FROM orders(driver) ORDER BY driver"},
+        retention={"panes": "5 minutes", "rollups": "10 minutes", "history": "10 minutes"},
+    )
+    ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.db")
+    ingest = Ingest(spec, ledger, query_id="q")
+    ingest._cache._kept_seconds = 0.0  # what caches keep, they keep for a time
+
+    def blocks_after(first, last):
+        for number in range(first, last):
+            seconds = 5 * number
+            rows = [(seconds + i / 10, "abcdef"[i % 6], i % 3, 1, i) for i in range(20)]
+            rows += [(max(0, seconds - 130), "late", 1, 1, number)] * (number % 6 == 0)
+            ingest.take(number, gather([events(rows)]))
+        gc.collect()
+        return sys.getallocatedblocks()
+
+    before = blocks_after(0, 150)
+    grown = blocks_after(150, 400) - before
+    assert any(window.revision for window in ledger.windows())
+    ingest.close()
+    ledger.close()
+    assert grown < 250

@@ -98,7 +98,7 @@ def test_the_cache_is_bounded_and_right() -> None:
         for key in ("driver", "area", "driver, area"):
             assert engine.sql(f"SELECT sum(count) FROM orders({key})").rows == [[12]]
     assert engine._tables._bytes <= 400
-    assert sum(t.nbytes for _, t in engine._tables._tables.values()) == engine._tables._bytes
+    assert sum(t.nbytes for _, t, _ in engine._tables._tables.values()) == engine._tables._bytes
 
 
 def test_plans_follow_the_catalog(fresh: tuple[Engine, MemoryCatalog]) -> None:

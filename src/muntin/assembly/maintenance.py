@@ -62,7 +62,8 @@ class Maintenance:
         self._layouts = layouts
         self._cuttings = cuttings
         self._cache = cache
-        self._whole: set[int] = set()  # pieces that are small only because they compress well
+        self._whole: dict[tuple[str, int], frozenset[int]] = {}
+        """Pieces of a summary and a length that are small only because they compress well."""
         self._open_starts = open_starts
         folders = [cutting.folder for cutting in cuttings.values() if cutting.folder is not None]
         self._folder = folders[0] if folders else None
@@ -108,7 +109,9 @@ class Maintenance:
         for length in (layout.pane, *layout.rungs):
             while True:
                 with pieces_of(self._ledger, self._cache) as now:
-                    small = [p for p in now.of_length(layout, length) if p.id not in self._whole]
+                    there = now.of_length(layout, length)
+                    whole = self._whole.get((layout.name, length), frozenset())
+                    small = [p for p in there if p.id not in whole]
                     group = _crowded(small, self._block(layout, length))
                     pays = _pays(now, group)
                 if not group:
@@ -116,7 +119,8 @@ class Maintenance:
                 if pays:
                     self._merge_pieces(layout, length, group)
                 else:
-                    self._whole.update(piece.id for piece in group)
+                    kept = whole & {piece.id for piece in there}
+                    self._whole[layout.name, length] = kept | {piece.id for piece in group}
 
     def _merge_pieces(self, layout: Layout, length: int, pieces: Sequence[Piece]) -> None:
         """Pieces -> as few as their size and retention allow."""

@@ -6,7 +6,7 @@ import logging
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -225,7 +225,7 @@ class _PipelineMoment:
         if closing is None or (summary, window) != (closing.layout.name, closing.asked):
             return self._stored.load(summary, window, keys)
         start, end = window.start_us or 0, window.end_us or 0
-        return loaded(
+        found = loaded(
             self._stored.pipeline_of(summary),
             closing.layout,
             closing.merged,
@@ -235,6 +235,7 @@ class _PipelineMoment:
             notes=(),
             uncounted=self._stored.uncounted(closing.layout, closing.merged, start, end),
         )
+        return replace(found, token=None)  # nobody asks for it again: no table of it is kept
 
     def trend(self, query: str, window: WindowAsked | None) -> LoadedTable:
         return self._stored.trend(query, window)

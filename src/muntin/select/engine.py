@@ -85,7 +85,7 @@ class Engine:
         self.limits = limits or Limits()
         self._catalog = catalog
         self._planner = Planner(self.limits)
-        self._tables = TableCache(self.limits.cache_bytes)
+        self._tables = TableCache(self.limits.cache_bytes, self.limits.cache_seconds)
         self._database = Database(self.limits)
         self._copies = itertools.count()
 

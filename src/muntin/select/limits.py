@@ -35,5 +35,7 @@ class Limits:
     result_bytes: int = 1 << 30
     cache_bytes: int = 1 << 30
     """Arrow tables kept warm between statements."""
+    cache_seconds: float = 600.0
+    """Since such a table was asked for the last time."""
     concurrent: int = 8
     """Statements that run in DuckDB at the same time; others wait for their turn."""

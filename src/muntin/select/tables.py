@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -143,11 +144,19 @@ def _numbers(bound: Bound, info: SummaryInfo) -> pa.Table:
 
 
 class TableCache:
-    """Arrow tables by name of their content, the least recently used dropped first."""
+    """Arrow tables by name of their content: the least recently used go, and what nobody has asked
+    for in `kept_seconds`, since windows pass and are not asked for again."""
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(
+        self,
+        bytes_max: int,
+        kept_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._bytes_max = bytes_max
-        self._tables: OrderedDict[Hashable, tuple[str, pa.Table]] = OrderedDict()
+        self._kept_seconds = kept_seconds
+        self._clock = clock
+        self._tables: OrderedDict[Hashable, tuple[str, pa.Table, float]] = OrderedDict()
         self._names: set[str] = set()
         self._bytes = 0
         self._made = 0
@@ -161,27 +170,42 @@ class TableCache:
         `make` says too whether it may be kept. One whose name is None is never kept.
         """
         with self._lock:
-            found = self._tables.get(name) if name is not None else None
+            found = self._asked(name)
             if found is not None:
-                self._tables.move_to_end(name)
                 return found
             self._made += 1
             entry_name = f"t{self._made}"
         # Made outside the lock: two threads may both make it, and one is kept.
         table, keep = make()
-        entry = (entry_name, table)
-        if name is None or not keep or entry[1].nbytes > self._bytes_max:
-            return entry
+        if name is None or not keep or table.nbytes > self._bytes_max:
+            return entry_name, table
         with self._lock:
-            kept = self._tables.setdefault(name, entry)
-            if kept is entry:
-                self._bytes += entry[1].nbytes
-                self._names.add(entry_name)
-            while self._bytes > self._bytes_max or len(self._tables) > _TABLES_MAX:
-                _, (name_dropped, dropped) = self._tables.popitem(last=False)
-                self._bytes -= dropped.nbytes
-                self._names.discard(name_dropped)
-            return kept
+            found = self._asked(name)
+            if found is not None:
+                return found
+            self._tables[name] = entry_name, table, self._clock()
+            self._bytes += table.nbytes
+            self._names.add(entry_name)
+            self._forget()
+            return entry_name, table
+
+    def _asked(self, name: Hashable) -> tuple[str, pa.Table] | None:
+        found = self._tables.pop(name, None)
+        if found is None:
+            return None
+        self._tables[name] = (*found[:2], self._clock())
+        return found[:2]
+
+    def _forget(self) -> None:
+        old = self._clock() - self._kept_seconds
+        while self._tables:  # the first are those that were asked for the longest ago
+            name, (entry_name, table, asked) = next(iter(self._tables.items()))
+            many = self._bytes > self._bytes_max or len(self._tables) > _TABLES_MAX
+            if not many and asked >= old:
+                return
+            del self._tables[name]
+            self._bytes -= table.nbytes
+            self._names.discard(entry_name)
 
     def __contains__(self, name: object) -> bool:
         """Whether the table of this name in DuckDB is kept."""
