@@ -25,8 +25,8 @@ DEADLINE_SECONDS = 400
 ROOT = Path(__file__).parents[2]
 
 
-def start(folder, summaries=None):
-    more = [json.dumps(summaries)] if summaries else []
+def start(folder, summaries=None, *more):
+    more = [json.dumps(summaries) if summaries else "", *more]
     with (folder / "stderr").open("ab") as stderr:
         return subprocess.Popen(
             [sys.executable, "-m", "tests.chaos.pipeline_process", str(folder), *more],
@@ -83,25 +83,67 @@ def killed_and_finished(folder, kills, rng, summaries=None):
 def test_windows_are_exact_after_kills(tmp_path):
     rng = random.Random(20)
     files = max(FILES, 4 * KILLS)  # some for each time that it runs
+    table = in_order(files, rng)
+    written(table, tmp_path / "events")
+    killed_and_finished(tmp_path, KILLS, rng)
+    check_exact(table, tmp_path)
+
+
+def in_order(files, rng):
+    """Rows of so many files, none of them late."""
     rows = files * ROWS
-    table = events(
+    return events(
         sorted(
             (rng.uniform(0, rows // 2), rng.choice("abcdefgh"), rng.randrange(4), 1, n % 997)
             for n in range(rows)
         )
     )
-    written(table, tmp_path / "events")
-    killed_and_finished(tmp_path, KILLS, rng)
 
-    spec = pipeline()
-    ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.db")
+
+def check_exact(table, folder):
+    """Compare the ledger with that of a pipeline to which nothing was done."""
+    rows, spec = len(table), pipeline()
+    ledger = open_ledger(f"sqlite:///{folder}/ledger.db")
     (info,) = ledger.pipelines()
     assert (info.read, info.counted, info.rejected, info.late) == (rows, rows, 0, 0)
-    batches = [[table.slice(number * ROWS, ROWS)] for number in range(files)]
+    batches = [[table.slice(first, ROWS)] for first in range(0, rows, ROWS)]
     with run(spec, batches, ended=True) as clean:
         holder = type("Holder", (), {"ledger": ledger, "pipeline": spec})
         assert content(holder) == content(clean)
     ledger.close()
+
+
+@pytest.mark.parametrize("way", ["stopped", "hung"])
+def test_a_worker_that_does_not_answer_is_killed_and_its_task_runs_again(tmp_path, way):
+    """Stopped by SIGSTOP, where its task reads the files itself, or hung in a user's function."""
+    table = in_order(FILES, random.Random(22))
+    written(table, tmp_path / "events")
+    process = start(tmp_path, None, *(["hang"] if way == "hung" else []))
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    stopped = []
+    if way == "stopped":
+        assert wait_for(process, "batch", deadline)
+        stopped = workers_of(process)
+        for worker in stopped:
+            worker.suspend()
+        assert stopped
+    done = wait_for(process, "done", deadline)
+    told = (tmp_path / "stderr").read_text()
+    assert done, told[-2000:]
+    process.wait(timeout=300)
+    process.stdout.close()
+    assert way == "stopped" or "Idle timeout reached for Python worker" in told
+    for worker in stopped:
+        assert f"Python worker {worker.pid} was stopped" in told
+        assert not worker.is_running()
+    check_exact(table, tmp_path)
+
+
+def workers_of(process):
+    """Spark's Python workers: what its daemon has forked."""
+    below = psutil.Process(process.pid).children(recursive=True)
+    return [child for child in below if child.parent() in below and child.name() != "java"
+            and child.parent().name() != "java"]  # fmt: skip
 
 
 def taken(table, folder):

@@ -1,4 +1,4 @@
-"""PySpark's daemon, which forks the Python workers, with four things amended.
+"""PySpark's daemon, which forks the Python workers, with five things amended.
 
 A worker that was idle for a minute is let go by Spark, which closes its socket. Over a unix socket
 the worker's farewell then fails at once, and the daemon prints the trace of a `BrokenPipeError`;
@@ -7,8 +7,9 @@ over TCP nobody would notice. Here such a worker ends without a word.
 Between two tasks a worker collects garbage, through all objects of NumPy, Arrow and Numba: 50 ms,
 in which it takes no task. Here what the first task has loaded is left out of that from then on.
 
-A worker keeps the memory that it frees: see `keep_memory`. And what all tasks need is imported
-before the first worker is forked: see `preload`.
+A worker keeps the memory that it frees: see `keep_memory`. What all tasks need is imported before
+the first worker is forked: see `preload`. And a worker that is stopped for good is killed, so that
+Spark runs its task again: see `Stopped`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,11 @@ import ctypes
 import gc
 import importlib
 import os
+import signal
 import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 # Read when they are loaded: NumPy's and Arrow's, which PySpark 4.1's own daemon imports already.
@@ -29,6 +34,10 @@ from pyspark import daemon
 
 KEPT_BYTES_MAX = 512 << 20  # as much as a task's summaries may hold
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # as in malloc.h
+LOOK_SECONDS = 5.0
+STOPPED_LOOKS_MAX = 12  # a minute: a debugger or a frozen machine may stop it for a moment
+
+_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children")
 
 _worker = daemon.worker
 _first = True
@@ -74,8 +83,60 @@ def preload() -> None:
     gc.freeze()  # memory that no worker's collection touches stays shared by all
 
 
+class Stopped:
+    """Kills workers that are stopped (SIGSTOP, SIGTSTP) for a minute on end.
+
+    Nothing else would: Spark waits for a worker's answer for ever, and where it is told not to
+    (`spark.python.worker.idleTimeoutSeconds`) it sends SIGTERM, which a stopped process takes when
+    it goes on. Looks are counted, not seconds, so that the workers of a daemon that was stopped
+    itself are given their time. On Linux only: elsewhere there is no /proc.
+    """
+
+    def __init__(self) -> None:
+        self._looks: dict[int, int] = {}
+
+    def watch(self) -> None:
+        """Look from now on, by the timer's signal: a thread would be lost to workers by a fork."""
+        if not _CHILDREN.exists():
+            return
+        signal.signal(signal.SIGALRM, lambda *_: self.look(_children()))
+        signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS, LOOK_SECONDS)
+
+    def look(self, workers: Iterable[int]) -> None:
+        """Kill those that were stopped at this look and at all of the last minute."""
+        stopped = [pid for pid in workers if _is_stopped(pid)]
+        self._looks = {pid: self._looks.get(pid, 0) + 1 for pid in stopped}
+        for pid, looks in self._looks.items():
+            if looks > STOPPED_LOOKS_MAX:
+                seconds = round(looks * LOOK_SECONDS)
+                sys.stderr.write(
+                    f"muntin: Python worker {pid} was stopped for {seconds} seconds and is killed: "
+                    "Spark runs its task again\n"
+                )
+                sys.stderr.flush()
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def _children() -> list[int]:
+    """Workers that this process has forked."""
+    try:
+        text = _CHILDREN.read_text()
+    except OSError:
+        return []
+    return [int(pid) for pid in text.split()]
+
+
+def _is_stopped(pid: int) -> bool:
+    try:  # the name in brackets may hold anything
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except (OSError, IndexError):
+        return False
+
+
 if __name__ == "__main__":
     keep_memory()
     preload()
+    Stopped().watch()
     daemon.worker = worker
     daemon.manager()

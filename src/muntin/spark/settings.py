@@ -41,6 +41,10 @@ READING: dict[str, str] = {
     # take to Python; their number bounds a batch
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
     "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
+    # a worker that is given rows and answers nothing for so long hangs: the task runs again; what
+    # a task sends last, it makes in seconds
+    "spark.sql.execution.pyspark.udf.idleTimeoutSeconds": "300",
+    "spark.sql.execution.pyspark.udf.killOnIdleTimeout": "true",
 }
 """On which it depends how a source is read: also where the session is the user's, in a copy."""
 ONE_MACHINE: dict[str, str] = {
