@@ -47,7 +47,7 @@ bench: setup
 BENCHMARKS := peers/quantiles peers/frequency peers/distinct peers/filters peers/sums peers/by_key \
 	peers/sliding peers/streams vector_matrix quantiles real_streams periodic topk topk_spark select_speed \
 	windows questions kafka_json kafka_push spark_format shards fingerprint_index ledger_stores \
-	postgres_wire server_load growth scale characterize/stored_registers characterize/tail
+	postgres_wire server_load growth scale
 bench-check: setup
 	$(BIN)/python -m pip install -q -r benchmarks/peers/requirements.txt
 	failed=0; for name in $(BENCHMARKS); do echo "== $$name"; \

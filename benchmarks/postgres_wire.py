@@ -117,7 +117,7 @@ def asked(url, postgres, keys, asks, server):
             return SMALL.replace("FOR ALL", f"FOR ALL WHERE driver >= {number}")
 
         begun = time.monotonic()
-        while time.monotonic() - begun < 20:  # until kernels are loaded
+        while time.monotonic() - begun < 10:  # until kernels are loaded
             by_http(small(1_000_000 + int(1e6 * (time.monotonic() - begun))))
             time.sleep(0.5)
         few = Table(

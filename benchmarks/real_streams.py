@@ -155,7 +155,7 @@ def cases(table: pa.Table, pane_us: int) -> list[Case]:
 
 def measure(short: bool) -> Iterable[Table]:
     table = flights(300_000 if short else 3_000_000)
-    repeats = 3 if short else 5
+    repeats = 2 if short else 5
     slices = table["time"].to_numpy() // MINUTE_US
     table = table.append_column("pane", pa.array(slices))
     frame: Any = pl.from_arrow(table)

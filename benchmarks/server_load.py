@@ -358,7 +358,7 @@ def measure(short):
         quantiles = [digits(1e3 * percentile(seconds, part)) for part in (0.5, 0.99)]
         table.rows.append([what, *quantiles, beside, more])
 
-    clients, push_seconds = (200, 4) if short else (1_000, 15)
+    clients, push_seconds = (200, 3) if short else (1_000, 15)
     runs = [
         [push(work, clients, 1_024, 10, push_seconds) for work in (pushing_server, broadcasting)]
         for _ in range(2)  # in turn: the machine is not the same all the time
@@ -370,7 +370,7 @@ def measure(short):
     more = f"{took:.1f} s to connect all, {above:.0f} MB above idle"
     told(what, ours, ratios(*halves), more)
     told("`websockets.broadcast` to as many", theirs)
-    alone, beside, closed, above = stuck(20, 20, 65_536, 10, 14 if short else 60)
+    alone, beside, closed, above = stuck(20, 20, 65_536, 10, 13 if short else 60)
     told("20 subscribers, 64 KiB, ten a second", alone)
     more = f"these were closed after {closed:.0f} s; {above:.1f} MB" if closed else "not closed"
     told("the same beside 20 that never read", beside, "", more)

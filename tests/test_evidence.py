@@ -43,7 +43,7 @@ def stated_figures(page, text):
             text = text.replace(phrase, "")
     text = ASIDE.sub("", text)
     for found in FIGURES.finditer(text):
-        number = float(re.match(r"[\d,.]+", found[0])[0].rstrip(",").replace(",", ""))
+        number = float(re.sub(r"[^\d.].*", "", found[0].replace(",", "")))
         chosen = ()
         if found["time"]:
             chosen = ROUND_SECONDS
