@@ -2,6 +2,7 @@
 PYTHON ?= python3
 export PYTHON
 BIN := .venv/bin
+UV = $$(command -v uv || echo $(BIN)/uv)
 
 .PHONY: demo demo-kafka test test-fast check bench bench-check characterize chaos lowest docs lock setup setup-demo clean
 
@@ -48,12 +49,18 @@ BENCHMARKS := peers/quantiles peers/frequency peers/distinct peers/filters peers
 	peers/sliding peers/streams vector_matrix quantiles real_streams periodic topk topk_spark select_speed \
 	windows questions kafka_json kafka_push spark_format shards fingerprint_index ledger_stores \
 	postgres_wire server_load growth scale
-bench-check: setup
-	$(BIN)/python -m pip install -q -r benchmarks/peers/requirements.txt
+bench-check: .venv-peers/.done
 	failed=0; for name in $(BENCHMARKS); do echo "== $$name"; \
-		$(BIN)/python benchmarks/$$name.py --check || failed=1; done; \
-	$(BIN)/python benchmarks/spark_streams.py --rows 500000 --repeats 2 --heap 3g --only quantiles --check \
+		.venv-peers/bin/python benchmarks/$$name.py --check || failed=1; done; \
+	.venv-peers/bin/python benchmarks/spark_streams.py --rows 500000 --repeats 2 --heap 3g --only quantiles --check \
 		|| failed=1; exit $$failed
+
+.venv-peers/.done: pyproject.toml benchmarks/peers/requirements.txt # one asks for an older xxhash
+	$(MAKE) setup
+	$(UV) venv --quiet --clear --python $(PYTHON) .venv-peers
+	DIST_EXTRA_CONFIG="$$PWD/scripts/build.cfg" $(UV) pip install --quiet --python .venv-peers/bin/python \
+		--group test -r benchmarks/peers/requirements.txt
+	touch $@
 
 characterize: setup
 	for file in benchmarks/characterize/[a-z]*.py; do $(BIN)/python $$file || exit 1; done
@@ -72,4 +79,4 @@ lock: # needs uv
 	echo uv | $(LOCK) - -o scripts/uv.lock
 
 clean:
-	rm -rf .venv .venv-lowest .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-lowest .venv-peers .pytest_cache .ruff_cache .hypothesis
