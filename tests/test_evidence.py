@@ -1,5 +1,6 @@
 """A measured figure on a page (README, operations, …) is the one of the newest result file."""
 
+import itertools
 import json
 import re
 import runpy
@@ -192,3 +193,10 @@ def test_a_check_without_a_kept_run_fails():
 def test_a_check_that_compares_nothing_fails():
     with pytest.raises(SystemExit, match="none of the ratios"):
         RECORD["check"]("peers-sums", [])
+
+
+def test_only_peers_are_held_to_their_ratio():
+    runs = dict.fromkeys(["ours", "ours, in another form", "a peer"], lambda: None)
+    seconds = itertools.count().__next__
+    table = RECORD["timed"]("forms", "Forms", runs, 2, ours=2, clock=seconds)
+    assert [isinstance(row[1], dict) for row in table.rows] == [False, False, True]
