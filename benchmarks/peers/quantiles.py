@@ -53,7 +53,7 @@ def ours(values: np.ndarray, seed: int) -> KLL:
 
 def tail(values: np.ndarray, seed: int) -> REQ:
     sketch = REQ(8, seed, "float32")
-    sketch.update(values.astype("f4"))
+    sketch.update(values)
     return sketch
 
 
@@ -240,6 +240,23 @@ def speed(short: bool) -> Iterable[Table]:
     yield table
 
 
+def beside(short: bool) -> Iterable[Table]:
+    """KLL and REQ where there is much to take in and to merge, in the short run as well."""
+    every = peers()
+    mine, other = every["Muntin KLL, k = 200"], every["Muntin REQ, k = 8 (floats)"]
+    count, panes = 3_000_000, 1_440
+    values = np.random.default_rng(0).lognormal(sigma=2, size=count)
+    parts = [np.random.default_rng(i).lognormal(sigma=2, size=2_000) for i in range(panes)]
+    row = row_of("Muntin REQ, k = 8 (floats)", other, mine, values, parts, 7 if short else 15)
+    yield Table(
+        "beside",
+        f"REQ: times as long as KLL of k = 200: {count:,} values taken in; {panes:,} panes of "
+        "2,000 values merged and asked for the median",
+        ["sketch", "build", "ns a value", "merge", "merge, ms", "its error, %"],
+        [row],
+    )
+
+
 def row_of(
     name: str, peer: Peer, mine: Peer, values: np.ndarray, parts: list[np.ndarray], repeats: int
 ) -> list[Any]:
@@ -272,6 +289,7 @@ def row_of(
 def measure(short: bool) -> Iterable[Table]:
     yield from errors(short)
     yield from speed(short)
+    yield from beside(short)
 
 
 if __name__ == "__main__":

@@ -142,3 +142,43 @@ def test_what_is_not_taken() -> None:
     for at in range(0, len(data), 7):
         with pytest.raises(CorruptSummary):
             REQ.from_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64"])
+@pytest.mark.parametrize("given", [np.float64, np.float32, np.int64])
+def test_large_batches_keep_to_the_bound_whatever_they_are_made_of(dtype: str, given: Any) -> None:
+    if dtype == "int64" and given is not np.int64:
+        pytest.skip("floats are refused")
+    n = 300_000
+    values = np.random.default_rng(4).permutation(n).astype(given) - 1_000
+    if given is not np.int64:
+        values[values == 0] = -0.0
+    sketch = REQ(12, 1, dtype)
+    sketch.update([5_000_000])
+    for part in np.split(values, [100_000, 200_000]):
+        sketch.update(part)
+    assert (sketch.count, sketch.min, sketch.max) == (n + 1, -1_000, 5_000_000)
+    tails = np.array([30, 300, 3_000, 30_000, 150_000])
+    found = sketch.quantile(1 - tails / n)
+    assert (abs(n - 1_000 - found.value - tails) <= 0.8 / 12 * tails + 1).all()
+    assert REQ.from_bytes(sketch.to_bytes()).to_bytes() == sketch.to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("bad", "dtype", "why"),
+    [
+        (float("nan"), "float64", "position 90000 is NaN"),
+        (float("nan"), "float32", "position 90000 is NaN"),
+        (1e39, "float32", "1e[+]39 at position 90000 is beyond float32"),
+    ],
+)
+def test_a_value_in_a_large_batch_that_is_not_taken(bad: float, dtype: str, why: str) -> None:
+    values = np.arange(100_000.0)
+    values[[90_000, 95_000]] = bad, float("inf")
+    sketch = REQ(dtype=dtype)
+    with pytest.raises(BadArgument, match=why):
+        sketch.update(values)
+    assert sketch.count == 0
+    values[90_000] = 1.0
+    sketch.update(values)
+    assert sketch.max == float("inf")

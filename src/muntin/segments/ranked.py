@@ -106,10 +106,6 @@ class RankedRows(Algebra):
             call: Any = pc
             column = call.if_else(pa.array(missing), pa.scalar(0, column.type), column)
         held = to_keys(as_column(column, self.dtype))[order]
-        return self.of_keys(held, bounds, nulls)
-
-    def of_keys(self, held: np.ndarray, bounds: np.ndarray, nulls: Column = None) -> States:
-        """The states of groups of keys, which are overwritten."""
         large = np.count_nonzero(np.diff(bounds) > self.exact_max)
         if not large:
             return self._exact(nulls, held, bounds, bounds)

@@ -52,14 +52,28 @@ def as_column(values: Any, dtype: str) -> np.ndarray:
         Nulls (the first position is named), more than one dimension, a type that is no number,
         a fraction for "int64", a finite number beyond the range of "float32" or "int64".
     """
+    return _read_only(_converted(_one_dimension(values), dtype))
+
+
+def as_read(values: Any, dtype: str) -> np.ndarray:
+    """As `as_column`, but floats of 64 or 32 bits are read in place, for either."""
+    column = _one_dimension(values)
+    if dtype == "int64" or column.dtype not in (np.float64, np.float32):
+        return as_column(column, dtype)
+    return _read_only(np.ascontiguousarray(column))
+
+
+def _one_dimension(values: Any) -> np.ndarray:
     column = _as_numpy(values)
-    if column.ndim == 0:
-        column = column.reshape(1)
-    if column.ndim != 1:
+    if column.ndim > 1:
         raise BadArgument(f"values have shape {column.shape}: give one dimension")
-    converted = _converted(column, dtype).view()
-    converted.flags.writeable = False
-    return converted
+    return column.reshape(1) if column.ndim == 0 else column
+
+
+def _read_only(column: np.ndarray) -> np.ndarray:
+    view = column.view()
+    view.flags.writeable = False
+    return view
 
 
 def _converted(column: np.ndarray, dtype: str) -> np.ndarray:
@@ -89,8 +103,12 @@ def bounds_of(column: np.ndarray) -> tuple[int, int]:
     BadArgument
         A NaN; the message names the first position.
     """
-    doubles = column.dtype == np.float64
-    low, high = extremes(bits_of(column), doubles)
+    return checked_bounds(column, *extremes(bits_of(column), column.dtype == np.float64))
+
+
+def checked_bounds(column: np.ndarray, low: int, high: int) -> tuple[int, int]:
+    """As `bounds_of`, where a kernel has found the extremes of the keys, with that of -0.0."""
+    doubles = column.dtype.kind == "f"
     if doubles and (high > KEY_OF_INFINITY or low < KEY_OF_MINUS_INFINITY):
         at = int(np.isnan(column).argmax())
         raise BadArgument(f"value at position {at} is NaN: NaN has no rank, drop it first")

@@ -18,15 +18,17 @@ Limits      k even, 4 to 1,024; total weight below 2^60; no NaN. The same input 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, ClassVar, Self
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.segments.codec import decode, encode
-from muntin.segments.columns import NOTHING, Column, States, frozen, lists, ragged
+from muntin.segments.columns import NOTHING, States, frozen, lists, ragged
 from muntin.segments.exchange import sketch_bytes, tail_bytes
+from muntin.segments.kernels.tail import DOUBLES, FLOATS, INTEGERS, fold_run
 from muntin.segments.keys import NO_KEY
 from muntin.segments.ranked import QuantilesAt, RanksOf
 from muntin.segments.table import Segment, Table
@@ -35,12 +37,63 @@ from muntin.summaries import datasketches_req
 from muntin.summaries.base import Estimate
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.kernels.compaction import LEVELS_MAX
-from muntin.summaries.kernels.relative import coins_of, compact_stack
-from muntin.summaries.order_keys import as_column, bounds_of, to_keys
+from muntin.summaries.kernels.order_keys import KEY_OF_INFINITY, KEY_OF_MINUS_INFINITY
+from muntin.summaries.kernels.relative import HASHED_MAX, coins_of, compact_stack
+from muntin.summaries.order_keys import (
+    as_column,
+    as_read,
+    bits_of,
+    bounds_of,
+    checked_bounds,
+    to_keys,
+)
 from muntin.summaries.weighted_view import check_fractions, check_points, nothing
 
+_LISTS = ("items", "levels", "least")
 WAITING_MAX = 1 << 16
 """Values of small updates that are kept as they are, until they are worth a compaction."""
+
+
+class _Row(NamedTuple):
+    """A row of a segment of `tail_quantiles`: events, items, levels and the least value.
+
+    While the items are all the values, `levels` is empty and `least` says nothing.
+    """
+
+    events: int
+    items: np.ndarray
+    levels: np.ndarray = NOTHING
+    least: int = 0
+
+    @classmethod
+    def of(cls, events: int, states: States) -> Self:
+        """The only row of these states."""
+        items, levels, least = (lists(states[name], 1).items for name in _LISTS)
+        return cls(events, items, levels, int(least[0]) if len(least) else 0)
+
+    def segment(self, algebra: TailQuantiles) -> Segment:
+        """The segment that has only this row."""
+        one, zero = frozen(np.array([self.events])), frozen(np.zeros(1, np.int64))
+        starts = frozen(np.array([0, 1]))
+        table = Table(NO_KEY, zero, starts, zero, one, _states([self]))
+        return Segment(algebra, zero, one, (table,))
+
+
+def _states(rows: Sequence[_Row]) -> States:
+    _, items, levels, least = zip(*rows, strict=True)
+    of_levels = np.fromiter(map(len, levels), np.int64, len(rows))
+    several = of_levels > 0
+    return {
+        "nulls": None,
+        "items": ragged(np.fromiter(map(len, items), np.int64, len(rows)), np.concatenate(items)),
+        "levels": ragged(of_levels, np.concatenate(levels)),
+        "least": ragged(several.astype(np.int64), np.array(least)[several]),
+    }
+
+
+@lru_cache
+def _algebra_of(k: int, dtype: str, seed: int) -> TailQuantiles:
+    return TailQuantiles(k, dtype, seed)
 
 
 class REQ:
@@ -73,8 +126,8 @@ class REQ:
     __slots__ = ("_algebra", "_row", "_size", "_waiting")
 
     def __init__(self, k: int = 12, seed: int = 0, dtype: Any = "float64") -> None:
-        self._algebra = TailQuantiles(int(k), str(np.dtype(dtype)), int(seed))
-        self._row: Segment | None = None
+        self._algebra = _algebra_of(int(k), str(np.dtype(dtype)), int(seed))
+        self._row: _Row | None = None
         self._waiting: list[np.ndarray] = []
         self._size = 0
 
@@ -85,7 +138,7 @@ class REQ:
     def __len__(self) -> int:
         """Items stored."""
         row = self._settled()
-        return 0 if row is None else len(lists(row.tables[0].states["items"], 1).items)
+        return 0 if row is None else len(row.items)
 
     @property
     def k(self) -> int:
@@ -100,7 +153,7 @@ class REQ:
     @property
     def count(self) -> int:
         """Values seen, exact."""
-        return self._size + (0 if self._row is None else self._row.count)
+        return self._size + (0 if self._row is None else self._row.events)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -110,14 +163,14 @@ class REQ:
     @property
     def nbytes(self) -> int:
         """Bytes of memory now."""
-        waiting = sum(part.nbytes for part in self._waiting)
-        return waiting + (0 if self._row is None else self._row.nbytes)
+        row = () if self._row is None else self._row[1:3]
+        return sum(part.nbytes for part in (*self._waiting, *row))
 
     @property
     def exact(self) -> bool:
         """Whether nothing was compacted yet, so that answers are exact."""
         row = self._settled()
-        return row is None or row.tables[0].states["levels"] is None
+        return row is None or not len(row.levels)
 
     @property
     def min(self) -> Any:
@@ -138,14 +191,17 @@ class REQ:
             A NaN or null (the first position is named), or values that do not fit the dtype. None
             is added then.
         """
-        column = as_column(values, self.dtype)
-        if not len(column):
-            return
-        bounds_of(column)  # refuses NaN
-        self._waiting.append(to_keys(column))
-        self._size += len(column)
-        if self._size >= WAITING_MAX:
-            self._settled()
+        column = as_read(values, self.dtype)
+        if len(column) >= WAITING_MAX:
+            new = self._folded(column)
+            self._row = self._of([new] if self._row is None else [self._row, new])
+        elif len(column):
+            column = as_column(column, self.dtype)
+            bounds_of(column)  # refuses NaN
+            self._waiting.append(to_keys(column))
+            self._size += len(column)
+            if self._size >= WAITING_MAX:
+                self._settled()
 
     def merge(self, other: Self) -> None:
         """Add what another sketch of the same k and dtype has seen; the other is unchanged."""
@@ -164,12 +220,12 @@ class REQ:
         if not sketches:
             raise BadArgument("no sketches to merge: give at least one")
         result = sketches[0].copy()
-        like = result.k, result.dtype
-        for sketch in sketches[1:]:
-            if type(sketch) is not cls or (sketch._algebra.k, sketch._algebra.dtype) != like:
+        for sketch in sketches:
+            if type(sketch) is not cls or sketch._algebra is not result._algebra:
                 result._check_like(sketch)
-        settled = (sketch._settled() for sketch in sketches)
-        result._row = result._of([row for row in settled if row is not None])
+            if sketch._waiting:
+                sketch._settled()
+        result._row = result._of([row for sketch in sketches if (row := sketch._row) is not None])
         return result
 
     def copy(self) -> Self:
@@ -214,7 +270,7 @@ class REQ:
         row = self._settled()
         if row is None:
             return tail_bytes(self.k, *(np.empty(0, np.float32),) * 3)
-        return next(sketch_bytes(self._algebra, row.tables[0]))
+        return next(sketch_bytes(self._algebra, row.segment(self._algebra).tables[0]))
 
     @classmethod
     def from_datasketches(cls, data: bytes, seed: int = 0) -> Self:
@@ -236,13 +292,27 @@ class REQ:
         sizes = np.array([len(items) for items in parts.levels])
         turns = np.zeros(LEVELS_MAX + 2, np.int64)
         turns[: len(sizes)] = 4 * np.array(parts.compactions, np.int64)
-        sketch._row = _of_levels(sketch._algebra, parts.count, keys[:-1], sizes, turns, keys[-1:])
+        items = keys[:-1]
+        if len(sizes) == 1 and parts.count <= sketch._algebra.exact_max:
+            sketch._row = _Row(parts.count, items)
+            return sketch
+        # Levels that are fuller than ours may be are compacted.
+        space, filled = np.empty(len(items), np.int64), np.empty(LEVELS_MAX + 2, np.int64)
+        coins: Any = coins_of(items, np.uint64(seed))
+        none = np.empty(0, np.int64)
+        height, used = compact_stack(none, none, items, sizes, turns, parts.k, coins, space, filled)
+        levels = _pairs(filled[:height], turns)
+        sketch._row = _Row(parts.count, space[:used].copy(), levels, int(keys[-1]))
         return sketch
 
     def to_bytes(self) -> bytes:
         """The row's segment in Muntin's envelope."""
         row = self._settled()
-        return seal(self.kind, self._algebra.parameters(), b"" if row is None else encode(row))
+        return seal(
+            self.kind,
+            self._algebra.parameters(),
+            b"" if row is None else encode(row.segment(self._algebra)),
+        )
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -256,35 +326,49 @@ class REQ:
                 raise CorruptSummary("req: not the row of a sketch")
             if row.tables[0].states["nulls"] is not None or encode(row) != body:
                 raise CorruptSummary("req: not in the form that to_bytes writes")
-            sketch._row = row
+            sketch._row = _Row.of(row.count, row.tables[0].states)
         return sketch
 
-    def _settled(self) -> Segment | None:
+    def _settled(self) -> _Row | None:
         """The row, with all that waited in it."""
         if self._waiting:
             keys = np.concatenate(self._waiting) if self._waiting[1:] else self._waiting[0]
-            states = self._algebra.of_keys(keys, frozen(np.array([0, len(keys)])))
-            new = _row_of(self._algebra, len(keys), states)
             self._waiting, self._size = [], 0
+            if len(keys) > self._algebra.exact_max:
+                new = self._folded(frozen(keys))
+            else:
+                keys.sort()
+                new = _Row(len(keys), keys)
             self._row = self._of([new] if self._row is None else [self._row, new])
         return self._row
 
-    def _of(self, rows: list[Segment]) -> Segment | None:
+    def _folded(self, column: np.ndarray) -> _Row:
+        """The row of many values, or of keys. BadArgument where one is NaN or beyond the dtype."""
+        one, floating = self._algebra, column.dtype.kind == "f"
+        narrow = FLOATS if one.dtype == "float32" else DOUBLES
+        sizes, turns = np.empty(LEVELS_MAX + 2, np.int64), np.zeros(LEVELS_MAX + 2, np.int64)
+        ends = np.empty(2, np.int64)
+        few = as_column(column[:: len(column) // HASHED_MAX + 1], column.dtype.name)
+        coins: Any = coins_of(bits_of(few), np.uint64(one.seed))
+        form = narrow if floating else INTEGERS
+        items, height = fold_run(column, form, one.k, coins, turns, sizes, ends)
+        least, most = checked_bounds(column, int(ends[0]), int(ends[1]))
+        if floating and not KEY_OF_MINUS_INFINITY < least <= most < KEY_OF_INFINITY:
+            as_column(column, one.dtype)  # which refuses what only became infinite
+        return _Row(len(column), items, _pairs(sizes[:height], turns), least)
+
+    def _of(self, rows: list[_Row]) -> _Row | None:
         if len(rows) < 2:
             return rows[0] if rows else None
-        states = [row.tables[0].states for row in rows]
-        names = ("items", "levels", "least")
-        united = {name: _lists([one[name] for one in states]) for name in names}
         order, bounds = frozen(np.arange(len(rows))), frozen(np.array([0, len(rows)]))
-        merged = self._algebra.merge({"nulls": None, **united}, order, bounds, None)
-        count = np.concatenate([row.events for row in rows]).sum()
-        return _row_of(self._algebra, int(count), merged)
+        merged = self._algebra.merge(_states(rows), order, bounds, None)
+        return _Row.of(sum(row.events for row in rows), merged)
 
     def _asked(self, question: QuantilesAt | RanksOf, dtype: str) -> Estimate:
         row = self._settled()
         if row is None:
             return nothing(dtype)
-        table = self._algebra.answer(row.tables[0], question)
+        table = self._algebra.answer(row.segment(self._algebra).tables[0], question)
         value, lower, upper, sure = (
             table[name].to_numpy() for name in ("value", "lower", "upper", "confidence")
         )
@@ -300,43 +384,6 @@ class REQ:
             )
 
 
-def _lists(columns: list[Any]) -> Column:
-    """One column of those of single rows."""
-    held = [NOTHING if column is None else column.items for column in columns]
-    return ragged(np.array([len(items) for items in held]), np.concatenate(held))
-
-
-def _row_of(algebra: TailQuantiles, count: int, states: States) -> Segment:
-    """The segment of one row."""
-    one, zero = frozen(np.array([count])), frozen(np.zeros(1, np.int64))
-    starts = frozen(np.array([0, 1]))
-    table = Table(keys=NO_KEY, slices=zero, starts=starts, key=zero, events=one, states=states)
-    return Segment(algebra, zero, one, (table,))
-
-
-def _of_levels(
-    algebra: TailQuantiles,
-    count: int,
-    items: np.ndarray,
-    sizes: np.ndarray,
-    turns: np.ndarray,
-    least: np.ndarray,
-) -> Segment:
-    """Levels as a row; those that are fuller than a row's are compacted."""
-    several = len(sizes) > 1 or count > algebra.exact_max
-    if several:
-        space, filled = np.empty(len(items), np.int64), np.empty(LEVELS_MAX + 2, np.int64)
-        coins: Any = coins_of(items, np.uint64(algebra.seed))
-        none = np.empty(0, np.int64)
-        height, used = compact_stack(
-            none, none, items, sizes, turns, algebra.k, coins, space, filled
-        )
-        items, sizes = space[:used], filled[:height]
-    levels = np.stack([sizes, turns[: len(sizes)]], axis=1)
-    states: States = {
-        "nulls": None,
-        "items": ragged(np.array([len(items)]), items),
-        "levels": ragged(np.array([levels.size]), levels.ravel()) if several else None,
-        "least": ragged(np.array([1]), least) if several else None,
-    }
-    return _row_of(algebra, count, states)
+def _pairs(sizes: np.ndarray, turns: np.ndarray) -> np.ndarray:
+    """Of each level its size and its turns, as a row holds them."""
+    return np.stack([sizes, turns[: len(sizes)]], axis=1).ravel()

@@ -11,43 +11,141 @@ from __future__ import annotations
 import numpy as np
 
 from muntin.summaries.kernels import kernel
-from muntin.summaries.kernels.compaction import LEVELS_MAX
+from muntin.summaries.kernels.compaction import LEVELS_MAX, draw
 from muntin.summaries.kernels.copying import copy_to, fill
+from muntin.summaries.kernels.order_keys import KEY_OF_MINUS_ZERO, LOW_63, key_of
 from muntin.summaries.kernels.relative import DEVIATION, EXACT_IN_K, coins_of, compact_stack
-from muntin.summaries.kernels.sampling import sample_blocks
 from muntin.summaries.kernels.sorting import sort_keys
 
-SAMPLED_MAX = 1 << 20  # items taken at once where most are sampled
+SAMPLED_MAX = 1 << 22  # items taken at once where most are sampled
 SORTED_MAX = 1 << 15  # and where all are sorted
-SAMPLED = 1 << 11  # items that tell where an upper quarter begins
+BLOCK = 1 << 11  # keys at once, in the first-level cache; so many tell where a quarter begins
+STEP = 16  # of them, after which is seen whether one of those below is taken
 FOLD_SHARE = 0.2  # of a rank's variance, that sampling in front may add
 SHIFT_MAX = 20
 TIERS_MAX = 20
+INTEGERS, DOUBLES, FLOATS = 0, 1, 2  # what items are; of FLOATS, those of float32 that are nearest
 PAYS = 6.0  # items x `allowed`: with a quarter of them above, blocks of two may be taken
 
 
 @kernel()
-def _part(items, spare):
-    """Put what is below the upper quarter into `spare`, and the rest in front; how many each."""
+def _make_keys(items, form, keys, ends):
+    """Keys of items; `ends` goes down to the least and up to the greatest."""
     n = items.shape[0]
-    found = items[:: n // SAMPLED + 1].copy()
-    sort_keys(found)
-    threshold = found[found.shape[0] - found.shape[0] // 4]
-    above = 0
-    below = 0
-    for i in range(n):
-        item = items[i]
-        spare[below] = item
-        items[above] = item
-        lower = item < threshold  # no branch: nobody could foresee it
-        below += lower
-        above += not lower
-    return above, below
+    low, high = ends[0], ends[1]
+    if form == INTEGERS:
+        for i in range(n):
+            key = np.int64(items[i])
+            low = min(low, key)
+            high = max(high, key)
+            keys[i] = key
+    else:
+        doubles = np.empty(n, np.float64)
+        for i in range(n):
+            doubles[i] = np.float32(items[i]) if form == FLOATS else items[i]
+        bits = doubles.view(np.int64)
+        for i in range(n):
+            key = key_of(bits[i])
+            low = min(low, key)
+            high = max(high, key)
+            keys[i] = np.int64(0) if key == KEY_OF_MINUS_ZERO else key
+    ends[0], ends[1] = low, high
 
 
 @kernel()
-def _sampled(items, allowed, coins, spare, sizes):
-    """Items, not sorted, as a stack of levels in their own place; its first item and its levels.
+def _upper_quarter(items, form, keys):
+    """About where it begins, and the share of the items that are not below that."""
+    found = items[:: items.shape[0] // BLOCK + 1].copy()
+    n = found.shape[0]
+    _make_keys(found, form, keys, np.zeros(2, np.int64))
+    sort_keys(keys[:n])
+    at = n - n // 4
+    threshold = keys[at]
+    while at and keys[at - 1] == threshold:
+        at -= 1
+    return threshold, (n - at) / n
+
+
+@kernel()
+def _divide(keys, threshold, shift, coins, above, taken, place):
+    """Keys from the threshold on, to `above`; of each 2^shift of the others one, to `taken`.
+
+    place : int64[4]
+        How many are above and how many below, where `taken` begins (it grows downwards, and has
+        one too many where the last block is not full), and which of those below is taken next.
+        Advanced.
+    """
+    mask = (np.uint64(1) << np.uint64(shift)) - np.uint64(1)
+    filled, below, end, wanted = place[0], place[1], place[2], place[3]
+    for first in range(0, keys.shape[0], STEP):
+        last = min(first + STEP, keys.shape[0])
+        at = np.uint64(filled)  # Numba asks of a signed place whether it counts from the end
+        for i in range(first, last):
+            key = keys[i]
+            above[at] = key
+            at += np.uint64(key >= threshold)  # no branch: nobody could foresee it
+        below += last - first - (np.int64(at) - filled)
+        filled = np.int64(at)
+        while wanted < below:
+            i = last
+            back = below - wanted
+            while back:
+                i -= 1
+                back -= keys[i] < threshold
+            end -= 1
+            taken[end] = keys[i]
+            wanted = (((wanted >> shift) + 1) << shift) + np.int64(draw(coins) & mask)
+    place[0], place[1], place[2], place[3] = filled, below, end, wanted
+
+
+@kernel()
+def _tier(items, form, allowed, shift_max, coins, keys, above, taken, end, ends):
+    """Sample what is below the upper quarter of items (see `_sampled`), where that pays.
+
+    Returns
+    -------
+    The blocks' shift, or 0; how many items are left, in `above`; where `taken` begins.
+    """
+    n = items.shape[0]
+    threshold, share = _upper_quarter(items, form, keys)
+    place = np.empty(4, np.int64)
+    shift = shift_max
+    limit = allowed * min(share, 1.0 - share) * n / max(1.0 - share, 1.0 / n)
+    while True:
+        # What a few items tell of their number is a little off: it is counted, then looked at.
+        while shift and np.float64(np.int64(1) << shift) > limit:
+            shift -= 1
+        if shift == 0:
+            return 0, 0, end
+        mask = (np.uint64(1) << np.uint64(shift)) - np.uint64(1)
+        place[0] = place[1] = 0
+        place[2] = end
+        place[3] = np.int64(draw(coins) & mask)
+        for first in range(0, n, BLOCK):
+            made = keys[: min(BLOCK, n - first)]
+            _make_keys(items[first : first + made.shape[0]], form, made, ends)
+            _divide(made, threshold, shift, coins, above, taken, place)
+        filled, below = place[0], place[1]
+        limit = allowed * min(filled, below) * n / max(below, 1)
+        if np.float64(np.int64(1) << shift) <= limit:
+            break
+    rest = below & np.int64(mask)
+    left = filled + rest
+    first = (n - 1) // BLOCK * BLOCK
+    while rest:  # what fills no block stays as it is
+        made = keys[: min(BLOCK, n - first)]
+        _make_keys(items[first : first + made.shape[0]], form, made, ends)
+        for i in range(made.shape[0] - 1, -1, -1):
+            if rest and made[i] < threshold:
+                rest -= 1
+                above[filled + rest] = made[i]
+        first -= BLOCK
+    return shift, left, end - (below >> shift)
+
+
+@kernel()
+def _sampled(items, form, allowed, coins, one, other, taken, sizes, ends):
+    """Items, not sorted, as a stack of levels at the end of `taken`; its first item, its levels.
 
     A tier is what is below the upper quarter of the items that no tier has yet. Of each block of
     2^shift of its items one is taken. A rank that m items of a tier of size `below` are above has
@@ -56,50 +154,77 @@ def _sampled(items, allowed, coins, spare, sizes):
     2^shift below / (4 above (above + below)) of the square of all that is above: at most
     `allowed` / 4. Where many items are alike and most are over the tier, `below` stands for
     `above`, so that it is as little of the square of everything.
+
+    Parameters
+    ----------
+    one, other, taken : int64[n]
+        Space.
+    ends : int64[2]
+        Filled with the least and the greatest key.
     """
-    left = end = items.shape[0]
-    offsets = np.empty(SHIFT_MAX + 2, np.int64)
+    keys = np.empty(BLOCK, np.int64)
+    end = taken.shape[0]
     fill(sizes, 0)
-    levels = 1
-    shift = SHIFT_MAX
-    for _ in range(TIERS_MAX):
+    left = items.shape[0]
+    shift = 0
+    height = 1
+    if allowed * left >= PAYS:
+        shift, left, end = _tier(
+            items, form, allowed, SHIFT_MAX, coins, keys, one, taken, end, ends
+        )
+    if shift == 0:
+        left = items.shape[0]
+        _make_keys(items, form, one, ends)
+    tiers = 0
+    before = taken.shape[0]
+    while shift and tiers < TIERS_MAX:
+        sizes[shift] += before - end
+        height = max(height, shift + 1)
+        before = end
+        tiers += 1
         if allowed * left < PAYS:
             break
-        above, below = _part(items[:left], spare)
-        limit = allowed * min(above, below) * left / max(below, 1)
-        while shift and np.float64(np.int64(1) << shift) > limit:
-            shift -= 1
-        whole = below >> shift << shift if shift else 0
-        copy_to(items[above:], spare[whole:below])  # what fills no block stays as it is
-        left -= whole
-        if whole == 0:
-            break
-        first = end - (whole >> shift)
-        sample_blocks(spare[:whole], False, shift, coins, items[first:end], offsets)
-        sizes[shift] += end - first
-        levels = max(levels, shift + 1)
-        end = first
-    for i in range(1, left + 1):
-        items[end - i] = items[left - i]
+        shift, rest, end = _tier(
+            one[:left], INTEGERS, allowed, shift, coins, keys, other, taken, end, ends
+        )
+        if shift:
+            left = rest
+            one, other = other, one
+    for i in range(left):
+        taken[end - left + i] = one[i]
     sizes[0] = left
-    return end - left, levels
+    return end - left, height
 
 
 @kernel()
-def _fold_one(run, k, coins, turns, out, sizes):
-    """A sketch of a run of items, which is overwritten; returns its levels and items."""
-    n = run.shape[0]
+def fold_run(items, form, k, coins, turns, sizes, ends):
+    """A sketch of items (integers, or values of `form`); returns what it keeps, and its levels.
+
+    Parameters
+    ----------
+    turns, sizes : int64[LEVELS_MAX + 2]
+        Of levels; `turns` begins as zeros.
+    ends : int64[2]
+        Filled with the least and the greatest key.
+    """
+    n = items.shape[0]
+    ends[0], ends[1] = LOW_63, ~LOW_63
     kept = np.empty(0, np.int64)
     kept_sizes = np.empty(0, np.int64)
     height = filled = 0
     own = np.empty(SHIFT_MAX + 1, np.int64)
     allowed = 4 * FOLD_SHARE * DEVIATION * DEVIATION / (k * k)
-    chunk = SAMPLED_MAX if allowed * SAMPLED_MAX >= 2 * PAYS else SORTED_MAX
-    spare = np.empty(min(n, chunk), np.int64)
+    chunk = SAMPLED_MAX if allowed * min(n, SAMPLED_MAX) >= 2 * PAYS else SORTED_MAX
+    one, other, taken = (
+        np.empty(min(n, chunk), np.int64),
+        np.empty(min(n, chunk), np.int64),
+        np.empty(min(n, chunk), np.int64),
+    )
     for start in range(0, n, chunk):
-        part = run[start : min(start + chunk, n)]
-        at, levels = _sampled(part, allowed, coins, spare, own)
-        new = part[at:]
+        part = items[start : min(start + chunk, n)]
+        size = part.shape[0]
+        at, levels = _sampled(part, form, allowed, coins, one, other, taken[:size], own, ends)
+        new = taken[at:size]
         at = 0
         for level in range(levels):
             sort_keys(new[at : at + own[level]])
@@ -110,8 +235,7 @@ def _fold_one(run, k, coins, turns, out, sizes):
         )
         kept = space[:filled].copy()
         kept_sizes = sizes[:height].copy()
-    copy_to(out, kept)
-    return height, filled
+    return kept, height
 
 
 @kernel()
@@ -129,6 +253,7 @@ def fold_tail(items, bounds, k, seed, starts, levels, level_starts, least, least
     """
     filled = 0
     sizes = np.empty(LEVELS_MAX + 2, np.int64)
+    ends = np.empty(2, np.int64)
     starts[0] = level_starts[0] = least_starts[0] = 0
     for g in range(bounds.shape[0] - 1):
         first = bounds[g]
@@ -143,19 +268,14 @@ def fold_tail(items, bounds, k, seed, starts, levels, level_starts, least, least
                 items[filled + i] = run[i]
             filled += n
         else:
-            low = run[0]
-            for i in range(n):
-                low = min(low, run[i])
             turns = np.zeros(LEVELS_MAX + 2, np.int64)
-            out = np.empty(n, np.int64)
-            height, size = _fold_one(run, k, coins_of(run, seed), turns, out, sizes)
-            for i in range(size):
-                items[filled + i] = out[i]
-            filled += size
+            kept, height = fold_run(run, INTEGERS, k, coins_of(run, seed), turns, sizes, ends)
+            copy_to(items[filled:], kept)
+            filled += kept.shape[0]
             for level in range(height):
                 levels[at + 2 * level] = sizes[level]
                 levels[at + 2 * level + 1] = turns[level]
             level_starts[g + 1] = at + 2 * height
-            least[least_starts[g]] = low
+            least[least_starts[g]] = ends[0]
             least_starts[g + 1] += 1
         starts[g + 1] = filled
