@@ -4,9 +4,10 @@ import shutil
 import subprocess
 import sys
 
+import numba
 import pytest
 
-from muntin.summaries.kernels import PACKAGE, cache_folder, turns
+from muntin.summaries.kernels import PACKAGE, cache_folder, inlined, kernel, turns
 
 
 @pytest.mark.parametrize("changed", ["summaries/kernels/sorting.py", "segments/kernels/sums.py"])
@@ -30,6 +31,18 @@ def test_a_kept_kernel_is_loaded_without_what_only_compiling_needs():
     )
     told = [subprocess.check_output([sys.executable, "-c", run], text=True) for _ in range(2)]
     assert told[1] == "[6, 7] False\n"
+
+
+def test_what_is_called_with_constants_is_compiled_once_for_all_of_them():
+    for decorate in (inlined, kernel):
+
+        @decorate()
+        def shifted(value, by):
+            return value << by
+
+        both = numba.njit(lambda value: shifted(value, 1) + shifted(value, 2))
+        assert both(3) == 18
+        assert len(shifted.signatures) == 1
 
 
 COMPILES = """

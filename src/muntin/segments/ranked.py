@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.columns import Column, States, frozen, lists, starts_of, taken, trimmed
-from muntin.segments.kernels.lists import gather_lists, sort_lists
+from muntin.segments.kernels.lists import SHORT, gather_lists, sort_short_lists
 from muntin.segments.keys import Keys
 from muntin.segments.nulls import check_nulls, counts_of, merged_nulls, without_nulls
 from muntin.segments.table import Table
@@ -188,7 +188,10 @@ class RankedRows(Algebra):
         self, nulls: Column, items: np.ndarray, starts: np.ndarray, bounds: np.ndarray
     ) -> States:
         """Rows that hold all their values: what compacts need not be compiled for them."""
-        sort_lists(items, starts, bounds)
+        if sort_short_lists(items, starts, bounds):
+            # by NumPy, which is faster than a kernel of ours that all would wait for at first
+            for group in np.flatnonzero((np.diff(starts) > SHORT) & (np.diff(bounds) > 1)).tolist():
+                items[starts[group] : starts[group + 1]].sort()
         return {"nulls": nulls, "items": trimmed(starts, items), "levels": None, self.ends: None}
 
     def _states(self, nulls: Column, made: _Lists) -> States:

@@ -150,7 +150,7 @@ def _narrowed(streams: tuple[np.ndarray, ...], spare: np.ndarray, lines: np.ndar
 def _decimals(bits: np.ndarray, keys: bool) -> tuple[np.ndarray, int] | None:
     out = np.empty(len(bits), np.int64)
     for at, scale in enumerate(SCALES):
-        if kernels.to_decimals(bits, keys, scale, out):
+        if kernels.to_decimals(bits, keys, scale, out, out.view(np.float64)):
             return out, at + 1
     return None
 
@@ -299,5 +299,5 @@ def _undecimal(values: np.ndarray, form: int, keys: bool) -> np.ndarray:
     if form == PLAIN:
         return values
     out = np.empty(len(values), np.int64)
-    kernels.from_decimals(frozen(values), keys, SCALES[form - 1], out)
+    kernels.from_decimals(frozen(values), keys, SCALES[form - 1], out, out.view(np.float64))
     return out

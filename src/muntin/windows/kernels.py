@@ -93,7 +93,7 @@ def close_floating(
     return number
 
 
-@inlined
+@inlined()
 def _close(closed, fills, number, start, end, reason, overflowed, first, last, count):
     closed[number, START] = start
     closed[number, END] = end

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from muntin.summaries.kernels import kernel
-from muntin.summaries.kernels.sorting import sort_keys
+from muntin.summaries.kernels.copying import fill
 
+SHORT = 48  # items, of which NumPy's sort takes longer to be called than to be waited for
 NOT_THERE, FALLS, IN_NO_ROW, REST = 1, 2, 3, 4
 """What `problem_of_numbers` finds."""
 TOO_MANY = 5
@@ -145,7 +146,8 @@ def renumber(numbers, used, new):
     """How many of the numbers below used.shape[0] - 1 occur; these, ascending, in `used`. Where
     not all do, `new` has the place there of each, and behind the last what was behind all."""
     size = used.shape[0] - 1
-    places = np.full(size + 1, -1, np.int64)
+    places = np.empty(size + 1, np.int64)
+    fill(places, -1)
     for i in range(numbers.shape[0]):
         places[numbers[i]] = 0
     found = 0
@@ -162,8 +164,23 @@ def renumber(numbers, used, new):
 
 
 @kernel()
-def sort_lists(items, starts, bounds):
-    """Sort each list of items[starts[g]:starts[g + 1]] that is made of more than one row."""
+def sort_short_lists(items, starts, bounds):
+    """Sort each list of items[starts[g]:starts[g + 1]] that is made of more than one row, and is
+    short; whether another one is not."""
+    others = False
     for g in range(bounds.shape[0] - 1):
-        if bounds[g + 1] - bounds[g] > 1:
-            sort_keys(items[starts[g] : starts[g + 1]])
+        first = starts[g]
+        last = starts[g + 1]
+        if bounds[g + 1] - bounds[g] < 2:
+            continue
+        if last - first > SHORT:
+            others = True
+            continue
+        for i in range(first + 1, last):
+            item = items[i]
+            j = i
+            while j > first and items[j - 1] > item:
+                items[j] = items[j - 1]
+                j -= 1
+            items[j] = item
+    return others

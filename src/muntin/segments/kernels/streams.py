@@ -138,13 +138,14 @@ def join_lists(starts, firsts, steps, items):
 
 
 @kernel()
-def to_decimals(bits, keys, scale, out):
+def to_decimals(bits, keys, scale, out, doubles):
     """Doubles as integers in units of 1 / scale; False where one of them is no such number.
 
     bits : int64[n]
         The doubles' bits, or (`keys`) their keys of `order_keys`.
+    out, doubles : int64[n], float64[n]
+        The same memory.
     """
-    doubles = out.view(np.float64)
     for i in range(bits.shape[0]):
         out[i] = key_of(bits[i]) if keys else bits[i]
         bit = out[i]
@@ -160,9 +161,8 @@ def to_decimals(bits, keys, scale, out):
 
 
 @kernel()
-def from_decimals(integers, keys, scale, out):
+def from_decimals(integers, keys, scale, out, doubles):
     """The inverse of `to_decimals`."""
-    doubles = out.view(np.float64)
     for i in range(integers.shape[0]):
         doubles[i] = np.float64(integers[i]) / scale
         if keys:

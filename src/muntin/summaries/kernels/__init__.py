@@ -99,22 +99,38 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     if function is None:
         return partial(kernel, **options)
     settings = {"nogil": True, "no_cfunc_wrapper": True, "error_model": "numpy", **options}
-    dispatcher: Any = numba.njit(**settings)(function)
+    dispatcher = _once_for_numbers(numba.njit(**settings)(function))
     dispatcher._cache = KernelCache(function)  # as `cache=True`, with ours
+    return dispatcher
+
+
+def _once_for_numbers(dispatcher: Any) -> Any:
+    """Numba would compile a function anew for each constant with which another one calls it."""
+    template = dispatcher.get_call_template
+    dispatcher.get_call_template = lambda args, kws: template(
+        [numba.types.unliteral(each) for each in args], kws
+    )
     return dispatcher
 
 
 # Kernels that allocate nothing: without it Numba counts references to every array at every call.
 bare = partial(kernel, _nrt=False)
-# Helpers of kernels, which allocate nothing and Python cannot call. LLVM puts them in their places;
-# were it Numba (`inline`), it would type and lower them anew in each: twice the time to compile.
-inlined = partial(
-    numba.njit,
-    forceinline=True,
-    no_cpython_wrapper=True,
-    no_cfunc_wrapper=True,
-    _nrt=False,
-    error_model="numpy",
-)
+
+
+def inlined() -> Callable[[Callable[..., Any]], Any]:
+    """A decorator of helpers of kernels, which allocate nothing and Python cannot call.
+
+    LLVM puts them in their places; were it Numba (`inline`), it would type and lower them anew in
+    each: twice the time to compile.
+    """
+    compiled = numba.njit(
+        forceinline=True,
+        no_cpython_wrapper=True,
+        no_cfunc_wrapper=True,
+        _nrt=False,
+        error_model="numpy",
+    )
+    return lambda function: _once_for_numbers(compiled(function))
+
 
 from muntin.summaries.kernels import compiling as compiling  # noqa: E402  (hears of the first)
