@@ -32,6 +32,7 @@ from muntin.summaries import KLL, REQ
 
 BODY = np.arange(1, 100) / 100
 TAIL = np.array([0.99, 0.999, 0.9999])
+MANY_VALUES, MANY_PANES = 3_000_000, 1_440
 
 
 @dataclass(frozen=True)
@@ -222,10 +223,13 @@ def errors(short: bool) -> Iterable[Table]:
 
 
 def speed(short: bool) -> Iterable[Table]:
-    count, repeats = (300_000, 3) if short else (3_000_000, 7)
-    values = np.random.default_rng(0).lognormal(sigma=2, size=count)
-    panes = 144 if short else 1_440
-    parts = [np.random.default_rng(i).lognormal(sigma=2, size=2_000) for i in range(panes)]
+    count, repeats = (300_000, 3) if short else (MANY_VALUES, 7)
+    panes = 144 if short else MANY_PANES
+    every_pane = [
+        np.random.default_rng(i).lognormal(sigma=2, size=2_000) for i in range(MANY_PANES)
+    ]
+    every_value = np.random.default_rng(0).lognormal(sigma=2, size=MANY_VALUES)
+    values, parts = every_value[:count], every_pane[:panes]
     table = Table(
         "speed",
         f"Times as long as ours: {count:,} values taken in; {panes:,} panes of 2,000 values merged "
@@ -235,26 +239,12 @@ def speed(short: bool) -> Iterable[Table]:
         "is that of 99 quantiles of the merged sketch: one run, root mean square.",
     )
     every = peers()
-    mine = every["Muntin KLL, k = 200"]
-    table.rows += [row_of(name, peer, mine, values, parts, repeats) for name, peer in every.items()]
-    yield table
-
-
-def beside(short: bool) -> Iterable[Table]:
-    """KLL and REQ where there is much to take in and to merge, in the short run as well."""
-    every = peers()
     mine, other = every["Muntin KLL, k = 200"], every["Muntin REQ, k = 8 (floats)"]
-    count, panes = 3_000_000, 1_440
-    values = np.random.default_rng(0).lognormal(sigma=2, size=count)
-    parts = [np.random.default_rng(i).lognormal(sigma=2, size=2_000) for i in range(panes)]
-    row = row_of("Muntin REQ, k = 8 (floats)", other, mine, values, parts, 7 if short else 15)
-    yield Table(
-        "beside",
-        f"REQ: times as long as KLL of k = 200: {count:,} values taken in; {panes:,} panes of "
-        "2,000 values merged and asked for the median",
-        ["sketch", "build", "ns a value", "merge", "merge, ms", "its error, %"],
-        [row],
-    )
+    table.rows += [row_of(name, peer, mine, values, parts, repeats) for name, peer in every.items()]
+    if short:
+        name = f"Muntin REQ of {MANY_VALUES:,} values; of {MANY_PANES:,} panes"
+        table.rows.append(row_of(name, other, mine, every_value, every_pane, repeats))
+    yield table
 
 
 def row_of(
@@ -289,7 +279,6 @@ def row_of(
 def measure(short: bool) -> Iterable[Table]:
     yield from errors(short)
     yield from speed(short)
-    yield from beside(short)
 
 
 if __name__ == "__main__":
