@@ -24,7 +24,7 @@ from muntin.server.feeds import Feeds
 from muntin.server.limits import ServerLimits
 from muntin.server.problems import RefusalError, problem
 from muntin.server.sending import client_of
-from muntin.server.sockets import Socket, socket_of
+from muntin.server.sockets import UvicornSocket, socket_of
 
 TICK_SECONDS = 1.0
 Tokens = Callable[[], tuple[str, str]]
@@ -46,7 +46,7 @@ class Client:
     """One WebSocket; the loop's thread only."""
 
     def __init__(
-        self, connection: protocol.Connection, socket: Socket, hub: Hub, client: Hashable
+        self, connection: protocol.Connection, socket: UvicornSocket, hub: Hub, client: Hashable
     ) -> None:
         self.connection = connection
         self.client = client

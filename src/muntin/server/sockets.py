@@ -1,7 +1,7 @@
-"""Sockets that a client's pushes go to: uvicorn's own, written to directly, or any ASGI server's.
+"""uvicorn's connections, which clients' pushes are written to directly.
 
-Written to directly, a frame that was encoded once goes to a thousand clients with a thousand
-calls of `transport.write`, without a task or a queue for each.
+So a frame that was encoded once goes to a thousand clients with a thousand calls of
+`transport.write`, without a task or a queue for each.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import logging
 import socket
 import struct
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import h11
 from starlette.types import Scope
-from starlette.websockets import WebSocket, WebSocketState
+from starlette.websockets import WebSocket
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode
@@ -39,37 +39,6 @@ _BAD_REQUEST = (
 PIECE_BYTES = 2 * KIB  # looked at between two looks at the budget: at most 341 empty frames
 
 
-class Socket(Protocol):
-    """What a client's shell needs of a socket."""
-
-    on_writable: Callable[[], None]
-    on_flood: Callable[[], None]
-    """Called once, where the other side sends more than it may; nothing more of it is read."""
-
-    @property
-    def takes(self) -> bool:
-        """Whether a frame can be pushed now."""
-        ...
-
-    def push(self, frame: Frame) -> None: ...
-
-    def end(self, code: int, reason: str) -> None:
-        """Send a close frame and, a few seconds later at most, cut the connection."""
-        ...
-
-
-class Stream(Protocol):
-    """What a stream of events needs of its connection, beyond ASGI."""
-
-    def narrow(self) -> None:
-        """Small buffers: what is not read waits here, not in them."""
-        ...
-
-    def abort(self) -> None:
-        """Cut the connection, whatever is still to be written."""
-        ...
-
-
 class UvicornSocket(WebSocketsSansIOProtocol):
     """uvicorn's WebSocket, which gives the application its transport as well."""
 
@@ -79,6 +48,7 @@ class UvicornSocket(WebSocketsSansIOProtocol):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.on_writable: Callable[[], None] = lambda: None
+        # called once, where the other side sends more than it may; nothing more of it is read
         self.on_flood: Callable[[], None] = lambda: self.end(TOO_FAST, "too much at once")
         self._flooded = False
         limits, now = self.limits, self.loop.time()
@@ -154,6 +124,7 @@ class UvicornSocket(WebSocketsSansIOProtocol):
 
     @property
     def takes(self) -> bool:
+        """Whether a frame can be pushed now."""
         return (
             self.writable.is_set()
             and self.handshake_complete
@@ -166,6 +137,7 @@ class UvicornSocket(WebSocketsSansIOProtocol):
         self.transport.write(frame.wire)
 
     def end(self, code: int, reason: str) -> None:
+        """Send a close frame and, a few seconds later at most, cut the connection."""
         if self.close_sent or self.disconnected:
             return
         disconnect: Any = {"type": "websocket.disconnect", "code": code, "reason": reason}
@@ -281,9 +253,11 @@ class GuardedHttp(H11Protocol):
         super().connection_lost(exc)
 
     def narrow(self) -> None:
+        """Small buffers: what is not read waits here, not in them."""
         _narrow(self.transport)
 
     def abort(self) -> None:
+        """Cut the connection, whatever is still to be written."""
         connected = self.transport.get_extra_info("socket")
         with contextlib.suppress(OSError):  # else the kernel goes on trying to send what it has
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -303,55 +277,6 @@ class GuardedHttp(H11Protocol):
             self._deadline = self.loop.call_later(seconds, self.transport.abort)
 
 
-class AsgiSocket:
-    """Any other server's: one frame is on its way at a time."""
-
-    limits = ServerLimits()
-
-    def __init__(self, websocket: WebSocket) -> None:
-        self._websocket = websocket
-        self._task: asyncio.Task[None] | None = None
-        self.on_writable: Callable[[], None] = lambda: None
-        self.on_flood: Callable[[], None] = lambda: None  # the server sees to it itself
-
-    @property
-    def takes(self) -> bool:
-        ready = self._websocket.application_state is WebSocketState.CONNECTED
-        return self._task is None and ready
-
-    def push(self, frame: Frame) -> None:
-        self._task = asyncio.create_task(self._send(frame.text))
-
-    def end(self, code: int, reason: str) -> None:
-        if self._task is not None:
-            self._task.cancel()
-        self._task = asyncio.create_task(self._close(code, reason))
-
-    async def _send(self, text: str) -> None:
-        try:
-            await self._websocket.send_text(text)
-        except Exception:  # the client has gone, as receive() will say
-            return
-        self._task = None
-        self.on_writable()
-
-    async def _close(self, code: int, reason: str) -> None:
-        try:
-            await asyncio.wait_for(self._websocket.close(code, reason), self.limits.close_seconds)
-        except Exception:
-            return
-
-
-class AsgiStream:
-    """Any other server's, which has to see to itself."""
-
-    def narrow(self) -> None:
-        pass
-
-    def abort(self) -> None:
-        pass
-
-
 def protocols(limits: ServerLimits) -> tuple[type[GuardedHttp], type[UvicornSocket]]:
     """uvicorn's protocols with a server's limits; uvicorn makes one of them a connection.
 
@@ -364,16 +289,14 @@ def protocols(limits: ServerLimits) -> tuple[type[GuardedHttp], type[UvicornSock
     return type("Http", (GuardedHttp,), shared), type("WebSocket", (UvicornSocket,), shared)
 
 
-def socket_of(websocket: WebSocket) -> Socket:
-    """The most direct socket that the server gives."""
-    direct = websocket.scope.get("extensions", {}).get(EXTENSION)
-    return direct if isinstance(direct, UvicornSocket) else AsgiSocket(websocket)
+def socket_of(websocket: WebSocket) -> UvicornSocket:
+    """The connection that a WebSocket of the application is."""
+    return websocket.scope["extensions"][EXTENSION]
 
 
-def stream_of(scope: Scope) -> Stream:
-    """The same for a stream of events."""
-    direct = scope.get("extensions", {}).get(EXTENSION)
-    return direct if isinstance(direct, GuardedHttp) else AsgiStream()
+def stream_of(scope: Scope) -> GuardedHttp:
+    """The connection that a request came on."""
+    return scope["extensions"][EXTENSION]
 
 
 def _narrow(transport: asyncio.Transport) -> None:

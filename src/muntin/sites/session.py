@@ -7,7 +7,7 @@ import time
 
 from starlette.websockets import WebSocket
 
-from muntin.server.sockets import UvicornSocket, socket_of
+from muntin.server.sockets import socket_of
 from muntin.server.token_bucket import TokenBucket
 from muntin.sites.outbox import Outbox
 from muntin.sites.protocol import SLOW
@@ -28,14 +28,13 @@ class Session:
         self.since = time.time()
         self.outbox = Outbox()
         self._websocket = websocket
-        direct = socket_of(websocket)
-        if isinstance(direct, UvicornSocket):
-            now = direct.loop.time()
-            direct.allow(
-                MESSAGE_BYTES_MAX,
-                frames=TokenBucket(2 * MESSAGES_PER_SECOND, 2 * MESSAGES_BURST, now),
-                data=TokenBucket(BYTES_PER_SECOND, BYTES_BURST, now),
-            )
+        self._socket = socket_of(websocket)
+        now = self._socket.loop.time()
+        self._socket.allow(
+            MESSAGE_BYTES_MAX,
+            frames=TokenBucket(2 * MESSAGES_PER_SECOND, 2 * MESSAGES_BURST, now),
+            data=TokenBucket(BYTES_PER_SECOND, BYTES_BURST, now),
+        )
         self._writing = asyncio.create_task(self._write())
         self._messages = TokenBucket(MESSAGES_PER_SECOND, MESSAGES_BURST, time.monotonic())
 
@@ -45,7 +44,7 @@ class Session:
 
     def close(self, code: int, reason: str) -> None:
         """Send a close frame, and soon cut the connection; the endpoint's `receive` ends."""
-        socket_of(self._websocket).end(code, reason)
+        self._socket.end(code, reason)
 
     async def end(self) -> None:
         """The connection has ended."""
