@@ -24,9 +24,9 @@ from _record import UNITS, Table, digits, main
 from server_load import SUBSCRIBE, pushing_server, started
 
 from muntin.segments import WHOLE, Segment, build, cut, decode, encode, merge
+from muntin.segments.building import relabelled
 from muntin.segments.quantiles import Quantiles
 from muntin.segments.ranked import QuantilesAt
-from muntin.segments.relabelling import relabelled
 from muntin.segments.sums import Sums
 from muntin.summaries import KLL, VectorMatrix
 from muntin.topk import compare

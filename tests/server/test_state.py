@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from muntin.reading.catalog import LedgerCatalog
 from muntin.reading.liveness import STALE_US_MIN, STATES, liveness
-from muntin.server.rates import RATE_US, Rates
-from muntin.server.reader import Reader
+from muntin.server.reader import RATE_US, Rates, Reader
 from muntin.server.state import StateReader
 from muntin.spark import ingest
 

@@ -23,8 +23,7 @@ from muntin.ledger.records import ClosedWindow
 from muntin.ledger.slices import Slices
 from muntin.reading.extent import Layout
 from muntin.reading.pieces import Merged, Pieces
-from muntin.segments.building import merge
-from muntin.segments.relabelling import relabelled
+from muntin.segments.building import merge, relabelled
 from muntin.segments.table import Segment
 from muntin.windows.floating import Boundary, FloatingWindow, Run, close_windows
 from muntin.windows.grid import first_open, starts_of_windows

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from muntin.arrow import pc
+from muntin.arrow import pc, plain_value
 from muntin.assembly.arriving import Covered
 from muntin.assembly.cutting import Cutting
 from muntin.kinds import SegmentSpec, SummarySpec
@@ -24,7 +25,6 @@ from muntin.segments.building import merge
 from muntin.segments.codec import cut, encode
 from muntin.segments.table import Segment
 from muntin.spark.event_time import ABSENT, event_times
-from muntin.spark.rejecting import shown_record, shown_value
 from muntin.spark.rows import PARTIAL, REJECTED, TALLY, Row
 from muntin.spark.runs import PIECE, Runs, Tasks, partial_of, with_merged_runs
 from muntin.spark.sequencing import Sequencer
@@ -283,3 +283,23 @@ def _valid(batch: pa.RecordBatch, name: str) -> np.ndarray | None:
     if at < 0 or batch.column(at).null_count == batch.num_rows:
         return None
     return pc.is_valid(batch.column(at)).to_numpy(zero_copy_only=False)
+
+
+_LONG = 1_000  # characters of one value
+
+
+def shown_record(record: pa.RecordBatch) -> tuple[dict[str, str | None], bytes]:
+    """The values of a single row as text (null is None), and the record as JSON, cut.
+
+    Python has no date beyond the year 9999 and no text that is not UTF-8; Arrow and Parquet have.
+    """
+    plain = {name: plain_value(record.column(at)) for at, name in enumerate(record.schema.names)}
+    shown = {name: None if v is None else str(v)[:_LONG] for name, v in plain.items()}
+    text = json.dumps(plain, default=str, ensure_ascii=False)
+    return shown, text.encode("utf-8", "replace")[:RAW_BYTES_MAX]
+
+
+def shown_value(column: Any) -> str | None:
+    """The single value of a column as text."""
+    value = None if column is None else plain_value(column)
+    return None if value is None else str(value)

@@ -23,15 +23,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
-from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary, SummaryOverflow
 from muntin.summaries import key_columns
 from muntin.summaries.base import Estimate
 from muntin.summaries.checks import check_alike, integer_in
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.indicators import indicator_values
-from muntin.summaries.reading import Body, Fields, exact_sum
+from muntin.summaries.reading import INT64_MAX, Body, Fields, exact_sum
 from muntin.summaries.sketched_key import SketchedKey
-from muntin.summaries.sketched_sums import LOWER, added, check_totals, refuse_names, wider
 from muntin.summaries.vector_matrix.names import (
     COUNT,
     IndicatorType,
@@ -39,6 +38,7 @@ from muntin.summaries.vector_matrix.names import (
     as_indicators,
     as_keys,
     find_key,
+    refuse_both,
 )
 
 CELLS_MAX = 1 << 28  # 2 GiB: past that, a width was mistyped
@@ -416,3 +416,46 @@ class SketchedMatrix:
             f"SketchedMatrix(keys={self.keys}, indicators={self.indicators}, "
             f"width={self.width}, depth={self.depth}): {self.count} events"
         )
+
+
+LOWER = "_lower"
+
+
+def refuse_names(keys: Sequence[Key], indicators: Iterable[str]) -> None:
+    """A table of a key has one column of each name, the lower bounds included."""
+    refuse_both(keys, indicators)
+    names = {name for key in keys for name in key} | set(indicators)
+    for name in (COUNT, *indicators):
+        if name + LOWER in names:
+            raise BadArgument(f"{name + LOWER!r} names the lower bounds of {name!r}: rename it")
+
+
+def wider(mine: IndicatorType | None, theirs: IndicatorType | None) -> IndicatorType | None:
+    return "float64" if "float64" in (mine, theirs) else mine or theirs
+
+
+def added(name: str, total: Any, more: Any) -> Any:
+    found = total + more
+    if found > INT64_MAX if isinstance(found, int) else not math.isfinite(found):
+        raise SummaryOverflow(f"the sum of {name!r} over all events leaves its range: {found}")
+    return found
+
+
+def check_totals(types: Sequence[IndicatorType | None], nulls: Any, totals: Any) -> None:
+    if (
+        not isinstance(nulls, list)
+        or not isinstance(totals, list)
+        or len(nulls) != len(types)
+        or len(totals) != len(types) + 1
+    ):
+        raise CorruptSummary("sketched_matrix: nulls and totals of other indicators")
+    for value, kind in zip((*nulls, *totals), (*[None] * (len(nulls) + 1), *types), strict=True):
+        wanted = float if kind == "float64" else int
+        if type(value) is not wanted or not 0 <= value <= (
+            INT64_MAX if wanted is int else math.inf
+        ):
+            raise CorruptSummary(f"sketched_matrix: a total is {value!r}")
+    if any(total for total, kind in zip(totals[1:], types, strict=True) if kind is None):
+        raise CorruptSummary("sketched_matrix: a sum without a type")
+    if any(value > totals[0] for value in nulls):
+        raise CorruptSummary("sketched_matrix: more nulls than events")
