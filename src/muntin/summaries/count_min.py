@@ -21,6 +21,7 @@ libraries return the value itself as lower bound, which is false for every item 
 from __future__ import annotations
 
 import math
+from copy import deepcopy
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -269,11 +270,7 @@ class CountMin:
 
     def copy(self) -> Self:
         """An independent copy."""
-        twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        twin._cells = self._cells.copy()
-        twin._heavy = self._heavy.copy() if self._heavy is not None else None
-        return twin
+        return deepcopy(self)
 
     def to_bytes(self) -> bytes:
         """The sketch in Muntin's envelope: cells in the fewest bytes that hold them all."""

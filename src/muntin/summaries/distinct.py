@@ -22,6 +22,7 @@ with Spark's `hll_sketch_agg`, Java, C++ and PostgreSQL. (They skip empty string
 from __future__ import annotations
 
 import math
+from copy import deepcopy
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -150,10 +151,7 @@ class Distinct:
 
     def copy(self) -> Self:
         """An independent copy."""
-        twin = object.__new__(type(self))
-        twin.lg_k, twin._events = self.lg_k, self._events
-        twin._registers = self._registers.copy()
-        return twin
+        return deepcopy(self)
 
     def to_bytes(self) -> bytes:
         """The summary in Muntin's envelope: registers in use with their slots, or all."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 import struct
+from copy import deepcopy
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
@@ -277,12 +278,7 @@ class DyadicQDigest:
 
     def copy(self) -> Self:
         """Another of the same contents."""
-        twin = type(self)(self.bits, self._k, self._map)
-        self._collect()
-        twin._ids, twin._counts = self._ids.copy(), self._counts.copy()
-        twin._total, twin._first, twin._last = self._total, self._first, self._last
-        twin._is_compressed = self._is_compressed
-        return twin
+        return deepcopy(self)
 
     def to_bytes(self) -> bytes:
         """Sealed bytes; compresses first."""

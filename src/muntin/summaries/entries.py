@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any, Self
 
 import numpy as np
@@ -131,19 +132,11 @@ class Entries:
 
         An item that one side does not keep may have weighed up to that side's offset there.
         """
-        other = other.copy() if other is self else other
+        other = deepcopy(other) if other is self else other
         self.items = self.items or other.items
         self._grow_to(len(self) + len(other), int(self._state[_A] + other._state[_A]))
         theirs = (other._hashes, other._counts, other._errors, other._starts, other._lengths)
         kernels.merge(len(other), other.offset, *theirs, other._arena, *self._arrays())
-
-    def copy(self) -> Self:
-        twin = object.__new__(type(self))
-        twin.__dict__.update(
-            (name, value.copy() if isinstance(value, np.ndarray) else value)
-            for name, value in self.__dict__.items()
-        )
-        return twin
 
     def to_bytes(self) -> bytes:
         """Streams of a segment: counts without errors, errors, integers or lengths, and texts."""

@@ -108,13 +108,6 @@ class Block:
             return self.count - int(self.marks[1, 0]), edge
         return self.count - int(self.marks[1, at]), int(self.marks[0, at])
 
-    def copy(self, coins: np.ndarray) -> Block:
-        new = Block(self.stack.copy(coins))
-        new.count, new.first, new.last = self.count, self.first, self.last
-        new.size_class = self.size_class
-        new.marks = None if self.marks is None else self.marks.copy()
-        return new
-
 
 class _Histogram:
     """Blocks from the oldest to the newest; the newest is being filled."""
@@ -199,10 +192,6 @@ class _Histogram:
         )
         error += DEVIATIONS * KLL_DEVIATION / self.k * variance**0.5
         return WindowView(*summed(run), min(error, 1.0), CONFIDENCE if error else 1.0)
-
-    def _copied(self, new: Self) -> Self:
-        new.blocks = [block.copy(new.coins) for block in self.blocks]
-        return new
 
     def _state(self) -> tuple[list[Any], bytes]:
         rows = [
@@ -295,11 +284,6 @@ class HistogramOfItems(_Histogram):
         inside = oldest.last + 1 - max(edge, oldest.first)
         return self._view(inside, edge, self.count, np.empty(0, np.int64))
 
-    def copy(self, coins: np.ndarray) -> Self:
-        new = self._copied(type(self)(self.window, self.panes, self.k, coins))
-        new.end = self.end
-        return new
-
     def state(self) -> tuple[dict[str, Any], bytes]:
         rows, body = self._state()
         return {"blocks": rows, "end": self.end}, body
@@ -373,12 +357,6 @@ class HistogramOfTimes(_Histogram):
     def view(self) -> WindowView:
         inside, edge, count = self._edge_counts()
         return self._view(inside, edge, count, self.waiting)
-
-    def copy(self, coins: np.ndarray) -> Self:
-        new = self._copied(type(self)(self.window, self.panes, self.k, coins))
-        new.end, new.hold = self.end, self.hold
-        new.waiting, new.waiting_times = self.waiting.copy(), self.waiting_times.copy()
-        return new
 
     def state(self) -> tuple[dict[str, Any], bytes]:
         rows, body = self._state()

@@ -164,12 +164,6 @@ class PaneRing:
         self.end, self.edge = end, end - count
         self._forget()
 
-    def copy(self, coins: np.ndarray) -> Self:
-        new = type(self)(self.window, self.panes, self.k, coins)
-        new.ring = [Pane(pane.start, pane.count, pane.stack.copy(coins)) for pane in self.ring]
-        new.edge, new.end = self.edge, self.end
-        return new
-
     def all_keys(self) -> Iterator[np.ndarray]:
         """The keys of every pane."""
         return (pane.stack.items() for pane in self.ring)

@@ -23,6 +23,7 @@ checks.
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -212,10 +213,7 @@ class SpaceSaving:
 
     def copy(self) -> Self:
         """An independent copy."""
-        twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        twin._entries = self._entries.copy()
-        return twin
+        return deepcopy(self)
 
     def to_bytes(self) -> bytes:
         """The summary in Muntin's envelope, with all its entries in their order."""

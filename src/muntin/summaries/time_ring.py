@@ -165,15 +165,6 @@ class TimeRing:
         if other.end is not None:
             self.advance(other.end)
 
-    def copy(self, coins: np.ndarray) -> Self:
-        new = type(self)(self.window, self.panes, self.k, coins)
-        new.ring = {
-            number: TimePane(pane.stack.copy(coins), pane.slots.copy())
-            for number, pane in self.ring.items()
-        }
-        new.end = self.end
-        return new
-
     def all_keys(self) -> Iterator[np.ndarray]:
         """The keys of every pane."""
         return (pane.stack.items() for pane in self.ring.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -177,12 +178,7 @@ class WindowQuantiles:
 
     def copy(self) -> Self:
         """An independent window in the same state."""
-        new = object.__new__(type(self))
-        for name in ("_seed", "_view", "dtype", "k", "method", "panes", "seen"):
-            setattr(new, name, getattr(self, name))
-        new._coins = self._coins.copy()
-        new._engine = self._engine.copy(new._coins)
-        return new
+        return deepcopy(self)  # its panes go on to share their coins
 
     @classmethod
     def merged(cls, windows: Any) -> Self:

@@ -20,7 +20,7 @@ Limits      no NaN; the same input in the same batches with the same seed gives 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -205,12 +205,6 @@ class TimeWindowQuantiles(WindowQuantiles):
             raise BadArgument(f"now={now!r} is too far")
         self._engine.advance(moment)
         self._view = None
-
-    def copy(self) -> Self:
-        """A window of its own with the same items."""
-        new = super().copy()
-        new.late, new.tolerance = self.late, self.tolerance
-        return new
 
     def _check_own(self, other: Any) -> None:
         if self.tolerance != other.tolerance:
