@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -14,7 +16,6 @@ def run_sites(sites: int, speed: str, seconds: float, port: int, folder: Path, s
 
     import yaml
 
-    from muntin.cli.race import follow
     from muntin.cli.serve import open_page
     from muntin.cli.stopping import stopping
     from muntin.demo import sites as demo
@@ -48,21 +49,41 @@ def run_sites(sites: int, speed: str, seconds: float, port: int, folder: Path, s
             typer.echo(f"starting Spark at {len(names)} sites: {', '.join(names)}")
             open_page(server.url, show=show)
 
-            def rest(pause: float) -> bool:
-                """Also starts the replay once all sites are there, so that none is behind."""
+            said = ""
+            while not (seconds and time.monotonic() - began > seconds) and not stop.wait(0.5):
                 if not replay.started and len(server.keeper.sessions) == len(names):
-                    replay.start()
+                    replay.start()  # once all sites are there, so that none is behind
                 processes.check()
-                over = seconds and time.monotonic() - began > seconds
-                return bool(over) or stop.wait(pause)
-
-            follow(lambda: server.keeper.picture.state, rest)
+                now = line(server.keeper.picture.state)
+                if now != said:
+                    typer.echo(now)
+                said = now
     finally:
         replay.stop()
         if processes:
             processes.stop()
         server.stop()
         _say_costs(server.keeper.picture.state["traffic"])
+
+
+def line(state: Mapping[str, Any]) -> str:
+    """Who is largest, and whether it holds; the page shows the race."""
+    answer = state["answer"]
+    top = ", ".join(f"{one['item']} {_value(one['value'])}" for one in answer["items"])
+    return f"{_verdict(answer)}: {top or 'nothing yet'}"
+
+
+def _verdict(answer: Mapping[str, Any]) -> str:
+    as_of = f", as of {answer['as_of']}" if answer["as_of"] else ""
+    if answer["stale"] or answer["valid"]:
+        return f"{'stale' if answer['stale'] else 'valid'}{as_of}"
+    missing = ", ".join(answer["missing_sites"])
+    bound = "" if answer["bound"] is None else f", off by {answer['bound']:,} at most"
+    return f"unsure{as_of}{bound}" + (f", missing: {missing}" if missing else "")
+
+
+def _value(value: float | None) -> str:
+    return "-" if value is None else f"{value:,}"
 
 
 def _say_costs(traffic: dict) -> None:

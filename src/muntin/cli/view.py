@@ -24,6 +24,7 @@ LINE_SECONDS = 5.0
 AGE_US_MAX = 365 * 86_400_000_000  # a stream that is older is no stream that lags
 WINDOWS_SHOWN = 8
 ROWS_SHOWN = 10
+BAR_CHARACTERS = 20
 
 
 def follow(
@@ -219,7 +220,7 @@ class View:
         return Group(head, rich_table(result.table, ROWS_SHOWN))
 
 
-def bar(share: float, width: int = 20) -> str:
+def bar(share: float) -> str:
     """A share as a bar of text."""
-    full = round(min(1.0, max(0.0, share)) * width)
-    return "█" * full + "░" * (width - full)
+    full = round(min(1.0, max(0.0, share)) * BAR_CHARACTERS)
+    return "█" * full + "░" * (BAR_CHARACTERS - full)

@@ -7,7 +7,6 @@ they cover. Where the statement failed on that window, the stream has no columns
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pyarrow as pa
 
@@ -83,16 +82,9 @@ def read_result(point: TrendPoint, watermark: int | None, *, stale: bool) -> Res
     if _ERROR in metadata:
         about = json.loads(metadata[_ERROR])
         raise SelectError(about.pop("message"), **about)
-    said = json.loads(metadata[_TRUE]) if _TRUE in metadata else _unknown(point)
+    said = json.loads(metadata[_TRUE])
     said |= {"watermark": instant_text(watermark), "revision": point.revision, "stale": stale}
     return Result.of(table.replace_schema_metadata(None), said)
-
-
-def _unknown(point: TrendPoint) -> dict[str, Any]:
-    """Of a result that an earlier release stored, without what is true of it."""
-    message = f"{point.query}: stored by an earlier release, which did not keep how exact it is"
-    note = Note("unknown", point.query, message)
-    return {"windows": [], "exact": False, "bounds": {}, "notes": [note.to_dict()], "late": 0}
 
 
 def _plain(error: Exception) -> str:

@@ -65,7 +65,7 @@ class QueryInfo:
     select: str
 
 
-NoteCode = Literal["open", "nothing", "retention", "cut", "uncounted", "outdated", "unknown"]
+NoteCode = Literal["open", "nothing", "retention", "cut", "uncounted", "outdated"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Note:
       ledger holds nothing there. "retention": a part of what was asked for is gone. "cut": only the
       newest rows of a history were read. "uncounted": a key or indicator was added later and has
       not counted all events. "outdated": late events came after retention had dropped a part of the
-      window. "unknown": stored by a release that kept less.
+      window.
     `source`: summary or standing query.
     `message`: for people.
     """
