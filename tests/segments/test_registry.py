@@ -18,7 +18,7 @@ from muntin.segments.codec import decode, encode
 from muntin.segments.registry import KINDS, algebra_class
 from muntin.select.bind import MATRIX_KINDS
 from muntin.select.functions import TABLE_FUNCTIONS
-from muntin.server.static import FOLDER
+from muntin.server.app import FOLDER
 from tests.segments.examples import EXAMPLES, example
 
 GOLDEN = Path(__file__).parent.parent / "golden"

@@ -13,9 +13,9 @@ import pytest
 from websockets.sync.client import connect
 
 from muntin.ledger.temporary import temporary
-from muntin.server.openapi import document
+from muntin.server.app import FOLDER
+from muntin.server.http import document
 from muntin.server.serving import Server
-from muntin.server.static import FOLDER
 from muntin.spark.ingest import Ingest
 from tests.pipeline.support import START
 from tests.server.beating import OVERDUE, beating_pipeline

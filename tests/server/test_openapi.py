@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from muntin.ledger.temporary import temporary
-from muntin.server.openapi import document
+from muntin.server.http import document
 from muntin.server.serving import Server
 from tests.server.conftest import PATIENCE_SECONDS, Feeder
 

@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.routing import Route, WebSocketRoute
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from muntin.ledger.base import Ledger
-from muntin.server.addition import Addition
 from muntin.server.auth import Auth
 from muntin.server.commands import Commands
 from muntin.server.feeds import Feeds
@@ -26,8 +31,8 @@ from muntin.server.reader import Reader
 from muntin.server.sending import Paced
 from muntin.server.sse import Events
 from muntin.server.statements import Statements
-from muntin.server.static import static_routes
 
+FOLDER = Path(__file__).parent / "dashboard"
 _LOG = logging.getLogger("muntin.server")
 _HEADERS = [
     (
@@ -40,6 +45,31 @@ _HEADERS = [
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-cache"),
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """What a server may do beside answering from a ledger, behind the same auth.
+
+    Attributes
+    ----------
+    reader : Reader
+        Answers instead of the ledger's own reader.
+    routes : callable
+        (Http) -> the routes to add; `http.admitted(request)` says who asks.
+    alongside : callable
+        An asynchronous context manager that is open while the server runs, on its loop.
+    paths : mapping
+        The routes in the words of OpenAPI: path -> method -> operation.
+    collector : object, optional
+        A collector of prometheus_client for GET /metrics.
+    """
+
+    reader: Reader
+    routes: Callable[[Http], Sequence[BaseRoute]]
+    alongside: Callable[[], AbstractAsyncContextManager[Any]] = nullcontext
+    collector: Any = None
+    paths: Mapping[str, Any] = field(default_factory=dict)
 
 
 def make_app(
@@ -149,3 +179,25 @@ class _SafeHeaders:
             await send(message)
 
         await self._app(scope, receive, sending if scope["type"] == "http" else send)
+
+
+def static_routes() -> list[BaseRoute]:
+    """The page at /, its files below /static, and which panels there are."""
+    return [*page_routes(FOLDER, "/static"), Route("/panels", _panels)]
+
+
+def page_routes(folder: Path, below: str) -> list[BaseRoute]:
+    """A folder's index.html at /, its files below a path."""
+
+    async def page(_: Request) -> Response:
+        return FileResponse(folder / "index.html")
+
+    return [
+        Route("/", page),
+        Mount(below, StaticFiles(directory=folder, follow_symlink=False)),
+    ]
+
+
+async def _panels(_: Request) -> Response:
+    """A kind of summary gets its panel by a file in panels/."""
+    return JSONResponse(sorted(path.name for path in (FOLDER / "panels").glob("*.js")))

@@ -6,8 +6,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
+import yaml
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -21,7 +24,6 @@ from muntin.server.live import Hub
 from muntin.server.messages import STATEMENT_CHARACTERS_MAX, command, json_object, unicode_text
 from muntin.server.metrics import CONTENT_TYPE_LATEST, Metrics
 from muntin.server.once import Once
-from muntin.server.openapi import document
 from muntin.server.problems import RefusalError, problem, status_of
 from muntin.server.reader import Reader
 from muntin.server.sending import AnswerResponse, client_of
@@ -312,3 +314,15 @@ def _instant(text: str | None, name: str) -> int | None:
         return instant_us(text)
     except BadArgument as wrong:
         raise BadArgument(f"{name}: {wrong}") from None
+
+
+@cache
+def described(package: str) -> dict[str, Any]:
+    """What a package's `openapi.yaml` holds; it must not be changed."""
+    return yaml.safe_load(files(package).joinpath("openapi.yaml").read_text("utf-8"))
+
+
+def document(more: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The whole document; `more` are the paths that a server has beside those of every server."""
+    own = described("muntin.server")
+    return {**own, "paths": {**own["paths"], **(more or {})}}

@@ -16,8 +16,7 @@ from starlette.applications import Starlette
 from muntin.errors import BadArgument, LedgerError
 from muntin.extras import needs
 from muntin.ledger.base import Ledger
-from muntin.server.addition import Addition
-from muntin.server.app import make_app
+from muntin.server.app import Addition, make_app
 from muntin.server.auth import Auth, is_loopback
 from muntin.server.connections import ACCEPTS_AT_ONCE
 from muntin.server.limits import ServerLimits

@@ -6,28 +6,27 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from muntin.errors import BadArgument, MuntinError, SpecError
 from muntin.ledger.temporary import TemporaryLedger
-from muntin.server.addition import Addition
+from muntin.server.app import Addition, page_routes
 from muntin.server.auth import Auth, Grant, is_loopback
-from muntin.server.http import Http
-from muntin.server.openapi import described
+from muntin.server.http import Http, described
 from muntin.server.serving import Server
-from muntin.server.static import page_routes
 from muntin.sites import protocol
 from muntin.sites.board import GlobalReader
 from muntin.sites.endpoint import Endpoint
 from muntin.sites.keeper import Keeper
-from muntin.sites.metrics import Collector
+from muntin.sites.picture import Picture
 from muntin.sites.spec import CoordinatorSpec
 from muntin.spec_sites import TOKEN_VARIABLE
 
@@ -170,3 +169,47 @@ def _changed_at(path: Path) -> int | None:
         return path.stat().st_mtime_ns
     except OSError:
         return None
+
+
+class Collector:
+    """GET /metrics of a coordinator: validity, sites, what is sent against naive push."""
+
+    def __init__(self, picture: Picture) -> None:
+        self._picture = picture
+
+    def collect(self) -> Iterator[Metric]:
+        state = self._picture.state
+        answer, resolutions = state["answer"], state["resolutions"]
+        for name, text, value in (
+            ("valid", "1 where the answer is valid", float(answer["valid"])),
+            ("missing_sites", "Sites that take no part", len(answer["missing_sites"])),
+            ("unit", "Newest unit at which the answer was valid", answer["unit"] or 0),
+        ):
+            yield GaugeMetricFamily(f"muntin_topk_{name}", text, value)
+        for name, text, value in (
+            ("changes", "How often T changed", state["changes"]),
+            ("surveys", "Surveys of all sites", state["surveys"]),
+            ("resolutions_partial", "Resolutions among some sites", resolutions["partial"]),
+            ("resolutions_full", "Resolutions among all sites", resolutions["full"]),
+        ):
+            yield CounterMetricFamily(f"muntin_topk_{name}", text, value)
+        connected = GaugeMetricFamily(
+            "muntin_topk_connected", "1 where the site is connected", labels=["site"]
+        )
+        messages = CounterMetricFamily(
+            "muntin_topk_messages", "Messages, by direction", labels=["site", "direction"]
+        )
+        sizes = CounterMetricFamily(
+            "muntin_topk_bytes", "Bytes of their frames", labels=["site", "direction"]
+        )
+        for site in state["sites"]:
+            connected.add_metric([site["name"]], float(site["connected"]))
+            for direction in ("up", "down", "reports", "naive"):
+                messages.add_metric([site["name"], direction], site[direction]["messages"])
+                sizes.add_metric([site["name"], direction], site[direction]["bytes"])
+        refused = CounterMetricFamily(
+            "muntin_topk_refused", "Connections of sites that were closed", labels=["code"]
+        )
+        for code, number in state["refused"].items():
+            refused.add_metric([code], number)
+        yield from (connected, messages, sizes, refused)

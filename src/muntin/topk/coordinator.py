@@ -21,9 +21,8 @@ from muntin.errors import CorruptMessage, UnknownName
 from muntin.topk.answer import Answer, Proof, answer_of, confirmed
 from muntin.topk.asking import Asking
 from muntin.topk.bootstrap import Ask, Survey
-from muntin.topk.costs import Costs
 from muntin.topk.gathering import Gathering
-from muntin.topk.hybrid import CostModel
+from muntin.topk.hybrid import CostModel, Costs
 from muntin.topk.messages import (
     NOTHING,
     VALUE_MAX,
