@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from muntin.cli.demo_sites import line
+from muntin.cli.demo import line
 from muntin.demo import sites as demo
 from muntin.demo.replay import slices_of
 from muntin.sites import CoordinatorSpec

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -12,10 +16,13 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from muntin.cli.stopping import Stop
+    from muntin.demo.replay import Replay
     from muntin.spec import Pipeline
 
 
 SITES_MAX = 8  # each is a Java machine of its own
+TOPIC = "orders"
 
 
 def register(app: typer.Typer) -> None:
@@ -53,41 +60,72 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Replay flights (or taxi orders) through Spark and watch windows open and close."""
         if recorded:
-            from muntin.cli.demo_replay import run_replay
-
             if taxi or kafka or sites:
                 raise typer.BadParameter("--replay plays flights, alone")
-            return run_replay(seconds, port, _place(folder), show)
+            return _recorded(seconds, port, _place(folder), show)
         from muntin.cli.serve import PORT
         from muntin.extras import needs
-        from muntin.spark.settings import SHORT_RUN
-        from muntin.spec import Pipeline
 
         needs("spark", "muntin demo")
         place = _place(folder)
         if sites:
-            from muntin.cli.demo_sites import run_sites
-
             if taxi:
                 raise typer.BadParameter("--sites shows flights: leave --taxi out")
             place.mkdir(parents=True, exist_ok=True)
-            return run_sites(
+            return _sites(
                 sites, speed, seconds, PORT if port is None else port, place.absolute(), show
             )
         if kafka:
-            from muntin.cli.demo_kafka import run_kafka
-
-            return run_kafka(orders, seconds, port, place.absolute(), show)
+            return _kafka(orders, seconds, port, place.absolute(), show)
         slices, entries, schema = _taxi(speed, drivers, orders) if taxi else _flights(speed)
-        spec = Pipeline.of(
-            entries
-            | {
-                "ledger": f"sqlite:///{place}/demo.db",
-                "source": {"format": "parquet", "path": f"{place}/events", "schema": schema},
-                "spark": SHORT_RUN,
-            }
-        )
-        return _play(spec, slices, place, seconds, port, show)
+        source = {"format": "parquet", "path": f"{place}/events", "schema": schema}
+        return _play(_spec(entries, place, source), slices, place, seconds, port, show)
+
+
+def _spec(entries: dict, place: Path, source: dict) -> Pipeline:
+    from muntin.spark.settings import SHORT_RUN
+    from muntin.spec import Pipeline
+
+    more = {"ledger": f"sqlite:///{place}/demo.db", "source": source, "spark": SHORT_RUN}
+    return Pipeline.of(entries | more)
+
+
+def _run(
+    spec: Pipeline,
+    source: Replay | _Orders,
+    stop: Stop,
+    seconds: float,
+    port: int | None,
+    show: bool,
+) -> None:
+    """Run a pipeline until its source ends, so many seconds are over, or it is stopped."""
+    import muntin
+    from muntin.background import in_background
+    from muntin.cli.run import print_progress
+    from muntin.cli.serve import beside
+    from muntin.cli.stopping import stop_spark
+    from muntin.cli.view import follow
+    from muntin.ledger.open import open_ledger
+
+    began = time.monotonic()
+    ledger = open_ledger(spec.ledger_url or "")
+    with ExitStack() as ending:
+        ending.callback(beside(ledger, port, show=show).stop)  # or its port is taken
+        ending.callback(stop_spark)
+        ending.callback(source.stop)
+        with in_background(source.write_first):
+            stream = muntin.stream(None, spec, ledger=ledger)
+        ending.callback(stream.stop)
+        stop.begun()
+
+        def tick() -> None:
+            over = seconds and time.monotonic() - began > seconds
+            if stop.is_set() or over or (source.finished.is_set() and stream.caught_up()):
+                stream.stop()
+
+        source.start()
+        follow(stream, spec, tick)
+    print_progress(spec, stream.progress, time.monotonic() - began)
 
 
 def _play(
@@ -98,40 +136,13 @@ def _play(
     port: int | None,
     show: bool,
 ) -> None:
-    """Write slices into a folder, from which Spark takes them, until they end or it is stopped."""
-    import time
-    from contextlib import ExitStack
-
-    import muntin
-    from muntin.background import in_background
-    from muntin.cli.run import print_progress
-    from muntin.cli.serve import beside
-    from muntin.cli.stopping import stop_spark, stopping
-    from muntin.cli.view import follow
+    """Write slices into a folder, from which Spark takes them."""
+    from muntin.cli.stopping import stopping
     from muntin.demo.replay import Replay
-    from muntin.ledger.open import open_ledger
 
     typer.echo(f"starting Spark; in another terminal, ask:\n\n  {_ask(spec)}\n")
-    began = time.monotonic()
-    ledger = open_ledger(spec.ledger_url or "")
-    with stopping() as stop, ExitStack() as ending:
-        ending.callback(beside(ledger, port, show=show).stop)  # or its port is taken
-        ending.callback(stop_spark)
-        replay = Replay(slices, place / "events")
-        ending.callback(replay.stop)
-        with in_background(replay.write_first):
-            stream = muntin.stream(None, spec, ledger=ledger)
-        ending.callback(stream.stop)
-        stop.begun()
-
-        def tick() -> None:
-            over = seconds and time.monotonic() - began > seconds
-            if stop.is_set() or over or (replay.finished.is_set() and stream.caught_up()):
-                stream.stop()
-
-        replay.start()
-        follow(stream, spec, tick)
-    print_progress(spec, stream.progress, time.monotonic() - began)
+    with stopping() as stop:
+        _run(spec, Replay(slices, place / "events"), stop, seconds, port, show)
     typer.echo(f"\nThe ledger is still there:\n\n  {_ask(spec)}")
 
 
@@ -170,3 +181,166 @@ def _taxi(speed: str, drivers: int, orders: int) -> tuple[Iterator[pa.Table], di
 
     event_seconds = duration_us(speed or "20 seconds") / 1e6
     return order_stream(drivers, orders, event_seconds * TICK_SECONDS), PIPELINE, SCHEMA
+
+
+def _recorded(seconds: float, port: int | None, folder: Path, show: bool) -> None:
+    """The recording that the package carries, without Java and Spark, until it is stopped."""
+    from muntin.cli.serve import beside
+    from muntin.cli.stopping import stopping
+    from muntin.demo.recorded import PIPELINE, Recording
+    from muntin.ledger.open import open_ledger
+    from muntin.spark.ingest import Ingest
+    from muntin.spark.partials import fold
+    from muntin.spec import Pipeline
+    from muntin.times import now_us
+
+    spec = Pipeline.of(PIPELINE | {"ledger": f"sqlite:///{folder}/demo.db"})
+    with stopping() as stop, ExitStack() as ending:
+        ledger = open_ledger(spec.ledger_url or "")
+        ending.callback(ledger.close)
+        ingest = Ingest(spec, ledger, query_id=f"replay-{time.time_ns()}", mode="overwrite")
+        ending.callback(ingest.close)
+        stop.begun()
+        ending.callback(beside(ledger, port, show=show).stop)
+        typer.echo(
+            "real flights of January 2013, an hour of theirs in two seconds of yours; "
+            f"ask:\n\n  {_ask(spec)}\n\nCtrl-C ends it"
+        )
+        recording = Recording(now_us())
+        batch, began = 0, time.monotonic()
+        while not stop.is_set() and not (seconds and time.monotonic() - began > seconds):
+            events = recording.until(now_us())
+            if events.num_rows:
+                ingest.take(batch, lambda plan, events=events: [*fold(plan, events.to_batches())])
+                batch += 1
+            stop.wait(0.5)
+        ingest.finish(ended=False)
+
+
+class _Orders:
+    """Taxi orders into a topic of Kafka, until it is stopped."""
+
+    def __init__(self, servers: str, rate: int) -> None:
+        from muntin.demo.producing import produce, values_of
+
+        client = {"bootstrap.servers": servers}
+        produce([], TOPIC, client)  # a client that is not installed is reported at once
+        self.finished = Event()
+        self._stop = Event()
+        values, stopped = values_of("taxi", per_second=rate), self._stop.is_set
+        self._thread = Thread(
+            target=lambda: produce(values, TOPIC, client, rate=rate, stopped=stopped),
+            name="muntin-producer",
+        )
+
+    def write_first(self) -> None:
+        """The topic must be there when the pipeline begins."""
+        self._thread.start()
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+
+def _kafka(rate: int, seconds: float, port: int | None, place: Path, show: bool) -> None:
+    """Start Apache Kafka on this machine, fill a topic, and watch it until stopped."""
+    from muntin.cli.stopping import stopping
+    from muntin.demo.broker import Broker
+    from muntin.demo.taxi import PIPELINE, SCHEMA
+
+    typer.echo("starting Kafka and Spark; the first time, their jars are fetched")
+    with stopping() as stop, Broker(place / "kafka") as broker:
+        options = {"kafka.bootstrap.servers": broker.servers, "subscribe": TOPIC}
+        source = {
+            "format": "kafka",
+            "options": options | {"startingOffsets": "earliest"},
+            "value": {"schema": SCHEMA},
+        }
+        spec = _spec(PIPELINE, place, source)
+        _run(spec, _Orders(broker.servers, rate), stop, seconds, port, show)
+
+
+def _sites(sites: int, speed: str, seconds: float, port: int, folder: Path, show: bool) -> None:
+    """Sites in processes of their own and a coordinator in this one, until Ctrl-C."""
+    import logging
+
+    import yaml
+
+    from muntin.cli.serve import open_page
+    from muntin.cli.stopping import stopping
+    from muntin.demo import sites as demo
+    from muntin.demo.flights import flights
+    from muntin.demo.replay import TICK_SECONDS, slices_of
+    from muntin.sites import CoordinatorServer
+    from muntin.times import duration_us
+
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.ERROR)
+    event_seconds = duration_us(speed or demo.SPEED) / 1e6
+    table, names = demo.at_sites(flights(), sites)
+    replay = demo.SplitReplay(
+        slices_of(table, event_seconds * TICK_SECONDS), folder / "events", names
+    )
+    replay.write_first()
+    entries = demo.coordinator_entries(names, folder, port, event_seconds)
+    server = CoordinatorServer(entries)
+    (folder / "coordinator.yaml").write_text(yaml.safe_dump(entries, sort_keys=False), "utf-8")
+    processes = None
+    began = time.monotonic()
+    try:
+        with stopping() as stop:
+            stop.begun()
+            server.start()
+            typer.echo(f"the race:  {server.url}\nfiles and logs:  {folder}")
+            files = {
+                name: demo.site_entries(name, server.address, folder, event_seconds)
+                for name in names
+            }
+            processes = demo.SiteProcesses(files, folder)
+            typer.echo(f"starting Spark at {len(names)} sites: {', '.join(names)}")
+            open_page(server.url, show=show)
+
+            said = ""
+            while not (seconds and time.monotonic() - began > seconds) and not stop.wait(0.5):
+                if not replay.started and len(server.keeper.sessions) == len(names):
+                    replay.start()  # once all sites are there, so that none is behind
+                processes.check()
+                now = line(server.keeper.picture.state)
+                if now != said:
+                    typer.echo(now)
+                said = now
+    finally:
+        replay.stop()
+        if processes:
+            processes.stop()
+        server.stop()
+        _say_costs(server.keeper.picture.state["traffic"])
+
+
+def line(state: Mapping[str, Any]) -> str:
+    """Who is largest, and whether it holds; the page shows the race."""
+    answer = state["answer"]
+    top = ", ".join(f"{one['item']} {_value(one['value'])}" for one in answer["items"])
+    return f"{_verdict(answer)}: {top or 'nothing yet'}"
+
+
+def _verdict(answer: Mapping[str, Any]) -> str:
+    as_of = f", as of {answer['as_of']}" if answer["as_of"] else ""
+    if answer["stale"] or answer["valid"]:
+        return f"{'stale' if answer['stale'] else 'valid'}{as_of}"
+    missing = ", ".join(answer["missing_sites"])
+    bound = "" if answer["bound"] is None else f", off by {answer['bound']:,} at most"
+    return f"unsure{as_of}{bound}" + (f", missing: {missing}" if missing else "")
+
+
+def _value(value: float | None) -> str:
+    return "-" if value is None else f"{value:,}"
+
+
+def _say_costs(traffic: dict) -> None:
+    sent, naive = traffic["sent"], traffic["naive"]
+    for what in ("messages", "bytes"):
+        typer.echo(f"{what:>10}  {sent[what]:,} sent; pushing every change: {naive[what]:,}")
