@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from muntin.errors import SpecError
 from muntin.kinds.base import MicrosecondsOrZero, Strict
-from muntin.spec_sites import TOKEN_CHARACTERS_MIN, Token
+from muntin.spec_sites import TOKEN_CHARACTERS_MIN, Token, names_a_host
 
 SECRET_VARIABLE = "MUNTIN_WEBHOOK_SECRET"  # noqa: S105 (the name of a variable)
 CONDITION_CHARACTERS_MAX = 1_000
@@ -51,11 +51,8 @@ class WebhookSpec(Strict):
     @classmethod
     def _address(cls, value: str) -> str:
         parts = urlsplit(value)
-        try:
-            fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        except ValueError:
-            fits = False
-        if not fits or parts.username or parts.fragment or not value.isascii() or " " in value:
+        fits = names_a_host(parts, "http", "https") and value.isascii() and " " not in value
+        if not fits or parts.username or parts.fragment:
             raise ValueError(
                 "it is no address to push to: write for example https://alerts.example/muntin"
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
@@ -32,6 +32,13 @@ def checked_token(value: str) -> str:
             f"{TOKEN_CHARACTERS_MIN} of ASCII, as `openssl rand -hex 16` gives"
         )
     return value
+
+
+def names_a_host(url: SplitResult, *schemes: str) -> bool:
+    try:
+        return url.scheme in schemes and bool(url.hostname) and url.port != 0
+    except ValueError:  # of a port that is no number
+        return False
 
 
 Token = Annotated[str, AfterValidator(checked_token), Field(repr=False)]
@@ -67,6 +74,9 @@ class Ranking(Strict):
     )
     window: Microseconds
     unit: Microseconds = Field(description="The window moves by units")
+    speed: float = Field(
+        default=1.0, gt=0, le=SPEED_MAX, description="Event time per clock time, in a replay"
+    )
 
     @model_validator(mode="after")
     def _whole_units(self) -> Self:
@@ -86,6 +96,11 @@ class Ranking(Strict):
     def units(self) -> int:
         """Units of a window."""
         return self.window // self.unit
+
+    @property
+    def clock_unit_seconds(self) -> float:
+        """How long a unit takes on the clock."""
+        return self.unit / 1e6 / self.speed
 
     def said(self) -> dict[str, Any]:
         """What both sides compare, as JSON values."""
@@ -119,19 +134,18 @@ class SiteSpec(Ranking):
     idle: Microseconds | None = Field(
         default=None, description="Without events for so long, the window moves with the clock"
     )
-    speed: float = Field(
-        default=1.0, gt=0, le=SPEED_MAX, description="Event time per clock time, in a replay"
-    )
 
     @field_validator("coordinator")
     @classmethod
     def _address(cls, value: str) -> str:
         parts = urlsplit(value)
-        try:
-            fits = parts.scheme in ("ws", "wss") and parts.hostname and parts.port != 0
-        except ValueError:
-            fits = False
-        if not fits or parts.query or parts.fragment or parts.username or parts.path not in "/":
+        if (
+            not names_a_host(parts, "ws", "wss")
+            or parts.query
+            or parts.fragment
+            or parts.username
+            or parts.path not in "/"
+        ):
             raise ValueError(
                 f"'{value}' is no coordinator: write for example ws://127.0.0.1:8790 or "
                 "wss://topk.example"
@@ -232,8 +246,3 @@ class SiteSpec(Ranking):
                 f"retention.panes: {duration_text(kept)} are shorter than the window of sites, "
                 f"{duration_text(self.window)}, and a unit: keep the panes longer"
             )
-
-    @property
-    def clock_unit_seconds(self) -> float:
-        """How long a unit takes on the clock."""
-        return self.unit / 1e6 / self.speed

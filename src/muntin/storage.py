@@ -15,29 +15,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from muntin.errors import SpecError
 
 Parts = Callable[[int, int], bytes | memoryview]
 """Bytes of a file, from one place in it to another."""
-
-
-class Place(Protocol):
-    """Where files of one kind of name are. All of it raises OSError, and FileNotFoundError."""
-
-    def write(self, path: str, data: bytes, lasting: bool) -> None: ...
-    def create(self, path: str) -> BinaryIO: ...
-    def read(self, path: str, begin: int, end: int | None) -> bytes: ...
-    def mapped(self, path: str) -> memoryview: ...
-    def parts(self, path: str) -> tuple[int, Parts]: ...
-    def make_folder(self, folder: str) -> None: ...
-    def sizes(self, folder: str) -> dict[str, int]: ...
-    def delete(self, path: str) -> None: ...
-    def delete_folder(self, folder: str) -> None: ...
-    def listed(self, folder: str) -> Iterator[str]: ...
-    def written(self, path: str) -> int: ...
-    def size(self, path: str) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +157,10 @@ class _Objects:
     @_as_os_error()
     def size(self, path: str) -> int:
         return self.files.size(path)
+
+
+Place = _Disk | _Objects
+"""Where files of one kind of name are. All of it raises OSError, and FileNotFoundError."""
 
 
 def is_elsewhere(path: str) -> bool:

@@ -17,13 +17,13 @@ from muntin.assembly.following import (
     FloatingFollower,
     Follower,
     follow,
-    window_at,
 )
 from muntin.kinds import SegmentSpec
 from muntin.ledger.base import Ledger, Writer
 from muntin.ledger.records import ClosedWindow, TrendPoint
 from muntin.ledger.slices import NOTHING, Int64s, Slices, added_up
 from muntin.reading.extent import Layout
+from muntin.reading.moment import window_at
 from muntin.reading.pieces import Merged, Pieces, SegmentCache, pieces_of
 from muntin.reading.stored_results import outdated
 from muntin.spec import Pipeline

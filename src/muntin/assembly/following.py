@@ -22,6 +22,7 @@ from muntin.ledger.base import View
 from muntin.ledger.records import ClosedWindow
 from muntin.ledger.slices import Slices
 from muntin.reading.extent import Layout
+from muntin.reading.moment import window_at
 from muntin.reading.pieces import Merged, Pieces
 from muntin.segments.building import merge, relabelled
 from muntin.segments.table import Segment
@@ -391,12 +392,6 @@ def gaps_between(
         after = view.windows(summary, start=pane + 1, end=until, limit=1)
         reached = min(after[0].start, until) if after else until
         yield pane, reached
-
-
-def window_at(view: View, summary: str, start: int) -> ClosedWindow | None:
-    """The closed window that starts then, in its newest revision."""
-    found = view.windows(summary, start=start, end=start + 1, limit=1)
-    return found[0] if found else None
 
 
 def chunks(slices: Slices, start: int, end: int, length: int) -> Iterator[tuple[int, int]]:

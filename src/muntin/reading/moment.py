@@ -31,6 +31,7 @@ from muntin.select.catalog import (
 )
 from muntin.select.result import Result
 from muntin.times import instant_text
+from muntin.windows.grid import first_open
 
 Span = tuple[int, int]
 
@@ -85,11 +86,6 @@ class LedgerMoment:
 
     def windows(self, summary: str, window: WindowAsked | None) -> LoadedTable:
         return self._history("windows", summary, window, self._find(summary)[0])
-
-    def window_at(self, summary: str, start: int) -> ClosedWindow | None:
-        """The closed window of a summary that starts there, in its newest revision."""
-        found = self.view.windows(summary, start=start, end=start + 1, limit=1)
-        return found[0] if found else None
 
     def stored(self, query: str, window: ClosedWindow) -> Result | None:
         """A standing query's result on a closed window: of its revision, else the newest.
@@ -246,8 +242,7 @@ class LedgerMoment:
             opened = state["window"]["start"]
             start = start if opened is None else opened
         else:
-            every = window.every or window.length
-            start = (start - window.length) // every * every + every
+            start = first_open(start, window.length, window.every or window.length)
         return start, bounds[1]
 
     def _closed(self, layout: Layout, window: WindowAsked) -> ClosedWindow | None:
@@ -260,7 +255,7 @@ class LedgerMoment:
                 return found[0]
             raise SelectError(f"no window of {layout.name} has closed yet", code="no_window")
         at = window.start_us or 0
-        found = self.window_at(layout.name, at)
+        found = window_at(self.view, layout.name, at)
         if found is not None:
             return found
         newest = self.view.windows(layout.name, end=at, limit=1, newest_first=True)
@@ -270,6 +265,12 @@ class LedgerMoment:
             code="no_window",
             remedy=remedy,
         )
+
+
+def window_at(view: View, summary: str, start: int) -> ClosedWindow | None:
+    """The closed window that starts then, in its newest revision."""
+    found = view.windows(summary, start=start, end=start + 1, limit=1)
+    return found[0] if found else None
 
 
 def check_stored(

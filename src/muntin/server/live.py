@@ -20,7 +20,7 @@ from muntin.errors import MuntinError
 from muntin.server import protocol
 from muntin.server.auth import Auth, Grant, is_loopback
 from muntin.server.commands import Commands
-from muntin.server.feeds import Feeds
+from muntin.server.feeds import Feeds, Subscriber
 from muntin.server.limits import ServerLimits
 from muntin.server.problems import RefusalError, problem
 from muntin.server.sending import client_of
@@ -32,7 +32,7 @@ Tokens = Callable[[], tuple[str, str]]
 _LOG = logging.getLogger("muntin.server")
 
 
-class Follower(Protocol):
+class Follower(Subscriber, Protocol):
     """Whoever is connected: a WebSocket's client or a stream of events."""
 
     connection: protocol.Connection
@@ -126,13 +126,7 @@ class Client:
         self.carry_out(self.connection.answered(effect.command, answer))
 
     async def _replay(self, effect: protocol.Replay) -> None:
-        try:
-            found, gap = await self._hub.feeds.replay(effect.channel, effect.after, self.client)
-        except MuntinError:
-            await asyncio.sleep(TICK_SECONDS)  # the ledger cannot be read now: try again
-            self.connection.replay_failed(effect)
-        else:
-            self.connection.replayed(effect, found, gap)
+        await self._hub.replay(self, effect)
         self.pump()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -212,6 +206,16 @@ class Hub:
                 401, "token", "a bearer token is needed", "send Authorization: Bearer …"
             )
         return grant
+
+    async def replay(self, who: Follower, asked: protocol.Replay) -> None:
+        """Give a connection the windows that it has missed."""
+        try:
+            found, gap = await self.feeds.replay(asked.channel, asked.after, who.client)
+        except MuntinError:
+            await asyncio.sleep(TICK_SECONDS)  # the ledger cannot be read now: try again
+            who.connection.replay_failed(asked)
+        else:
+            who.connection.replayed(asked, found, gap)
 
     @contextmanager
     def place(self, who: Follower, among: set[Follower], address: Address | None) -> Iterator[None]:

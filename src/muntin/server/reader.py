@@ -13,6 +13,7 @@ from muntin.kinds import SummarySpec
 from muntin.ledger.base import Ledger
 from muntin.ledger.records import ClosedWindow
 from muntin.reading.catalog import LedgerCatalog
+from muntin.reading.moment import window_at
 from muntin.reading.warm import warm
 from muntin.select import narrowing
 from muntin.select.catalog import OPEN, Catalog, QueryInfo, SummaryInfo, WindowAsked
@@ -61,7 +62,7 @@ class Reader:
         asked = WindowAsked("range", start_us=window.start, end_us=window.end, whole=True)
         with self._stored.moment() as moment:
             reading = self._engine.read(text, moment, asked)
-            closed = moment.window_at(window.summary, window.start)
+            closed = window_at(moment.view, window.summary, window.start)
         result = self._engine.answer(reading)
         revision = window.revision if closed is None else closed.revision
         return replace(result, revision=max(result.revision, revision))

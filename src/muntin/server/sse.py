@@ -20,7 +20,7 @@ from muntin.server import protocol
 from muntin.server.channel import Place
 from muntin.server.frames import Frame
 from muntin.server.http import Http, parameters
-from muntin.server.live import TICK_SECONDS, Hub
+from muntin.server.live import Hub
 from muntin.server.messages import Subscribe, topic
 from muntin.server.problems import RefusalError, problem, status_of
 from muntin.server.sending import client_of
@@ -132,7 +132,7 @@ class _EventClient:
             self._news.clear()
             item = self.connection.next_frame()
             if isinstance(item, protocol.Replay):
-                await self._replay(item)
+                await self._hub.replay(self, item)
             elif item is not None:
                 self._hub.sent += 1
                 return _event(item)
@@ -145,15 +145,6 @@ class _EventClient:
                 except TimeoutError:
                     return b":\n\n"
         return None
-
-    async def _replay(self, asked: protocol.Replay) -> None:
-        try:
-            found, gap = await self._hub.feeds.replay(asked.channel, asked.after, self.client)
-        except MuntinError:
-            await asyncio.sleep(TICK_SECONDS)  # the ledger cannot be read now: try again
-            self.connection.replay_failed(asked)
-        else:
-            self.connection.replayed(asked, found, gap)
 
 
 _START: dict[str, Any] = {

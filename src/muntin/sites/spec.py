@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from muntin import spec_file
 from muntin.errors import SpecError
 from muntin.kinds.base import Strict
-from muntin.spec import NAME, Name
-from muntin.spec_sites import K_MAX, SPEED_MAX, TOKEN_VARIABLE, VALUE_MAX, Ranking, Token, token_of
+from muntin.spec import Name
+from muntin.spec_sites import K_MAX, TOKEN_VARIABLE, VALUE_MAX, Ranking, Token, token_of
 from muntin.topk.messages import SITES_MAX
 
 PORT = 8790
@@ -45,18 +45,10 @@ def _none_word(value: Any) -> Any:
     return None if value in ("none", False) else value
 
 
-def _fitting_name(value: str) -> str:
-    if not NAME.fullmatch(value):
-        raise ValueError(f"'{value}' is not a name: a to z first, then a to z, 0 to 9, _ or -")
-    return value
-
-
 class CoordinatorSpec(Ranking):
     """A coordinator: its sites, what they rank, and where it listens."""
 
-    name: Annotated[str, AfterValidator(_fitting_name)] = Field(
-        default="global", description="In SELECT: FROM top_k(global, 10)"
-    )
+    name: Name = Field(default="global", description="In SELECT: FROM top_k(global, 10)")
     sites: Annotated[dict[Name, SiteEntry], BeforeValidator(_as_entries), Field(min_length=1)] = (
         Field(description="Names, or name: {token_env: VARIABLE}")
     )
@@ -72,7 +64,6 @@ class CoordinatorSpec(Ranking):
         default=None, ge=0, le=1_000_000, description="Units; missing_after where it is not given"
     )
     lease: float = Field(default=18.0, gt=0, le=1_000_000, description="Units")
-    speed: float = Field(default=1.0, gt=0, le=SPEED_MAX)
     state: str = Field(default="", description="File that a restart goes on from")
     host: str = "127.0.0.1"
     port: int = Field(default=PORT, ge=0, le=65535)
@@ -89,11 +80,6 @@ class CoordinatorSpec(Ranking):
     def state_path(self) -> Path:
         """Where the coordinator keeps its state: as given, or NAME.coordinator here."""
         return Path(self.state or f"{self.name}.coordinator")
-
-    @property
-    def clock_unit_seconds(self) -> float:
-        """How long a unit takes on the clock."""
-        return self.unit / 1e6 / self.speed
 
     def tokens(self) -> dict[str, str]:
         """The token of each site; empty where none needs one.
