@@ -7,6 +7,7 @@ escapes from Muntin is a bug.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 
@@ -81,6 +82,12 @@ class SelectError(MuntinError, ValueError):
         """The same error with other attributes."""
         names = ("message", "code", "text", "position", "length", "remedy")
         return SelectError(**{name: getattr(self, name) for name in names} | changes)
+
+    def moved(self, place: Callable[[int], int]) -> SelectError:
+        """The error, at its place in another text, which the other side has."""
+        start = place(self.position)
+        length = max(0, place(self.position + self.length) - start)
+        return self.replaced(text="", position=start, length=length)
 
     def _rendered(self) -> str:
         lines = [self.message]

@@ -64,16 +64,14 @@ class Capacity:
         return sum(line.nbytes for line in self.lines)
 
 
-def capacity(
-    pipeline: Pipeline, rate: float, keys: Mapping[str, int], kept_us: int, seed: int = 0
-) -> Capacity:
+def capacity(pipeline: Pipeline, rate: float, keys: Mapping[str, int], kept_us: int) -> Capacity:
     """What a pipeline takes once it has run for as long as it keeps anything.
 
     `rate`: events a second.
     `keys`: column -> how many different values it has; 1,000 where it is not there.
     `kept_us`: microseconds for which panes and rollups are kept that the retention does not name.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     keep = pipeline.retention
     lines, windows, seconds = [], {}, 0.0
     for name, spec in pipeline.summaries.items():

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from muntin.errors import BadArgument, SourceError
+from muntin.select.syntax import text_literal
 from muntin.spark.ddl import UNKNOWN
 from muntin.spark.ddl import declared as declared_columns
 from muntin.spark.kafka import columns_of
@@ -246,17 +247,13 @@ def sample_of(source: SourceSpec, file: Path) -> pa.Table:
         options = source.options
         sep = options.get("sep") or options.get("delimiter")
         header = options.get("header", "true") == "true"
-        more = f", header={str(header).lower()}" + (f", delim={_text(sep)}" if sep else "")
+        more = f", header={str(header).lower()}" + (f", delim={text_literal(sep)}" if sep else "")
         if not header:
             more += ", auto_type_candidates=['VARCHAR']"
-    reader = f"read_{source.format}({_text(str(file))}, ignore_errors=true{more})"
+    reader = f"read_{source.format}({text_literal(str(file))}, ignore_errors=true{more})"
     with duckdb.connect() as connection:
         found = connection.sql(f"SELECT * FROM {reader} LIMIT {SAMPLE_ROWS}")  # noqa: S608 (quoted)
         return found.to_arrow_table()
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
 
 
 def _wrong_fields(pipeline: Pipeline, seen: Seen) -> Iterator[str]:

@@ -128,11 +128,9 @@ def limited(groups: Groups, limit: int, other: int) -> Groups:
     return _with_slices(groups.order, bounds, slices, keys)
 
 
-def as_slices(slices: object, rows: int | None = None) -> np.ndarray:
+def as_slices(slices: object) -> np.ndarray:
     """Numbers of slices as int64[n]; BadArgument."""
     numbers = np.asarray(slices)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or numbers.dtype == np.uint64:
         raise BadArgument(f"slices are {numbers.dtype} {numbers.shape}: give one int64 a row")
-    if rows is not None and len(numbers) != rows:
-        raise BadArgument(f"{len(numbers)} slices for {rows} rows: give one for each")
     return frozen(numbers.astype(np.int64, copy=False))

@@ -9,6 +9,7 @@ from muntin.select.bind import MATRIX_KINDS
 from muntin.select.catalog import TREND_COLUMNS, TREND_ERROR, WINDOW_COLUMNS, QueryInfo, SummaryInfo
 from muntin.select.functions import TABLE_FUNCTIONS
 from muntin.select.places import Span, problem_at
+from muntin.select.syntax import text_literal
 from muntin.suggestions import did_you_mean
 from muntin.times import instant_text
 
@@ -120,4 +121,4 @@ def _value(value: Value, column: str) -> str:
         return f"NULL::{kind}"
     if isinstance(value, int):
         return f"make_timestamp({value})"
-    return "'" + value.replace("'", "''") + "'"
+    return text_literal(value)

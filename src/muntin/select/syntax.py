@@ -120,6 +120,11 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def text_literal(text: str) -> str:
+    """A string of SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def show_argument(argument: Name | Value) -> str:
     if isinstance(argument, Name):
         return show_name(argument.text)
@@ -127,5 +132,5 @@ def show_argument(argument: Name | Value) -> str:
     if value is None or isinstance(value, bool):
         return {None: "NULL", True: "TRUE", False: "FALSE"}[value]
     if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"
+        return text_literal(value)
     return repr(value)

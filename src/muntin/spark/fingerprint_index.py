@@ -33,7 +33,7 @@ from muntin.spark.progress import job_progress
 from muntin.spark.session import own_python
 from muntin.storage import full_name, is_file, place_of
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
-from muntin.summaries.dynamic_bloom import HEADROOM_MAX, item_type
+from muntin.summaries.dynamic_bloom import HEADROOM_MAX, check_integer, item_type
 from muntin.summaries.order_maps import OrderMap, map_for
 
 if TYPE_CHECKING:
@@ -130,9 +130,9 @@ class FingerprintIndex(IndexReader):
             Files cannot be read.
         """
         source = source_of(df, key, rank, spark)
-        _check_integer("partitions", partitions, 1, PARTITIONS_MAX)
-        _check_integer("seed", seed, 0, 2**64 - 1)
-        _check_integer("headroom", headroom, 1, HEADROOM_MAX)
+        check_integer("partitions", partitions, 1, PARTITIONS_MAX)
+        check_integer("seed", seed, 0, 2**64 - 1)
+        check_integer("headroom", headroom, 1, HEADROOM_MAX)
         _check_fraction("fpp", fpp)
         _check_fraction("error", error)
         check_key(source.key_type, key)
@@ -347,11 +347,6 @@ class FingerprintIndex(IndexReader):
 def _check_fraction(name: str, value: Any) -> None:
     if not isinstance(value, float) or not 0 < value < 1:
         raise BadArgument(f"{name}={value!r}: a fraction between 0 and 1, both excluded")
-
-
-def _check_integer(name: str, value: Any, least: int, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise BadArgument(f"{name}={value!r}: an integer from {least} to {most}")
 
 
 def _empty_folder(path: str | Path | None, *, overwrite: bool) -> str:

@@ -70,9 +70,9 @@ class DynamicBloom:
         seed: int = 0,
         headroom: int = HEADROOM,
     ) -> None:
-        _check_integer("capacity", capacity, 1, CAPACITY_MAX)
-        _check_integer("seed", seed, 0, 2**64 - 1)
-        _check_integer("headroom", headroom, 1, HEADROOM_MAX)
+        check_integer("capacity", capacity, 1, CAPACITY_MAX)
+        check_integer("seed", seed, 0, 2**64 - 1)
+        check_integer("headroom", headroom, 1, HEADROOM_MAX)
         if isinstance(fpp, bool) or not isinstance(fpp, float) or not 0 < fpp < 1:
             raise BadArgument(f"fpp={fpp!r}: a probability between 0 and 1, both excluded")
         self._parameters = {"capacity": capacity, "fpp": fpp, "headroom": headroom, "seed": seed}
@@ -289,6 +289,6 @@ def _as_hashes(hashes: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(hashes)
 
 
-def _check_integer(name: str, value: Any, least: int, most: int) -> None:
+def check_integer(name: str, value: Any, least: int, most: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise BadArgument(f"{name}={value!r}: an integer from {least} to {most}")

@@ -120,6 +120,12 @@ class SketchedKey:
         """Turn a lane's integers into floats."""
         self.floats[:, :, lane] = self.cells[:, :, lane].astype(np.float64)
 
+    def copy(self) -> Self:
+        twin = object.__new__(type(self))
+        twin.names, twin.values = self.names, list(self.values)
+        twin.cells, twin.heavy = self.cells.copy(), self.heavy.copy()
+        return twin
+
     def to_bytes(self, is_float: np.ndarray) -> bytes:
         """Lane by lane the bytes a cell takes and the cells; then the heavy keys and values."""
         pieces = []

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -302,7 +301,12 @@ class SketchedMatrix:
 
     def copy(self) -> Self:
         """An independent copy."""
-        return deepcopy(self)
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin._types, twin._kinds = dict(self._types), dict(self._kinds)
+        twin._nulls, twin._totals = dict(self._nulls), list(self._totals)
+        twin._keys = {key: sketch.copy() for key, sketch in self._keys.items()}
+        return twin
 
     def to_bytes(self) -> bytes:
         """The summary in Muntin's envelope."""

@@ -79,15 +79,7 @@ class PostgresAnswers:
         try:
             result = self._reader.sql(edited.text)
         except SelectError as error:
-            place = edited.before(error.position)
-            end = edited.before(error.position + error.length)
-            raise SelectError(
-                error.message,
-                code=error.code,
-                position=place,
-                length=max(0, end - place),
-                remedy=error.remedy,
-            ) from None
+            raise error.moved(edited.before) from None
         return result, [said_of(result), *(note.message for note in result.notes), *more]
 
     def _columns_of(self, relation: Relation) -> Columns:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from muntin.errors import SelectError
-from muntin.server.postgres.literals import quoted
+from muntin.select.syntax import text_literal
 from muntin.server.postgres.text import Word, words_of
 
 _TAGS = {
@@ -91,7 +91,7 @@ def shown(text: str, settings: Mapping[str, str]) -> str:
             length=len(words[1].text),
             remedy="there are: " + ", ".join(settings),
         )
-    return f'SELECT {quoted(known[name][1])} AS "{name}"'
+    return f'SELECT {text_literal(known[name][1])} AS "{name}"'
 
 
 def _setting(words: Sequence[Word]) -> Command:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
 
 from muntin.errors import BadArgument, SelectError
+from muntin.select.syntax import text_literal
 from muntin.server.postgres.rows import BINARY, TEXT
 from muntin.times import datetime_of, instant_us
 
@@ -61,11 +62,6 @@ def literal(value: bytes | None, form: int, oid: int, number: int = 1) -> str:
         ) from None
 
 
-def quoted(text: str) -> str:
-    """A string of SQL."""
-    return "'" + text.replace("'", "''") + "'"
-
-
 def null_of(oid: int) -> str:
     """Stands for a parameter that is not given yet."""
     return literal(None, TEXT, oid)
@@ -87,12 +83,12 @@ def _in_text(text: str, oid: int) -> str:
         return _instant(text, oid)
     if oid == 17:
         raise _no_bytes()
-    return quoted(text)
+    return text_literal(text)
 
 
 def _in_binary(value: bytes, oid: int) -> str:
     if oid in _TEXTS:
-        return quoted(value.decode())
+        return text_literal(value.decode())
     if oid in _INTEGERS:
         return _number(str(struct.unpack(_INTEGERS[oid], value)[0]))
     if oid in _FLOATS:
@@ -116,12 +112,12 @@ def _bool(value: bytes) -> str:
 
 
 def _binary_date(value: bytes) -> str:
-    return quoted((_EPOCH + timedelta(days=struct.unpack(">i", value)[0])).date().isoformat())
+    return text_literal((_EPOCH + timedelta(days=struct.unpack(">i", value)[0])).date().isoformat())
 
 
 def _binary_instant(value: bytes) -> str:
     at = _EPOCH + timedelta(microseconds=struct.unpack(">q", value)[0])
-    return quoted(at.isoformat(" "))
+    return text_literal(at.isoformat(" "))
 
 
 def _binary_interval(value: bytes) -> str:
@@ -131,7 +127,7 @@ def _binary_interval(value: bytes) -> str:
     sign = "-" if us < 0 else ""
     seconds, us = divmod(abs(us), 1_000_000)
     clock = f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{us:06}"
-    return quoted(f"{days} days {clock}")
+    return text_literal(f"{days} days {clock}")
 
 
 def _binary_numeric(value: bytes) -> str:
@@ -162,7 +158,7 @@ def _instant(text: str, oid: int) -> str:
         at = datetime_of(instant_us(text.strip())).replace(tzinfo=None)
     except BadArgument as wrong:
         raise SelectError(str(wrong), code="value") from None
-    return quoted(at.date().isoformat() if oid == 1082 else at.isoformat(" "))
+    return text_literal(at.date().isoformat() if oid == 1082 else at.isoformat(" "))
 
 
 def _number(text: str) -> str:

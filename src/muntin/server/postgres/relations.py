@@ -12,6 +12,7 @@ from muntin.errors import BadArgument, SelectError
 from muntin.select.bind import MATRIX_KINDS
 from muntin.select.catalog import QueryInfo, SummaryInfo
 from muntin.select.functions import TABLE_FUNCTIONS, ArgumentError
+from muntin.select.syntax import quoted, text_literal
 from muntin.server.postgres.text import Edit, Edited, Word, words_of
 from muntin.times import instant_us
 
@@ -88,7 +89,7 @@ def _call(function: str, name: str, arguments: str = "") -> tuple[str, str]:
 def written(name: str) -> str:
     """A name, in quotes where it is no plain word."""
     plain = name.isascii() and name.isidentifier() and name == name.lower()
-    return name if plain else '"' + name.replace('"', '""') + '"'
+    return name if plain else quoted(name)
 
 
 def rewritten(text: str, known: Mapping[str, Relation]) -> tuple[Edited, tuple[str, ...]]:
@@ -182,7 +183,7 @@ def _window(
     last = words[end - 1].end
     condition = "WHERE " + " AND ".join(kept) if kept else ""
     after_item = words[where - 1].end
-    clause = f" FOR {_quoted(low[0].at)} TO {_quoted(high[0].at)}"
+    clause = f" FOR {text_literal(low[0].at)} TO {text_literal(high[0].at)}"
     said = ("BETWEEN on time: the end is excluded",) if high[0].closed else ()
     return [Edit(after_item, after_item, clause), Edit(words[where].start, last, condition)], said
 
@@ -316,10 +317,6 @@ def _instant(words: Sequence[Word], start: int, end: int) -> str | None:
     except BadArgument as wrong:
         raise _wrong(strings[0], str(wrong)) from None
     return value
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _wrong(word: Word, message: str) -> SelectError:

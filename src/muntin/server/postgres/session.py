@@ -263,7 +263,7 @@ class Session:
             try:
                 await self._one(part)
             except SelectError as error:
-                raise _moved(error, lambda place, start=start: start + place) from None
+                raise error.moved(lambda place, start=start: start + place) from None
         if self._status == TransactionStatus.IDLE:
             self._drop_portals()
         await self._send(wire.ReadyForQuery(status=self._status))
@@ -377,7 +377,7 @@ class Session:
                 raise
             raise Refusal("57014", "cancelled, as the client asked") from None
         except SelectError as error:
-            raise _moved(error, portal.edited.before) from None
+            raise error.moved(portal.edited.before) from None
         finally:
             self._asking, self._cancelled = None, False
         await portal.begin(answer)
@@ -463,12 +463,3 @@ class Session:
         data = bytes(self._out)
         self._out.clear()
         await self._link.send(data)
-
-
-def _moved(error: SelectError, place: Any) -> SelectError:
-    """The error, at its place in another text."""
-    start = place(error.position)
-    length = max(0, place(error.position + error.length) - start)
-    return SelectError(
-        error.message, code=error.code, position=start, length=length, remedy=error.remedy
-    )
