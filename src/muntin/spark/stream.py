@@ -17,14 +17,13 @@ from muntin.progress import Progress
 from muntin.reading.warm import warm
 from muntin.select.result import Result
 from muntin.session import Session
-from muntin.spark.checkpoint import checkpoint_beside, delete_checkpoint, query_of
+from muntin.spark.checkpoint import check_there, checkpoint_beside, delete_checkpoint, query_of
 from muntin.spark.connector import with_connector
 from muntin.spark.failures import plainly, worker_error
 from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from
 from muntin.spark.kafka import Missed, check_broker, lag_of
 from muntin.spark.parquet import gather_batch
 from muntin.spark.partials import Plan
-from muntin.spark.planned import check_there
 from muntin.spark.rows import Row
 from muntin.spark.session import is_elsewhere, start_worker
 from muntin.spark.session import session as spark_session
