@@ -15,6 +15,7 @@ from muntin.errors import CorruptSummary
 from muntin.segments import codec, texts
 from muntin.segments.building import build, merge
 from muntin.segments.codec import cut, decode, encode
+from muntin.segments.keys import memory_of
 from muntin.segments.sums import Sums
 from muntin.segments.table import Segment
 from muntin.summaries.envelope import canonical
@@ -62,7 +63,7 @@ def test_they_are_read_as_they_were_written_in_fewer_bytes(monkeypatch) -> None:
         assert encode(read) == data
         for one, other in zip(read.tables, made.tables, strict=True):
             assert one.keys.equals(other.keys)
-            assert [c.type for c in one.keys.columns] == [c.type for c in other.keys.columns]
+            assert one.keys.kinds == other.keys.kinds
 
 
 @given(
@@ -148,3 +149,27 @@ def test_a_description_that_lies_of_texts_is_refused(wrong, monkeypatch) -> None
     monkeypatch.undo()
     with pytest.raises(CorruptSummary, match="texts"):
         decode(data)
+
+
+def test_bytes_and_unions_do_not_depend_on_how_texts_are_kept() -> None:
+    made = many()
+    tables = []
+    for table in made.tables:
+        keys = replace(table.keys, columns=table.keys.values)
+        assert keys.equals(table.keys)
+        assert keys.kinds == table.keys.kinds
+        tables.append(replace(table, keys=keys))
+    plainly = replace(made, tables=tuple(tables))
+    assert encode(plainly) == encode(made)
+    assert encode(merge([plainly, made])) == encode(merge([made, made]))
+
+
+def test_few_keys_do_not_keep_all_texts_and_what_is_shared_counts_once() -> None:
+    made = many()
+    every = [table.keys for table in made.tables]
+    texts_bytes = sum(c.dictionary.nbytes for c in made.tables[2].keys.columns)
+    alone = memory_of([made.tables[2].keys])
+    assert memory_of(every) < sum(memory_of([keys]) for keys in every) - texts_bytes / 2
+    few = made.tables[2].keys.take(np.arange(3))
+    assert memory_of([few]) < alone / 50
+    assert few.values[0].to_pylist() == made.tables[2].keys.values[0].to_pylist()[:3]

@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from muntin.errors import BadArgument
 from muntin.segments.exchange import sketch_bytes
+from muntin.segments.keys import TYPES
 from muntin.segments.nulls import counts_of
 from muntin.segments.quantiles import Quantiles
 from muntin.segments.table import Segment
@@ -91,9 +92,9 @@ def schema_of(by: Sequence[str], segments: Sequence[Segment]) -> pa.Schema:
             )
     kinds = {name: pa.null() for name in by}
     for table in chain.from_iterable(segment.tables for segment in segments):
-        for name, column in zip(table.by, table.keys.columns, strict=True):
-            if column.type != pa.null():
-                kinds[name] = column.type
+        for name, kind in zip(table.by, table.keys.kinds, strict=True):
+            if kind is not None:
+                kinds[name] = TYPES[kind]
     keys = [pa.field(name, _PLAIN.get(kind, kind)) for name, kind in kinds.items()]
     return pa.schema([*HEAD, *keys, *TAIL])
 

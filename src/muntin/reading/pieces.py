@@ -20,6 +20,7 @@ from muntin.ledger.slices import Slices, added_up
 from muntin.reading.extent import Extent, Layout, Reach
 from muntin.segments.building import WHOLE, merge
 from muntin.segments.codec import decode
+from muntin.segments.keys import memory_of
 from muntin.segments.table import Segment
 from muntin.select.catalog import KeyNames, Part
 
@@ -96,11 +97,8 @@ class SegmentCache:
 
 def _memory_of(segment: Segment) -> int:
     """Bytes, about: its keys and items too, and the objects that hold small arrays."""
-    size = segment.nbytes
-    for table in segment.tables:
-        known = (table.keys,) if table.items is None else (table.keys, table.items)
-        size += ENTRY_BYTES + sum(keys.nbytes for keys in known)
-    return size
+    known = [keys for table in segment.tables for keys in table.dictionaries]
+    return segment.nbytes + ENTRY_BYTES * len(segment.tables) + memory_of(known)
 
 
 class Pieces:

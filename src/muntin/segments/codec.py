@@ -30,15 +30,15 @@ from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.checks import check_segment, check_table
 from muntin.segments.columns import Ragged, frozen, laid_out
-from muntin.segments.keys import NO_KEY, TYPES, Keys, hashes_of
+from muntin.segments.keys import NO_KEY, TEXT, TYPES, Keys, hashes_of
 from muntin.segments.registry import algebra_of
 from muntin.segments.shards import SHARDS_MAX, WHOLE_KEYS
 from muntin.segments.streams import Form, StreamReader, StreamWriter
 from muntin.segments.table import Segment, Table
-from muntin.segments.texts import TEXT, Coded, Texts, coded
+from muntin.segments.texts import Coded, Texts, coded
 from muntin.summaries.envelope import canonical, crc_of
 from muntin.summaries.items import text_buffers
-from muntin.summaries.key_columns import NULL_HASH, fold
+from muntin.summaries.key_columns import NULL_HASH, decoded, fold, value_type
 
 MAGIC, VERSION = b"MSEG", 1
 DECODED_BYTES_MAX = 1 << 32
@@ -163,12 +163,14 @@ def _write_keys(out: StreamWriter, keys: Keys, texts: dict[str, Coded]) -> None:
         out.raw(valid)
         if column.type == pa.null():
             continue
-        if column.type not in (pa.large_string(), pa.large_binary()):
+        kind = value_type(column.type)
+        if kind not in (TEXT, pa.large_binary()):
             out.numbers(_integers(column))
-        elif name in texts and column.type == pa.large_string():
+        elif name in texts and kind == TEXT:
             out.numbers(next(texts[name].codes))
         else:
-            empty = "" if column.type == pa.large_string() else b""
+            column = decoded(column)
+            empty = "" if kind == TEXT else b""
             _write_text(out, column.fill_null(empty) if column.null_count else column)
 
 

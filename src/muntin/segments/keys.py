@@ -23,10 +23,12 @@ from muntin.summaries import key_columns
 from muntin.summaries.items import hash_items
 from muntin.summaries.kernels.sorting import sort_pairs
 
+TEXT = pa.large_string()
 TYPES = {**key_columns.TYPES, "binary": pa.large_binary(), "uint64": pa.uint64()}
 """Of keys, and (binary, uint64) of items."""
 KEY_TYPES: dict[pa.DataType, str] = {kind: name for name, kind in TYPES.items()}
 DIRECT_CELLS_MAX = 1 << 26  # a table of that many int64 finds the combinations that occur
+TEXTS_KEPT = 16  # texts in memory for each key that is left of them
 RADIX_MIN = 1 << 12  # of fewer hashes, NumPy's sort is as fast
 _compute: Any = pc
 
@@ -38,8 +40,9 @@ class Keys:
     Attributes
     ----------
     columns : Arrow arrays [n], one a name
-        In the types of `key_columns.TYPES`, or null where no value is known. Without columns
-        there is one key, the empty one.
+        In the types of `key_columns.TYPES`, or null where no value is known. Texts may be numbers
+        into a dictionary without null, whose texts others may share. Without columns there is one
+        key, the empty one.
     hashes : uint64[n], ascending
     """
 
@@ -51,33 +54,44 @@ class Keys:
         return len(self.hashes)
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of memory."""
-        return self.hashes.nbytes + sum(column.nbytes for column in self.columns)
-
-    @property
     def kinds(self) -> tuple[str | None, ...]:
         """Type of each column; None as long as there were only nulls."""
-        return tuple(KEY_TYPES.get(column.type) for column in self.columns)
+        return tuple(KEY_TYPES.get(key_columns.value_type(c.type)) for c in self.columns)
+
+    @property
+    def values(self) -> tuple[pa.Array, ...]:
+        """The columns, texts as such."""
+        return tuple(map(key_columns.decoded, self.columns))
 
     def take(self, rows: np.ndarray) -> Keys:
         """The keys of ascending numbers."""
         if len(rows) == len(self):
             return self
         at = pa.array(rows)
-        columns = tuple(column.take(at) for column in self.columns)
+        columns = tuple(_without_many(column.take(at)) for column in self.columns)
         return Keys(self.names, columns, frozen(self.hashes[rows]))
 
     def equals(self, other: Keys) -> bool:
         return (
             self.names == other.names
             and np.array_equal(self.hashes, other.hashes)
-            and all(a.equals(b) for a, b in zip(self.columns, other.columns, strict=True))
+            and all(map(_equal, self.columns, other.columns))
         )
 
 
 NO_KEY = Keys((), (), frozen(np.zeros(1, np.uint64)))
 """The empty key: that of all events."""
+
+
+def memory_of(dictionaries: Sequence[Keys]) -> int:
+    """Bytes of memory of keys; what they share counts once."""
+    buffers = {}
+    for keys in dictionaries:
+        for column in keys.columns:
+            coded = pa.types.is_dictionary(column.type)
+            for array in (column.indices, column.dictionary) if coded else (column,):
+                buffers |= {b.address: b.size for b in array.buffers() if b is not None}
+    return sum(buffers.values()) + sum(keys.hashes.nbytes for keys in dictionaries)
 
 
 def no_keys(names: tuple[str, ...]) -> Keys:
@@ -206,10 +220,64 @@ def ordered(
     order = _order_of(hashes)
     ordered = hashes[order]
     if (ordered[1:] == ordered[:-1]).any():
-        columns = [one.take(pa.array(rows)) for one, rows in zip(values, at, strict=True)]
-        order = _by_value(columns, hashes)
-    taken = [one.take(pa.array(rows[order])) for one, rows in zip(values, at, strict=True)]
-    return Keys(names, tuple(taken), frozen(ordered)), order
+        order = _by_value([picked(one, rows) for one, rows in zip(values, at, strict=True)], hashes)
+    columns = tuple(picked(one, rows[order]) for one, rows in zip(values, at, strict=True))
+    return Keys(names, columns, frozen(ordered)), order
+
+
+def picked(values: pa.Array, at: np.ndarray) -> pa.Array:
+    """The values at these places; of texts their numbers alone."""
+    if values.type != TEXT:
+        return values.take(pa.array(at))
+    nulls = None
+    if values.null_count:
+        nulls = values.is_null().to_numpy(zero_copy_only=False)[at]
+        buffers = [None, *values.buffers()[1:]]  # of a null, a text that no number names
+        values = pa.Array.from_buffers(TEXT, len(values), buffers, 0, values.offset)
+    return numbered(values, at, nulls)
+
+
+def numbered(texts: pa.Array, numbers: np.ndarray, nulls: np.ndarray | None) -> pa.Array:
+    """Texts (large_string, no null) by their numbers, null where `nulls`: bool[n] says so."""
+    return pa.DictionaryArray.from_arrays(
+        pa.array(numbers.astype(np.int32), mask=nulls), texts, safe=False
+    )
+
+
+def _without_many(column: pa.Array) -> pa.Array:
+    """Few keys do not keep many texts in memory that none of them has."""
+    if pa.types.is_dictionary(column.type) and len(column.dictionary) > TEXTS_KEPT * len(column):
+        return key_columns.decoded(column)
+    return column
+
+
+def shared(columns: Sequence[pa.Array]) -> list[pa.Array]:
+    """Columns of text as numbers into one dictionary."""
+    coded = [c if pa.types.is_dictionary(c.type) else c.dictionary_encode() for c in columns]
+    coded = [c.cast(pa.dictionary(pa.int32(), TEXT)) for c in coded]
+    if all(_same_texts(coded[0], other) for other in coded[1:]):
+        return coded
+    return pa.chunked_array(coded).unify_dictionaries().chunks
+
+
+def _same_texts(one: pa.Array, other: pa.Array) -> bool:
+    """Whether two columns have the same dictionary in memory; else it may be equal still."""
+    mine, its = one.dictionary, other.dictionary
+    return (
+        len(mine) == len(its)
+        and mine.offset == its.offset
+        and all(
+            a is b or (a is not None and b is not None and a.address == b.address)
+            for a, b in zip(mine.buffers(), its.buffers(), strict=True)
+        )
+    )
+
+
+def _equal(one: pa.Array, other: pa.Array) -> bool:
+    dictionaries = pa.types.is_dictionary(one.type) and one.type == other.type
+    if dictionaries and _same_texts(one, other):
+        return one.indices.equals(other.indices)
+    return key_columns.decoded(one).equals(key_columns.decoded(other))
 
 
 def _order_of(hashes: np.ndarray) -> np.ndarray:
@@ -222,7 +290,8 @@ def _order_of(hashes: np.ndarray) -> np.ndarray:
 
 def _by_value(columns: Sequence[pa.Array], hashes: np.ndarray) -> np.ndarray:
     """The order of (hash, value), where two values share a hash."""
-    named = {f"c{i}": column for i, column in enumerate(columns) if column.type != pa.null()}
+    plain = map(key_columns.decoded, columns)
+    named = {f"c{i}": column for i, column in enumerate(plain) if column.type != pa.null()}
     table = pa.table({"hash": pa.array(hashes), **named})
     keys = [(name, "ascending") for name in table.column_names]
     return _compute.sort_indices(table, sort_keys=keys, null_placement="at_start").to_numpy()
@@ -266,7 +335,7 @@ def union(parts: Sequence[Keys]) -> tuple[Keys, list[np.ndarray]]:
 
 
 def _joined(name: str, columns: list[pa.Array]) -> pa.Array:
-    kinds = {column.type for column in columns} - {pa.null()}
+    kinds = {key_columns.value_type(column.type) for column in columns} - {pa.null()}
     if len(kinds) > 1:
         shown = " and ".join(sorted(str(KEY_TYPES[kind]) for kind in kinds))
         raise IncompatibleSummary(
@@ -275,6 +344,8 @@ def _joined(name: str, columns: list[pa.Array]) -> pa.Array:
     if kinds:
         (kind,) = kinds
         columns = [pa.nulls(len(c), kind) if c.type == pa.null() else c for c in columns]
+    if any(pa.types.is_dictionary(column.type) for column in columns):
+        columns = shared(columns)
     return pa.concat_arrays(columns)
 
 
@@ -287,6 +358,8 @@ def _equal_to_next(column: pa.Array) -> np.ndarray:
     """bool[n - 1]; null equals null."""
     if column.type == pa.null():
         return np.ones(max(len(column) - 1, 0), bool)
+    if pa.types.is_dictionary(column.type):  # as `shared` made it: a text has one number
+        column = column.indices
     one, other = column[:-1], column[1:]
     equal = _compute.fill_null(_compute.equal(one, other), False)
     if column.null_count:

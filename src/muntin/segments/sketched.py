@@ -40,6 +40,7 @@ from muntin.segments.sums import OfIndicators, SumType, Totals, missing_of, type
 from muntin.segments.table import Table
 from muntin.segments.top_k import flat, folded, places_in
 from muntin.summaries.indicators import indicator_values
+from muntin.summaries.key_columns import decoded
 
 kernels: Any = _kernels  # lists of columns are unpacked into their calls
 FLOAT_SLACK = 1e-6  # of a sum, which the rounding of floats moves by less
@@ -267,7 +268,7 @@ class SketchedSums(OfIndicators):
                 f"sketched sums cannot answer {question!r:.100}: ask Listed, SumsOf or Totals"
             )
         picked = pa.array(chosen)
-        keys = {n: c.take(picked) for n, c in zip(found.names, found.columns, strict=True)}
+        keys = {n: decoded(c.take(picked)) for n, c in zip(found.names, found.columns, strict=True)}
         return pa.table({"row": row, **keys, **shown})
 
     def _totals(self, table: Table) -> pa.Table:

@@ -13,6 +13,7 @@ from muntin.errors import IncompatibleSummary
 from muntin.segments.columns import Ragged, States, between, frozen, take
 from muntin.segments.kernels.lists import renumber
 from muntin.segments.keys import Keys, no_keys
+from muntin.summaries.key_columns import decoded
 
 if TYPE_CHECKING:
     from muntin.segments.algebra import Algebra
@@ -128,7 +129,7 @@ class Table:
         key = self.key
         rest = key >= len(self.keys)
         at = pa.array(key, mask=rest) if rest.any() else pa.array(key)
-        return [column.take(at) for column in self.keys.columns]
+        return [decoded(column.take(at)) for column in self.keys.columns]
 
     def is_rest(self) -> np.ndarray:
         """bool[rows]: rows of the events of all keys beyond the limit."""

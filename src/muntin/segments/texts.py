@@ -9,19 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from muntin.errors import CorruptSummary
 from muntin.segments.columns import frozen
-from muntin.segments.keys import Keys
+from muntin.segments.kernels.lists import in_order_of_coming
+from muntin.segments.keys import TEXT, Keys, numbered, shared
 from muntin.summaries.items import hash_items, text_buffers
-from muntin.summaries.key_columns import NULL_HASH
+from muntin.summaries.key_columns import NULL_HASH, value_type
 
 TEXTS_MIN = 256  # of fewer in a segment, a list takes longer than it saves
-TEXT = pa.large_string()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +44,7 @@ def coded(dictionaries: Sequence[Keys]) -> dict[str, Coded]:
     columns: dict[str, list[pa.Array]] = {}
     for keys in dictionaries:
         for name, column in zip(keys.names, keys.columns, strict=True):
-            if column.type == TEXT:
+            if value_type(column.type) == TEXT:
                 columns.setdefault(name, []).append(column)
     alone = {keys.names[0] for keys in dictionaries if len(keys.names) == 1}
     found = {}
@@ -53,12 +52,24 @@ def coded(dictionaries: Sequence[Keys]) -> dict[str, Coded]:
         size = sum(map(len, each))
         if size < TEXTS_MIN or (len(each) == 1 and name in alone):
             continue  # few, or all different
-        encoded: Any = pa.concat_arrays(each).dictionary_encode()
-        if 2 * len(encoded.dictionary) <= size:
-            numbers = encoded.indices.fill_null(0).to_numpy().astype(np.int64)
+        columns_of_one = shared(each)
+        values = columns_of_one[0].dictionary
+        numbers = [_numbers(column, len(values)) for column in columns_of_one]
+        codes, used = np.empty(size, np.int64), np.empty(len(values), np.int64)
+        count = in_order_of_coming(frozen(np.concatenate(numbers)), len(values), codes, used)
+        if 2 * count <= size:
             ends = np.cumsum([len(column) for column in each])[:-1]
-            found[name] = Coded(encoded.dictionary, iter(np.split(numbers, ends)))
+            values = values.take(pa.array(used[:count]))
+            found[name] = Coded(values, iter(np.split(codes, ends)))
     return found
+
+
+def _numbers(column: pa.Array, null: int) -> np.ndarray:
+    """Number of each text: int64[n]."""
+    indices = column.indices
+    if column.null_count:
+        indices = indices.fill_null(null)
+    return indices.to_numpy().astype(np.int64)
 
 
 class Texts:
@@ -90,6 +101,6 @@ class Texts:
         if int(self._sizes[codes].sum()) > left:
             raise CorruptSummary("segment: its keys are more than are read at once")
         if nulls is None:
-            return self._values.take(pa.array(codes)), self._hashes[codes]
-        column = self._values.take(pa.array(codes, mask=nulls))
-        return column, self._hashes[np.where(nulls, size, codes)]
+            return numbered(self._values, codes, None), self._hashes[codes]
+        hashes = self._hashes[np.where(nulls, size, codes)]
+        return numbered(self._values, codes, nulls), hashes

@@ -210,7 +210,7 @@ def heaviest(table: Table, stored: tuple[np.ndarray, ...], k: int | None) -> pa.
     sizes = np.diff(starts)
     row = np.repeat(np.arange(len(sizes)), sizes)
     upper, lower = weights + offsets[row], weights + gained
-    names = table.items.columns[0] if table.items is not None else pa.nulls(0)
+    names = table.items.values[0] if table.items is not None else pa.nulls(0)
     # equal ones in the order of the items themselves
     place = np.empty(len(names), np.int64)
     if len(names):

@@ -12,6 +12,7 @@ import pyarrow as pa
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary, MuntinError, UnknownName
 from muntin.segments.building import WHOLE, merge, subtract
 from muntin.segments.codec import encode
+from muntin.segments.keys import memory_of
 from muntin.segments.sums import Sums, counted_events
 from muntin.segments.table import Segment
 from muntin.summaries.envelope import seal
@@ -165,10 +166,9 @@ class VectorMatrix:
             if self._whole in (None, *self._segments)
             else [*self._segments, self._whole]
         )
-        keys = (column for segment in segments for t in segment.tables for column in t.keys.columns)
         return (
             sum(segment.nbytes for segment in segments)
-            + sum(column.nbytes for column in keys)
+            + memory_of([table.keys for segment in segments for table in segment.tables])
             + (self._recent.nbytes if self._recent else 0)
             + sum(table.nbytes for table in self._shown.values())
         )
