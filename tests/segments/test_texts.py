@@ -80,6 +80,23 @@ def test_any_of_them_at_any_size(drivers, few) -> None:
         assert one.keys.equals(other.keys)
 
 
+@pytest.mark.parametrize("names", [[None], [None, ""], [""]])
+def test_many_keys_without_a_text(names) -> None:
+    """In keys with a number, which makes them different."""
+    rows = 1_000
+    columns = {
+        "driver": pa.array([names[n % len(names)] for n in range(rows)], pa.string()),
+        "number": pa.array(range(rows), pa.int64()),
+    }
+    made = build(
+        FARES, np.zeros(rows, np.int64), [pa.array(range(rows), pa.int64())],
+        [("driver", "number")], columns,
+    )  # fmt: skip
+    read = decode(encode(made))
+    assert read.tables[0].keys.equals(made.tables[0].keys)
+    assert encode(read) == encode(made)
+
+
 def test_a_table_is_read_alone() -> None:
     made = many()
     data = encode(made)

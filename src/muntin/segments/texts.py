@@ -57,7 +57,7 @@ def coded(dictionaries: Sequence[Keys]) -> dict[str, Coded]:
         numbers = [_numbers(column, len(values)) for column in columns_of_one]
         codes, used = np.empty(size, np.int64), np.empty(len(values), np.int64)
         count = in_order_of_coming(frozen(np.concatenate(numbers)), len(values), codes, used)
-        if 2 * count <= size:
+        if 0 < 2 * count <= size:
             ends = np.cumsum([len(column) for column in each])[:-1]
             values = values.take(pa.array(used[:count]))
             found[name] = Coded(values, iter(np.split(codes, ends)))
