@@ -113,39 +113,6 @@ def check_exact(table, folder):
     ledger.close()
 
 
-@pytest.mark.parametrize("way", ["stopped", "hung"])
-def test_a_worker_that_does_not_answer_is_killed_and_its_task_runs_again(tmp_path, way):
-    """Stopped by SIGSTOP, where its task reads the files itself, or hung in a user's function."""
-    table = in_order(FILES, random.Random(22))
-    written(table, tmp_path / "events")
-    process = start(tmp_path, None, *(["hang"] if way == "hung" else []))
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    stopped = []
-    if way == "stopped":
-        assert wait_for(process, "batch", deadline)
-        stopped = workers_of(process)
-        for worker in stopped:
-            worker.suspend()
-        assert stopped
-    done = wait_for(process, "done", deadline)
-    told = (tmp_path / "stderr").read_text()
-    assert done, told[-2000:]
-    process.wait(timeout=300)
-    process.stdout.close()
-    assert way == "stopped" or "Idle timeout reached for Python worker" in told
-    for worker in stopped:
-        assert f"Python worker {worker.pid} was stopped" in told
-        assert not worker.is_running()
-    check_exact(table, tmp_path)
-
-
-def workers_of(process):
-    """Spark's Python workers: what its daemon has forked."""
-    below = psutil.Process(process.pid).children(recursive=True)
-    return [child for child in below if child.parent() in below and child.name() != "java"
-            and child.parent().name() != "java"]  # fmt: skip
-
-
 def taken(table, folder):
     """The batches as Spark took them: killed between two lines of its log, it takes two files."""
     offsets = folder / "ledger.db.checkpoints" / "orders" / "offsets"
