@@ -1,30 +1,30 @@
 """A live stream: six keys x seven indicators in panes of 10 seconds, a second of events a batch.
 
-    python benchmarks/live_stream.py [--events 20000 100000] [--batches 12] [--kafka]
+    python benchmarks/live_stream.py [--short] [--keep] [--check]
 
-Taxi orders in Parquet files, one a batch, as fast as they are taken: Muntin into a SQLite ledger,
-and Spark's own `groupBy(window, ...)` of the same groups, its state in RocksDB with a log of
-changes, its output thrown away. With --kafka they are JSON records of one
-topic of a broker on this machine, which Spark parses by `from_json`. Of the later half of the
-batches: what one takes, events a second of the clock and of the processor (this process, Java,
-Python workers; with --kafka the broker, too).
+Taxi orders, as fast as they are taken: Muntin into a SQLite ledger, and Spark's own
+`groupBy(window, ...)` of the same groups, its state in RocksDB with a log of changes, its output
+thrown away; in turn, over the same backlog. First JSON records of one topic of two partitions, from
+a broker on this machine, which Spark parses by `from_json`; then Parquet files, one a batch. Of the
+later half of the batches: events a second of the clock and of the processor (this process, Java,
+Python workers; the broker, too). A first run of each compares all sums.
 """
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from _record import Table, main, ratios
 from spark_streams import Tree
 
 import muntin
@@ -35,6 +35,7 @@ from muntin.spark.connector import pinned_jars
 from muntin.spark.session import session
 
 START_US = 1_767_225_600_000_000
+DRIVERS = 20_000
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 SETTINGS = {
     "spark.driver.memory": "4g",
@@ -59,15 +60,39 @@ class Batches:
 
     def __init__(self) -> None:
         self._tree = Tree()
-        self.ends: list[tuple[float, float]] = []
+        self._ends: list[tuple[float, float]] = []
 
     def ended(self, *_: object) -> None:
-        self.ends.append((time.perf_counter(), self._tree.seconds()))
+        self._ends.append((time.perf_counter(), self._tree.seconds()))
 
-    def later(self) -> tuple[list[float], list[float]]:
-        """Seconds of each batch of the later half: of the clock, and of the processor."""
-        pairs = list(zip(self.ends, self.ends[1:], strict=False))[len(self.ends) // 2 :]
-        return [b[0] - a[0] for a, b in pairs], [b[1] - a[1] for a, b in pairs]
+    def later(self) -> tuple[float, float]:
+        """Seconds of a batch of the later half: of the clock, and of the processor."""
+        first, last = self._ends[len(self._ends) // 2], self._ends[-1]
+        number = len(self._ends) - 1 - len(self._ends) // 2
+        return (last[0] - first[0]) / number, (last[1] - first[1]) / number
+
+
+Sums = dict[tuple[str, ...], pa.Table]
+"""Of each key's values the count and the sums of all panes, in order."""
+
+
+def in_order(table: pa.Table, key: tuple[str, ...]) -> pa.Table:
+    kinds = [pa.string()] * len(key) + [pa.int64()] * (1 + len(INDICATORS))
+    table = table.select([*key, "count", *INDICATORS])
+    table = table.cast(pa.schema(zip(table.column_names, kinds, strict=True)))
+    return table.sort_by([(name, "ascending") for name in key]).combine_chunks()
+
+
+def grouped(table: pa.Table, by: Iterable[str], how: str) -> pa.Table:
+    names, figures = list(by), ["count", *INDICATORS]
+    made = table.group_by(names).aggregate([(name, how) for name in figures])
+    return made.select([*names, *(f"{name}_{how}" for name in figures)]).rename_columns(
+        [*names, *figures]
+    )
+
+
+KEY_NAMES = [key if isinstance(key, tuple) else (key,) for key in KEYS]
+COLUMNS = list(dict.fromkeys(name for key in KEY_NAMES for name in key))
 
 
 class Live:
@@ -86,51 +111,68 @@ class Live:
         """What `muntin.stream` is given: rows and the pipeline, or the pipeline alone."""
         return self.rows(), SPEC
 
+    def _new_folder(self) -> Path:
+        """Spark looks after its states for a while behind a query's end: none is used twice."""
+        return Path(tempfile.mkdtemp(dir=self.folder))
+
     def rows(self) -> Any:
         reader = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
         return reader.parquet(str(self.source))
 
-    def muntin(self, batches: Batches) -> None:
-        made = self.folder / "muntin"
-        made.mkdir()
+    def muntin(self, batches: Batches, kept: Sums | None = None) -> None:
+        made = self._new_folder()
         rows, spec = self.source_of_muntin()
         running = muntin.stream(
             rows, spec, checkpoint=str(made / "checkpoint"),
             ledger=str(made / "live.db"), once=True, on_batch=batches.ended,
         )  # fmt: skip
         running.await_termination()
+        if kept is not None:
+            for key in KEY_NAMES:
+                answer = running.sql(f"SELECT * FROM orders({', '.join(key)}) FOR ALL")
+                kept[key] = in_order(answer.table, key)
+        running.ledger.close()
         shutil.rmtree(made)
 
-    def by_spark(self, batches: Batches) -> None:
-        sets = ", ".join(
-            f"(pane, {', '.join(key) if isinstance(key, tuple) else key})" for key in KEYS
-        )
-        names = ", ".join(dict.fromkeys(
-            name for key in KEYS for name in (key if isinstance(key, tuple) else (key,))
-        ))  # fmt: skip
+    def by_spark(self, batches: Batches, kept: Sums | None = None) -> None:
+        sets = ", ".join(f"(pane, {', '.join(key)})" for key in KEY_NAMES)
         sums = ", ".join(f"sum({name}) AS {name}" for name in INDICATORS)
         rows = self.rows().withWatermark("time", "10 seconds")
         rows = rows.selectExpr("window(time, '10 seconds') AS pane", "*")
         rows.createOrReplaceTempView("live")
-        grouped = self.spark.sql(
-            f"SELECT pane, {names}, count(*) AS count, {sums} FROM live "
+        sums_of_all = self.spark.sql(
+            f"SELECT pane, {', '.join(COLUMNS)}, count(*) AS count, {sums} FROM live "
             f"GROUP BY GROUPING SETS ({sets})"
         )
+        updates: list[pa.Table] = []
 
         def taken(batch: Any, _: int) -> None:
-            batch.write.format("noop").mode("overwrite").save()
+            if kept is None:
+                batch.write.format("noop").mode("overwrite").save()
+            else:
+                updates.append(batch.selectExpr("pane.start AS pane", "* EXCEPT (pane)").toArrow())
             batches.ended()
 
-        made = self.folder / "spark"
+        made = self._new_folder()
         query = (
-            grouped.writeStream.foreachBatch(taken)
+            sums_of_all.writeStream.foreachBatch(taken)
             .outputMode("update")
             .option("checkpointLocation", str(made))
             .trigger(availableNow=True)
             .start()
         )
         query.awaitTermination()
-        shutil.rmtree(made)
+        shutil.rmtree(made, ignore_errors=True)
+        if kept is None:
+            return
+        # counts and sums only grow: the last of a pane's updates is the largest
+        newest = grouped(pa.concat_tables(updates), ["pane", *COLUMNS], "max")
+        for key in KEY_NAMES:
+            chosen = pa.array([True] * len(newest))
+            for name in COLUMNS:
+                mask = (pc.is_valid if name in key else pc.is_null)(newest[name])  # pyright: ignore[reportAttributeAccessIssue]
+                chosen = pc.and_(chosen, mask)  # pyright: ignore[reportAttributeAccessIssue]
+            kept[key] = in_order(grouped(newest.filter(chosen), key, "sum"), key)
 
 
 class LiveKafka(Live):
@@ -162,49 +204,53 @@ class LiveKafka(Live):
         return parsed.select("row.*")
 
 
-def measured(run: Callable[[Batches], None], name: str, events: int) -> tuple[float, float]:
-    """Prints what a batch takes; events a second of the clock, and of the processor."""
-    batches = Batches()
-    run(batches)
-    wall, used = batches.later()
-    rates = events / statistics.median(wall), events / statistics.median(used)
-    print(
-        f"  {name:8} batch {min(wall):6.2f} {statistics.median(wall):6.2f} s, processor "
-        f"{min(used):6.2f} {statistics.median(used):6.2f} s (best, median); events a second "
-        f"{rates[0]:9,.0f}, of the processor {rates[1]:9,.0f}",
-        flush=True,
-    )
-    return rates
+def measured(live: Live, events: int, repeats: int) -> list[Any]:
+    """Times as long as ours, and events of a second; of the clock and of the processor."""
+    ways = {"muntin": live.muntin, "spark": live.by_spark}
+    sums: dict[str, Sums] = {name: {} for name in ways}
+    for name, run in ways.items():
+        run(Batches(), sums[name])
+    for key, mine in sums["muntin"].items():
+        assert mine.equals(sums["spark"][key]), f"the sums by {key} differ"
+    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+    for _ in range(repeats):
+        for name, run in ways.items():
+            batches = Batches()
+            run(batches)
+            seconds[name].append(batches.later())
+    ours, theirs = ([list(each) for each in zip(*seconds[name], strict=True)] for name in ways)
+    rates = [round(events / statistics.median(each)) for each in (*ours, *theirs)]
+    return [*(ratios(*both) for both in zip(ours, theirs, strict=True)), *rates]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--events", type=int, nargs="+", default=[20_000, 100_000])
-    parser.add_argument("--drivers", type=int, default=20_000)
-    parser.add_argument("--batches", type=int, default=12)
-    parser.add_argument("--kafka", action="store_true")
-    options = parser.parse_args()
-    with ExitStack() as held:
-        folder = held.enter_context(tempfile.TemporaryDirectory())
-        settings = {"spark.master": "local[*,4]", **SETTINGS}
-        broker = None
-        if options.kafka:
-            broker = held.enter_context(Broker(Path(folder) / "kafka"))
-            settings["spark.jars"] = ",".join(map(str, pinned_jars()))
-        spark = session("live", settings)
+def measure(short: bool) -> Iterable[Table]:
+    repeats, batches = (1, 6) if short else (3, 12)
+    table = Table(
+        "backlog",
+        f"Taxi orders of {DRIVERS:,} drivers in {batches} batches: Spark's groupBy takes as many "
+        "times as long as Muntin",
+        ["orders", "time", "processor time", "Muntin, events a second", "a second of processor",
+         "Spark, events a second", "a second of its processor"],
+        note="Above 1, Muntin is faster. Broker and both engines share the machine's cores; all "
+        "sums were compared.",
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as place, Broker(Path(place) / "kafka") as broker:
+        jars = ",".join(map(str, pinned_jars()))
+        spark = session("live", {"spark.master": "local[*,4]", "spark.jars": jars, **SETTINGS})
         spark.conf.set("spark.sql.shuffle.partitions", spark.sparkContext.defaultParallelism)
-        for events in options.events:
-            given = (Path(folder), events, options.drivers, options.batches, spark)
-            live = LiveKafka(*given, broker.servers) if broker else Live(*given)
-            print(f"{events:,} events a batch, {options.drivers:,} drivers")
-            mine = measured(live.muntin, "muntin", events)
-            theirs = measured(live.by_spark, "spark", events)
-            print(
-                f"  Muntin takes {mine[0] / theirs[0]:.1f} times as many events a second, "
-                f"{mine[1] / theirs[1]:.1f} times of the processor"
-            )
+        few = 20_000
+
+        def add(shown: str, live: Live, events: int) -> None:
+            shown = f"{shown}, {events:,} a batch"
+            table.rows.append([shown, *measured(live, events, repeats)])
+
+        for events in [few] if short else [100_000, few]:
+            kafka = LiveKafka(Path(place), events, DRIVERS, batches, spark, broker.servers)
+            add("JSON from Kafka", kafka, events)
+        add("Parquet", Live(Path(place), few, DRIVERS, batches, spark), few)
         spark.stop()
+    yield table
 
 
 if __name__ == "__main__":
-    main()
+    main("live-stream", measure, ["pyspark", "numpy", "pyarrow", "numba"], __doc__)
