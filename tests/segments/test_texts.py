@@ -135,6 +135,19 @@ def test_a_number_that_no_text_has_is_refused(number, monkeypatch) -> None:
         decode(lying(many(), monkeypatch, change))
 
 
+def test_a_text_that_is_there_twice_is_refused(monkeypatch) -> None:
+    """Two numbers of it would be two keys."""
+
+    def change(found: Any) -> Any:
+        driver = found["driver"]
+        texts_of = driver.values.to_pylist()
+        values = pa.array([texts_of[0], *texts_of[:-1]], pa.large_string())
+        return {**found, "driver": replace(driver, values=values)}
+
+    with pytest.raises(CorruptSummary, match="a text is there twice"):
+        decode(lying(many(), monkeypatch, change))
+
+
 def test_a_null_with_a_number_is_refused(monkeypatch) -> None:
     def change(found: Any) -> Any:
         codes = [np.ones_like(each) for each in found["driver"].codes]

@@ -78,12 +78,21 @@ class Texts:
     Parameters
     ----------
     values : large_string[n]
+
+    Raises
+    ------
+    CorruptSummary
+        A text is there twice: keys are compared by the numbers of their texts.
     """
 
     def __init__(self, values: pa.Array) -> None:
+        hashes = hash_items(values)
+        ordered = np.sort(hashes)
+        if (ordered[1:] == ordered[:-1]).any() and len(values.unique()) < len(values):
+            raise CorruptSummary("segment: a text is there twice")
         self._values = values
         self._sizes = np.diff(text_buffers(values)[1])
-        self._hashes = frozen(np.append(hash_items(values), NULL_HASH))
+        self._hashes = frozen(np.append(hashes, NULL_HASH))
 
     def column(
         self, codes: np.ndarray, nulls: np.ndarray | None, left: int
