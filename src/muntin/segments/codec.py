@@ -24,25 +24,22 @@ from typing import Any
 
 import google_crc32c
 import numpy as np
-import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.checks import check_segment, check_table
 from muntin.segments.columns import Ragged, frozen, laid_out
-from muntin.segments.keys import NO_KEY, TEXT, TYPES, Keys, hashes_of
+from muntin.segments.key_streams import read_keys, read_text, write_keys, write_text
+from muntin.segments.keys import TEXT, TYPES
 from muntin.segments.registry import algebra_of
 from muntin.segments.shards import SHARDS_MAX, WHOLE_KEYS
 from muntin.segments.streams import Form, StreamReader, StreamWriter
 from muntin.segments.table import Segment, Table
 from muntin.segments.texts import Coded, Texts, coded
 from muntin.summaries.envelope import canonical, crc_of
-from muntin.summaries.items import text_buffers
-from muntin.summaries.key_columns import NULL_HASH, decoded, fold, value_type
 
 MAGIC, VERSION = b"MSEG", 1
 DECODED_BYTES_MAX = 1 << 32
-TEXT_KINDS = ("string", "binary")
 CUT_BYTES = 1 << 23  # of memory, of a segment as a ledger keeps it: opened in some 10 ms
 DESCRIPTION_BYTES_MAX = 1 << 24
 _HEAD = struct.Struct("<4sB3xQQQQ")
@@ -91,7 +88,7 @@ def encode(segment: Segment) -> bytes:
     forms = [(name, one.doubles, one.dtype == "int64", one.streams) for name, one in shapes]
     texts = coded([keys for table in segment.tables for keys in table.dictionaries])
     for shared in texts.values():
-        _write_text(rest, shared.values)
+        write_text(rest, shared.values)
     for table in segment.tables:
         index.numbers(_steps(table.slices))
         index.numbers(table.starts[1:] - table.starts[:-1])
@@ -148,45 +145,11 @@ def _write_table(
     texts: dict[str, Coded],
 ) -> None:
     for keys in table.dictionaries:
-        _write_keys(out, keys, texts)
+        write_keys(out, keys, texts)
     out.lists(Ragged(table.starts, table.key))
     out.numbers(table.events)
     for name, doubles, keys, streams in forms:
         out.column(table.states[name], doubles, keys, streams)
-
-
-def _write_keys(out: StreamWriter, keys: Keys, texts: dict[str, Coded]) -> None:
-    for name, column in zip(keys.names, keys.columns, strict=True):
-        valid = np.ones(len(column), np.uint8)
-        if column.null_count:
-            valid = column.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8)
-        out.raw(valid)
-        if column.type == pa.null():
-            continue
-        kind = value_type(column.type)
-        if kind not in (TEXT, pa.large_binary()):
-            out.numbers(_integers(column))
-        elif name in texts and kind == TEXT:
-            out.numbers(next(texts[name].codes))
-        else:
-            column = decoded(column)
-            empty = "" if kind == TEXT else b""
-            _write_text(out, column.fill_null(empty) if column.null_count else column)
-
-
-def _write_text(out: StreamWriter, column: pa.Array) -> None:
-    text, starts = text_buffers(column)
-    out.numbers((starts[1:] - starts[:-1]).astype(np.int64, copy=False))
-    out.raw(text[starts[0] : starts[-1]])
-
-
-def _integers(column: pa.Array) -> np.ndarray:
-    """Numbers of a column of 64 bits, days or booleans; 0 where it is null."""
-    if pa.types.is_date32(column.type):
-        column = column.view(pa.int32())
-    elif column.type == pa.uint64():
-        column = column.view(pa.int64())
-    return column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
 
 
 def read_index(data: bytes | memoryview) -> Index:
@@ -219,7 +182,7 @@ def decode(data: bytes | memoryview, keys: Sequence[tuple[str, ...]] | None = No
     tables = []
     budget = DECODED_BYTES_MAX
     texts = {
-        name: Texts(_read_text(reader, TEXT, reader.numbers(size), None, budget // 8))
+        name: Texts(read_text(reader, TEXT, reader.numbers(size), None, budget // 8))
         for name, size in header.get("texts", [])
     }
     for (by, slices, rows), entry in zip(index.tables, header["tables"], strict=True):
@@ -387,7 +350,7 @@ def _read_table(
     if rows * (2 + len(forms)) > left:
         raise CorruptSummary(f"segment: {rows} rows are more than are read at once")
     keys, *items = [
-        _read_keys(reader, names, types, _size(size, "keys"), texts, left)
+        read_keys(reader, names, types, _size(size, "keys"), texts, left)
         for names, types, size in _dictionaries(entry)
     ]
     key = reader.lists(len(slices), "int64", False, rows)
@@ -396,84 +359,6 @@ def _read_table(
     events = reader.numbers(rows)
     states = reader.columns(rows, forms, left)
     return Table(keys, slices, starts, key.items, events, states, *items)
-
-
-def _read_keys(
-    reader: StreamReader,
-    names: tuple[str, ...],
-    kinds: list[Any],
-    size: int,
-    texts: Mapping[str, Texts],
-    left: int,
-) -> Keys:
-    if not names:
-        if size != 1:
-            raise CorruptSummary(f"segment: {size} empty keys")
-        return NO_KEY
-    columns, hashes = zip(
-        *(
-            _read_key_column(
-                reader, kind, size, texts.get(name) if kind == "string" else None, left
-            )
-            for name, kind in zip(names, kinds, strict=True)
-        ),
-        strict=True,
-    )
-    return Keys(names, columns, frozen(fold(hashes)))
-
-
-def _read_key_column(
-    reader: StreamReader, kind: str | None, size: int, texts: Texts | None, left: int
-) -> tuple[pa.Array, np.ndarray]:
-    """The column, and the hash of each key in it."""
-    flags = reader.raw(size)
-    if kind is None:
-        if flags.any():
-            raise CorruptSummary("segment: a key without a type is not null")
-        return pa.nulls(size), np.full(size, NULL_HASH)
-    values, mask = reader.numbers(size), None
-    nulls = None
-    if (flags != 1).any():
-        if flags.max() > 1:
-            raise CorruptSummary("segment: a key is neither null nor not")
-        nulls = flags == 0
-        if values[nulls].any():
-            raise CorruptSummary("segment: a null key has a value")
-        mask = pa.py_buffer(np.packbits(flags, bitorder="little").tobytes())
-    if texts is not None:
-        return texts.column(values, nulls, left)
-    if kind in TEXT_KINDS:
-        column = _read_text(reader, TYPES[kind], values, mask, left)
-    else:
-        column = _read_numbers(kind, values, mask)
-    return column, hashes_of([column])
-
-
-def _read_text(
-    reader: StreamReader, kind: pa.DataType, sizes: np.ndarray, mask: Any, left: int
-) -> pa.Array:
-    starts = laid_out(sizes, left)
-    if starts is None:
-        raise CorruptSummary("segment: the length of a key is impossible")
-    text = reader.raw(int(starts[-1]))
-    buffers = [mask, pa.py_buffer(starts), pa.py_buffer(text)]
-    array = pa.Array.from_buffers(kind, len(sizes), buffers)
-    try:
-        array.validate(full=True)
-    except pa.ArrowInvalid:
-        raise CorruptSummary("segment: a key is not UTF-8") from None
-    return array
-
-
-def _read_numbers(kind: str, values: np.ndarray, mask: Any) -> pa.Array:
-    size = len(values)
-    low, high = {"bool": (0, 1), "date32": (-(2**31), 2**31 - 1)}.get(kind, (-(2**63), 2**63 - 1))
-    if size and (int(values.min()) < low or int(values.max()) > high):
-        raise CorruptSummary("segment: a key is outside its type")
-    plain = pa.Array.from_buffers(pa.int64(), size, [mask, pa.py_buffer(values)])
-    if kind == "date32":
-        plain = plain.cast(pa.int32())
-    return plain.view(pa.uint64()) if kind == "uint64" else plain.cast(TYPES[kind])
 
 
 def cut(segment: Segment, nbytes: int = CUT_BYTES) -> list[Segment]:
