@@ -106,3 +106,10 @@ def test_a_checkpoint_that_an_older_process_still_writes_to_is_known_by_its_erro
 @pytest.mark.parametrize("url", ["/data/a.db", "sqlite:////data/a.db?busy=3"])
 def test_a_checkpoint_is_beside_the_ledgers_file_however_that_is_named(url):
     assert checkpoint_beside(url, "orders") == "/data/a.db.checkpoints/orders"
+
+
+def test_past_batches_are_kept_only_for_who_looks_at_them():
+    kept = "spark.sql.ui.retainedExecutions"
+    assert int(settings_for({})[kept]) < 100
+    assert kept not in settings_for({"spark.ui.enabled": "true"})
+    assert settings_for({kept: "7"})[kept] == "7"

@@ -28,6 +28,12 @@ SETTINGS: dict[str, str] = {
     "spark.sql.streaming.forceDeleteTempCheckpointLocation": "true",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{LOG_SETTINGS}",
 }
+# Spark keeps what its page would show of a thousand batches, page or not: megabytes of plans.
+NO_PAGE: dict[str, str] = {
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.sql.ui.retainedExecutions": "20",
+}
 READING: dict[str, str] = {
     # naive timestamps are UTC, on every machine
     "spark.sql.session.timeZone": "UTC",
@@ -87,6 +93,8 @@ def settings_for(own: Mapping[str, str]) -> dict[str, str]:
         found |= ONE_MACHINE | DAEMON
     elif not (said.get("spark.submit.pyFiles") or said.get("spark.archives")):
         found |= DAEMON  # with those, it starts before they are there
+    if said.get("spark.ui.enabled", "false").lower() == "false":
+        found |= NO_PAGE
     found |= _memory(said)
     return {key: value for key, value in found.items() if key not in outside} | dict(own)
 
