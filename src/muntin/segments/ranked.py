@@ -105,13 +105,13 @@ class RankedRows(Algebra):
         if missing is not None:
             call: Any = pc
             column = call.if_else(pa.array(missing), pa.scalar(0, column.type), column)
-        held = to_keys(as_column(column, self.dtype))[order]
+        keys = to_keys(as_column(column, self.dtype))[order]
         large = np.count_nonzero(np.diff(bounds) > self.exact_max)
         if not large:
-            return self._exact(nulls, held, bounds, bounds)
-        out = self._room(len(bounds) - 1, held, large)
+            return self._exact(nulls, keys, bounds, bounds)
+        out = self._space(len(bounds) - 1, keys, large)
         self.fold_kernel(
-            held, bounds, *self.sizes, np.uint64(self.seed),
+            keys, bounds, *self.sizes, np.uint64(self.seed),
             out.starts, out.levels, out.level_starts, out.ends, out.end_starts,
         )  # fmt: skip
         return self._states(nulls, out)
@@ -128,7 +128,7 @@ class RankedRows(Algebra):
             starts, values = starts_of(totals), np.empty(int(sizes.sum()), np.int64)
             gather_lists(flat[0], flat[1], order, starts_of(sizes), values)
             return self._exact(nulls, values, starts, bounds)
-        out = self._room(groups, np.empty(int(sizes.sum()), np.int64), large)
+        out = self._space(groups, np.empty(int(sizes.sum()), np.int64), large)
         self.merge_kernel(
             *flat, order, bounds, *self.sizes, np.uint64(self.seed),
             out.starts, out.items, out.level_starts, out.levels, out.end_starts, out.ends,
@@ -181,7 +181,7 @@ class RankedRows(Algebra):
         parts = (lists(states[name], rows) for name in ("items", "levels", self.ends))
         return tuple(array for part in parts for array in (part.starts, part.items))
 
-    def _room(self, groups: int, items: np.ndarray, large: Any) -> _Lists:
+    def _space(self, groups: int, items: np.ndarray, large: Any) -> _Lists:
         return _Lists(groups, items, self.levels_max * int(large), self.ends_each * int(large))
 
     def _exact(
