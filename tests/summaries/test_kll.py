@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from quantile_checks import QS, exact_quantiles, fed, rank_errors, streams
 
 from muntin.errors import BadArgument, IncompatibleSummary, SummaryOverflow
+from muntin.summaries.kernels import sorting
 from muntin.summaries.quantiles import KLL
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -383,3 +384,14 @@ def test_golden_bytes():
     data = (GOLDEN / "kll-v1.bin").read_bytes()
     assert KLL.from_bytes(data).to_bytes() == data
     assert golden_sketch().to_bytes() == data
+
+
+@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize("size", [0, 1, sorting.LONG - 1, sorting.LONG, 3 * sorting.LONG])
+def test_keys_are_sorted_alike_by_numpy_and_by_the_kernel(quick, size, monkeypatch) -> None:
+    monkeypatch.setattr(sorting, "_numpy_is_quick", lambda: quick)
+    keys = np.random.default_rng(size).integers(-(2**63), 2**63 - 1, size)
+    keys[::3] >>= 40  # also of small magnitudes, and some twice
+    run = keys.copy()
+    sorting.sort_run(run)
+    assert np.array_equal(run, np.sort(keys))

@@ -17,7 +17,7 @@ import numpy as np
 from muntin.errors import BadArgument
 from muntin.summaries.kernels.compaction import LEVELS_MAX, absorb
 from muntin.summaries.kernels.many_stacks import gather_levels
-from muntin.summaries.kernels.sorting import sort_pairs
+from muntin.summaries.kernels.sorting import sort_pairs, sort_run
 
 K_MIN, K_MAX = 8, 65535  # as DataSketches, whose header holds k in 16 bits
 LEVEL_ITEMS_MIN = 8  # DataSketches' "m": no level is smaller
@@ -132,7 +132,7 @@ class LevelStack:
         for start in range(0, len(keys), RUN_ITEMS_MAX):
             run = keys[start : start + RUN_ITEMS_MAX]
             if self.stamps is None or stamps is None:
-                run.sort()
+                sort_run(run)
                 self.absorb(run, None, np.array([0, len(run)], np.int64))
             else:
                 run_stamps = stamps[start : start + RUN_ITEMS_MAX]
@@ -224,7 +224,7 @@ class LevelStack:
         sizes = np.cumsum([0] + [sum(map(len, level)) for level in runs])
         united = np.concatenate([run for level in runs for run in level])
         for low, high in pairwise(sizes.tolist()):
-            united[low:high].sort()
+            sort_run(united[low:high])
         self.absorb(united, None, sizes)
 
     def _merge_shift(self, weight: int, runs: int) -> int:

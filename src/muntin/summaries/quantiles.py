@@ -30,6 +30,7 @@ from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary, Summ
 from muntin.summaries import datasketches_kll
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.kernels.sampling import sample_blocks
+from muntin.summaries.kernels.sorting import sort_run
 from muntin.summaries.kll_answers import KLLAnswers
 from muntin.summaries.level_stack import (
     BLOCK_SHIFT_MAX,
@@ -303,7 +304,7 @@ class KLL(KLLAnswers):
             out = np.empty((len(part) >> shift) + shift, np.int64)
             offsets = np.empty(shift + 2, np.int64)
             sample_blocks(part, doubles, shift, self._stack.coins, out, offsets)
-            out[offsets[shift] : offsets[shift + 1]].sort()
+            sort_run(out[offsets[shift] : offsets[shift + 1]])
             self._stack.absorb(out, None, offsets)
 
     def _update_weighted(self, column: np.ndarray, weights: np.ndarray) -> None:
