@@ -144,15 +144,39 @@ def main(
     options.add_argument(
         "--check", action="store_true", help="fail where a ratio fell by more than its spread"
     )
+    options.add_argument("--runs", type=int, default=1, help="whose ratios are kept as one")
     chosen = options.parse_args()
-    tables = []
-    for table in measure(chosen.short or chosen.check):
-        print(f"\n{table.markdown()}", flush=True)
-        tables.append(table)
+    runs: list[list[Table]] = []
+    for _ in range(chosen.runs):
+        runs.append([])
+        for table in measure(chosen.short or chosen.check):
+            print(f"\n{table.markdown()}", flush=True)
+            runs[-1].append(table)
+    tables = together(runs)
     if chosen.check:
         check(job, tables)
     if chosen.keep:
         keep(job, tables, packages, "short" if chosen.short else "whole")
+
+
+def together(runs: Sequence[list[Table]]) -> list[Table]:
+    """The last run's tables, with each ratio's worst, median and best of all runs.
+
+    The spread of one run on a machine that others use is chance; that of several is what a check
+    may hold a ratio to.
+    """
+    *_, last = runs
+    for at, table in enumerate(last):
+        for row, cells in enumerate(table.rows):
+            for column, cell in enumerate(cells):
+                if isinstance(cell, dict):
+                    same = [run[at].rows[row][column] for run in runs]
+                    cells[column] = {
+                        "worst": min(one["worst"] for one in same),
+                        "median": round(statistics.median(one["median"] for one in same), 3),
+                        "best": max(one["best"] for one in same),
+                    }
+    return last
 
 
 def check(job: str, tables: Sequence[Table], which: str = "short") -> NoReturn:

@@ -185,6 +185,17 @@ def test_a_ratio_that_fell_by_more_than_its_spread_is_told(best, said):
     assert len(list(RECORD["fallen"](before, now))) == said
 
 
+def test_ratios_of_several_runs_are_kept_as_one():
+    def run(worst, median, best, milliseconds):
+        ratio = {"worst": worst, "median": median, "best": best}
+        return [
+            RECORD["Table"]("sums", "Sums", ["what", "time", "ms"], [["a", ratio, milliseconds]])
+        ]
+
+    kept = RECORD["together"]([run(1, 2, 3, 10), run(2, 4, 5, 11), run(1.5, 2.5, 3.5, 12)])
+    assert kept[0].rows == [["a", {"worst": 1, "median": 2.5, "best": 5}, 12]]
+
+
 def test_a_check_without_a_kept_run_fails():
     with pytest.raises(SystemExit, match="keeps no short run"):
         RECORD["check"]("recovery", [])
