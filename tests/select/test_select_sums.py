@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from select_catalogs import MemoryCatalog, catalog, matrix_of
 
 from muntin.errors import SelectError
-from muntin.select import Engine, SummaryInfo
+from muntin.select import Engine, SummaryInfo, tables
 
 INFO = SummaryInfo("orders", "vector_matrix", (("driver",),), ("a", "b", "f"))
 INTEGERS = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1), st.integers(-9, 9))
@@ -53,6 +53,17 @@ def test_sums_are_those_of_all_rows(rows, asked):
     assert found.columns == expected.columns
     assert found.rows == expected.rows
     assert found.particulars() == expected.particulars()
+    engine.close()
+
+
+def test_sums_are_made_once_for_each_state_of_the_ledger(monkeypatch):
+    made = []
+    totals = tables.totals
+    monkeypatch.setattr(tables, "totals", lambda rows: made.append(rows) or totals(rows))
+    engine = Engine(catalog())
+    for _ in range(2):
+        engine.sql("SELECT sum X1.Y2 / sum X1.Y1 FROM vector (1.2), vector (1.1)")
+    assert len(made) == 1
     engine.close()
 
 

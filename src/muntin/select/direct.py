@@ -100,7 +100,11 @@ def summed(tree: exp.Expr, items: tuple[Bound | None, ...]) -> tuple[Bound | Non
     """The FROM items, marked where their sums are all that a resolved statement reads."""
     if len(items) != 1 or items[0] is None or items[0].kind != "key":
         return items
-    return (replace(items[0], summed=True),) if _only_sums(tree, items[0]) else items
+    if not _only_sums(tree, items[0]):
+        return items
+    # a key has no sum, and a table with a column of no type is not kept
+    columns = tuple(name for name in items[0].columns if name not in (items[0].key or ()))
+    return (replace(items[0], summed=True, columns=columns),)
 
 
 def _only_sums(tree: exp.Expr, item: Bound) -> bool:
