@@ -20,7 +20,6 @@ from muntin.summaries.kernels.sorting import sort_keys
 SAMPLED_MAX = 1 << 22  # items taken at once where most are sampled
 SORTED_MAX = 1 << 15  # and where all are sorted
 BLOCK = 1 << 11  # keys at once, in the first-level cache; so many tell where a quarter begins
-STEP = 16  # of them, after which is seen whether one of those below is taken
 FOLD_SHARE = 0.2  # of a rank's variance, that sampling in front may add
 SHIFT_MAX = 20
 TIERS_MAX = 20
@@ -67,9 +66,11 @@ def _upper_quarter(items, form, keys):
 
 
 @kernel()
-def _divide(keys, threshold, shift, coins, above, taken, place):
+def _divide(keys, threshold, shift, coins, lows, above, taken, place):
     """Keys from the threshold on, to `above`; of each 2^shift of the others one, to `taken`.
 
+    lows : int64[len(keys)]
+        Space.
     place : int64[4]
         How many are above and how many below, where `taken` begins (it grows downwards, and has
         one too many where the last block is not full), and which of those below is taken next.
@@ -77,29 +78,27 @@ def _divide(keys, threshold, shift, coins, above, taken, place):
     """
     mask = (np.uint64(1) << np.uint64(shift)) - np.uint64(1)
     filled, below, end, wanted = place[0], place[1], place[2], place[3]
-    for first in range(0, keys.shape[0], STEP):
-        last = min(first + STEP, keys.shape[0])
-        at = np.uint64(filled)  # Numba asks of a signed place whether it counts from the end
-        for i in range(first, last):
-            key = keys[i]
-            above[at] = key
-            at += np.uint64(key >= threshold)  # no branch: nobody could foresee it
-        below += last - first - (np.int64(at) - filled)
-        filled = np.int64(at)
-        while wanted < below:
-            i = last
-            back = below - wanted
-            while back:
-                i -= 1
-                back -= keys[i] < threshold
-            end -= 1
-            taken[end] = keys[i]
-            wanted = (((wanted >> shift) + 1) << shift) + np.int64(draw(coins) & mask)
-    place[0], place[1], place[2], place[3] = filled, below, end, wanted
+    # Each key is written to both places, and only one of them moves on: no branch, which nobody
+    # could foresee. Numba asks of a signed place whether it counts from the end.
+    at, low = np.uint64(filled), np.uint64(0)
+    for i in range(keys.shape[0]):
+        key = keys[i]
+        above[at] = key
+        lows[low] = key
+        is_above = np.uint64(key >= threshold)
+        at += is_above
+        low += np.uint64(1) - is_above
+    first = below
+    below += np.int64(low)
+    while wanted < below:
+        end -= 1
+        taken[end] = lows[wanted - first]
+        wanted = (((wanted >> shift) + 1) << shift) + np.int64(draw(coins) & mask)
+    place[0], place[1], place[2], place[3] = np.int64(at), below, end, wanted
 
 
 @kernel()
-def _tier(items, form, allowed, shift_max, coins, keys, above, taken, end, ends):
+def _tier(items, form, allowed, shift_max, coins, keys, lows, above, taken, end, ends):
     """Sample what is below the upper quarter of items (see `_sampled`), where that pays.
 
     Returns
@@ -124,7 +123,7 @@ def _tier(items, form, allowed, shift_max, coins, keys, above, taken, end, ends)
         for first in range(0, n, BLOCK):
             made = keys[: min(BLOCK, n - first)]
             _make_keys(items[first : first + made.shape[0]], form, made, ends)
-            _divide(made, threshold, shift, coins, above, taken, place)
+            _divide(made, threshold, shift, coins, lows, above, taken, place)
         filled, below = place[0], place[1]
         limit = allowed * min(filled, below) * n / max(below, 1)
         if np.float64(np.int64(1) << shift) <= limit:
@@ -162,7 +161,7 @@ def _sampled(items, form, allowed, coins, one, other, taken, sizes, ends):
     ends : int64[2]
         Filled with the least and the greatest key.
     """
-    keys = np.empty(BLOCK, np.int64)
+    keys, lows = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
     end = taken.shape[0]
     fill(sizes, 0)
     left = items.shape[0]
@@ -170,7 +169,7 @@ def _sampled(items, form, allowed, coins, one, other, taken, sizes, ends):
     height = 1
     if allowed * left >= PAYS:
         shift, left, end = _tier(
-            items, form, allowed, SHIFT_MAX, coins, keys, one, taken, end, ends
+            items, form, allowed, SHIFT_MAX, coins, keys, lows, one, taken, end, ends
         )
     if shift == 0:
         left = items.shape[0]
@@ -185,7 +184,7 @@ def _sampled(items, form, allowed, coins, one, other, taken, sizes, ends):
         if allowed * left < PAYS:
             break
         shift, rest, end = _tier(
-            one[:left], INTEGERS, allowed, shift, coins, keys, other, taken, end, ends
+            one[:left], INTEGERS, allowed, shift, coins, keys, lows, other, taken, end, ends
         )
         if shift:
             left = rest
