@@ -69,6 +69,7 @@ WRONG = [
     ("SELECT »?«", "character", "U+003F", "write the value"),
     ("SELECT »`«a` FROM t", "character", "U+0060", '"name"'),
     ("SELECT a b »c« FROM orders(driver)", "syntax", "'c' was not expected", ""),
+    ("SELECT 1 FROM orders(driver) »GROUP« ORDER BY 1", "syntax", "or BY, is missing", ""),
     ("SELECT FROM orders(driver)", "syntax", "no columns", "*"),
     ("»*«", "statement", "starts with SELECT", ""),
     ("   ", "syntax", "empty", "SELECT"),

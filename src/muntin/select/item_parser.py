@@ -143,6 +143,7 @@ class ItemParser:
             draft.alias = [self.tokens[at], self.tokens[at + 1]]
             return at + 2
         if self._is(at, TokenType.VAR) or self._is(at, TokenType.IDENTIFIER):
+            self._name(at, "an alias, or BY,")  # GROUP and ORDER without it are words as others
             draft.alias = [self.tokens[at]]
             return at + 1
         return at
