@@ -71,6 +71,10 @@ conditions = st.builds(
     numbers,
     st.booleans(),
 )
+names = st.sampled_from(["d5é", "d976é", "d5", "", "D5é", "3"]).map(lambda name: f"'{name}'")
+conditions |= st.builds("{} {} {}".format, st.sampled_from(["driver", "count"]),
+                        st.sampled_from(["=", "<>", "<"]), names)  # fmt: skip
+conditions |= names.map("{} = driver".format)
 wheres = st.lists(conditions, max_size=3).flatmap(
     lambda parts: st.sampled_from([" AND ", " OR "]).map(
         lambda sign: "WHERE " + sign.join(parts) if parts else ""

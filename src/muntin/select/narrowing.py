@@ -1,9 +1,9 @@
 """Fewer rows for DuckDB: those that a statement's conditions and its LIMIT leave.
 
 Over hundreds of thousands of keys DuckDB takes milliseconds to find one key, or the ten largest.
-What can be known from columns of whole numbers alone is found here in one pass over them; the same
-statement then runs over what is left, and decides all the rest. So the rows that are handed over
-need only hold the answer's.
+What can be known from columns of whole numbers, or from texts that are equal, is found here in one
+pass over them; the same statement then runs over what is left, and decides all the rest. So the
+rows that are handed over need only hold the answer's.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Condition:
 
     column: str
     operator: np.ufunc
-    value: int
+    value: int | str
     constant: str
-    """As the statement has it, without a minus."""
+    """As the statement has it, without a minus; "" of a text."""
     negative: bool
 
 
@@ -126,11 +126,23 @@ def _kept(table: pa.Table, narrowing: Narrowing) -> np.ndarray | None:
     """Of each row, whether it fulfils the conditions; None where that is DuckDB's to say."""
     keep = np.ones(table.num_rows, np.bool_)
     for condition in narrowing.conditions:
+        if isinstance(condition.value, str):
+            column = table.column(condition.column)
+            if not _is_text(column.type):
+                return None
+            keep &= pc.equal(column, condition.value).fill_null(False).to_numpy()
+            continue
         values = _whole_numbers(table, condition.column)
         if values is None:
             return None
         keep &= condition.operator(values, np.int64(condition.value))
     return keep
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
 def _first(table: pa.Table, narrowing: Narrowing, keep: np.ndarray) -> np.ndarray | None:
@@ -193,7 +205,11 @@ def _condition(part: exp.Expr, columns: Mapping[str, str]) -> Condition | None:
     literal = constant.this if negative else constant
     if not isinstance(column, exp.Column) or columns.get(column.name) != column.name:
         return None
-    if not isinstance(literal, exp.Literal) or not is_whole(literal.name) or literal.is_string:
+    if not isinstance(literal, exp.Literal):
+        return None
+    if literal.is_string and kind is exp.EQ and not negative:
+        return Condition(column.name, np.equal, literal.name, "", False)
+    if literal.is_string or not is_whole(literal.name):
         return None
     value = -int(literal.name) if negative else int(literal.name)
     return Condition(column.name, _OPERATORS[kind], value, literal.name, negative)
