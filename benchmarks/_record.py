@@ -189,6 +189,8 @@ def check(job: str, tables: Sequence[Table], which: str = "short") -> NoReturn:
     if before and not before.keys() & now.keys():
         sys.exit(f"none of the ratios in {path.name} was measured: run it with --keep")
     fell = list(fallen(before, now))
+    if fell and kept[which]["machine"] != machine():
+        fell.append(f"These were kept on another machine ({kept[which]['machine']}): {machine()}")
     print("\n".join(fell) or f"{len(now)} ratios, none has fallen by more than its spread")
     sys.exit(bool(fell))
 
@@ -203,11 +205,12 @@ def keep(job: str, tables: Sequence[Table], packages: Sequence[str], which: str 
 
 
 def _ratios_of(tables: Iterable[Table]) -> dict[tuple[str, ...], dict[str, float]]:
-    """By table, row and column."""
+    """Of peers, by table, row and column: what is ours may well become faster."""
     return {
         (table.name, str(row[0]), column): cell
         for table in tables
         for row in table.rows
+        if not str(row[0]).startswith("Muntin")
         for column, cell in zip(table.columns, row, strict=True)
         if isinstance(cell, dict)
     }
@@ -234,7 +237,7 @@ def run_of(packages: Sequence[str], tables: Iterable[Table]) -> dict[str, Any]:
     return {
         "command": f"python {command}",
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "machine": f"{_processor()}, {os.cpu_count()} cores, {platform.system()}",
+        "machine": machine(),
         "load": round(os.getloadavg()[0], 1),
         "versions": {
             "Python": platform.python_version(),
@@ -242,6 +245,10 @@ def run_of(packages: Sequence[str], tables: Iterable[Table]) -> dict[str, Any]:
         },
         "tables": [asdict(table) for table in tables],
     }
+
+
+def machine() -> str:
+    return f"{_processor()}, {os.cpu_count()} cores, {platform.system()}"
 
 
 def _processor() -> str:

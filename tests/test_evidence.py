@@ -206,6 +206,12 @@ def test_a_check_that_compares_nothing_fails():
         RECORD["check"]("peers-sums", [])
 
 
+def test_what_is_ours_in_another_form_may_become_faster():
+    ratio = {"worst": 0.7, "median": 0.8, "best": 0.9}
+    table = RECORD["Table"]("speed", "Speed", ["what", "build"], [["Muntin REQ", ratio]])
+    assert not RECORD["_ratios_of"]([table])
+
+
 def test_only_peers_are_held_to_their_ratio():
     runs = dict.fromkeys(["ours", "ours, in another form", "a peer"], lambda: None)
     seconds = itertools.count().__next__
