@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin.assembly.alerts import EMPTY, LASTING_MAX, Alerts, _Step
+from muntin.assembly.alerts import ACTIVE_MAX, EMPTY, Alerts, _Step
 from muntin.errors import SpecError
 from muntin.ledger.open import open_ledger
 from muntin.ledger.temporary import temporary
@@ -137,9 +137,9 @@ def test_each_change_is_that_of_a_plain_account(windows, minutes):
 def test_conditions_beyond_the_limit_are_counted():
     spec = alerting({"when": "true", "by": "driver"})
     step = _Step(spec, json.loads(json.dumps(EMPTY)), 0)
-    rows = [{"driver": str(n)} for n in range(LASTING_MAX + 7)]
+    rows = [{"driver": str(n)} for n in range(ACTIVE_MAX + 7)]
     step.take("busy", spec.queries["busy"].alert, rows, 0, 1)
-    assert len(step.alert("busy")["held"]) == LASTING_MAX
+    assert len(step.alert("busy")["active"]) == ACTIVE_MAX
     assert step.alert("busy")["left_out"] == 7
 
 
@@ -205,7 +205,7 @@ def test_an_alert_that_goes_is_resolved_and_one_that_fails_says_so(url):
     alerts = ledger.alerts("orders")["alerts"]
     assert set(alerts) == {"other"}
     assert "x" in alerts["other"]["error"]
-    assert not alerts["other"]["held"]
+    assert not alerts["other"]["active"]
     ledger.close()
 
 

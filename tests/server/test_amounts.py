@@ -35,16 +35,16 @@ def test_each_event_stands_in_its_point_once(batches, span):
             assert len(found["points"]) <= 302
 
 
-def test_what_is_held_is_listed_with_its_bytes(server, ledger):
-    (held,) = httpx.get(f"{server.url}/catalogue").json()["held"]
+def test_what_is_stored_is_listed_with_its_bytes(server, ledger):
+    (stored,) = httpx.get(f"{server.url}/catalogue").json()["summaries"]
     pieces = [
         p for length in (10 * SECOND, *pipeline().rungs) for p in ledger.pieces("orders", length)
     ]
-    assert held["pieces"] == len(pieces)
-    assert held["bytes"] >= sum(piece.nbytes for piece in pieces) > 0
+    assert stored["pieces"] == len(pieces)
+    assert stored["bytes"] >= sum(piece.nbytes for piece in pieces) > 0
     # a rollup may begin before the first event that is in it, long before where it is a week
     assert min(p.start for p in pieces) < START
-    assert (held["from"], held["to"]) == (START, max(p.until for p in pieces))
+    assert (stored["from"], stored["to"]) == (START, max(p.until for p in pieces))
     said = httpx.get(f"{server.url}/history", params={"pipeline": "orders"}).json()
     assert sum(count for _, count in said["points"]) == ledger.pipelines()[0].counted
     refused = httpx.get(f"{server.url}/history", params={"pipeline": "none"})

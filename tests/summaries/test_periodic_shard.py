@@ -61,8 +61,8 @@ def test_any_cut_and_order_within_the_delay_gives_the_same_bytes(rows, edges, ji
     assert cut.count == len(rows)
     again = PeriodicShard.from_bytes(cut.to_bytes())
     assert again.to_bytes() == cut.to_bytes()
-    assert (again.held, again.count, again.span) == (cut.held, cut.count, cut.span)
-    # what is asked knows the held events too: one pass over all, in the same order
+    assert (again.buffered, again.count, again.span) == (cut.buffered, cut.count, cut.span)
+    # what is asked knows the buffered events too: one pass over all, in the same order
     if rows:
         items, times = zip(*rows, strict=True)
         array, at = convert(items), np.array(times)
@@ -86,13 +86,13 @@ def test_order(pairs):
 def test_late_and_missing_items_are_counted():
     made = shard()
     made.update(texts([1, 2, 3]), np.array([50, 10, 90]), until=40)
-    assert (made.held, made.count, made.first_held) == (2, 3, 50)
+    assert (made.buffered, made.count, made.first_held) == (2, 3, 50)
     made.update(texts([4, 5, 6]), np.array([39, 40, 5]), until=60, late_before=40, nulls=2)
-    assert (made.late, made.nulls, made.held, made.count) == (2, 2, 1, 4)
+    assert (made.late, made.nulls, made.buffered, made.count) == (2, 2, 1, 4)
     again = PeriodicShard.from_bytes(made.to_bytes())
-    assert (again.late, again.nulls, again.held, again.count) == (2, 2, 1, 4)
+    assert (again.late, again.nulls, again.buffered, again.count) == (2, 2, 1, 4)
     made.update(texts([]), np.empty(0, np.int64), until=LAST)
-    assert (made.held, made.first_held) == (0, None)
+    assert (made.buffered, made.first_held) == (0, None)
     assert made.nbytes < 20_200
 
 
@@ -158,7 +158,7 @@ def test_fuzzed_bytes_are_refused_or_read_as_they_are(convert):
     for case in range(3000):
         wrong, described = bytearray(body), dict(parameters)
         what = case % 4
-        if what == 0:  # what is held
+        if what == 0:  # what is buffered
             at = int(rng.integers(inner, len(wrong)))
             wrong[at] = int(rng.integers(256))
         elif what == 1:  # anywhere

@@ -33,7 +33,7 @@ from muntin.times import instant_text, now_us
 EVERY_SECONDS = 5.0  # how often queries on update are asked
 WINDOWS_AT_ONCE = 64  # of one query, in one statement
 CLOSINGS_AT_ONCE = 1_000
-LASTING_MAX = 1_000  # conditions of a pipeline that hold; those beyond are counted, not followed
+ACTIVE_MAX = 1_000  # of a pipeline, pending or firing; those beyond are counted, not followed
 CHANGES_KEPT = 100
 WAITING_MAX = 500  # for the webhook; the oldest go
 EVENT_BYTES_MAX = 8_192  # rows are left out until an event is no longer
@@ -235,12 +235,12 @@ class _Step:
 
     def alert(self, name: str) -> dict[str, Any]:
         return self.state["alerts"].setdefault(
-            name, {"until": None, "held": {}, "left_out": 0, "error": ""}
+            name, {"until": None, "active": {}, "left_out": 0, "error": ""}
         )
 
     def end_unknown(self, specs: Mapping[str, AlertSpec]) -> None:
         for name in [name for name in self.state["alerts"] if name not in specs]:
-            self._end(name, self.alert(name)["held"], [], self.now)
+            self._end(name, self.alert(name)["active"], [], self.now)
             del self.state["alerts"][name]
 
     def failed(self, name: str, error: Exception) -> None:
@@ -249,24 +249,24 @@ class _Step:
     def take(self, name: str, spec: AlertSpec, rows: Rows, start: int, end: int) -> None:
         """The condition held for these rows, and no others, from `start` to `end`."""
         alert = self.alert(name)
-        lasting, until = alert["held"], alert["until"]
+        active, until = alert["active"], alert["until"]
         hole = until is not None and start > until and start != end
         found: dict[str, list[Mapping[str, Any]]] = {}
         for row in rows:
             key = json.dumps([_plain(row.get(column)) for column in spec.by])
             found.setdefault(key, []).append(row)
-        self._end(name, lasting, found, end)
-        space = LASTING_MAX - sum(len(each["held"]) for each in self.state["alerts"].values())
+        self._end(name, active, found, end)
+        space = ACTIVE_MAX - sum(len(each["active"]) for each in self.state["alerts"].values())
         alert["left_out"] = 0
         for key, of_key in found.items():
-            if key not in lasting:
+            if key not in active:
                 if space <= 0:
                     alert["left_out"] += 1
                     continue
                 space -= 1
                 by = dict(zip(spec.by, json.loads(key), strict=True))
-                lasting[key] = {"since": start, "fired": None, "by": by}
-            one = lasting[key]
+                active[key] = {"since": start, "fired": None, "by": by}
+            one = active[key]
             if one["fired"] is None:
                 if hole:
                     one["since"] = start
@@ -275,9 +275,9 @@ class _Step:
                     self._change(name, "firing", one, end, of_key)
         alert["until"] = end if until is None else max(end, until)
 
-    def _end(self, name: str, lasting: dict[str, Any], found: Any, at: int) -> None:
-        for key in [key for key in lasting if key not in found]:
-            one = lasting.pop(key)
+    def _end(self, name: str, active: dict[str, Any], found: Any, at: int) -> None:
+        for key in [key for key in active if key not in found]:
+            one = active.pop(key)
             if one["fired"] is not None:
                 self._change(name, "resolved", one, at, ())
 
@@ -316,8 +316,8 @@ def shown(stored: Mapping[str, Any] | None, said: Mapping[str, Any]) -> dict[str
         "alerts": [
             {
                 "name": name,
-                "firing": sum(one["fired"] is not None for one in alert["held"].values()),
-                "pending": sum(one["fired"] is None for one in alert["held"].values()),
+                "firing": sum(one["fired"] is not None for one in alert["active"].values()),
+                "pending": sum(one["fired"] is None for one in alert["active"].values()),
                 "left_out": alert["left_out"],
                 "error": alert["error"],
             }

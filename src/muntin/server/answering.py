@@ -150,7 +150,7 @@ class Answering:
         yield encoded(events_over_time(self._reader.ledger, self._pipeline(pipeline), start, end))
 
     def _catalogue(self) -> Iterator[bytes]:
-        yield encoded({"held": catalogue(self._reader.ledger, self._reader.pipelines())})
+        yield encoded({"summaries": catalogue(self._reader.ledger, self._reader.pipelines())})
 
     def _summaries(self) -> Iterator[bytes]:
         reader = self._reader

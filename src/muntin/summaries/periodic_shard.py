@@ -1,19 +1,19 @@
 """One shard of a periodic stream: a HyperCalm, and the events that it may not take yet.
 
 ========== =====================================================================================
-State      a HyperCalm of the events before a boundary; the events from it on, in order of time
-           ("held"); how many came too late, and how many had no item
+State      a HyperCalm of the events before a boundary; the events from it on, buffered in
+           order of time; how many came too late, and how many had no item
 Error      as HyperCalm, over the events that were not too late
 Merge      of shards: `HyperCalm.merged_top([shard.whole() for shard in shards], k)`
 Duplicates as HyperCalm
 Source     ours
-Limits     held events take 8 bytes and their item's; the boundary must follow the stream
+Limits     buffered events take 8 bytes and their item's; the boundary must follow the stream
 ========== =====================================================================================
 
 A HyperCalm needs its events in order of time; a stream brings them a little out of order. So
-events are held until the boundary (the time before which no event is expected any more) has
+events are buffered until the boundary (the time before which no event is expected any more) has
 passed them, and then folded in the order of (time, hash of the item). What was folded, and what
-is held, is a function of the events and the boundary alone: however the stream was cut into
+is buffered, is a function of the events and the boundary alone: however the stream was cut into
 batches and spread over workers, the bytes are the same.
 """
 
@@ -114,7 +114,7 @@ class PeriodicShard:
         self._nulls += nulls
 
     def whole(self) -> HyperCalm:
-        """A HyperCalm of all events so far, the held ones included."""
+        """A HyperCalm of all events so far, the buffered ones included."""
         calm = self._calm.copy()
         if self._items is not None and len(self._items):
             calm.update(self._items, self._times)
@@ -129,7 +129,7 @@ class PeriodicShard:
 
     def copy(self) -> Self:
         """An independent equal."""
-        twin = copy.copy(self)  # arrays of held events are replaced, never written to
+        twin = copy.copy(self)  # arrays of buffered events are replaced, never written to
         twin._calm = self._calm.copy()
         return twin
 
@@ -140,17 +140,17 @@ class PeriodicShard:
 
     @property
     def count(self) -> int:
-        """Events folded or held."""
-        return self._calm.count + self.held
+        """Events folded or buffered."""
+        return self._calm.count + self.buffered
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """Events that wait for the boundary to pass them."""
         return len(self._times)
 
     @property
     def first_held(self) -> int | None:
-        """Time of the first event that is held."""
+        """Time of the first event that is buffered."""
         return int(self._times[0]) if len(self._times) else None
 
     @property
@@ -165,7 +165,7 @@ class PeriodicShard:
 
     @property
     def span(self) -> tuple[int, int] | None:
-        """Times of the first and of the last event, folded or held; None where there is none."""
+        """Times of the first and last event, folded or buffered; None where there is none."""
         times = [self._calm.first_time, self._calm.last_time, *self._times[:1], *self._times[-1:]]
         known = [int(time) for time in times if time is not None]
         return (min(known), max(known)) if known else None
@@ -180,8 +180,8 @@ class PeriodicShard:
         """The whole state, sealed."""
         items = self._items
         parameters = {
+            "buffered": self.buffered,
             "columns": list(self.columns),
-            "held": self.held,
             "items": None if items is None or not len(items) else _type_name(items),
             "late": self._late,
             "nulls": self._nulls,
@@ -204,7 +204,7 @@ class PeriodicShard:
         found, view = unseal(data, cls.kind)
         fields = Fields(cls.kind, found)
         columns = fields.texts("columns")
-        held = fields.integer("held", 0, INT64_MAX)
+        buffered = fields.integer("buffered", 0, INT64_MAX)
         items = fields.choice("items", _TYPES)
         late = fields.integer("late", 0, INT64_MAX)
         nulls = fields.integer("nulls", 0, INT64_MAX)
@@ -213,16 +213,16 @@ class PeriodicShard:
         fields.done()
         body = Body(cls.kind, view)
         made = cls(HyperCalm.from_bytes(bytes(body.block())), columns, shard, shards)
-        if (held == 0) != (items is None):
-            raise CorruptSummary(f"{cls.kind}: {held} events are held, their items are {items}")
-        made._times = body.array("<i8", held)
+        if (buffered == 0) != (items is None):
+            raise CorruptSummary(f"{cls.kind}: {buffered} buffered events, their items are {items}")
+        made._times = body.array("<i8", buffered)
         if items == "int64":
-            made._items = pa.array(body.array("<i8", held))
+            made._items = pa.array(body.array("<i8", buffered))
         elif items == "string":
-            made._items = _texts(body.array("<u4", held), bytes(body.rest()))
+            made._items = _texts(body.array("<u4", buffered), bytes(body.rest()))
         body.done()
         made._late, made._nulls = late, nulls
-        made._check_held()
+        made._check_buffered()
         return made
 
     def _check_type(self, items: pa.Array) -> None:
@@ -234,20 +234,20 @@ class PeriodicShard:
                 f"items of type {_type_name(items)} after items of type {known}: use one type"
             )
 
-    def _check_held(self) -> None:
+    def _check_buffered(self) -> None:
         if self._items is None:
             return
         self._hashes = hash_items(self._items, SHARD_SEED)
         if order_of(self._times, self._hashes) is not None:
-            raise CorruptSummary(f"{self.kind}: held events are not in order")
+            raise CorruptSummary(f"{self.kind}: buffered events are not in order")
         if (shards_of(self._hashes, self.shards) != self.shard).any():
-            raise CorruptSummary(f"{self.kind}: an item that is held is of another shard")
+            raise CorruptSummary(f"{self.kind}: a buffered item is of another shard")
         last = self._calm.last_time
         if last is not None and self._times[0] <= last:
-            raise CorruptSummary(f"{self.kind}: an event is held that is older than folded ones")
+            raise CorruptSummary(f"{self.kind}: a buffered event is older than folded ones")
         folded = self._calm.item_type
         if folded is not None and folded != _type_name(self._items):
-            raise CorruptSummary(f"{self.kind}: held items are not of the folded items' type")
+            raise CorruptSummary(f"{self.kind}: buffered items are not of the folded items' type")
 
 
 def _plain(items: pa.Array) -> pa.Array:
@@ -268,12 +268,12 @@ def _texts(lengths: np.ndarray, data: bytes) -> pa.Array:
     np.cumsum(lengths, dtype=np.int64, out=offsets[1:])  # of u4: it cannot wrap
     if offsets[-1] != len(data):
         raise CorruptSummary(
-            f"periodic_shard: {len(data)} bytes of held items, expected {offsets[-1]}"
+            f"periodic_shard: {len(data)} bytes of buffered items, expected {offsets[-1]}"
         )
     buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data)]
     array = pa.Array.from_buffers(pa.large_string(), len(lengths), buffers)
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
-        raise CorruptSummary("periodic_shard: a held item is not UTF-8") from None
+        raise CorruptSummary("periodic_shard: a buffered item is not UTF-8") from None
     return array

@@ -12,7 +12,7 @@ export function catalogue(holder, live, mine, write) {
     make("thead", {}, make("tr", {}, ...names.map((name, i) => make("th", { class: i > 3 ? "number" : "" }, name)))), body)));
   const show = paced(async () => {
     try {
-      all = (await live.ask("/catalogue")).held;
+      all = (await live.ask("/catalogue")).summaries;
       body.replaceChildren(...all.filter((one) => mine(one.name)).map((one) => make("tr", {},
         make("td", {}, make("button", { type: "button", onclick: () => write(one.name) }, one.name)),
         make("td", {}, one.kind), make("td", {}, moment(one.from)), make("td", {}, moment(one.to)),

@@ -69,11 +69,11 @@ export function overview(section, size, onchoice) {
       const { whole, cells } = row(pipeline.name);
       const [said, level] = stateOf(pipeline);
       const behind = ended(pipeline) || pipeline.newest == null ? "–" : duration(Math.max(0, state.now - pipeline.newest));
-      const held = size(pipeline.name);
+      const stored = size(pipeline.name);
       cells[1].className = level;
       [said, pipeline.silent_us == null ? "–" : `${duration(pipeline.silent_us)} ago`, short(pipeline.events_per_second ?? 0),
         moment(pipeline.newest), behind, number(pipeline.read), number(pipeline.late), number(pipeline.rejected),
-        held == null ? "–" : bytes(held), troubles(pipeline).join("; ")].forEach((text, i) => { cells[i + 1].textContent = text; });
+        stored == null ? "–" : bytes(stored), troubles(pipeline).join("; ")].forEach((text, i) => { cells[i + 1].textContent = text; });
       if (pipeline.name === chosen) whole.setAttribute("aria-current", "true");
       else whole.removeAttribute("aria-current");
     }
