@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import importlib
-import inspect
 import re
 import shlex
 import subprocess
@@ -70,11 +67,6 @@ def after(option: str, words: list[str]) -> list[str]:
     return [word for before, word in pairwise(words) if before == option]
 
 
-def make(words: list[str], folder: Path) -> None:
-    targets = words[1 : words.index("#") if "#" in words else 2]
-    subprocess.run(["make", "-n", *targets], cwd=folder, check=True, capture_output=True)
-
-
 def pip(words: list[str], folder: Path) -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     for word in words:
@@ -82,13 +74,6 @@ def pip(words: list[str], folder: Path) -> None:
             assert set(found[1].split(",")) <= set(extras["optional-dependencies"]), word
     for file in after("-r", words):
         assert (folder / file).exists(), file
-
-
-def python(words: list[str], folder: Path) -> None:
-    if words[1].endswith(".py"):
-        text = (folder / words[1]).read_text("utf-8")
-        for option in (word for word in words if word.startswith("--")):
-            assert f'"{option}"' in text, option
 
 
 def helm(words: list[str], folder: Path) -> None:
@@ -108,9 +93,7 @@ def kubectl(words: list[str], folder: Path) -> None:
 
 
 COMMANDS: dict[str, Callable[[list[str], Path], None]] = {
-    "make": make,
     "pip": pip,
-    "python": python,
     "helm": helm,
     "kubectl": kubectl,
 }
@@ -129,45 +112,6 @@ def is_setting(name: str) -> bool:
     return name in _KNOWN or bool(OPEN_SETTINGS.fullmatch(name))
 
 
-def code(sample: Sample) -> None:
-    """It compiles; what it imports is there, and takes the arguments that it is given."""
-    names: dict[str, Any] = {}
-    tree = ast.parse(sample.text)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for name in node.names:
-                module = importlib.import_module(name.name)
-                names[name.asname or name.name] = module
-        elif isinstance(node, ast.ImportFrom):
-            for name in node.names:
-                names[name.asname or name.name] = imported(node.module or "", name.name)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and (called := resolved(node.func, names)) is not None:
-            given = {word.arg: None for word in node.keywords if word.arg}
-            inspect.signature(called).bind(*node.args, **given)
-
-
-def imported(module: str, name: str) -> Any:
-    found = importlib.import_module(module)
-    return getattr(found, name, None) or importlib.import_module(f"{module}.{name}")
-
-
-def resolved(node: ast.expr, names: dict[str, Any]) -> Any:
-    """What a name, or an attribute of a module or class, stands for; None: of a value."""
-    if isinstance(node, ast.Name):
-        return names.get(node.id)
-    if isinstance(node, ast.Attribute) and (owner := resolved(node.value, names)) is not None:
-        return getattr(owner, node.attr)
-    return None
-
-
-def statements(sample: Sample) -> None:
-    """DuckDB reads them."""
-    import duckdb
-
-    assert duckdb.extract_statements(sample.text)
-
-
 def image(sample: Sample) -> None:
     """Instructions, and the Spark that there is."""
     for line in sample.text.splitlines():
@@ -180,7 +124,5 @@ def image(sample: Sample) -> None:
 CHECKS: dict[str, Callable[[Sample], None]] = {
     "sh": shell,
     "console": shell,
-    "python": code,
-    "sql": statements,
     "dockerfile": image,
 }

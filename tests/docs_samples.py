@@ -171,8 +171,10 @@ def _end_when_it_serves(port: str, beside: list[str], problems: list[str]) -> No
 
 
 def _serves(port: str) -> bool:
-    """Whether it answers, for a pipeline that has taken a batch: before, Ctrl-C ends a start."""
+    """Whether it answers, for a pipeline that has begun (an earlier run's batches do not say so)
+    and taken a batch: before, Ctrl-C ends a start."""
     try:
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5).close()
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
             states = json.load(answer)["pipelines"]
     except OSError:

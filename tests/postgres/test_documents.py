@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
 import psycopg
 import pytest
 
@@ -28,3 +34,33 @@ def test_what_is_shown_is_what_comes(fed):
     assert [[str(v) for v in row] for row in found] == [
         [part.strip() for part in line.split("|")] for line in (first, second)
     ]
+
+
+DUCKDB = """
+import sys
+import duckdb
+from duckdb_extensions import import_extension
+import_extension("postgres_scanner")
+print(sorted(duckdb.execute(sys.argv[1]).fetchall()))
+"""
+FROM_PYPI = ("duckdb", "duckdb-extensions", "duckdb-extension-postgres-scanner")
+VERSION = "1.5.5"  # the page has it as well: the newest whose extension is a package
+
+
+def test_duckdb_attaches_it(fed):
+    """By a DuckDB of its own: its extension is of one version of it."""
+    (text,) = (s.text for s in SAMPLES if s.text.startswith("ATTACH"))
+    here = text.replace("port=5433", f"port={urlsplit(fed.postgres_url).port}")
+    uv = Path(sys.executable).with_name("uv")
+    uv = uv if uv.exists() else shutil.which("uv")
+    needs = [word for name in FROM_PYPI for word in ("--with", f"{name}=={VERSION}")]
+    command = [uv, "run", "-q", "--no-project", "--python", sys.executable, *needs, "python", "-c"]
+    done = subprocess.run(
+        [*map(str, command), DUCKDB, here], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    with psycopg.connect(fed.postgres_url) as connected:
+        asked = 'SELECT driver, fare FROM "orders(driver)" WHERE fare > 5'
+        expected = connected.execute(asked).fetchall()
+    assert expected
+    assert done.stdout.strip() == str(sorted(expected))

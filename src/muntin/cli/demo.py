@@ -110,7 +110,8 @@ def _run(
     began = time.monotonic()
     ledger = open_ledger(spec.ledger_url or "")
     with ExitStack() as ending:
-        ending.callback(beside(ledger, port, show=show).stop)  # or its port is taken
+        server = beside(ledger, port, show=show, begun=stop.has_begun)  # or its port is taken
+        ending.callback(server.stop)
         ending.callback(stop_spark)
         ending.callback(source.stop)
         with in_background(source.write_first):
