@@ -32,8 +32,10 @@ def test_a_trend_begins_on_a_page_that_was_open_before_its_first_window(page, le
     feeder = Feeder(ledger)
     with Server(ledger, port=0) as server:
         page.goto(server.url)
-        page.wait_for_selector("#trends section")
         state(page, "live")
+        assert page.locator("#panels section, #trends section").count() == 0  # no batch yet
+        feeder.rows([(0, "a", 0, 1, 1)])
+        page.wait_for_selector("#trends section")
         page.wait_for_timeout(500)  # what has closed is asked for meanwhile: nothing
         for _ in range(3):
             feeder.minute()

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import httpx
@@ -73,6 +74,28 @@ def test_workers_begin_with_the_kernels_of_each_pipeline(feeder, ledger, caplog)
     _warm({"ledger": ledger.url}, warm_for)
     assert warm_for == [info.spec for info in ledger.pipelines()]
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+def test_nobody_waits_for_kernels_that_the_answer_does_not_need(feeder, ledger, monkeypatch):
+    """The first workers begin before kernels are compiled, whichever thread comes first."""
+    compiled, begin = threading.Event(), Nursery.begin
+
+    def compiling(nursery):
+        with nursery._lock:  # as the process that has all it is asked done in turn
+            assert compiled.wait(PATIENCE_SECONDS)
+        return 1
+
+    def late(nursery):
+        time.sleep(0.2)
+        return begin(nursery)
+
+    monkeypatch.setattr(Nursery, "warm", compiling)
+    monkeypatch.setattr(Nursery, "begin", late)
+    with serving(ledger) as (_, http):
+        try:
+            assert http.get("/summaries", timeout=60).is_success
+        finally:
+            compiled.set()
 
 
 def workers_of(server):

@@ -349,7 +349,12 @@ class Workers:
         return WorkerProcess(connection, pid, self._end, end_seconds, warm=self._is_warm)
 
     async def _warm(self) -> None:
-        """Have kernels loaded once, and in place of the first workers those that have them."""
+        """Have kernels loaded once, and in place of the first workers those that have them.
+
+        The first workers are there before: most of what a page asks for needs no kernel, and
+        must not wait for those that are being compiled.
+        """
+        await asyncio.gather(*(place.begun() for place in (*self._free, *self._taken)))
         while True:
             try:
                 if await asyncio.to_thread(self._nursery.warm):
@@ -410,6 +415,11 @@ class _Place:
         if self.worker is None:
             raise _gone()
         return self.worker
+
+    async def begun(self) -> None:
+        """Once the worker that is being begun is there, or cannot be had."""
+        if self._beginning is not None:
+            await asyncio.wait((self._beginning,))
 
     def close(self) -> None:
         self._closed = True

@@ -66,9 +66,11 @@ async function start() {
   const columns = found.summaries.flatMap((s) => [...s.keys.flat(), ...s.by]);
   const built = new Set();
 
-  // Panels and trends of a pipeline, once it is shown: what nobody looks at is not asked for.
+  // Panels and trends of a pipeline, once it is shown: what nobody looks at is not asked for, nor is
+  // what its first batch may have to wait for, as both need kernels that are compiled.
   async function build(name) {
-    if (name == null || built.has(name)) return;
+    const one = last.pipelines.find((p) => p.name === name);
+    if (one?.committed_at == null || built.has(name)) return;
     built.add(name);
     const theirs = (all) => all.filter((one) => one.pipeline === name);
     await Promise.allSettled([files.then((known) => panels(theirs(found.summaries), known)),
@@ -85,7 +87,6 @@ async function start() {
     history.replaceState(null, "", `#${encodeURIComponent(name)}`);
     statement.offer(name);
     hide();
-    build(name);
     tell();
     inLedger.show();
     range.turn(last.pipelines.find((p) => p.name === name)?.newest ?? null);
@@ -104,6 +105,7 @@ async function start() {
     say(live.state);
     at("closings").hidden = !closing().length;
     for (const part of parts) part(last, one);
+    build(pipeline);
   }
 
   statement.offer(pipeline);
@@ -116,7 +118,7 @@ async function start() {
     else show(state.pipelines[0].name);
   });
   live.open();
-  await Promise.allSettled([closings(inside("closings"), live, range, closing), build(pipeline)]);
+  await Promise.allSettled([closings(inside("closings"), live, range, closing)]);
 }
 
 start();
