@@ -130,6 +130,23 @@ def test_slow_down_lengthens_the_window(page, server):
     page.wait_for_selector("#open span.warn", state="detached")
 
 
+def test_what_has_no_limit_has_no_bar(page, ledger):
+    window = {"kind": "floating", "length": "1 minute"}
+    fares = {"kind": "quantiles", "value": "fare", "by": "driver", "window": window}
+    feeder = Feeder(ledger, pipeline(summaries={"fares": fares}, queries={}))
+    for _ in range(2):
+        feeder.minute()
+    with Server(ledger, port=0) as server:
+        page.goto(server.url)
+        page.wait_for_selector("#open .meter:has-text('keys')")
+        bars = {
+            name: page.locator(f"#open .meter:has-text('{name}') div") for name in ("time", "keys")
+        }
+        assert {name: found.count() for name, found in bars.items()} == {"time": 1, "keys": 0}
+        page.goto("about:blank")
+    feeder.close()
+
+
 def test_the_page_says_that_the_server_is_gone_and_recovers(page, feeder, ledger):
     server, port = server_that_comes_back(ledger)
     with server:

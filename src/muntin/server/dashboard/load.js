@@ -93,12 +93,13 @@ export function load(holder, live, range) {
   };
 }
 
+// A bar of how much of the most that there can be; no bar where there is no limit.
 function meter(name, value, most, text, warns = true) {
   const part = most ? value / most : 0;
   const bar = make("i", { class: !warns ? "" : part > 0.95 ? "bad" : part > 0.8 ? "warn" : "" });
   bar.style.width = `${Math.min(100, 100 * part)}%`;
   return make("div", { class: "meter" }, make("p", {}, make("span", {}, name), make("span", {}, text)),
-    make("div", {}, bar));
+    most == null ? null : make("div", {}, bar));
 }
 
 // Records of each partition that were not read yet, the worst first.
