@@ -223,7 +223,8 @@ def fallen(
     """What is below the worst that was seen before by more than that run's own spread."""
     for place in before.keys() & now.keys():
         old = before[place]
-        least = old["worst"] - (old["best"] - old["worst"])
+        # a spread is a factor, so that no spread is so wide that nothing is asked for
+        least = old["worst"] * old["worst"] / old["best"]
         least = min(least, old["worst"] * 0.75)  # a spread seen by chance may be tiny
         if now[place]["best"] < least:
             yield (

@@ -185,6 +185,13 @@ def test_a_ratio_that_fell_by_more_than_its_spread_is_told(best, said):
     assert len(list(RECORD["fallen"](before, now))) == said
 
 
+def test_a_wide_spread_asks_for_something_as_well():
+    place = ("sums", "DuckDB", "one thread")
+    before = {place: {"worst": 10.0, "median": 30.0, "best": 50.0}}
+    now = {place: {"worst": 1.0, "median": 1.0, "best": 1.5}}
+    assert len(list(RECORD["fallen"](before, now))) == 1
+
+
 def test_ratios_of_several_runs_are_kept_as_one():
     def run(worst, median, best, milliseconds):
         ratio = {"worst": worst, "median": median, "best": best}
