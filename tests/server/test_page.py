@@ -65,7 +65,7 @@ def test_the_pipeline_that_is_chosen_is_in_every_panel(page, watched):
     assert REASON in page.text_content("#overview tbody tr:has-text('sensors')")
     assert "failed" not in page.text_content("#headline")
     assert page.locator("#waiting").is_hidden()  # it reads no topic
-    assert page.get_attribute("#connection", "data-state") == "live"
+    page.wait_for_selector('#connection[data-state="live"]')
 
     page.click("#overview button:text('sensors')")
     page.wait_for_selector('#connection[data-state="bad"]')
