@@ -92,6 +92,8 @@ def run_command(line: str, *, stopped: bool = False) -> None:
 
     os.environ |= variables
     sys.argv = words
+    # as in a process of its own: PySpark leaves a handler that 4.1 cannot run without a context
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         cli.main()
     except SystemExit as end:
