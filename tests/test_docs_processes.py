@@ -167,12 +167,12 @@ def test_flights_at_three_sites(tmp_path):
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("words", ["make demo", "python3 -m venv"])
 def test_the_first_commands_in_a_fresh_clone(tmp_path, words):
-    """They fetch what they need. The demonstration is ended after a moment, and of the tests of
+    """They fetch what they need. The demonstration is ended after a minute, and of the tests of
     `make test`, this one's own command, some are chosen."""
     clone = tmp_path / "muntin"
     subprocess.run(["git", "clone", "-q", ROOT, clone], check=True)
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL", "MAKE"))}
-    demo = f" --no-open --seconds 5 --port 0 --folder {tmp_path}/demo"
+    demo = f" --no-open --seconds 60 --port 0 --folder {tmp_path}/demo"
     for line in commands_of(sample("README.md", words)):
         command = line.partition(" #")[0].rstrip()
         more = kept
