@@ -86,13 +86,13 @@ def test_order(pairs):
 def test_late_and_missing_items_are_counted():
     made = shard()
     made.update(texts([1, 2, 3]), np.array([50, 10, 90]), until=40)
-    assert (made.buffered, made.count, made.first_held) == (2, 3, 50)
+    assert (made.buffered, made.count, made.first_buffered) == (2, 3, 50)
     made.update(texts([4, 5, 6]), np.array([39, 40, 5]), until=60, late_before=40, nulls=2)
     assert (made.late, made.nulls, made.buffered, made.count) == (2, 2, 1, 4)
     again = PeriodicShard.from_bytes(made.to_bytes())
     assert (again.late, again.nulls, again.buffered, again.count) == (2, 2, 1, 4)
     made.update(texts([]), np.empty(0, np.int64), until=LAST)
-    assert (made.buffered, made.first_held) == (0, None)
+    assert (made.buffered, made.first_buffered) == (0, None)
     assert made.nbytes < 20_200
 
 

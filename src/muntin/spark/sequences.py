@@ -142,7 +142,7 @@ def _read(name: str, spec: PeriodicSpec, number: int, payload: bytes) -> Periodi
 
 
 def _waits(shard: PeriodicShard, until: int) -> bool:
-    first = shard.first_held
+    first = shard.first_buffered
     return first is not None and first < until
 
 

@@ -149,7 +149,7 @@ class PeriodicShard:
         return len(self._times)
 
     @property
-    def first_held(self) -> int | None:
+    def first_buffered(self) -> int | None:
         """Time of the first event that is buffered."""
         return int(self._times[0]) if len(self._times) else None
 
