@@ -316,20 +316,21 @@ class Sampler:
             self._row(at, part, count, rss / 2**20, files)
 
     def heap(self) -> None:
-        """What Java's heap holds after a full collection."""
+        """What lives in Java's heap: the histogram counts it in a full collection."""
         pid = self.java()
         if pid is None or shutil.which("jcmd") is None:
             return
-        for command in ("GC.run", "GC.heap_info"):
+        at = time.monotonic() - self.begun
+        for name, command, pattern, unit in (
+            ("java heap, live", "GC.class_histogram", r"Total\s+\d+\s+(\d+)", 1 << 20),
+            ("java metaspace", "GC.heap_info", r"Metaspace\s+used (\d+)K", 1 << 10),
+        ):
             told = subprocess.run(
                 ["jcmd", str(pid), command], capture_output=True, text=True, check=False
             )
-        used = re.search(r"heap\s+total \d+K, used (\d+)K", told.stdout)
-        space = re.search(r"Metaspace\s+used (\d+)K", told.stdout)
-        at = time.monotonic() - self.begun
-        for name, found in (("java heap held", used), ("java metaspace", space)):
+            found = re.search(pattern, told.stdout)
             if found:
-                self._row(at, name, 1, int(found[1]) / 1024, 0)
+                self._row(at, name, 1, int(found[1]) / unit, 0)
 
     def _row(self, at: float, part: str, count: int, rss: float, files: int) -> None:
         self.rows[part].append((at, rss, files, count))
