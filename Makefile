@@ -12,6 +12,9 @@ demo: setup-demo
 demo-kafka: setup-demo # needs Java and Maven
 	$(BIN)/muntin demo --kafka $(ARGS)
 
+# The tests start some hundred processes: without bytecode each would compile all that it imports.
+test chaos lowest: export PYTHONDONTWRITEBYTECODE :=
+
 test: setup
 	$(BIN)/python -m tests.java_classes & $(MAKE) check && wait
 	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest tests -q -m "not slow" -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
@@ -33,6 +36,7 @@ chaos: export MUNTIN_KILLS ?= 50
 chaos: export MUNTIN_LEDGER_KILLS ?= 40
 chaos: export MUNTIN_STORE_KILLS ?= 20
 chaos: setup
+	$(BIN)/python -m tests.java_classes
 	$(BIN)/python -m pytest tests -q -m "chaos or slow" --timeout 28800 $(ARGS)
 
 lowest: setup # with the lowest versions of what Muntin depends on; some 20 minutes
