@@ -61,13 +61,30 @@ def validity(array: pa.Array) -> tuple[np.ndarray, int]:
     return buffer_numbers(array.buffers()[0], np.uint8), array.offset
 
 
-def fixed_width(array: pa.Array, dtype: type[np.generic]) -> np.ndarray:
+def fixed_width(array: pa.Array, dtype: type[np.generic] | np.dtype) -> np.ndarray:
     """The values of an Arrow array without copying; what stands under nulls is undefined."""
     size = len(array)
     buffer = array.buffers()[1]
     if size == 0 or buffer is None:
         return np.zeros(size, dtype)
     return buffer_numbers(buffer, dtype, size, array.offset * np.dtype(dtype).itemsize)
+
+
+_EXACT_MAX = 1 << 53  # whole floats without a gap
+_EXACT_DIGITS = 22  # of a power of ten that is a float
+
+
+def floats_of_decimals(column: Any) -> Any:
+    """Decimals as float64: for each the nearest. Arrow's own cast may be one unit beside it, since
+    it multiplies by 0.1 where it should divide by 10."""
+    kind = column.type
+    if pa.types.is_decimal128(kind) and 0 <= kind.scale <= _EXACT_DIGITS and len(column):
+        low, high = fixed_width(column, np.dtype("(2,)i8")).T
+        small = (high == low >> 63) & (np.abs(low) <= _EXACT_MAX)
+        missing = column.is_null().to_numpy(zero_copy_only=False)
+        if (small | missing).all():
+            return pa.array(low / 10.0**kind.scale, mask=missing)
+    return column.cast(pa.string()).cast(pa.float64())
 
 
 def plain_value(column: Any) -> Any:

@@ -7,10 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from muntin.arrow import floats_of_decimals
 from muntin.errors import BadArgument
 from muntin.kinds import KINDS
 from muntin.segments import decode, encode, merge
 from muntin.segments.fingerprint import Contains
+from muntin.segments.sums import key_rows
+from muntin.segments.top_k import WeightOf
 
 NUMBERS = [
     pa.array([1, None, 2, 2], pa.int8()),
@@ -139,3 +142,47 @@ def test_what_cannot_be_a_key_is_refused_before_any_event(kind):
     spec = KINDS["vector_matrix"](keys=["k"])
     with pytest.raises(BadArgument, match="a key is text"):
         spec.check_types({"k": kind})
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts"),
+    [
+        (pa.decimal128(3, 1), ["0.3", "-0.7", None, "99.9"]),
+        (pa.decimal128(38, 10), ["0.3", "9007199254740993.3", None, "-123456789.0123456789"]),
+        (pa.decimal128(38, 0), ["9007199254740993", str(2**100), None, "-1"]),
+        (pa.decimal256(60, 2), ["0.07", "1.1", None, "-1e57"]),
+    ],
+)
+def test_decimals_are_the_nearest_floats(kind, texts):
+    """Arrow's own cast makes 0.3 of three tenths 0.30000000000000004."""
+    values = [None if text is None else Decimal(text) for text in texts]
+    column = pa.array(values, kind)
+    expected = [None if value is None else float(value) for value in values]
+    assert floats_of_decimals(column).to_pylist() == expected
+    assert floats_of_decimals(column.slice(1)).to_pylist() == expected[1:]
+    keys = pa.array(["a", "b", "c", "d"])
+    matrix = {"kind": "vector_matrix", "keys": ["k"], "indicators": ["x"]}
+    batch = pa.record_batch({"k": keys, "x": column})
+    spec = KINDS["vector_matrix"].model_validate(matrix)
+    segment = spec.segment(batch, np.zeros(4, np.int64))
+    rows = key_rows(segment.algebra, segment.table(("k",)))
+    sums = dict(zip(rows["k"].to_pylist(), rows["x"].to_pylist(), strict=True))
+    assert sums == dict(zip("abcd", [value or 0.0 for value in expected], strict=True))
+    ranked = KINDS["quantiles"].model_validate({"kind": "quantiles", "value": "x"})
+    assert ranked.values(batch)[0].to_pylist() == expected
+    ranked = {"kind": "fingerprint", "key": "k", "rank": "x"}
+    assert KINDS["fingerprint"].model_validate(ranked).values(batch)[1].to_pylist() == expected
+
+
+def test_items_of_bytes_are_asked_as_text():
+    for kind, size in ((["a", "é", "a"], {}), (["a", "é", *map(str, range(40))], {"track": 1})):
+        column = pa.array([text.encode() for text in kind], pa.binary())
+        entry = {"kind": "frequency", "item": "i", "width": 64, "depth": 2, **size}
+        spec = KINDS["frequency"].model_validate(entry)
+        segment = spec.segment(pa.record_batch({"i": column}), np.zeros(len(column), np.int64))
+        found = segment.algebra.answer(segment.tables[0], WeightOf(("a", "é", "zz")))
+        assert found["item"].to_pylist() == ["a", "é", "zz"]
+        assert [u >= n for u, n in zip(found["upper"].to_pylist(), (kind.count("a"), 1, 0),
+                strict=True)] == [True] * 3  # fmt: skip
+        if not size:
+            assert found["value"].to_pylist() == [2, 1, 0]

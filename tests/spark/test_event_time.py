@@ -1,6 +1,7 @@
 """Event times against Python's datetime."""
 
 import datetime as dt
+import decimal
 
 import numpy as np
 import pyarrow as pa
@@ -52,12 +53,52 @@ def test_no_time(text):
 
 @pytest.mark.parametrize(
     "text",
-    ["2013-01-01", "2013-01-01 10:00", "2013-01-01T10:00:00.123456789", " 2013-01-01 10:00Z "],
-)
+    [
+        "2013-01-01", "2013-01-01 10:00", "2013-01-01T10:00:00.123456789", " 2013-01-01 10:00Z ",
+        "2013-01-01T10", "2013-01-01 10Z", "2013-01-01T10+02",
+    ],
+)  # fmt: skip
 def test_short_and_long_spellings(text):
+    """Whatever stands beside them."""
     found = event_times(pa.array([text, "x"]), None)
     expected = instant_us(text.strip().replace("Z", "+00:00")[:26])
     assert found.tolist() == [expected, ABSENT]
+    for good in ("2013-01-01 00:00:00", "2013-01-01 00:00:00Z"):
+        assert event_times(pa.array([text, good]), None)[0] == expected
+        assert event_times(pa.array([good, text]), None)[1] == expected
+
+
+@pytest.mark.parametrize("zone", ["+24:00", "+99:99", "-05:60"])
+def test_no_zone(zone):
+    text = f"2013-01-01 10:00:00{zone}"
+    for beside in ([], ["x"], ["2013-01-01 00:00:00Z"]):
+        assert event_times(pa.array([text, *beside]), None)[0] == ABSENT
+
+
+@given(
+    st.lists(st.one_of(st.none(), st.integers(0, 2**52)), max_size=20),
+    st.sampled_from([(20, 6, "s"), (38, 18, "s"), (18, 3, "ms"), (30, 0, "us"), (38, 7, "ns")]),
+)
+def test_decimals_are_exact(micros, form):
+    digits, scale, unit = form
+    power = {"s": -6, "ms": -3, "us": 0, "ns": 3}[unit]
+    with decimal.localcontext(prec=60):
+        values = [None if us is None else decimal.Decimal(us).scaleb(power) for us in micros]
+    expected = [ABSENT if us is None else us for us in micros]
+    column = pa.array(values, pa.decimal128(digits, scale))
+    assert event_times(column, unit).tolist() == expected
+
+
+def test_decimals_that_are_no_time():
+    far = decimal.Decimal(10) ** 30
+    assert event_times(pa.array([far], pa.decimal128(38, 6)), "s").tolist() == [ABSENT]
+    assert event_times(pa.array([far * 10**40], pa.decimal256(76, 0)), "s").tolist() == [ABSENT]
+
+
+@given(st.integers(0, 10**10), st.sampled_from([1, 10, 1_000, 1_000_000]))
+@example(41, 10)
+def test_a_float_is_the_microsecond_that_it_was_written_for(whole, parts):
+    assert event_times(pa.array([whole / parts]), "s")[0] == whole * 10**6 // parts
 
 
 @given(st.lists(st.one_of(st.none(), moments), max_size=20))

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from muntin.arrow import pc
+from muntin.arrow import floats_of_decimals, pc
 from muntin.kinds.columns import check_item, check_number
 from muntin.kinds.sketch import SketchSpec
 from muntin.segments.columns import numbers
@@ -106,7 +106,10 @@ class FingerprintSpec(SketchSpec):
         if self.rank is None:
             return [keys]
         number = pa.float64() if self.type == "float64" else pa.int64()
-        return [keys, pc.cast(batch.column(self.rank), number, safe=False)]
+        ranked = batch.column(self.rank)
+        if pa.types.is_decimal(ranked.type):
+            ranked = floats_of_decimals(ranked)
+        return [keys, pc.cast(ranked, number, safe=False)]
 
     def _domain(self) -> Any:
         from muntin.summaries.order_maps import FloatOrder, IntegerRange
@@ -118,7 +121,7 @@ class FingerprintSpec(SketchSpec):
         return IntegerRange(self._bits(), 0 if self.bits else -(1 << 61))
 
     def stored_as(self) -> Mapping[str, Any]:
-        size = {"fpp": self.fpp}
+        size = {"key": self.key, "fpp": self.fpp}
         if self.rank is None:
             return size
         return {

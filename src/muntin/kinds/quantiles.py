@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from muntin.arrow import pc
+from muntin.arrow import floats_of_decimals, pc
 from muntin.kinds.columns import check_number, check_sketches
 from muntin.kinds.sketch import SplitSpec
 from muntin.segments.merged import MergedQuantiles
@@ -87,7 +87,9 @@ class QuantilesSpec(SplitSpec):
         wanted = {"float64": pa.float64(), "float32": pa.float32()}.get(self.type, pa.int64())
         if column.type == wanted or self.merge:
             return column
-        if pa.types.is_decimal(column.type) or pa.types.is_boolean(column.type):
+        if pa.types.is_decimal(column.type):
+            column = floats_of_decimals(column)
+        elif pa.types.is_boolean(column.type):
             column = pc.cast(column, pa.float64() if wanted != pa.int64() else wanted, safe=False)
         return pc.cast(column, wanted, safe=wanted == pa.int64())
 

@@ -20,7 +20,7 @@ A negative weight is no weight: such events are counted in `nulls`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -238,6 +238,8 @@ def heaviest(table: Table, stored: tuple[np.ndarray, ...], k: int | None) -> pa.
 def places_of(table: Table, stored: tuple[np.ndarray, ...], items: Sequence[Any]) -> np.ndarray:
     """Where each item stands in the lists of each row, row by row; -1 where it does not."""
     codes, asked = item_keys(pa.array(list(items)))
+    if table.items is not None and table.items.kinds == ("binary",) and asked.kinds == ("string",):
+        asked = replace(asked, columns=(asked.values[0].cast(pa.large_binary()),))
     return places_in(table, stored, asked, codes)
 
 

@@ -10,7 +10,7 @@ import re
 import numpy as np
 import pyarrow as pa
 
-from muntin.arrow import decoded, is_text, pc, value_type
+from muntin.arrow import decoded, fixed_width, is_text, pc, value_type
 from muntin.errors import BadArgument
 from muntin.spec import TimeSpec
 
@@ -20,8 +20,9 @@ ABSENT = np.int64(np.iinfo(np.int64).min)
 _UNIT_US = {"us": (1, 1), "ms": (1_000, 1), "s": (1_000_000, 1), "ns": (1, 1_000)}
 _LOW, _HIGH = -(2**62), 2**62
 _ISO = (
-    r"^\s*(?P<day>\d{4}-\d{2}-\d{2})(?:[T ](?P<clock>\d{2}:\d{2}(?::\d{2})?)"
-    r"(?P<fraction>\.\d{1,9})?)?\s*(?P<zone>Z|z|UTC|[+-]\d{2}(?::?\d{2})?)?\s*$"
+    r"^\s*(?P<day>\d{4}-\d{2}-\d{2})(?:[T ](?P<clock>\d{2}(?::\d{2}(?::\d{2})?)?)"
+    r"(?P<fraction>\.\d{1,9})?)?\s*"
+    r"(?P<zone>Z|z|UTC|[+-](?:[01]\d|2[0-3])(?::?[0-5]\d)?)?\s*$"
 )
 
 _ZONED = re.compile(r":\d\d(\.\d*)?(Z|[+-]\d\d(:?\d\d)?)$")
@@ -66,7 +67,9 @@ def event_times(column: pa.Array, unit: str | None) -> np.ndarray:
     if pa.types.is_integer(kind):
         per_us, divisor = _UNIT_US[unit or "us"]
         return _scaled(_safe_int64(column), per_us, divisor)
-    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+    if pa.types.is_decimal(kind):
+        return _from_decimals(column, unit or "us")
+    if pa.types.is_floating(kind):
         return _from_floats(column, unit or "us")
     if pa.types.is_null(kind):
         return np.full(len(column), ABSENT)
@@ -96,11 +99,26 @@ def _scaled(numbers: pa.Array, per_us: int, divisor: int) -> np.ndarray:
     return scaled
 
 
+def _from_decimals(column: pa.Array, unit: str) -> np.ndarray:
+    """Digits finer than a microsecond are cut off; no float comes between."""
+    digits = {"s": 6, "ms": 3, "us": 0, "ns": 0}[unit]
+    try:
+        wide = column.cast(pa.decimal256(76, digits), safe=False)
+    except pa.ArrowInvalid:  # 70 digits before the point: as good as none
+        return _from_floats(column.cast(pa.float64()), unit)
+    words = fixed_width(wide, np.dtype("(4,)i8")) if len(wide) else np.zeros((0, 4), np.int64)
+    fits = (words[:, 1:] == words[:, :1] >> 63).all(axis=1) & wide.is_valid().to_numpy(False)
+    return _scaled(pa.array(words[:, 0], mask=~fits), 1, _UNIT_US[unit][1])
+
+
 def _from_floats(column: pa.Array, unit: str) -> np.ndarray:
     per_us, divisor = _UNIT_US[unit]
     values = column.cast(pa.float64()).fill_null(float("nan")).to_numpy(zero_copy_only=False)
     with np.errstate(over="ignore", invalid="ignore"):  # what is beyond float64 is no time
-        scaled = np.floor(values * (per_us / divisor))
+        product = values * (per_us / divisor)
+        scaled, nearest = np.floor(product), np.rint(product)
+        # 0.3 s is the float that is nearest to 300,000 us, not the microsecond before
+        scaled = np.where(nearest * divisor / per_us == values, nearest, scaled)
     usable = np.isfinite(scaled) & (np.abs(scaled) < _HIGH)
     out = np.full(len(scaled), ABSENT)
     out[usable] = scaled[usable].astype(np.int64)
@@ -125,11 +143,12 @@ def _from_text(column: pa.Array) -> np.ndarray:
         pa.scalar(part, column.type) for part in ("00:00:00", "00", ":", "T", "")
     )
     clock = pc.if_else(pc.equal(clock, nothing), midnight, clock)
-    clock = pc.if_else(
-        pc.equal(pc.utf8_length(clock), 5),
-        pc.binary_join_element_wise(clock, seconds, colon),
-        clock,
-    )
+    for length in (2, 5):  # minutes, then seconds
+        clock = pc.if_else(
+            pc.equal(pc.utf8_length(clock), length),
+            pc.binary_join_element_wise(clock, seconds, colon),
+            clock,
+        )
     fraction = pc.utf8_slice_codeunits(fraction, 0, 7)
     text = pc.binary_join_element_wise(day, letter, clock, fraction, nothing)
     text = pc.if_else(parts.is_valid(), text, pa.scalar(None, column.type))

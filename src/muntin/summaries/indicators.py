@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.arrow import decoded, fixed_width, validity
+from muntin.arrow import decoded, fixed_width, floats_of_decimals, validity
 from muntin.errors import BadArgument
 from muntin.summaries.kernels.vector_sums import fill_integers, finite_floats, magnitude_bits
 
@@ -63,7 +63,9 @@ def indicator_values(name: str, array: pa.Array, asked: IndicatorType | None) ->
             f"indicator {name!r} is {kind}, and its sums are int64: "
             f"declare it as {{{name!r}: 'float64'}}, or cast the column to int64"
         )
-    if kind != pa.float64():
+    if pa.types.is_decimal(kind):
+        array = floats_of_decimals(array)
+    elif kind != pa.float64():
         array = array.cast(pa.float64())
     if nulls:
         array = pc.fill_null(array, 0.0)
