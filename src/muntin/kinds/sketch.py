@@ -106,7 +106,8 @@ class SplitSpec(SketchSpec):
 
     def stored_as(self) -> Mapping[str, Any]:
         limit = {"limit": self.limit} if self.by else {}
-        return {"by": list(self.by), **limit, **self.parameters()}
+        read = {entry: getattr(self, entry, None) for entry in ("value", "item", "weight")}
+        return {"by": list(self.by), **limit, **read, **self.parameters()}
 
     def asked(self) -> dict[str, Any]:
         return {"by": self.by, "parameters": self.parameters()}

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from muntin.errors import SelectError
-from muntin.kinds import PeriodicSpec
+from muntin.kinds import PeriodicSpec, SegmentSpec
 from muntin.ledger.base import View
 from muntin.ledger.records import ClosedWindow
 from muntin.reading import history
@@ -19,6 +19,7 @@ from muntin.reading.snapshot import Known, Snapshot
 from muntin.reading.stored_results import read_result
 from muntin.select.catalog import (
     OPEN,
+    WHOLE,
     KeyNames,
     Loaded,
     LoadedTable,
@@ -30,6 +31,7 @@ from muntin.select.catalog import (
     WindowAsked,
 )
 from muntin.select.result import Result
+from muntin.spec import LATER
 from muntin.times import instant_text
 from muntin.windows.grid import first_open
 
@@ -184,10 +186,28 @@ class LedgerMoment:
             return {}
         lacking = layout.spec.uncounted(merged.segment, keys)
         since = self._pieces.counted_since(layout, reach, keys) if lacking else {}
-        return {
+        found: dict[Part, Uncounted] = {
             part: Uncounted(events, merged.events, since.get(part))
             for part, events in lacking.items()
         }
+        events = self._events_of_others(layout, reach)
+        if events > merged.events:
+            found[WHOLE] = Uncounted(events - merged.events, events, None)
+        return found
+
+    def _events_of_others(self, layout: Layout, reach: Reach) -> int:
+        """Of a summary that joined its pipeline later, the events that others have counted there:
+        each counts all events of a pane."""
+        known, _ = self._find(layout.name)
+        if layout.name not in known.info.spec.get(LATER, ()):
+            return 0
+        span = reach.runs[0][1], reach.runs[-1][2]
+        others = (
+            Layout(name, spec, layout.pane, layout.rungs)
+            for name, spec in known.pipeline.summaries.items()
+            if isinstance(spec, SegmentSpec) and name != layout.name
+        )
+        return max((self._pieces.events(other, *span) for other in others), default=0)
 
     def _followed(
         self, known: Known, name: str, spec: PeriodicSpec, pane: int, window: WindowAsked

@@ -157,6 +157,22 @@ def read_index(data: bytes | memoryview) -> Index:
     return _opened(data)[0]
 
 
+def read_types(data: bytes | memoryview) -> tuple[Algebra, dict[tuple[str, ...], str]]:
+    """The kind of a segment, and the types of the columns of its keys and items that are known.
+
+    Types are by the table's key columns and the name of the column.
+    """
+    index, _, header, _ = _opened(data)
+    found = {
+        (*entry["by"], name): kind
+        for entry in header["tables"]
+        for names, types, _ in _dictionaries(entry)
+        for name, kind in zip(names, types, strict=True)
+        if kind is not None
+    }
+    return index.algebra, found
+
+
 def decode(data: bytes | memoryview, keys: Sequence[tuple[str, ...]] | None = None) -> Segment:
     """The segment that `encode` wrote.
 

@@ -276,7 +276,7 @@ def key_rows(algebra: Algebra, table: Table, names: Collection[str] | None = Non
             + (f" ({key:.200})" if key else "")
         )
     for name in answered.column_names:
-        if name not in ("row", "overflow"):
+        if name not in ("row", "overflow", *table.by):  # what is a key now was summed once
             columns[name] = answered[name]
     return pa.table(columns)
 

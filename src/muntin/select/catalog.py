@@ -74,9 +74,9 @@ class Note:
 
     `code`: "open": no window was asked for, so that only the open one was read. "nothing": the
       ledger holds nothing there. "retention": a part of what was asked for is gone. "cut": only the
-      newest rows of a history were read. "uncounted": a key or indicator was added later and has
-      not counted all events. "outdated": late events came after retention had dropped a part of the
-      window.
+      newest rows of a history were read. "uncounted": a summary, or a key or indicator of it, was
+      added later and has not counted all events. "outdated": late events came after retention had
+      dropped a part of the window.
     `source`: summary or standing query.
     `message`: for people.
     """
@@ -91,7 +91,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Uncounted:
-    """What a key or an indicator of a summary has not counted, since it was added later."""
+    """What a summary, or a key or indicator of it, has not counted: it was added later."""
 
     events: int
     """So many of them it does not have."""
@@ -102,7 +102,9 @@ class Uncounted:
 
 
 Part = str | tuple[str, ...]
-"""An indicator, or a key of a vector matrix."""
+"""An indicator, or a key of a vector matrix; or `WHOLE`."""
+WHOLE: Part = ()
+"""All of a summary, which joined its pipeline later."""
 KeyNames = tuple[tuple[str, ...], ...]
 """Which keys of a vector matrix."""
 
@@ -119,7 +121,7 @@ class Loaded:
     `stale`: the pipeline has not committed for longer than it should.
     `exact`: the summary is exact (what approximate summaries answer is never exact).
     `bounds`: for an approximate one: what is known about its error, e.g. {"relative": 0.01}.
-    `uncounted`: keys and indicators that have not counted every event of the window.
+    `uncounted`: what of it has not counted every event of the window.
     `token`: the same token means the same content; None means that it must not be cached.
     `like`: the newest summary that is stored, or a new one: for the types of columns of which this
       one holds nothing. To be called while the moment is open.
@@ -204,6 +206,8 @@ class Catalog(Protocol):
 TREND_COLUMNS = ("window_start", "window_end", "revision")
 TREND_ERROR = "error"
 """The last column of a trend: why the statement failed on that window, else null."""
+TREND_OWN = frozenset((*TREND_COLUMNS, TREND_ERROR))
+"""Columns of every trend; one of the query with such a name would hide behind it."""
 WINDOW_COLUMNS = (
     "window_start",
     "window_end",

@@ -15,6 +15,7 @@ from muntin.errors import MuntinError, SelectError
 from muntin.select.bind import Bound
 from muntin.select.catalog import (
     OPEN,
+    WHOLE,
     Catalog,
     KeyNames,
     Loaded,
@@ -295,13 +296,15 @@ def _lacking(
     uncounted: Mapping[Part, Uncounted],
     names: frozenset[str] | None,
 ) -> dict[str, Uncounted]:
-    """Of the key and the indicators that a FROM item reads, those that lack events.
+    """Of what a FROM item reads, its summary, key and indicators, those that lack events.
 
     `names`: columns that the statement reads; None: all.
     """
-    if not uncounted or bound.kind not in ("key", "total"):
-        return {}
     found: dict[str, Uncounted] = {}
+    if WHOLE in uncounted:
+        found[bound.source] = uncounted[WHOLE]
+    if not uncounted or bound.kind not in ("key", "total"):
+        return found
     if bound.kind == "key" and bound.key is not None and bound.key in uncounted:
         found[", ".join(bound.key)] = uncounted[bound.key]
     if bound.kind == "total" and all(key in uncounted for key in info.keys):

@@ -18,7 +18,7 @@ import pyarrow as pa
 from muntin.assembly.alerts import Alerts
 from muntin.assembly.arriving import Covered, partials_of
 from muntin.assembly.assembler import Assembler
-from muntin.assembly.changes import check_changes
+from muntin.assembly.changes import StoredTypes, check_changes, spec_to_store
 from muntin.assembly.cutting import cuttings_of
 from muntin.assembly.maintenance import Maintenance
 from muntin.assembly.standing import StandingQueries
@@ -80,13 +80,13 @@ class Ingest:
         self._queries = StandingQueries(pipeline, ledger)
         if pipeline.webhook is not None:
             pipeline.webhook.key()  # refuses, before anything changes
+        plain = pipeline.as_json()
         if mode != "overwrite":
             check_changes(pipeline, ledger)
             Sequences(pipeline, ledger)  # the same for shards, before the ledger has a new writer
+            plain = spec_to_store(pipeline, ledger)
         self._runs = _with_run(runs_of(ledger, pipeline.name), run)
-        self.writer: Writer = ledger.open_writer(
-            pipeline.name, pipeline.as_json(), query_id=query_id, mode=mode
-        )
+        self.writer: Writer = ledger.open_writer(pipeline.name, plain, query_id=query_id, mode=mode)
         info = self._info()
         self._watermark = info.watermark
         self._newest = info.max_event_time
@@ -104,6 +104,7 @@ class Ingest:
         self._answering.start()
 
     def _set_up(self) -> None:
+        self._types = StoredTypes()
         self._sequences = Sequences(self.pipeline, self.ledger)
         self._cuttings = cuttings_of(self.pipeline, self.ledger)
         trigger_seconds = (self.pipeline.trigger or 0) / 1e6
@@ -229,7 +230,7 @@ class Ingest:
             queries = StandingQueries(pipeline, self.ledger)
             check_changes(pipeline, self.ledger)
             Sequences(pipeline, self.ledger)  # refuses other parameters, before anything changes
-            self.writer.set_spec(pipeline.as_json())
+            self.writer.set_spec(spec_to_store(pipeline, self.ledger))
             self._alerts.adopt(pipeline, queries)
             self._queries.close()
             self._queries = queries
@@ -255,6 +256,8 @@ class Ingest:
                     for partial in partials_of(now, layouts[name], self._cuttings[name], payloads)
                 ),
             ]
+            for name in found.segments:
+                self._types.check(now, layouts[name], [p for p in partials if p.summary == name])
             panes = panes_of(partials, self.pipeline.pane)
             late = {n: with_late(slices, self.pipeline.pane, before) for n, slices in panes.items()}
             owing = self._assembler.owing(now, late)
