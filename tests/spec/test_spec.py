@@ -77,6 +77,13 @@ def test_file_and_python_give_the_same_object(tmp_path):
         ("[origin, destination, [", "[origin, origin, [", 9, "stands twice"),
         ("[origin, destination, [", "[origin, Count, [", 7, "'Count' is a column of the answers"),
         ("[origin, destination, [", "[origin, delay, [", 7, "'delay' is a key and an indicator"),
+        (
+            "[origin, destination, [",
+            "[origin, Origin, [",
+            9,
+            "'Origin' and 'origin' differ in",
+        ),
+        ("[delay, distance]", "[delay, Delay]", 7, "'Delay' and 'delay' differ in case only"),
         ("name: flights", "name: Flights!", 1, "is not a name"),
         ("kind: floating", "kind: hopping", 12, "floating"),
         ("on: window", "on: monday", 14, "window"),

@@ -24,6 +24,7 @@ from muntin.reading.stored_results import stored_error, stored_result
 from muntin.select.catalog import (
     OPEN,
     TREND_ERROR,
+    TREND_OWN,
     KeyNames,
     Loaded,
     LoadedTable,
@@ -144,6 +145,12 @@ class StandingQueries:
         except SelectError as problem:
             raise SpecError(f"queries.{name}: {problem}") from None
         self._check_whole_stream(name, checked)
+        hidden = next((c for c in checked.columns if c.lower() in TREND_OWN), None)
+        if hidden is not None and self._pipeline.queries[name].on == "window":
+            raise SpecError(
+                f"queries.{name}: '{hidden}' is a column of trend({name}) too, which would hide "
+                "it: give it another name with AS"
+            )
         for summary in checked.sources:
             if self._pipeline.summaries[summary].window is not None:
                 return summary

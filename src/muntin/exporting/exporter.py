@@ -85,6 +85,8 @@ def export(
     >>> with muntin.open("sqlite:///flights.db") as session:  # doctest: +SKIP
     ...     export(session.ledger, "delays", "parquet", "delays_sketches")
     """
+    if of not in ("windows", "panes"):
+        raise BadArgument(f"of={of!r}: give windows or panes")
     layout, sealed = _of(ledger, summary)
     check_exchanged(layout.spec.algebra())
     target = _target(to, place, catalog)

@@ -85,7 +85,7 @@ class Unit:
 def schema_of(by: Sequence[str], segments: Sequence[Segment]) -> pa.Schema:
     """The columns, with the types that these segments have of the key columns."""
     for name in by:
-        if name in {*HEAD.names, *TAIL.names}:
+        if name.lower() in {*HEAD.names, *TAIL.names}:
             raise BadArgument(
                 f"key column '{name}' is a column of the export too: give it another name under "
                 "fields"

@@ -7,7 +7,7 @@ updates it, and how full it is. Everything else (windows, ledger, rollups) treat
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -61,7 +61,20 @@ def distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
         if values.count(value) > 1:
             shown = value if isinstance(value, str) else ", ".join(value)
             raise ValueError(f"'{shown}' stands twice")
+    check_case(name for value in values for name in as_tuple(value))
     return values
+
+
+def check_case(names: Iterable[str]) -> None:
+    """ValueError where two names differ in case only, which SELECT does not tell apart."""
+    known: dict[str, str] = {}
+    for name in sorted(set(names)):
+        other = known.setdefault(name.lower(), name)
+        if other != name:
+            raise ValueError(
+                f"'{other}' and '{name}' differ in case only, which SELECT does not tell apart: "
+                "give one of them another name under fields"
+            )
 
 
 class Strict(BaseModel):

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from muntin.errors import BadArgument
-from muntin.kinds.base import Part, SegmentSpec, Strict, as_tuple, distinct
+from muntin.kinds.base import Part, SegmentSpec, Strict, as_tuple, check_case, distinct
 from muntin.kinds.columns import check_keys, check_number, is_numeric
 from muntin.segments.algebra import Algebra
 from muntin.segments.sketched import SketchedSums
@@ -70,6 +70,7 @@ class VectorMatrixSpec(SegmentSpec):
 
     @model_validator(mode="after")
     def _names_stand_apart(self) -> Self:
+        check_case(self.indicators)
         keys = {name.lower() for key in self.keys for name in key}
         for name in self.columns():
             if name.lower() in _ANSWERED:

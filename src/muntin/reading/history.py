@@ -13,7 +13,7 @@ from muntin.errors import SelectError
 from muntin.ledger.base import View
 from muntin.ledger.records import ClosedWindow, TrendPoint
 from muntin.reading.stored_results import read_result
-from muntin.select.catalog import TREND_ERROR, LoadedTable, Note, WindowAsked
+from muntin.select.catalog import TREND_ERROR, TREND_OWN, LoadedTable, Note, WindowAsked
 from muntin.select.result import Result
 
 HISTORY_MAX = 100_000  # windows or trend points in one answer
@@ -103,7 +103,7 @@ def _rows(read: Result | SelectError) -> pa.Table:
     if isinstance(read, SelectError):
         return pa.table({TREND_ERROR: [read.message]})
     table = read.table
-    own = [name for name in table.column_names if name.lower() == TREND_ERROR]
+    own = [name for name in table.column_names if name.lower() in TREND_OWN]
     return table.drop_columns(own).append_column(TREND_ERROR, pa.nulls(len(table), pa.string()))
 
 

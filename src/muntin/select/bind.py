@@ -11,6 +11,7 @@ from typing import Any, Literal
 from muntin.select.catalog import (
     TREND_COLUMNS,
     TREND_ERROR,
+    TREND_OWN,
     WINDOW_COLUMNS,
     QueryInfo,
     SummaryInfo,
@@ -231,8 +232,7 @@ class Binder:
                 or "its pipeline keeps none: they are declared under queries:",
                 code="unknown_name",
             )
-        taken = {*(c.lower() for c in TREND_COLUMNS), TREND_ERROR}
-        columns = [c for c in self.columns_of(query) if c.lower() not in taken]
+        columns = [c for c in self.columns_of(query) if c.lower() not in TREND_OWN]
         return _bound("trend", item, name, (*TREND_COLUMNS, *columns, TREND_ERROR), "trend")
 
     def _windows(self, item: SourceItem) -> Bound:

@@ -6,7 +6,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from muntin.select.bind import MATRIX_KINDS
-from muntin.select.catalog import TREND_COLUMNS, TREND_ERROR, WINDOW_COLUMNS, QueryInfo, SummaryInfo
+from muntin.select.catalog import (
+    TREND_COLUMNS,
+    TREND_ERROR,
+    TREND_OWN,
+    WINDOW_COLUMNS,
+    QueryInfo,
+    SummaryInfo,
+)
 from muntin.select.functions import TABLE_FUNCTIONS
 from muntin.select.places import Span, problem_at
 from muntin.select.syntax import text_literal
@@ -100,9 +107,8 @@ def _of_summary(info: SummaryInfo, span_of: SpanOf) -> Rows:
 
 
 def _of_query(name: str, columns: Sequence[str]) -> Rows:
-    taken = {*TREND_COLUMNS, TREND_ERROR}
-    every = (*TREND_COLUMNS, *(c for c in columns if c.lower() not in taken), TREND_ERROR)
-    return [(f"trend({name})", c, "window" if c in taken else "answer") for c in every]
+    every = (*TREND_COLUMNS, *(c for c in columns if c.lower() not in TREND_OWN), TREND_ERROR)
+    return [(f"trend({name})", c, "window" if c in TREND_OWN else "answer") for c in every]
 
 
 def _values(columns: Sequence[str], rows: Rows) -> str:
