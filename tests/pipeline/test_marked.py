@@ -3,7 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from muntin.errors import SelectError
+from muntin.assembly.standing import StandingQueries
+from muntin.errors import SelectError, SpecError
+from muntin.ledger.temporary import temporary
 from muntin.session import Session
 from tests.pipeline.support import SECOND, START, pipeline, run
 
@@ -92,3 +94,34 @@ def test_late_events_that_no_window_holds_close_one():
             assert [w.revision for w in windows] == [0, 0, 1, 0, 0]
             trend = Session(ingest.ledger).sql("SELECT sum(count) FROM trend(q)").rows
             assert trend == [[6]]
+
+
+@pytest.mark.parametrize("name", ["revision", "Window_Start", "error"])
+def test_a_column_that_a_trend_has_itself_is_refused(name):
+    """It hid behind the trend's own, whose values were gone as well."""
+    window = {"kind": "tumbling", "length": "2 s"}
+    query = f'SELECT k AS "{name}", count FROM m(k)'  # noqa: S608
+    given = spec(MATRIX | {"window": window}, queries={"q": query})
+    with pytest.raises(SpecError, match=rf"queries.q: '{name}' is a column of trend\(q\) too"):
+        StandingQueries(given, temporary())
+    named = spec(MATRIX, queries={"q": {"select": query, "on": "update"}})
+    StandingQueries(named, temporary()).close()  # it keeps no trend
+
+
+def floats(*values):
+    times = pa.array([START] * len(values), pa.timestamp("us", "UTC"))
+    return pa.table({"time": times, "k": [str(n) for n in range(len(values))], "i": values})
+
+
+def test_totals_of_large_floats_are_right_or_an_error():
+    """Rows that can be told, whose sum on the way, or in the end, is beyond float64."""
+    low = [1e308, 1e308, -1e308, -1e308, 1.5]
+    with run(spec(), [[floats(*low)]]) as ingest:
+        session = Session(ingest.ledger)
+        for text in ("SELECT i FROM m FOR ALL", "SELECT sum(i) AS i FROM m(k) FOR ALL"):
+            assert session.sql(text).rows == [[1.5]]
+    with run(spec(), [[floats(*low[:2], 1.0)]]) as ingest:
+        session = Session(ingest.ledger)
+        with pytest.raises(SelectError, match="indicator 'i': a sum is beyond double"):
+            session.sql("SELECT i FROM m FOR ALL")
+        assert session.sql("SELECT count FROM m FOR ALL").rows == [[3]]

@@ -7,10 +7,12 @@ import socket
 import threading
 import time
 
+import pyarrow as pa
 import pytest
 
 import muntin
 from muntin.client import Backoff, ServerError
+from muntin.client.answers import update_of
 from muntin.errors import BadArgument, SelectError
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
@@ -192,3 +194,12 @@ def test_refusals(server):
         muntin.connect("http://127.0.0.1:9").sql("SELECT 1")
     with pytest.raises(BadArgument, match="query=NAME"):
         muntin.connect(server.url).subscribe()
+
+
+def test_integers_past_64_bits_are_pushed():
+    """A sum of sums: a client ended at the message."""
+    said = {"windows": [], "watermark": None, "revision": 0, "exact": True, "bounds": {}}
+    said |= {"notes": [], "late": 0, "stale": False, "columns": ["a"]}
+    result = update_of({"type": "result", "result": said | {"rows": [[2**70], [None], [1]]}}).result
+    assert result.rows == [[2**70], [None], [1]]
+    assert result.table["a"].type == pa.decimal128(38, 0)

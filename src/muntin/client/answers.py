@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from html import escape
 from typing import Any
 
@@ -112,5 +113,13 @@ def _table(given: Mapping[str, Any]) -> pa.Table:
     """Rows that came as JSON; their types are what JSON keeps of them, times are text."""
     names = given["columns"]
     columns = list(zip(*given["rows"], strict=True)) or [()] * len(names)
-    arrays = [pa.array(list(column)) for column in columns]
+    arrays = [_column(list(column)) for column in columns]
     return pa.Table.from_arrays(arrays, names=names)
+
+
+def _column(values: list[Any]) -> pa.Array:
+    """Integers past 64 bits as `Result` has them."""
+    try:
+        return pa.array(values)
+    except OverflowError:
+        return pa.array([None if v is None else Decimal(v) for v in values], pa.decimal128(38, 0))

@@ -62,7 +62,7 @@ def check_item(name: str, kind: pa.DataType, what: str = "item", *, hashed: bool
     plain = is_text(kind, or_binary=True) or pa.types.is_integer(kind) or pa.types.is_null(kind)
     also = pa.types.is_boolean(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind)
     if not (plain or (hashed and also)):
-        more = ", a boolean, a date or a timestamp" if hashed else " or an integer"
+        more = ", an integer, a boolean, a date or a timestamp" if hashed else " or an integer"
         raise BadArgument(
             f"{what} '{name}' is {kind}, which cannot be one: use text, binary{more}; cast it "
             f"under fields, for example  {name}: CAST({name} AS STRING)"

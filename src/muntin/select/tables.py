@@ -84,7 +84,13 @@ def _matrix_rows(
     fullest = max(  # of those that were read
         (segment.table(key) for key in info.keys), key=lambda t: -1 if t is None else t.events.sum()
     )
-    return totals(pa.table({}) if fullest is None else key_rows(segment.algebra, fullest, wanted))
+    if fullest is None:
+        return totals(pa.table({}))
+    sums = totals(key_rows(segment.algebra, fullest, wanted))
+    for name in info.indicators:
+        if name in sums.column_names and math.isinf(sums[name][0].as_py() or 0):
+            raise SummaryOverflow(f"indicator {name!r}: a sum is beyond {sums[name].type}")
+    return sums
 
 
 def shape_of(bound: Bound) -> Hashable:
@@ -121,8 +127,8 @@ def _total(column: pa.ChunkedArray) -> pa.Array:
 def _float_total(values: np.ndarray) -> float:
     try:
         return math.fsum(values)
-    except (OverflowError, ValueError):  # infinities
-        return float(values.sum())
+    except OverflowError:  # on the way, or in the end: then it is infinite
+        return math.fsum(values * 2.0**-32) * 2.0**32
 
 
 def _empty(bound: Bound, info: SummaryInfo) -> pa.Table:

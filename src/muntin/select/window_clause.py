@@ -49,9 +49,10 @@ def parse_window(text: str, tokens: Sequence[Token], at: int) -> tuple[WindowAsk
             raise _error(text, tokens, at + 2, "TO is missing after the window's start")
         end = _time(text, tokens, at + 3, "the end of the window")
         if end <= start:
-            raise _error(
-                text, tokens, at + 3, "the window ends before it starts", "the earlier time first"
-            )
+            message, remedy = "the window ends before it starts", "the earlier time first"
+            if end == start:
+                message, remedy = "the window holds no time", "its end is excluded: a later one"
+            raise _error(text, tokens, at + 3, message, remedy)
         return WindowAsked("range", start_us=start, end_us=end), at + 4
     raise _error(text, tokens, at + 1, "this is not a window")
 

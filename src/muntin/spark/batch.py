@@ -130,7 +130,7 @@ def _gather(data: Given | None, pipeline: Pipeline) -> GatherRows:
     else:
         raise BadArgument(
             "summarize takes a Spark, pandas or polars DataFrame, an Arrow table, a path, or a "
-            f"list of paths, not {ascii(data)[:80]} ({type(data).__name__})"
+            f"list of paths, not {ascii(data).splitlines()[0][:80]} ({type(data).__name__})"
         )
     warm(pipeline)
     return gather
