@@ -23,7 +23,7 @@ SETTINGS: dict[str, str] = {
     "spark.task.maxDirectResultSize": "64m",
     # the default of 200 costs seconds a batch on a laptop; our own jobs do not shuffle
     "spark.sql.shuffle.partitions": "8",
-    # flipped bits in checkpoints are refused
+    # flipped bits in the state of a user's own operators are refused
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "true",
     "spark.sql.streaming.forceDeleteTempCheckpointLocation": "true",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{LOG_SETTINGS}",

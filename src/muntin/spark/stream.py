@@ -17,7 +17,13 @@ from muntin.progress import Progress
 from muntin.reading.warm import warm
 from muntin.select.result import Result
 from muntin.session import Session
-from muntin.spark.checkpoint import check_there, checkpoint_beside, delete_checkpoint, query_of
+from muntin.spark.checkpoint import (
+    check_there,
+    check_undamaged,
+    checkpoint_beside,
+    delete_checkpoint,
+    query_of,
+)
 from muntin.spark.connector import with_connector
 from muntin.spark.failures import plainly, worker_error
 from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from
@@ -360,6 +366,8 @@ def stream(
         return _elsewhere(data, pipeline, absolute(address), checkpoint, once=once, mode=mode)
     opened = open_ledger(ledger) if isinstance(ledger, str) else ledger
     place = checkpoint or pipeline.checkpoint or checkpoint_beside(url, pipeline.name)
+    if mode != "overwrite":
+        check_undamaged(place)
     query_id = query_of(place)
     if query_id is not None:
         check_before(pipeline, opened, mode, query_id)
