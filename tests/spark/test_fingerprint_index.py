@@ -112,7 +112,7 @@ def test_ranks_hold_their_bounds(index, records):
 
 
 def test_parquet_read_by_arrow_makes_the_same_index(spark, index, folder, records):
-    other = FingerprintIndex.build_from_parquet(
+    other = FingerprintIndex.build(
         folder, "url", "bytes", partitions=PARTITIONS, spark=spark, progress=False
     )
     assert [file.file for file in other.manifest.files] == [

@@ -190,11 +190,6 @@ class ClosedWindow:
         """`start` as a datetime in UTC."""
         return datetime_of(self.start)
 
-    @property
-    def end_time(self) -> datetime:
-        """`end` as a datetime in UTC."""
-        return datetime_of(self.end)
-
 
 @dataclass(frozen=True, slots=True)
 class TrendPoint:

@@ -45,7 +45,7 @@ Via = Literal["auto", "driver", "job"]
 class FingerprintIndex(IndexReader):
     """Which keys a table holds, and between which ranks a number of it lies.
 
-    Made by `build`, `build_from_parquet` or `load`. An index answers from its files, which stay
+    Made by `build` or `load`. An index answers from its files, which stay
     in `folder`; a temporary one is deleted with the object.
 
     Examples
@@ -153,13 +153,6 @@ class FingerprintIndex(IndexReader):
         made._add(source, {}, progress, "building")
         made._delete(old)
         return made
-
-    @classmethod
-    def build_from_parquet(
-        cls, path: str | Path, key: str, rank: str | None = None, **options: Any
-    ) -> Self:
-        """`build` over Parquet files; `options` are those of `build`."""
-        return cls.build(str(path), key, rank, **options)
 
     @classmethod
     def load(cls, spark: SparkSession, path: str | Path) -> Self:
