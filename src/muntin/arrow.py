@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,15 @@ def read_only(numbers: np.ndarray) -> np.ndarray:
         numbers = numbers.view()
         numbers.flags.writeable = False
     return numbers
+
+
+def ipc_bytes(batches: Iterable[pa.RecordBatch], schema: pa.Schema, options: Any = None) -> bytes:
+    """Batches of one schema as an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema, options=options) as stream:
+        for batch in batches:
+            stream.write_batch(batch)
+    return sink.getvalue().to_pybytes()
 
 
 NO_BITS = read_only(np.empty(0, np.uint8))

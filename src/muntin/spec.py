@@ -292,6 +292,10 @@ class Pipeline(Strict):
         """Columns and fields that the summaries read, without the time."""
         return list(dict.fromkeys(c for s in self.summaries.values() for c in s.columns()))
 
+    def columns_read(self) -> list[str]:
+        """The same, behind that of the time."""
+        return list(dict.fromkeys([self.time.column, *self.columns()]))
+
     def as_json(self) -> dict[str, Any]:
         """The pipeline as plain data, with what readers of the ledger need to know.
 

@@ -119,8 +119,8 @@ def _other_type(name: str, what: str) -> SourceError:
 
 def _fed(pipeline: Pipeline, ledger: Ledger) -> PipelineInfo | None:
     """The pipeline of the same name, if it has taken anything."""
-    found = (p for p in ledger.pipelines() if p.name == pipeline.name and p.batches)
-    return next(found, None)
+    found = ledger.pipeline(pipeline.name)
+    return found if found is not None and found.batches else None
 
 
 def _known(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def wrong_in(pipeline: Pipeline) -> Iterator[str]:
     if source is not None and source.is_plain_parquet and not pipeline.fields and not problems:
         from muntin.spark.parquet import check_files, parquet_files
 
-        columns = list(dict.fromkeys([pipeline.time.column, *pipeline.columns()]))
+        columns = pipeline.columns_read()
         try:
             check_files(parquet_files(source.path or ""), pipeline, columns)
         except SourceError as problem:  # another file than the first
@@ -326,9 +326,7 @@ def _wrong_columns(pipeline: Pipeline, seen: Seen) -> Iterator[str]:
     if seen.columns is None:
         return
     types = {**seen.columns, **dict.fromkeys(pipeline.fields, UNKNOWN)}
-    missing = [
-        c for c in dict.fromkeys([pipeline.time.column, *pipeline.columns()]) if c not in types
-    ]
+    missing = [column for column in pipeline.columns_read() if column not in types]
     for column in missing:
         yield no_column(column, pipeline, list(types))
     for name, summary in pipeline.summaries.items():

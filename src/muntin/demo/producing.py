@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from muntin.errors import BadArgument, SourceError
 from muntin.extras import needs
+from muntin.times import now_us
 
 TICK_SECONDS = 0.05
 FLUSH_SECONDS_MAX = 60.0
@@ -139,7 +140,7 @@ def _send(
 def _taxi(seed: int, per_second: float) -> Iterator[bytes]:
     from muntin.demo.taxi import orders
 
-    begun = time.time_ns() // 1000
+    begun = now_us()
     for number in count():
         start = begun + int(number * ROWS_AT_ONCE * 1e6 / per_second)
         batch = orders(ROWS_AT_ONCE, seed=seed + number, start_us=start, per_second=per_second)

@@ -32,7 +32,7 @@ def pack(payload: bytes) -> tuple[int, int, bytes]:
 def as_it_is(payload: Payload) -> tuple[int, int, bytes]:
     """As `pack`, of what is compressed already, or lies in a file."""
     if isinstance(payload, Stored):
-        named = json.dumps([payload.path, payload.nbytes, payload.crc]).encode("ascii")
+        named = payload.to_bytes()
         return len(named), IN_FILE, named
     return len(payload), RAW, payload
 
@@ -42,7 +42,7 @@ def unpack(size: int, codec: int, stored: bytes) -> Payload:
     if codec == RAW and size == len(stored):
         return stored
     if codec == IN_FILE:
-        return Stored(*json.loads(stored))
+        return Stored.from_bytes(stored)
     if codec != ZSTD or not 0 <= size <= PAYLOAD_BYTES_MAX:
         raise LedgerError(f"a payload says {size} bytes in codec {codec}: not written by Muntin")
     try:

@@ -5,10 +5,11 @@ All times are int64 microseconds since 1970-01-01 UTC.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from muntin.ledger.slices import Slices
 from muntin.times import datetime_of
@@ -31,6 +32,15 @@ class Stored:
     nbytes: int
     crc: int
     """CRC-32C of all bytes."""
+
+    def to_bytes(self) -> bytes:
+        """As a ledger's row has it, and a message of a task: JSON."""
+        return json.dumps([self.path, self.nbytes, self.crc]).encode("ascii")
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """What `to_bytes` wrote."""
+        return cls(*json.loads(data))
 
 
 Payload = bytes | Stored
@@ -68,7 +78,7 @@ class Rejected:
     """An event that was not counted, and why."""
 
     reason: str
-    """Stable code: "no_time", "bad_type", "too_old", "future", "malformed", ..."""
+    """Stable code: "no_time", "bad_time", "before_1970", "future", "bad_value", "malformed"."""
     detail: str
     """Names the column and the value."""
     place: str

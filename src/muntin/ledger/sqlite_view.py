@@ -67,6 +67,11 @@ class View:
         """All pipelines of the ledger, as their last commits left them."""
         return [_pipeline(row) for row in self._rows(schema.PIPELINES, "ORDER BY name")]
 
+    def pipeline(self, name: str) -> PipelineInfo | None:
+        """One of them; None where it is not there."""
+        rows = self._rows(schema.PIPELINES, "WHERE name = ?", (name,))
+        return _pipeline(rows[0]) if rows else None
+
     def assembler(self, pipeline: str) -> Mapping[str, Any] | None:
         """The assembler's state as `close_windows` last stored it."""
         return self._document(pipeline, "assembler")

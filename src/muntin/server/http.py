@@ -29,7 +29,7 @@ from muntin.server.reader import Reader
 from muntin.server.sending import AnswerResponse, client_of
 from muntin.server.state import StateReader
 from muntin.server.statements import Statements
-from muntin.times import instant_us
+from muntin.times import instant_us, now_us
 
 WINDOWS_MAX = 10_000
 REJECTED_MAX = 1_000
@@ -60,10 +60,10 @@ class Http:
         self.metrics = Metrics(reader, hub)
         state = StateReader(reader)
         # small reads of the ledger, which never wait for a statement nor for each other
-        self._state_once = Once(lambda: state.read(time.time_ns() // 1000), "muntin-state")
+        self._state_once = Once(lambda: state.read(now_us()), "muntin-state")
         self._metrics_once = Once(self.metrics.text, "muntin-metrics")
         self._ready_once = Once(state.ready, "muntin-ready")
-        self._health_once = Once(lambda: state.health(time.time_ns() // 1000), "muntin-health")
+        self._health_once = Once(lambda: state.health(now_us()), "muntin-health")
 
     def routes(self) -> list[Route]:
         return [

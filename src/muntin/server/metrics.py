@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from muntin.server.reader import Reader
 from muntin.server.state import StateReader
-from muntin.times import US_PER_SECOND
+from muntin.times import US_PER_SECOND, now_us
 
 if TYPE_CHECKING:
     from muntin.server.live import Hub
@@ -56,7 +55,7 @@ class Metrics:
         yield from self._server()
 
     def _pipelines(self) -> Iterator[Metric]:
-        pipelines = self._state.read(time.time_ns() // 1000)["pipelines"]
+        pipelines = self._state.read(now_us())["pipelines"]
         for name, help_text in _COUNTED.items():
             family = CounterMetricFamily(f"muntin_{name}", help_text, labels=["pipeline"])
             for pipeline in pipelines:

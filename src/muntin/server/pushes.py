@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Hashable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import asdict
@@ -23,7 +22,7 @@ from muntin.server.problems import problem, stops
 from muntin.server.reader import Reader
 from muntin.server.state import StateReader
 from muntin.server.statements import Statements
-from muntin.times import instant_text
+from muntin.times import instant_text, now_us
 
 THREADS = 2  # that read small things of the ledger for messages; no statement runs in them
 _LOG = logging.getLogger("muntin.server")
@@ -41,7 +40,7 @@ class Pushes:
         self._pool = ThreadPoolExecutor(THREADS, "muntin-push")
         self._replaying = ThreadPoolExecutor(1, "muntin-replay")
         state = StateReader(reader)
-        self._state = Once(lambda: state.read(time.time_ns() // 1000), "muntin-feed-state")
+        self._state = Once(lambda: state.read(now_us()), "muntin-feed-state")
 
     def close(self) -> None:
         """Who still waits for a message, or asks for one, gets the error that the server stops."""

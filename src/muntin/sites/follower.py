@@ -76,9 +76,8 @@ class Follower:
             Sums that cannot be ranked.
         """
         with self._ledger.snapshot() as view:
-            infos = {info.name: info for info in view.pipelines()}
+            info = view.pipeline(self._pipeline)
             place = view.generation()
-        info = infos.get(self._pipeline)
         if info is None or info.watermark is None:
             return None
         sealed = self._sealed(info)

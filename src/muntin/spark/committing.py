@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 import uuid
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
+from muntin.arrow import ipc_bytes
 from muntin.errors import BadArgument
 from muntin.ledger.base import Mode
 from muntin.ledger.files import GARBAGE_AGE_US, PayloadFolder, fetch, payload_folder
@@ -29,6 +29,7 @@ from muntin.spark.kafka import PLACE_COLUMNS, placed, unplaced
 from muntin.spark.partials import fold_placed
 from muntin.spark.rows import Row, as_batches, from_table
 from muntin.spec import Pipeline
+from muntin.times import now_us
 
 MESSAGE_BYTES_MAX = 128 << 20  # of one task; at 400 MiB the driver ran out of memory and hung
 SPILL_BYTES = 8 << 20  # of one task, where the pipeline names a place for them
@@ -60,7 +61,7 @@ def sent(pipeline: Pipeline, batches: Iterable[pa.RecordBatch]) -> Sent:
         where = f"partition {context.partitionId()}, "
     folder = _spill_folder(pipeline)
     rows, size = [], 0
-    plan = plan_of(pipeline, time.time_ns() // 1000)
+    plan = plan_of(pipeline, now_us())
     for row in fold_placed(plan, _placed(batches), where):
         size += len(row[-1])
         if size > MESSAGE_BYTES_MAX:
@@ -84,13 +85,9 @@ def _spill_folder(pipeline: Pipeline) -> PayloadFolder | None:
 
 def _spilled(folder: PayloadFolder, rows: Sequence[Row]) -> Row:
     """Rows in a file, but for those that name such files."""
-    sink = pa.BufferOutputStream()
     batches = list(as_batches(row for row in rows if row[0] != SPILLED))
-    with pa.ipc.new_stream(sink, batches[0].schema) as stream:
-        for batch in batches:
-            stream.write_batch(batch)
-    stored = folder.write("rows", sink.getvalue().to_pybytes(), lasting=False)
-    return SPILLED, "", 0, 0, json.dumps([stored.path, stored.nbytes, stored.crc]).encode()
+    stored = folder.write("rows", ipc_bytes(batches, batches[0].schema), lasting=False)
+    return SPILLED, "", 0, 0, stored.to_bytes()
 
 
 def _named(rows: Iterable[Row]) -> list[Row]:
@@ -108,7 +105,7 @@ def _whole(rows: Iterable[Row]) -> list[Row]:
     found = []
     for row in rows:
         if row[0] == SPILLED:
-            data = fetch(Stored(*json.loads(row[-1])), "")
+            data = fetch(Stored.from_bytes(row[-1]), "")
             found += from_table(pa.ipc.open_stream(data).read_all())
         else:
             found.append(row)
@@ -119,8 +116,8 @@ def forget_spilled(pipeline: Pipeline, rows: Iterable[Row]) -> None:
     """Delete the files that messages name, and those of tries that were given up long ago."""
     folder, named = _spill_folder(pipeline), _named(rows)
     if folder is not None and named:
-        folder.delete([json.loads(row[-1])[0] for row in named])
-        folder.sweep((), {}, time.time_ns() // 1000 - GARBAGE_AGE_US)
+        folder.delete([Stored.from_bytes(row[-1]).path for row in named])
+        folder.sweep((), {}, now_us() - GARBAGE_AGE_US)
 
 
 def _placed(batches: Iterable[pa.RecordBatch]):

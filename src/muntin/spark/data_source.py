@@ -149,16 +149,14 @@ class _Answered(DataSourceReader):
         self._options = dict(options)
 
     def partitions(self) -> Sequence[InputPartition]:
-        import pyarrow as pa
+        from muntin.arrow import ipc_bytes
 
         found = []
         for batch in _answer(self._options).combine_chunks().to_batches():
             rows = max(1, batch.num_rows * READ_BYTES // max(1, batch.nbytes))
             for first in range(0, batch.num_rows, rows):
-                sink = pa.BufferOutputStream()
-                with pa.ipc.new_stream(sink, batch.schema) as stream:
-                    stream.write_batch(batch.slice(first, rows))
-                found.append(InputPartition(sink.getvalue().to_pybytes()))
+                part = ipc_bytes([batch.slice(first, rows)], batch.schema)
+                found.append(InputPartition(part))
         return found or [InputPartition(b"")]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -205,7 +203,7 @@ def _check_columns(pipeline: Pipeline, schema: StructType) -> None:
 
     from muntin.spark.source import arrow_schema, check_types, no_column
 
-    for column in (pipeline.time.column, *pipeline.columns()):
+    for column in pipeline.columns_read():
         if column in pipeline.fields and column not in schema.names:
             raise SourceError(
                 f"fields.{column}: this way evaluates no fields: add the column to the DataFrame, "

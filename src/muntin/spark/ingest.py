@@ -38,6 +38,7 @@ from muntin.spark.sequences import Sequences
 from muntin.spark.session import own_python
 from muntin.spark.source import needed
 from muntin.spec import Pipeline
+from muntin.times import now_us
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -87,9 +88,9 @@ class Ingest:
             plain = spec_to_store(pipeline, ledger)
         self._runs = _with_run(runs_of(ledger, pipeline.name), run)
         self.writer: Writer = ledger.open_writer(pipeline.name, plain, query_id=query_id, mode=mode)
-        info = self._info()
-        self._watermark = info.watermark
-        self._newest = info.max_event_time
+        info = ledger.pipeline(pipeline.name)
+        self._watermark = info and info.watermark
+        self._newest = info and info.max_event_time
         self._set_up()
         self._stopped = threading.Event()
         self.taken_over: LedgerConflict | None = None
@@ -141,7 +142,7 @@ class Ingest:
 
     def plan(self) -> Plan:
         """What the workers must know for the next batch."""
-        plan = plan_of(self.pipeline, time.time_ns() // 1000)
+        plan = plan_of(self.pipeline, now_us())
         return replace(plan, cuttings=self._cuttings, covered=self._covered())
 
     def _covered(self) -> dict[str, Covered]:
@@ -314,7 +315,7 @@ class Ingest:
             more["not_taken_over"] = self._not_taken
         self._said = {
             "state": state,
-            "at": time.time_ns() // 1000,
+            "at": now_us(),
             "batches": self.progress.batches,
             "read": self.progress.read,
             "seconds": round(self.progress.seconds, 3),
@@ -335,7 +336,7 @@ class Ingest:
             return
         said = {
             **self._said,
-            "at": time.time_ns() // 1000,
+            "at": now_us(),
             "webhook": self._alerts.said(),
             **self._of_source(),
         }
@@ -368,9 +369,6 @@ class Ingest:
         except MuntinError as refused:
             return {"done": False, "why": str(refused)}
 
-    def _info(self) -> Any:
-        return next(p for p in self.ledger.pipelines() if p.name == self.pipeline.name)
-
 
 def plan_of(pipeline: Pipeline, now: int) -> Plan:
     """What a worker must know that folds rows at `now`, microseconds."""
@@ -379,7 +377,6 @@ def plan_of(pipeline: Pipeline, now: int) -> Plan:
         unit=pipeline.time.unit,
         pane=pipeline.pane,
         summaries=pipeline.summaries,
-        earliest=0,
         latest=now + pipeline.max_future_skew,
     )
 
@@ -398,7 +395,7 @@ def check_before(pipeline: Pipeline, ledger: Ledger, mode: Mode, query_id: str =
     cuttings_of(pipeline, ledger)
     if mode == "overwrite":
         return
-    info = next((p for p in ledger.pipelines() if p.name == pipeline.name), None)
+    info = ledger.pipeline(pipeline.name)
     if info is not None and info.batches:
         known = bool(query_id)  # whether it fed the ledger, the writer looks up
         check_query(pipeline.name, ledger.url, mode, query_id or "to come", info.query_id, known)

@@ -113,7 +113,7 @@ def prepared(
     if pipeline.fields:
         return columns, placed
     own, parser = _format(_value(pipeline))
-    wanted = list(dict.fromkeys([pipeline.time.column, *pipeline.columns()]))
+    wanted = pipeline.columns_read()
     raw = _with_places(df, [c for c in wanted if c not in own.names])
     read = _reader(own, parser, [*wanted, *KEPT_COLUMNS])
     return raw, lambda batches: placed(read(batches))

@@ -121,7 +121,7 @@ def _files_of(df: DataFrame) -> list[str]:
 
 
 def _gather_files(spark: SparkSession, files: Sequence[str], pipeline: Pipeline) -> GatherRows:
-    columns = list(dict.fromkeys([pipeline.time.column, *pipeline.columns()]))
+    columns = pipeline.columns_read()
     check_files(files, pipeline, columns)
     shares = shares_of(files, max(1, spark.sparkContext.defaultParallelism))
 

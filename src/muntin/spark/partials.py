@@ -53,10 +53,8 @@ class Plan:
     unit: str | None
     pane: int
     summaries: Mapping[str, SummarySpec]
-    earliest: int
-    """Event times before this are rejected: microseconds."""
     latest: int
-    """So are those after it: now + max_future_skew."""
+    """Event times after this are rejected: now + max_future_skew, microseconds."""
     cuttings: Mapping[str, Cutting] = field(default_factory=dict)
     covered: Mapping[str, Covered] = field(default_factory=dict)
     """What rollups cover, by summary, while the batch runs."""
@@ -112,7 +110,7 @@ class Folder:
         read = self.tally.read
         place = place or (lambda row: f"{self._where}row {read + row + 1}")
         times = event_times(batch.column(self._plan.time), self._plan.unit)
-        bad = (times < self._plan.earliest) | (times > self._plan.latest)
+        bad = (times < 0) | (times > self._plan.latest)
         malformed = _valid(batch, CORRUPT_COLUMN)
         if malformed is not None:
             bad |= malformed
@@ -209,7 +207,7 @@ class Folder:
                 why = reason or "the record does not parse as the source's format"
                 reason, detail = "malformed", why
                 raw = (shown_value(text) or "").encode("utf-8", "replace")[:RAW_BYTES_MAX]
-            elif self._plan.earliest <= times[row] <= self._plan.latest:
+            elif 0 <= times[row] <= self._plan.latest:
                 column, why = next((c, why) for c, mask, why in refused if mask[row])
                 reason, detail = "bad_value", f"column '{column}': {shown[column]!r:.100} {why}"
             else:
@@ -225,9 +223,7 @@ class Folder:
             return "bad_time", f"column '{column}': {shown!r} is not a time"
         if time > self._plan.latest:
             return "future", f"column '{column}': {shown} is beyond max_future_skew"
-        if time < 0:
-            return "before_1970", f"column '{column}': {shown} is before 1970"
-        return "too_old", f"column '{column}': {shown} is older than the panes that are kept"
+        return "before_1970", f"column '{column}': {shown} is before 1970"
 
 
 def fold(plan: Plan, batches: Iterable[pa.RecordBatch], where: str = "") -> Iterator[Row]:

@@ -156,7 +156,7 @@ def _merged(
         payload = partial.payload
         named = b""
         if isinstance(payload, Stored):
-            named, payload = json.dumps([payload.path, payload.nbytes, payload.crc]).encode(), b""
+            named, payload = payload.to_bytes(), b""
         body = b"".join((_SIZE.pack(len(slices)), slices, _SIZE.pack(len(named)), named, payload))
         yield PIECE, cutting.summary, partial.shard, partial.length or 0, body
 
@@ -170,7 +170,7 @@ def partial_of(row: Row) -> Partial:
     (size,) = _SIZE.unpack_from(body, at)
     at += _SIZE.size
     named, payload = body[at : at + size], body[at + size :]
-    stored = Stored(*json.loads(named)) if named else payload
+    stored = Stored.from_bytes(named) if named else payload
     return Partial(name, slices, stored, length or None, shard)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
+from muntin.arrow import ipc_bytes
 from muntin.kinds import PeriodicSpec, SummarySpec
 from muntin.spark.rows import Row
 from muntin.summaries.items import hash_items
@@ -81,14 +82,8 @@ def _rows(name: str, shards: int, items: pa.Array, times: np.ndarray) -> list[Ro
     for shard, end in enumerate(ends.tolist()):
         if end > begin:
             columns = [items.slice(begin, end - begin), pa.array(times[begin:end])]
-            payload = _ipc(pa.RecordBatch.from_arrays(columns, names=["item", "time"]))
+            batch = pa.RecordBatch.from_arrays(columns, names=["item", "time"])
+            payload = ipc_bytes([batch], batch.schema, _OPTIONS)
             rows.append((SEQUENCED, name, shard, end - begin, payload))
         begin = end
     return rows
-
-
-def _ipc(batch: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema, options=_OPTIONS) as stream:
-        stream.write_batch(batch)
-    return sink.getvalue().to_pybytes()

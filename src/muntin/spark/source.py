@@ -162,7 +162,7 @@ def needed(df: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, pa.Schema]:
             _ = df.schema
         except PySparkException as problem:
             raise SourceError(f"fields.{name}: {expression!r}: {reason(problem)}") from None
-    wanted = list(dict.fromkeys([pipeline.time.column, *pipeline.columns()]))
+    wanted = pipeline.columns_read()
     for column in wanted:
         if column not in df.columns:
             raise SourceError(no_column(column, pipeline, df.columns))

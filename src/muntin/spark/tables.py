@@ -59,7 +59,7 @@ def gather_table(data: Any, pipeline: Pipeline) -> GatherRows:
         A column is missing, or of a type that cannot be used.
     """
     reader = arrow_of(data)
-    columns = list(dict.fromkeys([pipeline.time.column, *pipeline.columns()]))
+    columns = pipeline.columns_read()
     for column in columns:
         found = reader.schema.names.count(column)
         if not found:
