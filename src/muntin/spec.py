@@ -102,6 +102,17 @@ class ValueSpec(Strict):
         return self
 
 
+_FORMATS = {
+    ".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".orc": "orc",
+    ".avro": "avro",
+}  # fmt: skip
+
+
+def format_of(file: str | Path) -> str | None:
+    """A source's format, where the ending of a file's name tells it."""
+    return _FORMATS.get(Path(file).suffix.lower())
+
+
 class SourceSpec(Strict):
     """Where events come from: any Spark source; further entries are its options."""
 
@@ -227,9 +238,9 @@ class Pipeline(Strict):
     @classmethod
     def _source(cls, value: Any) -> Any:
         if isinstance(value, Mapping) and "format" not in value and "path" in value:
-            suffix = Path(str(value["path"])).suffix.lstrip(".")
-            if suffix in ("parquet", "csv", "json", "orc"):
-                return {"format": suffix, **value}
+            form = format_of(str(value["path"]))
+            if form is not None:
+                return {"format": form, **value}
         return value
 
     @field_validator("spark", mode="before")

@@ -105,3 +105,13 @@ def test_a_folder_of_files_of_several_kinds(init, tmp_path):
     found, said = init("d/b.csv", csv(f"{t},EWR,{n}" for n, t in enumerate(MINUTES)), look="d")
     assert found.source.options["pathGlobFilter"] == "*.csv"
     assert "holds readme.txt, too: only *.csv is read" in said
+
+
+def test_what_is_not_for_readers_in_a_folder_is_not_looked_at(init, tmp_path):
+    log = tmp_path / "d" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / "0.json").write_text('{"add": {"path": "part.csv", "size": 1}}\n')
+    (tmp_path / "d" / "b.csv").mkdir()  # as Spark writes a "file"
+    found, said = init("d/b.csv/p.csv", csv(f"{t},EWR,{n}" for n, t in enumerate(MINUTES)), "d")
+    assert found.source.format == "csv"
+    assert "too: only" not in said

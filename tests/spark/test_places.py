@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,3 +66,17 @@ def test_rejected_records_of_json_and_parquet_name_their_file(spark, tmp_path):
         (file,) = path.glob("[!._]*")
         rows = [2, 3] if kind == "json" else [1]
         assert places == [f"{file}, row {row}" for row in rows]
+
+
+@pytest.mark.spark
+def test_nanoseconds_of_files_that_a_pattern_names(spark, tmp_path):
+    times = pa.array([1_767_225_600_000_000_001, None], pa.timestamp("ns"))
+    pq.write_table(pa.table({"time": times, "k": ["a", "b"]}), tmp_path / "one.parquet")
+    spec = {
+        "name": "p", "time": "time", "pane": "1 s", "fields": {"key": "upper(k)"},
+        "source": {"path": str(tmp_path / "*.parquet")}, "summaries": {"m": {"keys": ["key"]}},
+    }  # fmt: skip
+    with pytest.warns(UserWarning, match="rejected"), muntin.summarize(None, spec) as session:
+        assert session.sql("SELECT key FROM m(key) FOR ALL").to_arrow().to_pylist() == [
+            {"key": "A"}
+        ]

@@ -125,6 +125,16 @@ def test_a_pipeline_from_keywords_says_what_is_wrong_in_one_line():
         Pipeline(entries)
 
 
+def test_the_name_of_a_file_tells_its_format():
+    entries = {"name": "f", "time": "t", "pane": "1 hour", "summaries": {"s": {"keys": ["a"]}}}
+    for path, form in (("a.parquet", "parquet"), ("a/b.JSON", "json"), ("a.jsonl", "json")):
+        found = Pipeline(**entries, source={"path": path}).source
+        assert found is not None
+        assert found.format == form
+    with pytest.raises(SpecError, match="format"):
+        Pipeline(**entries, source={"path": "a.txt"})
+
+
 def test_spark_settings_may_be_numbers(tmp_path):
     more = "spark: {spark.sql.shuffle.partitions: 4, spark.ui.enabled: true}\nqueries:"
     found = read(tmp_path, GOOD.replace("queries:", more))

@@ -12,12 +12,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from muntin import storage
 from muntin.errors import BadArgument, SourceError
 from muntin.select.syntax import text_literal
 from muntin.spark.ddl import UNKNOWN
 from muntin.spark.ddl import declared as declared_columns
+from muntin.spark.files import FILE_FORMATS, files_at, is_pattern
 from muntin.spark.kafka import columns_of
-from muntin.spec import Pipeline, SourceSpec
+from muntin.spec import Pipeline, SourceSpec, format_of
 from muntin.suggestions import did_you_mean
 
 SAMPLE_ROWS = 10_000
@@ -27,10 +29,6 @@ KNOWN_FORMATS = (
 )  # fmt: skip
 _MAGIC = {b"PAR1": "parquet", b"ORC": "orc", b"Obj\x01": "avro"}
 _ZIP = b"PK\x03\x04"
-ENDINGS = {
-    ".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".orc": "orc",
-    ".avro": "avro", ".xlsx": "spreadsheet",
-}  # fmt: skip
 _OF_SPARK = {"avro": "spark-avro"}  # not in its own jars
 _RATE = {"timestamp": pa.timestamp("us", "UTC"), "value": pa.int64()}
 
@@ -132,41 +130,30 @@ def look(source: SourceSpec, time: str) -> Seen:
 def first_file(source: SourceSpec) -> Path | None:
     """The first of the local files that a source reads; None where they are elsewhere."""
     path = source.path
-    if source.format not in ("parquet", "csv", "json", "orc", "text", "avro"):
+    if source.format not in FILE_FORMATS:
         return None
     if not path:
         raise SourceError(f"source.path: is missing: {source.format} reads files")
-    scheme, _, rest = path.partition("://")
-    if rest and scheme != "file":
+    if storage.is_elsewhere(path):
         return None
-    path = rest or path
-    here = Path(path)
-    if here.is_file():
-        return here
+    here = Path(storage.path_of(path))
+    files = files_at(here)
     if here.is_dir():
-        files = sorted(
-            file
-            for file in here.rglob("*")
-            if file.is_file()
-            and not any(part.startswith(("_", ".")) for part in file.relative_to(here).parts)
-        )
         wanted = source.options.get("pathGlobFilter", "*")
         files = [file for file in files if fnmatch(file.name, wanted)]
         _check_one_kind(source, files)
         if not files and source.schema_ is None:
             raise SourceError(f"source.path: {path} holds no files: give source.schema, or data")
-    elif any(sign in path for sign in "*?[{"):
-        files = sorted(f for f in Path(here.anchor or ".").glob(path.lstrip("/")) if f.is_file())
-        if not files and "{" not in path:
-            raise SourceError(f"source.path: {path}: no file matches")
-    else:
+    elif not files and not is_pattern(path):
         raise SourceError(f"source.path: {path}: no such file or folder")
+    elif not files and "{" not in path:
+        raise SourceError(f"source.path: {path}: no file matches")
     return files[0] if files else None
 
 
 def _check_one_kind(source: SourceSpec, files: list[Path]) -> None:
     """Spark reads each file of a folder in the one format, whatever its name says."""
-    kinds = [ENDINGS.get(file.suffix.lower()) for file in files]
+    kinds = ["spreadsheet" if f.suffix.lower() == ".xlsx" else format_of(f) for f in files]
     others = [f for f, kind in zip(files, kinds, strict=True) if kind not in (None, source.format)]
     if not others or source.format not in kinds:
         return

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -117,10 +116,9 @@ def _records(spark: Any, source: str, source_format: str | None, options: list[s
     """What `FingerprintIndex.build` takes: a path of Parquet files, or a DataFrame."""
     from muntin.errors import BadArgument
     from muntin.spark.source import batch_source
-    from muntin.spec import SourceSpec
+    from muntin.spec import SourceSpec, format_of
 
-    ending = Path(source).suffix.lstrip(".")
-    chosen = source_format or {"csv": "csv", "json": "json", "jsonl": "json"}.get(ending, "parquet")
+    chosen = source_format or format_of(source) or "parquet"
     if chosen == "parquet" and not options:
         return source
     given: dict[str, str] = {"header": "true"} if chosen == "csv" else {}

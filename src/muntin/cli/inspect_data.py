@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import SourceError
+from muntin.spark.files import files_at
+from muntin.spec import format_of
 from muntin.times import duration_text
 
 SAMPLE_ROWS = 200_000
@@ -19,7 +21,7 @@ BAD_SHARE_MAX = 0.05  # of times or numbers; a column with more of them is of an
 NONE_SHARE_MAX, WORDS_FOR_NONE_MAX = 0.5, 3  # the same few texts, such as n/a, stand for no number
 KEY_DISTINCT_SHARE_MAX = 0.5  # a column with a value of its own for each row is an identifier
 _TIME_NAME = re.compile(r"(^|_)(time|timestamp|ts|date|datetime|at|when)($|_)", re.IGNORECASE)
-_FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json"}
+_ENDINGS = (".parquet", ".csv", ".json", ".jsonl")
 # records that do not parse are rejected when the pipeline runs, and no reason not to look
 _READERS = {
     "parquet": "read_parquet($1)",
@@ -191,22 +193,15 @@ queries:
 def _first_file(data: Path) -> tuple[Path, str]:
     if not data.exists():
         raise SourceError(f"{data}: no such file or folder")
-    files = sorted(f for f in data.rglob("*") if f.suffix in _FORMATS) if data.is_dir() else [data]
-    if not files or files[0].suffix not in _FORMATS:
-        raise SourceError(f"{data}: no {', '.join(_FORMATS)} file")
-    return files[0], _FORMATS[files[0].suffix]
+    files = [file for file in files_at(data) if file.suffix in _ENDINGS]
+    if not files:
+        raise SourceError(f"{data}: no {', '.join(_ENDINGS)} file")
+    return files[0], format_of(files[0]) or ""
 
 
 def _beside(data: Path, file: Path) -> Path | None:
-    """In a folder: a file of another kind than this one, which Spark would read as well."""
-    if not data.is_dir():
-        return None
-    others = (f for f in sorted(data.rglob("*")) if f.is_file() and f.suffix != file.suffix)
-    hidden = ("_", ".")
-    return next(
-        (f for f in others if not any(p.startswith(hidden) for p in f.relative_to(data).parts)),
-        None,
-    )
+    """A file of another kind than this one, which Spark would read as well."""
+    return next((other for other in files_at(data) if other.suffix != file.suffix), None)
 
 
 def _is_json_lines(file: Path) -> bool:

@@ -30,7 +30,7 @@ from muntin.spark.session import is_classic
 from muntin.spark.session import session as spark_session
 from muntin.spark.source import batch_source, check_path
 from muntin.spark.tables import arrow_of, gather_table, is_table
-from muntin.spec import Pipeline, SourceSpec
+from muntin.spec import Pipeline, SourceSpec, format_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -182,8 +182,7 @@ def _source(path: str | Path | None, pipeline: Pipeline) -> SourceSpec:
         if own is None:
             raise SpecError("source: is missing: name one, or give summarize a DataFrame")
         return own
-    kind = Path(path).suffix[1:]
-    kind = kind if kind in ("csv", "json") else "parquet"
+    kind = format_of(path) or "parquet"
     if own is not None and own.format == kind:
         return own.model_copy(update={"path": str(path)})
     return SourceSpec(format=kind, path=str(path))

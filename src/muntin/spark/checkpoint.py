@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from muntin.errors import SourceError, SpecError
 from muntin.ledger.open import absolute
 from muntin.spark.failures import reason
-from muntin.spark.source import local_path
+from muntin.spark.files import local_path
 from muntin.spec_secrets import shown_url
 
 if TYPE_CHECKING:

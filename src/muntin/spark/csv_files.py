@@ -23,12 +23,13 @@ import pyarrow as pa
 from muntin.errors import SourceError
 from muntin.spark.csv_lines import Lines, lines_of
 from muntin.spark.csv_reading import Format, read_lines, readable
+from muntin.spark.files import local_path
 from muntin.spark.ingest import GatherRows, gather_from
 from muntin.spark.partials import CORRUPT_COLUMN, Placed, Plan, fold_placed, merged
 from muntin.spark.places import FILE_COLUMNS
 from muntin.spark.rows import Row, collect_rows
 from muntin.spark.runs import tasks_of
-from muntin.spark.source import batch_source, local_path, needed, of_csv_lines
+from muntin.spark.source import batch_source, needed, of_csv_lines
 from muntin.spec import Pipeline, SourceSpec
 
 if TYPE_CHECKING:

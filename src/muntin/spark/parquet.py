@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -18,11 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from muntin.errors import BadArgument, SourceError
+from muntin.spark.files import files_at, local_path
 from muntin.spark.partials import Placed, Plan, fold_placed, merged
 from muntin.spark.rows import Row, collect_rows
 from muntin.spark.runs import tasks_of
 from muntin.spark.session import is_classic
-from muntin.spark.source import check_types, local_path, no_column
+from muntin.spark.source import check_types, no_column
 from muntin.spec import Pipeline, SourceSpec
 
 if TYPE_CHECKING:
@@ -48,20 +48,7 @@ class Split:
 def parquet_files(path: str) -> list[str]:
     """The Parquet files of a local file, folder or pattern, in order; [] if they are elsewhere."""
     here = local_path(path)
-    if here is None:
-        return []
-    if here.is_dir():
-        found = [
-            file
-            for file in here.rglob("*.parquet")
-            if not any(part.startswith(("_", ".")) for part in file.relative_to(here).parts)
-        ]
-    elif here.is_file():
-        found = [here]
-    else:
-        pattern = str(here.relative_to(here.anchor))
-        found = [f for f in Path(here.anchor).glob(pattern) if f.is_file()]
-    return sorted(str(file) for file in found)
+    return sorted(str(file) for file in files_at(here, ".parquet")) if here else []
 
 
 def gather_parquet(

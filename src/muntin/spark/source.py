@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from inspect import signature
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from muntin import storage
 from muntin.errors import BadArgument, MuntinError, SourceError
 from muntin.spark.event_time import check_type
 from muntin.spark.failures import reason
+from muntin.spark.files import FILE_FORMATS, files_at, is_pattern, local_path
 from muntin.spark.kafka import KEPT_COLUMNS, named, parsed
 from muntin.spark.partials import CORRUPT_COLUMN
 from muntin.spark.places import FILE_COLUMNS, with_files
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-FILE_FORMATS = ("parquet", "csv", "json", "orc", "text", "avro")
 _TEXT_FORMATS = ("csv", "json")
 _KEEP_MALFORMED = {
     "mode": "PERMISSIVE",
@@ -94,22 +92,15 @@ def of_csv_lines(
     return reader.csv(spark.sparkContext.parallelize(lines, 1))
 
 
-def local_path(path: str) -> Path | None:
-    """A path of this machine, absolute: workers may have another working folder. None elsewhere."""
-    return None if storage.is_elsewhere(path) else Path(storage.path_of(path)).absolute()
-
-
 def nanoseconds(path: str) -> set[str]:
     """Columns of nanoseconds in the first of local Parquet files."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     here = local_path(path)
-    if here is None:
-        return set()
-    file = next(here.rglob("*.parquet"), None) if here.is_dir() else here
+    files = files_at(here, ".parquet") if here else []
     try:
-        schema = pq.read_schema(file) if file is not None and file.is_file() else pa.schema([])
+        schema = pq.read_schema(files[0]) if files else pa.schema([])
     except (pa.ArrowInvalid, OSError):
         return set()  # Spark says why
     return {f.name for f in schema if pa.types.is_timestamp(f.type) and f.type.unit == "ns"}
@@ -121,7 +112,7 @@ def check_path(source: SourceSpec) -> None:
     if source.format not in FILE_FORMATS or source.schema_ or not source.path or is_elsewhere():
         return
     here = local_path(source.path)
-    if here is None or any(c in source.path for c in "*?[{"):
+    if here is None or is_pattern(source.path):
         return
     if not here.exists():
         raise SourceError(f"source.path: {source.path}: no such file or folder")

@@ -26,6 +26,7 @@ from muntin.spark.checkpoint import (
 )
 from muntin.spark.connector import with_connector
 from muntin.spark.failures import plainly, worker_error
+from muntin.spark.files import local_path
 from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from
 from muntin.spark.kafka import Missed, check_broker, lag_of
 from muntin.spark.parquet import gather_batch
@@ -33,7 +34,7 @@ from muntin.spark.partials import Plan
 from muntin.spark.rows import Row
 from muntin.spark.session import is_elsewhere, start_worker
 from muntin.spark.session import session as spark_session
-from muntin.spark.source import check_path, local_path, needed, stream_source
+from muntin.spark.source import check_path, needed, stream_source
 from muntin.spec import Pipeline, SourceSpec
 
 if TYPE_CHECKING:
