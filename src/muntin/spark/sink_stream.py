@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,23 +17,21 @@ from muntin.errors import LedgerError, MuntinError, SpecError
 from muntin.ledger.base import Ledger, Mode
 from muntin.ledger.open import open_ledger
 from muntin.progress import Progress
-from muntin.select.result import Result
-from muntin.session import Session
 from muntin.spark.data_source import register
 from muntin.spark.failures import worker_error
 from muntin.spark.ingest import Ingest
 from muntin.spark.kafka import lag_of
 from muntin.spark.source import needed
+from muntin.spark.stream import Running
 from muntin.spec import Pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming.query import StreamingQuery
 
 ANSWER_SECONDS_MAX = 10.0  # until the process that commits has obeyed a command
 
 
-class SinkStream:
+class SinkStream(Running):
     """A pipeline that runs elsewhere. Ask it with `.sql`, stop it with `.stop`.
 
     Attributes
@@ -55,25 +52,21 @@ class SinkStream:
         once: bool,
         mode: Mode,
     ) -> None:
-        self._pipeline = pipeline
+        super().__init__(pipeline, once=once)
         self._url = url
-        self._closed = self._stopping = False
-        self.once = once
+        self._opened: Ledger | None = None
+        self._closed = False
         register(df.sparkSession)
         columns, _ = needed(df, pipeline)
-        writer = (
+        writer = self._triggered(
             columns.writeStream.format("muntin")
             .queryName(pipeline.name)
             .options(spec=json.dumps(pipeline.as_json()), ledger=url, mode=mode)
             .option("checkpointLocation", checkpoint)
         )
-        if once:
-            writer = writer.trigger(availableNow=True)
-        elif pipeline.trigger:
-            writer = writer.trigger(processingTime=f"{pipeline.trigger // 1000} milliseconds")
-        self.query: StreamingQuery = writer.start()
+        self.query = writer.start()
 
-    @cached_property
+    @property
     def ledger(self) -> Ledger:
         """Where the summaries go.
 
@@ -82,22 +75,16 @@ class SinkStream:
         LedgerError
             No batch was committed yet, or it cannot be reached from here.
         """
-        return open_ledger(self._url, create=False)
-
-    @cached_property
-    def _session(self) -> Session:
-        return Session(self.ledger)
-
-    def sql(self, statement: str) -> Result:
-        """Answer a SELECT over what was committed so far; see docs/select.md."""
-        return self._session.sql(statement)
+        if self._opened is None:
+            self._opened = open_ledger(self._url, create=False)
+        return self._opened
 
     @property
     def progress(self) -> Progress:
         """What the pipeline has done so far, as its ledger tells."""
         found = Progress()
         try:
-            info = next((p for p in self.ledger.pipelines() if p.name == self._pipeline.name), None)
+            info = self.ledger.pipeline(self._pipeline.name)
         except LedgerError:
             return found
         if info is not None:
@@ -105,14 +92,6 @@ class SinkStream:
             found.late, found.rejected, found.newest = info.late, info.rejected, info.max_event_time
             found.seconds = (self.ledger.status(info.name) or {}).get("seconds", 0.0)
         return found
-
-    def slow_down(self, summary: str | None = None) -> dict[str, Any]:
-        """Double the floating windows' length, up to their limit; tells what was done."""
-        return self._command("slow_down", summary)
-
-    def resume(self, summary: str | None = None) -> dict[str, Any]:
-        """Back to the windows' own length; tells what was done."""
-        return self._command("resume", summary)
 
     def reconfigure(self, spec: Pipeline | Mapping[str, Any] | str | Path) -> None:
         """SpecError: this way, a changed spec is taken over by a restart."""
@@ -149,21 +128,13 @@ class SinkStream:
         """Kafka's records that were not taken yet, by topic and partition; {} of another source."""
         return lag_of(self.query.lastProgress)  # pyright: ignore[reportArgumentType]
 
-    def caught_up(self) -> bool:
-        """Has all been taken that the source is known to hold?"""
-        status = self.query.status
-        return not (status["isDataAvailable"] or status["isTriggerActive"])
-
     def stop(self) -> None:
         """Stop; a batch that is not committed yet comes again at the restart."""
         self._stopping = True
         self.query.stop()
         self._close("")
 
-    def _command(self, action: str, summary: str | None) -> dict[str, Any]:
-        if summary is not None and summary not in self._pipeline.summaries:
-            there = ", ".join(self._pipeline.summaries)
-            raise SpecError(f"no summary '{summary}'; there are {there}")
+    def _ask(self, action: str, summary: str | None) -> dict[str, Any]:
         arguments = {} if summary is None else {"summary": summary}
         asked = self.ledger.ask(self._pipeline.name, action, arguments)
         end = time.monotonic() + ANSWER_SECONDS_MAX

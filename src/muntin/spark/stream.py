@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +42,7 @@ from muntin.spec import Pipeline, SourceSpec
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from muntin.spark.sink_stream import SinkStream
 
@@ -48,7 +51,62 @@ WATCH_SECONDS = 0.5
 RESTARTS_MAX = 20  # while an older process still writes to the checkpoint
 
 
-class Stream:
+class Running(ABC):
+    """A pipeline that runs, here or elsewhere."""
+
+    query: StreamingQuery
+
+    def __init__(self, pipeline: Pipeline, *, once: bool) -> None:
+        self._pipeline = pipeline
+        self._stopping = False
+        self.once = once
+
+    @property
+    @abstractmethod
+    def ledger(self) -> Ledger:
+        """Where the summaries go."""
+
+    @cached_property
+    def _session(self) -> Session:
+        return Session(self.ledger)
+
+    def sql(self, statement: str) -> Result:
+        """Answer a SELECT over what was committed so far; see docs/select.md."""
+        return self._session.sql(statement)
+
+    def slow_down(self, summary: str | None = None) -> dict[str, Any]:
+        """Double the floating windows' length, up to their limit; tells what was done."""
+        return self._command("slow_down", summary)
+
+    def resume(self, summary: str | None = None) -> dict[str, Any]:
+        """Back to the windows' own length; tells what was done."""
+        return self._command("resume", summary)
+
+    def caught_up(self) -> bool:
+        """Has all been taken that the source is known to hold?"""
+        status = self.query.status
+        return not (status["isDataAvailable"] or status["isTriggerActive"])
+
+    def _triggered(self, writer: DataStreamWriter) -> DataStreamWriter:
+        if self.once:
+            return writer.trigger(availableNow=True)
+        if self._pipeline.trigger:
+            milliseconds = self._pipeline.trigger // 1000
+            return writer.trigger(processingTime=f"{milliseconds} milliseconds")
+        return writer
+
+    def _command(self, action: str, summary: str | None) -> dict[str, Any]:
+        if summary is not None and summary not in self._pipeline.summaries:
+            there = ", ".join(self._pipeline.summaries)
+            raise SpecError(f"no summary '{summary}'; there are {there}")
+        return self._ask(action, summary)
+
+    @abstractmethod
+    def _ask(self, action: str, summary: str | None) -> dict[str, Any]:
+        """What came of a command."""
+
+
+class Stream(Running):
     """A pipeline that runs. Ask it with `.sql`, stop it with `.stop`.
 
     Attributes
@@ -72,31 +130,23 @@ class Stream:
         own_source: SourceSpec | None = None,
     ) -> None:
         """`own_source`: what `df` is the rows of, where nothing else was done to them."""
+        super().__init__(pipeline, once=once)
         self._df = df
         self._own_source = own_source
-        self._pipeline = pipeline
         self._ledger = ledger
         self._ingest: Ingest | None = None
         self._problem: Exception | None = None
         self._ended = False
-        self.once = once
-        self._stopping = False
         self._restarts = 0
         self._known = threading.Event()
-        self._session = Session(ledger)
         before = {} if mode == "overwrite" else ledger.status(pipeline.name) or {}
         self._missed = Missed(pipeline.source, before.get("missed", 0))
-        writer = (
+        self._writer = self._triggered(
             df.writeStream.queryName(pipeline.name)
             .option("checkpointLocation", checkpoint)
             .foreachBatch(self._take)
         )
-        if once:
-            writer = writer.trigger(availableNow=True)
-        elif pipeline.trigger:
-            writer = writer.trigger(processingTime=f"{pipeline.trigger // 1000} milliseconds")
-        self._writer = writer
-        self.query: StreamingQuery = writer.start()
+        self.query = self._writer.start()
         try:
             self._ingest = Ingest(
                 pipeline,
@@ -115,10 +165,6 @@ class Stream:
             raise
         self._known.set()
 
-    def sql(self, statement: str) -> Result:
-        """Answer a SELECT over what was committed so far; see docs/select.md."""
-        return self._session.sql(statement)
-
     @property
     def progress(self) -> Progress:
         """What this run has done so far."""
@@ -133,14 +179,6 @@ class Stream:
     def ingest(self) -> Ingest | None:
         """The writer's side."""
         return self._ingest
-
-    def slow_down(self, summary: str | None = None) -> dict[str, Any]:
-        """Double the floating windows' length, up to their limit; tells what was done."""
-        return self._command("slow_down", summary)
-
-    def resume(self, summary: str | None = None) -> dict[str, Any]:
-        """Back to the windows' own length; tells what was done."""
-        return self._command("resume", summary)
 
     def reconfigure(self, spec: Pipeline | Mapping[str, Any] | str | Path) -> None:
         """Go on with another spec from the next batch: keys, indicators, fields and queries.
@@ -202,11 +240,6 @@ class Stream:
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
         running = [stage for stage in stages if stage is not None]
         return sum(s.numCompletedTasks for s in running), sum(s.numTasks for s in running)
-
-    def caught_up(self) -> bool:
-        """Has all been taken that the source is known to hold?"""
-        status = self.query.status
-        return not (status["isDataAvailable"] or status["isTriggerActive"])
 
     def stop(self) -> None:
         """Stop after the batch at hand; what was committed stays, and a restart goes on."""
@@ -289,10 +322,7 @@ class Stream:
         self._close()
         return cause
 
-    def _command(self, action: str, summary: str | None) -> dict[str, Any]:
-        if summary is not None and summary not in self._pipeline.summaries:
-            there = ", ".join(self._pipeline.summaries)
-            raise SpecError(f"no summary '{summary}'; there are {there}")
+    def _ask(self, action: str, summary: str | None) -> dict[str, Any]:
         if self._ingest is None:
             return {"done": False, "why": "no batch has run yet"}
         return self._ingest.command(action, summary)
