@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from muntin.errors import BadArgument
 from muntin.server.limits import ServerLimits
 from muntin.server.postgres.scram import Exchange, Keys, Salt
+from muntin.spec_sites import checked_token
 
-TOKEN_CHARACTERS_MIN = 16
 _ORIGIN = re.compile(r"(https?)://([a-z0-9._-]+|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?")
 _HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^:\[\]]+))(?::[0-9]{0,5})?")
 _PORTS = {"http": 80, "https": 443}
@@ -171,11 +171,10 @@ class Auth:
         for token, rights, who in named:
             if not token:
                 continue
-            if len(token) < TOKEN_CHARACTERS_MIN or not token.isascii():
-                raise BadArgument(
-                    f"a token of {len(token)} characters can be guessed: "
-                    f"use at least {TOKEN_CHARACTERS_MIN} of ASCII, as `openssl rand -hex 16` gives"
-                )
+            try:
+                checked_token(token)
+            except ValueError as problem:
+                raise BadArgument(str(problem)) from None
             grants.append(Grant(rights, who, digest(token), self._salt.keys(token)))
         return grants
 

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 from collections import Counter
+from collections.abc import Hashable
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -30,6 +31,41 @@ REFUSAL = (
 )
 
 
+class Places:
+    """Who holds a place: `most` altogether, `each` from one address; from this machine, any."""
+
+    def __init__(self, most: int, each: int) -> None:
+        self._most = most
+        self._each = each
+        self._addresses: dict[Hashable, str] = {}
+        self._by_address: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._addresses)
+
+    @property
+    def full(self) -> bool:
+        """Are all taken?"""
+        return len(self._addresses) >= self._most
+
+    def take(self, who: Hashable, address: str) -> bool:
+        """False where there is none left, or none for that address."""
+        many = self._by_address.get(address, 0) >= self._each and not is_loopback(address)
+        if many or self.full:
+            return False
+        self._addresses[who] = address
+        self._by_address[address] += 1
+        return True
+
+    def leave(self, who: Hashable) -> None:
+        """Nothing happens where it has none."""
+        address = self._addresses.pop(who, None)
+        if address is not None:
+            self._by_address[address] -= 1
+            if not self._by_address[address]:
+                del self._by_address[address]
+
+
 class Connections:
     """The open connections of one server. Used on the loop's thread.
 
@@ -41,10 +77,7 @@ class Connections:
 
     def __init__(self, limits: ServerLimits) -> None:
         self.refused = 0
-        self._max = bound(limits)
-        self._each = limits.connections_per_address_max
-        self._addresses: dict[asyncio.Transport, str] = {}
-        self._by_address: Counter[str] = Counter()
+        self._places = Places(bound(limits), limits.connections_per_address_max)
         self._spare: dict[asyncio.Transport, None] = {}
 
     def enter(self, transport: asyncio.Transport) -> bool:
@@ -54,14 +87,8 @@ class Connections:
         server is gets through a crowd that holds them.
         """
         peer = transport.get_extra_info("peername")
-        address = str(peer[0]) if peer else ""
-        many = self._by_address[address] >= self._each and not is_loopback(address)
-        if len(self._addresses) < self._max and not many:
-            self._addresses[transport] = address
-            self._by_address[address] += 1
+        if self._places.take(transport, str(peer[0]) if peer else ""):
             return True
-        if not self._by_address[address]:
-            del self._by_address[address]
         if len(self._spare) >= SPARE_MAX:
             oldest = next(iter(self._spare))
             del self._spare[oldest]
@@ -74,11 +101,7 @@ class Connections:
     def leave(self, transport: asyncio.Transport) -> None:
         """A connection has ended."""
         self._spare.pop(transport, None)
-        address = self._addresses.pop(transport, None)
-        if address is not None:
-            self._by_address[address] -= 1
-            if not self._by_address[address]:
-                del self._by_address[address]
+        self._places.leave(transport)
 
 
 def bound(limits: ServerLimits) -> int:

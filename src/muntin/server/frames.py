@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from websockets import frames
+
 
 class Frame:
     """A message's text as UTF-8, and as the bytes of a server's text frame (RFC 6455, 5.2).
@@ -19,15 +21,8 @@ class Frame:
         self.after = after
         """The place that it takes a client to; "" where it takes it nowhere."""
         payload = text.encode()
-        size = len(payload)
-        if size < 126:
-            head = bytes((0x81, size))
-        elif size < 1 << 16:
-            head = b"\x81\x7e" + size.to_bytes(2, "big")
-        else:
-            head = b"\x81\x7f" + size.to_bytes(8, "big")
-        self.wire = head + payload
-        self._head = len(head)
+        self.wire = frames.Frame(frames.Opcode.TEXT, payload).serialize(mask=False)
+        self._head = len(self.wire) - len(payload)
 
     @property
     def text(self) -> str:

@@ -18,8 +18,9 @@ from starlette.websockets import WebSocket
 
 from muntin.errors import MuntinError
 from muntin.server import protocol
-from muntin.server.auth import Auth, Grant, is_loopback
+from muntin.server.auth import Auth, Grant
 from muntin.server.commands import Commands
+from muntin.server.connections import Places
 from muntin.server.feeds import Feeds, Subscriber
 from muntin.server.limits import ServerLimits
 from muntin.server.problems import RefusalError, problem
@@ -158,7 +159,7 @@ class Hub:
         self.sent = 0
         self.sent_bytes = 0
         self.closings: Counter[int] = Counter()
-        self._addresses: Counter[str] = Counter()
+        self._places = Places(limits.clients_max, limits.clients_per_address_max)
 
     async def serve(self, websocket: WebSocket) -> None:
         """The endpoint."""
@@ -220,23 +221,18 @@ class Hub:
     @contextmanager
     def place(self, who: Follower, among: set[Follower], address: Address | None) -> Iterator[None]:
         """A place for a client while it stays. Raises RefusalError where there are too many."""
-        if len(self.clients) + len(self.streams) >= self.limits.clients_max:
+        if self._places.full:
             raise RefusalError(503, "busy", "too many clients", "come again later")
-        host = address.host if address else ""
-        many = self._addresses[host] >= self.limits.clients_per_address_max
-        if many and not is_loopback(host):
+        if not self._places.take(who, address.host if address else ""):
             raise RefusalError(
                 503, "busy", "too many clients from your address", "come again later"
             )
-        self._addresses[host] += 1
         among.add(who)
         try:
             yield
         finally:
             among.discard(who)
-            self._addresses[host] -= 1
-            if not self._addresses[host]:
-                del self._addresses[host]
+            self._places.leave(who)
 
     async def tick(self) -> None:
         """Look after stalls, time limits and rights until cancelled."""

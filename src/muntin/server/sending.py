@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
 
 from starlette.datastructures import Address
 from starlette.responses import Response
@@ -46,6 +47,28 @@ class AnswerResponse(Response):
             self._statements.release(self._answer)
 
 
+class Pace:
+    """How long the server waits for a client to read: a while at once, and in all as long as what
+    was sent takes at the slowest pace that is allowed.
+    """
+
+    def __init__(self, limits: ServerLimits) -> None:
+        self.sent = 0
+        """Bytes; whoever sends adds them."""
+        self._waited = 0.0
+        self._limits = limits
+
+    @asynccontextmanager
+    async def waiting(self) -> AsyncIterator[None]:
+        """While the client reads. Raises TimeoutError where it reads too slowly."""
+        clock = asyncio.get_running_loop().time
+        began, stall = clock(), self._limits.write_stall_seconds
+        left = stall + self.sent / self._limits.answer_bytes_per_second - self._waited
+        async with asyncio.timeout(min(stall, left)):
+            yield
+        self._waited += clock() - began
+
+
 class CutOffError(Exception):
     """The client read too slowly; its connection is no more."""
 
@@ -66,23 +89,17 @@ class Paced:
         if scope["type"] != "http" or scope["path"] == EVENTS:
             await self._app(scope, receive, send)
             return
-        clock = asyncio.get_running_loop().time
-        stall, pace = self._limits.write_stall_seconds, self._limits.answer_bytes_per_second
-        waited, sent = 0.0, 0
+        pace = Pace(self._limits)
 
         async def piece(message: Message) -> None:
-            nonlocal waited, sent
-            began = clock()
-            left = stall + sent / pace - waited
             try:
-                async with asyncio.timeout(min(stall, left)):
+                async with pace.waiting():
                     await send(message)
             except TimeoutError:
                 stream_of(scope).abort()
                 await asyncio.sleep(0)  # now the connection is lost, and nobody writes to it
                 raise CutOffError from None
-            waited += clock() - began
-            sent += len(message.get("body", b""))
+            pace.sent += len(message.get("body", b""))
 
         async def sending(message: Message) -> None:
             body = message.get("body", b"")

@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Callable
 
 from muntin.server.limits import KIB, ServerLimits
+from muntin.server.sending import Pace
 
 STARTUP_BYTES_MAX = 10_000  # as PostgreSQL has it
 BUFFER_BYTES_MAX = 128 * KIB  # received and not read: beyond it, nothing more is taken
@@ -42,7 +43,7 @@ class Link(asyncio.Protocol):
         self._more: asyncio.Future[None] | None = None
         self._writable: asyncio.Future[None] | None = None
         self._full = False
-        self._waited, self._sent = 0.0, 0
+        self._pace = Pace(limits)
 
     # asyncio's side
 
@@ -125,7 +126,7 @@ class Link(asyncio.Protocol):
             if self.lost:
                 raise GoneError
             self.transport.write(data[at : at + PIECE_BYTES])
-            self._sent += min(PIECE_BYTES, len(data) - at)
+            self._pace.sent += min(PIECE_BYTES, len(data) - at)
             if self._full:
                 await self._wait_until_writable()
 
@@ -137,19 +138,15 @@ class Link(asyncio.Protocol):
         asyncio.get_running_loop().call_later(self._limits.close_seconds, self.transport.abort)
 
     async def _wait_until_writable(self) -> None:
-        clock = asyncio.get_running_loop().time
-        began, limits = clock(), self._limits
-        left = limits.write_stall_seconds + self._sent / limits.answer_bytes_per_second
         self._writable = asyncio.get_running_loop().create_future()
         try:
-            async with asyncio.timeout(min(limits.write_stall_seconds, left - self._waited)):
+            async with self._pace.waiting():
                 await self._writable
         except TimeoutError:
             self.transport.abort()
             raise GoneError from None
         finally:
             self._writable = None
-        self._waited += clock() - began
         if self.lost:
             raise GoneError
 

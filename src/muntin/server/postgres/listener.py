@@ -7,12 +7,11 @@ import hmac
 import logging
 import secrets
 import socket
-from collections import Counter
 
 from starlette.datastructures import Address
 
 from muntin.server.auth import Auth, is_loopback
-from muntin.server.connections import ACCEPTS_AT_ONCE, SPARE_MAX
+from muntin.server.connections import ACCEPTS_AT_ONCE, SPARE_MAX, Places
 from muntin.server.limits import ServerLimits
 from muntin.server.postgres.certificate import Certificate
 from muntin.server.postgres.link import Link
@@ -42,13 +41,14 @@ class PostgresListener:
         self._server: asyncio.Server | None = None
         self._tasks: dict[Link, asyncio.Task[None]] = {}
         self._sessions: dict[int, Session] = {}
-        self._addresses: dict[Link, str] = {}
-        self._by_address: Counter[str] = Counter()
+        self._places = Places(
+            limits.postgres_connections_max, limits.postgres_connections_per_address_max
+        )
 
     @property
     def connections(self) -> int:
         """How many there are."""
-        return len(self._addresses)
+        return len(self._places)
 
     async def start(self) -> None:
         self._server = await asyncio.get_running_loop().create_server(
@@ -71,14 +71,10 @@ class PostgresListener:
     def _made(self, link: Link) -> None:
         peer = link.transport.get_extra_info("peername")
         address = Address(str(peer[0]), int(peer[1])) if peer else Address("", 0)
-        each = self._limits.postgres_connections_per_address_max
-        many = self._by_address[address.host] >= each and not is_loopback(address.host)
-        spare = many or self.connections >= self._limits.postgres_connections_max
+        spare = not self._places.take(link, address.host)
         if spare and len(self._tasks) >= self._limits.postgres_connections_max + SPARE_MAX:
             link.transport.abort()
             return
-        if not spare:
-            self._take(link, address.host)
         number = secrets.randbelow(1 << 31)
         while number in self._sessions:
             number = secrets.randbelow(1 << 31)
@@ -99,19 +95,11 @@ class PostgresListener:
         self._tasks[link] = task
         task.add_done_callback(lambda done: self._ended(link, session, done))
 
-    def _take(self, link: Link, host: str) -> None:
-        self._addresses[link] = host
-        self._by_address[host] += 1
-
     def _lost(self, link: Link) -> None:
         task = self._tasks.get(link)
         if task is not None:
             task.cancel()
-        host = self._addresses.pop(link, None)
-        if host is not None:
-            self._by_address[host] -= 1
-            if not self._by_address[host]:
-                del self._by_address[host]
+        self._places.leave(link)
 
     def _ended(self, link: Link, session: Session, task: asyncio.Task[None]) -> None:
         self._tasks.pop(link, None)
