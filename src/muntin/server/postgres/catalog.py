@@ -19,7 +19,14 @@ from muntin.select.database import Database, DatabaseError
 from muntin.select.functions_allowed import words
 from muntin.select.limits import Limits
 from muntin.select.result import Result
-from muntin.server.postgres.catalog_tables import CATALOGS, Columns, catalog_tables
+from muntin.server.postgres.catalog_tables import (
+    CATALOGS,
+    DATABASE,
+    SCHEMA,
+    USER,
+    Columns,
+    catalog_tables,
+)
 from muntin.server.postgres.relations import Relation
 from muntin.server.postgres.rows import TYPES
 from muntin.server.postgres.text import Edit, Edited, words_of
@@ -28,7 +35,6 @@ from muntin.suggestions import did_you_mean
 STATEMENT_BYTES_MAX = 16 << 10
 SERVER_VERSION = "15.0"
 VERSION = f"PostgreSQL {SERVER_VERSION} (Muntin)"
-DATABASE, SCHEMA, USER = "muntin", "public", "muntin"
 _NODES_MAX, _DEPTH_MAX = 2_000, 48
 _LIMITS = Limits(
     seconds=5.0,

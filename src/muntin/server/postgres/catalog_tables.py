@@ -12,7 +12,7 @@ from muntin.server.postgres.rows import TYPES, type_of
 
 Columns = Sequence[tuple[str, pa.DataType]]
 CATALOGS = ("pg_catalog", "information_schema")
-_DATABASE, _SCHEMA, _USER = "muntin", "public", "muntin"
+DATABASE, SCHEMA, USER = "muntin", "public", "muntin"
 _FIRST_OID = 16_384
 _PUBLIC, _CATALOG, _INFORMATION = 2200, 11, 13_000
 _SHORT = {16: "bool", 17: "bytea", 20: "int8", 21: "int2", 23: "int4", 25: "text", 700: "float4",
@@ -80,7 +80,7 @@ def catalog_tables(
         [
             {"oid": oid, "nspname": name, "nspowner": 10, "nspacl": None}
             for oid, name in (
-                (_PUBLIC, _SCHEMA), (_CATALOG, "pg_catalog"), (_INFORMATION, "information_schema"),
+                (_PUBLIC, SCHEMA), (_CATALOG, "pg_catalog"), (_INFORMATION, "information_schema"),
             )
         ]
     )  # fmt: skip
@@ -101,22 +101,22 @@ def catalog_tables(
 
 
 def _server_tables(known: Mapping[str, Relation]) -> dict[str, pa.Table]:
-    role = {"oid": 10, "rolname": _USER, "rolsuper": False, "rolinherit": True,
+    role = {"oid": 10, "rolname": USER, "rolsuper": False, "rolinherit": True,
             "rolcreaterole": False, "rolcreatedb": False, "rolcanlogin": True,
             "rolreplication": False, "rolconnlimit": -1, "rolvaliduntil": None,
             "rolbypassrls": False}  # fmt: skip
-    database = {"oid": 5, "datname": _DATABASE, "datdba": 10, "encoding": 6, "datcollate": "C",
+    database = {"oid": 5, "datname": DATABASE, "datdba": 10, "encoding": 6, "datcollate": "C",
                 "datctype": "C", "datistemplate": False, "datallowconn": True, "datacl": None,
                 "dattablespace": 1663, "datlocprovider": "c", "daticulocale": None}  # fmt: skip
     listed = [
-        {"schemaname": _SCHEMA, "tablename": name, "tableowner": _USER, "tablespace": None,
+        {"schemaname": SCHEMA, "tablename": name, "tableowner": USER, "tablespace": None,
          "hasindexes": False, "hasrules": False, "hastriggers": False, "rowsecurity": False}
         for name in known
     ]  # fmt: skip
     return {
         "pg_roles": _table([role]),
         "pg_authid": _table([role]),
-        "pg_user": _table([{"usename": _USER, "usesysid": 10, "usesuper": False}]),
+        "pg_user": _table([{"usename": USER, "usesysid": 10, "usesuper": False}]),
         "pg_database": _table([database]),
         "pg_settings": _table(
             [
@@ -172,7 +172,7 @@ def _type(oid: int, size: int) -> dict[str, Any]:
 def _information(
     known: Mapping[str, Relation], columns: Mapping[str, Columns]
 ) -> dict[str, pa.Table]:
-    place = {"table_catalog": _DATABASE, "table_schema": _SCHEMA}
+    place = {"table_catalog": DATABASE, "table_schema": SCHEMA}
     names = {"table_catalog": "", "table_schema": "", "table_name": ""}
     rows = [
         {**place, "table_name": name, "table_type": "BASE TABLE", "is_insertable_into": "NO"}
@@ -188,8 +188,8 @@ def _information(
         for at, (column, kind) in enumerate(columns[name], start=1)
     ]  # fmt: skip
     schemas = [
-        {"catalog_name": _DATABASE, "schema_name": name, "schema_owner": _USER}
-        for name in (_SCHEMA, *CATALOGS)
+        {"catalog_name": DATABASE, "schema_name": name, "schema_owner": USER}
+        for name in (SCHEMA, *CATALOGS)
     ]
     return {
         "information_schema.tables": _table(rows, {**names, "table_type": ""}),

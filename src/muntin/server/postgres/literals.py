@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 
 from muntin.errors import BadArgument, SelectError
 from muntin.select.syntax import text_literal
-from muntin.server.postgres.rows import BINARY, TEXT
+from muntin.server.postgres.rows import BINARY, TEXT, clock_text, formats_of
 from muntin.times import datetime_of, instant_us
 
 _INTEGERS = {20: ">q", 21: ">h", 23: ">i", 26: ">I"}
@@ -30,8 +30,8 @@ def literals(
     SelectError
         A value is none of its type, or the type is not known here.
     """
-    each = [formats[0] if formats else TEXT] * len(values) if len(formats) < 2 else formats
-    if len(each) != len(values):
+    each = formats_of(formats, len(values))
+    if len(formats) > 1 and len(formats) != len(values):
         raise SelectError("formats do not match the parameters", code="value")
     padded = [*types, *[0] * (len(values) - len(types))]
     return [
@@ -124,10 +124,7 @@ def _binary_interval(value: bytes) -> str:
     us, days, months = struct.unpack(">qii", value)
     if months:
         raise SelectError("a month is not a length", code="value", remedy="give days")
-    sign = "-" if us < 0 else ""
-    seconds, us = divmod(abs(us), 1_000_000)
-    clock = f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{us:06}"
-    return text_literal(f"{days} days {clock}")
+    return text_literal(f"{days} days {clock_text(us)}")
 
 
 def _binary_numeric(value: bytes) -> str:

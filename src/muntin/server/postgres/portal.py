@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ import pygwire.messages
 
 from muntin.server.postgres.answers import HEAD
 from muntin.server.postgres.commands import Command
+from muntin.server.postgres.rows import formats_of
 from muntin.server.postgres.text import Edited
 from muntin.server.statements import Answer
 
@@ -99,16 +100,10 @@ async def _none() -> AsyncIterator[bytes]:
     yield b""
 
 
-def _column_fields(head: dict[str, Any], formats: Sequence[int]) -> list[tuple[str, int, int, int]]:
-    """Name, type, size and format of each column."""
-    columns = head["columns"]
-    each = list(formats) if len(formats) > 1 else [formats[0] if formats else 0] * len(columns)
-    each += [0] * (len(columns) - len(each))
-    return [(name, oid, size, each[at]) for at, (name, oid, size) in enumerate(columns)]
-
-
 def row_description(head: dict[str, Any], formats: tuple[int, ...]) -> Any:
     """The message that describes the columns of an answer."""
+    columns = head["columns"]
+    each = formats_of(formats, len(columns))
     fields = [
         wire.FieldDescription(
             name=name.replace("\0", ""),
@@ -117,6 +112,6 @@ def row_description(head: dict[str, Any], formats: tuple[int, ...]) -> Any:
             type_modifier=-1,
             format_code=form,
         )
-        for name, oid, size, form in _column_fields(head, formats)
+        for (name, oid, size), form in zip(columns, each, strict=False)
     ]
     return wire.RowDescription(fields=fields)

@@ -88,7 +88,7 @@ def data_rows(table: pa.Table, formats: Sequence[int], letter: bytes = DATA_ROW)
     letter : bytes
         `COPY_DATA`: messages of COPY, whose rows in binary have the same bytes.
     """
-    each = format_of(formats, table.num_columns)
+    each = formats_of(formats, table.num_columns)
     for at in range(0, table.num_rows, ROWS_AT_ONCE):
         piece = table.slice(at, ROWS_AT_ONCE).combine_chunks()
         columns = [
@@ -97,11 +97,11 @@ def data_rows(table: pa.Table, formats: Sequence[int], letter: bytes = DATA_ROW)
         yield _messages(columns, piece.num_rows, letter)
 
 
-def format_of(formats: Sequence[int], columns: int) -> list[int]:
-    """The format of each column."""
-    if len(formats) <= 1:
-        return [formats[0] if formats else TEXT] * columns
-    return list(formats)
+def formats_of(formats: Sequence[int], values: int) -> list[int]:
+    """The format of each value: one that is given is that of all."""
+    if len(formats) == 1:
+        return [*formats] * values
+    return [*formats, *[TEXT] * (values - len(formats))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,10 +229,15 @@ def _interval_text(value: Any) -> str | None:
     if value is None or not isinstance(value, tuple):
         return None if value is None else duration_said(value)
     months, days, nanoseconds = value
-    sign = "-" if nanoseconds < 0 else ""
-    seconds, us = divmod(abs(nanoseconds) // 1000, 1_000_000)
-    clock = f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{us:06}"
-    return f"{months} mons {days} days {clock}"
+    us = abs(nanoseconds) // 1000
+    return f"{months} mons {days} days {clock_text(-us if nanoseconds < 0 else us)}"
+
+
+def clock_text(us: int) -> str:
+    """Microseconds as hours, minutes and seconds."""
+    sign = "-" if us < 0 else ""
+    seconds, us = divmod(abs(us), 1_000_000)
+    return f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{us:06}"
 
 
 def _decimals(column: pa.Array) -> list[Decimal | None]:
