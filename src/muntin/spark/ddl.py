@@ -14,6 +14,9 @@ _ARROW = {
     "BOOLEAN": pa.bool_(), "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us", "UTC"),
 }  # fmt: skip
 TYPES = tuple(name.lower() for name in _ARROW if name != "VARCHAR")
+SPELLED = {_ARROW[name.upper()]: name for name in TYPES}
+SPELLED |= {pa.binary(): "binary", pa.null(): "void"}
+"""As Spark calls the types of columns that are read here."""
 
 
 def declared(ddl: str, entry: str = "source.schema") -> dict[str, pa.DataType]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from muntin.errors import SourceError
 from muntin.spark.avro import AvroValues, arrow_schema, avro_fields
-from muntin.spark.ddl import declared
+from muntin.spark.ddl import SPELLED, declared
 from muntin.spark.partials import CORRUPT_COLUMN, REJECTED_KEPT_MAX, WHY_COLUMN, Placed
 from muntin.spark.places import FILE, in_files
 from muntin.spark.values import JsonValues, Parsed, value_schema
@@ -213,14 +213,7 @@ def _format(value: ValueSpec) -> tuple[pa.Schema, Callable[[], JsonValues | Avro
 
 def _spelled(schema: pa.Schema) -> str:
     """The columns of a value as Spark's DDL, quoted."""
-    kinds = {
-        "int64": "bigint", "int32": "int", "int16": "smallint", "int8": "tinyint",
-        "bool": "boolean", "date32[day]": "date", "timestamp[us, tz=UTC]": "timestamp",
-        "null": "void",
-    }  # fmt: skip
-    return ", ".join(
-        f"`{f.name.replace('`', '``')}` {kinds.get(str(f.type), str(f.type))}" for f in schema
-    )
+    return ", ".join(f"`{f.name.replace('`', '``')}` {SPELLED[f.type]}" for f in schema)
 
 
 def _with_places(df: DataFrame, others: list[str]) -> DataFrame:

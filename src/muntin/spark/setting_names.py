@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import struct
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
@@ -19,10 +18,8 @@ SIMILAR_MIN = 0.9  # of difflib's ratio: one or two letters of a usual name
 _CLASSES = re.compile(
     r".*(/config/.*|Conf(ig)?\$?|SparkLauncher|HiveUtils\$?|SqlApiConfHelper\$?)\.class"
 )
-_NAME = re.compile(rb"spark(?:\.[A-Za-z][A-Za-z0-9_-]*)+")
-# of the constants of a class file, the bytes of each that is no text, with its tag
-_SIZES = {7: 3, 8: 3, 16: 3, 19: 3, 20: 3, 15: 4, 5: 9, 6: 9}
-_TEXT = 1
+# a class file's constant that is a text: a tag, the length, the text; after it, the next one's tag
+_NAME = re.compile(rb"\x01(..)(spark(?:\.[A-Za-z][A-Za-z0-9_-]*)+)", re.DOTALL)
 
 
 def slips(settings: Mapping[str, str]) -> dict[str, str]:
@@ -42,8 +39,9 @@ def _known() -> Iterator[str]:
         with zipfile.ZipFile(jar) as classes:
             for name in classes.namelist():
                 if _CLASSES.fullmatch(name):
-                    texts = _texts(classes.read(name))
-                    yield from (text.decode() for text in texts if _NAME.fullmatch(text))
+                    for size, text in _NAME.findall(classes.read(name)):
+                        if int.from_bytes(size) == len(text):
+                            yield text.decode()
 
 
 def _jars() -> Iterable[Path]:
@@ -51,18 +49,3 @@ def _jars() -> Iterable[Path]:
     installed = find_spec("pyspark")
     home = os.environ.get("SPARK_HOME") or (installed and Path(installed.origin or "").parent)
     return Path(home).glob("jars/spark-*.jar") if home else ()
-
-
-def _texts(data: bytes) -> Iterator[bytes]:
-    """Constants of a class that are texts: its names are among them."""
-    count, at, number = struct.unpack_from(">H", data, 8)[0], 10, 1
-    while number < count:
-        tag = data[at]
-        if tag == _TEXT:
-            size = struct.unpack_from(">H", data, at + 1)[0]
-            yield data[at + 3 : at + 3 + size]
-            at += 3 + size
-        else:
-            at += _SIZES.get(tag, 5)
-            number += tag in (5, 6)  # what takes eight bytes counts as two
-        number += 1

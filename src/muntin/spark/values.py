@@ -25,7 +25,7 @@ import pyarrow.json as pj
 
 from muntin.arrow import pc
 from muntin.errors import SourceError
-from muntin.spark.ddl import TYPES, UNKNOWN, declared
+from muntin.spark.ddl import SPELLED, TYPES, UNKNOWN, declared
 from muntin.spark.event_time import ABSENT, event_times
 
 BLOCK_BYTES = 8 << 20  # joined at once; Arrow parses it as one block
@@ -33,8 +33,6 @@ SINGLE_UP_TO = 8  # records that are tried one by one rather than halved further
 SHOWN_CHARACTERS = 60
 _DAY_US = 86_400_000_000
 _DATE = r"^\d{4}-\d{2}-\d{2}$"
-_NAMES = {"int64": "bigint", "int32": "int", "int16": "smallint", "int8": "tinyint",
-          "float": "float", "double": "double", "bool": "boolean"}  # fmt: skip
 
 
 class MalformedError(ValueError):
@@ -241,7 +239,7 @@ def _checked(name: str, kind: pa.DataType, value: Any) -> Any:
     else:
         good = isinstance(value, str) and _is_text(value)
     if not good:
-        called = _NAMES.get(str(kind), "text")
+        called = "text" if _raw_type(kind) == pa.string() else SPELLED[kind]
         raise MalformedError(f"column '{name}': {_shown(value)} is not {called}")
     return value
 

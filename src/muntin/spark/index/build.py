@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from muntin.spark.index.errors_sent import unpacked
-from muntin.spark.index.gather import FILE, Left, gather, read_described
+from muntin.spark.index.gather import FILE, Left, gather, read_described, sum_of_digests
 from muntin.spark.index.manifest import PartitionFile
 from muntin.spark.index.plan import Plan
 from muntin.spark.index.scatter import DIGEST, ERROR, PIECE_DDL, RUN, scatter
@@ -61,13 +61,7 @@ def _collected(pieces: DataFrame) -> dict[int, list[bytes]]:
 
 
 def _built(found: dict[int, list[bytes]]) -> Built:
-    digest: DyadicQDigest | None = None
-    for payload in found.get(DIGEST, []):
-        other = DyadicQDigest.from_bytes(payload)
-        if digest is None:
-            digest = other
-        else:
-            digest.merge(other)
+    digest = sum_of_digests(found.get(DIGEST, []))
     files = [read_described(payload) for payload in found.get(FILE, [])]
     return tuple(sorted(files, key=lambda file: file.partition)), digest
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -46,15 +46,21 @@ def _gathered(plan: Plan, left: Left, task: int) -> Iterator[pa.RecordBatch]:
             summary = _partition(plan, partition, hashes)
             file = write_partition(plan.folder, partition, summary)
             yield piece(FILE, _described(file))
+    digests = left.digests[task :: plan.tasks]
+    digest = sum_of_digests(whole(f"{plan.runs}/{name}") for name in digests)
+    if digest is not None:
+        yield piece(DIGEST, digest.to_bytes())
+
+
+def sum_of_digests(stored: Iterable[bytes]) -> DyadicQDigest | None:
+    """None of none."""
     digest: DyadicQDigest | None = None
-    for name in left.digests[task :: plan.tasks]:
-        other = DyadicQDigest.from_bytes(whole(f"{plan.runs}/{name}"))
+    for other in map(DyadicQDigest.from_bytes, stored):
         if digest is None:
             digest = other
         else:
             digest.merge(other)
-    if digest is not None:
-        yield piece(DIGEST, digest.to_bytes())
+    return digest
 
 
 def _partition(plan: Plan, partition: int, hashes: np.ndarray) -> Fingerprint:
