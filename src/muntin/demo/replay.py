@@ -68,9 +68,12 @@ class Replay:
         self.finished.set()
 
     def _write(self, table: pa.Table) -> None:
+        self._put(table, self._folder)
+        self.written += 1
+
+    def _put(self, table: pa.Table, folder: Path) -> None:
         """A file appears whole: it is renamed into its place."""
         name = f"part-{self.written:06d}.parquet"
-        hidden = self._folder / f".{name}"
+        hidden = folder / f".{name}"
         pq.write_table(table, hidden)
-        hidden.rename(self._folder / name)
-        self.written += 1
+        hidden.rename(folder / name)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import yaml
 
 from muntin.arrow import pc
@@ -126,13 +125,10 @@ class SplitReplay(Replay):
         self._write(pa.concat_tables(first))
 
     def _write(self, table: pa.Table) -> None:
-        file = f"part-{self.written:06d}.parquet"
         for name in self._sites:
             part = table.filter(pc.equal(table["site"], name)).drop_columns("site")
             if part.num_rows:
-                hidden = self._folder / name / f".{file}"
-                pq.write_table(part, hidden)
-                hidden.rename(self._folder / name / file)
+                self._put(part, self._folder / name)
         self.written += 1
 
 

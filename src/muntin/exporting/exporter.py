@@ -98,7 +98,6 @@ def export(
             groups = windows(ledger, layout, there, left)
         else:
             groups = panes(ledger, layout, sealed, there)
-        said.waiting, said.dropped = left.waiting, left.dropped
         try:
             _append(target, layout, groups, said)
         except Overtaken:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from muntin.errors import BadArgument
 from muntin.exporting.target import KNOWN, Overtaken
+from muntin.storage import sync_folder
 
 ABANDONED_SECONDS = 86_400
 """A hidden file of that age is of a process that was killed."""
@@ -59,7 +60,7 @@ class ParquetFolder:
                 raise Overtaken(f"{path} is there already") from None
         finally:
             hidden.unlink(missing_ok=True)
-        _sync(self._folder)
+        sync_folder(self._folder)
         self._files.append(path)
 
     def _written(self) -> list[Path]:
@@ -75,11 +76,3 @@ class ParquetFolder:
                     "or bring the missing file back"
                 )
         return files
-
-
-def _sync(folder: Path) -> None:
-    place = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(place)
-    finally:
-        os.close(place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from muntin.topk import Message
+from muntin.topk.messages import Message, entries_in
 
 _SMALL, _MEDIUM = 126, 1 << 16
 
@@ -21,8 +21,7 @@ class Traffic:
     def count(self, message: Message, size: int, *, masked: bool) -> None:
         """A message of `size` bytes."""
         self.messages += 1
-        names = len(getattr(message, "objects", ())) + len(getattr(message, "top", None) or ())
-        self.entries += names + len(getattr(message, "entries", ()))
+        self.entries += entries_in(message)
         self.bytes += size + frame_bytes(size, masked=masked)
 
 

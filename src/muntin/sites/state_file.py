@@ -13,6 +13,7 @@ from typing import IO
 import google_crc32c
 
 from muntin.errors import LedgerError
+from muntin.storage import place_of, sync_folder
 
 MAGIC = b"MNTNTOPK"
 STATE_BYTES_MAX = 64 << 20
@@ -76,19 +77,11 @@ class StateFile:
         LedgerError
             The disk is full, or the file cannot be written. The old state is still there.
         """
-        fresh = self.path.with_name(self.path.name + ".new")
         checksum = int(google_crc32c.value(state)).to_bytes(_CHECKSUM_BYTES, "little")
+        place, path = place_of(str(self.path))
         try:
-            with fresh.open("wb") as file:
-                file.write(MAGIC + state + checksum)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(fresh, self.path)
-            folder = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            place.write(path, MAGIC + state + checksum, lasting=True)
+            sync_folder(self.path.parent)
         except OSError as problem:
             raise LedgerError(f"{self.path}: {problem.strerror}") from None
 

@@ -135,11 +135,6 @@ class Coordinator:
         return self.roster.top
 
     @property
-    def own(self) -> dict[Object, int]:
-        """The coordinator's own factors."""
-        return self.roster.own
-
-    @property
     def epoch(self) -> int:
         """The number of the last survey."""
         return self.roster.epoch
@@ -301,7 +296,7 @@ class Coordinator:
 
     def _advance(self, now: float) -> Addressed:
         assert self._round is not None  # noqa: S101  (phase polling, or the end of a survey)
-        step = self._round.step(self.roster.taking_part(), self.own)
+        step = self._round.step(self.roster.taking_part(), self.roster.own)
         if isinstance(step, AskSites):
             out = self._request(step.sites, step.ask, now)
             if self.phase == POLLING and not self._costs.affords(out):
@@ -325,7 +320,7 @@ class Coordinator:
         if self.phase == POLLING and done.everyone and self._costs.pushing_pays(self.k):
             assert self.hybrid is not None  # noqa: S101
             sites = self.roster.taking_part()
-            chosen = round_.contenders(done.top, sites, self.own, self.hybrid.runners_up)
+            chosen = round_.contenders(done.top, sites, self.roster.own, self.hybrid.runners_up)
             if chosen is not None:
                 return self._begin_watch().contenders(*chosen, self.epsilon, now)
             self.hybrid.cannot_push()

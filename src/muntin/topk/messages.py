@@ -171,6 +171,12 @@ class Watch:
 Message = Hello | Alert | Reply | Calm | Push | Busy | Request | Factors | Watch
 
 
+def entries_in(message: Message) -> int:
+    """(object, value) pairs and names in a message."""
+    names = len(getattr(message, "objects", ())) + len(getattr(message, "top", None) or ())
+    return names + len(getattr(message, "entries", ()))
+
+
 def order(item: Object) -> tuple[bool, int, str]:
     """Sort key of objects: integers first, by value; then strings, by code point."""
     return (False, item, "") if isinstance(item, int) else (True, 0, item)

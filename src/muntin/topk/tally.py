@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from muntin.topk.codec import encode
-from muntin.topk.messages import Calm, Hello, Message, Push
+from muntin.topk.messages import Calm, Hello, Message, Push, entries_in
 
 
 @dataclass(slots=True)
@@ -72,9 +72,8 @@ class Tally:
         self.first = dict.fromkeys(self.series, 0)
 
     def count(self, message: Message, slide: int, overhead: int) -> None:
-        names = len(getattr(message, "objects", ())) + len(getattr(message, "top", None) or ())
-        entries = names + len(getattr(message, "entries", ()))
-        costs = {"messages": 1, "entries": entries, "bytes": len(encode(message)) + overhead}
+        size = len(encode(message)) + overhead
+        costs = {"messages": 1, "entries": entries_in(message), "bytes": size}
         for name, cost in costs.items():
             if slide < 0:
                 self.first[name] += cost
