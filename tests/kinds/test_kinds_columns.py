@@ -186,3 +186,26 @@ def test_items_of_bytes_are_asked_as_text():
                 strict=True)] == [True] * 3  # fmt: skip
         if not size:
             assert found["value"].to_pylist() == [2, 1, 0]
+
+
+def test_times_are_the_same_items_in_any_unit():
+    days = [date(2026, 1, 1), None, date(1960, 1, 1), date(2026, 1, 1)]
+    moments = [None if day is None else datetime(day.year, 1, 1) for day in days]
+    kinds = [pa.timestamp(unit, zone) for unit in ("s", "ms", "us", "ns") for zone in (None, "UTC")]
+    for columns in (
+        [pa.array(moments, kind) for kind in kinds],
+        [pa.array(days, kind) for kind in (pa.date32(), pa.date64())],
+    ):
+        found = []
+        for column in columns:
+            spec = KINDS["distinct"].model_validate({"kind": "distinct", "item": "i"})
+            spec.check_types({"i": column.type})
+            found.append(spec.segment(pa.record_batch({"i": column}), np.zeros(4, np.int64)))
+        assert {encode(segment) for segment in found} == {encode(found[0])}
+
+
+def test_weights_of_top_k_are_certain():
+    spec = KINDS["top_k"].model_validate({"kind": "top_k", "item": "i", "capacity": 1})
+    segment = spec.segment(pa.record_batch({"i": [*range(9), 3]}), np.zeros(10, np.int64))
+    answer = segment.algebra.answer(segment.tables[0], WeightOf((3, 99)))
+    assert answer["confidence"].to_pylist() == [1.0, 1.0]

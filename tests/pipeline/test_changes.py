@@ -7,6 +7,7 @@ import pytest
 
 from muntin.errors import SourceError, SpecError
 from muntin.ledger.temporary import temporary
+from muntin.reading.amounts import events_over_time
 from muntin.session import Session
 from muntin.spark.ingest import Ingest
 from tests.pipeline.support import SECOND, START, events, gather, pipeline
@@ -148,3 +149,12 @@ def test_what_was_an_indicator_may_become_a_key():
     fed(ledger, {"m": {"keys": ["fare"]}}, [[2]], 1)
     rows = said(ledger, "SELECT fare, count FROM m(fare) FOR ALL")
     assert rows == ([[10, 1]], False, [{"fare": 2}])
+
+
+def test_history_is_told_by_who_was_there_all_the_time():
+    ledger = temporary()
+    fed(ledger, {"b": MATRIX, "a": MATRIX}, [[0, 1]], 0)
+    fed(ledger, {"b": MATRIX}, [[2, 3, 4]], 1)
+    fed(ledger, {"b": MATRIX, "a": MATRIX}, [[5]], 2)
+    spec = pipeline(summaries={"b": MATRIX, "a": MATRIX}, queries={})
+    assert [n for _, n in events_over_time(ledger, spec, None, None)["points"]] == [6]

@@ -108,8 +108,8 @@ class TopItems(Algebra):
 
     def answer(self, table: Table, question: Any) -> pa.Table:
         """Of `Heaviest`: `item`, `value`, `lower`, `upper`, `guaranteed` (surely among the k
-        heaviest), heaviest first. Of `WeightOf`: `item`, `value`, `lower`, `upper`. All int64,
-        certain; nothing of rows whose total is beyond int64."""
+        heaviest), heaviest first. Of `WeightOf`: `item`, `value`, `lower`, `upper`,
+        `confidence` (1). Weights are int64, certain; nothing of rows whose total is beyond it."""
         stored = flat(table.states, len(table))
         if isinstance(question, Heaviest):
             return heaviest(table, stored, question.k)
@@ -118,6 +118,7 @@ class TopItems(Algebra):
             rows = np.repeat(np.arange(len(table)), len(question.items))
             asked = pa.array(list(question.items) * len(table))
             found = {"row": rows, "item": asked, "value": value, "lower": lower, "upper": upper}
+            found["confidence"] = np.ones(len(rows))
             return pa.table(found).filter(pa.array(stored[5][rows] >= 0))
         raise BadArgument(f"top_k cannot answer {question!r:.100}: ask Heaviest or WeightOf")
 
