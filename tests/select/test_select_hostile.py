@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 
 import pyarrow as pa
 import pytest
@@ -12,7 +14,7 @@ from statement_fuzzer import outcome, run, write_out
 
 from muntin.errors import SelectError
 from muntin.select import Engine, Limits, SummaryInfo
-from muntin.select.database import Database
+from muntin.select.database import _STATEMENTS_MAX, Database
 from tests.totals import SEED, total
 
 _LIMITS = Limits(seconds=1.0, memory_bytes=256 << 20, result_rows=100_000)
@@ -144,12 +146,34 @@ def test_a_database_that_was_given_up_is_made_anew() -> None:
     broken = database._root
 
     class Broken:
-        def sql(self, *_: object, **__: object) -> None:
+        def to_arrow_reader(self, _: int) -> None:
             raise OSError("FATAL: database has been invalidated because of a previous error")
 
-        def interrupt(self) -> None: ...
-
-    database._idle[0].cursor = Broken()
+    database._idle[0]._statements["SELECT 1 AS a"] = Broken()
     assert answer() == [{"a": 1}]
     assert database._root is not broken
+    database.close()
+
+
+def test_statements_that_are_kept_hold_no_table_and_are_few() -> None:
+    database = Database(_LIMITS)
+
+    def ask(name: str, table: pa.Table, *, keep: bool = True) -> list[int]:
+        sql = f'SELECT a + 0 AS a FROM "{name}"'
+        kept = (name,) if keep else ()
+        return database.run(sql, {name: table}, seconds=5, keep=kept)["a"].to_pylist()
+
+    once = pa.table({"a": [1]})
+    gone = weakref.ref(once)
+    assert [ask("t1", once) for _ in range(2)] == [[1], [1]]
+    assert ask("t2", pa.table({"a": [2]}), keep=False) == [2]  # and t1 is not kept any more
+    del once
+    gc.collect()
+    assert gone() is None
+    assert ask("t1", pa.table({"a": [3]})) == [3]  # bound anew: a name may come back
+    (connection,) = database._idle
+    assert not any("t2" in sql for sql in connection._statements)
+    for number in range(2 * _STATEMENTS_MAX):
+        ask(f"u{number}", pa.table({"a": [number]}))
+    assert len(connection._statements) == _STATEMENTS_MAX
     database.close()

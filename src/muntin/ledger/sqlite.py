@@ -26,7 +26,7 @@ from muntin.ledger.rules import CLIENT_CHARACTERS_MAX, COMMAND_BYTES_MAX, clean_
 from muntin.ledger.sqlite_file import BUSY_SECONDS, SqliteFile, Synchronous
 from muntin.ledger.sqlite_files import bring_files
 from muntin.ledger.sqlite_open import Opened, become_writer
-from muntin.ledger.sqlite_view import View, home_of, in_memory
+from muntin.ledger.sqlite_view import STATE, View, home_of, in_memory
 from muntin.ledger.sqlite_writer import Writer
 from muntin.ledger.tables import Tables
 from muntin.times import now_us
@@ -121,7 +121,7 @@ class SqliteLedger(View):
         """
         lock = threading.Lock()
         with self._file.reader(known=known) as connection:
-            connection.execute("SELECT version FROM meta").fetchone()  # the moment is now
+            state = connection.execute(STATE).fetchone()  # the moment is now
 
             @contextmanager
             def same() -> Iterator[Tables]:
@@ -129,7 +129,7 @@ class SqliteLedger(View):
                     yield connection
 
             view = View(self._place, same)
-            view._behind = self.behind()
+            view._behind, view._state = self.behind(), state
             yield view
 
     def wait(self, version: int, timeout: float) -> int:

@@ -40,6 +40,8 @@ class View:
         self._place = place
         self._connect = connect
         self._behind = False
+        self._state: tuple[int, int] | None = None
+        """Of a snapshot, which stays."""
 
     def behind(self) -> bool:
         """Whether commits may be missing, since the ledger's store did not answer when asked."""
@@ -61,7 +63,11 @@ class View:
 
     def version(self) -> int:
         """Grows with each transaction that readers may care about; cheap to poll."""
-        return self._plain("SELECT version FROM meta")[0][0]
+        return self.state()[1]
+
+    def state(self) -> tuple[int, int]:
+        """`generation` and `version`: which state of which ledger this is."""
+        return self._state or self._plain(STATE)[0]
 
     def pipelines(self) -> list[PipelineInfo]:
         """All pipelines of the ledger, as their last commits left them."""
@@ -207,7 +213,7 @@ class View:
 
     def generation(self) -> int:
         """Tells this ledger from others that stood, or will stand, in its place."""
-        return self._plain("SELECT generation FROM meta")[0][0]
+        return self.state()[0]
 
     def last_closing(self) -> int:
         """The highest number that a closing was ever given; 0 before the first."""
@@ -308,6 +314,7 @@ def in_memory(place: str, payload: Payload) -> bytes:
     return fetch(payload, home_of(place)) if isinstance(payload, Stored) else payload
 
 
+STATE = "SELECT generation, version FROM meta"
 _PIPELINE = "(SELECT id FROM pipelines WHERE name = ?)"
 _NAME = "(SELECT id FROM names WHERE role = ? AND name = ?)"
 

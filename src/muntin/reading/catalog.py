@@ -12,7 +12,7 @@ from muntin.reading.history import HISTORY_MAX
 from muntin.reading.moment import LedgerMoment
 from muntin.reading.pieces import CACHE_BYTES, SegmentCache
 from muntin.reading.sequences import Sequences
-from muntin.reading.snapshot import Snapshot, version_of
+from muntin.reading.snapshot import Snapshot
 from muntin.select.catalog import QueryInfo, SummaryInfo
 
 
@@ -52,7 +52,7 @@ class LedgerCatalog:
         """
         with self._ledger.snapshot(known=known) as view:
             snapshot = self._newest
-            if snapshot is None or snapshot.version != version_of(view):
+            if snapshot is None or snapshot.version != view.state():
                 snapshot = Snapshot.read(view, snapshot)
                 with self._lock:  # one for all who read this version
                     newest = self._newest

@@ -46,13 +46,13 @@ class Snapshot:
     def read(cls, view: View, before: Snapshot | None) -> Snapshot:
         """The version that a view shows; specs that did not change since `before` are kept."""
         known: dict[str, Known] = {}
-        place = view.generation()
+        place, _ = view.state()
         for info in view.pipelines():
             old = None if before is None else before.pipelines.get(info.name)
             same = old is not None and old.info.spec == info.spec
             pipeline = old.pipeline if old is not None and same else Pipeline.from_json(info.spec)
             known[info.name] = Known(info, pipeline, (place, info.epoch))
-        return cls(version_of(view), known)
+        return cls(view.state(), known)
 
     @cached_property
     def summaries(self) -> Mapping[str, SummaryInfo]:
@@ -100,11 +100,6 @@ class Snapshot:
         with self._lock:
             if self._made.get(key) is future:
                 del self._made[key]
-
-
-def version_of(view: View) -> tuple[int, int]:
-    """Which state of which ledger a view shows."""
-    return view.generation(), view.version()
 
 
 def summary_info(name: str, spec: SummarySpec) -> SummaryInfo:

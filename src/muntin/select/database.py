@@ -1,7 +1,7 @@
 """DuckDB, locked down: no files, no network, no extensions, no settings, bounded time and memory.
 
 One database in memory, and a pool of connections to it. A connection keeps the Arrow tables that
-it has registered, so the pool gives out the one that was used last.
+it has registered, and the statements over them, so the pool gives out the one that was used last.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import pyarrow as pa
 from muntin.select.limits import Limits
 
 _REGISTERED_MAX = 64
+_STATEMENTS_MAX = 64  # of a connection: each is some 2 KB
 _BATCH_ROWS = 100_000
 _INVALIDATED = "database has been invalidated"
 _TRIES = 3  # of a statement while others make DuckDB give up its database
@@ -76,7 +77,7 @@ class Database:
                 with self._watchdog.watching(connection.cursor, max(left, 0.001)) as watch:
                     try:
                         connection.register(tables, keep)
-                        return self._read(connection.cursor, sql, parameters)
+                        return self._read(connection.statement(sql, tables, parameters, keep))
                     # what a stream of Arrow batches meets on its way comes as an OSError
                     except (duckdb.Error, OSError, pa.ArrowException) as error:
                         if _INVALIDATED not in str(error):
@@ -93,9 +94,8 @@ class Database:
                 self._root = None
                 self._idle = []
 
-    def _read(self, cursor: Any, sql: str, parameters: Mapping[str, Any] | None) -> pa.Table:
-        relation = cursor.sql(sql, params=dict(parameters)) if parameters else cursor.sql(sql)
-        reader = relation.to_arrow_reader(_BATCH_ROWS)
+    def _read(self, statement: Any) -> pa.Table:
+        reader = statement.to_arrow_reader(_BATCH_ROWS)
         batches: list[pa.RecordBatch] = []
         rows = size = 0
         for batch in reader:
@@ -181,12 +181,33 @@ def _connected(limits: Limits) -> Any:
 
 
 class _Connection:
-    """A cursor of DuckDB and what is registered with it."""
+    """A cursor of DuckDB, what is registered with it, and what was asked of that."""
 
     def __init__(self, root: Any) -> None:
         self.root = root
         self.cursor = root.cursor()
         self._names: dict[str, None] = {}
+        self._statements: dict[str, Any] = {}
+
+    def statement(
+        self,
+        sql: str,
+        tables: Mapping[str, pa.Table],
+        parameters: Mapping[str, Any] | None,
+        keep: Container[str],
+    ) -> Any:
+        """A relation of DuckDB, which runs at each read: to parse and bind one takes as long as to
+        run it over a few rows, so those are kept that may be asked for again."""
+        if parameters:
+            return self.cursor.sql(sql, params=dict(parameters))
+        found = self._statements.pop(sql, None)
+        if found is None:
+            found = self.cursor.sql(sql)
+        if all(name in keep for name in tables):
+            self._statements[sql] = found
+            if len(self._statements) > _STATEMENTS_MAX:
+                del self._statements[next(iter(self._statements))]
+        return found
 
     def register(self, tables: Mapping[str, pa.Table], keep: Container[str]) -> None:
         for name in [n for n in self._names if n not in keep and n not in tables]:
