@@ -38,6 +38,8 @@ class _Disk:
                 out.flush()
                 os.fsync(out.fileno())
         Path(part).replace(target)
+        if lasting:
+            sync_folder(target.parent)  # else its name may be gone, though a commit has named it
 
     def create(self, path: str) -> BinaryIO:
         """A new file, which is there from the beginning on."""

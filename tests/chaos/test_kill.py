@@ -168,6 +168,6 @@ def test_shards_of_a_sequential_summary_are_exact_after_kills(tmp_path):
     late = sum(shard.late for shard in shards)
     assert found == expected == (FILES * ROWS, FILES * ROWS, 0, late)
     assert late > 0
-    assert sum(shard.held for shard in shards) > 0
+    assert sum(shard.buffered for shard in shards) > 0
     assert sum(shard.count for shard in shards) + late == FILES * ROWS
     ledger.close()

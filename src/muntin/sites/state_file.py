@@ -13,7 +13,7 @@ from typing import IO
 import google_crc32c
 
 from muntin.errors import LedgerError
-from muntin.storage import place_of, sync_folder
+from muntin.storage import place_of
 
 MAGIC = b"MNTNTOPK"
 STATE_BYTES_MAX = 64 << 20
@@ -81,7 +81,6 @@ class StateFile:
         place, path = place_of(str(self.path))
         try:
             place.write(path, MAGIC + state + checksum, lasting=True)
-            sync_folder(self.path.parent)
         except OSError as problem:
             raise LedgerError(f"{self.path}: {problem.strerror}") from None
 

@@ -1,0 +1,26 @@
+"""Files by their names: what is to last."""
+
+import os
+
+import pytest
+
+from muntin import storage
+
+
+@pytest.mark.parametrize("lasting", [True, False])
+def test_what_is_to_last_has_its_bytes_and_then_its_name_on_the_disk(
+    tmp_path, monkeypatch, lasting
+):
+    """A commit that is on the disk may name it; without both, power loss leaves a name alone."""
+    synced = []
+
+    def sync(number: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{number}")
+        synced.append((path, (tmp_path / "new" / "file").exists()))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    place, path = storage.place_of(str(tmp_path / "new" / "file"))
+    place.write(path, b"abc", lasting)
+    assert (tmp_path / "new" / "file").read_bytes() == b"abc"
+    part = f"{path}.{os.getpid()}.part"
+    assert synced == ([(part, False), (str(tmp_path / "new"), True)] if lasting else [])
