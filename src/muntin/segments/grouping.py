@@ -53,6 +53,9 @@ def group(slices: np.ndarray, keys: np.ndarray, keys_max: int) -> Groups:
         zero = frozen(np.zeros(1, np.int64))
         return Groups(none, zero, none, zero, none)
     low, high = int(slices.min()), int(slices.max())
+    if low == high and not keys.any():  # a window of a summary without keys
+        one = np.zeros(1, np.int64)
+        return Groups(*map(frozen, (np.arange(n), np.array([0, n]), one + low, np.arange(2), one)))
     width = keys_max + 1
     seen = None
     if (high - low + 1) * width > 1 << CODE_BITS_MAX:

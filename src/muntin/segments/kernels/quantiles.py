@@ -15,7 +15,7 @@ from muntin.summaries.kernels.compaction import GOLDEN, LEVELS_MAX, MIX_1, absor
 from muntin.summaries.kernels.copying import copy_to
 from muntin.summaries.kernels.many_stacks import gather_levels
 from muntin.summaries.kernels.sampling import sample_blocks
-from muntin.summaries.kernels.sorting import first_fall, search, sort_keys, sort_pairs
+from muntin.summaries.kernels.sorting import falls, search, sort_keys, sort_pairs
 from muntin.summaries.kernels.weighted_view import find_around
 
 RUN_ITEMS_MAX = 1 << 15  # sorted at once
@@ -337,7 +337,7 @@ def check_quantiles(starts, items, level_starts, levels, end_starts, ends, count
         if height == 0:
             if two != 0 or n != counts[row] or n > k:
                 return row
-            if first_fall(items, first, first + n) < first + n:
+            if falls(items, first, first + n):
                 return row
             continue
         if height < 2 or height > LEVELS_MAX or two != 2 or counts[row] <= 0:
@@ -351,10 +351,10 @@ def check_quantiles(starts, items, level_starts, levels, end_starts, ends, count
             if own < 0 or own > first + n - at or own > (counts[row] - weight) >> level:
                 return row
             weight += own << level
-            for i in range(at, at + own):
-                if items[i] < low or items[i] > high or (i > at and items[i] < items[i - 1]):
-                    return row
-            at += own
+            end = at + own
+            if own and (items[at] < low or items[end - 1] > high or falls(items, at, end)):
+                return row
+            at = end
         if at != first + n or weight != counts[row] or n == 0:
             return row
     return -1

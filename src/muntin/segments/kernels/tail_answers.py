@@ -7,7 +7,7 @@ import numpy as np
 from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.compaction import LEVELS_MAX
 from muntin.summaries.kernels.relative import EXACT_IN_K, sections_of
-from muntin.summaries.kernels.sorting import first_fall, search, sort_pairs
+from muntin.summaries.kernels.sorting import falls, search, sort_pairs
 
 
 @kernel()
@@ -133,7 +133,7 @@ def check_tail(starts, items, level_starts, levels, least_starts, least, counts,
         if two == 0:
             if one != 0 or n != counts[row] or n > EXACT_IN_K * k:
                 return row
-            if first_fall(items, first, first + n) < first + n:
+            if falls(items, first, first + n):
                 return row
             continue
         if two & 1 or two > 2 * LEVELS_MAX or one != 1 or counts[row] <= 0:
@@ -152,9 +152,8 @@ def check_tail(starts, items, level_starts, levels, least_starts, least, counts,
             if own >= 2 * number * size:
                 return row
             weight += own << level
-            for i in range(at, at + own):
-                if items[i] < low or (i > at and items[i] < items[i - 1]):
-                    return row
+            if own and (items[at] < low or falls(items, at, at + own)):
+                return row
             at += own
         if at != first + n or weight != counts[row]:
             return row

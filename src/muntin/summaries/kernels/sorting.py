@@ -118,12 +118,14 @@ def search(items, first, last, wanted, right):
 
 
 @inlined()
-def first_fall(items, first, last):
-    """The first of items [first, last) that is below the one before it, or `last`."""
-    for i in range(first + 1, last):
-        if items[i] < items[i - 1]:
-            return i
-    return last
+def falls(items, first, last):
+    """Whether one of items [first, last) is below the one before it: the answer is hardly ever yes,
+    so all are compared, several at once."""
+    some = items[first:last]
+    fell = 0
+    for i in range(some.shape[0] - 1):
+        fell |= some[i + 1] < some[i]
+    return fell != 0
 
 
 @kernel(inline="always")
