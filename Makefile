@@ -17,7 +17,7 @@ test chaos lowest: export PYTHONDONTWRITEBYTECODE :=
 
 test: setup
 	$(BIN)/python -m tests.java_classes & $(MAKE) check && wait
-	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest tests -q -m "not slow" -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest tests -q -m "not slow" -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-fast: setup
 	$(BIN)/python -m pytest tests -q -m "not spark and not chaos and not slow" $(ARGS)

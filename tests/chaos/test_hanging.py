@@ -19,7 +19,8 @@ from tests.chaos.test_kill import (
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(1200)]
 
 
-@pytest.mark.parametrize("way", ["stopped", "hung"])
+# A worker is stopped for a minute before it is killed: tests/spark/test_daemon.py has that faster.
+@pytest.mark.parametrize("way", [pytest.param("stopped", marks=pytest.mark.slow), "hung"])
 def test_a_worker_that_does_not_answer_is_killed_and_its_task_runs_again(tmp_path, way):
     """Stopped by SIGSTOP, where its task reads the files itself, or hung in a user's function."""
     table = in_order(FILES, random.Random(22))
