@@ -1,10 +1,13 @@
 """Python workers come from our daemon with all they need, end quietly, and keep their memory."""
 
 import gc
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pyarrow
 import pytest
 from packaging.version import Version
@@ -117,3 +120,43 @@ def test_the_memory_of_a_task_serves_the_next(spark):
     assert of_numpy <= first_numpy / 4
     if Version(pyarrow.__version__) >= Version("21"):  # older ones' mimalloc is not told so
         assert of_arrow <= first_arrow / 4
+
+
+def stop(process):
+    process.suspend()
+    while process.status() != psutil.STATUS_STOPPED:
+        time.sleep(0.01)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
+def test_a_worker_that_is_stopped_for_good_is_killed_and_no_other(capfd):
+    workers = [
+        psutil.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) for _ in range(3)
+    ]
+    try:
+        running, waking, stopped = workers
+        watch = daemon.Stopped()
+        stop(waking)
+        stop(stopped)
+        pids = [worker.pid for worker in workers]
+        for turn in range(daemon.STOPPED_LOOKS_MAX):
+            watch.look(pids)
+            if turn == 0:
+                waking.resume()
+                while waking.status() == psutil.STATUS_STOPPED:
+                    time.sleep(0.01)
+            elif turn == 1:
+                stop(waking)
+        assert stopped.is_running()
+        watch.look(pids)
+        assert stopped.wait(timeout=60) == -signal.SIGKILL
+        assert running.is_running()
+        assert waking.is_running()
+    finally:
+        for worker in workers:
+            if worker.is_running():
+                worker.kill()
+                worker.wait()
+    said = capfd.readouterr().err
+    assert said.count("was stopped") == 1
+    assert f"Python worker {stopped.pid} was stopped for" in said
