@@ -88,9 +88,12 @@ def test_tables_says_what_a_ledger_holds_and_how_to_ask_it(muntin, ledger):
     rows = {row["name"]: row for row in map(json.loads, out.splitlines())}
     assert rows["orders"]["kind"] == "vector_matrix"
     assert rows["orders"]["from"] == "2023-11-14T22:13:20Z"
-    for row in rows.values():
+    for name, row in rows.items():
         if row["ask"]:
             assert muntin("query", "-l", ledger, row["ask"])[0] == 0
+        code, out, _ = muntin("tables", "-l", ledger, name, "-f", "jsonl")
+        assert code == 0, name
+        assert json.loads(out.splitlines()[-1])["what"].startswith("SELECT * FROM "), out
     code, out, _ = muntin("tables", "-l", ledger, "orders")
     assert code == 0
     assert "driver" in out

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import duckdb
 import pytest
+from select_catalogs import MemoryCatalog, catalog, matrix_of, order_tables
+from sqlglot.dialects.duckdb import DuckDB
 
 from muntin.errors import SelectError
 from muntin.select import Engine
+from muntin.select.catalog import QueryInfo, SummaryInfo
+from muntin.select.limits import Limits
+from muntin.select.plan import Planner
+from muntin.select.syntax import in_select
 
 HELD = ["1970-01-01T00:00:00Z", "1970-01-01T01:00:00Z"]
 
@@ -48,3 +55,50 @@ def test_one_line_with_the_remedy(engine: Engine, text: str, message: str, remed
         engine.sql(text)
     assert remedy in caught.value.remedy
     assert caught.value.length
+
+
+def _words() -> list[str]:
+    """Those that may mean something else than a name."""
+    found = duckdb.connect().execute("SELECT keyword_name FROM duckdb_keywords()").fetchall()
+    keywords = {str(word).lower() for word in DuckDB.Tokenizer.KEYWORDS}  # type: ignore[attr-defined]
+    return sorted({word for (word,) in found} | {w for w in keywords if w.isidentifier()})
+
+
+def _named(word: str) -> MemoryCatalog:
+    """A matrix and its key with such a name."""
+    table = order_tables()["driver",].select(["driver", "count"]).rename_columns([word, "count"])
+    info = SummaryInfo(word, "vector_matrix", keys=((word,),))
+    query = QueryInfo(f"{word}-of", f"SELECT 1 AS {in_select(word)}")
+    held = {(word, "open"): matrix_of({(word,): table})}
+    return catalog(infos={word: info}, held=held, standing={query.name: query})
+
+
+def test_every_word_that_is_written_without_quotes_is_a_name() -> None:
+    plain = [word for word in _words() if in_select(word) == word]
+    assert len(plain) > 200
+    assert {"order", "group", "null", "select", "date"}.isdisjoint(plain)
+    held = _named("x1")
+    planner = Planner(Limits())
+    for word in plain:
+        held.infos = {word: SummaryInfo(word, "vector_matrix", keys=((word,),))}
+        every = f"{word} IS NULL AS {word}, {word} AS b FROM {word}({word}) AS {word}"
+        text = f"SELECT {every} WHERE {word} > 'a' GROUP BY b, {word}.{word} ORDER BY {word}"
+        assert planner.plan(text, held).columns == (word, "b")
+
+
+@pytest.mark.parametrize("word", ["my-orders", "select", "null", "Driver", "pick-up area", 'a "b"'])
+def test_whatever_a_name_is_what_is_said_of_it_can_be_asked(word: str) -> None:
+    engine = Engine(_named(word))
+    asked = [row[-1] for row in engine.sql("SHOW TABLES").rows]
+    if '"' not in word:
+        asked += [row[0] for row in engine.sql(f'DESCRIBE "{word}"').rows[1:]]
+        asked += [row[0] for row in engine.sql(f'DESCRIBE "{word}-of"').rows]
+    for item in dict.fromkeys(asked):
+        engine.check(f"SELECT * FROM {item}")  # noqa: S608
+    assert len(engine.sql(f"SELECT * FROM {in_select(word)}({in_select(word)})")) == 4  # noqa: S608
+    engine.close()
+
+
+@pytest.mark.parametrize("text", ["SELECT * FROM TREND(Busiest)", "DESCRIBE Busiest"])
+def test_a_standing_querys_name_is_the_same_in_every_case(engine: Engine, text: str) -> None:
+    assert engine.sql(text).rows == engine.sql(text.replace("Busiest", "busiest")).rows

@@ -28,7 +28,7 @@ ASKED = {
 def register(app: typer.Typer) -> None:
     @app.command()
     def tables(
-        name: str = typer.Argument("", help="Only this summary: its columns."),
+        name: str = typer.Argument("", help="Only this summary or standing query: its columns."),
         ledger: str = LEDGER,
         format: Format = FORMAT,  # noqa: A002
     ) -> None:
@@ -44,7 +44,7 @@ def contents(session: Session) -> pa.Table:
     """A row for each summary and each standing query."""
     import pyarrow as pa
 
-    from muntin.cli.inspect_data import in_select
+    from muntin.select.syntax import in_select
 
     moment = pa.timestamp("us", "UTC")
     rows = []
@@ -72,7 +72,7 @@ def contents(session: Session) -> pa.Table:
 
 def asked(info: SummaryInfo) -> str:
     """A FROM item that asks a summary."""
-    from muntin.cli.inspect_data import in_select
+    from muntin.select.syntax import in_select
 
     name = in_select(info.name)
     if info.keys:
@@ -85,22 +85,32 @@ def _select(item: str) -> str:
 
 
 def columns_of(session: Session, name: str) -> pa.Table:
-    """A row for each column of a summary.
+    """A row for each column of a summary, or of a standing query's trend.
 
     Raises
     ------
     UnknownName
         There is none of this name; the message lists those that there are.
     """
-    import pyarrow as pa
-
     from muntin.errors import UnknownName
+    from muntin.select.bind import named
+    from muntin.select.syntax import quoted
 
     infos = session.summaries()
-    if name not in infos:
-        there = ", ".join(infos) or "none yet"
-        raise UnknownName(f"no summary '{name}' in this ledger: there are {there}")
-    info = infos[name]
+    info = named(name, infos)
+    if info is None:
+        specs = [pipeline.spec for pipeline in session.ledger.pipelines()]
+        queries = {query: query for spec in specs for query in spec.get("queries", {})}
+        query = named(name, queries)
+        if query is None:
+            there = ", ".join([*infos, *queries]) or "none yet"
+            raise UnknownName(
+                f"no summary or standing query '{name}' in this ledger: there are {there}"
+            )
+        described = session.sql(f"DESCRIBE {quoted(query)}").rows
+        rows = [("", column, what) for _, column, what in described]
+        rows.append(("", "", _select(described[0][0])))
+        return _columns(rows)
     rows = [(f"X{at}", ", ".join(key), "key") for at, key in enumerate(info.keys, 1)]
     rows += [("", column, "one summary for each value") for column in (*info.by, *info.parts)]
     if info.keys:
@@ -108,5 +118,11 @@ def columns_of(session: Session, name: str) -> pa.Table:
         rows.append(("", "count", f"events{bounds}"))
     rows += [(f"Y{at}", column, "sum") for at, column in enumerate(info.indicators, 1)]
     rows.append(("", "", _select(f"{asked(info)} FOR ALL")))
+    return _columns(rows)
+
+
+def _columns(rows: list[tuple[str, str, str]]) -> pa.Table:
+    import pyarrow as pa
+
     short, column, what = map(list, zip(*rows, strict=True))
     return pa.table({"short": short, "column": column, "what": what})

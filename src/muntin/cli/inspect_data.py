@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import SourceError
+from muntin.select.syntax import in_select
 from muntin.spark.files import files_at
 from muntin.spec import format_of
 from muntin.times import duration_text
@@ -154,7 +155,7 @@ def pipeline_text(found: Found) -> str:
     )
     more = f", {in_select(found.indicators[0])}" if found.indicators else ""
     key = in_select(found.keys[0])
-    select = f"SELECT {key}, count{more} FROM {name}({key}) ORDER BY count DESC LIMIT 10"
+    select = f"SELECT {key}, count{more} FROM {in_select(name)}({key}) ORDER BY count DESC LIMIT 10"
     entries = {"format": found.format, "path": found.path, **found.options}
     source = ", ".join(f"{entry}: {_quoted(text)}" for entry, text in entries.items())
     return f"""\
@@ -353,15 +354,3 @@ def _looks_like_key(name: str, kind: str, distinct: int) -> bool:
 def _quoted(text: str) -> str:
     plain = re.fullmatch(r"[A-Za-z_][\w./-]*", text) is not None
     return text if plain and text.lower() not in ("true", "false", "null") else f'"{text}"'
-
-
-def in_select(name: str) -> str:
-    """As one would write it: in quotes only where it must be."""
-    import duckdb
-
-    from muntin.select.syntax import quoted
-
-    plain = re.fullmatch(r"[a-z_][a-z0-9_]*", name) is not None
-    words = "SELECT count(*) FROM duckdb_keywords() WHERE keyword_name = $1"
-    is_word = duckdb.connect().sql(words, params=[name]).fetchall()[0][0]
-    return name if plain and not is_word else quoted(name)

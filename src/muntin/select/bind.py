@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from muntin.select.catalog import (
     TREND_COLUMNS,
@@ -19,11 +19,12 @@ from muntin.select.catalog import (
 )
 from muntin.select.functions import TABLE_FUNCTIONS, Argument, ArgumentError, usages
 from muntin.select.places import Span, problem_at
-from muntin.select.syntax import FromItem, Name, SourceItem, VectorItem, show_item
+from muntin.select.syntax import FromItem, Name, SourceItem, VectorItem, in_select, show_item
 from muntin.suggestions import did_you_mean
 
 MATRIX_KINDS = frozenset(("vector_matrix", "sketched_matrix"))
 
+_Info = TypeVar("_Info")
 ItemKind = Literal["key", "total", "function", "trend", "windows"]
 
 
@@ -75,7 +76,7 @@ class Binder:
         if isinstance(item, VectorItem):
             return self._vector(item)
         name = item.name.lower()
-        known = self.summaries.get(item.name)
+        known = named(item.name, self.summaries)
         is_matrix = known is not None and known.kind in MATRIX_KINDS
         if item.arguments is not None and not item.quoted and not is_matrix:
             if name == "trend":
@@ -146,7 +147,7 @@ class Binder:
             raise self._error(
                 item.span,
                 f"{info.name} is {info.kind}, which is no table by itself",
-                f"ask it with {usages(info.kind)}".replace("<summary>", info.name),
+                f"ask it with {usages(info.kind)}".replace("<summary>", in_select(info.name)),
             )
         if not item.arguments:
             return _bound(
@@ -192,7 +193,7 @@ class Binder:
             raise self._error(
                 item.span,
                 f"{function.name}() cannot be asked of {info.name}, which is {info.kind}",
-                instead.replace("<summary>", info.name),
+                instead.replace("<summary>", in_select(info.name)),
             )
         given = (item.arguments or ())[1:]
         for argument in given:
@@ -223,7 +224,7 @@ class Binder:
         if len(arguments) != 1 or not isinstance(arguments[0], Name):
             raise self._error(item.span, "trend has one argument", "trend(<standing query>)")
         name = arguments[0].text
-        query = self.queries.get(name)
+        query = named(name, self.queries)
         if query is None:
             raise self._error(
                 arguments[0].span,
@@ -233,7 +234,7 @@ class Binder:
                 code="unknown_name",
             )
         columns = [c for c in self.columns_of(query) if c.lower() not in TREND_OWN]
-        return _bound("trend", item, name, (*TREND_COLUMNS, *columns, TREND_ERROR), "trend")
+        return _bound("trend", item, query.name, (*TREND_COLUMNS, *columns, TREND_ERROR), "trend")
 
     def _windows(self, item: SourceItem) -> Bound:
         arguments = item.arguments or ()
@@ -243,9 +244,7 @@ class Binder:
         return _bound("windows", item, info.name, WINDOW_COLUMNS, "windows")
 
     def _summary(self, name: str, span: Span) -> SummaryInfo:
-        info = self.summaries.get(name)
-        if info is None:
-            info = next((i for n, i in self.summaries.items() if n.lower() == name.lower()), None)
+        info = named(name, self.summaries)
         if info is not None:
             return info
         what = "no table function" if name.lower() in TABLE_FUNCTIONS else "no summary"
@@ -273,8 +272,22 @@ def _key(key: tuple[str, ...]) -> str:
     return key[0] if len(key) == 1 else f"({', '.join(key)})"
 
 
+def named(name: str, known: Mapping[str, _Info]) -> _Info | None:
+    """What has a name, written in whatever case."""
+    found = known.get(name)
+    if found is not None:
+        return found
+    return next((each for n, each in known.items() if n.lower() == name.lower()), None)
+
+
+def ways(info: SummaryInfo) -> list[str]:
+    """The FROM items of a vector matrix that have a row for each value of a key."""
+    name = in_select(info.name)
+    return [f"{name}({', '.join(map(in_select, key))})" for key in info.keys]
+
+
 def _keys_of(info: SummaryInfo) -> str:
-    shown = [f"{info.name}({', '.join(key)})" for key in info.keys]
+    shown = ways(info)
     return "keys: " + ", ".join(shown) if shown else ""
 
 

@@ -11,7 +11,7 @@ from muntin.select.bind import key_number
 from muntin.select.limits import Limits
 from muntin.select.places import problem_at
 from muntin.select.scope import Column, Scope, Source, indicator_number
-from muntin.select.syntax import Statement, show
+from muntin.select.syntax import Statement, in_select, show
 from muntin.suggestions import did_you_mean
 
 _NAME_LENGTH_MAX = 200
@@ -317,7 +317,8 @@ class ColumnResolver:
                     node.this,
                     f"{source.bound.source} without a key is one row: it has no column "
                     f"'{node.name[:64]}'",
-                    f"write FROM {source.bound.source}({node.name}) for a row for each",
+                    f"write FROM {in_select(source.bound.source)}({in_select(node.name)}) for a "
+                    "row for each",
                     code="unknown_column",
                 )
         where = " or ".join(dict.fromkeys(s.shown for s in sources)) or "this SELECT without FROM"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from muntin.select.bind import MATRIX_KINDS
+from muntin.select.bind import MATRIX_KINDS, named, ways
 from muntin.select.catalog import (
     TREND_COLUMNS,
     TREND_ERROR,
@@ -16,7 +16,7 @@ from muntin.select.catalog import (
 )
 from muntin.select.functions import TABLE_FUNCTIONS
 from muntin.select.places import Span, problem_at
-from muntin.select.syntax import text_literal
+from muntin.select.syntax import in_select, text_literal
 from muntin.suggestions import did_you_mean
 from muntin.times import instant_text
 
@@ -51,16 +51,19 @@ def listed(
     """
     if _SHOW.match(text):
         rows = [_row(info, span_of) for info in summaries.values()]
-        rows += [(n, "standing query", None, None, None, None, f"trend({n})") for n in queries]
+        rows += [
+            (n, "standing query", None, None, None, None, f"trend({in_select(n)})") for n in queries
+        ]
         return _TABLES, _values(_TABLES, sorted(rows, key=lambda row: str(row[0])))
     found = _DESCRIBE.match(text)
     if found is None:
         return None
     name = found["quoted"] or found["plain"]
-    if name in summaries:
-        return _COLUMNS, _values(_COLUMNS, _of_summary(summaries[name], span_of))
-    if name in queries:
-        return _COLUMNS, _values(_COLUMNS, _of_query(name, columns_of(queries[name])))
+    info, query = named(name, summaries), named(name, queries)
+    if info is not None:
+        return _COLUMNS, _values(_COLUMNS, _of_summary(info, span_of))
+    if query is not None:
+        return _COLUMNS, _values(_COLUMNS, _of_query(query.name, columns_of(query)))
     place = Span(found.start("quoted" if found["quoted"] else "plain"), len(name))
     remedy = did_you_mean(name, [*summaries, *queries])
     raise problem_at(
@@ -79,9 +82,11 @@ def _row(info: SummaryInfo, span_of: SpanOf) -> tuple[Value, ...]:
 def _ways(info: SummaryInfo) -> list[str]:
     """How it is asked."""
     if info.kind in MATRIX_KINDS:
-        return [f"{info.name}({', '.join(key)})" for key in info.keys]
+        return ways(info)
     known = [f.usage for f in TABLE_FUNCTIONS.values() if info.kind in f.kinds]
-    return [usage.replace("<summary>", info.name) for usage in known] or [info.name]
+    return [usage.replace("<summary>", in_select(info.name)) for usage in known] or [
+        in_select(info.name)
+    ]
 
 
 def _of_summary(info: SummaryInfo, span_of: SpanOf) -> Rows:
@@ -100,15 +105,17 @@ def _of_summary(info: SummaryInfo, span_of: SpanOf) -> Rows:
             rows += [(way, name, meaning) for name, meaning in sums]
     for function in TABLE_FUNCTIONS.values():
         if info.kind in function.kinds:
-            way = function.usage.replace("<summary>", info.name)
+            way = function.usage.replace("<summary>", in_select(info.name))
             by = {*info.by, *info.parts}
             rows += [(way, n, "key" if n in by else "answer") for n in function.all_columns(info)]
-    return rows + [(f"windows({info.name})", name, "closed windows") for name in WINDOW_COLUMNS]
+    way = f"windows({in_select(info.name)})"
+    return rows + [(way, name, "closed windows") for name in WINDOW_COLUMNS]
 
 
 def _of_query(name: str, columns: Sequence[str]) -> Rows:
     every = (*TREND_COLUMNS, *(c for c in columns if c.lower() not in TREND_OWN), TREND_ERROR)
-    return [(f"trend({name})", c, "window" if c in TREND_OWN else "answer") for c in every]
+    way = f"trend({in_select(name)})"
+    return [(way, c, "window" if c in TREND_OWN else "answer") for c in every]
 
 
 def _values(columns: Sequence[str], rows: Rows) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.tokenizer_core import TokenType
 
 from muntin.select.catalog import WindowAsked
 from muntin.select.places import NOWHERE, Span
@@ -21,6 +22,7 @@ _DIALECT = DuckDB()
 MARK = "\x01"
 PLACEHOLDER = re.compile(f'"{MARK}(\\d+)"')
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_RESERVED = frozenset(DuckDB.Generator.RESERVED_KEYWORDS)  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,14 @@ def show_name(name: str, *, in_quotes: bool = False) -> str:
     return name if not in_quotes and _PLAIN_NAME.match(name) else quoted(name)
 
 
+def in_select(name: str) -> str:
+    """A name as one would write it: in quotes only where it must be."""
+    if not _PLAIN_NAME.match(name) or name.lower() in _RESERVED:
+        return quoted(name)
+    tokens = _DIALECT.tokenize(name)
+    return name if [token.token_type for token in tokens] == [TokenType.VAR] else quoted(name)
+
+
 def quoted(name: str) -> str:
     """A name as an identifier of SQL."""
     return '"' + name.replace('"', '""') + '"'
@@ -127,7 +137,7 @@ def text_literal(text: str) -> str:
 
 def show_argument(argument: Name | Value) -> str:
     if isinstance(argument, Name):
-        return show_name(argument.text)
+        return in_select(argument.text)
     value = argument.value
     if value is None or isinstance(value, bool):
         return {None: "NULL", True: "TRUE", False: "FALSE"}[value]

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from muntin.errors import BadArgument, SelectError
-from muntin.select.bind import MATRIX_KINDS
+from muntin.select.bind import MATRIX_KINDS, ways
 from muntin.select.catalog import QueryInfo, SummaryInfo
 from muntin.select.functions import TABLE_FUNCTIONS, ArgumentError
-from muntin.select.syntax import quoted, text_literal
+from muntin.select.syntax import in_select, text_literal
 from muntin.server.postgres.text import Edit, Edited, Word, words_of
 from muntin.times import instant_us
 
@@ -64,10 +64,9 @@ def relations(
 def _ways(info: SummaryInfo) -> Iterator[tuple[str, str]]:
     """Each name, and how it is asked."""
     if info.kind in MATRIX_KINDS:
-        yield info.name, written(info.name)
-        for key in info.keys:
-            columns = ", ".join(written(name) for name in key)
-            yield f"{info.name}({', '.join(key)})", f"{written(info.name)}({columns})"
+        yield info.name, in_select(info.name)
+        for key, way in zip(info.keys, ways(info), strict=True):
+            yield f"{info.name}({', '.join(key)})", way
         return
     for function in TABLE_FUNCTIONS.values():
         arguments = _ARGUMENTS.get(function.name, "")
@@ -83,13 +82,7 @@ def _ways(info: SummaryInfo) -> Iterator[tuple[str, str]]:
 
 def _call(function: str, name: str, arguments: str = "") -> tuple[str, str]:
     after = f", {arguments}" if arguments else ""
-    return f"{function}({name}{after})", f"{function}({written(name)}{after})"
-
-
-def written(name: str) -> str:
-    """A name, in quotes where it is no plain word."""
-    plain = name.isascii() and name.isidentifier() and name == name.lower()
-    return name if plain else quoted(name)
+    return f"{function}({name}{after})", f"{function}({in_select(name)}{after})"
 
 
 def rewritten(text: str, known: Mapping[str, Relation]) -> tuple[Edited, tuple[str, ...]]:
