@@ -31,6 +31,7 @@ MINUTE = {"kind": "tumbling", "length": "1 minute"}
 SUMMARIES = {
     "fares": {"kind": "quantiles", "value": "fare", "by": "driver", "window": MINUTE},
     "areas": {"kind": "distinct", "item": "area", "window": MINUTE},
+    "others": {"kind": "distinct", "item": "driver", "window": MINUTE},
     "tails": {"kind": "quantiles", "value": "fare", "accuracy": "tail", "type": "float32"},
     "top": {"kind": "top_k", "item": "driver", "capacity": 10},
 }
@@ -149,6 +150,41 @@ def test_what_cannot_go_out_says_so(ingest, place, tmp_path):
     sketches = read("parquet", {"parquet": f"{folder}-tails"})["sketch"].to_pylist()
     assert len(sketches) == said.units
     assert datasketches.req_floats_sketch.deserialize(sketches[0]).n == 20
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_table_holds_one_thing(ingest, place, form):
+    """Starts, revisions and events are often the same; what is behind them is not."""
+    sparse = [(0, "a", 1, 1, 5), (60, "a", 2, 1, 6), (120, "a", 3, 1, 7), (500, "a", 4, 1, 8)]
+    ledger, to = ingest.ledger, (form, place[form])
+    ingest.take(1, gather([events([(1000 + at, *row) for at, *row in sparse])]))
+    assert export(ledger, "areas", *to).units
+    held = read(form, place)
+    for summary, of, said in (
+        ("areas", "panes", "holds windows of areas, and panes of areas"),
+        ("others", "windows", "holds windows of areas .*item area.*, and windows of others"),
+        ("others", "panes", "holds windows of areas .*summary areas.*, and panes of others"),
+    ):
+        with pytest.raises(BadArgument, match=f"{said} are to go into it: export into another"):
+            export(ledger, summary, *to, of=of)
+    assert export(ledger, "areas", *to).units == 0
+    assert read(form, place).equals(held)
+
+
+@pytest.mark.parametrize("form", FORMS[1:])
+def test_a_table_that_others_made_takes_rows_while_it_is_empty(ingest, place, form):
+    ledger, to = ingest.ledger, (form, place[form])
+    export(ledger, "areas", *to)
+    schema = read(form, place).schema.remove_metadata()
+    if form == "delta":
+        other = f"{place[form]}-made"
+        DeltaTable.create(other, schema)
+    else:
+        other = f"{place[form]}_made"
+        load_catalog("default").create_table(other, schema)
+    assert export(ledger, "areas", form, other).units
+    with pytest.raises(BadArgument, match="holds windows of areas"):
+        export(ledger, "others", form, other)
 
 
 @pytest.mark.parametrize("form", FORMS)

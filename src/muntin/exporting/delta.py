@@ -8,7 +8,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
-from muntin.exporting.target import KNOWN, Overtaken
+from muntin.exporting.target import ABOUT, KNOWN, Overtaken, about_of
 
 _ONE_TRY = CommitProperties(max_commit_retries=0)
 """So that a version that another export has written is not passed over."""
@@ -28,6 +28,9 @@ class DeltaLake:
             return
         yield from self._table.to_pyarrow_dataset().to_batches(columns=list(KNOWN))
 
+    def about(self) -> str | None:
+        return None if self._table is None else self._table.metadata().configuration.get(ABOUT)
+
     def schema(self) -> pa.Schema | None:
         return None if self._table is None else self._table.to_pyarrow_dataset().schema
 
@@ -35,9 +38,18 @@ class DeltaLake:
         table = self._table
         if table is None:
             try:
-                table = DeltaTable.create(self._place, rows.schema, mode="error")
+                table = DeltaTable.create(
+                    self._place,
+                    rows.schema,
+                    mode="error",
+                    configuration={ABOUT: about_of(rows.schema)},
+                    raise_if_key_not_exists=False,
+                )
             except DeltaError as problem:
                 raise Overtaken(str(problem)) from problem
+        elif ABOUT not in table.metadata().configuration:
+            said = {ABOUT: about_of(rows.schema) or ""}
+            table.alter.set_table_properties(said, raise_if_not_exists=False)
         try:
             write_deltalake(table, rows, mode="append", commit_properties=_ONE_TRY)
         except CommitFailedError as problem:

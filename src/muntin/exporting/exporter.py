@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from muntin.errors import BadArgument, UnknownName
 from muntin.exporting.rows import Unit, batches, schema_of
-from muntin.exporting.target import Overtaken, Target, done
+from muntin.exporting.target import ABOUT, Overtaken, Target, done
 from muntin.exporting.units import Left, panes, windows
 from muntin.extras import needs
 from muntin.kinds import SegmentSpec
@@ -74,7 +75,8 @@ def export(
     UnknownName
         No such summary.
     BadArgument
-        A kind that DataSketches has no sketch of, or a table that holds another ledger's windows.
+        A kind that DataSketches has no sketch of, or a table that holds something else: of another
+        summary, panes where windows are to go out, or another ledger's.
     MissingExtra
         A package is missing that this form needs.
 
@@ -87,19 +89,22 @@ def export(
     """
     if of not in ("windows", "panes"):
         raise BadArgument(f"of={of!r}: give windows or panes")
-    layout, sealed = _of(ledger, summary)
+    layout, sealed, pipeline = _of(ledger, summary)
     check_exchanged(layout.spec.algebra())
+    stored = {"kind": layout.spec.kind, **layout.spec.stored_as()}
+    about = {"of": of, "summary": summary, "pipeline": pipeline, **stored}
     target = _target(to, place, catalog)
     said = Exported()
     for _ in range(TRIES):
         left = Left()
         there = done(target)
+        _check_same(target, about, place, empty=not there)
         if of == "windows":
             groups = windows(ledger, layout, there, left)
         else:
             groups = panes(ledger, layout, sealed, there)
         try:
-            _append(target, layout, groups, said)
+            _append(target, layout, groups, said, about)
         except Overtaken:
             continue
         said.waiting, said.dropped = left.waiting, left.dropped
@@ -110,12 +115,38 @@ def export(
     )
 
 
-def _append(target: Target, layout: Layout, groups: Iterator[list[Unit]], said: Exported) -> None:
+def _check_same(target: Target, about: Mapping[str, Any], place: str, *, empty: bool) -> None:
+    """A table holds the windows, or the panes, of one summary of one pipeline."""
+    said = target.about()
+    if said is None and empty:
+        return
+    there = None if said is None else json.loads(said)
+    if there == about:
+        return
+    what = "rows that do not say of what they are"
+    if there is not None:
+        other = {name for name in there | about if there.get(name) != about.get(name)}
+        more = ", ".join(f"{name} {there[name]}" for name in there if name in other - {"of"})
+        what = f"{there['of']} of {there['summary']}" + (f" ({more})" if more else "")
+    raise BadArgument(
+        f"{place} holds {what}, and {about['of']} of {about['summary']} are to go into it: export "
+        "into another place"
+    )
+
+
+def _append(
+    target: Target,
+    layout: Layout,
+    groups: Iterator[list[Unit]],
+    said: Exported,
+    about: Mapping[str, Any],
+) -> None:
     schema = target.schema()
+    metadata = {ABOUT: json.dumps(about)}
     for units in groups:
         segments = [unit.segment for unit in units]
         own = schema_of(_by(layout), segments)
-        schema = own if schema is None else _united(schema, own)
+        schema = (own if schema is None else _united(schema, own)).with_metadata(metadata)
         rows = pa.RecordBatchReader.from_batches(schema, batches(units, schema))
         target.append(rows)
         said.commits += 1
@@ -137,8 +168,8 @@ def _united(there: pa.Schema, own: pa.Schema) -> pa.Schema:
     return pa.schema([own.field(name).with_type(there.field(name).type) for name in own.names])
 
 
-def _of(ledger: Ledger, summary: str) -> tuple[Layout, int | None]:
-    """How a summary lies in the ledger, and up to where its panes are sealed."""
+def _of(ledger: Ledger, summary: str) -> tuple[Layout, int | None, str]:
+    """How a summary lies in the ledger, up to where its panes are sealed, and its pipeline."""
     with ledger.snapshot() as view:
         pipelines = Snapshot.read(view, None).pipelines
     names = []
@@ -149,7 +180,7 @@ def _of(ledger: Ledger, summary: str) -> tuple[Layout, int | None]:
         if isinstance(spec, SegmentSpec):
             watermark = known.info.watermark
             sealed = None if watermark is None else watermark // pipeline.pane * pipeline.pane
-            return Layout(summary, spec, pipeline.pane, pipeline.rungs), sealed
+            return Layout(summary, spec, pipeline.pane, pipeline.rungs), sealed, pipeline.name
         if spec is not None:
             raise BadArgument(
                 f"{summary} is of kind {spec.kind}, which follows the whole stream: quantiles and "

@@ -15,7 +15,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 
 from muntin.errors import BadArgument
-from muntin.exporting.target import KNOWN, Overtaken
+from muntin.exporting.target import ABOUT, KNOWN, Overtaken, about_of
 
 _ONE_TRY = {"commit.retry.num-retries": "0"}
 """So that a snapshot that another export has made is not passed over."""
@@ -52,6 +52,9 @@ class Iceberg:
             return
         yield from self._table.scan(selected_fields=KNOWN).to_arrow_batch_reader()
 
+    def about(self) -> str | None:
+        return None if self._table is None else self._table.properties.get(ABOUT)
+
     def schema(self) -> pa.Schema | None:
         return None if self._table is None else schema_to_pyarrow(self._table.schema())
 
@@ -59,8 +62,9 @@ class Iceberg:
         table = self._table or self._made(rows.schema)
         try:
             with table.transaction() as transaction:
-                if table.properties.get("commit.retry.num-retries") != "0":
-                    transaction.set_properties(_ONE_TRY)
+                wanted = _properties(rows.schema)
+                if not wanted.items() <= table.properties.items():
+                    transaction.set_properties(wanted)
                 transaction.append(rows)
         except CommitFailedException as problem:
             raise Overtaken(str(problem)) from problem
@@ -69,6 +73,10 @@ class Iceberg:
     def _made(self, schema: pa.Schema) -> Table:
         self._catalog.create_namespace_if_not_exists(self._name[:-1])
         try:
-            return self._catalog.create_table(self._name, schema, properties=_ONE_TRY)
+            return self._catalog.create_table(self._name, schema, properties=_properties(schema))
         except TableAlreadyExistsError as problem:
             raise Overtaken(str(problem)) from problem
+
+
+def _properties(schema: pa.Schema) -> dict[str, str]:
+    return {**_ONE_TRY, ABOUT: about_of(schema) or ""}

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from muntin.errors import BadArgument
-from muntin.exporting.target import KNOWN, Overtaken
+from muntin.exporting.target import KNOWN, Overtaken, about_of
 from muntin.storage import sync_folder
 
 ABANDONED_SECONDS = 86_400
@@ -39,6 +39,10 @@ class ParquetFolder:
         self._files = self._written()
         for path in self._files:
             yield pq.ParquetFile(path).read(columns=list(KNOWN))
+
+    def about(self) -> str | None:
+        schema = self.schema()
+        return None if schema is None else about_of(schema)
 
     def schema(self) -> pa.Schema | None:
         return pq.read_schema(self._files[0]) if self._files else None

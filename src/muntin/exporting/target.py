@@ -7,7 +7,9 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-KNOWN = ("start", "revision", "events")
+KNOWN = ("start", "end", "revision", "events")
+ABOUT = "muntin.export"
+"""What a table says of itself: whose rows they are. See `exporter.about`."""
 
 
 class Overtaken(Exception):  # noqa: N818  (it says what is the case)
@@ -16,6 +18,10 @@ class Overtaken(Exception):  # noqa: N818  (it says what is the case)
 
 class Target(Protocol):
     """One table. What `known` said stays true until `append`, or `append` refuses."""
+
+    def about(self) -> str | None:
+        """`ABOUT`, as the first rows' metadata had it; None: it is not there, or does not say."""
+        ...
 
     def known(self) -> Iterator[pa.Table | pa.RecordBatch]:
         """The columns `KNOWN` of all rows."""
@@ -26,7 +32,7 @@ class Target(Protocol):
         ...
 
     def append(self, rows: pa.RecordBatchReader) -> None:
-        """All rows, or none: one commit.
+        """All rows, or none: one commit. A table that did not say what it is about does now.
 
         Raises
         ------
@@ -36,12 +42,19 @@ class Target(Protocol):
         ...
 
 
-def done(target: Target) -> dict[tuple[int, int], int]:
-    """Start and revision of what a table has, and its events."""
-    found: dict[tuple[int, int], int] = {}
+def done(target: Target) -> dict[tuple[int, int], tuple[int, int]]:
+    """Start and revision of what a table has; its end and its events."""
+    found: dict[tuple[int, int], tuple[int, int]] = {}
     for part in target.known():
         start: Any = part.column("start").cast(pa.int64())
-        columns = (start, part.column("revision"), part.column("events"))
+        end: Any = part.column("end").cast(pa.int64())
+        columns = (start, end, part.column("revision"), part.column("events"))
         for row in zip(*(column.to_pylist() for column in columns), strict=True):
-            found[row[0], row[1]] = row[2]
+            found[row[0], row[2]] = row[1], row[3]
     return found
+
+
+def about_of(schema: pa.Schema) -> str | None:
+    """`ABOUT` of rows."""
+    said = (schema.metadata or {}).get(ABOUT.encode())
+    return None if said is None else said.decode()

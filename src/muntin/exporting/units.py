@@ -21,8 +21,8 @@ PANES_READ = 256
 """At once, however little they hold."""
 WINDOWS_READ = 1_000
 
-Done = Mapping[tuple[int, int], int]
-"""Start and revision of what a table has already, and its events."""
+Done = Mapping[tuple[int, int], tuple[int, int]]
+"""Start and revision of what a table has already; its end and its events."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ def windows(ledger: Ledger, layout: Layout, done: Done, left: Left) -> Iterator[
             found = view.windows(layout.name, start=after, limit=WINDOWS_READ)
             for window in found:
                 after = window.start + 1
-                if _is_there(done, window.start, window.revision, window.events):
+                if _is_there(done, window.start, window.revision, window.end, window.events):
                     continue
                 reach = pieces.extent(layout).reach(window.start, window.end)
                 merged = pieces.merged_runs(layout, reach)
@@ -95,24 +95,29 @@ def _panes(pieces: Pieces, layout: Layout, start: int, end: int, done: Done) -> 
     """Those of [start, end) that are not out yet; `end` is the end of a pane."""
     there = pieces.slices(layout, layout.pane, start, end - layout.pane + 1)
     spans = Spans(there.starts, there.starts + layout.pane, there.late, there.events, there.late)
-    rows = zip(spans.start.tolist(), spans.revision.tolist(), spans.events.tolist(), strict=True)
+    columns = (spans.start, spans.revision, spans.end, spans.events)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
     new = np.array([not _is_there(done, *row) for row in rows], bool)
     return spans.at(np.flatnonzero(new))
 
 
-def _is_there(done: Done, start: int, revision: int, events: int) -> bool:
+def _is_there(done: Done, start: int, revision: int, end: int, events: int) -> bool:
     """Whether it is out already.
 
     Raises
     ------
     BadArgument
-        With other events: the table holds what another run has counted.
+        With other events, or another end: the table holds what another run has counted.
     """
     found = done.get((start, revision))
-    if found is not None and found != events:
+    if found is None:
+        return False
+    there, counted = found
+    if found != (end, events):
         raise BadArgument(
-            f"what starts at {instant_text(start)} is in the table with {found:,} events, and in "
-            f"the ledger with {events:,}: the pipeline was reset, or it is another one's table; "
-            "export into another place"
+            f"what starts at {instant_text(start)} is in the table until {instant_text(there)} "
+            f"with {counted:,} events, and in the ledger until {instant_text(end)} with "
+            f"{events:,}: the pipeline was reset, or it is another one's table; export into "
+            "another place"
         )
-    return found is not None
+    return True
