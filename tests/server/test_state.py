@@ -56,7 +56,7 @@ def test_a_long_trigger_is_not_stale_before_three(feeder, ledger):
 
 def test_a_sign_of_life_is_read_and_makes_nothing_anew(feeder, ledger, monkeypatch):
     now = [ledger.pipelines()[0].committed_at + 600 * SECOND]
-    catalog = LedgerCatalog(ledger, now_us=lambda: now[0])
+    catalog = LedgerCatalog(ledger, clock=lambda: now[0])
     with catalog.moment() as moment:
         before = moment.snapshot
         (known,) = before.pipelines.values()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -14,6 +13,7 @@ from muntin.reading.pieces import CACHE_BYTES, SegmentCache
 from muntin.reading.sequences import Sequences
 from muntin.reading.snapshot import Snapshot
 from muntin.select.catalog import QueryInfo, SummaryInfo
+from muntin.times import now_us
 
 
 class LedgerCatalog:
@@ -21,7 +21,7 @@ class LedgerCatalog:
 
     Parameters
     ----------
-    now_us : callable
+    clock : callable
         Wall clock, microseconds: whether an answer is stale.
     history_max : int
         Closed windows, or results of a standing query, that one answer reads: the newest.
@@ -32,12 +32,12 @@ class LedgerCatalog:
     def __init__(
         self,
         ledger: Ledger,
-        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        clock: Callable[[], int] = now_us,
         history_max: int = HISTORY_MAX,
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
         self._ledger = ledger
-        self._now_us = now_us
+        self._clock = clock
         self._history_max = history_max
         self._cache = SegmentCache(cache_bytes)
         self._sequences = Sequences()
@@ -60,7 +60,7 @@ class LedgerCatalog:
                         snapshot = newest
                     self._newest = snapshot
             yield LedgerMoment(
-                view, snapshot, self._cache, self._sequences, self._now_us(), self._history_max
+                view, snapshot, self._cache, self._sequences, self._clock(), self._history_max
             )
 
     def summaries(self) -> Mapping[str, SummaryInfo]:

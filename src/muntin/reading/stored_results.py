@@ -10,6 +10,7 @@ import json
 
 import pyarrow as pa
 
+from muntin.arrow import ipc_bytes
 from muntin.errors import SelectError
 from muntin.ledger.records import TrendPoint
 from muntin.select.catalog import Note
@@ -31,10 +32,7 @@ def stored_result(result: Result) -> bytes:
 
 
 def _stream(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    return sink.getvalue().to_pybytes()
+    return ipc_bytes(table.to_batches(), table.schema)
 
 
 def outdated(result: bytes, summary: str) -> bytes:
