@@ -80,6 +80,15 @@ def fixed_width(array: pa.Array, dtype: type[np.generic] | np.dtype) -> np.ndarr
     return buffer_numbers(buffer, dtype, size, array.offset * np.dtype(dtype).itemsize)
 
 
+def floored(array: pa.Array, units: int) -> pa.Array:
+    """Times as whole numbers of a larger unit, those before 1970 as well; Arrow rounds to 0."""
+    numbers = fixed_width(array, np.int64) // units
+    bits = np.packbits(array.is_valid().to_numpy(zero_copy_only=False), bitorder="little")
+    return pa.Array.from_buffers(
+        pa.int64(), len(array), [pa.py_buffer(bits), pa.py_buffer(numbers)]
+    )
+
+
 _EXACT_MAX = 1 << 53  # whole floats without a gap
 _EXACT_DIGITS = 22  # of a power of ten that is a float
 

@@ -1,5 +1,7 @@
 """The dynamic Bloom filter: never a wrong no, and wrong yeses as often as it says."""
 
+from datetime import datetime
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -195,6 +197,30 @@ def test_mixed_key_types_are_refused():
     numbers.update([1])
     with pytest.raises(IncompatibleSummary, match="text"):
         numbers.merge(seen)
+
+
+def test_a_time_is_the_same_key_in_any_unit():
+    """It was said never to have been seen, by a filter whose no is always right."""
+    moments = [datetime(1969, 12, 31, 23, 59, 58), datetime(2026, 1, 1)]
+    for kinds in (
+        [pa.timestamp(unit, zone) for unit in ("s", "ms", "us", "ns") for zone in (None, "UTC")],
+        [pa.duration(unit) for unit in ("s", "ms", "us", "ns")],
+        [pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")],
+        [pa.date32(), pa.date64()],
+    ):
+        given = moments
+        if pa.types.is_duration(kinds[0]):
+            given = [moment - datetime(2000, 1, 1) for moment in moments]
+        elif pa.types.is_time(kinds[0]):
+            given = [moment.time() for moment in moments]
+        elif pa.types.is_date(kinds[0]):
+            given = [moment.date() for moment in moments]
+        columns = [pa.array(given, kind) for kind in kinds]
+        seen = DynamicBloom()
+        seen.update(columns[0])
+        assert [seen.contains(column).tolist() for column in columns] == [[True, True]] * len(kinds)
+    with pytest.raises(BadArgument, match="beyond 64 bits of microseconds"):
+        DynamicBloom().update(pa.array([1 << 62], pa.timestamp("s")))
 
 
 def test_other_parameters_do_not_merge():

@@ -9,7 +9,6 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from muntin.arrow import pc
 from muntin.kinds.columns import check_item, check_sketches
 from muntin.kinds.sketch import SplitSpec
 from muntin.segments.distinct import DistinctItems
@@ -55,13 +54,6 @@ class DistinctSpec(SplitSpec):
             check_sketches(self.item, types[self.item])
             return
         check_item(self.item, types[self.item], hashed=True)
-
-    def prepared(self, name: str, column: pa.Array) -> pa.Array:  # noqa: ARG002
-        """Times in one unit, as keys have it: only their numbers are hashed."""
-        kind = column.type
-        if pa.types.is_timestamp(kind) and kind.unit != "us":
-            return pc.cast(column, pa.timestamp("us", kind.tz), safe=False)
-        return column.cast(pa.date32()) if pa.types.is_date64(kind) else column
 
     def error_of(self, segment: Segment) -> Mapping[str, Any]:  # noqa: ARG002
         return {"relative": 1.04 / math.sqrt(1 << self.precision), "confidence": 0.99}

@@ -27,7 +27,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -53,7 +53,7 @@ from muntin.segments.nulls import absent, check_nulls, counts_of, merged_nulls, 
 from muntin.segments.ranked import QuantilesAt, RanksOf, answer_table
 from muntin.segments.table import Table
 from muntin.summaries.dyadic_qdigest import K_MAX
-from muntin.summaries.dynamic_bloom import item_type
+from muntin.summaries.dynamic_bloom import ItemType, item_type
 from muntin.summaries.items import hash_items
 from muntin.summaries.kernels.placement import spread
 from muntin.summaries.order_maps import IntegerRange, OrderMap, TimestampRange, order_map
@@ -62,7 +62,6 @@ from muntin.summaries.weighted_view import check_fractions
 kernels: Any = _kernels  # lists of columns are unpacked into their calls
 _compute: Any = pc
 _keep: Any = keep_present
-ItemType = Literal["text", "integers"]
 KEYS_LG_MAX = 30  # of one row: a segment of more is not read
 FPP_MIN = 2.0 ** (KEYS_LG_MAX - 62)  # fingerprints are below 2**62
 
@@ -87,7 +86,7 @@ class Fingerprints(Algebra):
         Parameters of the number's `OrderMap`, sorted; None: keys only. See `over`.
     k : int
         Of the digest: the midpoint of a rank's bounds is off by at most bits / 2k.
-    items : "text" or "integers", optional
+    items : "text", "integers", "dates" or "times", optional
         What the keys are. None: the first that there are decide it.
     """
 

@@ -18,20 +18,20 @@ Limits      a filter that does not know how many keys will come pays for it: Ome
 from __future__ import annotations
 
 import struct
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import pyarrow as pa
 
-from muntin.arrow import is_text
+from muntin.arrow import is_text, value_type
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.growing_runs import GrowingRuns, RunPlan
-from muntin.summaries.items import as_items, hash_items
+from muntin.summaries.items import given_items, hash_items
 from muntin.summaries.kernels.placement import spread
 from muntin.summaries.static_filter import sorted_hashes
 
-ItemType = Literal["text", "integers"]
+ItemType = Literal["text", "integers", "dates", "times"]
 CAPACITY_MAX = 1 << 40
 HEADROOM = 64
 HEADROOM_MAX = 1 << 20
@@ -100,7 +100,7 @@ class DynamicBloom:
         ----------
         hashes : uint64[n]
             XXH64 of the keys with `seed`, in any order; repeats are harmless.
-        item_type : {"text", "integers"}, optional
+        item_type : {"text", "integers", "dates", "times"}, optional
             What the keys are, where it is known.
         capacity_min : int
             Planned keys where there are fewer.
@@ -167,12 +167,13 @@ class DynamicBloom:
         return 1 - remaining
 
     def update(self, items: Any) -> None:
-        """See items: strings, binary or integers, all of one type for the life of the filter.
+        """See items: strings or binary, integers, dates, or times (in whatever unit), all of one
+        of these types for the life of the filter.
 
         Raises
         ------
         BadArgument
-            Null items, floats, or integers where strings were seen before (or the reverse).
+            Null items, floats, or items of another type than were seen before.
         """
         hashes, found = self._hashed(items)
         self._type = self._type or found
@@ -242,7 +243,7 @@ class DynamicBloom:
         kind = parameters.pop("items", None)
         if parameters.keys() != {"capacity", "fpp", "headroom", "seed"}:
             raise CorruptSummary("dynamic_bloom: other parameters than it has")
-        if kind not in ("", "text", "integers"):
+        if kind not in ("", *get_args(ItemType)):
             raise CorruptSummary(f"dynamic_bloom: items of type {kind!r}")
         try:
             made = cls(**parameters)
@@ -261,7 +262,7 @@ class DynamicBloom:
 
     def _hashed(self, items: Any) -> tuple[np.ndarray, ItemType | None]:
         if not isinstance(items, pa.DictionaryArray):
-            items = as_items(items)
+            items = given_items(items)
         found = item_type(items.type) if len(items) else None
         if found:
             self._check_type(found)
@@ -273,7 +274,12 @@ class DynamicBloom:
 
 
 def item_type(kind: pa.DataType) -> ItemType:
-    """Strings and binary hash alike, and so do integers, dates and timestamps."""
+    """What items are: within one of these types equal ones hash alike, whatever their width."""
+    kind = value_type(kind)
+    if pa.types.is_date(kind):
+        return "dates"
+    if pa.types.is_timestamp(kind):
+        return "times"
     return "text" if is_text(kind, or_binary=True) else "integers"
 
 

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from muntin.arrow import buffer_numbers, decoded, is_text
+from muntin.arrow import buffer_numbers, decoded, floored, is_text
 from muntin.errors import BadArgument
 from muntin.summaries.kernels.hashing import hash_integers, hash_strings
+
+_DAY_MS = 86_400_000
 
 
 def as_items(items: Any) -> pa.Array:
@@ -18,14 +20,20 @@ def as_items(items: Any) -> pa.Array:
     Parameters
     ----------
     items : pyarrow Array or ChunkedArray, ndarray, sequence, or one str, bytes or int
-        Strings (also large, view and dictionary-encoded), binary, integers, booleans, dates or
-        timestamps. All of one type.
+        Strings (also large, view and dictionary-encoded), binary, integers, booleans, dates
+        (which become days since 1970), timestamps, times of day or durations (microseconds, in
+        whatever unit they come). All of one type.
 
     Raises
     ------
     BadArgument
         Null items, or a type that is none of these.
     """
+    return _plain(given_items(items))
+
+
+def given_items(items: Any) -> pa.Array:
+    """Items as `as_items` takes them, as one array of their own type; no dictionary."""
     if isinstance(items, str | bytes | int | np.integer):
         items = [items]
     if isinstance(items, pa.ChunkedArray):
@@ -38,9 +46,13 @@ def as_items(items: Any) -> pa.Array:
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as problem:
             raise BadArgument(f"items must be strings, bytes or integers: {problem}") from None
     items = decoded(items)  # before nulls are counted: its dictionary may hold them
-    kind = items.type
     if items.null_count:
         raise BadArgument(f"{items.null_count} items are null: drop them, or give them a name")
+    return items
+
+
+def _plain(items: pa.Array) -> pa.Array:
+    kind = items.type
     if pa.types.is_string_view(kind):
         return items.cast(pa.large_string())
     if pa.types.is_binary_view(kind):
@@ -53,11 +65,29 @@ def as_items(items: Any) -> pa.Array:
         return items.cast(pa.int64())
     if pa.types.is_date32(kind):
         return items.view(pa.int32()).cast(pa.int64())
-    if pa.types.is_temporal(kind) and kind.bit_width == 64:
-        return items.view(pa.int64())
+    if pa.types.is_date64(kind):
+        return floored(items, _DAY_MS)
+    if pa.types.is_temporal(kind) and kind != pa.month_day_nano_interval():
+        return _micros(items)
     if pa.types.is_null(kind):  # an empty list
         return items.cast(pa.int64())
     raise BadArgument(f"items of type {kind} cannot be hashed: use strings, bytes or integers")
+
+
+def _micros(items: pa.Array) -> pa.Array:
+    """The same instant is the same item in every unit."""
+    kind: Any = items.type
+    if kind.unit == "us":
+        return items.view(pa.int64())
+    if kind.unit == "ns":
+        return floored(items, 1_000)
+    try:
+        if pa.types.is_timestamp(kind):
+            return items.cast(pa.timestamp("us", kind.tz)).view(pa.int64())
+        wide = pa.duration("us") if pa.types.is_duration(kind) else pa.time64("us")
+        return items.cast(wide).view(pa.int64())
+    except pa.ArrowInvalid as problem:
+        raise BadArgument(f"items are {kind}, beyond 64 bits of microseconds: {problem}") from None
 
 
 def hash_items(items: Any, seed: int = 0) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.arrow import decoded, fixed_width, is_text, value_type
+from muntin.arrow import decoded, floored, is_text, value_type
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.summaries.items import hash_items
 from muntin.summaries.reading import Body, exact_sum
@@ -76,24 +76,15 @@ def canonical(name: str, array: pa.Array, kind: str | None) -> pa.Array:
         if pa.types.is_timestamp(array.type) and array.type.tz is None:
             array = array.cast(pa.timestamp(array.type.unit, "UTC"))
         if pa.types.is_date64(array.type):
-            array = _floored(array, _DAY_MS).cast(pa.int32())
+            array = floored(array, _DAY_MS).cast(pa.int32())
         elif pa.types.is_timestamp(array.type) and array.type.unit == "ns":
-            array = _floored(array, 1_000)
+            array = floored(array, 1_000)
         array = array.cast(target)
         if kind == "string":
             array.validate(full=True)
     except pa.ArrowInvalid as problem:
         raise BadArgument(f"key column {name!r} cannot be a key: {problem}") from None
     return array
-
-
-def _floored(array: pa.Array, units: int) -> pa.Array:
-    """Times as whole numbers of a larger unit, those before 1970 as well; Arrow rounds to 0."""
-    numbers = fixed_width(array, np.int64) // units
-    bits = np.packbits(array.is_valid().to_numpy(zero_copy_only=False), bitorder="little")
-    return pa.Array.from_buffers(
-        pa.int64(), len(array), [pa.py_buffer(bits), pa.py_buffer(numbers)]
-    )
 
 
 def hashes_of(name: str, array: pa.Array, seed: int) -> np.ndarray:
