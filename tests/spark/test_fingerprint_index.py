@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from datetime import date
 
 import numpy as np
 import pandas as pd
@@ -10,10 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from muntin.errors import BadArgument, CorruptSummary, SourceError
+from muntin.spark import fingerprint_index
 from muntin.spark.fingerprint_index import FingerprintIndex
 from muntin.spark.index.files import forget
 from muntin.spark.index.gather import FILE, Left, gather
 from muntin.spark.index.plan import Plan
+from muntin.spark.index.reader import IndexReader
 from muntin.spark.index.runs import RunReader
 from muntin.spark.index.scatter import DIGEST, RUN, scatter
 from muntin.spark.index.sources import Files, Frame, source_of
@@ -167,7 +170,7 @@ def test_save_load_append(spark, index, frame, tmp_path):
         assert one.contains("https://example.org/7")["present"].to_pylist() == [True]
         assert one.false_positive_rate() <= 0.001
     names = {file.name for file in (tmp_path / "saved").iterdir()}
-    assert names == {"manifest.json", *again.manifest.names()}  # nothing is left behind
+    assert names - {".appending"} == {"manifest.json", *again.manifest.names()}  # nothing is left
     assert np.asarray(index.contains(new)["present"]).mean() < 0.01
 
 
@@ -232,6 +235,90 @@ def test_records_of_a_stream_are_appended_once(spark, tmp_path):
     loaded = FingerprintIndex.load(spark, tmp_path / "index")
     stream_from("two", loaded)  # begins anew: its batch 0 holds all files
     assert (taken[2], loaded.records, loaded.digest.count) == (False, 800, 800)
+
+
+def test_who_appends_adds_to_what_others_appended(spark, tmp_path):
+    """Two that opened the same revision: the second wrote over what the first had added."""
+    built = FingerprintIndex.build(
+        spark.createDataFrame(table(0, 300).to_pandas()), "url", "bytes", 2,
+        path=tmp_path, progress=False,
+    )  # fmt: skip
+    others = [FingerprintIndex.load(spark, tmp_path) for _ in range(2)]
+    reader = IndexReader.open(tmp_path)
+    parts = [table(first, 200) for first in (10_000, 20_000)]
+    frames = [spark.createDataFrame(part.to_pandas()) for part in parts]
+    assert others[0].append(frames[0], stream="log", batch_id=7, progress=False)
+    assert not others[1].append(frames[0], stream="log", batch_id=7, progress=False)
+    assert others[1].append(frames[1], progress=False)
+    forget(str(tmp_path))
+    for one in (built, *others, reader, IndexReader.open(tmp_path)):
+        one.refresh()
+        assert (one.records, one.digest.count) == (700, 700)
+        for part in (table(0, 300), *parts):
+            assert np.asarray(one.contains(part["url"])["present"]).all()
+
+
+def test_a_reader_goes_on_where_its_files_are_gone(spark, tmp_path):
+    index = FingerprintIndex.build(
+        spark.createDataFrame(table(0, 300).to_pandas()), "url", partitions=2,
+        path=tmp_path, progress=False,
+    )  # fmt: skip
+    readers = [IndexReader.open(tmp_path), FingerprintIndex.load(spark, tmp_path)]
+    more = table(10_000, 200)
+    index.append(spark.createDataFrame(more.to_pandas()), progress=False)
+    for reader in readers:
+        forget(str(tmp_path))  # as in a process of its own that has not asked yet
+        assert np.asarray(reader.contains(more["url"])["present"]).all()
+        assert reader.records == 500
+
+
+def test_an_append_that_fails_leaves_all_as_it_was(spark, tmp_path, monkeypatch):
+    index = FingerprintIndex.build(
+        spark.createDataFrame(table(0, 300).to_pandas()), "url", "bytes", 2,
+        path=tmp_path, progress=False,
+    )  # fmt: skip
+    more = spark.createDataFrame(table(10_000, 200).to_pandas())
+
+    def full(*_):
+        raise SourceError("the disk is full")
+
+    monkeypatch.setattr(fingerprint_index, "write_once", full)
+    with pytest.raises(SourceError, match="full"):
+        index.append(more, progress=False)
+    monkeypatch.undo()
+    assert index.append(more, progress=False)
+    assert (index.records, index.digest.count) == (500, 500)
+    assert IndexReader.open(tmp_path).digest.count == 500
+
+
+def test_keys_that_are_times_and_dates(spark, tmp_path):
+    """A time is the same key in any unit; it was never there in another than that of the files."""
+    times = pd.date_range("2026-01-01", periods=100, freq="h")
+    plain = pa.table({"t": pa.array(times, pa.timestamp("ms")), "d": pa.array(times, pa.date32())})
+    pq.write_table(plain, tmp_path / "times.parquet")
+    index = FingerprintIndex.build(
+        tmp_path / "times.parquet", "t", partitions=2, path=tmp_path / "t", progress=False
+    )
+    for unit in ("s", "ms", "us", "ns"):
+        assert np.asarray(index.contains(pa.array(times, pa.timestamp(unit)))["present"]).all()
+    index.append(spark.createDataFrame(plain.to_pandas()[["t"]]), progress=False)
+    assert index.keys == 100
+    for keys in ([times[0].date()], ["2026-01-01"], [1_767_225_600_000_000]):
+        with pytest.raises(BadArgument, match="keys of this index are times"):
+            index.contains(keys)
+    dates = FingerprintIndex.build(
+        tmp_path / "times.parquet", "d", partitions=2, path=tmp_path / "d", progress=False
+    )
+    found = dates.contains([times[0].date(), date(1999, 1, 1)])
+    assert found["present"].to_pylist() == [True, False]
+
+
+def test_names_of_columns_may_hold_anything(spark):
+    frame = spark.createDataFrame([("a", 1), ("b", 2)], ["page.url", "bytes.sent by day"])
+    index = FingerprintIndex.build(frame, "page.url", "bytes.sent by day", 2, progress=False)
+    assert index.contains(["a", "c"])["present"].to_pylist() == [True, False]
+    assert index.rank([1])["value"].to_pylist() == [1]
+    assert index.filter(frame, "page.url", keep=False).count() == 0
 
 
 def test_filter_before_a_join_changes_no_row(spark, index, records):
@@ -367,7 +454,7 @@ def test_an_empty_table(spark, tmp_path):
         empty, "url", path=tmp_path, overwrite=True, partitions=2, progress=False
     )
     assert again.contains(["a"])["present"].to_pylist() == [False]
-    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
+    assert {path.name for path in tmp_path.iterdir()} == {"manifest.json", ".appending"}
 
 
 def test_other_types_of_keys_and_numbers(spark, tmp_path):

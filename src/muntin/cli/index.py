@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -34,7 +35,9 @@ def _register_build(group: typer.Typer) -> None:
     def build(
         source: str = typer.Argument(help="Files or folder; - where --source-format needs none."),
         out: str = typer.Option(..., "--out", "-o", help="Folder for the index, or its URL."),
-        key: str = typer.Option(..., "--key", "-k", help="Column of text, binary or integers."),
+        key: str = typer.Option(
+            ..., "--key", "-k", help="Column of text, integers, dates or times."
+        ),
         rank: str | None = typer.Option(None, "--rank", "-r", help="Column of numbers or times."),
         partitions: int = typer.Option(64, help="Hash ranges: a few million keys each."),
         fpp: float = typer.Option(0.001, help="False-positive rate that is never passed."),
@@ -146,11 +149,26 @@ def _lines(file: str) -> Iterator[str]:
 
 def _batches(reader: IndexReader, keys: Iterator[str]) -> Iterator[list[Any]]:
     """Keys of the index's type; at least one batch, so that there is a header."""
-    is_text = reader.manifest.item_type == "text"
+    read = {"integers": _integer, "dates": _date, "times": _time}.get(reader.manifest.item_type)
     first = True
     while (some := list(islice(keys, KEYS_AT_ONCE))) or first:
-        yield some if is_text else [_integer(key) for key in some]
+        yield [read(key) for key in some] if read else some
         first = False
+
+
+def _date(key: str) -> dt.date:
+    from muntin.errors import BadArgument
+
+    try:
+        return dt.date.fromisoformat(key)
+    except ValueError:
+        raise BadArgument(f"{key!r}: the keys of this index are dates: 2026-01-31") from None
+
+
+def _time(key: str) -> dt.datetime:
+    from muntin.times import datetime_of, instant_us
+
+    return datetime_of(instant_us(key))
 
 
 def _integer(key: str) -> int:

@@ -19,6 +19,11 @@ SPELLED |= {pa.binary(): "binary", pa.null(): "void"}
 """As Spark calls the types of columns that are read here."""
 
 
+def in_backticks(name: str) -> str:
+    """A column's name as Spark's SQL takes any: with dots, blanks, or backticks of its own."""
+    return f"`{name.replace('`', '``')}`"
+
+
 def declared(ddl: str, entry: str = "source.schema") -> dict[str, pa.DataType]:
     """The columns of `ddl` in their order; SourceError, naming the `entry`, where it is none."""
     import re

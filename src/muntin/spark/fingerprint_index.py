@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import pyarrow as pa
 
-from muntin.errors import BadArgument
+from muntin.errors import BadArgument, SourceError
 from muntin.spark.failures import plainly
 from muntin.spark.index import build as building
-from muntin.spark.index.files import can_read, forget, write_once
+from muntin.spark.index.files import can_read, changing, forget, write_once
 from muntin.spark.index.manifest import MANIFEST, PARTITIONS_MAX, Manifest, PartitionFile
 from muntin.spark.index.plan import HEADROOM, Plan, new_digest
 from muntin.spark.index.query import ask_by_job, ask_here, keep_present
@@ -97,7 +97,7 @@ class FingerprintIndex(IndexReader):
         df : DataFrame, or path of Parquet files
             Files are read by Arrow in the workers, which saves the way through the JVM.
         key : str
-            Column of text, binary or integers, without nulls.
+            Column of text, binary, integers, dates or timestamps, without nulls.
         rank : str, optional
             Column of numbers, dates or timestamps, without nulls and NaN.
         partitions : int
@@ -150,8 +150,9 @@ class FingerprintIndex(IndexReader):
             [],
             is_temporary=path is None,
         )
-        made._add(source, {}, progress, "building")
-        made._delete(old)
+        with changing(folder):
+            made._add(source, {}, progress, "building")
+            made._delete(old)
         return made
 
     @classmethod
@@ -178,7 +179,8 @@ class FingerprintIndex(IndexReader):
             return self._ask_by_job(groups)
         is_here = can_read(folder, asked)
         if self._sources and not is_here:
-            self._rebuild([p for p, _ in groups if not can_read(folder, [names[p]])])
+            with changing(folder):
+                self._rebuild([p for p, _ in groups if not can_read(folder, [names[p]])])
             is_here = True
         if via == "driver" or (via == "auto" and is_here):
             return ask_here(folder, self._names, groups)
@@ -213,7 +215,8 @@ class FingerprintIndex(IndexReader):
             keep=keep,
         )
         with own_python(df.sparkSession):
-            return df.mapInArrow(keeping, df.schema)
+            plain = df.toDF(*(f"c{at}" for at in range(len(df.columns))))  # names with dots, too
+            return plain.mapInArrow(keeping, df.schema)
 
     def append(
         self,
@@ -224,6 +227,9 @@ class FingerprintIndex(IndexReader):
         progress: bool | None = None,
     ) -> bool:
         """Add more records; only partitions that get some are written anew.
+
+        Who appends while another process does waits for it, and adds to what it made; at a URL,
+        where nobody can wait, the one that comes second is refused.
 
         Parameters
         ----------
@@ -236,16 +242,32 @@ class FingerprintIndex(IndexReader):
         -------
         bool
             False where the batch was there already.
+
+        Raises
+        ------
+        BadArgument
+            A column or a value cannot be used; nothing was added.
+        SourceError
+            Files cannot be read, or the index at a URL was changed meanwhile; nothing was added.
         """
-        if batch_id is not None and batch_id <= self._manifest.batches.get(stream, -1):
+        with changing(self._folder):
+            self.refresh()
+            if batch_id is not None and batch_id <= self._manifest.batches.get(stream, -1):
+                return False
+            source = source_of(df, self._manifest.key, self._manifest.rank, self._spark)
+            self._check_type(source.key_type, self._manifest.key)
+            changes: dict[str, Any] = {}
+            if batch_id is not None:
+                changes["batches"] = {**self._manifest.batches, stream: batch_id}
+                self._sources = None  # a micro-batch cannot be read again later
+            self._add(source, changes, progress, "appending")
+        return True
+
+    def refresh(self) -> bool:
+        """As `IndexReader.refresh`; what others appended cannot be built again from here."""
+        if not super().refresh():
             return False
-        source = source_of(df, self._manifest.key, self._manifest.rank, self._spark)
-        self._check_type(source.key_type, self._manifest.key)
-        changes: dict[str, Any] = {}
-        if batch_id is not None:
-            changes["batches"] = {**self._manifest.batches, stream: batch_id}
-            self._sources = None  # a micro-batch cannot be read again later
-        self._add(source, changes, progress, "appending")
+        self._sources = None
         return True
 
     def save(self, path: str | Path) -> None:
@@ -257,19 +279,22 @@ class FingerprintIndex(IndexReader):
         (here, folder), (there, other) = place_of(self._folder), place_of(target)
         for name in self._manifest.names():
             there.write(f"{other}/{name}", here.read(f"{folder}/{name}", 0, None), lasting=False)
+        there.sync(other, self._manifest.names())
         self._manifest.write(target)
 
     def _add(
         self, source: Source, changes: dict[str, Any], progress: bool | None, text: str
     ) -> None:
         files, digest = self._run(source, self._names, None, progress, text)
-        if digest is not None and self._digest is not None:
-            merged = self._digest.copy()
+        if self._manifest.revision:
+            self._check_newest()
+        merged = self._digest
+        if digest is not None and merged is not None:
+            merged = merged.copy()
             merged.merge(digest)
-            self._digest = merged
+        self._commit(files, changes, merged)
         if self._sources is not None:
             self._sources.append(source)
-        self._commit(files, changes)
 
     def _run(
         self,
@@ -297,7 +322,7 @@ class FingerprintIndex(IndexReader):
                 fpp=manifest.fpp,
                 headroom=manifest.headroom,
                 seed=manifest.seed,
-                item_type="text" if manifest.item_type == "text" else "integers",
+                item_type=manifest.item_type,
                 domain=self._digest.domain if self._digest and only is None else None,
                 error=manifest.error,
                 base=base,
@@ -305,19 +330,24 @@ class FingerprintIndex(IndexReader):
             )
             return building.run(source.spark, source.pieces(plan), plan)
 
-    def _commit(self, files: tuple[PartitionFile, ...], changes: dict[str, Any]) -> None:
+    def _commit(
+        self,
+        files: tuple[PartitionFile, ...],
+        changes: dict[str, Any],
+        digest: DyadicQDigest | None,
+    ) -> None:
+        """The next revision; what fails before it is written changes nothing."""
         before = set(self._manifest.names())
-        if self._digest is not None:
-            changes["digest"] = write_once(self._folder, "digest", self._digest.to_bytes())
+        if digest is not None:
+            changes["digest"] = write_once(self._folder, "digest", digest.to_bytes())
         made = self._manifest.with_files(files, **changes)
-        self._use(
-            replace(
-                made,
-                records=sum(file.records for file in made.files),
-                revision=self._manifest.revision + 1,
-            )
-        )
-        self._manifest.write(self._folder)
+        where, folder = place_of(self._folder)
+        where.sync(folder, set(made.names()) - before)  # before the manifest names them
+        records = sum(file.records for file in made.files)
+        made = replace(made, records=records, revision=self._manifest.revision + 1)
+        made.write(self._folder)
+        self._digest = digest
+        self._use(made)
         self._delete(before)
 
     def _delete(self, names: set[str]) -> None:
@@ -327,14 +357,22 @@ class FingerprintIndex(IndexReader):
             with suppress(FileNotFoundError):
                 where.delete(f"{folder}/{name}")
 
+    def _check_newest(self) -> None:
+        if Manifest.stored(self._folder) != self._manifest:
+            raise SourceError(
+                f"the index in {self._folder} was changed by another process meanwhile: nothing "
+                "was added; try again"
+            )
+
     def _rebuild(self, partitions: list[int]) -> None:
         """Build lost partitions again from where the records came from."""
+        self._check_newest()
         base = {p: name for p, name in self._names.items() if p not in partitions}
         for source in self._sources or []:
             files, _ = self._run(source, base, frozenset(partitions), False, "rebuilding")
             base.update({file.partition: file.file for file in files})
             self._use(self._manifest.with_files(files))
-        self._commit((), {})
+        self._commit((), {}, self._digest)
 
 
 def _check_fraction(name: str, value: Any) -> None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from muntin.errors import SourceError
 from muntin.spark.avro import AvroValues, arrow_schema, avro_fields
-from muntin.spark.ddl import SPELLED, declared
+from muntin.spark.ddl import SPELLED, declared, in_backticks
 from muntin.spark.partials import CORRUPT_COLUMN, REJECTED_KEPT_MAX, WHY_COLUMN, Placed
 from muntin.spark.places import FILE, in_files
 from muntin.spark.values import JsonValues, Parsed, value_schema
@@ -213,7 +213,7 @@ def _format(value: ValueSpec) -> tuple[pa.Schema, Callable[[], JsonValues | Avro
 
 def _spelled(schema: pa.Schema) -> str:
     """The columns of a value as Spark's DDL, quoted."""
-    return ", ".join(f"`{f.name.replace('`', '``')}` {SPELLED[f.type]}" for f in schema)
+    return ", ".join(f"{in_backticks(f.name)} {SPELLED[f.type]}" for f in schema)
 
 
 def _with_places(df: DataFrame, others: list[str]) -> DataFrame:

@@ -7,6 +7,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from muntin.errors import BadArgument, MuntinError, SourceError
+from muntin.spark.ddl import in_backticks
 from muntin.spark.event_time import check_type
 from muntin.spark.failures import reason
 from muntin.spark.files import FILE_FORMATS, files_at, is_pattern, local_path
@@ -78,8 +79,7 @@ def _with_timestamps(df: DataFrame, source: SourceSpec) -> DataFrame:
         return df
     numbers = {name for name, kind in df.dtypes if kind == "bigint"}
     for name in numbers & nanoseconds(source.path):
-        quoted = name.replace("`", "``")
-        df = df.withColumn(name, sf.expr(f"timestamp_micros(`{quoted}` div 1000)"))
+        df = df.withColumn(name, sf.expr(f"timestamp_micros({in_backticks(name)} div 1000)"))
     return df
 
 
@@ -132,7 +132,7 @@ def inferred_ddl(spark: SparkSession, source: SourceSpec) -> str:
         raise SourceError(
             f"source.path: {source.path} holds no columns: give source.schema, or data"
         )
-    return ", ".join(f"`{f.name.replace('`', '``')}` {f.dataType.simpleString()}" for f in names)
+    return ", ".join(f"{in_backticks(f.name)} {f.dataType.simpleString()}" for f in names)
 
 
 def needed(df: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, pa.Schema]:
@@ -159,7 +159,7 @@ def needed(df: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, pa.Schema]:
             raise SourceError(no_column(column, pipeline, df.columns))
     kept = (*KEPT_COLUMNS, *FILE_COLUMNS)
     wanted += [column for column in kept if column in df.columns]
-    df = df.select(*[sf.col(f"`{column.replace('`', '``')}`") for column in wanted])
+    df = df.select(*[sf.col(in_backticks(column)) for column in wanted])
     try:
         schema = arrow_schema(df.schema)
         check_types(pipeline, schema)

@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
 from muntin.errors import SourceError
 from muntin.spark.index.manifest import PartitionFile
-from muntin.storage import is_file, place_of
+from muntin.storage import is_elsewhere, is_file, place_of
 from muntin.summaries.fingerprint_index import Fingerprint
 from muntin.summaries.static_filter import to_partitions
 
+_GUARD = ".appending"
 OPEN_MAX = 4096  # mapped files that a process keeps
 _open: dict[str, Fingerprint] = {}
+
+
+@contextmanager
+def changing(folder: str) -> Iterator[None]:
+    """Nobody else changes the index of this folder in the block; at a URL nobody could say so."""
+    if is_elsewhere(folder):
+        yield
+        return
+    try:
+        guard = os.open(f"{folder}/{_GUARD}", os.O_CREAT | os.O_WRONLY, 0o644)
+    except OSError as problem:
+        raise SourceError(f"the index in {folder} cannot be changed ({problem})") from None
+    try:
+        fcntl.flock(guard, fcntl.LOCK_EX)  # until whoever appends has finished, or has ended
+        yield
+    finally:
+        os.close(guard)
 
 
 def write_once(folder: str, stem: str, data: bytes) -> str:

@@ -6,12 +6,13 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import google_crc32c
 
 from muntin.errors import CorruptSummary, SourceError
 from muntin.storage import place_of
+from muntin.summaries.dynamic_bloom import ItemType
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -40,7 +41,7 @@ class Manifest:
 
     key: str
     rank: str | None
-    item_type: str
+    item_type: ItemType
     partitions: int
     fpp: float
     error: float
@@ -92,6 +93,13 @@ class Manifest:
         CorruptSummary
             The manifest is damaged, or a file has another size.
         """
+        made = cls.stored(folder)
+        made.check_files(folder)
+        return made
+
+    @classmethod
+    def stored(cls, folder: str) -> Self:
+        """As `read`, without a look at the files."""
         place, path = place_of(f"{folder}/{MANIFEST}")
         try:
             content = json.loads(place.read(path, 0, None))
@@ -111,9 +119,7 @@ class Manifest:
         stated = content.pop("crc32c", None)
         if stated != _checksum({"muntin_index": version, **content}):
             raise CorruptSummary(f"{path} is damaged: its checksum does not match")
-        made = cls._from(content, path)
-        made.check_files(folder)
-        return made
+        return cls._from(content, path)
 
     @classmethod
     def _from(cls, content: dict[str, Any], path: str) -> Self:
@@ -122,6 +128,8 @@ class Manifest:
             made = cls(files=files, **content)
         except (TypeError, KeyError) as problem:
             raise CorruptSummary(f"{path} is damaged: {problem}") from None
+        if made.item_type not in get_args(ItemType):
+            raise CorruptSummary(f"{path} is damaged: keys of type {made.item_type!r:.50}")
         if any(not _NAME.fullmatch(str(name)) for name in made.names()):
             raise CorruptSummary(f"{path} names a file that is none of an index")
         if any(

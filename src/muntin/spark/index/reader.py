@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
-from muntin.errors import BadArgument, CorruptSummary
+from muntin.errors import BadArgument, CorruptSummary, SourceError
 from muntin.spark.index.files import by_partition, opened
 from muntin.spark.index.manifest import Manifest
 from muntin.spark.index.query import ask_here
@@ -21,7 +21,7 @@ from muntin.storage import full_name, place_of
 from muntin.summaries.base import Estimate
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
 from muntin.summaries.dynamic_bloom import item_type
-from muntin.summaries.items import as_items, hash_items
+from muntin.summaries.items import given_items, hash_items
 from muntin.summaries.static_filter import to_partitions
 
 Groups = list[tuple[int, np.ndarray]]
@@ -56,6 +56,20 @@ class IndexReader:
         folder = full_name(path)
         manifest = Manifest.read(folder)
         return cls(folder, manifest, read_digest(folder, manifest))
+
+    def refresh(self) -> bool:
+        """Answer from what the folder holds now; False where that is what was open already.
+
+        Another process may have appended to the index, or built it anew: until then answers are
+        those of what was opened, and where the files of that are gone it is done unasked.
+        """
+        manifest = Manifest.stored(self._folder)
+        if manifest == self._manifest:
+            return False
+        manifest.check_files(self._folder)
+        self._digest = read_digest(self._folder, manifest)
+        self._use(manifest)
+        return True
 
     def _use(self, manifest: Manifest) -> None:
         """Answer from this manifest from now on."""
@@ -137,10 +151,26 @@ class IndexReader:
         return self._contained(keys, self._ask)
 
     def _contained(self, keys: Any, ask: Callable[[Groups], np.ndarray]) -> pa.Table:
-        array, hashes = self._hashed(keys)
-        present, rates = self._found(hashes, ask)
+        array, _, present, rates = self._asked(keys, ask)
         columns = {"present": pa.array(present), "false_positive_rate": pa.array(rates)}
         return pa.table({"key": array, **columns})
+
+    def _asked(
+        self, keys: Any, ask: Callable[[Groups], np.ndarray]
+    ) -> tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]:
+        """The keys and their hashes, and what `_found` says of these."""
+        array, hashes = self._hashed(keys)
+        try:
+            return array, hashes, *self._found(hashes, ask)
+        except SourceError as gone:  # is there a newer revision, which has other files?
+            try:
+                newer = self.refresh()
+            except SourceError:
+                newer = False
+            if not newer:
+                raise gone from None
+        array, hashes = self._hashed(keys)
+        return array, hashes, *self._found(hashes, ask)
 
     def _found(
         self, hashes: np.ndarray, ask: Callable[[Groups], np.ndarray]
@@ -162,8 +192,7 @@ class IndexReader:
 
     def locate(self, keys: Any) -> pa.Table:
         """The partitions that may hold each key: none or one. Columns key, partitions."""
-        array, hashes = self._hashed(keys)
-        found, _ = self._found(hashes, self._ask)
+        array, hashes, found, _ = self._asked(keys, self._ask)
         placed = to_partitions(hashes, self._manifest.partitions)
         ends = np.concatenate([[0], np.cumsum(found)]).astype(np.int32)
         lists = pa.ListArray.from_arrays(ends, pa.array(placed[found].astype(np.int32)))
@@ -205,7 +234,7 @@ class IndexReader:
         return self._digest
 
     def _hashed(self, keys: Any) -> tuple[pa.Array, np.ndarray]:
-        array = keys if isinstance(keys, pa.DictionaryArray) else as_items(keys)
+        array = keys if isinstance(keys, pa.DictionaryArray) else given_items(keys)
         if len(array):
             self._check_type(array.type, "keys")
         return array, hash_items(array, self._manifest.seed)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from muntin.errors import BadArgument, SourceError
+from muntin.spark.ddl import in_backticks
 from muntin.spark.index.plan import Plan
 from muntin.spark.index.scatter import PIECE_DDL, scatter
 from muntin.spark.parquet import ROWS_AT_ONCE, Split, parquet_files, shares_of
@@ -52,9 +53,9 @@ class Frame:
         return self.df.sparkSession
 
     def pieces(self, plan: Plan) -> DataFrame:
-        columns = [self.df[self.key]]
+        columns = [in_backticks(self.key)]
         if plan.domain is not None and self.rank is not None:
-            columns.append(self.df[self.rank])
+            columns.append(in_backticks(self.rank))
         has_rank = len(columns) == 2
 
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -62,7 +63,8 @@ class Frame:
                 plan, ((b.column(0), b.column(1) if has_rank else None) for b in batches)
             )
 
-        return self.df.select(*columns).mapInArrow(task, PIECE_DDL)
+        names = ["key", "rank"][: len(columns)]  # PySpark looks for a column `a.b` inside of `a`
+        return self.df.select(*columns).toDF(*names).mapInArrow(task, PIECE_DDL)
 
 
 @dataclass
@@ -117,7 +119,7 @@ def source_of(given: Any, key: str, rank: str | None, spark: SparkSession | None
         raise BadArgument(f"expected a DataFrame or a path, got {type(given).__name__}")
     wanted = [key] if rank is None else list(dict.fromkeys([key, rank]))
     _check_columns(wanted, given.columns, "the DataFrame")
-    schema = given.select(*[given[name] for name in wanted]).limit(0).toArrow().schema
+    schema = given.select(*map(in_backticks, wanted)).limit(0).toArrow().schema
     types = _types(schema, key, rank)
     if files := scanned_files(given):
         with suppress(BadArgument, SourceError):  # such as files that Spark has to make alike
