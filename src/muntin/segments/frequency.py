@@ -105,9 +105,15 @@ class Frequency(Algebra):
     def fold(
         self, values: Sequence[Any], order: np.ndarray, bounds: np.ndarray, items: Keys | None
     ) -> States:
-        states = folded(values, order, bounds, 1, ANY)
+        states = {**folded(values, order, bounds, 1, ANY), "cells": None}
+        if self.are_lists(states, len(bounds) - 1):
+            return states
         rows = frozen(np.arange(len(bounds)))
-        return self.merge({**states, "cells": None}, rows[:-1], rows, items)
+        return self.merge(states, rows[:-1], rows, items)
+
+    def are_lists(self, states: States, rows: int) -> bool:
+        """Whether what was folded stays as it is: no row has so many items that it needs cells."""
+        return int(lists(states["item"], rows).sizes.max(initial=0)) <= self.few
 
     def merge(
         self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None

@@ -151,6 +151,7 @@ class SketchedSums(OfIndicators):
     ) -> States:
         named, *columns = values
         states = folded([pa.array(named)], order, bounds, 1, ANY)
+        del states["nulls"]
         item = lists(states["item"], len(bounds) - 1)
         states["cells"] = None
         for (name, _), (amounts, missing) in zip(self.indicators, columns, strict=True):
@@ -168,6 +169,8 @@ class SketchedSums(OfIndicators):
                 f"{name}.list": listed,
                 f"{name}.cells": None,
             }
+        if self._counts.are_lists(states, len(bounds) - 1):
+            return states
         rows = frozen(np.arange(len(bounds)))
         return self.merge(states, rows[:-1], rows, items)
 
