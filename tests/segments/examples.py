@@ -90,7 +90,7 @@ EXAMPLES: dict[str, Example] = {
     "sketched_matrix": Example(
         SketchedSums((("i", "int64"), ("f", "float64")), width=16, depth=3, track=2),
         lambda rng, n: [pa.array(abs(rng.integers(0, 99, n))), pa.array(rng.gamma(2, 20, n))],
-        (Listed(), Listed(2), SumsOf((("JFK",), ("x",), (None,))), Totals()),
+        (Listed(), Listed(2), SumsOf({"text": pa.array(["JFK", "x", None])}), Totals()),
     ),
     "top_k": Example(TopItems(capacity=4), _weighed, (Heaviest(3), WeightOf(("item 3", "x")))),
     "merged_distinct": Example(MergedDistinct(lg_k=6), _hlls, (DistinctCount(),)),

@@ -127,7 +127,7 @@ class Encoded:
             size = len(firsts)
         whole = np.arange(size)
         at = [whole if firsts is None else codes[firsts] for codes, _ in parts]
-        hashed = [key_columns.hashes_of("", values, 0) for _, values in parts]
+        hashed = [key_columns.hashes_of(values) for _, values in parts]
         keys, order = ordered(names, [values for _, values in parts], at, hashed)
         new = np.empty(size, np.int64)
         new[order] = whole
@@ -370,7 +370,7 @@ def _equal_to_next(column: pa.Array) -> np.ndarray:
 def hashes_of(columns: Sequence[pa.Array]) -> np.ndarray:
     """Hash of each key or item: uint64[n]."""
     return key_columns.fold(
-        [key_columns.hashes_of("", c, 0) if c.null_count else hash_items(c) for c in columns]
+        [key_columns.hashes_of(c) if c.null_count else hash_items(c) for c in columns]
     )
 
 

@@ -22,7 +22,7 @@ A table has a row a slice: what it is asked for by, the columns of its name, are
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -40,7 +40,7 @@ from muntin.segments.sums import OfIndicators, SumType, Totals, missing_of, type
 from muntin.segments.table import Table
 from muntin.segments.top_k import flat, folded, places_in
 from muntin.summaries.indicators import indicator_values
-from muntin.summaries.key_columns import decoded
+from muntin.summaries.key_columns import columns_in, decoded
 
 kernels: Any = _kernels  # lists of columns are unpacked into their calls
 FLOAT_SLACK = 1e-6  # of a sum, which the rounding of floats moves by less
@@ -56,9 +56,9 @@ class Listed:
 
 @dataclass(frozen=True)
 class SumsOf:
-    """The question: the sums of keys, each a tuple of the values of the key's columns."""
+    """The question: the sums of keys, by the key's columns."""
 
-    keys: tuple[tuple[Any, ...], ...]
+    columns: Mapping[str, pa.Array]
 
 
 @dataclass(frozen=True)
@@ -288,19 +288,10 @@ class SketchedSums(OfIndicators):
         return pa.table({**columns, "overflow": overflow})
 
     def _asked(self, table: Table, question: SumsOf) -> tuple[Keys, np.ndarray]:
-        """The different keys of a question, in the types of the table's, and each one's number."""
-        known = _items_of(table)
-        width = len(known.names)
-        if any(not isinstance(key, tuple) or len(key) != width for key in question.keys):
-            raise BadArgument(f"keys are tuples of {width}: {', '.join(known.names)}")
-        columns = {}
-        for at, (name, column) in enumerate(zip(known.names, known.columns, strict=True)):
-            kind = None if pa.types.is_null(column.type) else column.type
-            try:
-                columns[name] = pa.array([key[at] for key in question.keys], kind)
-            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as problem:
-                raise BadArgument(f"key column {name!r} is {kind}: {problem}") from None
-        return Encoded(columns).keys(known.names, len(question.keys))
+        """The different keys of a question, and the number of each one that is asked for."""
+        names = _items_of(table).names
+        columns = dict(zip(names, columns_in(question.columns, names), strict=True))
+        return Encoded(columns).keys(names, len(columns[names[0]]))
 
     def _bounds(
         self,

@@ -58,7 +58,7 @@ FAMILIES: dict[str, Family] = {
     "hyper_bloom": Family(11, 2),
     "calm_space_saving": Family(12, 1),
     "hyper_calm": Family(13, 1),
-    "sketched_matrix": Family(15, 1),
+    "sketched_matrix": Family(15, 2),
     "periodic_shard": Family(17, 1),
     "req": Family(18, 1),
 }

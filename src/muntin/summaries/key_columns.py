@@ -1,4 +1,4 @@
-"""Columns of key values: from any of Arrow's spellings to one array each, to hashes, to bytes.
+"""Columns of key values: from any of Arrow's spellings to one array each, and to hashes.
 
 A key column is text, an integer, a boolean, a date or a timestamp (microseconds, UTC); null is a
 value of its own. These are the key columns of the vector matrix.
@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from muntin.arrow import decoded, floored, is_text, value_type
-from muntin.errors import BadArgument, CorruptSummary
+from muntin.errors import BadArgument
 from muntin.summaries.items import hash_items
-from muntin.summaries.reading import Body, exact_sum
 
 KeyKind = Literal["string", "int64", "bool", "date32", "timestamp"]
 TYPES: dict[str, pa.DataType] = {
@@ -87,32 +86,19 @@ def canonical(name: str, array: pa.Array, kind: str | None) -> pa.Array:
     return array
 
 
-def hashes_of(name: str, array: pa.Array, seed: int) -> np.ndarray:
-    """Hash of each value, nulls included: uint64[n]."""
+def hashes_of(array: pa.Array) -> np.ndarray:
+    """Hash of each value of a column as `canonical` makes it, nulls included: uint64[n]."""
     if isinstance(array, pa.DictionaryArray) and len(array.dictionary) <= len(array):
-        inner = np.append(hashes_of(name, array.dictionary, seed), NULL_HASH)
+        inner = np.append(hashes_of(array.dictionary), NULL_HASH)
         codes = pc.fill_null(array.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
         return inner[codes]  # -1, null, is the last
-    kind = kind_of(name, array)
-    if kind is None:
-        return np.full(len(array), NULL_HASH)
-    array = decoded(array) if kind == "string" else canonical(name, array, kind)
+    array = decoded(array)
     if not array.null_count:
-        return hash_items(array, seed)
-    nulls = array.is_null().to_numpy(zero_copy_only=False)
+        return hash_items(array)
     hashes = np.full(len(array), NULL_HASH)
-    hashes[~nulls] = hash_items(array.drop_null(), seed)
+    there = array.is_valid().to_numpy(zero_copy_only=False)
+    hashes[there] = hash_items(array.drop_null())
     return hashes
-
-
-def refuse_broken_text(name: str, array: pa.Array) -> None:
-    """BadArgument where a string is not UTF-8: it could be neither shown nor read back."""
-    if isinstance(array, pa.DictionaryArray):
-        array = array.dictionary
-    try:
-        array.validate(full=True)
-    except pa.ArrowInvalid as problem:
-        raise BadArgument(f"key column {name!r} is not UTF-8: {problem}") from None
 
 
 def fold(hashes: Sequence[np.ndarray]) -> np.ndarray:
@@ -121,68 +107,6 @@ def fold(hashes: Sequence[np.ndarray]) -> np.ndarray:
     for more in hashes[1:]:
         folded = folded * FOLD + more  # wraps, as is meant
     return folded
-
-
-def encode(columns: Sequence[pa.Array]) -> bytes:
-    """Bytes of key columns: of each, what is null, then numbers, or lengths and all texts."""
-    pieces = []
-    for column in columns:
-        valid = column.is_valid().to_numpy(zero_copy_only=False)
-        pieces.append(valid.astype(np.uint8).tobytes())
-        if pa.types.is_null(column.type):
-            continue
-        if pa.types.is_large_string(column.type):
-            lengths = pc.fill_null(pc.call_function("binary_length", [column]), 0)
-            pieces.append(lengths.to_numpy(zero_copy_only=False).astype("<i8").tobytes())
-            pieces += [text.encode() for text in column.to_pylist() if text]
-        else:
-            pieces.append(_numbers(column).astype("<i8").tobytes())
-    return b"".join(pieces)
-
-
-def decode(owner: str, body: Body, kinds: Sequence[str | None], size: int) -> list[pa.Array]:
-    """Key columns as `encode` wrote them; CorruptSummary."""
-    return [_decode_column(owner, body, kind, size) for kind in kinds]
-
-
-def _decode_column(owner: str, body: Body, kind: str | None, size: int) -> pa.Array:
-    flags = body.array("u1", size)
-    if size and flags.max() > 1:
-        raise CorruptSummary(f"{owner}: a key is neither null nor not")
-    nulls = flags == 0
-    if kind is None:
-        if not nulls.all():
-            raise CorruptSummary(f"{owner}: a key without a type is not null")
-        return pa.nulls(size)
-    numbers = body.array("<i8", size)
-    if numbers[nulls].any():
-        raise CorruptSummary(f"{owner}: a null key has a value")
-    mask = pa.py_buffer(np.packbits(~nulls, bitorder="little").tobytes())
-    if kind == "string":
-        if size and (int(numbers.min()) < 0 or int(numbers.max()) > body.left):
-            raise CorruptSummary(f"{owner}: the length of a key is impossible")
-        texts = body.array("u1", exact_sum(numbers)).tobytes()
-        offsets = np.concatenate([[0], np.cumsum(numbers)]).astype(np.int64)
-        buffers = [mask, pa.py_buffer(offsets.tobytes()), pa.py_buffer(texts)]
-        array = pa.Array.from_buffers(TYPES[kind], size, buffers)
-        try:
-            array.validate(full=True)
-        except pa.ArrowInvalid:
-            raise CorruptSummary(f"{owner}: a key is not UTF-8") from None
-        return array
-    low, high = {"bool": (0, 1), "date32": (-(2**31), 2**31 - 1)}.get(kind, (-(2**63), 2**63 - 1))
-    if size and (int(numbers.min()) < low or int(numbers.max()) > high):
-        raise CorruptSummary(f"{owner}: a key is outside its type")
-    plain = pa.array(numbers, mask=nulls)
-    if kind == "date32":
-        return plain.cast(pa.int32()).cast(TYPES[kind])
-    return plain.cast(TYPES[kind])
-
-
-def _numbers(column: pa.Array) -> np.ndarray:
-    if pa.types.is_date32(column.type):
-        column = column.cast(pa.int32())
-    return pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
 
 
 def columns_in(batch: Any, names: Sequence[str]) -> list[pa.Array]:

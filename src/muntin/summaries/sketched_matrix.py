@@ -1,16 +1,15 @@
 """The vector matrix with Count-Min rows ("sketch i.j"): sums by key in fixed memory.
 
 =========== =================================================================================
-State       per key: cells [depth, width, 1 + indicators] of int64 or float64 sums, and the
-            `track` heaviest values of the key in a SpaceSaving
-Error       truth <= value always; value - truth <= e / width * total of that column, with
-            probability 1 - exp(-depth) for each sum asked for. Floats: to their rounding
-Merge       with the same keys, indicators, width, depth, track and seed. Exact: the cells of
-            the whole stream (floats: to their rounding)
+State       one slice of a segment of `SketchedSums`, and recent events in hash tables
+Error       none while a key has at most max(2 x track, width x depth / 8) values. Then truth <=
+            value always; value - truth <= e / width * total of that column, with probability
+            1 - exp(-depth) for each sum asked for. Floats: to their rounding
+Merge       with the same keys, indicators, width, depth and track. Exact: the cells of the whole
+            stream (floats: to their rounding)
 Duplicates  count again
 Source      Cormode & Muthukrishnan, J. Algorithms 55 (2005), with vectors for cells
-Limits      indicators >= 0 (a negative one would void the upper bound); no subtraction. Keys
-            are compared by 64-bit hashes: two of a million collide once in 37 million times
+Limits      indicators >= 0 (a negative one would void the upper bound); no subtraction
 =========== =================================================================================
 """
 
@@ -18,37 +17,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 
-from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary, SummaryOverflow
+from muntin.errors import BadArgument, CorruptSummary, SummaryOverflow
+from muntin.segments.building import build
+from muntin.segments.columns import Ragged, States, frozen, lists, numbers
+from muntin.segments.keys import NO_KEY
+from muntin.segments.sketched import Listed, SketchedSums, SumsOf
+from muntin.segments.sums import Sums
+from muntin.segments.table import Segment, Table
 from muntin.summaries import key_columns
 from muntin.summaries.base import Estimate
-from muntin.summaries.checks import check_alike, integer_in
-from muntin.summaries.envelope import seal, unseal
-from muntin.summaries.indicators import indicator_values
-from muntin.summaries.reading import INT64_MAX, Body, Fields, exact_sum
-from muntin.summaries.sketched_key import SketchedKey
-from muntin.summaries.vector_matrix.names import (
-    COUNT,
-    IndicatorType,
-    Key,
-    as_indicators,
-    as_keys,
-    find_key,
-    refuse_both,
-)
+from muntin.summaries.checks import check_alike
+from muntin.summaries.count_min import CELLS_MAX
+from muntin.summaries.indicators import IndicatorType
+from muntin.summaries.reading import INT64_MAX, exact_sum
+from muntin.summaries.vector_matrix.batches import Batch
+from muntin.summaries.vector_matrix.gathered import GatheredSums
+from muntin.summaries.vector_matrix.names import COUNT, find_key
+from muntin.summaries.vector_matrix.whole import check_whole, no_rows, read_whole
 
-CELLS_MAX = 1 << 28  # 2 GiB: past that, a width was mistyped
-DEPTH_MAX = 32
-TRACK_MAX = 1 << 20
-SEED_MAX = 2**64 - 1
 KeyName = str | Sequence[str]
+LOWER = "_lower"
+GATHERED_ROWS_MAX = 1 << 16  # of a key: past that, the hash tables go into the sketch
 
 
-class SketchedMatrix:
+class SketchedMatrix(GatheredSums):
     """Upper bounds of sums of indicators by key.
 
     Parameters
@@ -60,9 +58,7 @@ class SketchedMatrix:
     width, depth : int
         As for `CountMin`; one sketch of vectors a key.
     track : int
-        Heaviest values of each key, by count, that `table` lists; at least 1.
-    seed : int
-        Of the hash, 0 ... 2**64 - 1.
+        Heaviest values of each key, by count, that `table` lists beside cells; at least 1.
 
     Raises
     ------
@@ -78,6 +74,7 @@ class SketchedMatrix:
     """
 
     kind: ClassVar[str] = "sketched_matrix"
+    __slots__ = ("_totals", "depth", "track", "width")
 
     def __init__(
         self,
@@ -86,108 +83,114 @@ class SketchedMatrix:
         width: int = 2048,
         depth: int = 4,
         track: int = 1000,
-        seed: int = 0,
     ) -> None:
-        names, types = as_keys(keys), as_indicators(indicators)
-        refuse_names(names, types)
-        self.width = integer_in("width", width, 2, CELLS_MAX)
-        self.depth = integer_in("depth", depth, 1, DEPTH_MAX)
-        self.track = integer_in("track", track, 1, TRACK_MAX)
-        self.seed = integer_in("seed", seed, 0, SEED_MAX)
-        if self.width * self.depth * (1 + len(types)) * len(names) > CELLS_MAX:
+        super().__init__(keys, indicators)
+        names = {*self._kinds, *self._indicators}
+        for name in (COUNT, *self._indicators):
+            if name + LOWER in names:
+                raise BadArgument(f"{name + LOWER!r} names the lower bounds of {name!r}: rename it")
+        self.width, self.depth, self.track = width, depth, track
+        _ = self._algebra  # refuses what is out of range
+        if width * depth * (1 + len(self._indicators)) * len(self._keys) > CELLS_MAX:
             raise BadArgument(f"{width} x {depth} cells of all keys and indicators: too many")
-        self._start(names, types)
-
-    def _start(self, keys: Sequence[Key], types: Mapping[str, IndicatorType | None]) -> None:
-        self._types: dict[str, IndicatorType | None] = dict(types)
-        self._kinds: dict[str, str | None] = {name: None for key in keys for name in key}
-        self._nulls = dict.fromkeys(types, 0)
-        self._totals: list[int | float] = [0] * (1 + len(types))
-        shape = self.width, self.depth, 1 + len(types)
-        self._keys = {key: SketchedKey(key, *shape, self.track, self.seed) for key in keys}
+        self._totals: dict[str, int | float] = dict.fromkeys((COUNT, *self._indicators), 0)
 
     @property
-    def keys(self) -> tuple[Key, ...]:
-        """Each key as a tuple of its columns."""
-        return tuple(self._keys)
+    def _algebra(self) -> SketchedSums:
+        return SketchedSums(tuple(self._indicators.items()), self.width, self.depth, self.track)
+
+    def _empty(self) -> Self:
+        new = type(self)(self._keys, self._indicators, self.width, self.depth, self.track)
+        new._totals = dict(self._totals)
+        return new
 
     @property
-    def indicators(self) -> dict[str, str | None]:
-        """Name -> type; None where no batch has decided it yet."""
-        return dict(self._types)
-
-    @property
-    def count(self) -> int:
-        """Events summarised."""
-        return int(self._totals[0])
+    def parameters(self) -> dict[str, Any]:
+        """What two summaries must share to be merged."""
+        keys, indicators = [list(key) for key in self._keys], list(self._indicators)
+        sizes = {"width": self.width, "depth": self.depth, "track": self.track}
+        return {"keys": keys, "indicators": indicators, **sizes}
 
     @property
     def totals(self) -> dict[str, int | float]:
         """`count` and the sum of each indicator over all events: exact for integers."""
-        return dict(zip((COUNT, *self._types), self._totals, strict=True))
-
-    @property
-    def nulls(self) -> dict[str, int]:
-        """Indicator -> events that had no value for it: null, NaN or infinite."""
-        return dict(self._nulls)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory."""
-        return sum(key.nbytes for key in self._keys.values())
+        return dict(self._totals)
 
     @property
     def confidence(self) -> float:
-        """Probability that one lower bound holds."""
-        return -math.expm1(-self.depth)
+        """Probability that one lower bound holds where a key has cells."""
+        return self._algebra.confidence
 
     def rows(self, key: KeyName | int | None = None) -> Any:
         """Values of a key that `table` lists; without a key, a dict key -> how many."""
-        if key is None:
-            return {key: len(sketch.heavy.kept()) for key, sketch in self._keys.items()}
-        return len(self._keys[find_key(self.keys, key)].heavy.kept())
+        if key is not None:
+            return self.rows()[find_key(self._keys, key)]
+        found = dict.fromkeys(self._keys, 0)
+        for table in self._segment().tables:
+            found[table.name(self._algebra)] = len(lists(table.states["item"], 1).items)
+        return found
 
-    def update(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Count the events of a batch. An update that raises changes nothing.
+    def _count(self, read: list[Batch], pieces: list[pa.RecordBatch], sums: Sums) -> None:
+        totals = {COUNT: _added(COUNT, self.count, sum(batch.events for batch in read))}
+        for at, (name, kind) in enumerate(sums.indicators):
+            columns = [batch.values[at].numbers for batch in read]
+            total = float(self._totals[name]) if kind == "float64" else self._totals[name]
+            for column in columns:
+                if column is not None and len(column):
+                    _refuse_negative(name, column)
+                    is_float = column.dtype == np.float64
+                    more = float(np.sum(column)) if is_float else exact_sum(column)
+                    total = _added(name, total, more)
+            totals[name] = total
+        super()._count(read, pieces, sums)
+        self._totals = totals
+        recent = self._recent
+        if recent and max(map(recent.numbering.rows, self._keys)) > GATHERED_ROWS_MAX:
+            self._settle()
 
-        Parameters
-        ----------
-        batch : pyarrow.RecordBatch or pyarrow.Table
-            Columns that are neither key nor indicator are ignored. A null indicator adds nothing.
+    def _built(self, pieces: list[pa.RecordBatch], sums: Sums) -> list[Segment]:
+        algebra = replace(self._algebra, indicators=sums.indicators)
+        segments = []
+        for piece in pieces:
+            columns = {name: piece.column(name) for name in self._kinds}
+            values = [piece.column(name) for name in self._indicators]
+            slices = np.zeros(len(piece), np.int64)
+            segments.append(build(algebra, slices, values, self._keys, columns))
+        return [segment for segment in segments if segment.count]
 
-        Raises
-        ------
-        BadArgument
-            A column is missing or of a type that does not fit, or an indicator is negative.
-        SummaryOverflow
-            The sum of an indicator over all events would leave its range.
-        """
-        if not isinstance(batch, pa.RecordBatch | pa.Table):
-            raise BadArgument(f"update takes a RecordBatch or Table, not {type(batch).__name__}")
-        rows = batch.num_rows
-        kinds, columns = dict(self._kinds), {}
-        for name in kinds:
-            (columns[name],) = key_columns.columns_in(batch, [name])
-            kind = key_columns.kind_of(name, columns[name])
-            if kind and kinds[name] not in (None, kind):
-                raise BadArgument(f"key column {name!r} is {kind}, but was {kinds[name]} before")
-            kinds[name] = kind or kinds[name]
-        vectors, types, nulls, totals = self._vectors(batch)
-        hashes = {n: key_columns.hashes_of(n, c, self.seed) for n, c in columns.items()}
-        for name, column in columns.items():
-            if kinds[name] == "string":
-                key_columns.refuse_broken_text(name, column)
-        if not rows:
-            return
-        self._kinds, self._types, self._nulls, self._totals = kinds, types, nulls, totals
-        for key, sketch in self._keys.items():
-            sketch.add(
-                [columns[name] for name in key],
-                [kinds[name] for name in key],
-                key_columns.fold([hashes[name] for name in key]),
-                vectors,
-                self._is_float(),
-            )
+    def _made_of(self, sums: Segment) -> Segment:
+        """Exact sums as the sketch has them."""
+        assert isinstance(sums.algebra, Sums)  # noqa: S101
+        algebra = replace(self._algebra, indicators=sums.algebra.indicators)
+        total, *tables = sums.tables
+        rows = frozen(np.arange(2))
+        made = []
+        for table in tables:
+            starts = frozen(np.array([0, len(table)]))
+            states: States = {
+                "item": Ragged(starts, frozen(np.arange(len(table)))),
+                "weight": Ragged(starts, table.events),
+                "gained": None,
+                "offset": None,
+                "total": total.events,
+                "cells": None,
+            }
+            for name, _ in algebra.indicators:
+                listed, whole = (_sums_of(one, name) for one in (table, total))
+                states |= {
+                    f"{name}.nulls": total.states[f"{name}.nulls"],
+                    f"{name}.all": whole,
+                    f"{name}.list": Ragged(starts, listed.view(np.int64)),
+                    f"{name}.cells": None,
+                }
+            merged = algebra.merge(states, rows[:1], rows, table.keys)  # which lets the light go
+            one = Table(NO_KEY, sums.slices, rows, sums.slices, sums.events, merged, table.keys)
+            made.append(one.with_used_keys())
+        return replace(sums, algebra=algebra, tables=tuple(made))
+
+    def _segment(self) -> Segment:
+        self._settle()  # what is in the sketch once does not go into it again
+        return super()._segment()
 
     def estimate(self, key: KeyName | int, items: Any) -> dict[str, Estimate]:
         """Sums of given values of a key.
@@ -203,20 +206,30 @@ class SketchedMatrix:
         -------
         dict of str to Estimate
             `count` and each indicator: int64[n] or float64[n]. `value` = `upper`, never below
-            the truth; `lower` holds at `confidence` = 1 - exp(-depth).
+            the truth; `lower` holds at `confidence`: 1 without cells, else 1 - exp(-depth).
         """
-        found = find_key(self.keys, key)
-        columns = key_columns.columns_in(items, found)
-        for name, column in zip(found, columns, strict=True):
+        found = find_key(self._keys, key)
+        columns = dict(zip(found, key_columns.columns_in(items, found), strict=True))
+        for name, column in columns.items():
             kind, before = key_columns.kind_of(name, column), self._kinds[name]
             if kind and before and kind != before:
                 raise BadArgument(f"key column {name!r} is {before}, not {kind}")
-        named = zip(found, columns, strict=True)
-        hashes = key_columns.fold([key_columns.hashes_of(*column, self.seed) for column in named])
-        return self._estimates(self._keys[found], hashes)
+        table = self._segment().table(found)
+        if table is None:
+            size = len(columns[found[0]])
+            zeros = {name: np.zeros(size, kind or "int64") for name, kind in self._lanes}
+            return {name: Estimate(zero, zero, zero, 1.0) for name, zero in zeros.items()}
+        answer = self._algebra.answer(table, SumsOf(columns))
+        has_cells = table.states["cells"] is not None
+        confidence = self.confidence if has_cells else 1.0
+        estimates = {}
+        for name, _ in self._lanes:
+            value, lower = answer[name].to_numpy(), answer[name + LOWER].to_numpy()
+            estimates[name] = Estimate(value, lower, value.copy(), confidence)
+        return estimates
 
     def table(self, key: KeyName | int) -> pa.Table:
-        """The heaviest values of a key with their sums.
+        """The heaviest values of a key with their sums, or all while it has no cells.
 
         Parameters
         ----------
@@ -231,19 +244,20 @@ class SketchedMatrix:
             first. A value that is not listed has at most `SpaceSaving`'s bound of events:
             count / (track + 1).
         """
-        found = find_key(self.keys, key)
-        sketch = self._keys[found]
-        kept = sketch.heavy.kept()
-        hashes = kept.to_numpy(zero_copy_only=False).astype(np.uint64)
-        sums = self._estimates(sketch, hashes)
-        heavy = sketch.heavy.estimate(kept)
-        upper = {name: estimate.upper for name, estimate in sums.items()}
-        lower = {name + LOWER: estimate.lower for name, estimate in sums.items()}
-        upper[COUNT] = np.minimum(upper[COUNT], heavy.upper)
-        lower[COUNT + LOWER] = heavy.lower
-        order = pa.array(np.argsort(-upper[COUNT], kind="stable"))
-        columns = dict(zip(found, sketch.values, strict=True)) | upper | lower
-        return pa.table(columns).take(order)
+        found = find_key(self._keys, key)
+        table = self._segment().table(found)
+        lanes = [name for name, _ in self._lanes]
+        if table is None:
+            rows = no_rows(self._algebra, found, self._kinds)
+            for name in lanes:
+                rows = rows.append_column(name + LOWER, rows[name])
+            return rows
+        rows = self._algebra.answer(table, Listed())
+        return rows.select([*found, *lanes, *(name + LOWER for name in lanes)])
+
+    @property
+    def _lanes(self) -> list[tuple[str, IndicatorType | None]]:
+        return [(COUNT, "int64"), *self._indicators.items()]
 
     def merge(self, other: Self) -> None:
         """Add the events of another of the same parameters, which stays as it is.
@@ -256,160 +270,36 @@ class SketchedMatrix:
             The sum of an indicator would leave its range. Nothing was changed.
         """
         check_alike(self, other)
-        kinds = dict(self._kinds)
-        for name, theirs in other._kinds.items():
-            if kinds[name] and theirs and kinds[name] != theirs:
-                raise IncompatibleSummary(
-                    f"key column {name!r}: {kinds[name]} here, {theirs} there"
-                )
-            kinds[name] = kinds[name] or theirs
-        other = other.copy()  # its lanes may have to become floats
-        types: dict[str, IndicatorType | None] = {
-            name: wider(kind, other._types[name]) for name, kind in self._types.items()
-        }
-        pairs = zip(self.totals.items(), other._totals, strict=True)
-        totals = [added(name, mine, theirs) for (name, mine), theirs in pairs]
-        for matrix in (self, other):
-            matrix._widen(types)
-        self._kinds, self._types, self._totals = kinds, types, totals
-        self._nulls = {name: nulls + other._nulls[name] for name, nulls in self._nulls.items()}
-        for key, sketch in self._keys.items():
-            sketch.merge(other._keys[key], [kinds[name] for name in key], self._is_float())
-
-    @classmethod
-    def merged(cls, summaries: Iterable[Self]) -> Self:
-        """A new summary of the events of all; at least one is given."""
-        parts = list(summaries)
-        if not parts:
-            raise BadArgument("merged() of nothing: give at least one summary")
-        whole = parts[0].copy()
-        for part in parts[1:]:
-            whole.merge(part)
-        return whole
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """What two summaries must share to be merged."""
-        return {
-            "keys": [list(key) for key in self._keys],
-            "indicators": list(self._types),
-            "width": self.width,
-            "depth": self.depth,
-            "track": self.track,
-            "seed": self.seed,
-        }
-
-    def copy(self) -> Self:
-        """An independent copy."""
-        twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        twin._types, twin._kinds = dict(self._types), dict(self._kinds)
-        twin._nulls, twin._totals = dict(self._nulls), list(self._totals)
-        twin._keys = {key: sketch.copy() for key, sketch in self._keys.items()}
-        return twin
-
-    def to_bytes(self) -> bytes:
-        """The summary in Muntin's envelope."""
-        described = self.parameters | {
-            "types": list(self._types.values()),
-            "kinds": self._kinds,
-            "nulls": list(self._nulls.values()),
-            "totals": self._totals,
-        }
-        is_float = self._is_float()
-        body = b"".join(sketch.to_bytes(is_float) for sketch in self._keys.values())
-        return seal(self.kind, described, body)
+        kinds = self._kinds_with(other)
+        united = self._algebra.united(other._algebra)
+        assert isinstance(united, SketchedSums)  # noqa: S101
+        totals = {n: _added(n, mine, other._totals[n]) for n, mine in self._totals.items()}
+        if other.count:
+            self._add(other._segment())
+        self._kinds, self._indicators, self._totals = kinds, dict(united.indicators), totals
+        self._changed()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """The summary that `to_bytes` wrote; CorruptSummary on anything else."""
-        parameters, view = unseal(data, cls.kind)
-        fields = Fields(cls.kind, parameters)
-        matrix = object.__new__(cls)
-        matrix.width = fields.integer("width", 2, CELLS_MAX)
-        matrix.depth = fields.integer("depth", 1, DEPTH_MAX)
-        matrix.track = fields.integer("track", 1, TRACK_MAX)
-        matrix.seed = fields.integer("seed", 0, SEED_MAX)
-        keys, indicators, types = (fields.value(n) for n in ("keys", "indicators", "types"))
-        kinds, nulls, totals = (fields.value(n) for n in ("kinds", "nulls", "totals"))
-        fields.done()
+        parameters, whole, algebra = read_whole(data, cls.kind, SketchedSums)
+        sizes = algebra.width, algebra.depth, algebra.track
         try:
-            names = as_keys([tuple(key) for key in keys])
-            typed = as_indicators(dict(zip(indicators, types, strict=True)))
-            refuse_names(names, typed)
-        except (BadArgument, TypeError, ValueError) as problem:
-            raise CorruptSummary(f"sketched_matrix: names are impossible ({problem})") from None
-        columns = {name for key in names for name in key}
-        if not isinstance(kinds, dict) or set(kinds) != columns or len(typed) != len(indicators):
-            raise CorruptSummary("sketched_matrix: types of columns that are not there")
-        if not all(
-            k is None or (type(k) is str and k in key_columns.TYPES) for k in kinds.values()
-        ):
-            raise CorruptSummary("sketched_matrix: a key column has an unknown type")
-        check_totals(list(typed.values()), nulls, totals)
-        body = Body(cls.kind, view)
-        cells = matrix.width * matrix.depth * (1 + len(typed)) * len(names)
-        if 2 * cells > body.left:
-            raise CorruptSummary(f"sketched_matrix: {cells} cells are not there")
-        matrix._start(names, typed)
-        matrix._kinds = {name: kinds[name] for name in matrix._kinds}
-        matrix._nulls = dict(zip(typed, nulls, strict=True))
-        matrix._totals = totals
-        for key, sketch in matrix._keys.items():
-            sketch.read(
-                body, matrix._is_float(), totals, [kinds[name] for name in key], matrix.seed
-            )
-        body.done()
-        return matrix
-
-    def _vectors(self, batch: pa.RecordBatch | pa.Table) -> tuple[np.ndarray, Any, Any, Any]:
-        """Vectors int64[events, lanes] of a batch, and types, nulls and totals with them."""
-        vectors = np.ones((batch.num_rows, len(self._totals)), np.int64)
-        types, nulls = dict(self._types), dict(self._nulls)
-        totals = [added(COUNT, self._totals[0], batch.num_rows)]
-        for lane, (name, kind) in enumerate(types.items(), start=1):
-            (column,) = key_columns.columns_in(batch, [name])
-            read = indicator_values(name, column, kind)
-            numbers = np.zeros(len(column), np.int64) if read.numbers is None else read.numbers
-            if len(numbers) and numbers.min() < 0:
-                raise BadArgument(
-                    f"indicator {name!r} is {numbers.min()}: sketched sums need values of at least "
-                    "0; keep positive and negative parts as two indicators, or drop `sketch`"
-                )
-            types[name] = read.type
-            nulls[name] += read.nulls
-            if read.type == "float64":
-                # adding 0.0 turns -0.0 into 0.0
-                vectors.view(np.float64)[:, lane] = numbers + 0.0
-                totals.append(added(name, float(self._totals[lane]), float(np.sum(numbers))))
-            else:
-                vectors[:, lane] = numbers
-                totals.append(added(name, self._totals[lane], exact_sum(vectors[:, lane])))
-        return vectors, types, nulls, totals
-
-    def _estimates(self, sketch: SketchedKey, hashes: np.ndarray) -> dict[str, Estimate]:
-        lanes = sketch.estimate(hashes, self._is_float())
-        found = {}
-        for lane, (name, total) in enumerate(self.totals.items()):
-            error = math.e * total / self.width
-            if self._is_float()[lane]:
-                value = lanes.view(np.float64)[:, lane].copy()
-            else:
-                value = lanes[:, lane].copy()
-                error = math.ceil(error)
-            lower = np.maximum(value - error, 0)
-            found[name] = Estimate(value, lower.astype(value.dtype), value.copy(), self.confidence)
-        return found
-
-    def _is_float(self) -> np.ndarray:
-        return np.array([False, *(kind == "float64" for kind in self._types.values())])
-
-    def _widen(self, types: Mapping[str, IndicatorType | None]) -> None:
-        """Turn lanes of integers into lanes of floats where these types say so."""
-        for lane, (name, kind) in enumerate(types.items(), start=1):
-            if kind == "float64" and self._types[name] == "int64":
-                for sketch in self._keys.values():
-                    sketch.to_floats(lane)
+            new = cls(parameters["keys"], dict(algebra.indicators), *sizes)
+        except BadArgument as problem:
+            raise CorruptSummary(f"sketched_matrix: {problem}") from None
+        new._kinds = check_whole(whole, new._keys, parameters["columns"])
+        if not whole.count:
+            return new
+        if len(whole.tables) < len(new._keys) or any(table.by for table in whole.tables):
+            raise CorruptSummary("sketched_matrix: a key has no sums")
+        new._segments = [whole]
+        new._totals[COUNT] = whole.count
+        for name in new._indicators:  # each key tells the same, but for a float's rounding
+            new._totals[name] = numbers(whole.tables[0].states[f"{name}.all"])[0].item()
+        if min(new._totals.values()) < 0:
+            raise CorruptSummary("sketched_matrix: a sum is beyond its type")
+        return new
 
     def __repr__(self) -> str:
         return (
@@ -418,44 +308,22 @@ class SketchedMatrix:
         )
 
 
-LOWER = "_lower"
+def _sums_of(table: Table, name: str) -> np.ndarray:
+    """Of each row; zeros where no batch had a type for them."""
+    found = numbers(table.states.get(f"{name}.sum"))
+    return found if len(found) else frozen(np.zeros(len(table), np.int64))
 
 
-def refuse_names(keys: Sequence[Key], indicators: Iterable[str]) -> None:
-    """A table of a key has one column of each name, the lower bounds included."""
-    refuse_both(keys, indicators)
-    names = {name for key in keys for name in key} | set(indicators)
-    for name in (COUNT, *indicators):
-        if name + LOWER in names:
-            raise BadArgument(f"{name + LOWER!r} names the lower bounds of {name!r}: rename it")
+def _refuse_negative(name: str, column: np.ndarray) -> None:
+    if column.min() < 0:
+        raise BadArgument(
+            f"indicator {name!r} is {column.min()}: sketched sums need values of at least 0; keep "
+            "positive and negative parts as two indicators, or drop `sketch`"
+        )
 
 
-def wider(mine: IndicatorType | None, theirs: IndicatorType | None) -> IndicatorType | None:
-    return "float64" if "float64" in (mine, theirs) else mine or theirs
-
-
-def added(name: str, total: Any, more: Any) -> Any:
+def _added(name: str, total: Any, more: Any) -> Any:
     found = total + more
     if found > INT64_MAX if isinstance(found, int) else not math.isfinite(found):
         raise SummaryOverflow(f"the sum of {name!r} over all events leaves its range: {found}")
     return found
-
-
-def check_totals(types: Sequence[IndicatorType | None], nulls: Any, totals: Any) -> None:
-    if (
-        not isinstance(nulls, list)
-        or not isinstance(totals, list)
-        or len(nulls) != len(types)
-        or len(totals) != len(types) + 1
-    ):
-        raise CorruptSummary("sketched_matrix: nulls and totals of other indicators")
-    for value, kind in zip((*nulls, *totals), (*[None] * (len(nulls) + 1), *types), strict=True):
-        wanted = float if kind == "float64" else int
-        if type(value) is not wanted or not 0 <= value <= (
-            INT64_MAX if wanted is int else math.inf
-        ):
-            raise CorruptSummary(f"sketched_matrix: a total is {value!r}")
-    if any(total for total, kind in zip(totals[1:], types, strict=True) if kind is None):
-        raise CorruptSummary("sketched_matrix: a sum without a type")
-    if any(value > totals[0] for value in nulls):
-        raise CorruptSummary("sketched_matrix: more nulls than events")

@@ -173,14 +173,6 @@ class SpaceSaving:
         columns = {"item": self._entries.values(), "value": upper, "lower": lower, "upper": upper}
         return self.ranked(pa.table(columns).sort_by(_ORDER), k)
 
-    def kept(self) -> pa.Array:
-        """The kept items, in the order in which they came."""
-        return self._entries.values()
-
-    def positions(self, items: Any) -> np.ndarray:
-        """Position of each item in `kept`, or -1: int64[n]."""
-        return self._entries.look_up(as_items(items))
-
     def ranked(self, table: pa.Table, k: int | None = None) -> pa.Table:
         """The first k rows of a table that is ordered by upper, with `guaranteed`."""
         if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 0):

@@ -137,7 +137,8 @@ def merge_items(
         out_totals[g] = total
         out_offsets[g] = 0
         if total >= 0:
-            sort_pairs(keys[:n], places[:n])
+            if bounds[g + 1] - bounds[g] > 1:  # the list of one state is in order
+                sort_pairs(keys[:n], places[:n])
             at = filled
             for i in range(n):
                 j = places[i]

@@ -48,12 +48,12 @@ def locate(hashed, depth, width, columns, at):
 
 
 @inlined()
-def locate_block(flat, hashes, start, size, depth, width, lanes, columns):
-    """Where the cells of a block's items begin in `flat`, which is fetched: columns[item, row]."""
+def locate_block(flat, hashes, start, size, depth, width, columns):
+    """Where the cells of a block's items are in `flat`, which is fetched: columns[item, row]."""
     for i in range(size):
         locate(hashes[start + i], depth, width, columns, i)
         for row in range(depth):
-            columns[i, row] = (columns[i, row] + row * width) * lanes
+            columns[i, row] += row * width
             prefetch(flat, columns[i, row])
 
 
@@ -81,7 +81,7 @@ def add(cells, hashes, weights, limit, conservative):
     clamped = False
     for start in range(0, hashes.shape[0], BLOCK):
         size = min(BLOCK, hashes.shape[0] - start)
-        locate_block(flat, hashes, start, size, depth, width, 1, columns)
+        locate_block(flat, hashes, start, size, depth, width, columns)
         for i in range(size):
             weight = weights[(start + i) * step]
             goal = least_of(flat, columns, i, depth) + weight if conservative else 0
@@ -104,7 +104,7 @@ def estimate(cells, hashes, out):
     flat = cells.reshape(depth * width)
     for start in range(0, hashes.shape[0], BLOCK):
         size = min(BLOCK, hashes.shape[0] - start)
-        locate_block(flat, hashes, start, size, depth, width, 1, columns)
+        locate_block(flat, hashes, start, size, depth, width, columns)
         for i in range(size):
             out[start + i] = least_of(flat, columns, i, depth)
 

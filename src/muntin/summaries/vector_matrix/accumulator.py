@@ -118,7 +118,7 @@ class Accumulator:
     def segment(self) -> Segment:
         """All events so far as slice 0: a table for each key, that of the empty key first."""
         values = {name: column.values() for name, column in self.numbering.columns.items()}
-        hashes = {name: key_columns.hashes_of("", array, 0) for name, array in values.items()}
+        hashes = {name: key_columns.hashes_of(array) for name, array in values.items()}
         tables = [
             self._table(key, table, values, hashes)
             for key, table in self.tables().items()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary
+from muntin.segments.algebra import Algebra
 from muntin.segments.codec import decode
 from muntin.segments.columns import frozen
 from muntin.segments.sums import Sums, key_rows
@@ -19,12 +20,12 @@ from muntin.summaries.indicators import INT64_MAX
 from muntin.summaries.key_columns import TYPES
 from muntin.summaries.vector_matrix.names import Key
 
-KIND = "vector_matrix"
+Kind = TypeVar("Kind", bound=Algebra)
 _NONE = frozen(np.empty(0, np.int64))
 _TEXT_BYTES_MAX = (1 << 31) - 1
 
 
-def nothing(algebra: Sums) -> Segment:
+def nothing(algebra: Algebra) -> Segment:
     """A segment without events."""
     return Segment(algebra, _NONE, _NONE, ())
 
@@ -43,59 +44,65 @@ def without_indicator(segment: Segment, name: str) -> Segment:
 def rows_of(whole: Segment, key: Key, kinds: Mapping[str, str | None]) -> pa.Table:
     """The rows of a key; text with offsets of 32 bits, where these suffice."""
     table = whole.table(key)
-    rows = _no_rows(whole.algebra, key, kinds) if table is None else key_rows(whole.algebra, table)
+    rows = no_rows(whole.algebra, key, kinds) if table is None else key_rows(whole.algebra, table)
     for at, field in enumerate(rows.schema):
         if field.type == pa.large_string() and rows.column(at).nbytes < _TEXT_BYTES_MAX:
             rows = rows.set_column(at, field.name, rows.column(at).cast(pa.string()))
     return rows.combine_chunks()
 
 
-def _no_rows(algebra: Any, key: Key, kinds: Mapping[str, str | None]) -> pa.Table:
+def no_rows(algebra: Any, key: Key, kinds: Mapping[str, str | None]) -> pa.Table:
+    """The table of a key that has no rows."""
     columns = {name: pa.nulls(0, TYPES.get(kinds[name] or "", pa.null())) for name in key}
     for name, kind in (("count", "int64"), *algebra.indicators):
         columns[name] = pa.nulls(0, pa.float64() if kind == "float64" else pa.int64())
     return pa.table(columns)
 
 
-def read_whole(data: bytes) -> tuple[dict[str, Any], Segment, Sums]:
-    """Of a matrix's bytes: parameters (their values are not checked), segment and indicators.
+def read_whole(
+    data: bytes, kind: str, algebra: type[Kind], *more: str
+) -> tuple[dict[str, Any], Segment, Kind]:
+    """Of a matrix's bytes: parameters (their values are not checked), segment and its algebra.
 
     Raises
     ------
     CorruptSummary
         Not what a matrix writes.
     """
-    parameters, body = unseal(data, KIND)
-    if set(parameters) != {"capacity", "columns", "keys"}:
-        raise CorruptSummary(f"vector_matrix: parameters {sorted(parameters)!r:.500}")
+    parameters, body = unseal(data, kind)
+    if set(parameters) != {"columns", "keys", *more}:
+        raise CorruptSummary(f"{kind}: parameters {sorted(parameters)!r:.500}")
     whole = decode(body)
-    if not isinstance(whole.algebra, Sums) or whole.limit is not None:
-        raise CorruptSummary("vector_matrix: the body is another kind of segment")
+    if not isinstance(whole.algebra, algebra) or whole.limit is not None:
+        raise CorruptSummary(f"{kind}: the body is another kind of segment")
     return parameters, whole, whole.algebra
 
 
 def check_whole(whole: Segment, keys: Sequence[Key], kinds: Any) -> dict[str, Any]:
-    """The types of key columns, where they, and all else, fit the keys; CorruptSummary."""
+    """The types of key columns, where they, and all else, fit the keys; CorruptSummary.
+
+    The first key has a table wherever there are events.
+    """
+    kind = whole.algebra.kind
     if (
         not isinstance(kinds, dict)
         or set(kinds) != {name for key in keys for name in key}
-        or not all(
-            kind is None or (isinstance(kind, str) and kind in TYPES) for kind in kinds.values()
-        )
+        or not all(one is None or (isinstance(one, str) and one in TYPES) for one in kinds.values())
     ):
-        raise CorruptSummary(f"vector_matrix: key columns of types {kinds!r:.200}")
+        raise CorruptSummary(f"{kind}: key columns of types {kinds!r:.200}")
     if whole.slices.any() or len(whole.slices) > 1:
-        raise CorruptSummary("vector_matrix: the body has slices")
-    names = [table.by for table in whole.tables]
-    there = [key for key in ((), *keys) if key in names]
-    if names != there or (names[:1] != [()]) == bool(len(whole.slices)):
-        raise CorruptSummary("vector_matrix: the body has tables of other keys")
+        raise CorruptSummary(f"{kind}: the body has slices")
+    names = [table.name(whole.algebra) for table in whole.tables]
+    there = [key for key in keys if key in names]
+    if names != there or (names[:1] != [*keys[:1]]) == bool(len(whole.slices)):
+        raise CorruptSummary(f"{kind}: the body has tables of other keys")
     for table in whole.tables:
         if not table.by and int(table.events.sum()) != whole.count:
-            raise CorruptSummary("vector_matrix: its total is not that of all events")
-        for name, kind in zip(table.by, table.keys.kinds, strict=True):
-            if kind not in (None, kinds[name]):
-                raise CorruptSummary(f"vector_matrix: key column {name!r:.100} is {kind}")
+            raise CorruptSummary(f"{kind}: its total is not that of all events")
+        named = table.dictionaries[-1]
+        for name, one in zip(named.names, named.kinds, strict=True):
+            if one not in (None, kinds[name]):
+                raise CorruptSummary(f"{kind}: key column {name!r:.100} is {one}")
     return kinds
 
 
