@@ -14,7 +14,6 @@ import pytest
 from rich.console import Console
 
 from muntin.cli import doctor
-from muntin.cli.contents import ASKED
 from muntin.cli.produce import options_of
 from muntin.cli.tables import rich_table
 from muntin.kinds import KINDS
@@ -101,10 +100,6 @@ def test_tables_says_what_a_ledger_holds_and_how_to_ask_it(muntin, ledger):
     code, _, err = muntin("tables", "-l", ledger, "ordres")
     assert (code, len(err.splitlines())) == (1, 1)
     assert "there are orders" in err
-
-
-def test_every_kind_can_be_asked():
-    assert set(ASKED) == set(KINDS) - {"vector_matrix"}
 
 
 def test_a_wrong_statement_points_at_the_place(muntin, ledger):

@@ -8,9 +8,12 @@ from select_catalogs import MemoryCatalog, catalog, matrix_of, order_tables
 from sqlglot.dialects.duckdb import DuckDB
 
 from muntin.errors import SelectError
+from muntin.kinds import KINDS
 from muntin.select import Engine
 from muntin.select.catalog import QueryInfo, SummaryInfo
+from muntin.select.functions import GLOBAL_TOP_K
 from muntin.select.limits import Limits
+from muntin.select.listing import asked
 from muntin.select.plan import Planner
 from muntin.select.syntax import in_select
 
@@ -89,14 +92,21 @@ def test_every_word_that_is_written_without_quotes_is_a_name() -> None:
 @pytest.mark.parametrize("word", ["my-orders", "select", "null", "Driver", "pick-up area", 'a "b"'])
 def test_whatever_a_name_is_what_is_said_of_it_can_be_asked(word: str) -> None:
     engine = Engine(_named(word))
-    asked = [row[-1] for row in engine.sql("SHOW TABLES").rows]
+    items = [row[-1] for row in engine.sql("SHOW TABLES").rows]
     if '"' not in word:
-        asked += [row[0] for row in engine.sql(f'DESCRIBE "{word}"').rows[1:]]
-        asked += [row[0] for row in engine.sql(f'DESCRIBE "{word}-of"').rows]
-    for item in dict.fromkeys(asked):
+        items += [row[0] for row in engine.sql(f'DESCRIBE "{word}"').rows[1:]]
+        items += [row[0] for row in engine.sql(f'DESCRIBE "{word}-of"').rows]
+    for item in dict.fromkeys(items):
         engine.check(f"SELECT * FROM {item}")  # noqa: S608
     assert len(engine.sql(f"SELECT * FROM {in_select(word)}({in_select(word)})")) == 4  # noqa: S608
     engine.close()
+
+
+@pytest.mark.parametrize("kind", [*KINDS, GLOBAL_TOP_K])
+def test_every_kind_can_be_asked(kind: str) -> None:
+    keys = (("pick-up area", "null"),) if kind == "vector_matrix" else ()
+    held = catalog(infos={"s-1": SummaryInfo("s-1", kind, keys=keys)})
+    assert Planner(Limits()).plan(f"SELECT * FROM {asked(held.infos['s-1'])}", held).columns  # noqa: S608
 
 
 @pytest.mark.parametrize("text", ["SELECT * FROM TREND(Busiest)", "DESCRIBE Busiest"])

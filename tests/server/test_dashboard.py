@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from muntin.server.serving import Server
+from muntin.server.state import StateReader
 from tests.pipeline.support import pipeline
 from tests.server.browser import state, wait
 from tests.server.conftest import Feeder, server_that_comes_back
@@ -112,6 +115,38 @@ def test_an_error_is_shown_at_its_place(page, server):
     page.wait_for_selector("#select tbody tr:nth-child(5)")
 
 
+def test_whatever_a_summary_is_called_a_click_asks_it(page, ledger):
+    window = {"window": {"kind": "floating", "length": "1 minute"}}
+    spec = pipeline(
+        summaries={
+            "my-orders": {"keys": [["driver", "area"]], "indicators": ["fare"], **window},
+            "by-area": {"kind": "frequency", "item": "area", **window},
+            "select": {"kind": "fingerprint", "key": "driver", **window},
+        },
+        queries={},
+    )
+    feeder = Feeder(ledger, spec)
+    feeder.minute()
+    with Server(ledger, port=0) as server:
+        page.goto(server.url)
+        for name, asked in (
+            ("my-orders", '"my-orders"(driver, area)'),
+            ("by-area", 'top_k("by-area", 10)'),
+            ("select", "contains(\"select\", 'key')"),
+        ):
+            page.click(f"#catalogue button:text-is('{name}')")
+            page.wait_for_selector("#select tbody tr")
+            assert f"FROM {asked} FOR ALL" in page.input_value("#statement")
+            assert page.locator("#select [role=alert]").count() == 0
+        page.fill("#statement", "")
+        page.type("#statement", "my")
+        page.wait_for_selector("#completions li")
+        page.keyboard.press("Tab")
+        assert page.input_value("#statement") == '"my-orders"(driver, area)'
+        page.goto("about:blank")
+    feeder.close()
+
+
 def test_names_are_completed_with_the_keyboard(page, server):
     page.goto(server.url)
     page.wait_for_selector("#statement")
@@ -182,6 +217,27 @@ def test_it_fits_a_phone(page, server):
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
+@pytest.mark.parametrize("lag", [{}, {"topic": {"0": 5}}])
+def test_no_figure_stands_alone_in_its_row(page, server, lag, monkeypatch):
+    read = StateReader.read
+
+    def with_lag(self, now):
+        found = read(self, now)
+        for one in found["pipelines"]:
+            one["lag"] = lag
+        return found
+
+    monkeypatch.setattr(StateReader, "read", with_lag)
+    page.goto(server.url)
+    page.wait_for_selector(f"#headline .figure:nth-child({10 if lag else 9})")
+    top = "[...document.querySelectorAll('.figure')].map(one => one.offsetTop)"
+    for width in range(900, 1921, 30):
+        page.set_viewport_size({"width": width, "height": 800})
+        rows = Counter(page.evaluate(top))
+        assert min(rows.values()) >= 4, (width, rows)
+        assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), width
+
+
 def test_what_was_is_there_at_once_and_a_run_of_time_is_chosen_by_dragging(page, server):
     page.goto(server.url)
     page.wait_for_selector("#load svg.zoomable")  # three minutes, and nothing has come since
@@ -209,6 +265,18 @@ def test_an_answer_is_drawn_and_kept(page, server):
     lines = download.value.path().read_text().splitlines()
     assert lines[0] == "driver,count"
     assert len(lines) == 6
+    large = "SELECT 9007199254740993 AS n, '' AS t UNION ALL SELECT -9223372036854775808, NULL"
+    page.fill("#statement", f"{large} ORDER BY n DESC")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector("#select td:text('9,007,199,254,740,993')")
+    with page.expect_download() as download:
+        page.click("#select button:text('CSV')")
+    assert download.value.path().read_text().splitlines() == [
+        "n,t",
+        '9007199254740993,""',
+        "-9223372036854775808,",
+    ]
+    page.fill("#statement", "SELECT driver, count FROM orders(driver) FOR ALL ORDER BY driver")
     page.click("#select button:text('save')")
     page.reload()
     page.wait_for_selector("#select option:text('SELECT driver')", state="attached")

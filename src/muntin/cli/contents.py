@@ -11,18 +11,7 @@ from muntin.cli.tables import FORMAT, LEDGER, Format
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from muntin.select.catalog import SummaryInfo
     from muntin.session import Session
-
-ASKED = {
-    "quantiles": "quantiles({}, 0.5)",
-    "frequency": "top_k({}, 10)",
-    "top_k": "top_k({}, 10)",
-    "distinct": "distinct({})",
-    "fingerprint": "contains({}, 'key')",
-    "periodic": "periodic({}, 20)",
-}
-"""Kind -> a FROM item over a summary of it."""
 
 
 def register(app: typer.Typer) -> None:
@@ -44,6 +33,7 @@ def contents(session: Session) -> pa.Table:
     """A row for each summary and each standing query."""
     import pyarrow as pa
 
+    from muntin.select.listing import asked
     from muntin.select.syntax import in_select
 
     moment = pa.timestamp("us", "UTC")
@@ -70,16 +60,6 @@ def contents(session: Session) -> pa.Table:
     )
 
 
-def asked(info: SummaryInfo) -> str:
-    """A FROM item that asks a summary."""
-    from muntin.select.syntax import in_select
-
-    name = in_select(info.name)
-    if info.keys:
-        return f"{name}({', '.join(map(in_select, info.keys[0]))})"
-    return ASKED.get(info.kind, "{}").format(name)
-
-
 def _select(item: str) -> str:
     return f"SELECT * FROM {item}"  # noqa: S608 (shown, and run by whoever reads it)
 
@@ -94,6 +74,7 @@ def columns_of(session: Session, name: str) -> pa.Table:
     """
     from muntin.errors import UnknownName
     from muntin.select.bind import named
+    from muntin.select.listing import asked
     from muntin.select.syntax import quoted
 
     infos = session.summaries()

@@ -33,6 +33,25 @@ Rows = Sequence[tuple[Value, ...]]
 SpanOf = Callable[[str], tuple[int, int] | None]
 
 
+_ASKED = {
+    "quantiles": "quantiles({}, 0.5, 0.99)",
+    "frequency": "top_k({}, 10)",
+    "top_k": "top_k({}, 10)",
+    "global_top_k": "top_k({}, 10)",
+    "distinct": "distinct({})",
+    "fingerprint": "contains({}, 'key')",
+    "periodic": "periodic({}, 20)",
+}
+"""Kind -> a FROM item over a summary of it."""
+
+
+def asked(info: SummaryInfo) -> str:
+    """A FROM item that asks a summary."""
+    if info.keys:
+        return ways(info)[0]
+    return _ASKED.get(info.kind, "{}").format(in_select(info.name))
+
+
 def listed(
     text: str,
     summaries: Mapping[str, SummaryInfo],
@@ -76,7 +95,7 @@ def _row(info: SummaryInfo, span_of: SpanOf) -> tuple[Value, ...]:
     shown = ", ".join(name[0] if len(name) == 1 else f"({', '.join(name)})" for name in keys)
     sums = ", ".join(info.indicators)
     span = span_of(info.name) or (None, None)
-    return info.name, info.kind, shown or None, sums or None, *span, _ways(info)[0]
+    return info.name, info.kind, shown or None, sums or None, *span, asked(info)
 
 
 def _ways(info: SummaryInfo) -> list[str]:

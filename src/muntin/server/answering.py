@@ -17,6 +17,7 @@ import pyarrow as pa
 from muntin.errors import BadArgument, LedgerError, MuntinError, SelectError
 from muntin.ledger.records import ClosedWindow, Rejected
 from muntin.reading.amounts import catalogue, events_over_time
+from muntin.select.listing import asked
 from muntin.select.result import Result
 from muntin.select.values import json_column
 from muntin.server.postgres.answers import PostgresAnswers
@@ -166,6 +167,7 @@ class Answering:
                 "parts": list(info.parts),
                 "sketched": info.sketched,
                 "windows": windows.get(name),
+                "ask": asked(info),
             }
             for name, info in reader.summaries().items()
         ]

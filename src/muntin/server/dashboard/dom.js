@@ -14,6 +14,7 @@ export function make(tag, attributes = {}, ...children) {
 
 export function number(value, digits = 0) {
   if (value == null) return "–";
+  if (typeof value === "bigint") return value.toLocaleString("en");
   if (typeof value !== "number") return String(value);
   if (value && Math.abs(value) < 1e-6) return value.toExponential(1);
   if (value && Math.abs(value) < 1) return value.toLocaleString("en", { maximumSignificantDigits: digits || 2 });

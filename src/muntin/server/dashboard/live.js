@@ -29,6 +29,12 @@ export function paced(ask, every = EVERY_MS) {
   };
 }
 
+// For `query`: integers that a number of JavaScript would round are BigInt.
+export function exact(text) {
+  return JSON.parse(text, (_, value, told) => Number.isInteger(value) && !Number.isSafeInteger(value)
+    && /^-?\d+$/.test(told?.source ?? "") ? BigInt(told.source) : value);
+}
+
 const RETRY_MS = [1000, 2000, 4000, 5000]; // the whole of it is drawn from: not all pages at once
 
 export class Live {
@@ -49,17 +55,17 @@ export class Live {
     return this.token ? { authorization: `Bearer ${this.token}` } : {};
   }
 
-  async ask(path, body) {
+  async ask(path, body, parse = JSON.parse) {
     const headers = { ...this.headers(), ...(body ? { "content-type": "application/json" } : {}) };
     const options = body ? { method: "POST", headers, body: JSON.stringify(body) } : { headers };
     const answer = await fetch(path, options);
-    const found = await answer.json();
+    const found = parse(await answer.text());
     if (!answer.ok) throw Object.assign(new Error(found.error.message), found.error, { status: answer.status });
     return found;
   }
 
-  query(select) {
-    return this.ask("/query", { select });
+  query(select, parse) {
+    return this.ask("/query", { select }, parse);
   }
 
   async open() {

@@ -15,21 +15,23 @@ function draw(holder, { columns, types, rows }) {
   if (value == null || rows.length < 2) return holder.remove();
   const names = columns.map((_, i) => i).filter((i) => !numbers(types).includes(i) && !times(types).includes(i) || columns[i] === "q");
   const label = (row) => names.map((i) => row[i]).filter((v) => v != null).join(", ") || columns[value];
-  const bounds = (row) => [row[at("lower")], row[at("upper")]];
+  const amount = (v) => typeof v === "bigint" ? Number(v) : v; // a chart rounds
+  const bounds = (row) => [amount(row[at("lower")]), amount(row[at("upper")])];
   if (time == null) {
-    return bars(holder, rows.slice(0, BARS).map((row) => ({ label: label(row), value: row[value], lower: bounds(row)[0], upper: bounds(row)[1] })));
+    return bars(holder, rows.slice(0, BARS).map((row) => ({ label: label(row), value: amount(row[value]), lower: bounds(row)[0], upper: bounds(row)[1] })));
   }
   const series = new Map();
   for (const row of rows) {
     if (row[time] == null) continue;
     if (!series.has(label(row))) series.set(label(row), []);
-    series.get(label(row)).push([Date.parse(row[time]) * 1000, row[value], ...bounds(row)]);
+    series.get(label(row)).push([Date.parse(row[time]) * 1000, amount(row[value]), ...bounds(row)]);
   }
   for (const points of series.values()) points.sort((a, b) => a[0] - b[0]);
   lines(holder, [...series].slice(0, LINES).map(([name, points]) => ({ name, points })), { unit: columns[value] });
 }
 
-const cell = (value) => value == null ? "" : /[",\r\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : String(value);
+// Null is nothing, an empty text is "".
+const cell = (value) => value == null ? "" : value === "" || /[",\r\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : String(value);
 
 function csv({ columns, rows }) {
   return [columns, ...rows].map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";

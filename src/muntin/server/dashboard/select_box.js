@@ -1,6 +1,7 @@
 // The SELECT box: completion of names, errors at their place, answers with what they cover, as a chart
 // and as a file; statements that were kept in this browser.
-import { make, moment, number, table } from "./dom.js";
+import { make, moment, number, quoted, table } from "./dom.js";
+import { exact } from "./live.js";
 import { plotted, saved } from "./result.js";
 
 const ROWS = 500;
@@ -11,21 +12,22 @@ const WORDS = ["SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "DESC", "LIMIT
 function completions(names) {
   const found = new Map(WORDS.map((word) => [word, "word"]));
   for (const summary of names.summaries) {
-    for (const key of summary.keys) found.set(`${summary.name}(${key.join(", ")})`, "key");
-    if (!summary.keys.length) found.set(summary.name, summary.kind);
-    for (const column of [...summary.keys.flat(), ...summary.by]) found.set(column, "column");
-    for (const indicator of summary.indicators) found.set(indicator, "indicator");
+    const name = named(summary.name);
+    for (const key of summary.keys) found.set(`${name}(${key.map(named).join(", ")})`, "key");
+    if (!summary.keys.length) found.set(name, summary.kind);
+    for (const column of [...summary.keys.flat(), ...summary.by]) found.set(named(column), "column");
+    for (const indicator of summary.indicators) found.set(named(indicator), "indicator");
   }
-  for (const query of names.queries) found.set(`trend(${query.name})`, "trend");
+  for (const query of names.queries) found.set(`trend(${named(query.name)})`, "trend");
   return [...found];
 }
 
 // A first SELECT over a summary.
-function starts({ name, kind, keys }) {
-  const of = kind === "vector_matrix" ? `${name}(${keys[0].join(", ")})` : kind === "fingerprint" ? name
-    : kind === "quantiles" ? `quantiles(${name}, 0.5, 0.99)` : kind === "distinct" ? `distinct(${name})` : `${kind}(${name}, 20)`;
-  return `SELECT * FROM ${of}${kind === "periodic" ? "" : " FOR ALL"} LIMIT 100`;
+function starts({ kind, ask }) {
+  return `SELECT * FROM ${ask}${kind === "periodic" ? "" : " FOR ALL"} LIMIT 100`;
 }
+
+const named = (name) => /^[a-z_][a-z0-9_]*$/i.test(name) ? name : quoted(name);
 
 export function selectBox(holder, live, names) {
   const known = completions(names);
@@ -47,7 +49,7 @@ export function selectBox(holder, live, names) {
     run.disabled = true;
     const statement = text.value, began = performance.now();
     try {
-      show(await live.query(statement), performance.now() - began);
+      show(await live.query(statement, exact), performance.now() - began);
     } catch (problem) {
       const at = problem.position ?? 0, end = at + Math.max(problem.length ?? 0, 1);
       const place = problem.code && problem.length ? make("div", { class: "error" }, statement.slice(0, at),
@@ -77,7 +79,7 @@ export function selectBox(holder, live, names) {
 
   function suggest() {
     const begun = word().toLowerCase();
-    shown = begun ? known.filter(([name]) => name.toLowerCase().startsWith(begun) && name.toLowerCase() !== begun).slice(0, 12) : [];
+    shown = begun ? known.filter(([name]) => name.toLowerCase().replace(/^"/, "").startsWith(begun) && name.toLowerCase() !== begun).slice(0, 12) : [];
     chosen = 0;
     list.hidden = !shown.length;
     text.setAttribute("aria-expanded", String(!list.hidden));
