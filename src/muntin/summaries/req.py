@@ -36,9 +36,9 @@ from muntin.segments.tail import TailQuantiles
 from muntin.summaries import datasketches_req
 from muntin.summaries.base import Estimate
 from muntin.summaries.envelope import seal, unseal
-from muntin.summaries.kernels.compaction import LEVELS_MAX
+from muntin.summaries.kernels.compaction import HASHED_MAX, LEVELS_MAX, coins_of
 from muntin.summaries.kernels.order_keys import KEY_OF_INFINITY, KEY_OF_MINUS_INFINITY
-from muntin.summaries.kernels.relative import HASHED_MAX, coins_of, compact_stack
+from muntin.summaries.kernels.relative import compact_stack
 from muntin.summaries.order_keys import (
     as_column,
     as_read,

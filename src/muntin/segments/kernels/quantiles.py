@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from muntin.summaries.kernels import kernel
-from muntin.summaries.kernels.compaction import GOLDEN, LEVELS_MAX, MIX_1, absorb
+from muntin.summaries.kernels.compaction import LEVELS_MAX, absorb, coins_of
 from muntin.summaries.kernels.copying import copy_to
 from muntin.summaries.kernels.many_stacks import gather_levels
 from muntin.summaries.kernels.sampling import sample_blocks
@@ -23,16 +23,6 @@ BLOCK_SHIFT_MAX = 20
 SAMPLER_SHARE = 0.2  # of KLL's variance, that the sampler in front may add
 MERGE_ITEMS_SORTED = 32  # in units of k: a merge of fewer items sorts them all
 MERGE_SHARE = 0.1  # of KLL's variance, that a merge's sampling may add
-
-
-@kernel()
-def _seed(items):
-    """Depends on all items and their order."""
-    h = np.uint64(items.shape[0]) * GOLDEN
-    for i in range(items.shape[0]):
-        h = (h ^ np.uint64(items[i])) * MIX_1
-        h ^= h >> np.uint64(29)
-    return h
 
 
 @kernel()
@@ -111,8 +101,7 @@ def fold_quantiles(items, bounds, k, caps, seed, starts, levels, level_starts, e
             for i in range(n):
                 low = min(low, run[i])
                 high = max(high, run[i])
-            coins = np.zeros(4, np.uint64)
-            coins[0] = _seed(run) ^ np.uint64(seed)
+            coins = coins_of(run, np.uint64(seed))
             out = np.empty(n, np.int64)
             height = _fold_one(run, k, caps, coins, out, offsets)
             size = offsets[height]
@@ -214,8 +203,7 @@ def merge_quantiles(
             edges = np.empty(heights_sum + 2 * rows.shape[0], np.int64)
             heights = np.empty(rows.shape[0], np.int64)
             edge, weight = _flatten(rows, starts, items, level_starts, levels, flat, edges, heights)
-            coins = np.zeros(4, np.uint64)
-            coins[0] = _seed(flat) ^ np.uint64(seed)
+            coins = coins_of(flat, np.uint64(seed))
             shift = 0
             if total > MERGE_ITEMS_SORTED * k:
                 share = weight / np.float64(k)

@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from muntin.summaries.kernels import kernel
-from muntin.summaries.kernels.compaction import LEVELS_MAX, draw
+from muntin.summaries.kernels.compaction import LEVELS_MAX, coins_of, draw
 from muntin.summaries.kernels.copying import copy_to, fill
 from muntin.summaries.kernels.order_keys import KEY_OF_MINUS_ZERO, LOW_63, key_of
-from muntin.summaries.kernels.relative import DEVIATION, EXACT_IN_K, coins_of, compact_stack
+from muntin.summaries.kernels.relative import DEVIATION, EXACT_IN_K, compact_stack
 from muntin.summaries.kernels.sorting import sort_keys
 
 SAMPLED_MAX = 1 << 22  # items taken at once where most are sampled

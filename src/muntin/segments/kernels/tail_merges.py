@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from muntin.summaries.kernels import kernel
-from muntin.summaries.kernels.compaction import LEVELS_MAX, MIX_1, draw
+from muntin.summaries.kernels.compaction import LEVELS_MAX, MIX_1, coins_of, draw
 from muntin.summaries.kernels.copying import fill
-from muntin.summaries.kernels.relative import DEVIATION, EXACT_IN_K, coins_of, compact_stack
+from muntin.summaries.kernels.relative import DEVIATION, EXACT_IN_K, compact_stack
 from muntin.summaries.kernels.sorting import search, sort_keys, sort_pairs
 
 MERGE_SHARE = 0.2  # of a rank's variance, that sampling may add

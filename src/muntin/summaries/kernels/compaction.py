@@ -22,9 +22,24 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 MIX_2 = np.uint64(0x94D049BB133111EB)
 LEVELS_MAX = 61  # as DataSketches; the count stays below 2^60
+HASHED_MAX = 1 << 12  # items that decide the coins
 
 # The four words of a stack's coins (uint64): where randomness comes from and where it stands.
 SEED, DRAWS, LAST, PAIRED = 0, 1, 2, 3
+
+
+@kernel()
+def coins_of(items, seed):
+    """Coins that depend on the items and their order: all of them, or where they are many some."""
+    n = items.shape[0]
+    h = np.uint64(n) * GOLDEN
+    step = n // HASHED_MAX + 1
+    for i in range(0, n, step):
+        h = (h ^ np.uint64(items[i])) * MIX_1
+        h ^= h >> np.uint64(29)
+    coins = np.zeros(4, np.uint64)
+    coins[0] = h ^ seed
+    return coins
 
 
 @inlined()

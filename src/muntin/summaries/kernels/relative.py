@@ -14,27 +14,12 @@ from __future__ import annotations
 import numpy as np
 
 from muntin.summaries.kernels import inlined, kernel
-from muntin.summaries.kernels.compaction import GOLDEN, MIX_1, draw, merge_runs
+from muntin.summaries.kernels.compaction import draw, merge_runs
 
 SECTIONS = 3  # of a level that was not compacted yet
 SECTION_MIN = 4  # items
 EXACT_IN_K = 16  # a sketch of so many values, in units of k, holds them all
-HASHED_MAX = 1 << 12  # items that decide the coins
 DEVIATION = 0.13  # of a rank, in shares of what is above it, times k
-
-
-@kernel()
-def coins_of(items, seed):
-    """Coins that depend on the items and their order."""
-    n = items.shape[0]
-    h = np.uint64(n) * GOLDEN
-    step = n // HASHED_MAX + 1
-    for i in range(0, n, step):
-        h = (h ^ np.uint64(items[i])) * MIX_1
-        h ^= h >> np.uint64(29)
-    coins = np.zeros(4, np.uint64)
-    coins[0] = h ^ seed
-    return coins
 
 
 @kernel()
