@@ -7,7 +7,8 @@ same numbers give the same bytes (of one release of zstd):
     decimals     doubles that are whole in units of 1, 1/10, 1/100 or 1/1000, as such integers
 
 Lists (the items of rows, the keys of slices) are three streams: sizes, first items, and steps
-from item to item, which are small where lists are sorted.
+from item to item, which are small where lists are sorted. Items that come again and again are
+written as their numbers among the different ones, which are a fourth stream then.
 """
 
 from __future__ import annotations
@@ -27,9 +28,14 @@ COMPRESS_BYTES_MIN = 256  # below, zstd takes longer to begin than it saves
 SMALL_NUMBERS_MAX = 1 << 14  # of a segment whose streams are widened at once, not one by one
 SCALES = (1.0, 10.0, 100.0, 1000.0)
 PLAIN = 0  # form of a stream: 0, or 1 + the number of a scale
-_SHORT = ("form", "u1"), ("width", "u1"), ("compressed", "u1"), ("zero", "u1")
+_SHORT = ("form", "u1"), ("width", "u1"), ("compressed", "u1"), ("coded", "u1")
 _ENTRIES = np.dtype([*_SHORT, ("base", "<i8"), ("numbers", "<u8"), ("stored", "<u8")])
-_COMPRESSED, _NUMBERS, _STORED = 2, 5, 6  # places in a line: tuples are read faster than records
+_COMPRESSED, _CODED, _NUMBERS, _STORED = (
+    2,
+    3,
+    5,
+    6,
+)  # places in a line: tuples are read faster than records
 ENTRY_BYTES = _ENTRIES.itemsize
 _WIDTHS = (0, 1, 2, 4, 8)
 
@@ -47,6 +53,8 @@ class StreamWriter:
     def __init__(self) -> None:
         self._streams: list[tuple[int, np.ndarray, int, bool]] = []
         """Line in the directory; numbers or bytes; form; whether zeros stay away."""
+        self._coded: list[int] = []
+        """Lines of first items that are codes."""
         self._count = 0
 
     def numbers(self, values: np.ndarray) -> None:
@@ -89,8 +97,18 @@ class StreamWriter:
         lists = int(np.count_nonzero(sizes))
         firsts, steps = np.empty(lists, np.int64), np.empty(len(items) - lists, np.int64)
         kernels.split_lists(column.starts, frozen(items), firsts, steps)
-        self._put(firsts, form)
+        codes = np.empty(len(items), np.int64)
+        values = kernels.coded(frozen(items), firsts, steps, codes)
+        if not len(values):
+            self._put(firsts, form)
+            self.numbers(steps)
+            return
+        kernels.split_lists(column.starts, frozen(codes), firsts, steps)
+        self._coded.append(self._count)
+        self.numbers(firsts)
         self.numbers(steps)
+        values[1:] -= values[:-1].copy()
+        self._put(values, form)
 
     def _put(self, values: np.ndarray, form: int = PLAIN, spare: bool = False) -> None:
         self._streams.append((self._count, values, form, spare))
@@ -117,6 +135,7 @@ class StreamWriter:
             if at < ends[-1]:
                 payload.append(view[at:])
             directory[[*places]] = lines
+        directory["coded"][self._coded] = 1
         return directory.tobytes(), b"".join(payload)
 
     def _batches(self) -> Iterator[list[tuple[int, np.ndarray, int, bool]]]:
@@ -185,9 +204,11 @@ class StreamReader:
         self._starts, self._widened = starts.tolist(), frozen(out)
 
     def skip(self, streams: int) -> None:
-        """Pass over streams."""
-        for _ in range(streams):
-            self._at += self._line()[_STORED]
+        """Pass over streams, and the different items of those that are codes."""
+        while streams:
+            line = self._line()
+            self._at += line[_STORED]
+            streams += line[_CODED] - 1
 
     def done(self) -> None:
         if self._next != len(self._lines) or self._at != len(self._payload):
@@ -246,13 +267,31 @@ class StreamReader:
         if dtype == "uint8":
             return Ragged(starts, self.raw(total))
         filled = int(np.count_nonzero(sizes))
+        is_coded = self._next < len(self._lines) and self._lines[self._next][_CODED]
         firsts, form = self._take(filled)
-        if form != PLAIN and not keys:
-            raise CorruptSummary("segment: integers that are written as decimals")
         steps = self.numbers(total - filled)
         items = np.empty(total, np.int64)
         kernels.join_lists(starts, frozen(firsts), steps, items)
+        if is_coded:
+            if form != PLAIN:
+                raise CorruptSummary("segment: codes that are written as decimals")
+            form = self._uncode(items)
+        if form != PLAIN and not keys:
+            raise CorruptSummary("segment: integers that are written as decimals")
         return Ragged(starts, frozen(_undecimal(frozen(items), form, keys)))
+
+    def _uncode(self, items: np.ndarray) -> int:
+        """Items in place of their codes; the form that they are in."""
+        size = self._lines[self._next][_NUMBERS] if self._next < len(self._lines) else 0
+        if not 0 < size <= len(items):
+            raise CorruptSummary(f"segment: {size} different items among {len(items)}")
+        steps, form = self._take(size)
+        values = np.cumsum(steps)
+        if (values[1:] <= values[:-1]).any():
+            raise CorruptSummary("segment: the different items of lists do not ascend")
+        if not kernels.decoded(frozen(values), items):
+            raise CorruptSummary("segment: a list has an item that is none of the different ones")
+        return form
 
     def _take(self, count: int) -> tuple[np.ndarray, int]:
         at = self._next

@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from muntin.summaries.kernels import inlined, kernel
+from muntin.summaries.kernels.compaction import GOLDEN
 from muntin.summaries.kernels.order_keys import key_of
+from muntin.summaries.kernels.sorting import sort_pairs
+
+CODED_SHARE = 8  # items for each different one, at least, where they are written as codes
+CODED_MAX = 1 << 16  # different items: two bytes each
+PROBES_MAX = 8  # for an item, in the mean
 
 
 @kernel()
@@ -86,7 +92,7 @@ def widen(planes, base, width, out):
 
 
 @kernel()
-def widen_streams(payload, forms, widths, compressed, reserved, bases, counts, stored, starts, out):
+def widen_streams(payload, forms, widths, compressed, coded, bases, counts, stored, starts, out):
     """`widen` for each stream of a directory, at out[starts[i]:starts[i + 1]]; nothing there for
     those that are compressed, or not as long as they should be."""
     at = filled = np.uint64(0)
@@ -118,6 +124,64 @@ def split_lists(starts, items, firsts, steps):
             steps[filled] = items[j] - items[j - 1]
             filled += 1
     return lists
+
+
+@kernel()
+def coded(items, firsts, steps, codes):
+    """The different items, ascending, and which of them each is (`codes`, int64[n]); none where
+    that would not be shorter.
+
+    firsts, steps : of the items themselves, which two bytes each are enough for as they are.
+
+    Real streams bring the same items again and again, pane by pane: a number of two bytes stands
+    for each, in place of a hash of eight.
+    """
+    limit = min(items.shape[0] // CODED_SHARE, CODED_MAX)
+    values = np.empty(limit, np.int64)
+    if limit == 0 or max(base_and_width(firsts)[1], base_and_width(steps)[1]) <= 2:
+        return values[:0]
+    bits = 1
+    while 1 << bits < 2 * limit:
+        bits += 1
+    slots = np.zeros(1 << bits, np.int32)  # number + 1 of a value
+    last = np.uint64(slots.shape[0] - 1)
+    left = PROBES_MAX * items.shape[0]  # items may be made to meet in one place: then as they are
+    found = 0
+    for i in range(items.shape[0]):
+        item = items[i]
+        at = (np.uint64(item) * GOLDEN) >> np.uint64(64 - bits)
+        while slots[at] and values[slots[at] - 1] != item:
+            at = (at + np.uint64(1)) & last
+            left -= 1
+        if left < 0:
+            return values[:0]
+        if slots[at] == 0:
+            if found == limit:
+                return values[:0]
+            values[found] = item
+            found += 1
+            slots[at] = found
+        codes[i] = slots[at] - 1
+    values = values[:found].copy()
+    places = np.arange(found)
+    sort_pairs(values, places)
+    rank = np.empty(found, np.int64)
+    for j in range(found):
+        rank[places[j]] = j
+    for i in range(codes.shape[0]):
+        codes[i] = rank[codes[i]]
+    return values
+
+
+@kernel()
+def decoded(values, items):
+    """Items in place of their codes; False where one is the code of no value."""
+    some = np.uint64(values.shape[0])
+    for i in range(items.shape[0]):
+        if np.uint64(items[i]) >= some:
+            return False
+        items[i] = values[items[i]]
+    return True
 
 
 @kernel()
