@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from muntin.ledger import open_ledger
-from muntin.reading.pieces import KEPT_SECONDS, SegmentCache
+from muntin.reading.pieces import KEPT_SECONDS, SegmentCache, memory_of_entry
 from muntin.segments import decode, encode
 from muntin.select.tables import TableCache
 from muntin.spark.ingest import Ingest
@@ -40,7 +40,7 @@ def test_small_segments_take_no_more_than_was_allowed(name, rows):
     tracemalloc.start()
     for number in range(3 * allowed // (4000 + len(data))):
         segment = decode(data)
-        cache.put(number, segment, segment)
+        cache.put(number, segment, memory_of_entry(segment))
     taken = tracemalloc.get_traced_memory()[0] + pool.bytes_allocated() - before
     tracemalloc.stop()
     assert allowed / 2 < taken < allowed * 1.3
@@ -51,11 +51,11 @@ def test_what_nobody_asks_for_goes():
     cache = SegmentCache(clock=lambda: now)
     segment = decode(payload("fares", 3))
     for name in "abc":
-        cache.put(name, segment, segment)
+        cache.put(name, segment, memory_of_entry(segment))
     now = KEPT_SECONDS
     assert cache.get("b") is segment
     now += 1
-    cache.put("d", None, None)
+    cache.put("d", None, memory_of_entry(None))
     assert [cache.get(name) for name in "abcd"] == [None, segment, None, None]
     assert len(cache._entries) == 2
 
@@ -64,12 +64,12 @@ def test_tables_that_nobody_asks_for_go():
     now = 0.0
     cache = TableCache(1_000_000, 600.0, clock=lambda: now)
     table = pa.table({"n": [1, 2, 3]})
-    first = {name: cache.get(name, lambda: (table, True)) for name in "abc"}
+    first = {name: cache.made(name, lambda: (table, True)) for name in "abc"}
     now = 600.0
-    assert cache.get("b", lambda: (table, True)) == first["b"]
+    assert cache.made("b", lambda: (table, True)) == first["b"]
     now += 1
-    cache.get("d", lambda: (table, True))
-    assert list(cache._tables) == ["b", "d"]
+    cache.made("d", lambda: (table, True))
+    assert list(cache._entries) == ["b", "d"]
     assert cache._bytes == 2 * table.nbytes
     assert [first[name][0] in cache for name in "abc"] == [False, True, False]
 

@@ -98,7 +98,8 @@ def test_the_cache_is_bounded_and_right() -> None:
         for key in ("driver", "area", "driver, area"):
             assert engine.sql(f"SELECT sum(count) FROM orders({key})").rows == [[12]]
     assert engine._tables._bytes <= 400
-    assert sum(t.nbytes for _, t, _ in engine._tables._tables.values()) == engine._tables._bytes
+    kept = [table for (_, table), _, _ in engine._tables._entries.values()]
+    assert sum(table.nbytes for table in kept) == engine._tables._bytes
 
 
 def test_plans_follow_the_catalog(fresh: tuple[Engine, MemoryCatalog]) -> None:

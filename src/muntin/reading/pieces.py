@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from muntin.kept import Kept
 from muntin.ledger.base import Ledger, View
 from muntin.ledger.records import Piece
 from muntin.ledger.slices import Slices, added_up
@@ -48,12 +47,8 @@ class Merged:
     token: Hashable
 
 
-class SegmentCache:
-    """Decoded pieces and merged windows, by name: the least recently used go. Thread-safe.
-
-    What nobody has asked for in `kept_seconds` goes as well: a stream's older panes would fill any
-    cache, and nobody comes back for most of them.
-    """
+class SegmentCache(Kept[Any]):
+    """Decoded pieces and merged windows."""
 
     def __init__(
         self,
@@ -61,44 +56,15 @@ class SegmentCache:
         kept_seconds: float = KEPT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._bytes_max = bytes_max
-        self._kept_seconds = kept_seconds
-        self._clock = clock
-        self._bytes = 0
-        self._entries: OrderedDict[Hashable, tuple[Any, int, float]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, name: Hashable) -> Any:
-        with self._lock:
-            entry = self._entries.pop(name, None)
-            if entry is None:
-                return None
-            self._entries[name] = (*entry[:2], self._clock())
-            return entry[0]
-
-    def put(self, name: Hashable, value: Any, segment: Segment | None) -> None:
-        """`segment`: what the value holds."""
-        nbytes = ENTRY_BYTES + (0 if segment is None else _memory_of(segment))
-        if nbytes > self._bytes_max:
-            return
-        now = self._clock()
-        with self._lock:
-            old = self._entries.pop(name, None)
-            self._bytes += nbytes - (old[1] if old else 0)
-            self._entries[name] = (value, nbytes, now)
-            while True:  # the first are those that were asked for the longest ago
-                first = next(iter(self._entries))
-                _, freed, asked = self._entries[first]
-                if self._bytes <= self._bytes_max and asked >= now - self._kept_seconds:
-                    return
-                del self._entries[first]
-                self._bytes -= freed
+        super().__init__(bytes_max, kept_seconds, clock)
 
 
-def _memory_of(segment: Segment) -> int:
-    """Bytes, about: its keys and items too, and the objects that hold small arrays."""
+def memory_of_entry(segment: Segment | None) -> int:
+    """Bytes, about: keys and items too, and the objects that hold small arrays."""
+    if segment is None:
+        return ENTRY_BYTES
     known = [keys for table in segment.tables for keys in table.dictionaries]
-    return segment.nbytes + ENTRY_BYTES * len(segment.tables) + memory_of(known)
+    return segment.nbytes + ENTRY_BYTES * (1 + len(segment.tables)) + memory_of(known)
 
 
 class Pieces:
@@ -169,13 +135,13 @@ class Pieces:
     def read(self, pieces: Sequence[Piece], keys: KeyNames | None = None) -> list[Segment]:
         """What pieces hold, decoded: all tables, or those of `keys`."""
         names = [("piece", self._ledger, piece.id, keys) for piece in pieces]
-        found = [self._cache.get(name) for name in names]
+        found: list[Any] = [self._cache.get(name) for name in names]
         missing = [p.id for p, segment in zip(pieces, found, strict=True) if segment is None]
         payloads = self.view.payloads(missing) if missing else {}
         for at, (piece, name) in enumerate(zip(pieces, names, strict=True)):
             if found[at] is None:
                 segment = found[at] = decode(payloads[piece.id], keys)
-                self._cache.put(name, segment, segment)
+                self._cache.put(name, segment, memory_of_entry(segment))
         return found
 
     def events(self, layout: Layout, start: int, end: int) -> int:
@@ -208,7 +174,7 @@ class Pieces:
                 parts.append(segment.between(first // length, until // length))
         whole = merge(parts, WHOLE) if parts else None
         result = Merged(whole, events, late, token)
-        self._cache.put(token, result, whole)
+        self._cache.put(token, result, memory_of_entry(whole))
         return result
 
     def counted_since(

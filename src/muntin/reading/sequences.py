@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
 from muntin.errors import SelectError
+from muntin.kept import Kept
 from muntin.kinds import PeriodicSpec
 from muntin.ledger.base import View
 from muntin.select.catalog import WindowAsked
@@ -34,15 +34,13 @@ class Sequences:
     """Reads shards' states; remembers the newest of each summary. Thread-safe."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, Followed] = {}
-        self._lock = threading.Lock()
+        self._kept = Kept[Followed](entries_max=_KEPT_MAX)
 
     def read(self, view: View, name: str, spec: PeriodicSpec, generation: Hashable = 0) -> Followed:
         """The summary as the last commit left it, with the events that are still stored."""
         payloads = view.states(name)
         token = (name, generation, *((shard, _digest(p)) for shard, p in payloads.items()))
-        with self._lock:
-            kept = self._kept.get(name)
+        kept = self._kept.get(name)
         if kept is not None and kept.token == token:
             return kept
         states = tuple(spec.read_shard(payload) for payload in payloads.values())
@@ -54,11 +52,7 @@ class Sequences:
             (min(s for s, _ in spans), max(e for _, e in spans)) if spans else None,
             token,
         )
-        with self._lock:
-            self._kept.pop(name, None)
-            self._kept[name] = made
-            while len(self._kept) > _KEPT_MAX:
-                del self._kept[next(iter(self._kept))]
+        self._kept.put(name, made)
         return made
 
 

@@ -70,9 +70,7 @@ class Snapshot:
             for name, query in each.pipeline.queries.items()
         }
 
-    def once(
-        self, key: Hashable, make: Callable[[], T], keep: Callable[[T], bool] = lambda _: True
-    ) -> T:
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """What was made under this key, or is being made by another thread; else `make` it.
 
         What it raises is raised to all who wait, and not kept.
@@ -88,18 +86,13 @@ class Snapshot:
         try:
             made = make()
         except BaseException as error:
-            self._forget(key, mine)
+            with self._lock:
+                if self._made.get(key) is mine:
+                    del self._made[key]
             mine.set_exception(error)
             raise
-        if not keep(made):
-            self._forget(key, mine)
         mine.set_result(made)
         return made
-
-    def _forget(self, key: Hashable, future: Future[Any]) -> None:
-        with self._lock:
-            if self._made.get(key) is future:
-                del self._made[key]
 
 
 def summary_info(name: str, spec: SummarySpec) -> SummaryInfo:

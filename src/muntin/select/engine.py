@@ -217,7 +217,7 @@ class Engine:
         loaded = seen.get(wanted)
         if loaded is None:
             loaded = seen[wanted] = moment.load(*wanted)
-        name, table = self._tables.get(
+        name, table = self._tables.made(
             None if loaded.token is None else (loaded.token, bound.source, shape_of(bound)),
             lambda: table_of(bound, loaded, info, names),
         )
@@ -238,7 +238,7 @@ class Engine:
     def _read_history(self, bound: Bound, moment: Moment) -> _Read:
         find = moment.trend if bound.kind == "trend" else moment.windows
         loaded = find(bound.source, bound.window)
-        name, table = self._tables.get(
+        name, table = self._tables.made(
             None if loaded.token is None else (loaded.token, bound.source, shape_of(bound)),
             lambda: (conformed(loaded.table, bound.columns), True),
         )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from muntin.errors import SelectError
+from muntin.kept import Kept
 from muntin.select.bind import Binder, Bound
 from muntin.select.catalog import Moment, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.check import check_tree
@@ -79,15 +78,14 @@ class Planner:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._plans: OrderedDict[str, _Entry] = OrderedDict()
-        self._shapes: OrderedDict[str, _Entry] = OrderedDict()
-        self._lock = threading.Lock()
+        self._plans = Kept[_Entry](entries_max=_PLANS_MAX)
+        self._shapes = Kept[_Entry](entries_max=_PLANS_MAX)
 
     def plan(self, text: str, moment: Moment) -> CheckedStatement:
         """The plan of a text, from the last time if there is still the same to ask."""
         summaries = dict(moment.summaries())
         queries = dict(moment.queries())
-        entry = self._kept(self._plans, text) if isinstance(text, str) else None
+        entry = self._plans.get(text) if isinstance(text, str) else None
         if entry is not None and entry.is_of(summaries, queries):
             return entry.plan
         check_text(text, self._limits)
@@ -97,7 +95,7 @@ class Planner:
         plan = self._with_constants(text, summaries, queries)
         if plan is None:
             plan = self._make(text, summaries, queries, ())
-        self._keep(self._plans, text, _Entry(plan, summaries, queries))
+        self._plans.put(text, _Entry(plan, summaries, queries))
         return plan
 
     def _listing(
@@ -118,20 +116,6 @@ class Planner:
         return CheckedStatement(
             text, columns, (), (), (), sql, False, None, None, names, self._limits
         )
-
-    def _kept(self, plans: OrderedDict[str, _Entry], key: str) -> _Entry | None:
-        with self._lock:
-            found = plans.get(key)
-            if found is not None:
-                plans.move_to_end(key)
-            return found
-
-    def _keep(self, plans: OrderedDict[str, _Entry], key: str, entry: _Entry) -> None:
-        with self._lock:
-            plans[key] = entry
-            plans.move_to_end(key)
-            while len(plans) > _PLANS_MAX:
-                plans.popitem(last=False)
 
     def _make(
         self,
@@ -173,7 +157,7 @@ class Planner:
         slots = None if around else slots_of(statement, plan.sql, plan.narrowing)
         if slots is not None:
             outline, _ = outline_of(text)
-            self._keep(self._shapes, outline, _Entry(plan, summaries, queries, slots))
+            self._shapes.put(outline, _Entry(plan, summaries, queries, slots))
         return plan
 
     def _with_constants(
@@ -185,7 +169,7 @@ class Planner:
         None where there is none, and where there is anything wrong: `_make` says what and where.
         """
         outline, constants = outline_of(text)
-        entry = self._kept(self._shapes, outline)
+        entry = self._shapes.get(outline)
         if entry is None or entry.slots is None or not entry.is_of(summaries, queries):
             return None
         plan = entry.plan

@@ -6,10 +6,9 @@ ready.
 
 from __future__ import annotations
 
+import itertools
 import math
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import SummaryOverflow
+from muntin.kept import Kept
 from muntin.segments.sketched import Listed, SketchedSums
 from muntin.segments.sums import Totals, key_rows
 from muntin.segments.table import Segment
@@ -149,9 +149,8 @@ def _numbers(bound: Bound, info: SummaryInfo) -> pa.Table:
     return pa.table({n: pa.array([], pa.int64()) for n in bound.columns if n not in any_type})
 
 
-class TableCache:
-    """Arrow tables by name of their content: the least recently used go, and what nobody has asked
-    for in `kept_seconds`, since windows pass and are not asked for again."""
+class TableCache(Kept[tuple[str, pa.Table]]):
+    """Arrow tables by name of their content, each with its name in DuckDB."""
 
     def __init__(
         self,
@@ -159,59 +158,30 @@ class TableCache:
         kept_seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._bytes_max = bytes_max
-        self._kept_seconds = kept_seconds
-        self._clock = clock
-        self._tables: OrderedDict[Hashable, tuple[str, pa.Table, float]] = OrderedDict()
+        super().__init__(bytes_max, kept_seconds, clock, _TABLES_MAX)
         self._names: set[str] = set()
-        self._bytes = 0
-        self._made = 0
-        self._lock = threading.Lock()
+        self._made = itertools.count(1)
 
-    def get(
+    def made(
         self, name: Hashable, make: Callable[[], tuple[pa.Table, bool]]
     ) -> tuple[str, pa.Table]:
         """The table and its name in DuckDB, made if it is not there.
 
         `make` says too whether it may be kept. One whose name is None is never kept.
         """
-        with self._lock:
-            found = self._asked(name)
-            if found is not None:
-                return found
-            self._made += 1
-            entry_name = f"t{self._made}"
-        # Made outside the lock: two threads may both make it, and one is kept.
+        found = self.get(name)
+        if found is not None:
+            return found
+        entry_name = f"t{next(self._made)}"
+        # made outside the lock: two threads may both make it, and one is kept
         table, keep = make()
-        if name is None or not keep or table.nbytes > self._bytes_max:
-            return entry_name, table
-        with self._lock:
-            found = self._asked(name)
-            if found is not None:
-                return found
-            self._tables[name] = entry_name, table, self._clock()
-            self._bytes += table.nbytes
+        if name is not None and keep and table.nbytes <= self._bytes_max:
             self._names.add(entry_name)
-            self._forget()
-            return entry_name, table
+            self.put(name, (entry_name, table), table.nbytes)
+        return entry_name, table
 
-    def _asked(self, name: Hashable) -> tuple[str, pa.Table] | None:
-        found = self._tables.pop(name, None)
-        if found is None:
-            return None
-        self._tables[name] = (*found[:2], self._clock())
-        return found[:2]
-
-    def _forget(self) -> None:
-        old = self._clock() - self._kept_seconds
-        while self._tables:  # the first are those that were asked for the longest ago
-            name, (entry_name, table, asked) = next(iter(self._tables.items()))
-            many = self._bytes > self._bytes_max or len(self._tables) > _TABLES_MAX
-            if not many and asked >= old:
-                return
-            del self._tables[name]
-            self._bytes -= table.nbytes
-            self._names.discard(entry_name)
+    def _gone(self, value: tuple[str, pa.Table]) -> None:
+        self._names.discard(value[0])
 
     def __contains__(self, name: object) -> bool:
         """Whether the table of this name in DuckDB is kept."""
