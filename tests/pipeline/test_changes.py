@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from muntin.errors import SourceError, SpecError
+from muntin.errors import SelectError, SourceError, SpecError
 from muntin.ledger.temporary import temporary
 from muntin.reading.amounts import events_over_time
 from muntin.session import Session
@@ -141,6 +141,34 @@ def test_a_column_of_another_type_is_not_committed(summary, first, then):
     again.close()
     (info,) = ledger.pipelines()
     assert (info.batches, info.counted) == (3, 6)
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "since"),
+    [
+        ("driver", "count", "int64 since 2023-11-14T22:14:00Z, and string before"),
+        ("INTERVAL 1 MONTH", "INTERVAL '-1 day 1 hour'", ""),
+        ("count", "18446744073709551616 * count", ""),
+    ],
+)
+def test_a_column_of_a_standing_query_may_become_another(first, then, since):
+    ledger, summaries = temporary(), {"m": MATRIX | {"window": WINDOW}}
+    for number, asked in enumerate((first, then)):
+        queries = {"q": f"SELECT {asked} AS x FROM m(driver)"}  # noqa: S608
+        fed(ledger, summaries, [range(80 * number, 80 * number + 60)], number, queries=queries)
+    session = Session(ledger)
+    text = "SELECT x FROM trend(q) {} ORDER BY window_start"
+    if since:
+        with pytest.raises(SelectError, match=f"its column 'x' is {since}") as refused:
+            session.sql(text.format(""))
+        rows = session.sql(text.format(refused.value.remedy)).rows
+        assert rows == [[20]] * 3
+        return
+    rows = session.sql(text.format("")).rows
+    closed = len(session.windows("m"))
+    assert rows[0] == ["P1M"] if first != "count" else [20]
+    assert rows[-1] == ["P-1DT3600S"] if first != "count" else [20 * 2**64]
+    assert len(rows) == closed
 
 
 def test_what_was_an_indicator_may_become_a_key():

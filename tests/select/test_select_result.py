@@ -24,7 +24,7 @@ from muntin.select.values import plain_table
 
 
 def _result(columns: dict[str, pa.Array], **about: object) -> Result:
-    return result_of(plain_table(pa.table(columns)), **about)
+    return result_of(plain_table(pa.table(columns), list(columns)), **about)
 
 
 @pytest.mark.parametrize("kind", [Result, WindowRead, Loaded, LoadedTable, Note])
@@ -143,7 +143,7 @@ def test_lengths_of_time_are_what_pandas_polars_and_duckdb_read(values, cut) -> 
     """As timedeltas in frames; as text that each of them reads back to the same length."""
     column = pa.array(values, pa.month_day_nano_interval())
     chunks = pa.chunked_array([column.slice(0, cut), column.slice(cut)])
-    result = result_of(plain_table(pa.table({"span": chunks})))
+    result = result_of(plain_table(pa.table({"span": chunks}), ["span"]))
     truth = [v and dt.timedelta(days=v[1], microseconds=v[2] // 1000) for v in values]
     assert result.table["span"].to_pylist() == truth
     assert result.to_polars()["span"].to_list() == truth
@@ -154,7 +154,7 @@ def test_lengths_of_time_are_what_pandas_polars_and_duckdb_read(values, cut) -> 
         else:
             assert pd.Timedelta(text).to_pytimedelta() == length
             read = duckdb.sql(f"SELECT INTERVAL '{text}' AS span").to_arrow_table()
-            assert plain_table(read)["span"].to_pylist() == [length]
+            assert plain_table(read, ["span"])["span"].to_pylist() == [length]
 
 
 def test_a_month_has_no_length() -> None:

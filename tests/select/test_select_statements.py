@@ -7,6 +7,7 @@ import pytest
 from select_catalogs import catalog, matrix_of, order_tables
 
 from muntin.select import Engine, Limits, SummaryInfo
+from muntin.select.catalog import QueryInfo
 from muntin.select.parser import parse
 from muntin.select.syntax import show
 
@@ -218,6 +219,33 @@ def test_same_names_in_a_result_are_told_apart(engine: Engine) -> None:
         "SELECT a.count, b.count, 1 AS count_2 FROM orders(area) a JOIN orders(area) b USING (area)"
     )
     assert engine.sql(text).columns == ["count", "count_3", "count_2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("SELECT count AS n, served AS N, served AS n FROM orders(driver)", "n N_2 n_3"),
+        ("SELECT n, * FROM (SELECT count AS n, served AS N FROM orders(driver)) AS s", "n n_2 N_3"),
+        ("SELECT * FROM orders(X1) AS a JOIN (SELECT driver FROM orders(X1)) AS b USING (driver)",
+         "driver count served time paid tip debt"),
+        ("SELECT * FROM orders(X1) AS a SEMI JOIN orders(X1) AS b ON a.count > b.count",
+         "driver count served time paid tip debt"),
+        ("SELECT driver, count FROM orders(X1) AS a ANTI JOIN orders(X1) AS b USING (driver)",
+         "driver count"),
+        ("SELECT * FROM vector 3.1, vector 1.1",
+         "driver area count served driver_2 count_2 served_2"),
+    ],
+)  # fmt: skip
+def test_the_columns_of_a_plan_are_those_of_the_answer(text: str, columns: str) -> None:
+    """A trend has the columns that its query's plan says, and the values of its answer."""
+    held = catalog(standing={"q": QueryInfo("q", text)})
+    engine = Engine(held)
+    result = engine.sql(text)
+    assert result.columns == [*engine.check(text).columns] == columns.split()
+    held.trends = {"q": result.table}
+    trend = engine.sql("SELECT * FROM trend(q)").table
+    assert trend.select(result.columns).equals(result.table)
+    engine.close()
 
 
 def test_vectors_of_several_matrices() -> None:

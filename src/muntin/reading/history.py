@@ -15,9 +15,11 @@ from muntin.ledger.records import ClosedWindow, TrendPoint
 from muntin.reading.stored_results import read_result
 from muntin.select.catalog import TREND_ERROR, TREND_OWN, LoadedTable, Note, WindowAsked
 from muntin.select.result import Result
+from muntin.times import instant_text
 
 HISTORY_MAX = 100_000  # windows or trend points in one answer
 _MOMENT = pa.timestamp("us", "UTC")
+_MONTHS = pa.month_day_nano_interval()
 
 Span = tuple[int | None, int | None]
 
@@ -41,10 +43,10 @@ def trend(
     points, notes = _newest(query, points, most, asked, "results")
     read = [_read(point, about) for point in points]
     results = [each for each in read if isinstance(each, Result)]
-    table = _joined(points, [_rows(each) for each in read])
+    table = _joined(query, points, [_rows(each) for each in read])
     if not points:  # the newest there is says what types the columns have
         any_ = view.trend(query, limit=1, newest_first=True)
-        table = _joined(any_, [_rows(_read(each, about)) for each in any_]).slice(0, 0)
+        table = _joined(query, any_, [_rows(_read(each, about)) for each in any_]).slice(0, 0)
     return LoadedTable(
         table,
         covered=_covered(points),
@@ -157,8 +159,14 @@ def _covered(found: Sequence[ClosedWindow] | Sequence[TrendPoint]) -> tuple[int,
     return (found[0].start, max(each.end for each in found)) if found else None
 
 
-def _joined(points: Sequence[TrendPoint], tables: Sequence[pa.Table]) -> pa.Table:
-    """All rows, each with its window in front."""
+def _joined(query: str, points: Sequence[TrendPoint], tables: Sequence[pa.Table]) -> pa.Table:
+    """All rows, each with its window in front.
+
+    Raises
+    ------
+    SelectError
+        The query was changed, and a column has had another type before.
+    """
     lengths = [len(table) for table in tables]
 
     def column(values: list[int], kind: pa.DataType) -> pa.Array:
@@ -173,7 +181,58 @@ def _joined(points: Sequence[TrendPoint], tables: Sequence[pa.Table]) -> pa.Tabl
     )
     if not tables:
         return front
-    rest = pa.concat_tables(tables, promote_options="permissive")
+    if any(_MONTHS in table.schema.types for table in tables):
+        tables = [_with_months(table) for table in tables]
+    try:
+        rest = pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowTypeError:
+        raise _other_types(query, points, tables) from None
     for name in rest.column_names:
         front = front.append_column(name, rest.column(name))
     return front
+
+
+def _with_months(table: pa.Table) -> pa.Table:
+    """Lengths of time as the intervals that others of the same column are."""
+    for at, field in enumerate(table.schema):
+        if pa.types.is_duration(field.type):
+            lengths = [
+                None if us is None else pa.MonthDayNano([0, *_days(us)])
+                for us in table.column(at).cast(pa.int64()).to_pylist()
+            ]
+            table = table.set_column(at, field.name, pa.array(lengths, _MONTHS))
+    return table
+
+
+def _days(us: int) -> tuple[int, int]:
+    """Days, and the nanoseconds beside them."""
+    days, rest = divmod(us, 86_400_000_000)
+    return days, rest * 1000
+
+
+def _other_types(
+    query: str, points: Sequence[TrendPoint], tables: Sequence[pa.Table]
+) -> SelectError:
+    """Which column has changed, and since when it is what it is now."""
+    newest: dict[str, pa.DataType] = {}
+    for _, table, after in zip(points[::-1], tables[::-1], (None, *points[::-1]), strict=False):
+        for name, kind in zip(table.schema.names, table.schema.types, strict=True):
+            known = newest.setdefault(name, kind)
+            if pa.types.is_null(known):
+                newest[name] = kind
+            elif not (pa.types.is_null(kind) or kind == known or _both_numbers(kind, known)):
+                since = instant_text(points[-1].start if after is None else after.start)
+                return SelectError(
+                    f"the standing query '{query}' was changed: its column '{name}' is {known} "
+                    f"since {since}, and {kind} before",
+                    code="type",
+                    remedy=f"FOR '{since}' TO '{instant_text(points[-1].end)}'",
+                )
+    return SelectError(f"the standing query '{query}' was changed", code="type")
+
+
+def _both_numbers(one: pa.DataType, other: pa.DataType) -> bool:
+    return all(
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+        for kind in (one, other)
+    )

@@ -266,7 +266,12 @@ class ColumnResolver:
         if isinstance(node, exp.Star):
             if not scope.sources:
                 raise self._error(node, "* needs a FROM", "SELECT * FROM ...", code="syntax")
-            return [c for s in scope.sources for c in s.relation.columns]
+            return [
+                c
+                for s in scope.sources
+                for c in s.relation.columns
+                if c.name.lower() not in s.using
+            ]
         if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
             self._qualified(node, scope)
             source = scope.source(node.table)

@@ -34,10 +34,7 @@ _SAME = frozenset((pa.int64(), pa.float64(), pa.string(), pa.bool_()))
 def projected(
     tree: exp.Expr, items: tuple[Bound | None, ...], narrowing: Narrowing | None
 ) -> tuple[str, ...] | None:
-    """Which columns of its FROM item a resolved statement lists; None if it does more than that.
-
-    A column that is listed twice needs a new name, which is left to DuckDB.
-    """
+    """Which columns of its FROM item a resolved statement lists; None if it does more than that."""
     if len(items) != 1 or items[0] is None or not isinstance(tree, exp.Select):
         return None
     known = _CLAUSES | (_OF_ROWS if narrowing is not None and narrowing.complete else set())
@@ -73,8 +70,6 @@ def answered(
     `sources`, `columns`: what is read, and how it is called in the result.
     `narrowing`: which rows, and in which order.
     """
-    if len({name.lower() for name in columns}) < len(columns):
-        return None
     rows = table if narrowing is None else chosen(table, narrowing)
     if rows is None:
         return None

@@ -147,7 +147,7 @@ class Engine:
                 )
             if table is None:
                 moment = _moment(now) if plan.clock else None
-                table = plain_table(self._run(plan, reading.items, moment, timeout_s))
+                table = plain_table(self._run(plan, reading.items, moment, timeout_s), plan.columns)
         except DatabaseError as error:
             raise converted(error, plan) from None
         return _result(table, known, time.perf_counter() - reading.started)

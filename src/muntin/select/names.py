@@ -123,6 +123,11 @@ class _Resolution:
         scope.joined.update(_joined_names(node, scope))
         given = [e.alias for e in node.expressions if isinstance(e, exp.Alias)]
         scope.given = {name.lower(): 1 for name in given}
+        for join in node.args.get("joins") or []:
+            on = join.args.get("on")
+            if on is not None:
+                reads += self._expression(on, scope, ctes)
+        scope.sources = [source for source in scope.sources if not source.tested]
         self.columns.expand_keys(node, scope)
         columns: list[Column] = []
         for index, projection in enumerate(node.expressions):
@@ -149,10 +154,6 @@ class _Resolution:
             clause = node.args.get(part)
             if clause is not None:
                 reads += self._expression(clause, scope, ctes)
-        for join in node.args.get("joins") or []:
-            on = join.args.get("on")
-            if on is not None:
-                reads += self._expression(on, scope, ctes)
         return self._counted(node, tuple(columns), reads)
 
     def _named(self, node: exp.Select, index: int, written: str) -> str:
@@ -174,6 +175,8 @@ class _Resolution:
             if clause is None:
                 continue
             source = self._source(clause.this, scope, ctes)
+            source.using = frozenset(name.name.lower() for name in clause.args.get("using") or ())
+            source.tested = str(clause.args.get("kind") or "").upper() in ("SEMI", "ANTI")
             earlier = scope.source(source.alias)
             if earlier is not None:
                 raise self._error(

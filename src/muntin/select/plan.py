@@ -22,6 +22,7 @@ from muntin.select.parser import parse
 from muntin.select.render import render
 from muntin.select.shapes import Slots, conditions_with, item_with, outline_of, slots_of
 from muntin.select.syntax import Statement, show
+from muntin.select.values import distinct_names
 
 _PLANS_MAX = 512  # by text, and again by outline
 _TREND_DEPTH_MAX = 8  # a trend of a trend of a trend ...
@@ -31,7 +32,7 @@ _TREND_DEPTH_MAX = 8  # a trend of a trend of a trend ...
 class CheckedStatement:
     """A statement that could be run now: all of its names exist.
 
-    `columns`: of the result.
+    `columns`: of the result; a name that stands twice has a number.
     `sources`: summaries that it reads, each once; standing queries whose trend it reads are not
       here.
     `windows`: of each FROM item, None where the text names none.
@@ -143,7 +144,7 @@ class Planner:
         narrowing = narrowing_of(resolved.tree, resolved.items)
         plan = CheckedStatement(
             text,
-            resolved.columns,
+            tuple(distinct_names(resolved.columns)),
             tuple(dict.fromkeys(read)),
             tuple(b.window for b in resolved.items if b is not None),
             summed(resolved.tree, resolved.items),

@@ -42,6 +42,10 @@ class Source:
     bound: Bound | None = None
     named: bool = False
     """The alias was given by the writer."""
+    using: frozenset[str] = frozenset()
+    """Columns (lower case) that are one with those of the sources before it."""
+    tested: bool = False
+    """Of a SEMI or ANTI join: seen by its condition alone."""
 
     def column(self, name: str) -> Column | None:
         lower = name.lower()

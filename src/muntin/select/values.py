@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -14,20 +15,20 @@ from muntin.errors import SelectError
 from muntin.times import instant_text, instant_us
 
 
-def plain_table(table: pa.Table) -> pa.Table:
+def plain_table(table: pa.Table, names: Sequence[str]) -> pa.Table:
     """DuckDB's result in types that everyone reads.
 
     Sums of int64 come as 128-bit integers: int64 where all fit, else decimal128(38, 0). Decimals
     with digits after the point become float64, times get the zone that they are in, UTC. Intervals
-    without months are durations. A column name that stands twice gets a number.
+    without months are durations.
 
     Raises
     ------
     SelectError
         A value that Arrow, Python or JSON cannot hold: names the column.
     """
-    arrays = [_plain(table.column(i), name) for i, name in enumerate(table.column_names)]
-    return pa.Table.from_arrays(arrays, names=_distinct(table.column_names))
+    arrays = [_plain(table.column(i), name) for i, name in enumerate(names)]
+    return pa.Table.from_arrays(arrays, names=list(names))
 
 
 def _plain(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
@@ -120,16 +121,17 @@ def readable_by_polars(table: pa.Table) -> pa.Table:
     return table
 
 
-def _distinct(names: list[str]) -> list[str]:
-    taken = set(names)
+def distinct_names(names: Sequence[str]) -> list[str]:
+    """A name that stands twice, in whatever case, with a number: a, a_2."""
+    taken = {name.lower() for name in names}
     seen: set[str] = set()
     distinct = []
     for name in names:
         unique, number = name, 1
-        while unique in seen or (number > 1 and unique in taken):
+        while unique.lower() in seen or (number > 1 and unique.lower() in taken):
             number += 1
             unique = f"{name}_{number}"
-        seen.add(unique)
+        seen.add(unique.lower())
         distinct.append(unique)
     return distinct
 
