@@ -7,9 +7,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from select_catalogs import MemoryCatalog, catalog, matrix_of
+from select_catalogs import MemoryCatalog, catalog, matrix_of, segment_of
 
 from muntin.errors import SelectError
+from muntin.segments import merge
 from muntin.select import Engine, SummaryInfo, tables
 
 INFO = SummaryInfo("orders", "vector_matrix", (("driver",),), ("a", "b", "f"))
@@ -92,3 +93,24 @@ def test_what_reads_more_than_sums_reads_the_rows(text):
     except SelectError:
         return  # not allowed at all
     assert not any(item.summed for item in found if item is not None)
+
+
+def test_a_sum_beyond_its_type_is_named_with_its_key() -> None:
+    """Another indicator, which that row cannot have, is not what is beyond."""
+    moment = pa.array([1_700_000_000_000_000] * 2, pa.timestamp("us", "UTC"))
+    columns = {"t": moment, "i": pa.array([2**62] * 2)}
+    one = segment_of("vector_matrix", columns, keys=[["t"]], indicators=["i"])
+    more = {"t": moment.take(pa.array([], pa.int64())), "i": pa.array([], pa.int64())}
+    other = segment_of(
+        "vector_matrix", more | {"b": more["i"]}, keys=[["t"]], indicators=["b", "i"]
+    )
+    info = SummaryInfo("s", "vector_matrix", keys=(("t",),), indicators=("b", "i"))
+    held = merge([one, other])
+    engine = Engine(MemoryCatalog({"s": info}, {("s", "open"): held}))
+    with pytest.raises(SelectError) as caught:
+        engine.sql("SELECT * FROM s(t)")
+    assert caught.value.code == "overflow"
+    said = "indicator 'i': a sum is beyond int64 (t 2023-11-14 22:13:20+00:00)"
+    assert caught.value.message == said
+    assert "shorter window" in caught.value.remedy
+    engine.close()

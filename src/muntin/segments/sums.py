@@ -267,18 +267,26 @@ def key_rows(algebra: Algebra, table: Table, names: Collection[str] | None = Non
     beyond = np.flatnonzero(answered["overflow"].to_numpy())
     if len(beyond):
         at = int(beyond[0])
-        names_beyond = [
-            name for name in answered.column_names[2:-1] if not answered[name][at].is_valid
-        ]
-        key = ", ".join(f"{name} {plain_value(columns[name].slice(at))!r}" for name in table.by)
+        name = next(  # others are null since no event could have one
+            each
+            for each in answered.column_names[2:-1]
+            if algebra.answer(table, Totals(frozenset((each,))))["overflow"][at].as_py()
+        )
+        key = ", ".join(
+            f"{part} {_shown(plain_value(columns[part].slice(at)))}" for part in table.by
+        )
         raise SummaryOverflow(
-            f"indicator {names_beyond[0]!r}: a sum is beyond {answered[names_beyond[0]].type}"
+            f"indicator {name!r}: a sum is beyond {answered[name].type}"
             + (f" ({key:.200})" if key else "")
         )
     for name in answered.column_names:
         if name not in ("row", "overflow", *table.by):  # what is a key now was summed once
             columns[name] = answered[name]
     return pa.table(columns)
+
+
+def _shown(value: object) -> str:
+    return "null" if value is None else repr(value) if isinstance(value, str) else str(value)
 
 
 Indicators = tuple[tuple[str, SumType | None], ...]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from muntin.errors import MuntinError, SelectError
+from muntin.errors import MuntinError, SelectError, SummaryOverflow
 from muntin.select.bind import Bound
 from muntin.select.catalog import (
     OPEN,
@@ -199,6 +199,10 @@ class Engine:
             except KeyError:
                 message = f"'{bound.source}' is not there any more"
                 raise _placed(SelectError(message, code="unknown_name"), plan, number) from None
+            except SummaryOverflow as error:
+                remedy = "ask for a shorter window, or leave the column out"
+                found = SelectError(str(error), code="overflow", remedy=remedy)
+                raise _placed(found, plan, number) from None
             except MuntinError as error:
                 raise _placed(SelectError(str(error), code="load"), plan, number) from error
         return reads
