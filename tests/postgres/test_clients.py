@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import threading
 import time
+from math import inf
 
 import httpx
 import pandas as pd
@@ -64,6 +65,25 @@ def test_the_same_rows_as_by_http(fed, connection):
     with httpx.Client(base_url=fed.url) as client:
         found = client.post("/query", json={"select": SELECT}).json()
     assert [list(row) for row in answered(connection, SELECT)] == found["rows"]
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_what_reads_nothing_is_answered_as_by_http(fed, connection, binary):
+    """It was taken for a question to the catalog, which kept few types."""
+    for text, row in (
+        ("SELECT TIME '12:34:56.5' AS t, 'inf'::DOUBLE AS i", (dt.time(12, 34, 56, 500_000), inf)),
+        ("SELECT 9007199254740993 AS a, 1 / 0 AS n, 7 / 2 AS h", (9007199254740993, None, 3.5)),
+        ("SELECT INTERVAL '14 months 1 day' AS m", (dt.timedelta(days=365 + 60 + 1),)),
+        ("SELECT version() LIKE 'PostgreSQL%' AS v", (True,)),
+    ):
+        found = connection.cursor(binary=binary).execute(text)
+        assert found.fetchall() == [row]
+        if "version" not in text:
+            with httpx.Client(base_url=fed.url) as client:
+                columns = client.post("/query", json={"select": text}).json()["columns"]
+            assert [column.name for column in found.description] == columns
+    with pytest.raises(psycopg.errors.UndefinedFunction, match="did you mean 'lower'"):
+        connection.execute("SELECT lowr('A')")
 
 
 def test_what_an_answer_is_true_of_comes_as_a_notice(connection):

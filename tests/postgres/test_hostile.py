@@ -173,3 +173,22 @@ def test_a_flood_of_messages_holds_up_nobody_else(fed):
         assert serves(fed)
         links = list(fed.app.state.postgres._tasks)
         assert max(len(link._buffer) for link in links) < 512 * 1024  # the rest waits at the client
+
+
+def test_rows_have_the_types_that_were_described_or_are_refused(fed):
+    """asyncpg describes a statement without parameters, and reads the rows by what it heard."""
+    select = (
+        b"SELECT sum(count) * 9223372036854775807 AS s FROM orders(X1) FOR ALL WHERE driver = $1"
+    )
+    parse = message(b"P", b"s\0" + select + b"\0\0\0")
+    describe, sync = message(b"D", b"Ss\0"), message(b"S", b"")
+    answers = {}
+    for driver in (b"a", b"nobody"):
+        value = len(driver).to_bytes(4) + driver
+        bind = message(b"B", b"\0s\0\0\0\0\1" + value + b"\0\1\0\1")
+        execute = message(b"E", b"\0\0\0\0\0")
+        sent = (STARTUP, parse, describe, sync, bind, execute, sync, message(b"X", b""))
+        answers[driver] = said(fed, *sent, goes=False)
+    assert b"column 's' is numeric, and was described as bigint" in answers[b"a"]
+    assert b"0A000" in answers[b"a"]
+    assert b"SELECT 1\0" in answers[b"nobody"]

@@ -7,18 +7,25 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from muntin.errors import MuntinError, SelectError
+from muntin.select.functions_allowed import words
 from muntin.select.result import Result
-from muntin.server.postgres.catalog import PostgresCatalog, is_catalog
+from muntin.server.postgres.catalog import PostgresCatalog, is_catalog, is_plain
 from muntin.server.postgres.catalog_tables import Columns
 from muntin.server.postgres.relations import Relation, relations, rewritten
 from muntin.server.postgres.rows import COPY_DATA, DATA_ROW, data_rows, type_of
 from muntin.server.reader import Reader
 
 HEAD = struct.Struct(">I")
+
+
+_NOT_SELECTS = words(
+    "unknown_function unknown_column unknown_name not_allowed statement syntax character"
+)
+"""Codes of errors behind which there may be a question to the catalog."""
 
 
 class PostgresAnswers:
@@ -73,6 +80,8 @@ class PostgresAnswers:
         if self._known is None or self._known[0] != infos:
             self._known = infos, relations(*infos)
         known = self._known[1]
+        if is_plain(text):
+            return self._plain(text, known), []
         if is_catalog(text, known):
             return self._catalog.sql(text, known), []
         edited, more = rewritten(text, known)
@@ -81,6 +90,19 @@ class PostgresAnswers:
         except SelectError as error:
             raise error.moved(edited.before) from None
         return result, [said_of(result), *(note.message for note in result.notes), *more]
+
+    def _plain(self, text: str, known: Mapping[str, Relation]) -> Result:
+        """Of a statement without FROM: SELECT's answer, as by every other way; what SELECT does
+        not know (`version()`, `'orders'::regclass`), a client asks the catalog."""
+        try:
+            return self._reader.sql(text)
+        except SelectError as refused:
+            if refused.code not in _NOT_SELECTS:
+                raise
+            try:
+                return self._catalog.sql(text, known)
+            except SelectError:
+                raise refused from None
 
     def _columns_of(self, relation: Relation) -> Columns:
         """Names and types; none where the ledger cannot say."""

@@ -7,7 +7,7 @@ DuckDB of its own: the text reaches nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -129,15 +129,17 @@ def is_catalog(text: str, known: Mapping[str, Relation]) -> bool:
         if word.is_word("FROM", "JOIN") and words[i + 1].is_name
     ]
     sources = {relation.source.lower() for relation in known.values()}
-    if any(target.startswith("pg_") and target not in sources for target in targets):
-        return True
+    return any(target.startswith("pg_") and target not in sources for target in targets)
+
+
+def is_plain(text: str) -> bool:
+    """Whether a statement reads nothing at all."""
+    words = words_of(text)
     return (
-        bool(words) and words[0].is_word("SELECT", "VALUES") and not targets and not _selects(words)
+        bool(words)
+        and words[0].is_word("SELECT", "VALUES")
+        and not any(word.is_word("FROM", "VECTOR") for word in words)
     )
-
-
-def _selects(words: Sequence[Any]) -> bool:
-    return any(word.is_word("FROM", "VECTOR") for word in words)
 
 
 class PostgresCatalog:

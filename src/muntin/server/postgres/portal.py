@@ -11,7 +11,8 @@ import pygwire.messages
 
 from muntin.server.postgres.answers import HEAD
 from muntin.server.postgres.commands import Command
-from muntin.server.postgres.rows import formats_of
+from muntin.server.postgres.reports import Refusal
+from muntin.server.postgres.rows import TYPES, formats_of
 from muntin.server.postgres.text import Edited
 from muntin.server.statements import Answer
 
@@ -25,6 +26,8 @@ class Prepared:
     text: str
     types: tuple[int, ...]
     command: Command | None
+    described: tuple[int, ...] | None = None
+    """Types of its columns, as they were told before there were parameters."""
 
 
 @dataclass
@@ -37,6 +40,8 @@ class Portal:
     answer: Answer | None = None
     head: dict[str, Any] = field(default_factory=dict)
     rows_sent: int = 0
+    described: bool = False
+    """Whether its client was told the types of these very rows."""
     _pieces: AsyncIterator[bytes] | None = None
     _rest: bytes = b""
 
@@ -98,6 +103,21 @@ def _whole_rows(data: bytes, most: int) -> tuple[int, int]:
 async def _none() -> AsyncIterator[bytes]:
     return
     yield b""
+
+
+def check_described(portal: Portal) -> None:
+    """Raises Refusal where rows have other types than their client was told: it would read other
+    values in their bytes."""
+    told = portal.prepared.described
+    for (name, oid, _), was in zip(portal.head["columns"], told or (), strict=False):
+        if oid != was:
+            known = {kind.oid: kind.name for kind in TYPES}
+            raise Refusal(
+                "0A000",
+                f"column '{name[:64]}' is {known[oid]}, and was described as {known[was]} before "
+                "the parameters were given",
+                "cast it to one type, for example to DOUBLE",
+            )
 
 
 def row_description(head: dict[str, Any], formats: tuple[int, ...]) -> Any:

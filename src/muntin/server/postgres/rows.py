@@ -230,7 +230,9 @@ def _interval_text(value: Any) -> str | None:
         return None if value is None else duration_said(value)
     months, days, nanoseconds = value
     us = abs(nanoseconds) // 1000
-    return f"{months} mons {days} days {clock_text(-us if nanoseconds < 0 else us)}"
+    years = abs(months) // 12 * (1 if months > 0 else -1)  # as in binary: clients give them days
+    clock = clock_text(-us if nanoseconds < 0 else us)
+    return f"{years} years {months - 12 * years} mons {days} days {clock}"
 
 
 def clock_text(us: int) -> str:

@@ -24,7 +24,7 @@ from muntin.server.postgres.certificate import Certificate
 from muntin.server.postgres.commands import Command, command_of, shown
 from muntin.server.postgres.link import FrameError, GoneError, Link
 from muntin.server.postgres.literals import null_of
-from muntin.server.postgres.portal import Portal, Prepared, row_description, wire
+from muntin.server.postgres.portal import Portal, Prepared, check_described, row_description, wire
 from muntin.server.postgres.prepared import PreparedStatements, within_limit
 from muntin.server.postgres.reports import FATAL, Refusal, error_fields, notice_fields
 from muntin.server.postgres.rows import BINARY
@@ -315,6 +315,7 @@ class Session:
                 return
             await self._answered(portal)
             self._put(row_description(portal.head, portal.formats))
+            portal.described = True
             return
         prepared = self._prepared.prepared.get(message.name)
         if message.kind != "S" or prepared is None:
@@ -329,6 +330,7 @@ class Session:
         try:
             await self._answered(portal, describe=True)
             self._put(row_description(portal.head, ()))
+            prepared.described = tuple(oid for _, oid, _ in portal.head["columns"])
         finally:
             self._release(portal)
 
@@ -341,6 +343,8 @@ class Session:
             self._obey(portal.prepared.command)
             return
         await self._answered(portal)
+        if not portal.described:
+            check_described(portal)
         await self._rows(portal, min(message.max_rows, (1 << 31) - 1))
 
     def _close(self, message: Any) -> None:
