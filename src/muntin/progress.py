@@ -31,6 +31,8 @@ class Progress:
     rejected: int = 0
     newest: int | None = None
     """The newest event time that was counted, microseconds since 1970 UTC."""
+    doubt: str = ""
+    """What is wrong with the unit of event times, if something seems to be."""
     windows: dict[str, int] = field(default_factory=dict)
     """Closed windows by reason."""
     seconds: float = 0.0

@@ -111,14 +111,22 @@ def test_what_would_not_run_is_refused_with_its_place(check, old, new, place, sa
         assert len(told.splitlines()) == 1
 
 
-def test_a_unit_that_puts_all_events_into_the_future(check):
-    code, told = check(GOOD.replace("time: at", "time: {column: micros, unit: s}"))
-    assert (code, "no column 'micros'" in told) == (1, True)
-    table = TABLE.append_column("micros", pa.array([1_700_000_000_000_000] * 1000))
-    pq.write_table(table, "data.parquet")
-    code, told = check(GOOD.replace("time: at", "time: {column: micros, unit: ms}"))
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("fits", ["s", "ms", "us", "ns"])
+def test_numbers_of_another_unit_are_seen_and_named(check, fits, unit):
+    times = [1_700_000_000 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[fits]] * 1000
+    pq.write_table(TABLE.append_column("t", pa.array(times)), "data.parquet")
+    code, told = check(GOOD.replace("time: at", f"time: {{column: t, unit: {unit}}}"))
+    if fits == unit:
+        assert code == 0
+        return
     assert code == 1
-    assert "lies in the future" in told
+    assert f"p.yaml:3:1: time: column 't' holds {times[0]}, which is " in told
+    assert f" and 2023-11-14T22:13:20Z in {fits}; so are 1,000 of 1,000 events" in told
+    assert f"write  time: {{column: t, unit: {fits}}}" in told
+    code, told = check(GOOD.replace("time: at", "time: t"))
+    assert code == 1
+    assert f"say what it counts, for example  time: {{column: t, unit: {fits}}}" in told
 
 
 @pytest.fixture

@@ -115,3 +115,23 @@ def test_what_is_not_for_readers_in_a_folder_is_not_looked_at(init, tmp_path):
     found, said = init("d/b.csv/p.csv", csv(f"{t},EWR,{n}" for n, t in enumerate(MINUTES)), "d")
     assert found.source.format == "csv"
     assert "too: only" not in said
+
+
+@pytest.mark.parametrize("name", ["ts", "eventTime", "created"])
+@pytest.mark.parametrize(
+    ("kind", "per_second", "unit"),
+    [
+        (pa.int32(), 1, "s"),
+        (pa.float64(), 1, "s"),
+        (pa.decimal128(23, 3), 1, "s"),
+        (pa.int64(), 1_000, "ms"),
+        (pa.int64(), 10**6, "us"),
+        (pa.uint64(), 10**9, "ns"),
+    ],
+)
+def test_what_numbers_count_is_told_by_most_of_them(init, name, kind, per_second, unit):
+    times = [(1_700_000_000 + n) * per_second for n in range(1000)]
+    times[7] = 2**31 - 1  # one that is far off
+    table = pa.table({name: pa.array(times).cast(kind), "k": ["a", "b"] * 500})
+    found, _ = init("d.parquet", table)
+    assert (found.time.column, found.time.unit) == (name, unit)

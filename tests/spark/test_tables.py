@@ -120,3 +120,40 @@ def test_two_columns_of_one_name_are_refused():
 def test_what_is_no_ledger_is_not_opened():
     with pytest.raises(BadArgument, match="takes the URL of a ledger, not None"):
         muntin.open(None)
+
+
+def counted_in(times, unit):
+    table = pa.table({"time": times, "origin": ["EWR"] * len(times), "delay": [1] * len(times)})
+    return muntin.summarize(table, {**SPEC, "time": {"column": "time", "unit": unit}})
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("fits", ["s", "ms", "us", "ns"])
+def test_numbers_of_another_unit_are_told_at_once(recwarn, fits, unit):
+    number = 1_700_000_000 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[fits]
+    with counted_in(pa.array([number, None, number]), unit) as session:
+        said = [str(one.message) for one in recwarn if "is the unit right?" in str(one.message)]
+        if fits == unit:
+            assert said == []
+            return
+        assert len(said) == 1
+        assert said[0].startswith(f"time: column 'time' holds {number}, which is ")
+        assert f" and 2023-11-14T22:13:20Z in {fits}; so are 2 of 3 events" in said[0]
+        assert said[0].endswith(f"write  time: {{column: time, unit: {fits}}}")
+        assert session.ledger.status("flights")["doubt"] == said[0]
+        for _, record in session.ledger.rejected("flights"):
+            if record.reason != "no_time":
+                assert record.detail.endswith(f"; it is 2023-11-14T22:13:20Z in {fits}")
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.decimal128(28, 6), pa.uint64()])
+def test_numbers_of_any_type_are_looked_at(kind):
+    numbers = pa.array([1_700_000_000] * 3).cast(kind, safe=False)
+    with pytest.warns(UserWarning, match=r"2023-11-14T22:13:20Z in s; so are 3 of 3 events"):
+        counted_in(numbers, "us").close()
+
+
+@pytest.mark.parametrize("numbers", [[0, 5, 86_400], [-1, 2**62], [None, None], []])
+def test_other_numbers_are_in_no_doubt(recwarn, numbers):
+    with counted_in(pa.array(numbers, pa.int64()), "s"):
+        assert not [one for one in recwarn if "is the unit right?" in str(one.message)]

@@ -308,7 +308,9 @@ def spark_says(text: str) -> str | None:
 
 def _wrong_columns(pipeline: Pipeline, seen: Seen) -> Iterator[str]:
     from muntin.spark.event_time import check_type
+    from muntin.spark.event_units import unit_of
     from muntin.spark.source import no_column
+    from muntin.times import now_us
 
     if seen.columns is None:
         return
@@ -325,8 +327,9 @@ def _wrong_columns(pipeline: Pipeline, seen: Seen) -> Iterator[str]:
             yield f"summaries.{name}: {problem}"
     if pipeline.time.column in missing:
         return
+    guess = None if seen.times is None else unit_of(seen.times, now_us())
     try:
-        check_type(pipeline.time, types[pipeline.time.column])
+        check_type(pipeline.time, types[pipeline.time.column], guess or "ms")
     except BadArgument as problem:
         yield str(problem)
         return
@@ -337,11 +340,11 @@ def _wrong_columns(pipeline: Pipeline, seen: Seen) -> Iterator[str]:
 def _wrong_times(
     pipeline: Pipeline, column: pa.Array, types: Mapping[str, pa.DataType]
 ) -> Iterator[str]:
-    """Times of which not one can be used: with them all events would be rejected."""
-    import time
-
+    """Times of which not one can be used, since all events would be rejected; or most in a unit
+    that they do not count."""
     from muntin.spark.event_time import ABSENT, check_type, event_times
-    from muntin.times import duration_text, instant_text
+    from muntin.spark.event_units import doubt_of
+    from muntin.times import duration_text, instant_text, now_us
 
     name = pipeline.time.column
     try:
@@ -351,14 +354,19 @@ def _wrong_times(
     column = column.drop_null()
     if not len(column):
         return
-    times = event_times(column, pipeline.time.unit)
+    unit, latest = pipeline.time.unit, now_us() + pipeline.max_future_skew
+    times = event_times(column, unit)
+    doubt = doubt_of(column, times, unit, latest)
+    if doubt.events > len(column) / 2:
+        yield doubt.text(pipeline.time, len(column))
+        return
     shown = ", ".join(repr(value) for value in column.unique().slice(0, 3).to_pylist())
     usable = times[times != ABSENT]
     if not len(usable):
         others = [c for c, kind in types.items() if pa.types.is_timestamp(kind)]
         hint = f"there is {', '.join(others)}" if others else "an event time is ISO 8601 text"
         yield f"time: column '{name}' holds no times: {shown}; {hint}"
-    elif usable.min() > time.time() * 1e6 + pipeline.max_future_skew:
+    elif usable.min() > latest:
         ahead = duration_text(pipeline.max_future_skew) if pipeline.max_future_skew else "0"
         yield (
             f"time: column '{name}' lies in the future ({instant_text(int(usable.min()))}), beyond "

@@ -14,14 +14,17 @@ from muntin.errors import SourceError
 from muntin.select.syntax import in_select
 from muntin.spark.files import files_at
 from muntin.spec import format_of
-from muntin.times import duration_text
+from muntin.times import duration_text, now_us
 
 SAMPLE_ROWS = 200_000
 KEYS_MAX, INDICATORS_MAX = 4, 6
 BAD_SHARE_MAX = 0.05  # of times or numbers; a column with more of them is of another kind
 NONE_SHARE_MAX, WORDS_FOR_NONE_MAX = 0.5, 3  # the same few texts, such as n/a, stand for no number
 KEY_DISTINCT_SHARE_MAX = 0.5  # a column with a value of its own for each row is an identifier
-_TIME_NAME = re.compile(r"(^|_)(time|timestamp|ts|date|datetime|at|when)($|_)", re.IGNORECASE)
+_TIME_NAME = re.compile(
+    r"(^|_)(time|timestamp|ts|date|datetime|at|when|epoch|unixtime|created)($|_)", re.IGNORECASE
+)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")  # eventTime
 _ENDINGS = (".parquet", ".csv", ".json", ".jsonl")
 # records that do not parse are rejected when the pipeline runs, and no reason not to look
 _READERS = {
@@ -251,7 +254,9 @@ def _time_column(
     columns: dict[str, tuple[str, int]], sample: pa.Table
 ) -> tuple[str, str | None, np.ndarray]:
     """The event time with its unit, and its values: microseconds, without those that are none."""
-    named = [name for name in columns if _TIME_NAME.search(name)]
+    from muntin.spark.event_units import unit_of
+
+    named = [name for name in columns if _TIME_NAME.search(_CAMEL.sub("_", name))]
     for name, (kind, _) in columns.items():
         if kind.startswith("TIMESTAMP"):
             return name, None, _times(sample[name])
@@ -261,18 +266,16 @@ def _time_column(
             if len(times) >= (1 - BAD_SHARE_MAX) * max(1, len(sample[name].drop_null())):
                 return name, None, times
     for name in named:
-        if columns[name][0] == "BIGINT":
-            newest = max((v for v in sample[name].to_pylist() if v is not None), default=0)
-            for unit, least in (("ns", 10**17), ("us", 10**14), ("ms", 10**11), ("s", 10**8)):
-                if newest >= least:
-                    return name, unit, _times(sample[name], unit)
+        unit = unit_of(sample[name].combine_chunks(), now_us())
+        if unit is not None:
+            return name, unit, _times(sample[name], unit)
     for name, (kind, _) in columns.items():
         if kind == "DATE":
             return name, None, _times(sample[name])
     there = ", ".join(f"{name} {kind}" for name, (kind, _) in columns.items())
     raise SourceError(
         f"no column looks like an event time (a timestamp, a date, ISO 8601 text, or a number "
-        f"since 1970 whose name says time, ts, date, at, when); there are {there}"
+        f"since 1970 whose name says time, ts, date, at, when, epoch, created); there are {there}"
     )
 
 

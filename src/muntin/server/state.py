@@ -72,6 +72,7 @@ class StateReader:
             "state": alive.state,
             "reason": alive.reason,
             "not_taken_over": status.get("not_taken_over", ""),
+            "doubt": status.get("doubt", ""),
             "read": info.read,
             "counted": info.counted,
             "late": info.late,

@@ -92,6 +92,8 @@ def summarize(
     finally:
         ingest.close()
     _warn_of_rejected(opened, pipeline, ingest.progress)
+    if ingest.progress.doubt:
+        warnings.warn(ingest.progress.doubt, stacklevel=2)
     return Session(opened, progress=ingest.progress)
 
 

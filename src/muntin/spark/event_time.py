@@ -28,14 +28,17 @@ _ISO = (
 _ZONED = re.compile(r":\d\d(\.\d*)?(Z|[+-]\d\d(:?\d\d)?)$")
 
 
-def check_type(time: TimeSpec, kind: pa.DataType) -> None:
-    """BadArgument where a column of this type cannot be the event time."""
+def check_type(time: TimeSpec, kind: pa.DataType, guess: str = "ms") -> None:
+    """BadArgument where a column of this type cannot be the event time.
+
+    `guess`: what its numbers may count, where it is not said.
+    """
     kind = value_type(kind)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         if time.unit is None:
             raise BadArgument(
                 f"time: column '{time.column}' is {kind}: say what it counts, "
-                f"for example  time: {{column: {time.column}, unit: ms}}"
+                f"for example  time: {{column: {time.column}, unit: {guess}}}"
             )
     elif time.unit is not None:
         raise BadArgument(f"time: unit is for numbers, and column '{time.column}' is {kind}")

@@ -237,7 +237,7 @@ class Ingest:
             self._queries = queries
             self.pipeline = pipeline
             self._set_up()
-            self._not_taken = ""
+            self._not_taken = self.progress.doubt = ""
             self._say("running", None)
 
     def _commit(self, batch_id: int, rows: Sequence[Row]) -> dict[str, Slices]:
@@ -291,6 +291,9 @@ class Ingest:
         self.progress.read += tally.read
         self.progress.counted += tally.counted
         self.progress.rejected += tally.rejected
+        self.progress.doubt = self.progress.doubt or tally.doubt.text(
+            self.pipeline.time, tally.read
+        )
         self.progress.late += max(sequenced.late, *(each.late_count for each in late.values()), 0)
         return late
 
@@ -322,6 +325,7 @@ class Ingest:
             "batch_seconds": None if batch_seconds is None else round(batch_seconds, 4),
             "open": self._assembler.open_windows(),
             "failing": self._queries.failing,
+            "doubt": self.progress.doubt,
             "webhook": self._alerts.said(),
             "runs": self._runs,
             **self._of_source(),

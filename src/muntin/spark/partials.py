@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from muntin.segments.building import merge
 from muntin.segments.codec import cut, encode
 from muntin.segments.table import Segment
 from muntin.spark.event_time import ABSENT, event_times
+from muntin.spark.event_units import Doubt, doubt_of
 from muntin.spark.rows import PARTIAL, REJECTED, TALLY, Row
 from muntin.spark.runs import PIECE, Runs, Tasks, partial_of, with_merged_runs
 from muntin.spark.sequencing import Sequencer
@@ -67,6 +68,7 @@ class Tally:
     read: int = 0
     rejected: int = 0
     newest: int | None = None
+    doubt: Doubt = field(default_factory=Doubt)
 
     @property
     def counted(self) -> int:
@@ -77,6 +79,7 @@ class Tally:
         self.rejected += other.rejected
         if other.newest is not None:
             self.newest = other.newest if self.newest is None else max(self.newest, other.newest)
+        self.doubt.add(other.doubt)
 
 
 class Folder:
@@ -110,6 +113,8 @@ class Folder:
         read = self.tally.read
         place = place or (lambda row: f"{self._where}row {read + row + 1}")
         times = event_times(batch.column(self._plan.time), self._plan.unit)
+        unit, latest = self._plan.unit, self._plan.latest
+        self.tally.doubt.add(doubt_of(batch.column(self._plan.time), times, unit, latest))
         bad = (times < 0) | (times > self._plan.latest)
         malformed = _valid(batch, CORRUPT_COLUMN)
         if malformed is not None:
@@ -164,7 +169,8 @@ class Folder:
                 detail = json.dumps([record.detail, record.place])
                 yield REJECTED, f"{record.reason} {detail}", 0, 0, record.raw
             newest = ABSENT if self.tally.newest is None else self.tally.newest
-            yield TALLY, str(self.tally.rejected), int(newest), self.tally.read, b""
+            doubt = json.dumps(astuple(self.tally.doubt)).encode()
+            yield TALLY, str(self.tally.rejected), int(newest), self.tally.read, doubt
 
     def _fold_waiting(self) -> None:
         """All rows that wait become one segment of each summary."""
@@ -212,6 +218,10 @@ class Folder:
                 reason, detail = "bad_value", f"column '{column}': {shown[column]!r:.100} {why}"
             else:
                 reason, detail = self._why(shown[self._plan.time], int(times[row]))
+                column = record.column(self._plan.time)
+                doubt = doubt_of(column, times[row : row + 1], self._plan.unit, self._plan.latest)
+                if doubt.events:
+                    detail += f"; it is {doubt.meant()}"
             self.rejected.append(Rejected(reason, detail, place(row), raw))
 
     def _why(self, value: str | None, time: int) -> tuple[str, str]:
@@ -270,7 +280,8 @@ def gathered(rows: Iterable[Row]) -> Gathered:
             detail, place = json.loads(rest)
             rejected.append(Rejected(reason, detail, place, payload))
         elif what == TALLY:
-            tally.add(Tally(events, int(name), None if pane == ABSENT else pane))
+            newest = None if pane == ABSENT else pane
+            tally.add(Tally(events, int(name), newest, Doubt(*json.loads(payload))))
     return Gathered(segments, pieces, rejected, tally)
 
 

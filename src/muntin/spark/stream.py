@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     from muntin.spark.sink_stream import SinkStream
 
+_LOG = logging.getLogger("muntin.spark")
 START_SECONDS_MAX = 60.0  # a query that started knows its id long before
 WATCH_SECONDS = 0.5
 RESTARTS_MAX = 20  # while an older process still writes to the checkpoint
@@ -257,7 +259,9 @@ class Stream(Running):
         ingest = self._ingest
         if ingest is None:
             raise self._problem or SourceError("the pipeline has not started")
-        batches, read = ingest.progress.batches, ingest.progress.read
+        batches, read, doubt = (
+            ingest.progress.batches, ingest.progress.read, ingest.progress.doubt,
+        )  # fmt: skip
         self._missed.look(self.query)
         try:
             ingest.take(batch_id, self._gather(df, ingest.pipeline))
@@ -267,6 +271,8 @@ class Stream(Running):
             raise
         if ingest.progress.batches > batches:
             self._missed.took(batch_id, ingest.progress.read - read)
+        if ingest.progress.doubt not in ("", doubt):
+            _LOG.warning("%s: %s", self._pipeline.name, ingest.progress.doubt)
 
     def _gather(self, df: DataFrame, pipeline: Pipeline) -> GatherRows:
         source = self._own_source

@@ -26,6 +26,7 @@ export function troubles(pipeline) {
     pipeline.state === "failed" ? `failed: ${pipeline.reason}` : "",
     pipeline.state === "stale" ? "its process says nothing any more: it may be gone" : "",
     pipeline.not_taken_over ? `the changed file is not taken over: ${pipeline.not_taken_over}` : "",
+    pipeline.doubt ?? "",
     ...Object.entries(pipeline.failing).map(([query, { error }]) => `${query}: ${error}`),
     webhook.error ? `the webhook does not take alerts: ${webhook.error}` : "",
   ].filter(Boolean);
