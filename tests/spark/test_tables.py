@@ -101,8 +101,9 @@ def test_columns_are_checked():
         muntin.summarize(pa.table({**ROWS, "origins": ROWS["origin"]}).drop(["origin"]), SPEC)
     with pytest.raises(SourceError, match="time: column 'time' is bool"):
         muntin.summarize(pa.table({**ROWS, "time": [True, False, True]}), SPEC)
-    with pytest.raises(SourceError, match="cannot become an Arrow table"):
-        muntin.summarize(pd.DataFrame({**ROWS, "origin": ["a", 1, object()]}), SPEC)
+    for odd in ({"origin": ["a", 1, object()]}, {"delay": [1, 2**64, -1]}):
+        with pytest.raises(SourceError, match="cannot become an Arrow table"):
+            muntin.summarize(pd.DataFrame({**ROWS, **odd}, dtype=object), SPEC)
 
 
 def test_a_share_that_was_rejected_is_told_with_its_first_reason():

@@ -42,7 +42,17 @@ def test_all_spellings_of_an_item_hash_alike():
     assert hash_items(np.array([1, 2], np.int32)).tolist() == hash_items([1, 2]).tolist()
 
 
-@pytest.mark.parametrize("items", [[1.5], ["a", None], [{}], ["a", 1]])
+def test_a_time_is_one_item_in_any_unit():
+    units = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+    times = [pa.array([1_700_000_000 * n], pa.timestamp(unit)) for unit, n in units.items()]
+    assert len({int(hash_items(time)[0]) for time in times}) == 1
+    days = [pa.array([86_400_000], pa.date64()), pa.array([1], pa.date32())]
+    assert hash_items(days[0]) == hash_items(days[1])
+
+
+@pytest.mark.parametrize(
+    "items", [[1.5], ["a", None], [{}], ["a", 1], None, object(), ["\ud800"], [2**64]]
+)
 def test_refused_items(items):
     with pytest.raises(BadArgument):
         hash_items(items)

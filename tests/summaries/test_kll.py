@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -395,3 +396,11 @@ def test_keys_are_sorted_alike_by_numpy_and_by_the_kernel(quick, size, monkeypat
     run = keys.copy()
     sorting.sort_run(run)
     assert np.array_equal(run, np.sort(keys))
+
+
+def test_a_decimal_is_the_float_that_is_nearest():
+    digits = pa.array([Decimal("0.3"), Decimal("0.7")], pa.decimal128(3, 1))
+    for column in (digits, pa.chunked_array([digits, digits])):
+        sketch = KLL()
+        sketch.update(column)
+        assert (sketch.min, sketch.max) == (0.3, 0.7)

@@ -42,7 +42,7 @@ def arrow_of(data: Any) -> pa.RecordBatchReader:
             return pa.RecordBatchReader.from_stream(data)
         batch = pa.record_batch(data)
         return pa.RecordBatchReader.from_batches(batch.schema, [batch])
-    except (pa.ArrowException, TypeError, ValueError) as problem:
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:
         said = str(problem).splitlines()[0][:300]
         raise SourceError(
             f"this {type(data).__name__} cannot become an Arrow table ({said}): give each column "

@@ -43,7 +43,7 @@ def given_items(items: Any) -> pa.Array:
     if not isinstance(items, pa.Array):
         try:
             items = pa.array(items)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as problem:
+        except (pa.ArrowException, TypeError, ValueError, KeyError, OverflowError) as problem:
             raise BadArgument(f"items must be strings, bytes or integers: {problem}") from None
     items = decoded(items)  # before nulls are counted: its dictionary may hold them
     if items.null_count:

@@ -40,7 +40,7 @@ def column_of(name: str, values: Any) -> pa.Array:
         return values
     try:
         return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as problem:
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeError) as problem:
         raise BadArgument(f"key column {name!r} is no column: {problem}") from None
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from muntin.arrow import floats_of_decimals
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.summaries.kernels.order_keys import (
     KEY_OF_INFINITY,
@@ -186,7 +187,8 @@ def _as_numpy(values: Any) -> np.ndarray:
             mask = np.asarray(values.is_null())
             raise BadArgument(f"value at position {int(mask.argmax())} is null: drop nulls first")
         if pa.types.is_decimal(values.type):
-            values = values.cast(pa.float64())
+            chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+            values = pa.chunked_array([floats_of_decimals(chunk) for chunk in chunks], pa.float64())
         return (
             values.to_numpy(zero_copy_only=False)
             if isinstance(values, pa.Array)
