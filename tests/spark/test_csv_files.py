@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import random
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import muntin
+from muntin.errors import SourceError
 from muntin.ledger.temporary import temporary
 from muntin.spark import csv_files, csv_reading
 from muntin.spark.csv_lines import lines_of
 from muntin.spark.csv_reading import Format, read_lines
+from muntin.spark.file_starts import wrong_start
 from muntin.spark.partials import CORRUPT_COLUMN
 from muntin.spark.places import FILE_COLUMNS
 from muntin.spark.source import batch_source
@@ -273,3 +277,81 @@ def test_headers_that_end_otherwise_are_left_to_spark(tmp_path):
         csv_files.whole_of(str(path), header=True)
     path.write_text("x,y\r\n1,2\r\n", newline="")
     assert csv_files.whole_of(str(path), header=True) == csv_files.Range(str(path), 5, 10)
+
+
+FORM = {"names": ["t", "k", "v"], "first": ["t", "k", "v"], "separator": ",", "comment": "#",
+        "encoding": "utf-8"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("t,k,v", ""),
+        ("\n\n# of today\nt,k,v", ""),
+        ("\ufefft,k,v\r", ""),
+        ('T,"k",V', ""),
+        ("time,key,value", ""),  # other names in the same places: the schema says what they are
+        ("t,k,v,z", ""),  # each line has a field too many, and is malformed
+        ("v,k,t", "'v' is column 1 there, column 3 of the source"),
+        ("t,z,k,v", "'k' is column 3 there, column 2 of the source"),
+        ("2024-01-01,a,1", "the file has no header"),
+        ("", ""),
+    ],
+)
+def test_headers_are_compared_by_place(tmp_path, line, wrong):
+    for name in ("a.csv", "a.csv.gz", "a"):
+        text = f"{line}\nx".encode()
+        (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+        found = wrong_start(str(tmp_path / name), FORM)
+        assert (wrong in found) if wrong else not found
+    assert wrong_start(str(tmp_path / "gone.csv"), FORM) == ""
+    assert wrong_start("s3a://bucket/a.csv", FORM) == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "several"),
+    [
+        ('{"a": 1}{"a": 2}', True),
+        ('{"a": 1}  {"a": 2}', True),
+        ('{"a": "}{"}', False),
+        ('[{"a": 1}, {"a": 2}]', False),
+        ('{"a": 1},', False),
+        ('{"a": ', False),
+        ("", False),
+    ],
+)
+def test_several_values_in_a_line_are_seen(tmp_path, line, several):
+    (tmp_path / "a.json").write_text(line + "\n")
+    form = {"lines": "json", "encoding": "utf-8", "comment": ""}
+    assert ("jq -c" in wrong_start(str(tmp_path / "a.json"), form)) == several
+
+
+@pytest.mark.spark
+def test_columns_in_another_order_are_rejected_not_mixed_up(spark, tmp_path):
+    """Spark goes by place: areas were counted as drivers."""
+    orders = "2023-11-14 22:13:20,a,b,1,5", "2023-11-14 22:13:20,b,a,1,5"
+    header = "time,driver,area,served,fare"
+    folder = tmp_path / "orders"
+    folder.mkdir()
+    (folder / "1.csv").write_text("\n".join([header, *orders]))
+    (folder / "2.csv").write_text("\n".join(["time,area,driver,served,fare", *orders]))
+    (folder / "3.csv").write_text("\n".join(orders))
+    ddl = "time timestamp, driver string, area string, served bigint, fare bigint"
+    spec = of(SourceSpec(format="csv", path=str(folder), schema=ddl))
+    stream = muntin.stream(
+        None, spec, ledger=temporary(), checkpoint=str(tmp_path / "checkpoint"), once=True
+    )
+    assert stream.await_termination(300)
+    with pytest.warns(UserWarning, match="3 of 5 records were rejected"):
+        batch = muntin.summarize(None, spec, ledger=temporary())
+    for found in (batch, stream):
+        assert (found.progress.read, found.progress.counted) == (5, 2)
+        rejected = {record.place: record for _, record in found.ledger.rejected("orders")}
+        whys = {place.rpartition("/")[2]: record.detail for place, record in rejected.items()}
+        assert "'area' is column 2 there, column 3" in whys["2.csv, row 1"]
+        assert "the file has no header: it begins with '2023-11-14 22" in whys["3.csv, row 1"]
+        assert b'"driver": "b"' in rejected[f"{folder}/2.csv, row 2"].raw
+    without = of(SourceSpec(format="csv", path=str(folder)))
+    for run in (muntin.summarize, partial(muntin.stream, checkpoint=str(tmp_path / "other"))):
+        with pytest.raises(SourceError, match=r"2\.csv: its header is 'time,area,driver"):
+            run(None, without, ledger=temporary())

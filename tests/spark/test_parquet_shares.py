@@ -1,11 +1,17 @@
 """Row groups in shares: all of them once, in order, of about the same size."""
 
+import datetime as dt
+
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muntin.errors import SourceError
 from muntin.spark import parquet
+from muntin.spark.event_time import event_times
+from muntin.spec import Pipeline
 
 
 @settings(max_examples=30)
@@ -48,3 +54,26 @@ def test_a_rejected_record_says_where_it_stands_in_its_file(tmp_path, monkeypatc
         (batch["x"][row].as_py(), place(row)) for batch, place in read for row in range(len(batch))
     ]
     assert rows == [(row, f"{path}, row {row + 1}") for row in range(20, 40)]
+
+
+def test_times_of_96_bits_are_what_spark_wrote(tmp_path):
+    """As nanoseconds of 64 bits, which Arrow makes of them, the year 9999 was 1816."""
+    times = [dt.datetime(year, 12, 31, tzinfo=dt.UTC) for year in (1, 1500, 2024, 2555, 9999)]
+    path = str(tmp_path / "old.parquet")
+    table = pa.table({"t": pa.array(times, pa.timestamp("us", "UTC"))})
+    pq.write_table(table, path, use_deprecated_int96_timestamps=True)
+    ((batch, _),) = parquet._read(parquet.shares_of([path], 1)[0], ["t"])
+    epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    expected = [(time - epoch) // dt.timedelta(microseconds=1) for time in times]
+    assert event_times(batch.column(0), None).tolist() == expected
+
+
+def test_a_column_that_stands_twice_is_named(tmp_path):
+    twice = pa.Table.from_arrays([pa.array([1])] * 2, ["t", "t"])
+    pq.write_table(twice, tmp_path / "twice.parquet")
+    spec = Pipeline.of(
+        {"name": "p", "time": {"column": "t", "unit": "s"}, "pane": "1 hour",
+         "summaries": {"s": {"kind": "quantiles", "value": "t"}}}
+    )  # fmt: skip
+    with pytest.raises(SourceError, match=r"twice\.parquet: there are 2 columns 't'"):
+        parquet.check_files([str(tmp_path / "twice.parquet")], spec, ["t"])

@@ -17,7 +17,7 @@ from muntin.errors import BadArgument, SourceError
 from muntin.select.syntax import text_literal
 from muntin.spark.ddl import UNKNOWN
 from muntin.spark.ddl import declared as declared_columns
-from muntin.spark.files import FILE_FORMATS, files_at, is_pattern
+from muntin.spark.files import FILE_FORMATS, files_at, filled_files, is_pattern
 from muntin.spark.kafka import columns_of
 from muntin.spec import Pipeline, SourceSpec, format_of
 from muntin.suggestions import did_you_mean
@@ -57,12 +57,12 @@ def wrong_in(pipeline: Pipeline) -> Iterator[str]:
             return
     problems = [*_wrong_fields(pipeline, seen), *_wrong_columns(pipeline, seen)]
     yield from problems
-    if source is not None and source.is_plain_parquet and not pipeline.fields and not problems:
-        from muntin.spark.parquet import check_files, parquet_files
+    if source is not None and not problems:
+        from muntin.spark.parquet import readable_files
 
-        columns = pipeline.columns_read()
         try:
-            check_files(parquet_files(source.path or ""), pipeline, columns)
+            if source.is_plain_parquet:
+                readable_files(source, pipeline, filled_files(source.path or ""))
         except SourceError as problem:  # another file than the first
             yield f"source.path: {problem}"
 
@@ -188,7 +188,7 @@ def _look_at_parquet(file: Path, time: str, declared: dict[str, pa.DataType] | N
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(file) as opened:
+        with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as opened:
             schema = opened.schema_arrow
             times = None
             if time in schema.names and opened.metadata.num_rows:

@@ -23,6 +23,7 @@ import pyarrow as pa
 from muntin.errors import SourceError
 from muntin.spark.csv_lines import Lines, lines_of
 from muntin.spark.csv_reading import Format, read_lines, readable
+from muntin.spark.file_starts import form_of, has_headers, wrong_start
 from muntin.spark.files import local_path
 from muntin.spark.ingest import GatherRows, gather_from
 from muntin.spark.partials import CORRUPT_COLUMN, Placed, Plan, fold_placed, merged
@@ -30,7 +31,7 @@ from muntin.spark.places import FILE_COLUMNS
 from muntin.spark.rows import Row, collect_rows
 from muntin.spark.runs import tasks_of
 from muntin.spark.source import batch_source, needed, of_csv_lines
-from muntin.spec import Pipeline, SourceSpec
+from muntin.spec import COMPRESSED, Pipeline, SourceSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,7 +47,6 @@ ASIDE_BYTES_MAX = 64 << 20  # of one task
 
 ASIDE, GIVEN_UP = 5, 6  # what a row is, beside those of `partials`
 _BYTE_ORDER_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
-_COMPRESSED = (".gz", ".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")
 _LOG = logging.getLogger("muntin.spark")
 
 
@@ -83,7 +83,10 @@ def gather_csv(spark: SparkSession, source: SourceSpec, pipeline: Pipeline) -> G
     if form is None:
         return None
     by_spark = gather_from(df, pipeline)
-    header = source.options.get("header", "true") == "true"
+    header = has_headers(source)
+    begin = form_of(source, form.names)
+    if header and any(wrong_start(file, begin) for file in files):
+        return None
     try:
         whole = [whole_of(file, header=header) for file in files]
     except GaveUpError:
@@ -113,7 +116,7 @@ def dialect(source: SourceSpec) -> tuple[str, str] | None:
     options = source.options
     if source.format != "csv" or not options.keys() <= {"header", "sep", "escape"}:
         return None
-    separator, escape = options.get("sep", ","), options.get("escape", "\\")
+    separator, escape = options.get("sep", ","), options.get("escape", '"')
     usual = (
         len(separator) == 1
         and separator.isascii()
@@ -133,7 +136,7 @@ def plain_files(path: str) -> list[str] | None:
     if here.is_dir():
         found = sorted(f for f in here.iterdir() if not f.name.startswith(("_", ".")))
     for file in found:
-        if not file.is_file() or file.suffix in _COMPRESSED:
+        if not file.is_file() or file.suffix in COMPRESSED:
             return None
         with file.open("rb") as stream:
             if stream.read(3).startswith(_BYTE_ORDER_MARKS):

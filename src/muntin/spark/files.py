@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
 from muntin import storage
+from muntin.errors import SourceError
 
 FILE_FORMATS = ("parquet", "csv", "json", "orc", "text", "avro")
 
@@ -19,19 +23,89 @@ def is_pattern(path: str) -> bool:
     return any(sign in path for sign in "*?[{")
 
 
-def files_at(path: Path, ending: str = "") -> list[Path]:
-    """The files of a folder, at any depth, that of a path, or those that a pattern names, in order.
-
-    Of a folder's, those with an ending; what begins with _ or . is not for readers.
-    """
+def files_at(path: Path) -> list[Path]:
+    """The files of a folder, at any depth, that of a path, or those that a pattern names, and in
+    folders that it names; in order. What begins with _ or . is not for readers."""
     if path.is_file():
         return [path]
-    if path.is_dir():
-        found = (f for f in path.rglob(f"*{ending}") if not _is_hidden(f.relative_to(path)))
-    else:
-        found = Path(path.anchor or ".").glob(str(path.relative_to(path.anchor)))
-    return sorted(file for file in found if file.is_file())
+    return sorted({file for root in _roots(path) for file in _below(root)}, key=str)
 
 
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(("_", ".")) for part in path.parts)
+def filled_files(path: str) -> list[str]:
+    """The files of a local file, folder or pattern, but empty ones, which Spark leaves out; [] if
+    they are elsewhere."""
+    here = local_path(path)
+    return [str(file) for file in files_at(here) if file.stat().st_size] if here else []
+
+
+def is_nested(path: Path) -> bool:
+    """Do files lie in folders of a folder, which Spark does not look into by itself?
+
+    Folders of partitions, such as `day=1`, are others: these it knows.
+
+    Raises
+    ------
+    SourceError
+        There are folders of partitions and files beside them, of which Spark leaves out some
+        without a word.
+    """
+    beside: list[Path] = []
+    nested = False
+    partitioned: Path | None = None
+    for root in _roots(path):
+        for file in _below(root) if root.is_dir() else ():
+            folders = file.relative_to(root).parts[:-1]
+            if any(_is_partition(folder) for folder in folders):
+                partitioned = partitioned or file
+            else:
+                beside.append(file)
+                nested |= bool(folders)
+    if partitioned is not None and beside:
+        raise SourceError(
+            f"source.path: {path} holds {beside[0]} beside folders of partitions, such as "
+            f"{partitioned.parent.name}: move it, or write  recursiveFileLookup: true  to read all "
+            "files, without the partitions' columns"
+        )
+    return nested
+
+
+def partitions_of(path: Path, files: Iterable[Path]) -> set[str]:
+    """Columns that are told by the folders between a folder and its files: `day=1` has day."""
+    found = set()
+    for file in files if path.is_dir() else ():
+        folders = file.relative_to(path).parts[:-1] if file.is_relative_to(path) else ()
+        found |= {unquote(part.partition("=")[0]) for part in folders if _is_partition(part)}
+    return found
+
+
+def _roots(path: Path) -> Iterator[Path]:
+    """A folder, or what a pattern names."""
+    if path.exists():
+        yield path
+        return
+    pattern = str(path.relative_to(path.anchor)).replace("[^", "[!")
+    for found in Path(path.anchor or ".").glob(pattern):
+        if not _is_hidden(found.name):
+            yield found
+
+
+def _below(root: Path) -> Iterator[Path]:
+    if root.is_file():
+        yield root
+    for folder, folders, names in os.walk(root, followlinks=True):
+        folders[:] = [n for n in folders if not (_is_hidden(n) or _is_above(Path(folder, n)))]
+        files = (Path(folder, name) for name in names if not _is_hidden(name))
+        yield from (file for file in files if file.is_file())
+
+
+def _is_above(folder: Path) -> bool:
+    """Is it a link to a folder in which it lies?"""
+    return folder.is_symlink() and folder.parent.resolve().is_relative_to(folder.resolve())
+
+
+def _is_partition(name: str) -> bool:
+    return name.find("=") > 0
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)

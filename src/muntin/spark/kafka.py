@@ -19,7 +19,7 @@ from muntin.errors import SourceError
 from muntin.spark.avro import AvroValues, arrow_schema, avro_fields
 from muntin.spark.ddl import SPELLED, declared, in_backticks
 from muntin.spark.partials import CORRUPT_COLUMN, REJECTED_KEPT_MAX, WHY_COLUMN, Placed
-from muntin.spark.places import FILE, in_files
+from muntin.spark.places import FILE, reader_of_files
 from muntin.spark.values import JsonValues, Parsed, value_schema
 from muntin.spec import Pipeline, SourceSpec, ValueSpec
 
@@ -109,7 +109,7 @@ def prepared(
     """What is sent to the workers, and what makes of it the columns that a pipeline reads."""
     columns, _ = needed(df, pipeline)
     if not is_raw(df):
-        return columns, in_files if FILE in columns.columns else unplaced
+        return columns, reader_of_files(columns) if FILE in columns.columns else unplaced
     if pipeline.fields:
         return columns, placed
     own, parser = _format(_value(pipeline))

@@ -7,9 +7,11 @@ dictionaries of them were slower to look up.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -17,12 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from muntin.errors import BadArgument, SourceError
-from muntin.spark.files import files_at, local_path
+from muntin.spark.files import filled_files, local_path, partitions_of
 from muntin.spark.partials import Placed, Plan, fold_placed, merged
 from muntin.spark.rows import Row, collect_rows
 from muntin.spark.runs import tasks_of
 from muntin.spark.session import is_classic
-from muntin.spark.source import check_types, no_column
+from muntin.spark.source import check_nanoseconds, check_types, no_column
 from muntin.spec import Pipeline, SourceSpec
 
 if TYPE_CHECKING:
@@ -30,7 +32,10 @@ if TYPE_CHECKING:
 
     from muntin.spark.ingest import GatherRows
 
+_LOG = logging.getLogger("muntin.spark")
 ROWS_AT_ONCE = 1 << 18
+UNITS: dict[str, Any] = {"coerce_int96_timestamp_unit": "us"}
+"""What Spark writes by default would be nanoseconds, where the year 9999 is taken for 1816."""
 DICTIONARY_BYTES_MAX = 64 << 10  # as it stands in the file
 SHARE_BYTES = 512 << 20  # uncompressed, of one task
 
@@ -45,10 +50,22 @@ class Split:
     """Where the first of them begins in the file."""
 
 
-def parquet_files(path: str) -> list[str]:
-    """The Parquet files of a local file, folder or pattern, in order; [] if they are elsewhere."""
-    here = local_path(path)
-    return sorted(str(file) for file in files_at(here, ".parquet")) if here else []
+def readable_files(source: SourceSpec, pipeline: Pipeline, files: Sequence[str]) -> Sequence[str]:
+    """The files of a source, checked; [] where only Spark can read what the pipeline needs.
+
+    Raises
+    ------
+    SourceError
+        A file cannot be read, or lacks a column, or has it in a type that cannot be used.
+    """
+    if pipeline.fields or not source.is_plain_parquet:
+        return []
+    columns = pipeline.columns_read()
+    here = local_path(source.path or "")
+    if here is None or partitions_of(here, map(Path, files)) & set(columns):
+        return []  # of a partition's column, its folders have the word
+    check_files(files, pipeline, columns)
+    return files
 
 
 def gather_parquet(
@@ -61,25 +78,41 @@ def gather_parquet(
     SourceError
         A file cannot be read, or lacks a column, or has it in a type that cannot be used.
     """
-    if pipeline.fields or not source.is_plain_parquet:
-        return None
-    files = parquet_files(source.path or "")
+    files = readable_files(source, pipeline, filled_files(source.path or ""))
     return _gather_files(spark, files, pipeline) if files else None
 
 
-def gather_batch(df: DataFrame, source: SourceSpec, pipeline: Pipeline) -> GatherRows | None:
+def gather_batch(
+    df: DataFrame, source: SourceSpec, pipeline: Pipeline, nanoseconds: Collection[str] = ()
+) -> GatherRows | None:
     """Partials of a micro-batch of local Parquet files; None where Spark must read them.
 
     That is also where they are not what the pipeline needs: Spark may fill in what they lack, and
     says what it cannot read.
+
+    Raises
+    ------
+    SourceError
+        Spark must, and columns of `nanoseconds` have another unit in a file.
     """
-    if pipeline.fields or not source.is_plain_parquet or not is_classic(df.sparkSession):
+    if source.format != "parquet" or not is_classic(df.sparkSession):
         return None
-    files = _files_of(df)
+    gather = _gather_by_arrow(df, source, pipeline)
+    if gather is None and nanoseconds:
+        check_nanoseconds(_files_of(df), nanoseconds)
+    return gather
+
+
+def _gather_by_arrow(df: DataFrame, source: SourceSpec, pipeline: Pipeline) -> GatherRows | None:
+    if pipeline.fields or not source.is_plain_parquet:
+        return None
     try:
-        return _gather_files(df.sparkSession, files, pipeline) if files else None
-    except SourceError:
+        files = readable_files(source, pipeline, _files_of(df))
+    except SourceError as problem:
+        _LOG.warning("%s: %s: it is read by Spark, which takes for null what is not there",
+                     pipeline.name, problem)  # fmt: skip
         return None
+    return _gather_files(df.sparkSession, files, pipeline) if files else None
 
 
 def _files_of(df: DataFrame) -> list[str]:
@@ -109,7 +142,6 @@ def _files_of(df: DataFrame) -> list[str]:
 
 def _gather_files(spark: SparkSession, files: Sequence[str], pipeline: Pipeline) -> GatherRows:
     columns = pipeline.columns_read()
-    check_files(files, pipeline, columns)
     shares = shares_of(files, max(1, spark.sparkContext.defaultParallelism))
 
     def gather(plan: Plan) -> Sequence[Row]:
@@ -124,7 +156,8 @@ def _gather_files(spark: SparkSession, files: Sequence[str], pipeline: Pipeline)
 def _read(share: list[Split], columns: list[str]) -> Iterator[Placed]:
     for split in share:
         row = split.first_row
-        with pq.ParquetFile(split.path, read_dictionary=_coded(split.path, columns)) as file:
+        coded = _coded(split.path, columns)
+        with pq.ParquetFile(split.path, read_dictionary=coded, **UNITS) as file:
             for batch in file.iter_batches(
                 ROWS_AT_ONCE, row_groups=list(split.row_groups), columns=columns, use_threads=False
             ):
@@ -160,10 +193,16 @@ def check_files(files: Sequence[str], pipeline: Pipeline, columns: list[str]) ->
         try:
             schema = pq.read_schema(path)
         except (pa.ArrowInvalid, OSError) as problem:
-            raise SourceError(f"{path}: not a Parquet file: {problem}") from None
+            raise SourceError(
+                f"{path}: not a Parquet file: {problem}; if it is none, name the others, by a "
+                "pattern such as  path: folder/*.parquet"
+            ) from None
         for column in columns:
-            if column not in schema.names:
+            found = schema.names.count(column)
+            if not found:
                 raise SourceError(f"{path}: {no_column(column, pipeline, schema.names)}")
+            if found > 1:
+                raise SourceError(f"{path}: there are {found} columns '{column}'")
         try:
             check_types(pipeline, schema)
         except BadArgument as problem:

@@ -212,7 +212,8 @@ class Folder:
             if malformed is not None and malformed[row]:
                 why = reason or "the record does not parse as the source's format"
                 reason, detail = "malformed", why
-                raw = (shown_value(text) or "").encode("utf-8", "replace")[:RAW_BYTES_MAX]
+                came = shown_value(text) or ""  # "" of rows that parse, in a file of others
+                raw = came.encode("utf-8", "replace")[:RAW_BYTES_MAX] or raw
             elif 0 <= times[row] <= self._plan.latest:
                 column, why = next((c, why) for c, mask, why in refused if mask[row])
                 reason, detail = "bad_value", f"column '{column}': {shown[column]!r:.100} {why}"

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pyarrow as pa
 
 from muntin.arrow import pc
-from muntin.spark.partials import Placed
+from muntin.spark.file_starts import wrong_start
+from muntin.spark.partials import CORRUPT_COLUMN, WHY_COLUMN, Placed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 FILE, BLOCK, ROW = "_muntin_file", "_muntin_block", "_muntin_row"
 FILE_COLUMNS = (FILE, BLOCK, ROW)
+START = "start"
 _METADATA = {FILE: "file_path", BLOCK: "file_block_start", ROW: "row_index"}
 
 
-def with_files(df: DataFrame, file_format: str) -> DataFrame:
-    """A frame of files, with where its rows stand.
+def with_files(
+    df: DataFrame, file_format: str, start: Mapping[str, Any] | None = None
+) -> DataFrame:
+    """A frame of files, with where its rows stand, and how these begin.
 
     Spark numbers the rows of Parquet files alone. Of other formats it reads a file in blocks: rows
     are counted from where the block begins.
@@ -31,12 +36,28 @@ def with_files(df: DataFrame, file_format: str) -> DataFrame:
     from pyspark.sql import functions as sf
 
     chosen = (FILE, ROW) if file_format == "parquet" else (FILE, BLOCK)
-    return df.select("*", *[sf.col(f"_metadata.{_METADATA[name]}").alias(name) for name in chosen])
+    about = {FILE: {START: json.dumps(start)}} if start else {}
+    columns = [
+        sf.col(f"_metadata.{_METADATA[name]}").alias(name, metadata=about.get(name, {}))
+        for name in chosen
+    ]
+    return df.select("*", *columns)
 
 
-def in_files(batches: Iterable[pa.RecordBatch]) -> Iterator[Placed]:
-    """Batches without the columns that tell their rows' places, and these: path, row 12."""
-    block, counted = None, 0
+def reader_of_files(df: DataFrame) -> Callable[[Iterable[pa.RecordBatch]], Iterator[Placed]]:
+    """What reads the batches of a frame `with_files`, or of some of its columns."""
+    said = df.schema[FILE].metadata.get(START)
+    return partial(in_files, start=None if said is None else json.loads(said))
+
+
+def in_files(
+    batches: Iterable[pa.RecordBatch], start: Mapping[str, Any] | None = None
+) -> Iterator[Placed]:
+    """Batches without the columns that tell their rows' places, and these: path, row 12.
+
+    Rows of files that do not begin as `start` says are marked as malformed.
+    """
+    block, counted, wrong = None, 0, ""
     for batch in batches:
         columns = [n for n in batch.schema.names if n not in FILE_COLUMNS]
         if ROW in batch.schema.names:
@@ -45,9 +66,23 @@ def in_files(batches: Iterable[pa.RecordBatch]) -> Iterator[Placed]:
         for part in _by_block(batch):
             begins = part.column(FILE)[0].as_py(), part.column(BLOCK)[0].as_py()
             counted = counted if begins == block else 0
+            if start and begins != block:
+                wrong = wrong_start(_shown(begins[0]), start)
             block = begins
-            yield part.select(columns), partial(_counted, *begins, counted)
+            read = part.select(columns)
+            yield (
+                _malformed(read, wrong) if wrong else read,
+                partial(_counted, *begins, counted),
+            )
             counted += part.num_rows
+
+
+def _malformed(batch: pa.RecordBatch, why: str) -> pa.RecordBatch:
+    """All rows marked, with the reason."""
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    for name, text in ((CORRUPT_COLUMN, ""), (WHY_COLUMN, why)):
+        columns[name] = pa.repeat(pa.scalar(text, pa.string()), batch.num_rows)
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def _by_block(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

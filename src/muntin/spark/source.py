@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterable
 from inspect import signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from muntin.errors import BadArgument, MuntinError, SourceError
 from muntin.spark.ddl import in_backticks
 from muntin.spark.event_time import check_type
 from muntin.spark.failures import reason
-from muntin.spark.files import FILE_FORMATS, files_at, is_pattern, local_path
+from muntin.spark.file_starts import form_of, has_headers, header_of
+from muntin.spark.files import FILE_FORMATS, filled_files, is_nested, is_pattern, local_path
 from muntin.spark.kafka import KEPT_COLUMNS, named, parsed
 from muntin.spark.partials import CORRUPT_COLUMN
 from muntin.spark.places import FILE_COLUMNS, with_files
@@ -43,6 +46,8 @@ def batch_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
     if ddl:
         reader = reader.schema(ddl)
     found = _loaded(lambda: reader.load(source.path) if source.path else reader.load(), source)
+    if nanoseconds := nanoseconds_of(source):
+        check_nanoseconds(filled_files(source.path or ""), nanoseconds)
     return _read(found, source)
 
 
@@ -67,18 +72,19 @@ def stream_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
 
 def _read(df: DataFrame, source: SourceSpec) -> DataFrame:
     """What a source gives, with what is needed beside its columns."""
-    df = _with_timestamps(df, source)
-    return with_files(df, source.format) if source.format in FILE_FORMATS else named(df, source)
+    if source.format not in FILE_FORMATS:
+        return named(df, source)
+    names = [name for name in df.columns if name != CORRUPT_COLUMN]
+    start = form_of(source, names)
+    return with_files(_with_timestamps(df, source), source.format, start)
 
 
 def _with_timestamps(df: DataFrame, source: SourceSpec) -> DataFrame:
     """Of local Parquet files: timestamps in nanoseconds, which came as numbers."""
     from pyspark.sql import functions as sf
 
-    if source.format != "parquet" or source.schema_ or not source.path:
-        return df
     numbers = {name for name, kind in df.dtypes if kind == "bigint"}
-    for name in numbers & nanoseconds(source.path):
+    for name in numbers & nanoseconds_of(source):
         df = df.withColumn(name, sf.expr(f"timestamp_micros({in_backticks(name)} div 1000)"))
     return df
 
@@ -92,18 +98,44 @@ def of_csv_lines(
     return reader.csv(spark.sparkContext.parallelize(lines, 1))
 
 
-def nanoseconds(path: str) -> set[str]:
-    """Columns of nanoseconds in the first of local Parquet files."""
+def nanoseconds_of(source: SourceSpec) -> set[str]:
+    """Columns of nanoseconds in the first of local Parquet files, where Spark sees numbers."""
+    if source.format != "parquet" or source.schema_ or not source.path:
+        return set()
+    files = filled_files(source.path)
+    return {name for name, unit in _units(files[0]).items() if unit == "ns"} if files else set()
+
+
+def check_nanoseconds(files: Iterable[str], columns: Collection[str]) -> None:
+    """Are columns of nanoseconds that in these Parquet files, too?
+
+    Raises
+    ------
+    SourceError
+        Spark would read other units as the same numbers: times would be a thousandth.
+    """
+    for file in files:
+        units = _units(file)
+        other = next((name for name in columns if units.get(name, "ns") != "ns"), None)
+        if other is not None:
+            raise SourceError(
+                f"{file}: column '{other}' is in {units[other]}, and in ns in the first file that "
+                "was there, and Spark knows one unit: write the files alike, or leave out fields, "
+                "without which Arrow reads each as it is"
+            )
+
+
+def _units(file: str | Path) -> dict[str, str]:
+    """The units of a Parquet file's timestamps; those of 96 bits are no numbers to Spark."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    here = local_path(path)
-    files = files_at(here, ".parquet") if here else []
     try:
-        schema = pq.read_schema(files[0]) if files else pa.schema([])
+        with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as opened:
+            schema = opened.schema_arrow
     except (pa.ArrowInvalid, OSError):
-        return set()  # Spark says why
-    return {f.name for f in schema if pa.types.is_timestamp(f.type) and f.type.unit == "ns"}
+        return {}  # Spark says why
+    return {f.name: f.type.unit for f in schema if pa.types.is_timestamp(f.type)}
 
 
 def check_path(source: SourceSpec) -> None:
@@ -123,6 +155,7 @@ def check_path(source: SourceSpec) -> None:
 def inferred_ddl(spark: SparkSession, source: SourceSpec) -> str:
     """The schema of the files that are there, as DDL."""
     check_path(source)
+    _check_headers(source)
     reader = spark.read.format(source.format).options(**_options(source))
     if source.format == "csv":
         reader = reader.option("inferSchema", "true")
@@ -133,6 +166,23 @@ def inferred_ddl(spark: SparkSession, source: SourceSpec) -> str:
             f"source.path: {source.path} holds no columns: give source.schema, or data"
         )
     return ", ".join(f"{in_backticks(f.name)} {f.dataType.simpleString()}" for f in names)
+
+
+def _check_headers(source: SourceSpec) -> None:
+    """SourceError where CSV files differ in their headers: Spark would take all but the first one
+    for rows, and find columns of text in them."""
+    if not has_headers(source):
+        return
+    form = form_of(source, ())
+    for file in filled_files(source.path or ""):
+        header = header_of(file, form)
+        if header and header != form["first"]:
+            shown, first = (form["separator"].join(each)[:100] for each in (header, form["first"]))
+            raise SourceError(
+                f"{file}: its header is {shown!r}, and that of the first file {first!r}: write the "
+                "columns that they share as schema: under source, or name files that are alike by "
+                "a pattern"
+            )
 
 
 def needed(df: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, pa.Schema]:
@@ -201,14 +251,23 @@ def no_column(column: str, pipeline: Pipeline, there: list[str]) -> str:
 
 
 def _options(source: SourceSpec) -> dict[str, str]:
-    options = dict(source.options)
+    ours: dict[str, str] = {}
     if source.format == "csv":
-        options.setdefault("header", "true")
+        ours |= {
+            "header": "true",
+            "escape": '"',
+        }  # a quote in quotes is doubled, as RFC 4180 has it
     if source.format in _TEXT_FORMATS:
-        options.setdefault("timeZone", "UTC")  # of naive times, whatever the session's
+        ours["timeZone"] = "UTC"  # of naive times, whatever the session's
     if source.value is not None:
-        options.setdefault("includeHeaders", "true")
-    return options
+        ours["includeHeaders"] = "true"
+    said = {name.lower() for name in source.options}  # Spark takes names in any case
+    here = local_path(source.path) if source.path and source.format in FILE_FORMATS else None
+    if here is not None and "recursivefilelookup" not in said and is_nested(here):
+        ours["recursiveFileLookup"] = "true"
+    return {
+        name: value for name, value in ours.items() if name.lower() not in said
+    } | source.options
 
 
 def _with_corrupt(ddl: str) -> str:

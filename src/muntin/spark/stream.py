@@ -37,7 +37,7 @@ from muntin.spark.partials import Plan
 from muntin.spark.rows import Row
 from muntin.spark.session import is_elsewhere, start_worker
 from muntin.spark.session import session as spark_session
-from muntin.spark.source import check_path, needed, stream_source
+from muntin.spark.source import check_path, nanoseconds_of, needed, stream_source
 from muntin.spec import Pipeline, SourceSpec
 
 if TYPE_CHECKING:
@@ -135,6 +135,7 @@ class Stream(Running):
         super().__init__(pipeline, once=once)
         self._df = df
         self._own_source = own_source
+        self._nanoseconds = nanoseconds_of(own_source) if own_source else set()
         self._ledger = ledger
         self._ingest: Ingest | None = None
         self._problem: Exception | None = None
@@ -276,7 +277,7 @@ class Stream(Running):
 
     def _gather(self, df: DataFrame, pipeline: Pipeline) -> GatherRows:
         source = self._own_source
-        gather = None if source is None else gather_batch(df, source, pipeline)
+        gather = None if source is None else gather_batch(df, source, pipeline, self._nanoseconds)
         gather = gather or gather_from(df, pipeline)
 
         def of_all(plan: Plan) -> Sequence[Row]:

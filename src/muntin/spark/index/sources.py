@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 
 from muntin.errors import BadArgument, SourceError
 from muntin.spark.ddl import in_backticks
+from muntin.spark.files import filled_files
 from muntin.spark.index.plan import Plan
 from muntin.spark.index.scatter import PIECE_DDL, scatter
-from muntin.spark.parquet import ROWS_AT_ONCE, Split, parquet_files, shares_of
+from muntin.spark.parquet import ROWS_AT_ONCE, Split, shares_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -132,7 +133,7 @@ def source_of(given: Any, key: str, rank: str | None, spark: SparkSession | None
 def _files(path: str, key: str, rank: str | None, spark: SparkSession | None) -> Source:
     from muntin.spark.session import session
 
-    files = parquet_files(path)
+    files = filled_files(path)
     spark = spark or session()
     if not files:
         if "://" in path:  # elsewhere: Spark knows how to read it

@@ -1,0 +1,116 @@
+"""How files of text begin, against what all files of a source are read as.
+
+Spark reads CSV by place, and passes over the first line of each file, whatever stands in it: a file
+whose columns have another order would be read with one column's values as another's, and one
+without a header would lose its first row. Of a line of JSON it reads the first value: of files with
+several in a line, as some services write them, the others would be lost. The rows of such files are
+rejected.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from muntin.spark.files import filled_files, local_path
+from muntin.spec import COMPRESSED, SourceSpec
+
+LINE_BYTES_MAX = 1 << 20
+_SHOWN_CHARACTERS = 100
+_NUMBER = re.compile(r"[+-]?\d")  # or a time: what hardly names a column
+
+
+def has_headers(source: SourceSpec) -> bool:
+    """Do the files of a source begin with the names of their columns, in a way known here?"""
+    options = {name.lower(): value.lower() for name, value in source.options.items()}
+    usual = not options.keys() & {"quote", "linesep"}
+    return source.format == "csv" and options.get("header", "true") == "true" and usual
+
+
+def form_of(source: SourceSpec, names: Sequence[str]) -> dict[str, Any]:
+    """How the files of a source begin, what `wrong_start` compares a file with; {} where nothing
+    is known."""
+    options = {name.lower(): value for name, value in source.options.items()}
+    if source.format == "json" and not options.keys() & {"multiline", "linesep", "encoding"}:
+        return {"lines": "json", "encoding": "utf-8", "comment": ""}
+    if not has_headers(source):
+        return {}
+    separator = options.get("sep") or options.get("delimiter") or ","
+    encoding = options.get("encoding") or options.get("charset") or "utf-8"
+    form: dict[str, Any] = {
+        "names": list(names),
+        "separator": separator,
+        "encoding": encoding,
+        "comment": options.get("comment", ""),
+    }
+    headers = (header_of(file, form) for file in filled_files(source.path or ""))
+    return form | {"first": next(filter(None, headers), [])}
+
+
+def header_of(path: str, form: Mapping[str, Any]) -> list[str]:
+    """The fields of a file's first line; none where it cannot be read here."""
+    try:
+        return next(csv.reader([_first_line(path, form)], delimiter=form["separator"]), [])
+    except csv.Error:
+        return []  # it is Spark that reads the file, and says what is wrong with it
+
+
+def _first_line(path: str, form: Mapping[str, Any]) -> str:
+    """The first line but blank ones and comments; "" where the file cannot be read here."""
+    here = local_path(path)
+    if here is None or here.suffix in COMPRESSED[1:]:
+        return ""
+    comment, line = form["comment"].encode(), b""
+    try:
+        with gzip.open(here) if here.suffix == ".gz" else here.open("rb") as stream:
+            while not line.strip() or (comment and line.startswith(comment)):
+                line = stream.readline(LINE_BYTES_MAX)
+                if not line:
+                    return ""
+        return line.decode(form["encoding"], "replace").removeprefix("\ufeff").rstrip("\r\n")
+    except (OSError, EOFError, LookupError):
+        return ""
+
+
+def wrong_start(path: str, form: Mapping[str, Any]) -> str:
+    """Why a file's rows cannot be read as those of its source; "" where they can."""
+    if "lines" in form:
+        return _several_values(_first_line(path, form))
+    return _wrong_header(path, form)
+
+
+def _several_values(line: str) -> str:
+    start = len(line) - len(line.lstrip())
+    try:
+        _, end = json.JSONDecoder().raw_decode(line, start)
+    except (ValueError, RecursionError):
+        return ""
+    if line[end:].lstrip()[:1] not in ("{", "["):
+        return ""
+    return (
+        "the file has several JSON values in its first line, of which Spark reads one: write each "
+        "in a line of its own, for example by  jq -c ."
+    )
+
+
+def _wrong_header(path: str, form: Mapping[str, Any]) -> str:
+    found = header_of(path, form)
+    header, names, first = (
+        [name.casefold() for name in each] for each in (found, form["names"], form["first"])
+    )
+    if not header or header in (names, first):
+        return ""
+    shown = form["separator"].join(found)[:_SHOWN_CHARACTERS]
+    for at, name in enumerate(header):
+        if name in names and names[at : at + 1] != [name]:
+            return (
+                f"the file's header is {shown!r}: '{found[at]}' is column {at + 1} there, column "
+                f"{names.index(name) + 1} of the source, and CSV goes by place"
+            )
+    if any(map(_NUMBER.match, header)) and not any(map(_NUMBER.match, first)):
+        return f"the file has no header: it begins with {shown!r}"
+    return ""

@@ -1,0 +1,185 @@
+"""Which files a source has: the same for Spark, for what reads them by Arrow, and for a stream."""
+
+import datetime as dt
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import muntin
+from muntin.errors import SourceError
+from muntin.ledger.temporary import temporary
+from muntin.spark import batch
+from muntin.spark import stream as streams
+from muntin.spark.files import files_at, filled_files, is_nested, partitions_of
+
+PATIENCE_SECONDS = 300
+
+
+def laid(folder, *names):
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+    return folder
+
+
+def found(folder, pattern=""):
+    return [str(file.relative_to(folder)) for file in files_at(folder / pattern)]
+
+
+def test_what_is_hidden_is_nobodys(tmp_path):
+    laid(tmp_path, "a", "_b", ".c", "_d/e", ".f/g", "_h=1/i", "j/k", "l.pq")
+    assert found(tmp_path) == ["_h=1/i", "a", "j/k", "l.pq"]
+    assert found(tmp_path, "*") == ["_h=1/i", "a", "j/k", "l.pq"]
+    assert found(tmp_path, "_b") == ["_b"]  # who names it means it
+
+
+def test_a_pattern_names_files_and_folders(tmp_path):
+    laid(tmp_path, "xa", "xd/b", "xd/c/e", "y")
+    assert found(tmp_path, "x*") == ["xa", "xd/b", "xd/c/e"]
+    assert found(tmp_path, "[^x]") == found(tmp_path, "[!x]") == ["y"]
+
+
+def test_links_are_followed_but_not_in_circles(tmp_path):
+    laid(tmp_path, "data/a", "other/b", "other/c")
+    (tmp_path / "data/d").symlink_to(tmp_path / "other")
+    (tmp_path / "data/e").symlink_to(tmp_path / "other/c")
+    (tmp_path / "data/up").symlink_to(tmp_path / "data")
+    (tmp_path / "data/gone").symlink_to(tmp_path / "nowhere")
+    assert found(tmp_path, "data") == ["data/a", "data/d/b", "data/d/c", "data/e"]
+
+
+def test_files_without_a_byte_have_no_rows(tmp_path):
+    laid(tmp_path, "a", "b").joinpath("c").touch()
+    assert [Path(file).name for file in filled_files(str(tmp_path))] == ["a", "b"]
+
+
+def test_partitions_are_told_from_other_folders(tmp_path):
+    flat = laid(tmp_path / "flat", "a", "_SUCCESS")
+    nested = laid(tmp_path / "nested", "a", "2024/01/b")
+    parts = laid(tmp_path / "parts", "day=1/h%20=2/a", "day=2/h%20=2/b")
+    assert [is_nested(each) for each in (flat, nested, parts)] == [False, True, False]
+    assert partitions_of(parts, files_at(parts)) == {"day", "h "}
+    assert partitions_of(nested, files_at(nested)) == set()
+    for beside in ("top", "2024/inner"):
+        mixed = laid(tmp_path / f"mixed {beside[:3]}", "day=1/a", beside)
+        with pytest.raises(SourceError, match=rf"{beside} beside .* such as day=1: .*recursive"):
+            is_nested(mixed)
+
+
+# -- by Spark
+
+SPEC = {
+    "name": "events",
+    "time": "at",
+    "pane": "1 second",
+    "summaries": {"events": {"keys": ["k"], "indicators": ["v"]}},
+}
+START = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+
+
+def rows(first=0, unit="us", **columns):
+    times = [START + dt.timedelta(seconds=first + n) for n in range(2)]
+    plain = {"at": pa.array(times, pa.timestamp(unit, "UTC")), "k": ["a", "b"], "v": [first, 1]}
+    return pa.table(plain | columns)
+
+
+def written(folder, files):
+    for name, table in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, path)
+    return folder
+
+
+def answer(session, spec):
+    (key,) = spec["summaries"]["events"]["keys"]
+    select = f"SELECT {key}, count, v FROM events({key}) FOR ALL"  # noqa: S608 (names of a test)
+    found = session.sql(select).to_arrow()
+    return sorted(tuple(str(value) for value in row.values()) for row in found.to_pylist())
+
+
+def by_all_ways(folder, monkeypatch, spec, tmp_path):
+    """What batch and stream answer, read by Arrow where that can be, and by Spark."""
+    answers = []
+    source = {"format": "parquet", "path": str(folder)}
+    for by_spark in (False, True):
+        if by_spark:
+            monkeypatch.setattr(batch, "gather_parquet", lambda *_: None)
+            monkeypatch.setattr(streams, "gather_batch", lambda *_: None)
+        with muntin.summarize(folder, spec, ledger=temporary()) as session:
+            answers.append(answer(session, spec))
+        place = str(tmp_path / f"checkpoint {by_spark}")
+        stream = muntin.stream(
+            None, spec | {"source": source}, ledger=temporary(), checkpoint=place, once=True
+        )
+        assert stream.await_termination(PATIENCE_SECONDS)
+        answers.append(answer(stream, spec))
+    return answers
+
+
+OTHER = {"events": {"keys": ["day"], "indicators": ["v"]}}
+LAYOUTS = {
+    "endings": ({"a.parquet": rows(), "b.pq": rows(5), "c": rows(7)}, {}, 15),
+    "nested": ({"a.parquet": rows(), "2024/01/b.parquet": rows(5)}, {}, 7),
+    "nested alone": ({"1/a.parquet": rows(), "2/b.parquet": rows(5)}, {}, 7),
+    "partitions": ({"day=1/a.parquet": rows(), "day=2/b.parquet": rows(5)}, OTHER, 7),
+    "partitions and columns": ({"k=p/a.parquet": rows(), "k=q/b.parquet": rows(5)}, {}, 7),
+}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_batch_and_stream_read_the_same_files(spark, tmp_path, monkeypatch, name):
+    files, summaries, total = LAYOUTS[name]
+    folder = written(tmp_path / "data", files)
+    (folder / "empty.parquet" if name == "endings" else tmp_path / "empty").touch()
+    spec = SPEC | ({"summaries": summaries} if summaries else {})
+    first, *others = by_all_ways(folder, monkeypatch, spec, tmp_path)
+    assert others == [first] * 3
+    assert sum(int(row[-1]) for row in first) == total
+    if name == "partitions and columns":
+        assert [row[0] for row in first] == ["p", "q"]
+
+
+@pytest.mark.spark
+def test_files_that_would_be_left_out_are_named(spark, tmp_path):
+    folder = written(tmp_path / "data", {"day=1/a.parquet": rows(), "b.parquet": rows(5)})
+    source = {"format": "parquet", "path": str(folder)}
+    by_spark = SPEC | {"source": source, "fields": {"z": "v + 1"}}
+    with pytest.raises(SourceError, match=r"b\.parquet beside folders of partitions"):
+        muntin.summarize(None, by_spark, ledger=temporary())
+    with pytest.raises(SourceError, match=r"b\.parquet beside folders of partitions"):
+        muntin.stream(
+            None, SPEC | {"source": source}, ledger=temporary(), checkpoint=str(tmp_path / "c")
+        )
+    with muntin.summarize(folder, SPEC, ledger=temporary()) as session:
+        assert session.progress.read == 4  # Arrow leaves out none
+    (folder / "README.md").write_text("read me")
+    with pytest.raises(SourceError, match=r"README\.md: not a Parquet file.*by a pattern"):
+        muntin.summarize([folder / "b.parquet", folder / "README.md"], SPEC, ledger=temporary())
+
+
+@pytest.mark.spark
+def test_nanoseconds_beside_other_units_never_move_a_time(spark, tmp_path):
+    """Where Spark reads them, both are numbers: microseconds landed in January 1970."""
+    folder = written(tmp_path / "data", {"a.parquet": rows(unit="ns"), "b.parquet": rows(5)})
+    source = {"format": "parquet", "path": str(folder)}
+    spec = SPEC | {"source": source}
+    with muntin.summarize(None, spec, ledger=temporary()) as session:
+        assert session.progress.newest == (START.timestamp() + 6) * 1e6
+    with_fields = spec | {"fields": {"z": "v + 1"}}
+    with pytest.raises(SourceError, match=r"b\.parquet: column 'at' is in us, and in ns"):
+        muntin.summarize(None, with_fields, ledger=temporary())
+    for each, place in ((spec, "plain"), (with_fields, "fields")):
+        stream = muntin.stream(
+            None, each, ledger=temporary(), checkpoint=str(tmp_path / place), once=True
+        )
+        if each is with_fields:
+            with pytest.raises(SourceError, match=r"b\.parquet: column 'at' is in us, and in ns"):
+                stream.await_termination(PATIENCE_SECONDS)
+        else:
+            assert stream.await_termination(PATIENCE_SECONDS)
+            assert stream.progress.newest == (START.timestamp() + 6) * 1e6
