@@ -103,14 +103,19 @@ class ValueSpec(Strict):
 
 
 _FORMATS = {
-    ".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".orc": "orc",
-    ".avro": "avro",
+    ".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json",
+    ".orc": "orc", ".avro": "avro",
 }  # fmt: skip
+COMPRESSED = (".gz", ".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")
+"""Endings behind that of a text's format."""
 
 
 def format_of(file: str | Path) -> str | None:
     """A source's format, where the ending of a file's name tells it."""
-    return _FORMATS.get(Path(file).suffix.lower())
+    name = Path(file)
+    if name.suffix.lower() in COMPRESSED:
+        name = name.with_suffix("")
+    return _FORMATS.get(name.suffix.lower())
 
 
 class SourceSpec(Strict):

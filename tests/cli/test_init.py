@@ -1,5 +1,6 @@
 """`muntin init` looks past records that are wrong, says so, and writes a file that runs."""
 
+import gzip
 import json
 
 import pyarrow as pa
@@ -135,3 +136,19 @@ def test_what_numbers_count_is_told_by_most_of_them(init, name, kind, per_second
     table = pa.table({name: pa.array(times).cast(kind), "k": ["a", "b"] * 500})
     found, _ = init("d.parquet", table)
     assert (found.time.column, found.time.unit) == (name, unit)
+
+
+@pytest.mark.parametrize(("written", "escape"), [('a\\"b', "\\"), ('a""b', None)])
+def test_quotes_within_quotes_are_read_as_they_were_written(init, written, escape):
+    rows = [f'{MINUTES[n]},"{written}",{n % 50}' for n in range(200)]
+    found, _ = init("d.csv", csv(rows))
+    assert found.source.options.get("escape") == escape
+
+
+def test_compressed_files_and_names_with_quotes(init, tmp_path):
+    text = csv([f"{t},EWR,{n}" for n, t in enumerate(MINUTES)]).replace("origin", '"or""i\\gin"')
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "d.csv.gz").write_bytes(gzip.compress(text.encode()))
+    found, _ = init("beside.txt", "x", look="files")
+    assert found.source.format == "csv"
+    assert ('or"i\\gin',) in found.summaries["files"].keys

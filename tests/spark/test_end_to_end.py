@@ -1,11 +1,14 @@
 """Real Spark: from a DataFrame, files or a stream to an answer."""
 
+import gzip
 import json
 import os
 import random
 import threading
 
 import duckdb
+import pyarrow as pa
+import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
 
@@ -218,6 +221,48 @@ def test_malformed_records_are_kept_with_their_reason(spark, tmp_path):
     assert set(kept) == {"no_time", "bad_time", "before_1970", "future", "malformed"}
     assert b'"driver": ' in kept["malformed"].raw
     assert "yesterday" in kept["bad_time"].detail
+
+
+@pytest.mark.parametrize("named", [{}, {"TimeZone": "Europe/Berlin", "Header": True}])
+@pytest.mark.parametrize("fields", [{}, {"one": "1"}])
+def test_csv_is_read_as_all_write_it(spark, tmp_path, named, fields):
+    """Quotes within quotes are doubled, and an option counts in whatever case it is written."""
+    column = pa.array(['a"b', 'say ""', "x,y", "plain", "back\\"])
+    times = ["2023-11-14 22:13:20"] * len(column)
+    numbers = {name: [1] * len(column) for name in ("area", "served", "fare")}
+    csv.write_csv(pa.table({"time": times, "driver": column, **numbers}), tmp_path / "orders.csv")
+    ddl = "time timestamp, driver string, area bigint, served bigint, fare bigint"
+    source = {"format": "csv", "path": str(tmp_path), "schema": ddl, **named}
+    found = muntin.summarize(None, pipeline(source=source, fields=fields), ledger=temporary())
+    drivers = found.sql("SELECT driver FROM orders(driver) FOR ALL").to_arrow()
+    assert sorted(drivers["driver"].to_pylist()) == sorted(column.to_pylist())
+    hour = 3600 if named else 0
+    assert found.progress.newest == (START // SECOND - hour) * SECOND
+
+
+def test_lines_of_several_objects_are_rejected_where_spark_reads_one(spark, tmp_path):
+    one = {"time": "2023-11-14T22:13:20Z", "driver": "a", "area": 1, "served": 1, "fare": 5}
+    text = json.dumps(one)
+    (tmp_path / "good.json").write_text(f"{text}\n{text}\n")
+    (tmp_path / "joined.json").write_text(f"{text}{text}\n{text} {text}\n")
+    source = {"format": "json", "path": str(tmp_path)}
+    found = muntin.summarize(None, pipeline(source=source), ledger=temporary())
+    assert (found.progress.read, found.progress.rejected) == (4, 2)
+    (_, record), _ = found.ledger.rejected("orders")
+    assert record.detail.startswith("the file has several JSON values in its first line")
+    assert "joined.json, row" in record.place
+
+
+@pytest.mark.parametrize("names", ["a.csv b.csv", "a b", "a.txt b.txt", "a.csv.gz b.csv.gz"])
+def test_a_folder_is_read_as_its_files_are_named_or_the_spec_says(spark, tmp_path, names):
+    """It was read as Parquet."""
+    lines = "time,driver,area,served,fare\n2023-11-14 22:13:20,a,1,1,5\n"
+    for name in names.split():
+        content = lines.encode()
+        (tmp_path / name).write_bytes(gzip.compress(content) if ".gz" in name else content)
+    source = {"format": "csv", "path": "elsewhere", "sep": ","}
+    found = muntin.summarize(tmp_path, pipeline(source=source), ledger=temporary())
+    assert (found.progress.read, found.progress.counted) == (2, 2)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +26,6 @@ _TIME_NAME = re.compile(
     r"(^|_)(time|timestamp|ts|date|datetime|at|when|epoch|unixtime|created)($|_)", re.IGNORECASE
 )
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")  # eventTime
-_ENDINGS = (".parquet", ".csv", ".json", ".jsonl")
 # records that do not parse are rejected when the pipeline runs, and no reason not to look
 _READERS = {
     "parquet": "read_parquet($1)",
@@ -197,9 +197,9 @@ queries:
 def _first_file(data: Path) -> tuple[Path, str]:
     if not data.exists():
         raise SourceError(f"{data}: no such file or folder")
-    files = [file for file in files_at(data) if file.suffix in _ENDINGS]
+    files = [file for file in files_at(data) if format_of(file) in _READERS]
     if not files:
-        raise SourceError(f"{data}: no {', '.join(_ENDINGS)} file")
+        raise SourceError(f"{data}: no .parquet, .csv, .json or .jsonl file")
     return files[0], format_of(files[0]) or ""
 
 
@@ -217,8 +217,8 @@ def _is_json_lines(file: Path) -> bool:
 def _csv_options(connection, file: Path) -> tuple[dict[str, str], dict[str, str]]:
     """The schema, so that Spark need not read all of the files to infer one, and the separator;
     and fields for times that are written in a way of their own."""
-    columns, separator, header, times, dates = connection.sql(
-        "SELECT Columns, Delimiter, HasHeader, TimestampFormat, DateFormat "
+    columns, separator, header, escape, times, dates = connection.sql(
+        "SELECT Columns, Delimiter, HasHeader, Escape, TimestampFormat, DateFormat "
         "FROM sniff_csv($1, ignore_errors=true)",
         params=[str(file)],
     ).fetchall()[0]
@@ -237,6 +237,8 @@ def _csv_options(connection, file: Path) -> tuple[dict[str, str], dict[str, str]
         found["sep"] = separator
     if not header:
         found["header"] = "false"
+    if escape == "\\":
+        found["escape"] = escape
     return found, fields
 
 
@@ -356,4 +358,6 @@ def _looks_like_key(name: str, kind: str, distinct: int) -> bool:
 
 def _quoted(text: str) -> str:
     plain = re.fullmatch(r"[A-Za-z_][\w./-]*", text) is not None
-    return text if plain and text.lower() not in ("true", "false", "null") else f'"{text}"'
+    if plain and text.lower() not in ("true", "false", "null"):
+        return text
+    return json.dumps(text, ensure_ascii=False)  # YAML reads it alike

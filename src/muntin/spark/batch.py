@@ -20,6 +20,7 @@ from muntin.session import Session
 from muntin.spark.connector import with_connector
 from muntin.spark.csv_files import gather_csv
 from muntin.spark.failures import plainly
+from muntin.spark.files import FILE_FORMATS, files_at, local_path
 from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from
 from muntin.spark.kafka import check_broker
 from muntin.spark.parquet import gather_parquet
@@ -54,9 +55,10 @@ def summarize(
     ----------
     data : DataFrame, table, path, list of paths or None
         A Spark DataFrame; a pandas or polars DataFrame or an Arrow table, which need no Spark
-        unless the spec has fields; the path of Parquet files, or of files that end in .csv or
-        .json, or several; or None for the spec's own source. Local Parquet and CSV files are read
-        by Arrow in the workers (faster), unless the spec has fields.
+        unless the spec has fields; the path of a file or a folder, or several; or None for the
+        spec's own source. Files are of the format that their names tell (.csv, .json, .jsonl,
+        .parquet, .orc, .avro), else of that of the spec's source, else Parquet. Local Parquet and
+        CSV files are read by Arrow in the workers (faster), unless the spec has fields.
     spec : Pipeline, mapping or path
         The pipeline, as an object, as keywords, or as a YAML file.
     ledger : Ledger or str, optional
@@ -178,13 +180,24 @@ def _of_source(spark: SparkSession, source: SourceSpec, pipeline: Pipeline) -> G
 
 
 def _source(path: str | Path | None, pipeline: Pipeline) -> SourceSpec:
-    """The spec's own source, or files of the same format and options, or of that of their name."""
+    """The spec's own source; or files of the format that their names tell, else of the spec's.
+
+    With the spec's options, where that is its own format.
+    """
     own = pipeline.source
     if path is None:
         if own is None:
             raise SpecError("source: is missing: name one, or give summarize a DataFrame")
         return own
-    kind = format_of(path) or "parquet"
+    usual = own.format if own is not None and own.format in FILE_FORMATS else "parquet"
+    kind = format_of(path) or _format_inside(str(path)) or usual
     if own is not None and own.format == kind:
         return own.model_copy(update={"path": str(path)})
     return SourceSpec(format=kind, path=str(path))
+
+
+def _format_inside(path: str) -> str | None:
+    """What the names of all files in a folder tell."""
+    here = local_path(path)
+    kinds = {format_of(file) for file in files_at(here)} if here else set()
+    return kinds.pop() if len(kinds) == 1 else None
