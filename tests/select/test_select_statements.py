@@ -254,7 +254,7 @@ def test_vectors_of_several_matrices() -> None:
         "orders": two.infos["orders"],
         "fares": SummaryInfo("fares", "vector_matrix", (("driver",),), ("time",)),
         "delays": SummaryInfo("delays", "quantiles"),
-        "rough": SummaryInfo("rough", "sketched_matrix", (("driver",),), ("time",), sketched=True),
+        "rough": SummaryInfo("rough", "vector_matrix", (("driver",),), ("time",), sketched=True),
     }
     two.held |= {(name, "open"): matrix_of(order_tables()) for name in two.infos}
     engine = Engine(two)

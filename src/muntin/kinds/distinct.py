@@ -14,8 +14,7 @@ from muntin.kinds.sketch import SplitSpec
 from muntin.segments.distinct import DistinctItems
 from muntin.segments.merged import MergedDistinct
 from muntin.segments.table import Segment
-
-PRECISION_MIN, PRECISION_MAX = 4, 21
+from muntin.summaries.distinct import LG_K_MAX, LG_K_MIN
 
 
 class DistinctSpec(SplitSpec):
@@ -25,8 +24,8 @@ class DistinctSpec(SplitSpec):
     item: str = Field(description="A column of any type but floats; null is left out")
     precision: int = Field(
         default=12,
-        ge=PRECISION_MIN,
-        le=PRECISION_MAX,
+        ge=LG_K_MIN,
+        le=LG_K_MAX,
         description="2**precision bytes; standard error 1.04 / sqrt(2**precision)",
     )
 

@@ -15,10 +15,10 @@ from muntin.kinds.sketch import SketchSpec
 from muntin.segments.columns import numbers
 from muntin.segments.fingerprint import FPP_MIN, Fingerprints
 from muntin.segments.table import Segment
+from muntin.summaries.dyadic_qdigest import K_MAX
+from muntin.summaries.dynamic_bloom import CAPACITY_MAX
+from muntin.summaries.order_maps import BITS_MAX, FloatOrder, IntegerRange, OrderMap
 
-CAPACITY_MAX = 1 << 40
-BITS_MAX = 62
-K_MAX = 1 << 26
 ERROR = 0.01
 
 
@@ -111,9 +111,7 @@ class FingerprintSpec(SketchSpec):
             ranked = floats_of_decimals(ranked)
         return [keys, pc.cast(ranked, number, safe=False)]
 
-    def _domain(self) -> Any:
-        from muntin.summaries.order_maps import FloatOrder, IntegerRange
-
+    def _domain(self) -> OrderMap | None:
         if self.rank is None:
             return None
         if self.type == "float64":

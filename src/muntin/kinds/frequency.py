@@ -12,11 +12,9 @@ from muntin.kinds.weighed import WeighedSpec
 from muntin.segments.algebra import Algebra
 from muntin.segments.frequency import Frequency
 from muntin.segments.table import Segment
+from muntin.summaries.count_min import CELLS_MAX, DEPTH_MAX, TRACK_MAX, size_for
 
 WIDTH, DEPTH = 2048, 5
-DEPTH_MAX = 32
-CELLS_MAX = 1 << 28
-TRACK_MAX = 1 << 20
 
 
 class FrequencySpec(WeighedSpec):
@@ -52,11 +50,10 @@ class FrequencySpec(WeighedSpec):
         return self
 
     def _size(self) -> tuple[int, int]:
-        """Width and depth, as `CountMin.for_error` finds them."""
+        """Width and depth."""
         if self.epsilon is None or self.delta is None:
             return self.width or WIDTH, self.depth or DEPTH
-        width = max(2, math.ceil(math.e / self.epsilon))
-        return width, max(1, math.ceil(-math.log(self.delta)))
+        return size_for(self.epsilon, self.delta)
 
     def algebra(self) -> Algebra:
         return Frequency(**self.parameters())

@@ -11,13 +11,14 @@ from pydantic import Field, model_validator
 from muntin.arrow import floats_of_decimals, pc
 from muntin.kinds.columns import check_number, check_sketches
 from muntin.kinds.sketch import SplitSpec
+from muntin.segments import tail
 from muntin.segments.merged import MergedQuantiles
 from muntin.segments.quantiles import Quantiles
 from muntin.segments.table import Segment
 from muntin.segments.tail import TailQuantiles
+from muntin.summaries.level_stack import K_MAX, K_MIN
 
-K_MAX = 65_535
-K_RANGES = {"rank": (8, K_MAX), "tail": (4, 1024)}
+K_RANGES = {"rank": (K_MIN, K_MAX), "tail": (tail.K_MIN, tail.K_MAX)}
 K_DEFAULTS = {"rank": 200, "tail": 12}
 
 

@@ -12,8 +12,7 @@ from muntin.segments.algebra import Algebra
 from muntin.segments.columns import numbers
 from muntin.segments.table import Segment
 from muntin.segments.top_k import TopItems
-
-CAPACITY_MAX = 1 << 24
+from muntin.summaries.space_saving import CAPACITY_MAX
 
 
 class TopKSpec(WeighedSpec):

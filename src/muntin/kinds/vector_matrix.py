@@ -17,11 +17,11 @@ from muntin.segments.algebra import Algebra
 from muntin.segments.sketched import SketchedSums
 from muntin.segments.sums import Sums, counted_events
 from muntin.segments.table import Segment
+from muntin.summaries.count_min import CELLS_MAX, DEPTH_MAX, TRACK_MAX
+from muntin.summaries.indicators import IndicatorType
 
 _ANSWERED = frozenset(("count", "row", "overflow"))
 """Columns of the answers, beside which keys and indicators stand."""
-
-IndicatorType = Literal["int64", "float64"]
 
 
 def _as_types(value: Any) -> Any:
@@ -36,11 +36,6 @@ def _as_types(value: Any) -> Any:
 Key = Annotated[
     tuple[str, ...], BeforeValidator(as_tuple), Field(min_length=1), AfterValidator(distinct)
 ]
-
-
-CELLS_MAX = 1 << 28
-DEPTH_MAX = 32
-TRACK_MAX = 1 << 20
 
 
 class SketchSize(Strict):

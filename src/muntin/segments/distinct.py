@@ -15,7 +15,6 @@ Limits      no item can be taken back
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -32,11 +31,10 @@ from muntin.segments.keys import Keys
 from muntin.segments.nulls import check_nulls, counts_of, merged_nulls, without_nulls
 from muntin.segments.table import Table
 from muntin.summaries.checks import integer_in
-from muntin.summaries.distinct import CONFIDENCE, LG_K_MAX, LG_K_MIN
+from muntin.summaries.distinct import CONFIDENCE, LG_K_MAX, LG_K_MIN, interval
 from muntin.summaries.items import integers, text_buffers
 
 kernels: Any = _kernels  # lists of columns are unpacked into their calls
-_Z = 2.5758293035489004  # of the normal distribution, for CONFIDENCE
 
 
 @dataclass(frozen=True)
@@ -120,15 +118,13 @@ class DistinctItems(Algebra):
         m = 1 << self.lg_k
         value, used = np.empty(len(table)), np.empty(len(table), np.int64)
         kernels.estimate_distinct(*_flat(table.states, len(table)), m, value, used)
-        error = _Z * math.sqrt((3 * math.log(2) - 1) / m)
-        lower = np.maximum(value / (math.exp(error) * (1 + 1.08 / m)), used)
-        upper = np.where(value > 0, value / (1 - error) + 1, 0.0)
+        value, lower, upper = interval(value, used, self.lg_k)
         return pa.table(
             {
                 "row": np.arange(len(table)),
-                "value": np.maximum(value, lower),
+                "value": value,
                 "lower": lower,
-                "upper": np.maximum(upper, lower),
+                "upper": upper,
                 "confidence": np.full(len(table), CONFIDENCE),
             }
         )

@@ -46,12 +46,11 @@ from muntin.segments.top_k import (
     weights_of,
 )
 from muntin.summaries.checks import integer_in
-from muntin.summaries.count_min import CELLS_MAX, DEPTH_MAX, TRACK_MAX
+from muntin.summaries.count_min import CELLS_MAX, DEPTH_MAX, TRACK_MAX, error_of
 
 kernels: Any = _kernels  # lists of columns are unpacked into their calls
 _close: Any = close_lists
 _merge: Any = merge_items
-_E_NUMERATOR, _E_DENOMINATOR = 2_718_281_828_459_046, 10**15  # e, rounded up
 ANY = (1 << 62) - 1
 """More items than there are."""
 COUNTED = {**ENTRIES, "cells": Shape(ragged=True)}
@@ -198,7 +197,7 @@ class Frequency(Algebra):
         return max((self._error(int(total)) for total in totals[dense]), default=0)
 
     def _error(self, total: int) -> int:
-        return -(-max(total, 0) * _E_NUMERATOR // (self.width * _E_DENOMINATOR))
+        return error_of(max(total, 0), self.width)
 
     def _cells(self, table: Table, cells: Ragged, items: Sequence[Any]) -> np.ndarray:
         """Least cell of each item: int64[rows, items]."""

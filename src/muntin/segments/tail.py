@@ -27,12 +27,12 @@ from muntin.segments.kernels import tail_answers as _answers
 from muntin.segments.kernels.tail import fold_tail
 from muntin.segments.kernels.tail_merges import merge_tail
 from muntin.segments.ranked import RankedRows
+from muntin.summaries.datasketches_req import K_MAX, K_MIN
 from muntin.summaries.kernels.compaction import LEVELS_MAX
 from muntin.summaries.kernels.relative import EXACT_IN_K, SECTIONS
 from muntin.summaries.kll_answers import CONFIDENCE
 
 answers: Any = _answers  # lists of columns are unpacked into their calls
-K_MIN, K_MAX = 4, 1024
 NEAR, FAR = 0.45, 0.25
 """Half-widths of a 99 % interval around a rank, times k: in shares of what is above it, and of
 everything. benchmarks/characterize/tail.py measures what they rest on."""

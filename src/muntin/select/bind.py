@@ -22,7 +22,8 @@ from muntin.select.places import Span, problem_at
 from muntin.select.syntax import FromItem, Name, SourceItem, VectorItem, in_select, show_item
 from muntin.suggestions import did_you_mean
 
-MATRIX_KINDS = frozenset(("vector_matrix", "sketched_matrix"))
+MATRIX = "vector_matrix"
+"""The kind whose rows are tables by themselves."""
 
 _Info = TypeVar("_Info")
 ItemKind = Literal["key", "total", "function", "trend", "windows"]
@@ -77,7 +78,7 @@ class Binder:
             return self._vector(item)
         name = item.name.lower()
         known = named(item.name, self.summaries)
-        is_matrix = known is not None and known.kind in MATRIX_KINDS
+        is_matrix = known is not None and known.kind == MATRIX
         if item.arguments is not None and not item.quoted and not is_matrix:
             if name == "trend":
                 return self._trend(item)
@@ -119,10 +120,10 @@ class Binder:
         )  # fmt: skip
 
     def _vector_summary(self, item: VectorItem) -> SummaryInfo:
-        matrices = [i for i in self.summaries.values() if i.kind in MATRIX_KINDS]
+        matrices = [i for i in self.summaries.values() if i.kind == MATRIX]
         if item.summary is not None:
             info = self._summary(item.summary, item.summary_span)
-            if info.kind not in MATRIX_KINDS:
+            if info.kind != MATRIX:
                 raise self._error(
                     item.summary_span,
                     f"{info.name} is not a vector matrix but {info.kind}",
@@ -143,7 +144,7 @@ class Binder:
     def _matrix(self, item: SourceItem) -> Bound:
         length = min(item.span.length, len(item.name) + 2 * item.quoted)
         info = self._summary(item.name, Span(item.span.start, length))
-        if info.kind not in MATRIX_KINDS:
+        if info.kind != MATRIX:
             raise self._error(
                 item.span,
                 f"{info.name} is {info.kind}, which is no table by itself",

@@ -25,10 +25,10 @@ from muntin.segments.table import Segment, Table
 from muntin.segments.top_k import Heaviest, WeightOf
 from muntin.select.catalog import SummaryInfo
 from muntin.select.conform import conformed
-from muntin.select.functions_allowed import words
 
 Argument = str | int | float | bool | None
 K_MAX = 100_000
+ROWS = 10  # where nobody says how many
 KEYED_COLUMNS = ("complete", "other")
 """After the answer of a split summary: that the row holds all events of its key (always), and
 whether it is that of all keys past the limit (whose key columns are null)."""
@@ -47,8 +47,7 @@ class ArgumentError(Exception):
 class TableFunction:
     """One function of `FROM`.
 
-    `kinds`: kinds of summaries that it can be asked of, in the pipeline file's words or the
-      payload's.
+    `kinds`: kinds of summaries that it can be asked of, in the pipeline file's words.
     `usage`: how it is written, for messages.
     `columns`: of the result, after the columns of `by`.
     `parse`: checks the arguments after the summary; raises ArgumentError.
@@ -199,18 +198,15 @@ def _items(arguments: Sequence[Argument]) -> tuple[Argument, ...]:
     return tuple(arguments)
 
 
-def _number_of_rows(default: int) -> Any:
-    def parse(arguments: Sequence[Argument]) -> tuple[Argument, ...]:
-        if not arguments:
-            return (default,)
-        value = arguments[0]
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= K_MAX:
-            raise ArgumentError(0, f"{value!r} is not a number of rows from 1 to {K_MAX:,}")
-        if len(arguments) > 1:
-            raise ArgumentError(1, "there is one argument after the summary")
-        return (value,)
-
-    return parse
+def _number_of_rows(arguments: Sequence[Argument]) -> tuple[Argument, ...]:
+    if not arguments:
+        return (ROWS,)
+    value = arguments[0]
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= K_MAX:
+        raise ArgumentError(0, f"{value!r} is not a number of rows from 1 to {K_MAX:,}")
+    if len(arguments) > 1:
+        raise ArgumentError(1, "there is one argument after the summary")
+    return (value,)
 
 
 def _nothing_more(arguments: Sequence[Argument]) -> tuple[Argument, ...]:
@@ -244,10 +240,8 @@ def _periodic(shards: Any, arguments: tuple[Argument, ...]) -> pa.Table:
 
 GLOBAL_TOP_K = "global_top_k"
 """Kind of what a coordinator keeps over several sites: no summary of a pipeline."""
-_ORDERED = words(
-    "quantiles tail_quantiles merged_quantiles kll dyadic_qdigest fingerprint window_quantiles"
-)
-_COUNTED = words("frequency count_min top_k space_saving")
+_ORDERED = frozenset(("quantiles", "fingerprint"))
+_COUNTED = frozenset(("frequency", "top_k"))
 _BOUNDS = ("value", "lower", "upper", "confidence")
 
 TABLE_FUNCTIONS: dict[str, TableFunction] = {
@@ -267,22 +261,22 @@ TABLE_FUNCTIONS: dict[str, TableFunction] = {
             WeightOf,
         ),
         TableFunction(
-            "contains", words("fingerprint dynamic_bloom"), "contains(<summary>, 'd1', 'd2')",
+            "contains", frozenset(("fingerprint",)), "contains(<summary>, 'd1', 'd2')",
             ("item", "present", "false_positive_rate"), _items, Contains,
         ),
         TableFunction(
             "top_k", _COUNTED | {GLOBAL_TOP_K}, "top_k(<summary>, 10)",
-            ("item", "value", "lower", "upper", "guaranteed"), _number_of_rows(10),
+            ("item", "value", "lower", "upper", "guaranteed"), _number_of_rows,
             lambda most: Heaviest(int(most[0])), lambda summary, most: summary.top(most[0]),
             {GLOBAL_TOP_K: ("item", "value", "valid", "as_of")},
         ),
         TableFunction(
-            "distinct", words("distinct merged_distinct"), "distinct(<summary>)", _BOUNDS,
+            "distinct", frozenset(("distinct",)), "distinct(<summary>)", _BOUNDS,
             _nothing_more, lambda _: DistinctCount(),
         ),
         TableFunction(
-            "periodic", words("periodic hyper_calm"), "periodic(<summary>, 10)", tuple(PERIODIC),
-            _number_of_rows(10), table=_periodic,
+            "periodic", frozenset(("periodic",)), "periodic(<summary>, 10)", tuple(PERIODIC),
+            _number_of_rows, table=_periodic,
         ),
     )
 }  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from muntin.select.bind import MATRIX_KINDS, named, ways
+from muntin.select.bind import MATRIX, named, ways
 from muntin.select.catalog import (
     TREND_COLUMNS,
     TREND_ERROR,
@@ -100,7 +100,7 @@ def _row(info: SummaryInfo, span_of: SpanOf) -> tuple[Value, ...]:
 
 def _ways(info: SummaryInfo) -> list[str]:
     """How it is asked."""
-    if info.kind in MATRIX_KINDS:
+    if info.kind == MATRIX:
         return ways(info)
     known = [f.usage for f in TABLE_FUNCTIONS.values() if info.kind in f.kinds]
     return [usage.replace("<summary>", in_select(info.name)) for usage in known] or [
@@ -114,7 +114,7 @@ def _of_summary(info: SummaryInfo, span_of: SpanOf) -> Rows:
     if span is not None:
         start, end = map(instant_text, span)
         rows.append((f"FOR '{start}' TO '{end}'", None, "all that is stored"))
-    if info.kind in MATRIX_KINDS:
+    if info.kind == MATRIX:
         sums = [("count", "number of events")]
         sums += [(name, "sum over the events of a row") for name in info.indicators]
         if info.sketched:

@@ -11,7 +11,7 @@ from muntin.arrow import read_only
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.summaries.aligned import aligned_zeros
 from muntin.summaries.checks import INT64_MAX, integer_in
-from muntin.summaries.items import text_buffers
+from muntin.summaries.items import ITEM_TYPES, item_kind, text_buffers
 from muntin.summaries.kernels.calm_space_saving import (
     ARENA_END,
     ARENA_LIVE,
@@ -41,12 +41,6 @@ ITEM_BYTES_MIN, ITEM_BYTES_MAX = 8, 1 << 16
 ARENA_BYTES_MAX = (1 << 31) - 1
 COUNT_MAX = 1 << 62
 _LOW = 0xFFFFFFFF
-_KINDS = {
-    "int64": pa.int64(),
-    "uint64": pa.uint64(),
-    "string": pa.large_string(),
-    "binary": pa.large_binary(),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +81,7 @@ def kind_of_items(array: pa.Array, known: str | None) -> str | None:
     """What kind the items of a summary are; an update with another kind is refused."""
     if len(array) == 0:
         return known
-    kind = array.type
-    if kind in (pa.int64(), pa.uint64()):
-        found = str(kind)
-    else:
-        text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-        found = "string" if text else "binary"
+    found = item_kind(array.type)
     if known is not None and found != known:
         raise BadArgument(f"items of type {found} after items of type {known}: use one type")
     return found
@@ -124,7 +113,7 @@ def check_count(kind: str, count: int, items: str | None) -> None:
     """Refuse a count or type of items that no stream leads to: `CorruptSummary`."""
     if not 0 <= count <= INT64_MAX or (count == 0) != (items is None):
         raise CorruptSummary(f"{kind}: {count} events with items of type {items}")
-    if items is not None and items not in _KINDS:
+    if items is not None and items not in ITEM_TYPES:
         raise CorruptSummary(f"{kind}: items of type {items}")
 
 
@@ -158,8 +147,8 @@ def items_of(tables: CalmTables, slots: np.ndarray, kind: str | None) -> pa.Arra
     take = np.repeat(begins - offsets[:-1], lengths) + np.arange(offsets[-1])
     data = tables.arena[take]
     if kind in ("int64", "uint64"):
-        return pa.array(data.view(kind), _KINDS[kind])
-    target = _KINDS[kind or "int64"]
+        return pa.array(data.view(kind), ITEM_TYPES[kind])
+    target = ITEM_TYPES[kind or "int64"]
     if kind is None:
         return pa.array([], target)
     buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data.tobytes())]

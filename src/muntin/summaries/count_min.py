@@ -126,8 +126,7 @@ class CountMin:
         for name, value in (("epsilon", epsilon), ("delta", delta)):
             if not 0 < value < 1:
                 raise BadArgument(f"{name} must lie between 0 and 1, got {value}")
-        width = max(2, math.ceil(math.e / epsilon))
-        return cls(width, max(1, math.ceil(-math.log(delta))), **parameters)
+        return cls(*size_for(epsilon, delta), **parameters)
 
     @property
     def count(self) -> int:
@@ -152,7 +151,7 @@ class CountMin:
     @property
     def error(self) -> int:
         """ceil(e / width * total): how far an estimate may lie above the truth."""
-        return -(-self._total * _E_NUMERATOR // (self.width * _E_DENOMINATOR))
+        return error_of(self._total, self.width)
 
     @property
     def nbytes(self) -> int:
@@ -349,6 +348,16 @@ class CountMin:
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())
         return f"CountMin({shown}): {self._events} events, error {self.error} of {self._total}"
+
+
+def size_for(epsilon: float, delta: float) -> tuple[int, int]:
+    """Width and depth whose error is at most epsilon * total at probability 1 - delta."""
+    return max(2, math.ceil(math.e / epsilon)), max(1, math.ceil(-math.log(delta)))
+
+
+def error_of(total: int, width: int) -> int:
+    """ceil(e / width * total): how far an estimate may lie above the truth."""
+    return -(-total * _E_NUMERATOR // (width * _E_DENOMINATOR))
 
 
 def _fewest_bytes(cells: Cells, largest: int) -> int:

@@ -32,13 +32,13 @@ from muntin.errors import CorruptSummary, IncompatibleSummary
 from muntin.summaries import datasketches_hll
 from muntin.summaries.base import Estimate
 from muntin.summaries.checks import integer_in
+from muntin.summaries.datasketches_hll import LG_K_MAX, LG_K_MIN
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.items import as_items, integers, text_buffers
 from muntin.summaries.kernels import distinct as kernels
 from muntin.summaries.reading import INT64_MAX, Body, Fields
 from muntin.summaries.weights import added
 
-LG_K_MIN, LG_K_MAX = 4, 21  # as DataSketches
 SPARSE_LG_K_MAX = 18  # above, a few bytes would ask for a megabyte of registers
 SPARSE_ENTRY_BYTES = 5
 CONFIDENCE = 0.99
@@ -125,11 +125,8 @@ class Distinct:
         """
         counts = np.bincount(self._registers, minlength=kernels.VALUE_MAX + 1)
         value = kernels.estimate(counts, len(self._registers))
-        used = float(len(self._registers) - counts[0])
-        lower, upper = _interval(value, self.lg_k)
-        lower = max(lower, used)
-        value, lower, upper = np.maximum([value, lower, upper], lower)[:, None]
-        return Estimate(value, lower, upper, CONFIDENCE)
+        used = len(self._registers) - counts[:1]
+        return Estimate(*interval(np.array([value]), used, self.lg_k), CONFIDENCE)
 
     def merge(self, other: Self) -> None:
         """Take in another summary of the same lg_k.
@@ -230,8 +227,10 @@ def _sparse(lg_k: int, used: int) -> bool:
     return lg_k <= SPARSE_LG_K_MAX and SPARSE_ENTRY_BYTES * used < 1 << lg_k
 
 
-def _interval(value: float, lg_k: int) -> tuple[float, float]:
-    """Bounds at CONFIDENCE of an estimate from 2**lg_k registers.
+def interval(
+    value: np.ndarray, used: np.ndarray, lg_k: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Estimates from 2**lg_k registers, of which so many are in use, with bounds at CONFIDENCE.
 
     The estimate leans to the right and is 1.08 / m too high on average (as Flajolet's constant
     for finite m says): the lower bound allows for both. While items are few, each that falls
@@ -239,5 +238,6 @@ def _interval(value: float, lg_k: int) -> tuple[float, float]:
     """
     m = 1 << lg_k
     error = _Z * math.sqrt((3 * math.log(2) - 1) / m)
-    lower = value / (math.exp(error) * (1 + 1.08 / m))
-    return lower, value / (1 - error) + 1 if value else 0.0
+    lower = np.maximum(value / (math.exp(error) * (1 + 1.08 / m)), used)
+    upper = np.where(value > 0, value / (1 - error) + 1, 0.0)
+    return np.maximum(value, lower), lower, np.maximum(upper, lower)

@@ -10,18 +10,12 @@ import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.streams import ENTRY_BYTES, StreamReader, StreamWriter
-from muntin.summaries.items import hash_items, integers, text_buffers
+from muntin.summaries.items import ITEM_TYPES, hash_items, integers, item_kind, text_buffers
 from muntin.summaries.kernels import space_saving as _kernels
 from muntin.summaries.reading import Body, exact_sum
 
 ENTRIES_MIN, ARENA_BYTES_MIN = 32, 512  # to begin with
 PACKED_BYTES_MAX = 1 << 26  # of texts: more are not compressed, so that few bytes ask for no more
-ITEM_TYPES = {
-    "string": pa.large_string(),
-    "binary": pa.large_binary(),
-    "int64": pa.int64(),
-    "uint64": pa.uint64(),
-}
 TEXTS = ("string", "binary")
 _STREAMS = 4
 kernels: Any = _kernels  # lists of columns are unpacked into their calls
@@ -71,13 +65,7 @@ class Entries:
 
     def typed(self, array: pa.Array) -> tuple[pa.Array, str]:
         """Items in the type of those kept, and its name; BadArgument where they are of another."""
-        kind = array.type
-        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            name = "string"
-        elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-            name = "binary"
-        else:
-            name = str(kind)
+        name = item_kind(array.type)
         if self.items is None or self.items == name:
             return array, name
         if {self.items, name} == {"int64", "uint64"}:

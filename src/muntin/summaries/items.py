@@ -14,6 +14,22 @@ from muntin.summaries.kernels.hashing import hash_integers, hash_strings
 _DAY_MS = 86_400_000
 
 
+ITEM_TYPES = {
+    "string": pa.large_string(),
+    "binary": pa.large_binary(),
+    "int64": pa.int64(),
+    "uint64": pa.uint64(),
+}
+"""Of the items that a summary keeps."""
+
+
+def item_kind(kind: pa.DataType) -> str:
+    """The name in ITEM_TYPES of what `as_items` gives."""
+    if kind in (pa.int64(), pa.uint64()):
+        return str(kind)
+    return "string" if is_text(kind) else "binary"
+
+
 def as_items(items: Any) -> pa.Array:
     """One Arrow array of strings, binary or 64-bit integers, without nulls.
 

@@ -30,7 +30,7 @@ from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.checks import INT64_MAX, INT64_MIN, integer_in
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.hyper_calm import HyperCalm
-from muntin.summaries.items import as_items, hash_items, integers, text_buffers
+from muntin.summaries.items import as_items, hash_items, integers, item_kind, text_buffers
 from muntin.summaries.reading import Body, Fields, block
 from muntin.summaries.sharding import SHARD_SEED, SHARDS_MAX, order_of, shards_of
 from muntin.summaries.times import as_times
@@ -182,7 +182,7 @@ class PeriodicShard:
         parameters = {
             "buffered": self.buffered,
             "columns": list(self.columns),
-            "items": None if items is None or not len(items) else _type_name(items),
+            "items": None if items is None or not len(items) else item_kind(items.type),
             "late": self._late,
             "nulls": self._nulls,
             "shard": self.shard,
@@ -228,10 +228,10 @@ class PeriodicShard:
     def _check_type(self, items: pa.Array) -> None:
         known = self._calm.item_type
         if self._items is not None and len(self._items):
-            known = _type_name(self._items)
-        if len(items) and known not in (None, _type_name(items)):
+            known = item_kind(self._items.type)
+        if len(items) and known not in (None, item_kind(items.type)):
             raise BadArgument(
-                f"items of type {_type_name(items)} after items of type {known}: use one type"
+                f"items of type {item_kind(items.type)} after items of type {known}: use one type"
             )
 
     def _check_buffered(self) -> None:
@@ -246,7 +246,7 @@ class PeriodicShard:
         if last is not None and self._times[0] <= last:
             raise CorruptSummary(f"{self.kind}: a buffered event is older than folded ones")
         folded = self._calm.item_type
-        if folded is not None and folded != _type_name(self._items):
+        if folded is not None and folded != item_kind(self._items.type):
             raise CorruptSummary(f"{self.kind}: buffered items are not of the folded items' type")
 
 
@@ -257,10 +257,6 @@ def _plain(items: pa.Array) -> pa.Array:
     if items.type in (pa.large_string(), pa.int64()):
         return items
     raise BadArgument(f"items of type {items.type}: use text or int64")
-
-
-def _type_name(items: pa.Array) -> str:
-    return "int64" if items.type == pa.int64() else "string"
 
 
 def _texts(lengths: np.ndarray, data: bytes) -> pa.Array:

@@ -32,9 +32,9 @@ import pyarrow as pa
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.base import Estimate
 from muntin.summaries.checks import check_alike, integer_in
-from muntin.summaries.entries import ITEM_TYPES, Entries
+from muntin.summaries.entries import Entries
 from muntin.summaries.envelope import seal, unseal
-from muntin.summaries.items import as_items, hash_items
+from muntin.summaries.items import ITEM_TYPES, as_items, hash_items
 from muntin.summaries.reading import INT64_MAX, Body, Fields, exact_sum
 from muntin.summaries.weights import added, as_weights, total_of
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from muntin.errors import BadArgument, SelectError
-from muntin.select.bind import MATRIX_KINDS, ways
+from muntin.select.bind import MATRIX, ways
 from muntin.select.catalog import QueryInfo, SummaryInfo
 from muntin.select.functions import TABLE_FUNCTIONS, ArgumentError
 from muntin.select.syntax import in_select, text_literal
@@ -63,7 +63,7 @@ def relations(
 
 def _ways(info: SummaryInfo) -> Iterator[tuple[str, str]]:
     """Each name, and how it is asked."""
-    if info.kind in MATRIX_KINDS:
+    if info.kind == MATRIX:
         yield info.name, in_select(info.name)
         for key, way in zip(info.keys, ways(info), strict=True):
             yield f"{info.name}({', '.join(key)})", way

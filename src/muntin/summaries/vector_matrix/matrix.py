@@ -245,11 +245,6 @@ class VectorMatrix(GatheredSums):
         self._kinds, self._indicators = kinds, dict(algebra.indicators)
         self._changed()
 
-    def rows_after(self, other: Self) -> dict[Key, int]:
-        """Rows per key that a merge with another would give, without merging."""
-        rows = self.merged([self, other]).rows()
-        return {key: rows[key] for key in self._keys}
-
     def add_key(self, key: KeyName) -> None:
         """Keep rows for another key from now on; events so far are not in them (`covered`)."""
         named = as_key(key)
