@@ -133,6 +133,19 @@ def test_other_forms(engine: Engine) -> None:
     assert read == [["driver", "count"], ["", "1"], ["d2", "2"], ["d1", "4"], ["d3", "5"]]
 
 
+def test_in_csv_an_empty_text_is_not_null() -> None:
+    texts = ["", None, " ", 'say "a, b"', "two\nlines", "\r", "NULL"]
+    result = _result({"text": pa.array(texts), "n": pa.array([1, None] + [2] * 5)})
+    text = result.to_csv()
+    assert text.startswith('text,n\n"",1\n,\n')
+    assert [row for row, _ in csv.reader(io.StringIO(text, newline=""))][1:] == [
+        value or "" for value in texts
+    ]
+    read = pl.read_csv(io.BytesIO(text.encode()))
+    assert read["text"].to_list() == texts
+    assert _result({"a": pa.array([None, ""])}).to_csv() == 'a\n""\n""\n'  # no empty line
+
+
 lengths = st.tuples(
     st.just(0), st.integers(-1000, 1000), st.integers(-(10**12), 10**12).map(lambda us: us * 1000)
 )

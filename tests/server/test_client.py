@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
+import json
 import socket
 import threading
 import time
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -14,6 +17,7 @@ import muntin
 from muntin.client import Backoff, ServerError
 from muntin.client.answers import update_of
 from muntin.errors import BadArgument, SelectError
+from muntin.select.result import Result
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
 from muntin.times import instant_text, instant_us
@@ -196,10 +200,25 @@ def test_refusals(server):
         muntin.connect(server.url).subscribe()
 
 
-def test_integers_past_64_bits_are_pushed():
-    """A sum of sums: a client ended at the message."""
-    said = {"windows": [], "watermark": None, "revision": 0, "exact": True, "bounds": {}}
-    said |= {"notes": [], "late": 0, "stale": False, "columns": ["a"]}
-    result = update_of({"type": "result", "result": said | {"rows": [[2**70], [None], [1]]}}).result
-    assert result.rows == [[2**70], [None], [1]]
-    assert result.table["a"].type == pa.decimal128(38, 0)
+def test_what_is_pushed_has_the_types_of_what_is_asked():
+    """Also where there are no rows, and integers past 64 bits."""
+    at = dt.datetime(2026, 1, 31, 10, 0, 0, 1, dt.UTC)
+    columns = {
+        "sum": pa.array([Decimal(2**70), None], pa.decimal128(38, 0)),
+        "at": pa.array([at, None], pa.timestamp("us", "UTC")),
+        "day": pa.array([at.date(), None]),
+        "time": pa.array([at.time(), None], pa.time64("us")),
+        "length": pa.array([dt.timedelta(-1, 3, 4), None], pa.duration("us")),
+        "months": pa.array([pa.MonthDayNano([1, -2, 3_000]), None]),
+        "small": pa.array([2**8 - 1, None], pa.uint8()),
+        "large": pa.array([2**64 - 1, None], pa.uint64()),
+        "whole": pa.array([5.0, None]),
+        "text": pa.array(["", None]),
+        "none": pa.nulls(2),
+    }
+    for table in (pa.table(columns), pa.table(columns).slice(0, 0)):
+        result = Result(table, (), None, 0, True, {}, (), 0, False, 0.0)
+        pushed = {"type": "result", "result": json.loads(result.to_json())}
+        found = update_of(pushed).result
+        assert found.table.equals(table)
+        assert found.to_json() == result.to_json()

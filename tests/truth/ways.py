@@ -117,8 +117,7 @@ class Ways:
         with self.subscribe(statement=text, on="update") as updates:
             result = next(updates).result
         assert result is not None
-        said = self._here.sql(text).to_dict()  # types are those of JSON there
-        return result.to_dict() | {"types": said["types"]}
+        return result.to_dict()
 
     def _check_refused(self, text: str, error: SelectError) -> None:
         status, said = self._post(text)
@@ -200,6 +199,6 @@ class Followers:
 
 
 def _as_message(update: Update) -> dict[str, Any]:
-    """As the server sent it; types are those that JSON keeps, and say nothing."""
+    """As the server sent it."""
     result = None if update.result is None else update.result.to_dict()
     return {"window": update.window, "result": result, "error": update.error, "gap": update.gap}

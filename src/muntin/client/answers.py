@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from html import escape
 from typing import Any
 
@@ -13,6 +12,7 @@ import pyarrow as pa
 
 from muntin.errors import LedgerError, MuntinError, SelectError
 from muntin.select.result import Result
+from muntin.select.values import typed_column
 
 
 class ServerError(MuntinError):
@@ -110,16 +110,8 @@ def update_of(message: Mapping[str, Any]) -> Update:
 
 
 def _table(given: Mapping[str, Any]) -> pa.Table:
-    """Rows that came as JSON; their types are what JSON keeps of them, times are text."""
+    """Rows that came as JSON, in the types that they had."""
     names = given["columns"]
     columns = list(zip(*given["rows"], strict=True)) or [()] * len(names)
-    arrays = [_column(list(column)) for column in columns]
+    arrays = [typed_column(*each) for each in zip(columns, given["types"], strict=True)]
     return pa.Table.from_arrays(arrays, names=names)
-
-
-def _column(values: list[Any]) -> pa.Array:
-    """Integers past 64 bits as `Result` has them."""
-    try:
-        return pa.array(values)
-    except OverflowError:
-        return pa.array([None if v is None else Decimal(v) for v in values], pa.decimal128(38, 0))

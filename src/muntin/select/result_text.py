@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv as csv_writer
-import io
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
 _CELL_MAX = 60
+_SPECIAL = re.compile(r'[",\r\n]')
 HTML_ROWS_MAX = 100
 
 
@@ -73,13 +73,23 @@ def footer(count: int, about: Mapping[str, Any], seconds: float) -> str:
 
 
 def csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """RFC 4180 but for its line ends, which are those of pandas and of every tool in a pipe."""
-    out = io.StringIO()
-    writer = csv_writer.writer(out, lineterminator="\n")
-    writer.writerow(columns)
-    for row in rows:
-        writer.writerow([str(v).lower() if isinstance(v, bool) else v for v in row])
-    return out.getvalue()
+    """RFC 4180 but for its line ends, which are those of pandas and of every tool in a pipe.
+
+    Null is nothing, an empty text is "", as PostgreSQL, Spark and polars tell them apart; but a
+    line is never empty.
+    """
+    lines = [",".join(map(_field, row)) or '""' for row in (columns, *rows)]
+    return "\n".join([*lines, ""])
+
+
+def _field(value: Any) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    if value and not _SPECIAL.search(value):
+        return value
+    return '"' + value.replace('"', '""') + '"'
 
 
 def html(columns: Sequence[str], rows: Sequence[Sequence[Any]], count: int, about: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from muntin.errors import SelectError
-from muntin.times import instant_text, instant_us
+from muntin.times import datetime_of, instant_text, instant_us
 
 
 def plain_table(table: pa.Table, names: Sequence[str]) -> pa.Table:
@@ -157,6 +158,17 @@ def json_column(column: pa.ChunkedArray) -> list[Any]:
     return [_json_value(value) for value in column.to_pylist()]
 
 
+def typed_column(values: Sequence[Any], kind: str) -> pa.Array:
+    """What `json_column` made of a column whose type has this name."""
+    known = _KINDS.get(kind)
+    if known is None:  # of another version
+        return pa.array(values)
+    there = _FROM_JSON.get(known)
+    if there is not None:
+        values = [None if value is None else there(value) for value in values]
+    return pa.array(values, known)
+
+
 def text_column(column: pa.ChunkedArray) -> list[Any]:
     """Values for a reader and for CSV: as for JSON, but durations as "1 day 02:30:00.5", which
     pandas, PostgreSQL and DuckDB read as well."""
@@ -198,6 +210,38 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, pa.MonthDayNano):
         return _iso_duration(value)
     return value
+
+
+def _interval_of(text: str) -> pa.MonthDayNano:
+    found = _ISO_DURATION.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text[:40]!r} is no ISO 8601 duration")
+    months, days, seconds = found.groups(default="0")
+    return pa.MonthDayNano([int(months), int(days), int(Decimal(seconds).scaleb(9))])
+
+
+def _length_of(text: str) -> timedelta:
+    _, days, nanoseconds = _interval_of(text)
+    return timedelta(days=days, microseconds=nanoseconds // 1000)
+
+
+_ISO_DURATION = re.compile(r"P(?:(-?\d+)M)?(?:(-?\d+)D)?(?:T(-?[\d.]+)S)?")
+_FROM_JSON: dict[pa.DataType, Any] = {
+    pa.timestamp("us", "UTC"): lambda text: datetime_of(instant_us(text)),
+    pa.date32(): date.fromisoformat,
+    pa.time64("us"): time.fromisoformat,
+    pa.duration("us"): _length_of,
+    pa.month_day_nano_interval(): _interval_of,
+    pa.decimal128(38, 0): Decimal,
+}
+_KINDS = {
+    str(kind): kind
+    for kind in (
+        *_FROM_JSON, pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(),
+        pa.uint32(), pa.uint64(), pa.float32(), pa.float64(), pa.bool_(), pa.string(), pa.null(),
+    )
+}  # fmt: skip
+"""Types of results by name."""
 
 
 def _iso_duration(value: Any) -> str:
