@@ -104,6 +104,20 @@ def test_partitions_in_any_order_give_the_same_ledger(spark, table, summarised):
     assert state(muntin.summarize(df, pipeline(), ledger=temporary())) == state(summarised)
 
 
+def test_a_stream_says_that_its_times_are_in_another_unit(spark, tmp_path, caplog):
+    rows = {"driver": ["a"], "area": [1], "served": [1], "fare": [5]}
+    pq.write_table(pa.table({"time": [START // SECOND], **rows}), tmp_path / "a.parquet")
+    spec = pipeline(
+        source={"format": "parquet", "path": str(tmp_path)}, time={"column": "time", "unit": "ms"}
+    )
+    place = str(tmp_path / "_checkpoint")
+    stream = muntin.stream(None, spec, ledger=temporary(), checkpoint=place, once=True)
+    assert stream.await_termination(PATIENCE_SECONDS)
+    assert stream.progress.counted == 1  # it goes on
+    assert "and 2023-11-14T22:13:20Z in s; so are 1 of 1 events" in caplog.text
+    assert stream.ledger.status("orders")["doubt"] in caplog.text
+
+
 def test_a_stream_of_files_gives_the_same_ledger(spark, table, summarised, tmp_path):
     folder = tmp_path / "events"
     folder.mkdir()
@@ -238,6 +252,19 @@ def test_csv_is_read_as_all_write_it(spark, tmp_path, named, fields):
     assert sorted(drivers["driver"].to_pylist()) == sorted(column.to_pylist())
     hour = 3600 if named else 0
     assert found.progress.newest == (START // SECOND - hour) * SECOND
+
+
+def test_a_time_of_day_is_not_todays(spark, tmp_path):
+    """Spark would read it on the day on which it runs, and answers would move with it."""
+    lines = ["time,driver,area,served,fare,day", "12:30:00,a,1,1,5,2023-11-14 00:00:00"]
+    (tmp_path / "orders.csv").write_text("\n".join(lines))
+    spec = pipeline(source={"format": "csv", "path": str(tmp_path)})
+    with pytest.warns(UserWarning, match="bad_time, column 'time': '12:30:00' is not a time"):
+        muntin.summarize(None, spec, ledger=temporary())
+    day_and_time = {"time": "to_timestamp(concat(date(day), ' ', time))"}
+    spec = spec.model_copy(update={"fields": day_and_time})
+    found = muntin.summarize(None, spec, ledger=temporary())
+    assert found.progress.newest == START - START % (86_400 * SECOND) + 45_000 * SECOND
 
 
 def test_lines_of_several_objects_are_rejected_where_spark_reads_one(spark, tmp_path):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+import re
+from collections.abc import Collection, Iterable, Mapping
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _TEXT_FORMATS = ("csv", "json")
+SAMPLE_ROWS = 100
+_TIME_OF_DAY = re.compile(r"\s*T?\d{1,2}:\d")
 _KEEP_MALFORMED = {
     "mode": "PERMISSIVE",
     "columnNameOfCorruptRecord": CORRUPT_COLUMN,
@@ -165,7 +168,22 @@ def inferred_ddl(spark: SparkSession, source: SourceSpec) -> str:
         raise SourceError(
             f"source.path: {source.path} holds no columns: give source.schema, or data"
         )
-    return ", ".join(f"{in_backticks(f.name)} {f.dataType.simpleString()}" for f in names)
+    kinds = {field.name: field.dataType.simpleString() for field in names}
+    if source.format == "csv":
+        kinds |= dict.fromkeys(_times_of_day(spark, source, kinds), "string")
+    return ", ".join(f"{in_backticks(name)} {kind}" for name, kind in kinds.items())
+
+
+def _times_of_day(spark: SparkSession, source: SourceSpec, kinds: Mapping[str, str]) -> set[str]:
+    """Columns such as 12:30:00, which Spark takes for that time of the day on which it reads."""
+    times = [name for name, kind in kinds.items() if kind.startswith("timestamp")]
+    if not times:
+        return set()
+    texts = ", ".join(f"{in_backticks(name)} string" for name in kinds)
+    reader = spark.read.format("csv").options(**_options(source)).schema(texts)
+    frame = _loaded(lambda: reader.load(source.path), source)
+    rows = frame.select(*map(in_backticks, times)).limit(SAMPLE_ROWS).collect()
+    return {name for row in rows for name in times if _TIME_OF_DAY.match(row[name] or "")}
 
 
 def _check_headers(source: SourceSpec) -> None:
