@@ -267,6 +267,23 @@ def test_a_time_of_day_is_not_todays(spark, tmp_path):
     assert found.progress.newest == START - START % (86_400 * SECOND) + 45_000 * SECOND
 
 
+@pytest.mark.parametrize("name", ["user.id", "a`b", "c0", "a b"])
+def test_columns_of_any_name_are_read_by_spark(spark, tmp_path, name):
+    row = {"time": "2023-11-14T22:13:20Z", "c1": "x", name: "y", "fare": 5}
+    (tmp_path / "orders.json").write_text(json.dumps(row))
+    orders = {"keys": ["c1", name], "indicators": ["fare"]}
+    source = {"format": "json", "path": str(tmp_path)}
+    spec = pipeline(source=source, summaries={"orders": orders}, queries={})
+    stream = muntin.stream(
+        None, spec, ledger=temporary(), checkpoint=str(tmp_path / "_checkpoint"), once=True
+    )
+    assert stream.await_termination(PATIENCE_SECONDS)
+    for found in (stream, muntin.summarize(None, spec, ledger=temporary())):
+        for key, value in (("c1", "x"), (name, "y")):
+            select = f'SELECT "{key}", fare FROM orders("{key}") FOR ALL'  # noqa: S608
+            assert found.sql(select).to_arrow().to_pylist() == [{key: value, "fare": 5}]
+
+
 def test_lines_of_several_objects_are_rejected_where_spark_reads_one(spark, tmp_path):
     one = {"time": "2023-11-14T22:13:20Z", "driver": "a", "area": 1, "served": 1, "fare": 5}
     text = json.dumps(one)

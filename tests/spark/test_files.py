@@ -145,6 +145,22 @@ def test_batch_and_stream_read_the_same_files(spark, tmp_path, monkeypatch, name
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("name", ["br[a]", "cur{l}", "st*r", "50%20 é"])
+def test_files_of_odd_names_are_found(spark, tmp_path, name):
+    folder = written(tmp_path / name, {f"{name}.parquet": rows()})
+    for number, path in enumerate((folder, folder / f"{name}.parquet")):
+        source = {"format": "parquet", "path": str(path)}
+        place = str(tmp_path / f"checkpoint {number}")
+        stream = muntin.stream(
+            None, SPEC | {"source": source}, ledger=temporary(), checkpoint=place, once=True
+        )
+        assert stream.await_termination(PATIENCE_SECONDS)
+        by_spark = SPEC | {"source": source, "fields": {"z": "v + 1"}}
+        with muntin.summarize(None, by_spark, ledger=temporary()) as session:
+            assert session.progress.read == stream.progress.read == 2
+
+
+@pytest.mark.spark
 def test_files_that_would_be_left_out_are_named(spark, tmp_path):
     folder = written(tmp_path / "data", {"day=1/a.parquet": rows(), "b.parquet": rows(5)})
     source = {"format": "parquet", "path": str(folder)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import unquote
@@ -21,6 +22,15 @@ def local_path(path: str) -> Path | None:
 def is_pattern(path: str) -> bool:
     """Does it name files by a pattern, such as `day=*/*.csv`?"""
     return any(sign in path for sign in "*?[{")
+
+
+def for_spark(path: str) -> str:
+    """A path as Spark is to be given it: what stands in the name of a file that is there, such as
+    [ or {, is no pattern."""
+    here = local_path(path)
+    if here is None or not is_pattern(path) or not here.exists():
+        return path
+    return re.sub(r"[][{}*?\\]", r"\\\g<0>", path)
 
 
 def files_at(path: Path) -> list[Path]:

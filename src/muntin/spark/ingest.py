@@ -412,15 +412,19 @@ def gather_from(df: DataFrame, pipeline: Pipeline) -> GatherRows:
     from pyspark import TaskContext
 
     columns, placed = prepared(df, pipeline, needed)
+    names = columns.columns
+    # mapInArrow takes user.id for a field of user, however it is quoted
+    sent = columns.toDF(*(f"c{at}" for at in range(len(names))))
 
     def gather(plan: Plan) -> Sequence[Row]:
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             context = TaskContext.get()
             where = "" if context is None else f"partition {context.partitionId()}, "
-            return as_batches(fold_placed(plan, placed(batches), where))
+            read = (batch.rename_columns(names) for batch in batches)
+            return as_batches(fold_placed(plan, placed(read), where))
 
         with own_python(df.sparkSession):
-            rows = from_table(columns.mapInArrow(task, ROWS_DDL).toArrow())
+            rows = from_table(sent.mapInArrow(task, ROWS_DDL).toArrow())
         return merged(plan, rows, tasks_of(df.sparkSession))
 
     return gather

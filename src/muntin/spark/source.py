@@ -14,7 +14,14 @@ from muntin.spark.ddl import in_backticks
 from muntin.spark.event_time import check_type
 from muntin.spark.failures import reason
 from muntin.spark.file_starts import form_of, has_headers, header_of
-from muntin.spark.files import FILE_FORMATS, filled_files, is_nested, is_pattern, local_path
+from muntin.spark.files import (
+    FILE_FORMATS,
+    filled_files,
+    for_spark,
+    is_nested,
+    is_pattern,
+    local_path,
+)
 from muntin.spark.kafka import KEPT_COLUMNS, named, parsed
 from muntin.spark.partials import CORRUPT_COLUMN
 from muntin.spark.places import FILE_COLUMNS, with_files
@@ -48,7 +55,8 @@ def batch_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
         reader = reader.options(**_KEEP_MALFORMED)
     if ddl:
         reader = reader.schema(ddl)
-    found = _loaded(lambda: reader.load(source.path) if source.path else reader.load(), source)
+    path = for_spark(source.path or "")
+    found = _loaded(lambda: reader.load(path) if path else reader.load(), source)
     if nanoseconds := nanoseconds_of(source):
         check_nanoseconds(filled_files(source.path or ""), nanoseconds)
     return _read(found, source)
@@ -67,8 +75,9 @@ def stream_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
     here = local_path(path) if path else None
     if here is not None and here.is_file():
         # Spark streams folders: the folder with a filter for this one file
-        reader = reader.option("pathGlobFilter", here.name)
+        reader = reader.option("pathGlobFilter", Path(for_spark(str(here))).name)
         path = str(here.parent)
+    path = for_spark(path or "")
     found = _loaded(lambda: reader.load(path) if path else reader.load(), source)
     return _read(found, source)
 
@@ -162,7 +171,7 @@ def inferred_ddl(spark: SparkSession, source: SourceSpec) -> str:
     reader = spark.read.format(source.format).options(**_options(source))
     if source.format == "csv":
         reader = reader.option("inferSchema", "true")
-    found = _loaded(lambda: reader.load(source.path), source).schema
+    found = _loaded(lambda: reader.load(for_spark(source.path or "")), source).schema
     names = [field for field in found.fields if field.name != "_corrupt_record"]
     if not names:
         raise SourceError(
@@ -181,7 +190,7 @@ def _times_of_day(spark: SparkSession, source: SourceSpec, kinds: Mapping[str, s
         return set()
     texts = ", ".join(f"{in_backticks(name)} string" for name in kinds)
     reader = spark.read.format("csv").options(**_options(source)).schema(texts)
-    frame = _loaded(lambda: reader.load(source.path), source)
+    frame = _loaded(lambda: reader.load(for_spark(source.path or "")), source)
     rows = frame.select(*map(in_backticks, times)).limit(SAMPLE_ROWS).collect()
     return {name for row in rows for name in times if _TIME_OF_DAY.match(row[name] or "")}
 
