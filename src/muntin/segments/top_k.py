@@ -250,9 +250,10 @@ def places_in(
     """As `places_of`, of keys with the number of each that is asked for."""
     if table.items is None or not len(table.items):
         return np.full(len(table) * len(codes), -1, np.int64)
-    both, (mine, theirs) = union([table.items, asked])
+    likely = np.flatnonzero(np.isin(table.items.hashes, asked.hashes))
+    both, (mine, theirs) = union([table.items.take(likely), asked])
     to = np.full(len(both), -1, np.int64)
-    to[mine] = np.arange(len(mine))
+    to[mine] = likely
     numbered = to[theirs][codes]
     starts, listed = stored[0], stored[1]
     width = len(table.items) + 1
