@@ -49,6 +49,8 @@ WRONG = [
     ("SELECT 1 FROM orders FOR ALL a »FOR« OPEN", "syntax", "second window", ""),
     ("SELECT x FROM (SELECT 1 AS x) a »FOR« ALL", "syntax", "does not follow", "after a summary"),
     ("SELECT 1 FROM »orders(driver)« FOR WINDOW LAST", "no_window", "no window has closed", ""),
+    ("SELECT 1 FROM »windows(orders)« FOR OPEN", "window", "have closed", "FOR WINDOW LAST"),
+    ("SELECT 1 FROM »Trend(busiest)« AS t FOR OPEN", "window", "trend(...)", "leave FOR out"),
     ("SELECT 1 FROM trend(»buziest«)", "unknown_name", "no standing query", "'busiest'"),
     ("SELECT 1 FROM windows(»orderz«)", "unknown_name", "no summary", "'orders'"),
     ("SELECT 1 FROM »quantiles(orders, 0.5)«", "from_item", "vector_matrix", "orders(driver)"),

@@ -180,7 +180,7 @@ def _joined(query: str, points: Sequence[TrendPoint], tables: Sequence[pa.Table]
         }
     )
     if not tables:
-        return front
+        return front.append_column(TREND_ERROR, pa.array([], pa.string()))
     if any(_MONTHS in table.schema.types for table in tables):
         tables = [_with_months(table) for table in tables]
     try:

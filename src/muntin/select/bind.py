@@ -234,6 +234,7 @@ class Binder:
                 or "its pipeline keeps none: they are declared under queries:",
                 code="unknown_name",
             )
+        self._check_closed(item)
         columns = [c for c in self.columns_of(query) if c.lower() not in TREND_OWN]
         return _bound("trend", item, query.name, (*TREND_COLUMNS, *columns, TREND_ERROR), "trend")
 
@@ -242,7 +243,17 @@ class Binder:
         if len(arguments) != 1:
             raise self._error(item.span, "windows has one argument", "windows(<summary>)")
         info = self._first_summary(item, "windows(<summary>)")
+        self._check_closed(item)
         return _bound("windows", item, info.name, WINDOW_COLUMNS, "windows")
+
+    def _check_closed(self, item: SourceItem) -> None:
+        if item.window is not None and item.window.kind == "open":
+            raise self._error(
+                item.span,
+                f"{item.name.lower()}(...) is of windows that have closed, and not of the open one",
+                "leave FOR out for all of them, or write FOR WINDOW LAST",
+                code="window",
+            )
 
     def _summary(self, name: str, span: Span) -> SummaryInfo:
         info = named(name, self.summaries)
