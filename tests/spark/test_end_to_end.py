@@ -284,6 +284,36 @@ def test_columns_of_any_name_are_read_by_spark(spark, tmp_path, name):
             assert found.sql(select).to_arrow().to_pylist() == [{key: value, "fare": 5}]
 
 
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_text_that_is_not_utf8_is_rejected_in_files_too(spark, tmp_path, form):
+    """Spark reads U+FFFD for each such byte, and makes one key of two."""
+    names = ["time", "driver", "area", "served", "fare"]
+    orders = [["2023-11-14 22:13:20", driver, 1, 1, 5] for driver in ("\xe9", "\xe8", "e")]
+    if form == "csv":
+        lines = [",".join(map(str, line)) for line in (names, *orders)]
+    else:
+        records = [dict(zip(names, order, strict=True)) for order in orders]
+        lines = [json.dumps(record, ensure_ascii=False) for record in records]
+    (tmp_path / f"a.{form}").write_bytes("\n".join(lines).encode("latin-1"))
+    ddl = "time timestamp, driver string, area bigint, served bigint, fare bigint"
+    source = {"format": form, "path": str(tmp_path), "schema": ddl}
+    why = "not UTF-8: .* encoding: ISO-8859-1" if form == "csv" else "does not parse"
+    for fields in ({}, {"one": "1"}):
+        spec = pipeline(source=source, fields=fields)
+        with pytest.warns(UserWarning, match=f"2 of 3 records were rejected: malformed, .*{why}"):
+            muntin.summarize(None, spec, ledger=temporary())
+    mark = "\ufffd" if form == "csv" else "\\ufffd"  # an escape of JSON's
+    (tmp_path / f"b.{form}").write_text("\n".join(lines).replace("\xe9", mark), "utf-8")
+    found = muntin.summarize(None, pipeline(source=source), ledger=temporary())
+    assert (found.progress.read, found.progress.counted) == (6, 4)  # what stands there counts
+    (tmp_path / f"b.{form}").unlink()
+    if form == "csv":
+        said = pipeline(source=source | {"encoding": "ISO-8859-1"})
+        found = muntin.summarize(None, said, ledger=temporary())
+        drivers = found.sql("SELECT driver FROM orders(driver) FOR ALL").to_arrow()
+        assert sorted(drivers["driver"].to_pylist()) == ["e", "\xe8", "\xe9"]
+
+
 def test_lines_of_several_objects_are_rejected_where_spark_reads_one(spark, tmp_path):
     one = {"time": "2023-11-14T22:13:20Z", "driver": "a", "area": 1, "served": 1, "fare": 5}
     text = json.dumps(one)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ from muntin.spark.file_starts import form_of, has_headers, wrong_start
 from muntin.spark.files import local_path
 from muntin.spark.ingest import GatherRows, gather_from
 from muntin.spark.partials import CORRUPT_COLUMN, Placed, Plan, fold_placed, merged
-from muntin.spark.places import FILE_COLUMNS
+from muntin.spark.places import FILE_COLUMNS, without_replaced
 from muntin.spark.rows import Row, collect_rows
 from muntin.spark.runs import tasks_of
 from muntin.spark.source import batch_source, needed, of_csv_lines
@@ -105,7 +105,7 @@ def gather_csv(spark: SparkSession, source: SourceSpec, pipeline: Pipeline) -> G
             return by_spark(plan)
         aside = [row for row in found if row[0] == ASIDE]
         rest = [row for row in found if row[0] != ASIDE]
-        judged = _judged(plan, aside, read, form.wanted.names)
+        judged = _judged(plan, aside, read, form.wanted.names, begin)
         return merged(plan, [*rest, *judged], tasks_of(spark))
 
     return gather
@@ -315,19 +315,26 @@ def _texts_but(schema: StructType, names: list[str]) -> StructType:
 
 
 def _judged(
-    plan: Plan, aside: list[Row], read: Callable[[list[str]], DataFrame], wanted: list[str]
+    plan: Plan,
+    aside: list[Row],
+    read: Callable[[list[str]], DataFrame],
+    wanted: list[str],
+    begin: Mapping[str, Any],
 ) -> Iterator[Row]:
     """Fold, on the driver, the lines that were put aside, as Spark reads them."""
     texts: list[str] = []
     places: list[str] = []
+    paths: list[str] = []
     for _, name, _, _, payload in aside:
         path, numbers = json.loads(name)
         texts += [text.decode("utf-8", "replace") for text in payload.split(b"\n")]
         places += [f"{path}, line {number}" for number in numbers]
+        paths += [path] * len(numbers)
     if not texts:
         return
     table = read(texts).select(*wanted, CORRUPT_COLUMN).toArrow()
     if table.num_rows != len(texts):
         raise SourceError(f"{places[0]}: Spark reads {table.num_rows} lines, not {len(texts)}")
     (batch,) = table.combine_chunks().to_batches()
+    batch = without_replaced(batch, paths, begin, {})
     yield from fold_placed(plan, [(batch, places.__getitem__)])

@@ -1,4 +1,4 @@
-"""How files of text begin, against what all files of a source are read as.
+"""How files of text begin and are encoded, against what all files of a source are read as.
 
 Spark reads CSV by place, and passes over the first line of each file, whatever stands in it: a file
 whose columns have another order would be read with one column's values as another's, and one
@@ -21,6 +21,7 @@ from muntin.spec import COMPRESSED, SourceSpec
 
 LINE_BYTES_MAX = 1 << 20
 _SHOWN_CHARACTERS = 100
+_MARK = "\ufffd".encode()
 _NUMBER = re.compile(r"[+-]?\d")  # or a time: what hardly names a column
 
 
@@ -37,10 +38,10 @@ def form_of(source: SourceSpec, names: Sequence[str]) -> dict[str, Any]:
     options = {name.lower(): value for name, value in source.options.items()}
     if source.format == "json" and not options.keys() & {"multiline", "linesep", "encoding"}:
         return {"lines": "json", "encoding": "utf-8", "comment": ""}
-    if not has_headers(source):
-        return {}
-    separator = options.get("sep") or options.get("delimiter") or ","
     encoding = options.get("encoding") or options.get("charset") or "utf-8"
+    if not has_headers(source):
+        return {"encoding": encoding} if source.format == "csv" else {}
+    separator = options.get("sep") or options.get("delimiter") or ","
     form: dict[str, Any] = {
         "names": list(names),
         "separator": separator,
@@ -76,11 +77,34 @@ def _first_line(path: str, form: Mapping[str, Any]) -> str:
         return ""
 
 
+def is_replaced(path: str, form: Mapping[str, Any]) -> bool:
+    """Does U+FFFD in texts of CSV stand for bytes that are not UTF-8? So Spark reads them.
+
+    It does not where the file itself holds it, cannot be read here, or has another encoding. JSON
+    with such bytes does not parse, and may write U+FFFD as an escape.
+    """
+    here = local_path(path)
+    if here is None or "lines" in form or here.suffix in COMPRESSED[1:]:
+        return False
+    if form["encoding"].lower() != "utf-8":
+        return False
+    last = b""
+    try:
+        with gzip.open(here) if here.suffix == ".gz" else here.open("rb") as stream:
+            while data := stream.read(LINE_BYTES_MAX):
+                if _MARK in last + data:
+                    return False
+                last = data[1 - len(_MARK) :]
+    except (OSError, EOFError):
+        return False
+    return True
+
+
 def wrong_start(path: str, form: Mapping[str, Any]) -> str:
     """Why a file's rows cannot be read as those of its source; "" where they can."""
     if "lines" in form:
         return _several_values(_first_line(path, form))
-    return _wrong_header(path, form)
+    return _wrong_header(path, form) if "names" in form else ""
 
 
 def _several_values(line: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.arrow import pc
-from muntin.spark.file_starts import wrong_start
+from muntin.spark.file_starts import is_replaced, wrong_start
 from muntin.spark.partials import CORRUPT_COLUMN, WHY_COLUMN, Placed
 
 if TYPE_CHECKING:
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 FILE, BLOCK, ROW = "_muntin_file", "_muntin_block", "_muntin_row"
 FILE_COLUMNS = (FILE, BLOCK, ROW)
 START = "start"
+_NOT_UTF8 = (
+    "bytes of its text are not UTF-8: name the encoding of the files, for example  "
+    "encoding: ISO-8859-1  under source"
+)
 _METADATA = {FILE: "file_path", BLOCK: "file_block_start", ROW: "row_index"}
 
 
@@ -58,6 +62,7 @@ def in_files(
     Rows of files that do not begin as `start` says are marked as malformed.
     """
     block, counted, wrong = None, 0, ""
+    replaced: dict[str, bool] = {}
     for batch in batches:
         columns = [n for n in batch.schema.names if n not in FILE_COLUMNS]
         if ROW in batch.schema.names:
@@ -70,18 +75,38 @@ def in_files(
                 wrong = wrong_start(_shown(begins[0]), start)
             block = begins
             read = part.select(columns)
-            yield (
-                _malformed(read, wrong) if wrong else read,
-                partial(_counted, *begins, counted),
-            )
+            if wrong:
+                read = _malformed(read, np.ones(part.num_rows, bool), wrong)
+            elif start:
+                read = without_replaced(read, [begins[0]] * part.num_rows, start, replaced)
+            yield read, partial(_counted, *begins, counted)
             counted += part.num_rows
 
 
-def _malformed(batch: pa.RecordBatch, why: str) -> pa.RecordBatch:
-    """All rows marked, with the reason."""
+def without_replaced(
+    batch: pa.RecordBatch, paths: Sequence[str], start: Mapping[str, Any], known: dict[str, bool]
+) -> pa.RecordBatch:
+    """Rows are marked whose text is not what stands in their files, where that is not UTF-8: keys
+    that differ would be one. `known`: what was found of files before."""
+    found = np.zeros(batch.num_rows, bool)
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if pa.types.is_string(column.type) and name not in (CORRUPT_COLUMN, WHY_COLUMN):
+            has = pc.match_substring(column, "\ufffd").fill_null(False)
+            found |= has.to_numpy(zero_copy_only=False)
+    for row in np.flatnonzero(found).tolist():
+        path = _shown(paths[row])
+        if path not in known:
+            known[path] = is_replaced(path, start)
+        found[row] = known[path]
+    return _malformed(batch, found, _NOT_UTF8) if found.any() else batch
+
+
+def _malformed(batch: pa.RecordBatch, rows: np.ndarray, why: str) -> pa.RecordBatch:
+    """These rows marked, with the reason."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    none = pa.nulls(batch.num_rows, pa.string())
     for name, text in ((CORRUPT_COLUMN, ""), (WHY_COLUMN, why)):
-        columns[name] = pa.repeat(pa.scalar(text, pa.string()), batch.num_rows)
+        columns[name] = pc.if_else(pa.array(rows), pa.scalar(text), columns.get(name, none))
     return pa.RecordBatch.from_pydict(columns)
 
 
