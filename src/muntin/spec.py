@@ -34,7 +34,7 @@ from muntin.windows.ladder import checked_ladder, ladder
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 PANE_US_MIN = 1_000
 HOUR_US = 3_600_000_000
-FORMER, LATER = "former", "later"
+FORMER, AWAY = "former", "away"
 """What a ledger keeps beside a spec: see `assembly.changes.spec_to_store`."""
 PACE_OPTIONS = {"maxfilespertrigger", "maxbytespertrigger", "maxfileage", "latestfirst"}
 """Of file sources, case-folded: which files a batch has, not how one is read."""
@@ -335,7 +335,7 @@ class Pipeline(Strict):
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Pipeline:
         """What `as_json` gave, or a ledger keeps of it."""
-        beside = ("pane_us", "rungs_us", FORMER, LATER)
+        beside = ("pane_us", "rungs_us", FORMER, AWAY)
         given = {k: v for k, v in plain.items() if k not in beside}
         return spec_file.model_of(cls, given, context=STORED)
 

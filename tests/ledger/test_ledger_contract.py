@@ -214,7 +214,11 @@ def test_payloads_of_every_size_come_back(ledger):
     writer.commit(Batch("A", 0, partials, [State("t", i, p) for i, p in enumerate(payloads)]))
     pieces = ledger.pieces("s", PANE, 0, 1)
     assert list(ledger.payloads([piece.id for piece in pieces]).values()) == payloads
-    assert ledger.payloads([10**9]) == {}
+    assert ledger.payloads([10**9]) == ledger.heads([10**9], 300) == {}
+    heads = list(ledger.heads([piece.id for piece in pieces], 300).values())
+    for head, payload in zip(heads, payloads, strict=True):
+        assert len(head) >= min(300, len(payload))
+        assert payload.startswith(head)
     assert ledger.states("t") == dict(enumerate(payloads))
 
 
@@ -656,6 +660,19 @@ def test_windows_and_trends_show_their_newest_revision(ledger):
     assert ledger.windows("s", end=1) == [replaced]
     assert ledger.closings(0) == [(2, first[1]), (4, replaced)]
     assert ledger.last_closing() == 4
+
+
+def test_windows_of_which_a_query_has_no_result_or_an_older_one(ledger):
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    writer.close_windows([window(at) for at in (0, 100, 200)], [], {})
+    assert ledger.unanswered("q", "s") == (0, 0)  # it has none
+    writer.close_windows([], [TrendPoint("q", 100, 200, 0, b"r")], {})
+    assert ledger.unanswered("q", "s") == (0, 1)  # from its first on
+    writer.close_windows([window(100, 1), window(300)], [TrendPoint("q", 300, 400, 0, b"r")], {})
+    assert ledger.unanswered("q", "s") == (1, 1)
+    assert ledger.unanswered("q", "s", 200, 300) == (0, 1)
+    assert ledger.unanswered("q", "s", start=300) == (0, 0)
+    assert ledger.unanswered("q", "t") == ledger.unanswered("x", "s") == (0, 0)
 
 
 def test_windows_of_all_summaries_are_in_order(ledger):

@@ -44,6 +44,7 @@ def test_a_commit_names_a_file_and_readers_get_its_bytes(
     assert piece.nbytes == len(packed({0: [1, 2], PANE: [3]}))
     assert piece.shard == 3
     assert events_of(ledger, [piece]) == [(0, 1), (0, 2), (PANE, 3)]
+    assert ledger.heads([piece.id], 7) == {piece.id: packed({0: [1, 2], PANE: [3]})[:7]}
     assert ledger.verify() == []
     assert writer.sweep(folder, LATER) == 0  # named: it stays, however old
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from muntin.errors import SelectError, SourceError, SpecError
+from muntin.assembly import cutting
+from muntin.errors import LedgerConflict, SelectError, SourceError, SpecError
+from muntin.ledger.files import payload_folder
+from muntin.ledger.open import open_ledger
 from muntin.ledger.temporary import temporary
 from muntin.reading.amounts import events_over_time
 from muntin.session import Session
@@ -14,6 +17,7 @@ from tests.pipeline.support import SECOND, START, events, gather, pipeline
 
 MATRIX = {"keys": ["driver"], "indicators": ["fare"]}
 FARES = {"kind": "quantiles", "value": "fare"}
+ONE = {"m": MATRIX}
 WINDOW = {"kind": "tumbling", "length": "20 seconds"}
 
 
@@ -63,6 +67,184 @@ def test_a_summary_that_was_away_says_what_it_lacks():
     assert said(ledger, "SELECT count FROM n FOR LAST '30 s'") == ([[2]], True, [])
 
 
+BEATS = {"kind": "periodic", "item": "driver", "gap": "1 s", "interval_unit": "1 s"}
+
+
+def test_a_sequential_summary_says_what_it_lacks():
+    """It follows the whole stream: what came before it joined, and while it was away."""
+    ledger = temporary()
+    asked = "SELECT item FROM periodic(p)"
+    fed(ledger, {"m": MATRIX}, [[0, 1, 2], [12]], 0)
+    fed(ledger, {"m": MATRIX, "p": BEATS}, [[20, 21], [41]], 2)
+    result = Session(ledger).sql(asked)
+    assert result.bounds["p"]["uncounted"] == {"p": 4}
+    (note,) = [note.message for note in result.notes if note.code == "uncounted"]
+    assert note.endswith("p has counted 3 of 7 events, and all since 2023-11-14T22:13:40Z")
+    fed(ledger, {"m": MATRIX}, [[60]], 4)
+    fed(ledger, {"p": BEATS}, [[80]], 5)
+    assert Session(ledger).sql(asked).bounds["p"]["uncounted"] == {"p": 5}
+    fed(ledger, {"p": BEATS, "r": BEATS}, [[90]], 6)
+    assert Session(ledger).sql(asked).bounds["p"]["uncounted"] == {"p": 5}
+    assert Session(ledger).sql("SELECT item FROM periodic(r)").bounds["r"]["uncounted"] == {"r": 9}
+
+
+def test_windows_that_closed_say_what_they_lack():
+    ledger = temporary()
+    joined = {"m": MATRIX, "n": MATRIX | {"window": WINDOW}}
+    fed(ledger, {"m": MATRIX}, [[0, 1]], 0)
+    fed(ledger, joined, [[2], [25], [45], [65]], 1)
+    fed(ledger, {"m": MATRIX}, [[26, 66]], 5)
+    fed(ledger, joined, [[85], [105]], 6)
+    asked = "SELECT events FROM windows(n)"
+    assert said(ledger, asked) == ([[1], [1], [1], [1], [1]], False, [{"n": 4}])
+    since = f"{asked} FOR '2023-11-14 22:14:40' TO '2023-11-14 22:16'"
+    assert said(ledger, since) == ([[1]], True, [])
+
+
+def test_where_all_summaries_are_replaced_the_first_pane_is_not_called_whole():
+    """Those that are gone have counted what the new ones lack."""
+    ledger = temporary()
+    fed(ledger, {"m": MATRIX}, [[0, 1, 2], [12, 13]], 0)
+    fed(ledger, {"n": MATRIX, "o": FARES}, [[14, 15], [25]], 2)
+    assert said(ledger, "SELECT count FROM n FOR ALL") == ([[3]], False, [{"n": 2}])
+    since = "SELECT count FROM n FOR '2023-11-14 22:13:40' TO '2023-11-14 22:15'"
+    assert said(ledger, since) == ([[1]], True, [])
+    fed(ledger, {"p": MATRIX}, [[26], [3]], 4)
+    assert said(ledger, "SELECT count FROM p FOR ALL") == ([[2]], False, [{"p": 8}])
+    fed(ledger, {"n": MATRIX}, [[100]], 6)
+    assert said(ledger, "SELECT count FROM n FOR ALL") == ([[4]], False, [{"n": 3}])
+    assert said(ledger, "SELECT count FROM n FOR LAST '10 s'") == ([[1]], True, [])
+
+
+def test_what_overlapping_summaries_have_counted_is_a_bound():
+    """Each was there for a part: together they have no fewer events than there were."""
+    ledger = temporary()
+    fed(ledger, {"a": MATRIX}, [[0, 1]], 0)
+    fed(ledger, {"a": MATRIX, "b": MATRIX}, [[2]], 1)
+    fed(ledger, {"b": MATRIX}, [[3]], 2)
+    fed(ledger, {"b": MATRIX, "c": MATRIX}, [[4]], 3)
+    assert said(ledger, "SELECT count FROM b FOR ALL") == ([[3]], False, [{"b": 2}])
+    fed(ledger, {"c": MATRIX}, [[5, 6]], 4)
+    result = Session(ledger).sql("SELECT count FROM c FOR ALL")
+    assert (result.rows, result.exact) == ([[3]], False)
+    assert result.bounds["c"]["uncounted"] == {"c": 4}  # all that came before
+    (note,) = [note.message for note in result.notes if note.code == "uncounted"]
+    assert "c has counted 3 of at most 7 events" in note
+
+
+def test_a_time_in_which_a_summary_was_away_is_not_empty():
+    ledger = temporary()
+    fed(ledger, {"m": MATRIX, "n": MATRIX}, [[0]], 0)
+    fed(ledger, {"m": MATRIX}, [[20, 21, 40]], 1)
+    fed(ledger, {"m": MATRIX, "n": MATRIX}, [[60]], 2)
+    gap = "SELECT driver, count FROM n(driver) FOR '2023-11-14 22:13:40' TO '2023-11-14 22:14:00'"
+    assert said(ledger, gap) == ([], False, [{"n": 2}])
+
+
+def windows_of(ledger, name):
+    return [
+        ((w.start - START) // SECOND, (w.end - START) // SECOND, w.revision, w.events)
+        for w in ledger.windows(name)
+    ]
+
+
+FLOATING = {"kind": "floating", "length": "30 seconds"}
+
+
+def test_windows_of_another_kind_begin_where_those_of_before_ended():
+    """Each event of before lies in the windows of before, and none of them is cut anew."""
+    ledger = temporary()
+    fed(ledger, {"m": MATRIX | {"window": FLOATING}}, [[10], [21], [45], [90]], 0)
+    before = windows_of(ledger, "m")
+    assert before == [(10, 40, 0, 2), (40, 70, 0, 1)]
+    fed(ledger, {"m": MATRIX | {"window": WINDOW}}, [], 4)
+    assert said(ledger, "SELECT count FROM m") == ([[1]], True, [])
+    fed(ledger, {"m": MATRIX | {"window": WINDOW}}, [[130]], 4)
+    assert windows_of(ledger, "m") == [*before, (80, 100, 0, 1)]
+    fed(ledger, {"m": MATRIX | {"window": FLOATING}}, [], 5)
+    assert said(ledger, "SELECT count FROM m") == ([[1]], True, [])
+    fed(ledger, {"m": MATRIX | {"window": FLOATING}}, [[200]], 5)
+    assert windows_of(ledger, "m") == [*before, (80, 100, 0, 1), (130, 160, 0, 1)]
+
+
+def test_a_summary_that_comes_back_goes_on_with_its_windows():
+    """Late events had moved where they would begin if they were cut anew."""
+    ledger = temporary()
+    m = MATRIX | {"window": WINDOW}
+    both = {"m": m, "n": MATRIX | {"window": FLOATING}}
+    fed(ledger, both, [[20], [31], [55], [61], [95], [5]], 0)
+    before = windows_of(ledger, "n")
+    assert before == [(0, 20, 0, 1), (20, 50, 0, 2), (50, 80, 0, 2)]
+    fed(ledger, {"m": m}, [[100], [115]], 6)
+    fed(ledger, {"m": m, "n": MATRIX}, [[117]], 8)
+    fed(ledger, both, [[150], [240]], 9)
+    assert windows_of(ledger, "n")[:3] == before
+    starts = [(start, end) for start, end, *_ in windows_of(ledger, "n")]
+    assert starts == [(0, 20), (20, 50), (50, 80), (90, 120), (150, 180)]
+
+
+def test_a_window_that_is_longer_than_those_of_now_is_revised():
+    ledger = temporary()
+    longer = WINDOW | {"length": "200 seconds"}
+    fed(ledger, {"m": MATRIX | {"window": longer}}, [[0], [210]], 0)
+    shorter = {"m": MATRIX | {"window": WINDOW | {"length": "10 seconds"}}}
+    fed(ledger, shorter, [[300], [190], [310]], 2)
+    assert windows_of(ledger, "m")[:2] == [(0, 200, 1, 2), (210, 220, 0, 1)]
+
+
+def trend_of(ledger, clause=""):
+    result = Session(ledger).sql(f"SELECT window_start, count FROM trend(by_m) {clause}")  # noqa: S608
+    notes = [note.message for note in result.notes if note.code in ("outdated", "uncounted")]
+    return [count for _, count in result.rows], result.exact, notes
+
+
+def test_results_of_a_query_that_was_away_say_so():
+    """Late events revise its windows without it, and windows close of which it has none."""
+    ledger = temporary()
+    m = {"m": MATRIX | {"window": WINDOW}}
+    asked = {"by_m": "SELECT sum(count) AS count FROM m(driver)"}
+    fed(ledger, m, [[0, 1], [25], [45]], 0, queries=asked)
+    assert trend_of(ledger) == ([2, 1], True, [])
+    fed(ledger, m, [[2], [65], [85]], 3)
+    fed(ledger, m, [], 6, queries=asked)
+    old = "by_m: of its results, 1 lack late events, which came while it was away"
+    none = "by_m: of its results, 2 are missing: windows that closed without it"
+    assert trend_of(ledger) == ([2, 1], False, [old, none])
+    fed(ledger, m, [[105]], 6, queries=asked)
+    assert trend_of(ledger) == ([2, 1, 1], False, [old, none])
+    second = "FOR '2023-11-14 22:13:40' TO '2023-11-14 22:14:00'"
+    assert trend_of(ledger, second) == ([1], True, [])
+    third = "FOR '2023-11-14 22:14:00' TO '2023-11-14 22:14:20'"
+    assert trend_of(ledger, third) == ([], False, [none.replace("2 are", "1 are")])
+
+
+def test_results_of_an_earlier_statement_say_so():
+    ledger = temporary()
+    m = {"m": MATRIX | {"window": WINDOW}}
+    fed(ledger, m, [[0, 1], [25]], 0, queries={"by_m": "SELECT count FROM m"})
+    fed(ledger, m, [[45]], 2, queries={"by_m": "SELECT count  FROM m"})  # spaces do not matter
+    assert trend_of(ledger) == ([2, 1], True, [])
+    fed(ledger, m, [[65]], 3, queries={"by_m": "SELECT fare AS count FROM m"})
+    earlier = "by_m: of its results, 2 of 3 are of an earlier statement"
+    assert trend_of(ledger) == ([2, 1, 10], False, [earlier])
+    since = "FOR '2023-11-14 22:14:00' TO '2023-11-14 22:15'"
+    assert trend_of(ledger, since) == ([10], True, [])
+
+
+def test_results_over_a_summary_that_was_away_say_so():
+    """Nothing revised its windows then."""
+    ledger = temporary()
+    other = {"n": MATRIX}
+    m = {"m": MATRIX | {"window": WINDOW}, **other}
+    asked = {"by_m": "SELECT count FROM m"}
+    fed(ledger, m, [[0, 1], [25], [45]], 0, queries=asked)
+    fed(ledger, other, [[2, 50]], 3)
+    fed(ledger, m, [[65]], 4, queries=asked)
+    lacking = "by_m: m was not there all the time: at most 1 events lack"
+    counts, exact, notes = trend_of(ledger)
+    assert (counts, exact, notes[0]) == ([2, 1, 1], False, lacking)
+
+
 @pytest.mark.parametrize(
     ("was", "now", "message"),
     [
@@ -100,6 +282,69 @@ def test_what_is_stored_of_a_summary_is_of_the_same_columns_and_size(was, now, m
     with pytest.raises(SpecError, match=message):
         fed(ledger, {"m": MATRIX, "q": now}, [], 3)
     fed(ledger, {"m": MATRIX, "q": was}, [[60]], 2 + away)
+
+
+def test_a_field_that_is_stored_stays_what_it_is():
+    """Its column would be a sum of two things; another name may be anything."""
+    ledger = temporary()
+    first = {"fare": "coalesce(fare, 0)"}
+    fed(ledger, {"m": MATRIX, "p": BEATS}, [[0]], 0, fields=first)
+    fed(ledger, {"m": MATRIX, "p": BEATS}, [], 1, fields={"fare": " coalesce(fare,  0)", "x": "1"})
+    for other, shown in (({"fare": "2 * fare"}, r"'2 \* fare'"), ({}, "the source's own column")):
+        message = rf"fields\.fare: 'coalesce\(fare, 0\)' in what summaries\.m .* now {shown}"
+        with pytest.raises(SpecError, match=message):
+            fed(ledger, {"m": MATRIX}, [], 1, fields=other)
+    with pytest.raises(SpecError, match=r"fields\.driver: the source's own column in what summar"):
+        fed(ledger, {"p": BEATS}, [], 1, fields={"driver": "upper(driver)"})
+    fed(ledger, {"n": MATRIX}, [[1]], 1, fields={"fare": "2 * fare"})
+    fed(ledger, {"n": MATRIX, "o": MATRIX}, [[2]], 2, fields={"fare": "2 * fare"})
+    with pytest.raises(
+        SpecError, match=r"fields\.fare: 'coalesce\(fare, 0\)' in what summaries\.m"
+    ):
+        fed(ledger, {"n": MATRIX, "m": MATRIX}, [], 3, fields={"fare": "2 * fare"})
+    fed(ledger, {"m": MATRIX}, [[3]], 3, fields=first)
+
+
+def test_what_an_older_writer_commits_while_another_opens_is_told():
+    ledger = temporary()
+    one, both = (pipeline(summaries=s, queries={}) for s in (ONE, ONE | {"n": MATRIX}))
+    older = Ingest(one, ledger, query_id="q")
+    older.take(0, gather([events([(0, "d", 1, 1, 10)])]))
+
+    class Between:
+        """Another process is asked for its batch just before this one becomes the writer."""
+
+        def __getattr__(self, name):
+            return getattr(ledger, name)
+
+        def open_writer(self, *given, **more):
+            older.take(1, gather([events([(1, "d", 1, 1, 10)])]))
+            return ledger.open_writer(*given, **more)
+
+    newer = Ingest(both, Between(), query_id="q")
+    with pytest.raises(LedgerConflict, match="took over"):
+        older.take(2, gather([events([(2, "d", 1, 1, 10)])]))
+    older.close()
+    newer.take(2, gather([events([(2, "d", 1, 1, 10)])]))
+    newer.close()
+    assert said(ledger, "SELECT count FROM n FOR ALL") == ([[1]], False, [{"n": 2}])
+
+
+def test_shards_without_a_place_change_nothing(monkeypatch):
+    ledger = temporary()
+    ingest = Ingest(pipeline(summaries=ONE, queries={}), ledger, query_id="q")
+    stored = ledger.pipelines()[0].spec
+    with monkeypatch.context() as without:
+        without.setattr(type(ledger), "payload_folder", lambda *_: payload_folder("", "", "p", 0))
+        sharded = pipeline(summaries={"m": MATRIX | {"shards": 2}}, queries={})
+        with pytest.raises(SpecError, match="payloads: "):
+            ingest.reconfigure(sharded)
+        ingest.take(0, gather([events([(0, "d", 1, 1, 10)])]))
+        with pytest.raises(SpecError, match="payloads: "):
+            Ingest(sharded, ledger, query_id="q")
+        ingest.take(1, gather([events([(1, "d", 1, 1, 10)])]))
+    ingest.close()
+    assert ledger.pipelines()[0].spec == stored
 
 
 DAYS = pa.array([0, 1], pa.date32())
@@ -169,6 +414,41 @@ def test_a_column_of_a_standing_query_may_become_another(first, then, since):
     assert rows[0] == ["P1M"] if first != "count" else [20]
     assert rows[-1] == ["P-1DT3600S"] if first != "count" else [20 * 2**64]
     assert len(rows) == closed
+
+
+def typed(second, values):
+    times = pa.array([START + second * SECOND] * len(values), pa.timestamp("us", "UTC"))
+    return pa.table({"time": times, "k": values, "n": range(len(values))})
+
+
+@pytest.mark.parametrize("shards", [None, 2])
+@pytest.mark.parametrize("between", ["null", "away"])
+def test_an_older_piece_tells_the_type_wherever_it_lies(tmp_path, monkeypatch, shards, between):
+    """Newer pieces have only nulls of the column, or the key was taken out for a time."""
+    if shards:  # all payloads lie in files
+        monkeypatch.setattr(cutting, "CUT_BYTES_MIN", 0)
+        monkeypatch.setattr(cutting, "FILE_BYTES_MIN", 0)
+    ledger = open_ledger(f"sqlite:///{tmp_path}/l.db")
+    more = {"shards": shards} if shards else {}
+    whole = {"m": {"keys": ["k", "n"], **more}}
+    without = {"m": {"keys": ["n"], **more}} if between == "away" else whole
+
+    def taken(summaries, first, tables):
+        spec = pipeline(summaries=summaries, queries={}, lateness="0 s")
+        ingest = Ingest(spec, ledger, query_id="q")
+        try:
+            for number, table in enumerate(tables, first):
+                ingest.take(number, gather([table]))
+        finally:
+            ingest.close()
+
+    taken(whole, 0, [typed(0, [number * 7919 % 100_003 for number in range(9_000)])])
+    taken(without, 1, [typed(10 * number, pa.nulls(2)) for number in range(1, 17)])
+    with pytest.raises(SourceError, match=r"summaries\.m: 'k' is string, and int64 in what is"):
+        taken(whole, 17, [typed(500, ["a", "b"])])
+    taken(whole, 17, [typed(500, [1, 2])])
+    assert ledger.pipelines()[0].batches == 18
+    assert ledger.verify() == []
 
 
 def test_what_was_an_indicator_may_become_a_key():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from muntin.errors import CorruptSummary, MuntinError
 from muntin.segments.algebra import Algebra
 from muntin.segments.building import merge
-from muntin.segments.codec import cut, decode, encode, read_index
+from muntin.segments.codec import cut, decode, encode, head_size, read_index, read_types
 from muntin.segments.columns import Column, Ragged, frozen
 from muntin.segments.registry import KINDS
 from muntin.segments.shards import split
@@ -36,6 +36,21 @@ def test_every_flipped_byte_is_refused(kind: str) -> None:
             decode(data[:end])
     with pytest.raises(CorruptSummary):
         decode(data + b"\0")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_first_bytes_tell_the_types(kind: str) -> None:
+    data = encode(example(kind, 12))
+    size = head_size(data[:40])
+    assert read_types(data[:size]) == read_types(data)
+    for at in range(size):
+        damaged = bytearray(data[:size])
+        damaged[at] ^= 1 << (at % 8)
+        with pytest.raises(CorruptSummary):
+            read_types(damaged)
+    for end in (0, 3, 39, 40, size - 1):
+        with pytest.raises(CorruptSummary):
+            read_types(data[:end])
 
 
 @pytest.mark.parametrize("kind", KINDS)

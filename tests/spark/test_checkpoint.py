@@ -1,13 +1,20 @@
 """The files of a checkpoint that Spark wrote, with a bit flipped or the end cut off."""
 
+import json
 import random
 import re
 
 import pytest
+from pyspark.sql.types import StructType
 
 from muntin.errors import SourceError
+from muntin.ledger.open import open_ledger
+from muntin.spark import committing
 from muntin.spark.checkpoint import check_undamaged
+from muntin.spark.data_source import MuntinSource, Sent
+from muntin.spark.stream import _elsewhere
 from tests.chaos.test_checkpoint import spec_of, table_of, taken, written
+from tests.pipeline.support import pipeline
 
 pytestmark = pytest.mark.spark
 
@@ -49,3 +56,36 @@ def test_checksums_that_tell_nothing_are_passed_over(tmp_path):
     for stored in (b"", b"crc", b"crc\0\0\0\0\0", b"src\0\0\0\2\0", b"crc\0\xff\0\0\0abcd"):
         (tmp_path / ".metadata.crc").write_bytes(stored)
         check_undamaged(str(tmp_path))
+
+
+@pytest.fixture
+def damaged(tmp_path):
+    (tmp_path / "metadata").write_text('{"id":"q"}')
+    (tmp_path / ".metadata.crc").write_bytes(b"crc\0\0\0\2\0abcd")
+    return tmp_path
+
+
+def test_the_sink_commits_nothing_of_a_damaged_one(damaged, tmp_path):
+    """Spark Connect, and `format("muntin")`: where the batches are committed."""
+    spec, url = pipeline(), f"sqlite:///{tmp_path}/l.db"
+    kind = "time timestamp, driver string, area long, served long, fare long"
+    options = {"spec": json.dumps(spec.as_json()), "ledger": url}
+    sink = MuntinSource({**options, "checkpointLocation": str(damaged)}).streamWriter(
+        StructType.fromDDL(kind), overwrite=False
+    )
+    sent = [Sent("q", "run", [])]
+    with pytest.raises(SourceError, match="metadata is damaged"):
+        sink.commit(sent, 0)
+    assert not (tmp_path / "l.db").exists()
+    (damaged / ".metadata.crc").unlink()
+    sink.commit(sent, 0)
+    for _, ingest in committing._open.values():
+        ingest.close()
+    committing._open.clear()
+    with open_ledger(url).snapshot() as view:
+        assert view.pipelines()[0].batches == 1
+
+
+def test_spark_connect_begins_with_no_damaged_one(damaged):
+    with pytest.raises(SourceError, match="metadata is damaged"):
+        _elsewhere(None, pipeline(), "sqlite:///l.db", str(damaged), once=True, mode="continue")

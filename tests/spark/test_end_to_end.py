@@ -211,6 +211,26 @@ def test_a_planned_file_that_is_gone_is_told_and_comes_back(spark, table, tmp_pa
     assert taken() == 300
 
 
+def test_another_folder_is_not_that_of_the_checkpoint(spark, table, tmp_path):
+    for number, name in enumerate("ab"):
+        (tmp_path / name).mkdir()
+        pq.write_table(table.slice(number * 100, 100), tmp_path / name / "1.parquet")
+
+    def taken(name, mode="continue", **more):
+        source = {"format": "parquet", "path": str(tmp_path / name)}
+        url = f"sqlite:///{tmp_path}/l.db"
+        made = muntin.stream(
+            None, pipeline(source=source), ledger=url, once=True, mode=mode, **more
+        )
+        made.await_termination(PATIENCE_SECONDS)
+        return made.ledger.pipelines()[0].read
+
+    assert taken("a") == 100
+    with pytest.raises(SourceError, match=r"source\.path: is \S+/b now, .* has read \S+/a/1.parq"):
+        taken("b", "append")
+    assert taken("b", "append", checkpoint=str(tmp_path / "another")) == 200
+
+
 def test_malformed_records_are_kept_with_their_reason(spark, tmp_path):
     good = {"time": "2023-11-14T22:13:20Z", "driver": "a", "area": 1, "served": 1, "fare": 5}
     lines = [

@@ -82,6 +82,10 @@ class Assembler:
                 owed = (stored.get(name) or {}).get("owed")
                 if owed:
                     self._owed[name] = Slices.of(*owed)
+        self._away = {n: state for n, state in stored.items() if n not in self._followers}
+        """Where those were that are not followed now: they may come back."""
+        self._longest: dict[str, int] = {}
+        """Of the windows that have closed: they may have been longer once."""
         self._check_all = True
 
     def step(self, watermark: int | None, came: Mapping[str, Slices]) -> list[ClosedWindow]:
@@ -245,6 +249,7 @@ class Assembler:
         window_spec = layout.spec.window
         assert window_spec is not None  # noqa: S101 (only followed summaries come here)
         reach = window_spec.limit or window_spec.length * LIMIT_FACTOR
+        reach = max(reach, self._longest.get(name, 0))
         at = last = None
         if not self._check_all:
             at, last = int(late.starts[0]) - reach, int(late.starts[-1]) + 1
@@ -252,6 +257,9 @@ class Assembler:
         while True:
             windows = self._ledger.windows(name, start=at, end=last, limit=1000)
             for window in windows:
+                if self._check_all:
+                    length = window.end - window.start
+                    self._longest[name] = max(length, self._longest.get(name, 0))
                 came = late.between(window.start, window.end)
                 if not self._check_all and not len(came):
                     continue
@@ -315,6 +323,7 @@ class Assembler:
 
     def _states(self, owed: Mapping[str, Slices]) -> dict[str, Any]:
         states = {name: dict(follower.state()) for name, follower in self._followers.items()}
+        states = {**self._away, **states}
         for name, late in owed.items():
             columns = late.starts, late.events, late.late
             states[name]["owed"] = [column.tolist() for column in columns]

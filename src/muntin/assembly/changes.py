@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from typing import Any
 
+from muntin.assembly.cutting import Cutting
 from muntin.errors import MuntinError, SourceError, SpecError
+from muntin.kinds import SummarySpec
 from muntin.ledger.base import Ledger
-from muntin.ledger.records import Partial, PipelineInfo
+from muntin.ledger.records import Partial, PipelineInfo, Stored
 from muntin.reading.extent import Layout
 from muntin.reading.pieces import Pieces
 from muntin.segments.algebra import Algebra, merged_algebra
-from muntin.segments.codec import read_types
-from muntin.spec import FORMER, LATER, Pipeline
+from muntin.segments.codec import head_size, read_types
+from muntin.spec import AWAY, FORMER, Pipeline
 
-PIECES_LOOKED_AT = 8
-LOOKED_AT_BYTES_MAX = 1 << 20  # larger ones may lie in files
+PIECES_LOOKED_AT = 8  # at first
+LOOKED_AT_BYTES = 1 << 14  # of a piece: most say within them what it holds
 
 
 def check_changes(pipeline: Pipeline, ledger: Ledger) -> None:
@@ -35,8 +39,11 @@ def check_changes(pipeline: Pipeline, ledger: Ledger) -> None:
     lengths = (before.pane, *before.rungs)
     for name, summary in pipeline.summaries.items():
         old = before.summaries.get(name)
-        if old is None or not any(ledger.bounds(name, length) for length in lengths):
+        if old is None:
             continue
+        if not any(ledger.bounds(name, length) for length in lengths) and not ledger.states(name):
+            continue
+        _check_fields(name, summary, _fields_read(found.spec, name, old), pipeline.fields)
         is_now, was = ({"kind": each.kind, **each.stored_as()} for each in (summary, old))
         for entry in is_now | was:
             if is_now.get(entry) != was.get(entry):
@@ -47,33 +54,97 @@ def check_changes(pipeline: Pipeline, ledger: Ledger) -> None:
                 )
 
 
-def spec_to_store(pipeline: Pipeline, ledger: Ledger) -> dict[str, Any]:
+def _check_fields(
+    name: str, summary: SummarySpec, was: Mapping[str, str | None], now: Mapping[str, str]
+) -> None:
+    """What a summary reads by a name must be what it read by it before."""
+    for column in summary.columns():
+        if column in was and _plain(was[column]) != _plain(now.get(column)):
+            raise SpecError(
+                f"fields.{column}: {_expression(was[column])} in what summaries.{name} has stored, "
+                f"now {_expression(now.get(column))}: it would be a sum of two things; give the "
+                f"changed field another name, or start over with --reset"
+            )
+
+
+def _fields_read(spec: Mapping[str, Any], name: str, summary: SummarySpec) -> dict[str, str | None]:
+    """Column of what is stored of a summary -> the field's expression; None: the source's own."""
+    fields = spec.get(AWAY, {}).get(name, {}).get("fields", spec.get("fields", {}))
+    return {column: fields.get(column) for column in summary.columns()}
+
+
+def _plain(expression: str | None) -> str | None:
+    return None if expression is None else " ".join(expression.split())
+
+
+def _expression(expression: str | None) -> str:
+    plain = _plain(expression)
+    return "the source's own column" if plain is None else repr(plain)
+
+
+def spec_to_store(pipeline: Pipeline, before: PipelineInfo | None) -> dict[str, Any]:
     """The pipeline as its ledger keeps it, with what there was before it.
 
     A summary that is taken out may come back: `former` says what is stored of it. One that joins a
-    pipeline at work, or comes back to it, has not counted the events of the time without it: it is
-    named in `later`.
+    pipeline at work, or comes back to it, has not counted the events of the time without it: `away`
+    says from which count to which that was, how far the events had come when it came, and what its
+    fields were when it went.
     """
     plain = pipeline.as_json()
-    found = _fed(pipeline, ledger)
-    if found is None:
+    if before is None or not before.batches:
         return plain
     names = pipeline.summaries.keys()
-    former = {name: spec for name, spec in _known(found.spec).items() if name not in names}
-    later = {*names - found.spec["summaries"].keys(), *found.spec.get(LATER, ())} & names
+    former = {name: spec for name, spec in _known(before.spec).items() if name not in names}
+    away = {name: each for name in (*names, *former) if (each := _away(name, names, before))}
     if former:
         plain[FORMER] = former
-    if later:
-        plain[LATER] = sorted(later)
+    if away:
+        plain[AWAY] = away
     return plain
+
+
+def _away(name: str, names: Collection[str], before: PipelineInfo) -> dict[str, Any] | None:
+    """When one summary was away, where the pipeline has those of these names from now on."""
+    stored = before.spec.get(AWAY, {}).get(name, {})
+    counts, until = [*stored.get("counts", ())], stored.get("until")
+    is_here, was_here = name in names, name in before.spec["summaries"]
+    if is_here and not was_here:
+        (since, _) = counts.pop() if counts else (0, None)
+        if since < before.counted:
+            counts, until = [*counts, [since, before.counted]], before.max_event_time
+    elif was_here and not is_here:
+        counts.append([before.counted, None])
+        return {"counts": counts, "until": until, "fields": before.spec.get("fields", {})}
+    if is_here or not counts:
+        return {"counts": counts, "until": until} if counts else None
+    return dict(stored)
+
+
+Types = dict[tuple[str, ...], str]
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of the pieces of one summary."""
+
+    algebra: Algebra
+    types: Types
+    of_all: bool
+    """All pieces were looked at: what is not in `types` has no type yet."""
 
 
 class StoredTypes:
     """Types of the keys and items that a pipeline's ledger holds: what has others cannot be merged
-    with it, and must not be committed."""
+    with it, and must not be committed.
 
-    def __init__(self) -> None:
-        self._of: dict[str, tuple[Algebra, dict[tuple[str, ...], str]]] = {}
+    Pieces agree, since each was compared before it came. So the newest tell the types of most
+    columns, and older ones are only looked at for a column that is new, or was null in those, or
+    was taken out for a time. Of a piece the first bytes suffice.
+    """
+
+    def __init__(self, cuttings: Mapping[str, Cutting]) -> None:
+        self._cuttings = cuttings
+        self._of: dict[str, _Known] = {}
 
     def check(self, now: Pieces, layout: Layout, partials: Iterable[Partial]) -> None:
         """Compare what a batch brings to one summary with what came before.
@@ -84,30 +155,63 @@ class StoredTypes:
             A column has another type than what is stored of it.
         """
         name = layout.name
-        heads = [read_types(p.payload) for p in partials if isinstance(p.payload, bytes)]
-        if name not in self._of:
-            heads = [*_newest(now, layout), *heads]
-        elif heads:
-            heads = [self._of[name], *heads]
-        known: dict[tuple[str, ...], str] = {}
-        for _, types in heads:
-            for column, kind in types.items():
-                if known.setdefault(column, kind) != kind:
-                    raise _other_type(name, f"{column[-1]!r} is {kind}, and {known[column]}")
-        try:
-            algebra = merged_algebra([algebra for algebra, _ in heads]) if heads else None
-        except MuntinError as problem:
-            raise _other_type(name, f"{problem}") from None
-        if algebra is not None:
-            self._of[name] = algebra, known
+        came: _Known | None = None
+        for partial in partials:
+            came = _with(name, came, *read_types(self._head(partial)))
+        if came is None:
+            return
+        known = self._of.get(name)
+        if known is None or not (known.of_all or came.types.keys() <= known.types.keys()):
+            known = _stored(now, layout, came.types.keys())
+        if known is None:
+            known = replace(came, of_all=True)
+        self._of[name] = _with(name, known, came.algebra, came.types)
+
+    def _head(self, partial: Partial) -> bytes:
+        """The first bytes of what a batch brings."""
+        payload = partial.payload
+        if not isinstance(payload, Stored):
+            return payload
+        folder = self._cuttings[partial.summary].folder
+        assert folder is not None  # noqa: S101 (who writes files has a folder)
+        return _whole_head(lambda size: folder.read_part(payload.path, 0, size))
 
 
-def _newest(now: Pieces, layout: Layout) -> list[tuple[Algebra, dict[tuple[str, ...], str]]]:
-    """Of the small pieces that were stored last: a column may have had only nulls in some."""
+def _stored(now: Pieces, layout: Layout, wanted: AbstractSet[tuple[str, ...]]) -> _Known | None:
+    """What pieces tell, the newest first, until the types of these columns are known."""
     pieces = [p for length in (layout.pane, *layout.rungs) for p in now.of_length(layout, length)]
-    small = sorted(piece.id for piece in pieces if piece.nbytes <= LOOKED_AT_BYTES_MAX)
-    newest = small[-PIECES_LOOKED_AT:]
-    return [read_types(payload) for payload in now.view.payloads(newest).values()]
+    left = sorted((piece.id for piece in pieces), reverse=True)
+    known: _Known | None = None
+    many = PIECES_LOOKED_AT
+    while left and (known is None or not wanted <= known.types.keys()):
+        some, left, many = left[:many], left[many:], 2 * many
+        heads = now.view.heads(some, LOOKED_AT_BYTES)
+        for number, head in heads.items():
+            whole = _whole_head(lambda size: now.view.heads([number], size)[number], head)  # noqa: B023
+            known = _with(layout.name, known, *read_types(whole))
+    return known and replace(known, of_all=not left)
+
+
+def _whole_head(read: Callable[[int], bytes], head: bytes | None = None) -> bytes:
+    """As many of a segment's first bytes as tell its types."""
+    found = read(LOOKED_AT_BYTES) if head is None else head
+    size = head_size(found)
+    return found if len(found) >= size else read(size)
+
+
+def _with(name: str, known: _Known | None, algebra: Algebra, types: Types) -> _Known:
+    """What is known, with what another piece tells."""
+    if known is None:
+        return _Known(algebra, types, of_all=False)
+    for column, kind in types.items():
+        was = known.types.get(column, kind)
+        if was != kind:
+            raise _other_type(name, f"{column[-1]!r} is {kind}, and {was}")
+    try:
+        whole = merged_algebra([known.algebra, algebra])
+    except MuntinError as problem:
+        raise _other_type(name, f"{problem}") from None
+    return _Known(whole, known.types | types, known.of_all)
 
 
 def _other_type(name: str, what: str) -> SourceError:

@@ -259,8 +259,8 @@ class GridFollower(Follower):
         super().__init__(layout, stored)
         self._length = spec.length
         self._every = spec.every or spec.length
-        grid, since = (stored or {}).get("grid"), (stored or {}).get("since")
-        self._since: int | None = since if grid in (None, self._grid) else self._next
+        same = stored is not None and stored.get("grid") == self._grid
+        self._since: int | None = stored["since"] if stored and same else self._next
         """Windows that ended before this were of another length: they are not looked for."""
 
     def state(self) -> Mapping[str, Any]:

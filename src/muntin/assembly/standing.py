@@ -83,7 +83,7 @@ class StandingQueries:
                 raise error.__cause__ from None
             return self._failed(query, start, error)
         self.failing.pop(query, None)
-        result = stored_result(found)
+        result = stored_result(found, self._pipeline.queries[query].select)
         if len(result) > PAYLOAD_BYTES_MAX:
             return self._failed(query, start, SelectError("the result is too large to keep"))
         return result

@@ -143,21 +143,37 @@ def fetch(stored: Stored, home: str) -> bytes:
     LedgerError
         It is gone, or its bytes are not those that were committed.
     """
-    path = stored.path
-    if "://" not in path:
-        if not home or path.startswith("/") or ".." in path.split("/"):
-            raise LedgerError(f"{path!a} is no file of this ledger: its row is not Muntin's")
-        path = f"{home}/{path}"
+    payload = fetch_part(stored, home, None)
+    if len(payload) != stored.nbytes or google_crc32c.value(payload) != stored.crc:
+        raise LedgerError(
+            f"the payload file {_full_of(stored, home)} is damaged (its size or checksum is not "
+            f"the one that was committed): {_LOST}"
+        )
+    return payload
+
+
+def fetch_part(stored: Stored, home: str, nbytes: int | None) -> bytes:
+    """The first bytes of a payload file, unchecked; None: all.
+
+    Raises
+    ------
+    LedgerError
+        It is gone, or cannot be read.
+    """
+    path = _full_of(stored, home)
     place, full = place_of(path)
     try:
-        payload = place.read(full, 0, None)
+        return place.read(full, 0, nbytes)
     except FileNotFoundError:
         raise LedgerError(f"the payload file {path} is gone: {_LOST}") from None
     except OSError as problem:
         raise LedgerError(f"the payload file {path} cannot be read: {problem}") from problem
-    if len(payload) != stored.nbytes or google_crc32c.value(payload) != stored.crc:
-        raise LedgerError(
-            f"the payload file {path} is damaged (its size or checksum is not the one that was "
-            f"committed): {_LOST}"
-        )
-    return payload
+
+
+def _full_of(stored: Stored, home: str) -> str:
+    path = stored.path
+    if "://" in path:
+        return path
+    if not home or path.startswith("/") or ".." in path.split("/"):
+        raise LedgerError(f"{path!a} is no file of this ledger: its row is not Muntin's")
+    return f"{home}/{path}"

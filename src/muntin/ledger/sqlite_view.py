@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from muntin.ledger import schema
-from muntin.ledger.files import fetch
+from muntin.ledger.files import fetch, fetch_part
 from muntin.ledger.records import (
     ClosedWindow,
     Command,
@@ -123,6 +123,16 @@ class View:
         with self._connect() as connection:
             found = connection.payloads(numbers)
         return {number: in_memory(self._place, payload) for number, payload in found.items()}
+
+    def heads(self, ids: Sequence[int], nbytes: int) -> dict[int, bytes]:
+        """Piece -> so many of its payload's first bytes at least, or all; unchecked."""
+        with self._connect() as connection:
+            found = connection.heads(ids, nbytes)
+        home = home_of(self._place)
+        return {
+            number: fetch_part(payload, home, nbytes) if isinstance(payload, Stored) else payload
+            for number, payload in found.items()
+        }
 
     def sizes(self) -> dict[str, tuple[int, int, int | None, int | None]]:
         """Summary -> pieces (or states), their bytes, from when and to when there are events, as
@@ -271,6 +281,26 @@ class View:
             (ROLE_QUERY, query, *time_range(start, end), whole(limit, "limit", least=0)),
         )
         return [TrendPoint(query, row[1], row[3], row[2], row[4]) for row in rows]
+
+    def unanswered(
+        self, query: str, summary: str, start: int | None = None, end: int | None = None
+    ) -> tuple[int, int]:
+        """Of the closed windows that start in [start, end), from a standing query's first result
+        on: how many it has an older revision of, and how many it has no result of."""
+        named = _bindable((ROLE_QUERY, query)), _bindable((ROLE_SUMMARY, summary))
+        low, high = time_range(start, end)
+        ((older, none),) = self._plain(
+            "WITH results AS (SELECT start, max(revision) AS newest FROM trends "
+            f"WHERE query = {_NAME} GROUP BY start), "
+            "closed AS (SELECT start, max(revision) AS newest FROM windows "
+            f"WHERE summary = {_NAME} AND start >= ? AND start < ? "
+            "AND start >= (SELECT min(start) FROM results) GROUP BY start) "
+            "SELECT coalesce(sum(results.newest < closed.newest), 0), "
+            "coalesce(sum(results.newest IS NULL), 0) "
+            "FROM closed LEFT JOIN results ON results.start = closed.start",
+            (*named[0], *named[1], low, high),
+        )
+        return older, none
 
     # Control and rejected records
 

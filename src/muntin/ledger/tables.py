@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from muntin.ledger.payload import IN_FILE
+from muntin.ledger.payload import IN_FILE, RAW
 from muntin.ledger.records import Payload
 from muntin.ledger.schema import PAYLOADS, Table
 
@@ -55,6 +55,20 @@ class Tables(sqlite3.Connection):
             found |= dict(PAYLOADS.open_row(row, self.place) for row in rows)  # pyright: ignore[reportArgumentType]
             found = {identifier: found[identifier] for identifier in ids if identifier in found}
         return found
+
+    def heads(self, ids: Sequence[int], nbytes: int) -> dict[int, Payload]:
+        """The first bytes of the payloads of pieces, unchecked, of those that are there; all of
+        those that a store must be asked for."""
+        statement = "SELECT piece, codec, substr(payload, 1, ?) FROM payloads WHERE piece = ?"
+        found: dict[int, Payload] = {}
+        missing = []
+        for identifier in ids:
+            row = self.execute(statement, (nbytes, identifier)).fetchone()
+            if row is not None and row[1] == RAW:
+                found[identifier] = row[2] or b""  # of nothing, substr is null
+            else:
+                missing.append(identifier)
+        return found | self.payloads(missing)
 
     def put(self, table: Table, rows: Iterable[Row]) -> None:
         """Insert sealed rows; one with the same key is replaced."""

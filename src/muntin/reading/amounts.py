@@ -11,7 +11,7 @@ from muntin.kinds import SegmentSpec
 from muntin.ledger.base import Ledger, View
 from muntin.reading.extent import Layout
 from muntin.reading.pieces import Pieces, SegmentCache
-from muntin.spec import LATER, Pipeline
+from muntin.spec import AWAY, Pipeline
 
 POINTS_MAX = 300
 
@@ -61,17 +61,17 @@ def events_over_time(
 
 def _longest(view: View, pipeline: Pipeline) -> tuple[Layout, Pieces, tuple[int, int]] | None:
     """The summary that reaches back furthest: each counts all events of its time, but for those
-    that joined later."""
+    that were not always there."""
     pieces = Pieces(view, SegmentCache(0))
     specs = {info.name: info.spec for info in view.pipelines()}
-    later = specs[pipeline.name].get(LATER, ()) if pipeline.name in specs else ()
+    away = specs[pipeline.name].get(AWAY, ()) if pipeline.name in specs else ()
     found = []
     for name, spec in pipeline.summaries.items():
         if isinstance(spec, SegmentSpec):
             layout = Layout(name, spec, pipeline.pane, pipeline.rungs)
             bounds = pieces.bounds(layout)
             if bounds is not None:
-                found.append((name in later, bounds[0], name, layout, bounds))
+                found.append((name in away, bounds[0], name, layout, bounds))
     if not found:
         return None
     *_, layout, bounds = min(found, key=lambda each: each[:3])

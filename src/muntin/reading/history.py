@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,10 @@ _MOMENT = pa.timestamp("us", "UTC")
 _MONTHS = pa.month_day_nano_interval()
 
 Span = tuple[int | None, int | None]
+Overtaken = Callable[
+    [Sequence[TrendPoint], Sequence[Result], Span], tuple[Mapping[str, Any], tuple[Note, ...]]
+]
+"""See `overtaken`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +39,27 @@ class About:
 
 
 def trend(
-    view: View, query: str, asked: WindowAsked | None, about: About, rows_max: int
+    view: View,
+    query: str,
+    asked: WindowAsked | None,
+    about: About,
+    rows_max: int,
+    overtaken: Overtaken,
 ) -> LoadedTable:
-    """Results of a standing query, one after the other."""
+    """Results of a standing query, one after the other. `overtaken` says what they do not."""
     (start, end), most = _span(asked, about), _most(asked, rows_max)
     points = view.trend(query, start=start, end=end, limit=most + 1, newest_first=True)
     points, notes = _newest(query, points, most, asked, "results")
     read = [_read(point, about) for point in points]
     results = [each for each in read if isinstance(each, Result)]
     table = _joined(query, points, [_rows(each) for each in read])
+    known = results
     if not points:  # the newest there is says what types the columns have
         any_ = view.trend(query, limit=1, newest_first=True)
-        table = _joined(query, any_, [_rows(_read(each, about)) for each in any_]).slice(0, 0)
+        newest = [_read(each, about) for each in any_]
+        table = _joined(query, any_, [_rows(each) for each in newest]).slice(0, 0)
+        known = [each for each in newest if isinstance(each, Result)]
+    bounds, more = overtaken(points, known, (start, end))
     return LoadedTable(
         table,
         covered=_covered(points),
@@ -54,9 +67,9 @@ def trend(
         revision=max((point.revision for point in points), default=0),
         late=sum(result.late for result in results),
         stale=about.stale,
-        exact=all(result.exact for result in results),
-        bounds=worst([result.bounds for result in results]),
-        notes=(*notes, *dict.fromkeys(note for result in results for note in result.notes)),
+        exact=all(result.exact for result in results) and not more,
+        bounds={**worst([result.bounds for result in results]), **bounds},
+        notes=(*notes, *more, *dict.fromkeys(note for each in results for note in each.notes)),
         token=None,
     )
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from muntin.errors import SelectError
-from muntin.kinds import PeriodicSpec, SegmentSpec
+from muntin.kinds import PeriodicSpec
 from muntin.ledger.base import View
 from muntin.ledger.records import ClosedWindow
-from muntin.reading import history
+from muntin.reading import absences, history
 from muntin.reading.extent import Extent, Layout, Reach
 from muntin.reading.liveness import liveness
+from muntin.reading.overtaken import overtaken
 from muntin.reading.pieces import Merged, Pieces, SegmentCache
 from muntin.reading.sequences import Sequences, check_whole_stream
 from muntin.reading.snapshot import Known, Snapshot
@@ -31,7 +33,6 @@ from muntin.select.catalog import (
     WindowAsked,
 )
 from muntin.select.result import Result
-from muntin.spec import LATER
 from muntin.times import instant_text
 from muntin.windows.grid import first_open
 
@@ -83,11 +84,24 @@ class LedgerMoment:
     def trend(self, query: str, window: WindowAsked | None) -> LoadedTable:
         for known in self.snapshot.pipelines.values():
             if query in known.pipeline.queries:
-                return self._history("trend", query, window, known)
+                said = partial(overtaken, self._pieces, known, query)
+                return self._history(
+                    "trend", query, window, known, partial(history.trend, overtaken=said)
+                )
         raise KeyError(query)
 
     def windows(self, summary: str, window: WindowAsked | None) -> LoadedTable:
-        return self._history("windows", summary, window, self._find(summary)[0])
+        known, layout = self._find(summary)
+        found = self._history("windows", summary, window, known, history.windows)
+        lacking = absences.of_windows(self._pieces, known, layout, found.covered)
+        if not lacking:
+            return found
+        said = (
+            f"{summary}: was not there all the time: these windows lack at most {lacking:,} events"
+        )
+        note = Note("uncounted", summary, said)
+        bounds = {"uncounted": {summary: lacking}}
+        return replace(found, exact=False, bounds=bounds, notes=(*found.notes, note))
 
     def stored(self, query: str, window: ClosedWindow) -> Result | None:
         """A standing query's result on a closed window: of its revision, else the newest.
@@ -106,9 +120,13 @@ class LedgerMoment:
         return read_result(point, known.info.watermark, stale=self.stale(known))
 
     def _history(
-        self, what: str, name: str, window: WindowAsked | None, known: Known
+        self,
+        what: str,
+        name: str,
+        window: WindowAsked | None,
+        known: Known,
+        read: Callable[..., LoadedTable],
     ) -> LoadedTable:
-        read = history.trend if what == "trend" else history.windows
         about = self.about(known)
         found = self.snapshot.once(
             (what, name, window), lambda: read(self.view, name, window, about, self._history_max)
@@ -157,14 +175,15 @@ class LedgerMoment:
         reach = extent.reach(*asked) if asked is not None else Reach((), None, whole=True)
         notes = check_stored(layout.name, window, closed, asked, reach, extent)
         merged = self._pieces.merged_runs(layout, reach, keys)
-        uncounted = self._uncounted(layout, merged, reach, keys)
+        covered = asked if closed is not None or window.whole else reach.covered
+        covered = covered if reach.runs else None
+        uncounted = self._uncounted(layout, merged, reach, covered, keys)
         if keys is not None and not uncounted.keys().isdisjoint(keys):
             # what a key was not there to count, of an indicator too, only the others know
             return self._load(known, layout, window, None)
-        covered = asked if closed is not None or window.whole else reach.covered
         return loaded(
             known, layout, merged,
-            covered=covered if reach.runs else None,
+            covered=covered,
             stored=extent.bounds,
             revision=closed.revision if closed is not None else 0,
             notes=notes,
@@ -176,44 +195,36 @@ class LedgerMoment:
     ) -> Mapping[Part, Uncounted]:
         """What keys and indicators lack of a window that somebody else has merged."""
         reach = self._pieces.extent(layout).reach(start, end)
-        return self._uncounted(layout, merged, reach, None)
+        return self._uncounted(layout, merged, reach, (start, end), None)
 
     def _uncounted(
-        self, layout: Layout, merged: Merged, reach: Reach, keys: KeyNames | None
+        self,
+        layout: Layout,
+        merged: Merged,
+        reach: Reach,
+        covered: Span | None,
+        keys: KeyNames | None,
     ) -> dict[Part, Uncounted]:
-        """What keys and indicators have not counted, and since when they have counted all."""
-        if merged.segment is None:
-            return {}
-        lacking = layout.spec.uncounted(merged.segment, keys)
+        """What a summary, its keys and indicators have not counted of what is covered, and since
+        when they have counted all."""
+        lacking: Mapping[Part, int] = {}
+        if merged.segment is not None:
+            lacking = layout.spec.uncounted(merged.segment, keys)
         since = self._pieces.counted_since(layout, reach, keys) if lacking else {}
         found: dict[Part, Uncounted] = {
             part: Uncounted(events, merged.events, since.get(part))
             for part, events in lacking.items()
         }
-        events = self._events_of_others(layout, reach)
-        if events > merged.events:
-            found[WHOLE] = Uncounted(events - merged.events, events, None)
-        return found
-
-    def _events_of_others(self, layout: Layout, reach: Reach) -> int:
-        """Of a summary that joined its pipeline later, the events that others have counted there:
-        each counts all events of a pane."""
         known, _ = self._find(layout.name)
-        if layout.name not in known.info.spec.get(LATER, ()):
-            return 0
-        span = reach.runs[0][1], reach.runs[-1][2]
-        others = (
-            Layout(name, spec, layout.pane, layout.rungs)
-            for name, spec in known.pipeline.summaries.items()
-            if isinstance(spec, SegmentSpec) and name != layout.name
-        )
-        return max((self._pieces.events(other, *span) for other in others), default=0)
+        whole = absences.of_panes(self._pieces, known, layout, covered, merged.events)
+        return found if whole is None else found | {WHOLE: whole}
 
     def _followed(
         self, known: Known, name: str, spec: PeriodicSpec, pane: int, window: WindowAsked
     ) -> Loaded:
         check_whole_stream(name, window)
         read = self._sequences.read(self.view, name, spec, known.generation)
+        lacking = absences.of_whole_stream(known, name, pane)
         covered = None
         if read.span is not None:
             covered = (read.span[0] // pane * pane, (read.span[1] // pane + 1) * pane)
@@ -227,7 +238,7 @@ class LedgerMoment:
             stale=False,
             exact=False,
             bounds=spec.bounds_of(read.states),
-            uncounted={},
+            uncounted={} if lacking is None else {WHOLE: lacking},
             notes=() if covered else (_nothing(name, None, None),),
             token=read.token,
             like=None,
@@ -259,7 +270,7 @@ class LedgerMoment:
             return bounds
         start = bounds[0] if state["next"] is None else state["next"]
         if window.kind == "floating":
-            opened = state["window"]["start"]
+            opened = (state.get("window") or {}).get("start")  # none of another kind of window
             start = start if opened is None else opened
         else:
             start = first_open(start, window.length, window.every or window.length)

@@ -6,7 +6,9 @@ they cover. Where the statement failed on that window, the stream has no columns
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Iterable
 
 import pyarrow as pa
 
@@ -18,17 +20,34 @@ from muntin.select.result import Result
 from muntin.times import instant_text
 
 _TRUE = b"muntin"
+_OF = b"muntin.of"
 _STORED = ("windows", "exact", "bounds", "notes", "late")
 """The rest is of the moment: two runs over the same events store the same, but for `late`."""
 _ERROR = b"muntin.error"
 _TEXT_MAX = 2_000  # characters of each part of an error
 
 
-def stored_result(result: Result) -> bytes:
-    """The bytes of a result."""
+def stored_result(result: Result, statement: str) -> bytes:
+    """The bytes of a result, and of which statement it is."""
     said = result.particulars()
     about = json.dumps({name: said[name] for name in _STORED}, ensure_ascii=False, allow_nan=False)
-    return _stream(result.table.replace_schema_metadata({_TRUE: about.encode()}))
+    metadata = {_TRUE: about.encode(), _OF: _digest(statement)}
+    return _stream(result.table.replace_schema_metadata(metadata))
+
+
+def of_others(results: Iterable[bytes], statement: str) -> int:
+    """How many stored results are of another statement. One that does not say is not."""
+    mine = _digest(statement)
+    read = (pa.ipc.read_schema(pa.py_buffer(result)).metadata or {} for result in results)
+    return sum(metadata.get(_OF, mine) != mine for metadata in read)
+
+
+def _digest(statement: str) -> bytes:
+    """Equal for statements that differ in spaces and line ends alone."""
+    plain = " ".join(statement.split())
+    return (
+        hashlib.blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest().encode()
+    )
 
 
 def _stream(table: pa.Table) -> bytes:
@@ -49,7 +68,7 @@ def outdated(result: bytes, summary: str) -> bytes:
     notes = [note for note in said["notes"] if note["code"] != "outdated"]
     said["notes"] = [*notes, Note("outdated", summary, message).to_dict()]
     about = json.dumps(said, ensure_ascii=False, allow_nan=False)
-    return _stream(table.replace_schema_metadata({_TRUE: about.encode()}))
+    return _stream(table.replace_schema_metadata({**metadata, _TRUE: about.encode()}))
 
 
 def stored_error(error: Exception) -> bytes:

@@ -157,12 +157,18 @@ def read_index(data: bytes | memoryview) -> Index:
     return _opened(data)[0]
 
 
+def head_size(data: bytes | memoryview) -> int:
+    """How many of a segment's first bytes `read_types` takes, as its first 40 tell."""
+    return _sizes(memoryview(data).cast("B"))[2] + _CRC.size
+
+
 def read_types(data: bytes | memoryview) -> tuple[Algebra, dict[tuple[str, ...], str]]:
     """The kind of a segment, and the types of the columns of its keys and items that are known.
 
-    Types are by the table's key columns and the name of the column.
+    Types are by the table's key columns and the name of the column. `data` is a segment, or its
+    first bytes: see `head_size`.
     """
-    index, _, header, _ = _opened(data)
+    _, header, _ = _head_of(data)
     found = {
         (*entry["by"], name): kind
         for entry in header["tables"]
@@ -170,7 +176,7 @@ def read_types(data: bytes | memoryview) -> tuple[Algebra, dict[tuple[str, ...],
         for name, kind in zip(names, types, strict=True)
         if kind is not None
     }
-    return index.algebra, found
+    return algebra_of(header["kind"], header["parameters"]), found
 
 
 def decode(data: bytes | memoryview, keys: Sequence[tuple[str, ...]] | None = None) -> Segment:
@@ -221,28 +227,9 @@ def decode(data: bytes | memoryview, keys: Sequence[tuple[str, ...]] | None = No
 def _opened(
     data: bytes | memoryview,
 ) -> tuple[Index, StreamReader, dict[str, Any], memoryview]:
-    if not isinstance(data, bytes | bytearray | memoryview):
-        raise CorruptSummary(f"segment: expected bytes, got {type(data).__name__}")
-    view = memoryview(data).cast("B")
-    if len(view) < _HEAD.size or view[:4] != MAGIC:
-        raise CorruptSummary("not a segment: the bytes do not begin with MSEG")
-    _, version, described, directory, front, back = _HEAD.unpack_from(view)
-    if version != VERSION or any(view[5:8]):
-        raise CorruptSummary(f"segment of version {version}: upgrade Muntin to read it")
-    head = _HEAD.size + described + directory + front
-    if described > DESCRIPTION_BYTES_MAX or len(view) != head + back + 2 * _CRC.size:
+    view, header, (at, directory, head, size) = _head_of(data)
+    if len(view) != size:
         raise CorruptSummary(f"segment: {len(view)} bytes are not what its head says")
-    (crc,) = _CRC.unpack_from(view, head)
-    if crc_of(view[:head]) != crc:
-        raise CorruptSummary("segment: checksum does not match, the bytes are damaged")
-    at = _HEAD.size + described
-    try:
-        header = json.loads(bytes(view[_HEAD.size : at]).decode())
-        is_canonical = canonical(header) == view[_HEAD.size : at]
-    except (ValueError, RecursionError) as problem:
-        raise CorruptSummary(f"segment: its description is not JSON ({problem})") from None
-    if not is_canonical:
-        raise CorruptSummary("segment: its description is not in canonical form")
     payload = memoryview(
         b"".join((view[at + directory : head], view[head + _CRC.size : -_CRC.size]))
     )
@@ -250,7 +237,46 @@ def _opened(
     return _read_index(header, reader), reader, header, view
 
 
-def _read_index(header: Any, reader: StreamReader) -> Index:
+def _sizes(view: memoryview) -> tuple[int, int, int, int]:
+    """Where the directory begins, its bytes, where the first checksum is, and the bytes of all."""
+    if len(view) < _HEAD.size or view[:4] != MAGIC:
+        raise CorruptSummary("not a segment: the bytes do not begin with MSEG")
+    _, version, described, directory, front, back = _HEAD.unpack_from(view)
+    if version != VERSION or any(view[5:8]):
+        raise CorruptSummary(f"segment of version {version}: upgrade Muntin to read it")
+    at = _HEAD.size + described
+    head = at + directory + front
+    if described > DESCRIPTION_BYTES_MAX or max(directory, front, back) > DECODED_BYTES_MAX:
+        raise CorruptSummary(f"segment: {len(view)} bytes are not what its head says")
+    return at, directory, head, head + back + 2 * _CRC.size
+
+
+def _head_of(
+    data: bytes | memoryview,
+) -> tuple[memoryview, dict[str, Any], tuple[int, int, int, int]]:
+    """All that is there, its description, and `_sizes`: the head is there, and undamaged."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise CorruptSummary(f"segment: expected bytes, got {type(data).__name__}")
+    view = memoryview(data).cast("B")
+    sizes = _sizes(view)
+    at, _, head, _ = sizes
+    if len(view) < head + _CRC.size:
+        raise CorruptSummary(f"segment: {len(view)} bytes are not what its head says")
+    (crc,) = _CRC.unpack_from(view, head)
+    if crc_of(view[:head]) != crc:
+        raise CorruptSummary("segment: checksum does not match, the bytes are damaged")
+    try:
+        header = json.loads(bytes(view[_HEAD.size : at]).decode())
+        is_canonical = canonical(header) == view[_HEAD.size : at]
+    except (ValueError, RecursionError) as problem:
+        raise CorruptSummary(f"segment: its description is not JSON ({problem})") from None
+    if not is_canonical:
+        raise CorruptSummary("segment: its description is not in canonical form")
+    _check_header(header)
+    return view, header, sizes
+
+
+def _check_header(header: Any) -> None:
     names = {"kind", "parameters", "limit", "slices", "tables"}
     if (
         not isinstance(header, dict)
@@ -260,6 +286,11 @@ def _read_index(header: Any, reader: StreamReader) -> Index:
         raise CorruptSummary("segment: its description lacks entries")
     if "texts" in header:
         _check_texts(header["texts"])
+    for table in header["tables"]:
+        _check_described(table)
+
+
+def _read_index(header: dict[str, Any], reader: StreamReader) -> Index:
     shard = header.get("shard", WHOLE_KEYS)
     if "shard" in header and not 2 <= _size(shard, "shard") < 2 * SHARDS_MAX:
         raise CorruptSummary(f"segment: there is no shard {shard}")
@@ -271,7 +302,7 @@ def _read_index(header: Any, reader: StreamReader) -> Index:
     events = reader.numbers(len(slices))
     tables = []
     for table in header["tables"]:
-        by = _check_described(table)
+        by = tuple(table["by"])
         own = _slices(reader, _size(table["slices"], "slices"))
         if algebra.keys_are_items and "items" in table:
             by = tuple(table["items"]["names"])
@@ -290,7 +321,7 @@ def _check_texts(texts: Any) -> None:
         raise CorruptSummary("segment: texts of a column are there twice")
 
 
-def _check_described(table: Any) -> tuple[str, ...]:
+def _check_described(table: Any) -> None:
     names = {"by", "types", "keys", "slices"}
     if not isinstance(table, dict) or set(table) not in (names, names | {"items"}):
         raise CorruptSummary("segment: a table's description lacks entries")
@@ -298,19 +329,19 @@ def _check_described(table: Any) -> tuple[str, ...]:
         items = table["items"]
         if not isinstance(items, dict) or set(items) != {"names", "types", "size"}:
             raise CorruptSummary("segment: the items of a table lack entries")
-        if not _check_names(items["names"], items["types"]):
+        _check_names(items["names"], items["types"])
+        if not items["names"]:
             raise CorruptSummary("segment: items have no columns")
-    return _check_names(table["by"], table["types"])
+    _check_names(table["by"], table["types"])
 
 
-def _check_names(names: Any, types: Any) -> tuple[str, ...]:
+def _check_names(names: Any, types: Any) -> None:
     if not isinstance(names, list) or not isinstance(types, list) or len(names) != len(types):
         raise CorruptSummary("segment: a table's key columns have no types")
     if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         raise CorruptSummary("segment: a table's key columns are not names")
     if not all(kind is None or (isinstance(kind, str) and kind in TYPES) for kind in types):
         raise CorruptSummary(f"segment: key columns of types {types!r:.100}")
-    return tuple(names)
 
 
 def _size(value: Any, what: str) -> int:

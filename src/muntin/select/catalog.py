@@ -76,7 +76,8 @@ class Note:
       ledger holds nothing there. "retention": a part of what was asked for is gone. "cut": only the
       newest rows of a history were read. "uncounted": a summary, or a key or indicator of it, was
       added later and has not counted all events. "outdated": late events came after retention had
-      dropped a part of the window.
+      dropped a part of the window, or while a standing query was away; or a stored result is of
+      another statement, or missing.
     `source`: summary or standing query.
     `message`: for people.
     """
@@ -99,6 +100,8 @@ class Uncounted:
     """Events in the window."""
     since: int | None
     """From here on it has counted all; None where that is not known, or it never did."""
+    at_most: bool = False
+    """It lacks no more than `events`, of no more than `of`, and maybe less."""
 
 
 Part = str | tuple[str, ...]

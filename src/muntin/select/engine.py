@@ -327,7 +327,8 @@ def _lacking_note(bound: Bound, short: Mapping[str, Uncounted]) -> Note:
     said = []
     for what, each in short.items():
         since = "" if each.since is None else f", and all since {instant_text(each.since)}"
-        said.append(f"{what} has counted {each.of - each.events:,} of {each.of:,} events{since}")
+        of = f"at most {each.of:,}" if each.at_most else f"{each.of:,}"
+        said.append(f"{what} has counted {each.of - each.events:,} of {of} events{since}")
     return Note("uncounted", bound.source, f"{bound.shown}: added later: {'; '.join(said)}")
 
 

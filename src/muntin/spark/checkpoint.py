@@ -60,7 +60,7 @@ def check_undamaged(location: str) -> None:
     SourceError
         One does not agree; names it, and the remedies.
     """
-    folder = local_path(location)
+    folder = local_path(location) if location else None
     if folder is None:
         return
     for path in sorted(path for each in _WRITTEN for path in folder.glob(each)):

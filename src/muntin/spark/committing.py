@@ -24,6 +24,7 @@ from muntin.ledger.base import Mode
 from muntin.ledger.files import GARBAGE_AGE_US, PayloadFolder, fetch, payload_folder
 from muntin.ledger.open import open_ledger
 from muntin.ledger.records import Stored
+from muntin.spark.checkpoint import check_undamaged
 from muntin.spark.ingest import Ingest, plan_of, runs_of
 from muntin.spark.kafka import PLACE_COLUMNS, placed, unplaced
 from muntin.spark.partials import fold_placed
@@ -141,16 +142,28 @@ def commit_all(pipeline: Pipeline, url: str, mode: Mode, written: Sent) -> None:
     forget_spilled(pipeline, written[2])
 
 
-def commit_batch(pipeline: Pipeline, url: str, mode: Mode, written: Sent, batch_id: int) -> None:
-    """A micro-batch: one commit, unless it was committed already."""
+def commit_batch(
+    pipeline: Pipeline, url: str, mode: Mode, written: Sent, batch_id: int, checkpoint: str = ""
+) -> None:
+    """A micro-batch: one commit, unless it was committed already.
+
+    `checkpoint`: Spark's, "" where it is not known. Of a damaged one nothing is committed.
+    """
     query, run, rows = written
     with _lock:
-        _ingest(pipeline, url, mode, query, run, batch_id).take(batch_id, lambda _: _whole(rows))
+        ingest = _ingest(pipeline, url, mode, query, run, batch_id, checkpoint)
+        ingest.take(batch_id, lambda _: _whole(rows))
     forget_spilled(pipeline, rows)
 
 
 def _ingest(
-    pipeline: Pipeline, url: str, mode: Mode, query: str, run: str, batch_id: int
+    pipeline: Pipeline,
+    url: str,
+    mode: Mode,
+    query: str,
+    run: str,
+    batch_id: int,
+    checkpoint: str,
 ) -> Ingest:
     key = (url, json.dumps(pipeline.as_json(), sort_keys=True))
     opened = _open.pop(key, None)
@@ -159,6 +172,7 @@ def _ingest(
         opened[1].ledger.close()
         opened = None
     if opened is None:
+        check_undamaged(checkpoint)
         ledger = open_ledger(url)
         if mode == "overwrite" and (batch_id or run in runs_of(ledger, pipeline.name)):
             mode = "continue"  # that was done when the query began

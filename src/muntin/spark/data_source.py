@@ -123,10 +123,15 @@ class _Sink:
 
 
 class _StreamSink(_Sink, DataSourceStreamArrowWriter):
+    def __init__(self, options: Mapping[str, str], schema: StructType, mode: Mode) -> None:
+        super().__init__(options, schema, mode)
+        self.checkpoint = options.get("checkpointLocation") or ""
+
     def commit(self, messages: list[Any], batchId: int) -> None:
         from muntin.spark.committing import commit_batch
 
-        commit_batch(self.pipeline, self.ledger, self.mode, _sent(messages), batchId)
+        written = _sent(messages)
+        commit_batch(self.pipeline, self.ledger, self.mode, written, batchId, self.checkpoint)
 
     def abort(self, messages: list[Any], batchId: int) -> None:
         self.forget(messages)

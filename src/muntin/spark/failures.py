@@ -29,6 +29,8 @@ _LOST = re.compile(
     r"|OffsetOutOfRangeException: .*?offset=(?P<offset>\d+).*? for partition (?P<part>\S+)",
     re.DOTALL,
 )
+# of files that a checkpoint names, where the source is another folder now
+_MOVED = re.compile(r"Wrong basePath (.+?) for the root path: (.+?)(?: SQLSTATE|\n|$)")
 _SAYS_NOTHING = ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR")
 
 
@@ -112,6 +114,13 @@ def _source_error(problem: Exception, text: str) -> SourceError | None:
         return SourceError(
             "source: records that were not taken yet are gone from Kafka (by its retention, or "
             f"with their topic): {said} To go on without them, write failOnDataLoss: false"
+        )
+    moved = _MOVED.search(text)
+    if moved:
+        return SourceError(
+            f"source.path: is {moved[1]} now, and the checkpoint is that of a query that has read "
+            f"{moved[2]}: leave the path as it was; or name another folder under checkpoint: and "
+            "start with --append, to add the files that lie there to what is stored"
         )
     from_java = isinstance(problem, PySparkException) or type(problem).__module__.startswith("py4j")
     if not from_java or "Traceback (most recent call last)" in text:

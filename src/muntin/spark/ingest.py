@@ -81,14 +81,19 @@ class Ingest:
         self._queries = StandingQueries(pipeline, ledger)
         if pipeline.webhook is not None:
             pipeline.webhook.key()  # refuses, before anything changes
-        plain = pipeline.as_json()
+        before = None
         if mode != "overwrite":
             check_changes(pipeline, ledger)
             Sequences(pipeline, ledger)  # the same for shards, before the ledger has a new writer
-            plain = spec_to_store(pipeline, ledger)
+            before = ledger.pipeline(pipeline.name)
         self._runs = _with_run(runs_of(ledger, pipeline.name), run)
+        plain = spec_to_store(pipeline, before)
+        cuttings_of(pipeline, ledger)  # refuses as well
         self.writer: Writer = ledger.open_writer(pipeline.name, plain, query_id=query_id, mode=mode)
         info = ledger.pipeline(pipeline.name)
+        if before is not None and info is not None and info.counted != before.counted:
+            # an older writer has committed meanwhile, by its own spec
+            self.writer.set_spec(spec_to_store(pipeline, replace(info, spec=before.spec)))
         self._watermark = info and info.watermark
         self._newest = info and info.max_event_time
         self._set_up()
@@ -105,9 +110,9 @@ class Ingest:
         self._answering.start()
 
     def _set_up(self) -> None:
-        self._types = StoredTypes()
         self._sequences = Sequences(self.pipeline, self.ledger)
         self._cuttings = cuttings_of(self.pipeline, self.ledger)
+        self._types = StoredTypes(self._cuttings)
         trigger_seconds = (self.pipeline.trigger or 0) / 1e6
         self._cache = SegmentCache(kept_seconds=max(CACHE_SECONDS, 3 * trigger_seconds))
         self._assembler = Assembler(
@@ -231,7 +236,8 @@ class Ingest:
             queries = StandingQueries(pipeline, self.ledger)
             check_changes(pipeline, self.ledger)
             Sequences(pipeline, self.ledger)  # refuses other parameters, before anything changes
-            self.writer.set_spec(spec_to_store(pipeline, self.ledger))
+            cuttings_of(pipeline, self.ledger)  # and shards without a place for them
+            self.writer.set_spec(spec_to_store(pipeline, self.ledger.pipeline(pipeline.name)))
             self._alerts.adopt(pipeline, queries)
             self._queries.close()
             self._queries = queries
@@ -257,7 +263,7 @@ class Ingest:
                     for partial in partials_of(now, layouts[name], self._cuttings[name], payloads)
                 ),
             ]
-            for name in found.segments:
+            for name in {partial.summary for partial in partials}:
                 self._types.check(now, layouts[name], [p for p in partials if p.summary == name])
             panes = panes_of(partials, self.pipeline.pane)
             late = {n: with_late(slices, self.pipeline.pane, before) for n, slices in panes.items()}

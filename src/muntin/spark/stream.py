@@ -184,7 +184,7 @@ class Stream(Running):
         return self._ingest
 
     def reconfigure(self, spec: Pipeline | Mapping[str, Any] | str | Path) -> None:
-        """Go on with another spec from the next batch: keys, indicators, fields and queries.
+        """Go on with another spec from the next batch: keys, indicators, new fields and queries.
 
         Raises
         ------
@@ -450,6 +450,7 @@ def _elsewhere(
             f"checkpoint: {place} may hold what an older query has read, and Spark Connect cannot "
             "delete it: delete it, or give another one"
         )
+    check_undamaged(place)
     with plainly():
         if data is None:
             data = _own_source(pipeline)

@@ -1,0 +1,83 @@
+"""What stored results of a standing query do not show themselves.
+
+A result is as true as it was when it was stored. A late event makes a new one, unless the query,
+or its summary, had been taken out by then; and another statement of the same name leaves those of
+before as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from muntin.ledger.records import TrendPoint
+from muntin.reading import absences
+from muntin.reading.extent import Layout
+from muntin.reading.pieces import Pieces
+from muntin.reading.snapshot import Known
+from muntin.reading.stored_results import of_others
+from muntin.select.catalog import Note
+from muntin.select.result import Result
+
+
+def overtaken(
+    pieces: Pieces,
+    known: Known,
+    query: str,
+    points: Sequence[TrendPoint],
+    results: Sequence[Result],
+    span: tuple[int | None, int | None],
+) -> tuple[dict[str, Any], tuple[Note, ...]]:
+    """Bounds and notes on results, oldest first, of which some are not what they would be now.
+
+    `results`: of the points whose statement did not fail.
+    `span`: starts of the windows that were asked for.
+    """
+    if not results:
+        return {}, ()
+    bounds: dict[str, Any] = {}
+    notes: list[Note] = []
+    statement = known.pipeline.queries[query].select
+    other = of_others((point.result for point in points), statement)
+    if other:
+        notes.append(_note(query, f"{other:,} of {len(points):,} are of an earlier statement"))
+    summaries = known.pipeline.summaries
+    sources = [window.source for window in results[-1].windows if window.source in summaries]
+    followed = next((name for name in sources if summaries[name].window is not None), None)
+    if followed is not None:
+        old, none = pieces.view.unanswered(query, followed, *span)
+        if old:
+            notes.append(_note(query, f"{old:,} lack late events, which came while it was away"))
+        if none:
+            notes.append(_note(query, f"{none:,} are missing: windows that closed without it"))
+    for name in dict.fromkeys(sources):
+        lacking = _lacking(pieces, known, name, results)
+        if lacking:
+            bounds.setdefault("uncounted", {})[name] = lacking
+            said = f"{query}: {name} was not there all the time: at most {lacking:,} events lack"
+            notes.append(Note("uncounted", query, said))
+    return bounds, tuple(notes)
+
+
+def _lacking(pieces: Pieces, known: Known, name: str, results: Sequence[Result]) -> int:
+    """Events that came to what exact results cover while their summary was away, at most."""
+    spec: Any = known.pipeline.summaries[name]
+    if spec.sequential or absences.absence(known.info.spec, name) is None:
+        return 0
+    covered = [
+        window.covered
+        for result in results
+        if result.exact
+        for window in result.windows
+        if window.source == name and window.covered is not None
+    ]
+    if not covered:
+        return 0
+    span = min(start for start, _ in covered), max(end for _, end in covered)
+    pipeline = known.pipeline
+    layout = Layout(name, spec, pipeline.pane, pipeline.rungs)
+    return absences.of_windows(pieces, known, layout, span)
+
+
+def _note(query: str, said: str) -> Note:
+    return Note("outdated", query, f"{query}: of its results, {said}")
