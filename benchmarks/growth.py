@@ -49,14 +49,15 @@ def batches(events: int, keys: int, indicators: int = 1) -> Iterator[pa.Table]:
         yield pa.table({"key": rng.integers(0, keys, count), **columns})
 
 
-def matrix(events: int, keys: int, indicators: int = 1) -> tuple[float, int]:
-    """Seconds to take the events in and to write the bytes; the bytes."""
+def matrix(events: int, keys: int, indicators: int = 1) -> tuple[float, int, int]:
+    """Seconds to take the events in and to write the bytes; the bytes; those of memory."""
     names = [f"x{i}" for i in range(indicators)]
     kept, seconds = VectorMatrix(["key"], names), 0.0
     for batch in batches(events, keys, indicators):
         seconds += taken(lambda batch=batch: kept.update(batch))[0]
+    memory = kept.nbytes
     more, data = taken(kept.to_bytes)
-    return seconds + more, len(data)
+    return seconds + more, len(data), memory
 
 
 def sketch(events: int) -> tuple[float, int]:
@@ -167,15 +168,17 @@ def measure(short: bool) -> Iterable[Table]:
     keys = [10**n for n in range(3, 6 if short else 9)]
     keys = [n for n in keys if n * KEY_BYTES <= psutil.virtual_memory().available]
     found = [matrix(max(10**6, 2 * n), n) for n in keys]
-    per_event = [s / max(10**6, 2 * n) for n, (s, _) in zip(keys, found, strict=True)]
-    table.rows.append(row("keys, sums: bytes", keys, [b for _, b in found], "MB"))
+    per_event = [s / max(10**6, 2 * n) for n, (s, *_) in zip(keys, found, strict=True)]
+    table.rows.append(row("keys, sums: bytes", keys, [b for _, b, _ in found], "MB"))
+    table.rows.append(row("keys, sums: memory", keys, [m for *_, m in found], "MB"))
     table.rows.append(row("keys, sums: time an event", keys, per_event, "ns"))
     many = [1, 2, 4, 8, 16] if short else [1, 2, 4, 8, 16, 32, 64]
     times = [matrix(10**6, 1_000, n)[0] for n in many]
     table.rows.append(row("indicators: time", many, times, "s"))
     both = [10**n for n in range(3, 5 if short else 8)]
     found = [matrix(max(10**6, n // 5), n // 10, 10) for n in both]
-    table.rows.append(row("keys x indicators, sums: bytes", both, [b for _, b in found], "MB"))
+    table.rows.append(row("keys x indicators, sums: bytes", both, [b for _, b, _ in found], "MB"))
+    table.rows.append(row("keys x indicators, sums: memory", both, [m for *_, m in found], "MB"))
     count = 10**6 if short else 3 * 10**6
     sizes = [10**n for n in range(1, 5 if short else 7)]
     for name, algebra, by in (("sums", Sums((("x", None),)), 100), ("quantiles", Quantiles(), 3)):
