@@ -28,7 +28,7 @@ def converted(error: DatabaseError, plan: CheckedStatement) -> SelectError:
         code = "timeout" if error.kind == "timeout" else "limit"
         return SelectError(str(error), code=code, text=plan.text, remedy=_LIMITS[error.kind])
     message = re.sub(r"^[A-Z][A-Za-z ]* Error: ", "", str(error))
-    place = _place(message, plan.text)
+    place = _place(message, plan)
     lower = message.lower()
     code, remedy = "type", ""
     if any(word in lower for word in _ARITHMETIC) and any(word in lower for word in _TIMES):
@@ -37,6 +37,8 @@ def converted(error: DatabaseError, plan: CheckedStatement) -> SelectError:
         code, remedy = "overflow", "cast to DOUBLE before multiplying or adding: x::DOUBLE * y"
     elif error.kind.lower() in ("conversion", "invalid input", "invalidinput", "out of range"):
         code = "value"
+        if lower.startswith("could not convert"):
+            remedy = "TRY_CAST gives null for such a value; texts are compared with 'texts'"
     elif "must appear in the group by" in lower:
         code, remedy = "group_by", "add it to GROUP BY, or put it into sum(...), max(...), ..."
         message = message.split(".")[0]
@@ -46,11 +48,17 @@ def converted(error: DatabaseError, plan: CheckedStatement) -> SelectError:
     return problem_at(plan.text, place, _OWN_NAME.sub("", message)[:500], remedy, code)
 
 
-def _place(message: str, text: str) -> Span:
-    """The column that the message names, or the first thing in quotes, if the text has it."""
+def _place(message: str, plan: CheckedStatement) -> Span:
+    """The column that the message names, or the first thing in quotes, if the text has it: where
+    it is not in a FROM item, about which DuckDB knows nothing."""
     for match in (*_COLUMN.finditer(message), *_QUOTED.finditer(message)):
         word = next(g for g in match.groups() if g)
-        found = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE)
-        if found:
-            return Span(found.start(), len(word))
+        pattern = rf"(?<!\w){re.escape(word)}(?!\w)"
+        starts = [found.start() for found in re.finditer(pattern, plan.text, re.IGNORECASE)]
+        if starts:
+            items = [item.span for item in plan.statement.items] if plan.items else []
+            outside = (
+                s for s in starts if not any(i.start <= s < i.start + i.length for i in items)
+            )
+            return Span(next(outside, starts[0]), len(word))
     return NOWHERE
