@@ -218,6 +218,21 @@ def test_results_of_a_query_that_was_away_say_so():
     assert trend_of(ledger, third) == ([], False, [none.replace("2 are", "1 are")])
 
 
+def test_windows_that_nothing_revises_any_more_say_so():
+    ledger = temporary()
+    fed(ledger, {"m": MATRIX | {"window": WINDOW}}, [[0, 1], [25], [45]], 0)
+    asked = "SELECT events FROM windows(m)"
+    fed(ledger, {"m": MATRIX}, [[65]], 3)
+    assert said(ledger, asked) == ([[2], [1]], True, [])
+    fed(ledger, {"m": MATRIX}, [[2]], 4)
+    result = Session(ledger).sql(asked)
+    assert (result.rows, result.exact) == ([[2], [1]], False)
+    (note,) = result.notes
+    assert note.message == "m: it has no windows any more, and 1 of these may lack late events"
+    fed(ledger, {"m": MATRIX | {"window": WINDOW}}, [[66]], 5)
+    assert said(ledger, asked) == ([[3], [1], [1]], True, [])
+
+
 def test_results_of_an_earlier_statement_say_so():
     ledger = temporary()
     m = {"m": MATRIX | {"window": WINDOW}}
@@ -240,7 +255,7 @@ def test_results_over_a_summary_that_was_away_say_so():
     fed(ledger, m, [[0, 1], [25], [45]], 0, queries=asked)
     fed(ledger, other, [[2, 50]], 3)
     fed(ledger, m, [[65]], 4, queries=asked)
-    lacking = "by_m: m was not there all the time: at most 1 events lack"
+    lacking = "by_m: m was not there all the time: they lack at most 1 events"
     counts, exact, notes = trend_of(ledger)
     assert (counts, exact, notes[0]) == ([2, 1, 1], False, lacking)
 

@@ -5,7 +5,7 @@ import random
 import re
 
 import pytest
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StringType, StructType, TimestampType
 
 from muntin.errors import SourceError
 from muntin.ledger.open import open_ledger
@@ -68,10 +68,12 @@ def damaged(tmp_path):
 def test_the_sink_commits_nothing_of_a_damaged_one(damaged, tmp_path):
     """Spark Connect, and `format("muntin")`: where the batches are committed."""
     spec, url = pipeline(), f"sqlite:///{tmp_path}/l.db"
-    kind = "time timestamp, driver string, area long, served long, fare long"
+    kind = StructType().add("time", TimestampType()).add("driver", StringType())
+    for name in ("area", "served", "fare"):
+        kind = kind.add(name, LongType())
     options = {"spec": json.dumps(spec.as_json()), "ledger": url}
     sink = MuntinSource({**options, "checkpointLocation": str(damaged)}).streamWriter(
-        StructType.fromDDL(kind), overwrite=False
+        kind, overwrite=False
     )
     sent = [Sent("q", "run", [])]
     with pytest.raises(SourceError, match="metadata is damaged"):

@@ -14,7 +14,7 @@ from muntin.ledger.records import ClosedWindow
 from muntin.reading import absences, history
 from muntin.reading.extent import Extent, Layout, Reach
 from muntin.reading.liveness import liveness
-from muntin.reading.overtaken import overtaken
+from muntin.reading.overtaken import overtaken, unrevised
 from muntin.reading.pieces import Merged, Pieces, SegmentCache
 from muntin.reading.sequences import Sequences, check_whole_stream
 from muntin.reading.snapshot import Known, Snapshot
@@ -93,15 +93,15 @@ class LedgerMoment:
     def windows(self, summary: str, window: WindowAsked | None) -> LoadedTable:
         known, layout = self._find(summary)
         found = self._history("windows", summary, window, known, history.windows)
+        bounds: dict[str, Any] = {}
+        notes = unrevised(self._pieces, layout, found)
         lacking = absences.of_windows(self._pieces, known, layout, found.covered)
-        if not lacking:
-            return found
-        said = (
-            f"{summary}: was not there all the time: these windows lack at most {lacking:,} events"
-        )
-        note = Note("uncounted", summary, said)
-        bounds = {"uncounted": {summary: lacking}}
-        return replace(found, exact=False, bounds=bounds, notes=(*found.notes, note))
+        if lacking:
+            bounds = {"uncounted": {summary: lacking}}
+            said = f"was not there all the time: its windows lack at most {lacking:,} events"
+            notes = (*notes, Note("uncounted", summary, f"{summary}: {said}"))
+        exact = found.exact and not notes
+        return replace(found, exact=exact, bounds=bounds, notes=(*found.notes, *notes))
 
     def stored(self, query: str, window: ClosedWindow) -> Result | None:
         """A standing query's result on a closed window: of its revision, else the newest.

@@ -1,4 +1,4 @@
-"""What stored results of a standing query do not show themselves.
+"""What stored results of a standing query, and closed windows, do not show themselves.
 
 A result is as true as it was when it was stored. A late event makes a new one, unless the query,
 or its summary, had been taken out by then; and another statement of the same name leaves those of
@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from muntin.ledger.records import TrendPoint
 from muntin.reading import absences
 from muntin.reading.extent import Layout
 from muntin.reading.pieces import Pieces
 from muntin.reading.snapshot import Known
 from muntin.reading.stored_results import of_others
-from muntin.select.catalog import Note
+from muntin.select.catalog import LoadedTable, Note
 from muntin.select.result import Result
 
 
@@ -54,9 +57,30 @@ def overtaken(
         lacking = _lacking(pieces, known, name, results)
         if lacking:
             bounds.setdefault("uncounted", {})[name] = lacking
-            said = f"{query}: {name} was not there all the time: at most {lacking:,} events lack"
+            said = (
+                f"{query}: {name} was not there all the time: they lack at most {lacking:,} events"
+            )
             notes.append(Note("uncounted", query, said))
     return bounds, tuple(notes)
+
+
+def unrevised(pieces: Pieces, layout: Layout, windows: LoadedTable) -> tuple[Note, ...]:
+    """What to say of closed windows whose summary has none any more: nothing revises them."""
+    if layout.spec.window is not None or windows.covered is None:
+        return ()
+    panes = pieces.slices(layout, layout.pane, *windows.covered)
+    sums = np.concatenate(([0], np.cumsum(panes.events)))
+    starts, ends = (
+        windows.table[name].cast(pa.int64()).to_numpy() for name in ("window_start", "window_end")
+    )
+    now = sums[np.searchsorted(panes.starts, ends)] - sums[np.searchsorted(panes.starts, starts)]
+    gone = pieces.extent(layout).dropped
+    unknown = starts < (starts[0] if gone is None else gone)
+    behind = int(((now > windows.table["events"].to_numpy()) | unknown).sum())
+    if not behind:
+        return ()
+    said = f"it has no windows any more, and {behind:,} of these may lack late events"
+    return (Note("outdated", layout.name, f"{layout.name}: {said}"),)
 
 
 def _lacking(pieces: Pieces, known: Known, name: str, results: Sequence[Result]) -> int:
