@@ -95,9 +95,9 @@ def test_a_pipeline_keeps_nothing_of_batches_that_are_behind_its_retention(tmp_p
         gc.collect()
         return sys.getallocatedblocks()
 
-    before = blocks_after(0, 150)
-    grown = blocks_after(150, 400) - before
+    before = blocks_after(0, 240)
+    grown = blocks_after(240, 960) - before  # some hundreds come and go with windows and pieces
     assert any(window.revision for window in ledger.windows())
     ingest.close()
     ledger.close()
-    assert grown < 250
+    assert grown < 600

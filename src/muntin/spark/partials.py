@@ -169,7 +169,8 @@ class Folder:
                 detail = json.dumps([record.detail, record.place])
                 yield REJECTED, f"{record.reason} {detail}", 0, 0, record.raw
             newest = ABSENT if self.tally.newest is None else self.tally.newest
-            doubt = json.dumps(astuple(self.tally.doubt)).encode()
+            found = self.tally.doubt
+            doubt = json.dumps(astuple(found)).encode() if found.events else b""
             yield TALLY, str(self.tally.rejected), int(newest), self.tally.read, doubt
 
     def _fold_waiting(self) -> None:
@@ -282,7 +283,7 @@ def gathered(rows: Iterable[Row]) -> Gathered:
             rejected.append(Rejected(reason, detail, place, payload))
         elif what == TALLY:
             newest = None if pane == ABSENT else pane
-            tally.add(Tally(events, int(name), newest, Doubt(*json.loads(payload))))
+            tally.add(Tally(events, int(name), newest, Doubt(*json.loads(payload or b"[]"))))
     return Gathered(segments, pieces, rejected, tally)
 
 
