@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from muntin.kept import Kept
+from muntin.cache import Cache
 from muntin.ledger.base import Ledger, View
 from muntin.ledger.records import Piece
 from muntin.ledger.slices import Slices, added_up
@@ -47,7 +47,7 @@ class Merged:
     token: Hashable
 
 
-class SegmentCache(Kept[Any]):
+class SegmentCache(Cache[Any]):
     """Decoded pieces and merged windows."""
 
     def __init__(

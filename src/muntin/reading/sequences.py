@@ -7,8 +7,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
+from muntin.cache import Cache
 from muntin.errors import SelectError
-from muntin.kept import Kept
 from muntin.kinds import PeriodicSpec
 from muntin.ledger.base import View
 from muntin.select.catalog import WindowAsked
@@ -34,7 +34,7 @@ class Sequences:
     """Reads shards' states; remembers the newest of each summary. Thread-safe."""
 
     def __init__(self) -> None:
-        self._kept = Kept[Followed](entries_max=_KEPT_MAX)
+        self._kept = Cache[Followed](entries_max=_KEPT_MAX)
 
     def read(self, view: View, name: str, spec: PeriodicSpec, generation: Hashable = 0) -> Followed:
         """The summary as the last commit left it, with the events that are still stored."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from muntin.cache import Cache
 from muntin.errors import SelectError
-from muntin.kept import Kept
 from muntin.select.bind import Binder, Bound
 from muntin.select.catalog import Moment, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.check import check_tree
@@ -79,8 +79,8 @@ class Planner:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._plans = Kept[_Entry](entries_max=_PLANS_MAX)
-        self._shapes = Kept[_Entry](entries_max=_PLANS_MAX)
+        self._plans = Cache[_Entry](entries_max=_PLANS_MAX)
+        self._shapes = Cache[_Entry](entries_max=_PLANS_MAX)
 
     def plan(self, text: str, moment: Moment) -> CheckedStatement:
         """The plan of a text, from the last time if there is still the same to ask."""

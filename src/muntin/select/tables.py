@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from muntin.cache import Cache
 from muntin.errors import SummaryOverflow
-from muntin.kept import Kept
 from muntin.segments.sketched import Listed, SketchedSums
 from muntin.segments.sums import Totals, key_rows
 from muntin.segments.table import Segment
@@ -149,7 +149,7 @@ def _numbers(bound: Bound, info: SummaryInfo) -> pa.Table:
     return pa.table({n: pa.array([], pa.int64()) for n in bound.columns if n not in any_type})
 
 
-class TableCache(Kept[tuple[str, pa.Table]]):
+class TableCache(Cache[tuple[str, pa.Table]]):
     """Arrow tables by name of their content, each with its name in DuckDB."""
 
     def __init__(

@@ -280,10 +280,8 @@ def no_column(column: str, pipeline: Pipeline, there: list[str]) -> str:
 def _options(source: SourceSpec) -> dict[str, str]:
     ours: dict[str, str] = {}
     if source.format == "csv":
-        ours |= {
-            "header": "true",
-            "escape": '"',
-        }  # a quote in quotes is doubled, as RFC 4180 has it
+        ours["header"] = "true"
+        ours["escape"] = '"'  # a quote in quotes is doubled, as RFC 4180 has it
     if source.format in _TEXT_FORMATS:
         ours["timeZone"] = "UTC"  # of naive times, whatever the session's
     if source.value is not None:

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 V = TypeVar("V")
 
 
-class Kept(Generic[V]):
+class Cache(Generic[V]):
     """Values by name: those that were asked for the longest ago go. Thread-safe.
 
     What nobody has asked for in `kept_seconds` goes as well: windows pass, and nobody comes back
