@@ -116,3 +116,9 @@ def whole_of(ledger, name, length):
 def slices_of(ledger, name, length, start=-(2**62), end=2**62):
     """Which slices of one length that start in [start, end) hold events, and how many."""
     return added_up([p.slices.between(start, end) for p in ledger.pieces(name, length, start, end)])
+
+
+def state(found):
+    """The content of a ledger that `summarize` or `stream` has written."""
+    holder = type("Holder", (), {"ledger": found.ledger, "pipeline": pipeline()})
+    return content(holder)

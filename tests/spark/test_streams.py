@@ -1,0 +1,243 @@
+"""Real Spark: streams of files, from row to answer, and over restarts."""
+
+import os
+import threading
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import muntin
+from muntin.errors import LedgerConflict, SourceError
+from muntin.ledger.temporary import temporary
+from muntin.spark import stream as streams
+from muntin.spark.ingest import Ingest, gather_from
+from tests.pipeline.support import SECOND, START, events, pipeline, state
+
+pytestmark = pytest.mark.spark
+PATIENCE_SECONDS = 300
+
+
+def arrive(rows, path):
+    """A file that a stream that runs sees whole or not at all."""
+    hidden = path.with_name("." + path.name)
+    pq.write_table(rows, hidden)
+    hidden.rename(path)
+
+
+def test_a_stream_says_that_its_times_are_in_another_unit(spark, tmp_path, caplog):
+    rows = {"driver": ["a"], "area": [1], "served": [1], "fare": [5]}
+    pq.write_table(pa.table({"time": [START // SECOND], **rows}), tmp_path / "a.parquet")
+    spec = pipeline(
+        source={"format": "parquet", "path": str(tmp_path)}, time={"column": "time", "unit": "ms"}
+    )
+    place = str(tmp_path / "_checkpoint")
+    stream = muntin.stream(None, spec, ledger=temporary(), checkpoint=place, once=True)
+    assert stream.await_termination(PATIENCE_SECONDS)
+    assert stream.progress.counted == 1  # it goes on
+    assert "and 2023-11-14T22:13:20Z in s; so are 1 of 1 events" in caplog.text
+    assert stream.ledger.status("orders")["doubt"] in caplog.text
+
+
+def test_a_stream_of_files_gives_the_same_ledger(spark, table, summarised, tmp_path):
+    folder = tmp_path / "events"
+    folder.mkdir()
+    for number in range(6):
+        path = folder / f"part-{number}.parquet"
+        pq.write_table(table.slice(number * 500, 500), path)
+        os.utime(path, (START // SECOND + number,) * 2)  # Spark takes the oldest first
+    df = (
+        spark.readStream.schema(spark.createDataFrame(table.slice(0, 1)).schema)
+        .option("maxFilesPerTrigger", 2)
+        .parquet(str(folder))
+    )
+    url = f"sqlite:///{tmp_path}/stream.db"
+    stream = muntin.stream(df, pipeline(), ledger=url, once=True)
+    assert stream.await_termination(PATIENCE_SECONDS)
+    assert stream.progress.batches == 3
+    assert state(stream) == state(summarised)
+    # once more: nothing new, nothing counted twice
+    again = muntin.stream(df, pipeline(), ledger=url, once=True)
+    assert again.await_termination(PATIENCE_SECONDS)
+    assert again.progress.read == 0
+    assert state(again) == state(summarised)
+    # with its checkpoint gone it would read all again: refused
+    with pytest.raises(LedgerConflict, match="append"):
+        muntin.stream(df, pipeline(), ledger=url, checkpoint=str(tmp_path / "new"), once=True)
+    assert state(again) == state(summarised)
+
+
+def test_a_stream_of_the_specs_own_files_is_read_in_the_workers(
+    spark, table, summarised, tmp_path, monkeypatch
+):
+    folder = tmp_path / "in %20 files"
+    folder.mkdir()
+    for number in range(4):
+        path = folder / f"part {number}.parquet"
+        pq.write_table(table.slice(number * 750, 750), path)
+        os.utime(path, (number, number))  # Spark takes the oldest first; some were of one moment
+    # Spark takes no %20 of a URI for a space
+    source = {"format": "parquet", "path": f"file://{folder}", "maxFilesPerTrigger": 3}
+    spec, ledger = pipeline(source=source), temporary()
+    read_by_spark = []
+
+    def by_spark(df, pipeline):
+        read_by_spark.append(df)
+        return gather_from(df, pipeline)
+
+    monkeypatch.setattr(streams, "gather_from", by_spark)
+
+    def taken():
+        stream = muntin.stream(
+            None, spec, ledger=ledger, checkpoint=str(tmp_path / "checkpoint"), once=True
+        )
+        assert stream.await_termination(PATIENCE_SECONDS)
+        return stream
+
+    stream = taken()
+    assert stream.progress.batches == 2
+    assert not read_by_spark
+    assert state(stream) == state(summarised)
+    # a file that lacks a column stops nothing: Spark fills it in
+    pq.write_table(table.drop_columns("fare").slice(0, 10), folder / "part 9.parquet")
+    assert taken().progress.read == 10
+    assert len(read_by_spark) == 1
+
+
+def test_a_planned_file_that_is_gone_is_told_and_comes_back(spark, table, tmp_path, monkeypatch):
+    """A batch that died before its commit runs again; Spark would leave the file out in silence."""
+    folder = tmp_path / "events"
+    folder.mkdir()
+    for number in range(3):
+        pq.write_table(table.slice(number * 100, 100), folder / f"{number}.parquet")
+    spec, url = pipeline(source={"format": "parquet", "path": str(folder)}), f"{tmp_path}/a.db"
+
+    def taken():
+        found = muntin.stream(None, spec, ledger=f"sqlite:///{url}", once=True)
+        found.await_termination(PATIENCE_SECONDS)
+        return found.ledger.pipelines()[0].read
+
+    def dies(*_):
+        raise RuntimeError("here it dies")
+
+    with monkeypatch.context() as dying:
+        dying.setattr(Ingest, "_commit", dies)
+        with pytest.raises(Exception, match="here it dies"):
+            taken()
+    lost = folder / "1.parquet"
+    lost.rename(tmp_path / "kept")
+    with pytest.raises(SourceError, match=r"1\.parquet is gone.*Put it back.*ignoreMissingFiles"):
+        taken()
+    (tmp_path / "kept").rename(lost)
+    assert taken() == 300
+
+
+def test_another_folder_is_not_that_of_the_checkpoint(spark, table, tmp_path):
+    for number, name in enumerate("ab"):
+        (tmp_path / name).mkdir()
+        pq.write_table(table.slice(number * 100, 100), tmp_path / name / "1.parquet")
+
+    def taken(name, mode="continue", **more):
+        source = {"format": "parquet", "path": str(tmp_path / name)}
+        url = f"sqlite:///{tmp_path}/l.db"
+        made = muntin.stream(
+            None, pipeline(source=source), ledger=url, once=True, mode=mode, **more
+        )
+        made.await_termination(PATIENCE_SECONDS)
+        return made.ledger.pipelines()[0].read
+
+    assert taken("a") == 100
+    with pytest.raises(SourceError, match=r"source\.path: is \S+/b now, .* has read \S+/a/1.parq"):
+        taken("b", "append")
+    assert taken("b", "append", checkpoint=str(tmp_path / "another")) == 200
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_is_a_uri_goes_with_the_data(spark, table, tmp_path):
+    """Were it left, a pipeline that begins anew would leave out what the old one has read."""
+    (tmp_path / "events").mkdir()
+    schema = spark.createDataFrame(table.slice(0, 1)).schema
+    df = spark.readStream.schema(schema).parquet(str(tmp_path / "events"))
+    ledger, read = temporary(), []
+    for number, mode in enumerate(("continue", "overwrite")):
+        pq.write_table(table.slice(number * 50, 50), tmp_path / "events" / f"{number}.parquet")
+        found = muntin.stream(
+            df, pipeline(), ledger=ledger, checkpoint=f"file://{tmp_path}/checkpoint",
+            once=True, mode=mode,
+        )  # fmt: skip
+        found.await_termination()
+        read.append(found.progress.read)
+    assert read == [50, 100]
+
+
+def test_slow_down_lengthens_the_window(spark, tmp_path):
+    folder = tmp_path / "events"
+    folder.mkdir()
+    first = events([(s, "a", 1, 1, 1) for s in range(0, 45, 5)])
+    pq.write_table(first, folder / "a.parquet")
+    df = spark.readStream.schema(spark.createDataFrame(first).schema).parquet(str(folder))
+    spec = pipeline(trigger="100 ms")
+    stream = muntin.stream(df, spec, ledger=f"sqlite:///{tmp_path}/slow.db")
+    stream.query.processAllAvailable()
+    assert stream.slow_down("orders")["orders"] == {"done": True, "length_us": 120_000_000}
+    arrive(events([(s, "a", 1, 1, 1) for s in range(45, 400, 5)]), folder / "b.parquet")
+    stream.query.processAllAvailable()
+    lengths = [w.end - w.start for w in stream.ledger.windows("orders")]
+    assert set(lengths) == {120_000_000}
+    assert stream.resume()["orders"]["length_us"] == 60_000_000
+    arrive(events([(s, "a", 1, 1, 1) for s in range(400, 700, 5)]), folder / "c.parquet")
+    stream.query.processAllAvailable()
+    assert stream.ledger.windows("orders")[-1].end - stream.ledger.windows("orders")[-1].start == (
+        60_000_000
+    )
+    stream.stop()
+
+
+def test_keys_change_without_a_restart(spark, tmp_path):
+    folder = tmp_path / "events"
+    folder.mkdir()
+    first = events([(s, "a", 1, 1, 1) for s in range(0, 40, 5)])
+    pq.write_table(first, folder / "a.parquet")
+    df = spark.readStream.schema(spark.createDataFrame(first).schema).parquet(str(folder))
+    spec = pipeline(trigger="100 ms")
+    stream = muntin.stream(df, spec, ledger=f"sqlite:///{tmp_path}/keys.db")
+    stream.query.processAllAvailable()
+    summary = dict(spec.as_json()["summaries"]["orders"])
+    summary["keys"] = [*summary["keys"], ["area"]]
+    summary["window"] = {"kind": "floating", "length": "1 minute"}
+    stream.reconfigure(pipeline(trigger="100 ms", summaries={"orders": summary}))
+    arrive(events([(s, "b", 2, 1, 1) for s in range(40, 80, 5)]), folder / "b.parquet")
+    stream.query.processAllAvailable()
+    found = stream.sql("SELECT area, count FROM orders(area) FOR ALL")
+    assert found.rows == [[2, 8]]
+    assert stream.sql("SELECT driver, count FROM orders(driver) FOR ALL ORDER BY driver").rows == [
+        ["a", 8],
+        ["b", 8],
+    ]
+    stream.stop()
+
+
+def test_a_stream_stops_while_batches_keep_coming(spark, tmp_path):
+    """Stopping waits for the batch at hand, and a batch that begins meanwhile does not wait."""
+    folder = tmp_path / "events"
+    folder.mkdir()
+    for number in range(40):
+        rows = events([(number * 10 + s, "a", 1, 1, 1) for s in range(10)])
+        pq.write_table(rows, folder / f"part-{number:02d}.parquet")
+    df = (
+        spark.readStream.schema(spark.createDataFrame(rows).schema)
+        .option("maxFilesPerTrigger", 1)
+        .parquet(str(folder))
+    )
+    url = f"sqlite:///{tmp_path}/stop.db"
+    for _ in range(3):
+        begun = threading.Event()
+        spec = pipeline(trigger="0 seconds")
+        stream = muntin.stream(df, spec, ledger=url, on_batch=lambda ingest, b=begun: b.set())
+        assert begun.wait(PATIENCE_SECONDS)
+        stopping = threading.Thread(target=stream.stop, daemon=True)
+        stopping.start()
+        stopping.join(PATIENCE_SECONDS)
+        assert not stopping.is_alive()
+    (info,) = stream.ledger.pipelines()
+    assert info.read == info.counted == info.batches * 10

@@ -1,0 +1,143 @@
+"""Files of CSV and JSON: all that is in them is counted, or rejected and kept."""
+
+import gzip
+import json
+
+import pyarrow as pa
+import pyarrow.csv as csv
+import pytest
+
+import muntin
+from muntin.ledger.temporary import temporary
+from tests.pipeline.support import SECOND, START, pipeline
+
+pytestmark = pytest.mark.spark
+PATIENCE_SECONDS = 300
+
+
+def test_malformed_records_are_kept_with_their_reason(spark, tmp_path):
+    good = {"time": "2023-11-14T22:13:20Z", "driver": "a", "area": 1, "served": 1, "fare": 5}
+    lines = [
+        json.dumps(good),
+        json.dumps(good | {"time": None}),
+        json.dumps(good | {"time": "yesterday"}),
+        json.dumps(good | {"time": "1969-12-31T23:59:59Z"}),
+        json.dumps(good | {"time": "2999-01-01"}),
+        '{"time": "2023-11-14T22:13:20Z", "driver": ',
+    ]
+    (tmp_path / "events.json").write_text("\n".join(lines))
+    spec = pipeline(
+        source={
+            "format": "json",
+            "path": str(tmp_path / "events.json"),
+            "schema": "time string, driver string, area bigint, served bigint, fare bigint",
+        }
+    )
+    found = muntin.summarize(None, spec, ledger=temporary())
+    assert (found.progress.read, found.progress.counted, found.progress.rejected) == (6, 1, 5)
+    kept = {record.reason: record for _, record in found.ledger.rejected("orders")}
+    assert set(kept) == {"no_time", "bad_time", "before_1970", "future", "malformed"}
+    assert b'"driver": ' in kept["malformed"].raw
+    assert "yesterday" in kept["bad_time"].detail
+
+
+@pytest.mark.parametrize("named", [{}, {"TimeZone": "Europe/Berlin", "Header": True}])
+@pytest.mark.parametrize("fields", [{}, {"one": "1"}])
+def test_csv_is_read_as_all_write_it(spark, tmp_path, named, fields):
+    """Quotes within quotes are doubled, and an option counts in whatever case it is written."""
+    column = pa.array(['a"b', 'say ""', "x,y", "plain", "back\\"])
+    times = ["2023-11-14 22:13:20"] * len(column)
+    numbers = {name: [1] * len(column) for name in ("area", "served", "fare")}
+    csv.write_csv(pa.table({"time": times, "driver": column, **numbers}), tmp_path / "orders.csv")
+    ddl = "time timestamp, driver string, area bigint, served bigint, fare bigint"
+    source = {"format": "csv", "path": str(tmp_path), "schema": ddl, **named}
+    found = muntin.summarize(None, pipeline(source=source, fields=fields), ledger=temporary())
+    drivers = found.sql("SELECT driver FROM orders(driver) FOR ALL").to_arrow()
+    assert sorted(drivers["driver"].to_pylist()) == sorted(column.to_pylist())
+    hour = 3600 if named else 0
+    assert found.progress.newest == (START // SECOND - hour) * SECOND
+
+
+def test_a_time_of_day_is_not_todays(spark, tmp_path):
+    """Spark would read it on the day on which it runs, and answers would move with it."""
+    lines = ["time,driver,area,served,fare,day", "12:30:00,a,1,1,5,2023-11-14 00:00:00"]
+    (tmp_path / "orders.csv").write_text("\n".join(lines))
+    spec = pipeline(source={"format": "csv", "path": str(tmp_path)})
+    with pytest.warns(UserWarning, match="bad_time, column 'time': '12:30:00' is not a time"):
+        muntin.summarize(None, spec, ledger=temporary())
+    day_and_time = {"time": "to_timestamp(concat(date(day), ' ', time))"}
+    spec = spec.model_copy(update={"fields": day_and_time})
+    found = muntin.summarize(None, spec, ledger=temporary())
+    assert found.progress.newest == START - START % (86_400 * SECOND) + 45_000 * SECOND
+
+
+@pytest.mark.parametrize("name", ["user.id", "a`b", "c0", "a b"])
+def test_columns_of_any_name_are_read_by_spark(spark, tmp_path, name):
+    row = {"time": "2023-11-14T22:13:20Z", "c1": "x", name: "y", "fare": 5}
+    (tmp_path / "orders.json").write_text(json.dumps(row))
+    orders = {"keys": ["c1", name], "indicators": ["fare"]}
+    source = {"format": "json", "path": str(tmp_path)}
+    spec = pipeline(source=source, summaries={"orders": orders}, queries={})
+    stream = muntin.stream(
+        None, spec, ledger=temporary(), checkpoint=str(tmp_path / "_checkpoint"), once=True
+    )
+    assert stream.await_termination(PATIENCE_SECONDS)
+    for found in (stream, muntin.summarize(None, spec, ledger=temporary())):
+        for key, value in (("c1", "x"), (name, "y")):
+            select = f'SELECT "{key}", fare FROM orders("{key}") FOR ALL'  # noqa: S608
+            assert found.sql(select).to_arrow().to_pylist() == [{key: value, "fare": 5}]
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_text_that_is_not_utf8_is_rejected_in_files_too(spark, tmp_path, form):
+    """Spark reads U+FFFD for each such byte, and makes one key of two."""
+    names = ["time", "driver", "area", "served", "fare"]
+    orders = [["2023-11-14 22:13:20", driver, 1, 1, 5] for driver in ("\xe9", "\xe8", "e")]
+    if form == "csv":
+        lines = [",".join(map(str, line)) for line in (names, *orders)]
+    else:
+        records = [dict(zip(names, order, strict=True)) for order in orders]
+        lines = [json.dumps(record, ensure_ascii=False) for record in records]
+    (tmp_path / f"a.{form}").write_bytes("\n".join(lines).encode("latin-1"))
+    ddl = "time timestamp, driver string, area bigint, served bigint, fare bigint"
+    source = {"format": form, "path": str(tmp_path), "schema": ddl}
+    why = "not UTF-8: .* encoding: ISO-8859-1" if form == "csv" else "does not parse"
+    for fields in ({}, {"one": "1"}):
+        spec = pipeline(source=source, fields=fields)
+        with pytest.warns(UserWarning, match=f"2 of 3 records were rejected: malformed, .*{why}"):
+            muntin.summarize(None, spec, ledger=temporary())
+    mark = "\ufffd" if form == "csv" else "\\ufffd"  # an escape of JSON's
+    (tmp_path / f"b.{form}").write_text("\n".join(lines).replace("\xe9", mark), "utf-8")
+    found = muntin.summarize(None, pipeline(source=source), ledger=temporary())
+    assert (found.progress.read, found.progress.counted) == (6, 4)  # what stands there counts
+    (tmp_path / f"b.{form}").unlink()
+    if form == "csv":
+        said = pipeline(source=source | {"encoding": "ISO-8859-1"})
+        found = muntin.summarize(None, said, ledger=temporary())
+        drivers = found.sql("SELECT driver FROM orders(driver) FOR ALL").to_arrow()
+        assert sorted(drivers["driver"].to_pylist()) == ["e", "\xe8", "\xe9"]
+
+
+def test_lines_of_several_objects_are_rejected_where_spark_reads_one(spark, tmp_path):
+    one = {"time": "2023-11-14T22:13:20Z", "driver": "a", "area": 1, "served": 1, "fare": 5}
+    text = json.dumps(one)
+    (tmp_path / "good.json").write_text(f"{text}\n{text}\n")
+    (tmp_path / "joined.json").write_text(f"{text}{text}\n{text} {text}\n")
+    source = {"format": "json", "path": str(tmp_path)}
+    found = muntin.summarize(None, pipeline(source=source), ledger=temporary())
+    assert (found.progress.read, found.progress.rejected) == (4, 2)
+    (_, record), _ = found.ledger.rejected("orders")
+    assert record.detail.startswith("the file has several JSON values in its first line")
+    assert "joined.json, row" in record.place
+
+
+@pytest.mark.parametrize("names", ["a.csv b.csv", "a b", "a.txt b.txt", "a.csv.gz b.csv.gz"])
+def test_a_folder_is_read_as_its_files_are_named_or_the_spec_says(spark, tmp_path, names):
+    """It was read as Parquet."""
+    lines = "time,driver,area,served,fare\n2023-11-14 22:13:20,a,1,1,5\n"
+    for name in names.split():
+        content = lines.encode()
+        (tmp_path / name).write_bytes(gzip.compress(content) if ".gz" in name else content)
+    source = {"format": "csv", "path": "elsewhere", "sep": ","}
+    found = muntin.summarize(tmp_path, pipeline(source=source), ledger=temporary())
+    assert (found.progress.read, found.progress.counted) == (2, 2)
