@@ -148,6 +148,18 @@ def test_float_order_takes_infinities_and_both_zeros():
     check_bounds(digest, [-np.inf, -0.0, 0.0, 5e-324, 1.7e308, np.inf], [-np.inf, 0.0, np.inf])
 
 
+@pytest.mark.parametrize("start", [(1 << 60) + 1, -(1 << 63), (1 << 63) - 256, (1 << 53) + 1])
+def test_floats_beside_large_integers(start):
+    digest = DyadicQDigest(k=1000, domain=IntegerRange(8, start))
+    values = [start, start + 1, start + 200, start + 255]
+    digest.update(values)
+    for question in (float(start), float(start + 128), float(start + 255), 2.0**63, -(2.0**63)):
+        for inclusive in (True, False):
+            rank = digest.rank(question, inclusive=inclusive)
+            truth = sum(v <= question if inclusive else v < question for v in values)
+            assert (rank.lower[0], rank.upper[0]) == (truth, truth)
+
+
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=100), st.integers(1, 5000))
 def test_timestamps(seconds, step):
     times = np.array(seconds, np.int64).view("datetime64[s]").astype("datetime64[us]")
@@ -193,11 +205,14 @@ def test_for_error_keeps_its_word():
         (lambda: DyadicQDigest(8).update([1], [1, 2]), "1 values and 2 weights"),
         (lambda: DyadicQDigest(8).update([1], [1.5]), "not integers"),
         (lambda: DyadicQDigest(8).update([1], [1 << 62]), "add up"),
-        (lambda: DyadicQDigest(8).quantile(1.5), "q=1.5"),
-        (lambda: DyadicQDigest(8).quantile(math.nan), "q=nan"),
+        (lambda: DyadicQDigest(8).rank(["a"], inclusive=False), "not numbers"),
+        (lambda: DyadicQDigest(8).quantile(1.5), "1.5 at position 0"),
+        (lambda: DyadicQDigest(8).quantile(math.nan), "nan at position 0"),
+        (lambda: DyadicQDigest(8).quantile("a"), "'a' are not numbers"),
         (lambda: DyadicQDigest(domain=FloatRange(0, 1)).update([2.0]), "outside the domain"),
         (lambda: DyadicQDigest(domain=FloatOrder()).update([math.nan]), "NaN"),
         (lambda: FloatRange(1, 0), "low < high"),
+        (lambda: FloatRange(0.0, 1e-300), "too wide or narrow"),
         (lambda: TimestampRange(step=0), "step=0"),
         (lambda: IntegerRange(62, (1 << 62) + 1), "int64"),
         (
@@ -205,6 +220,12 @@ def test_for_error_keeps_its_word():
                 np.array(["NaT"], "datetime64[us]")
             ),
             "NaT",
+        ),
+        (
+            lambda: DyadicQDigest(domain=TimestampRange()).update(
+                np.array([1 << 60], "datetime64[h]")
+            ),
+            "beyond int64 microseconds",
         ),
     ],
 )

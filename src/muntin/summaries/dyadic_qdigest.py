@@ -27,7 +27,8 @@ from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.base import Estimate
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.kernels import qdigest as kernels
-from muntin.summaries.order_maps import IntegerRange, OrderMap, order_map
+from muntin.summaries.order_maps import IntegerRange, OrderMap, as_numbers, order_map
+from muntin.summaries.weighted_view import check_fractions
 
 K_MAX = 1 << 26
 COUNT_MAX = 1 << 61
@@ -220,7 +221,7 @@ class DyadicQDigest:
             exact, values in the same cell as the question are between the bounds, too.
         """
         if not inclusive and isinstance(self._map, IntegerRange):
-            values = np.ceil(values)  # less than 2.5 is less than 3
+            values = np.ceil(as_numbers(values))  # less than 2.5 is less than 3
         cells, side = self._map.place(values)
         index = self._indexed()
         # Where a cell holds several values, those beside the question may lie on either side.
@@ -255,9 +256,7 @@ class DyadicQDigest:
         BadArgument
             q outside [0, 1] or NaN.
         """
-        asked = np.atleast_1d(np.asarray(q, np.float64))
-        if not ((asked >= 0) & (asked <= 1)).all():
-            raise BadArgument(f"q={q!r}: quantiles are asked for in [0, 1]")
+        asked = check_fractions(q)
         if self._total == 0:
             nothing = self._map.lowest(np.empty(0, np.uint64))
             return Estimate(nothing, nothing, nothing, 1.0)

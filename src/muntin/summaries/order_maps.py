@@ -8,6 +8,7 @@ not such a map: a digest over hashes answers for the hashes' uniform order, not 
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import BadArgument
+from muntin.summaries.times import as_times
 
 BITS_MAX = 62  # a node's number needs one bit more, and counts of cells stay inside int64
 _SIGN = np.uint64(1 << 63)
@@ -95,15 +97,14 @@ class IntegerRange(OrderMap):
         return numbers.astype(np.int64).view(np.uint64) - _as_uint64(self.start)
 
     def place(self, values: Any) -> tuple[np.ndarray, np.ndarray]:
-        numbers = _numbers(values)
-        if numbers.dtype.kind == "f":
-            numbers = np.floor(numbers)
-        below, above = numbers < self.start, numbers > self._last
-        if numbers.dtype.kind == "f":  # float(last) may round up past the domain
-            above |= numbers >= float(self._last + 1)
-        inside = np.where(below | above, 0, numbers).astype(np.int64)
-        inside[below | above] = self.start
-        cells = inside.view(np.uint64) - _as_uint64(self.start)
+        numbers = np.floor(as_numbers(values))
+        # As int64, since `start` and its like past 2**53 would be rounded beside floats.
+        below, above = numbers < _INT64_MIN, numbers >= _INT64_MAX + 1
+        whole = np.where(below | above, 0, numbers).astype(np.int64)
+        below |= ~above & (whole < self.start)
+        above |= ~below & (whole > self._last)
+        whole[below | above] = self.start
+        cells = whole.view(np.uint64) - _as_uint64(self.start)
         return cells, above.astype(np.int8) - below.astype(np.int8)
 
     def lowest(self, cells: np.ndarray) -> np.ndarray:
@@ -125,7 +126,7 @@ class FloatRange(OrderMap):
         _check_bits(self.bits, 40)  # rounding stays below a thousandth of a cell
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
             raise BadArgument(f"low={self.low}, high={self.high}: finite and low < high")
-        if not math.isfinite(self.high - self.low) or self._width <= 0:
+        if not math.isfinite(self.high - self.low) or self._width < sys.float_info.min:
             raise BadArgument(f"low={self.low}, high={self.high}: the range is too wide or narrow")
 
     @property
@@ -315,7 +316,8 @@ def _array(values: Any) -> np.ndarray:
     return array
 
 
-def _numbers(values: Any) -> np.ndarray:
+def as_numbers(values: Any) -> np.ndarray:
+    """Numbers of any type [n]; `BadArgument` for anything else, null and NaN."""
     array = _array(values)
     if array.dtype.kind not in "biuf" and array.size:
         raise BadArgument(f"values of type {array.dtype} are not numbers")
@@ -325,7 +327,7 @@ def _numbers(values: Any) -> np.ndarray:
 
 
 def _integers(values: Any) -> np.ndarray:
-    numbers = _numbers(values)
+    numbers = as_numbers(values)
     if numbers.dtype.kind == "f":
         if numbers.size:
             raise BadArgument(
@@ -336,7 +338,7 @@ def _integers(values: Any) -> np.ndarray:
 
 
 def _floats(values: Any) -> np.ndarray:
-    return np.ascontiguousarray(_numbers(values), np.float64)
+    return np.ascontiguousarray(as_numbers(values), np.float64)
 
 
 def _microseconds(values: Any) -> np.ndarray:
@@ -346,10 +348,6 @@ def _microseconds(values: Any) -> np.ndarray:
             array = array.astype("datetime64[us]")
         except (ValueError, TypeError):
             raise BadArgument(f"values of type {array.dtype} are not instants") from None
-    if array.dtype.kind == "M":
-        if np.isnat(array).any():
-            raise BadArgument("NaT has no rank: drop it first")
-        return array.astype("datetime64[us]").view(np.int64)
-    if array.dtype.kind not in "iu":
+    if array.dtype.kind not in "iuM":
         raise BadArgument(f"values of type {array.dtype} are not instants")
-    return array.astype(np.int64)
+    return as_times(array, len(array))

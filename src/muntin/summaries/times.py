@@ -91,7 +91,10 @@ def _from_numpy(times: np.ndarray) -> np.ndarray:
         if np.isnat(times).any():
             raise BadArgument("some times are NaT: drop those events")
         if unit not in _PER_MICROSECOND or np.datetime_data(times.dtype)[1] != 1:
-            times, unit = times.astype("datetime64[us]"), "us"
+            scaled = times.astype("datetime64[us]")
+            if unit not in ("ns", "ps", "fs", "as") and (scaled.astype(times.dtype) != times).any():
+                raise BadArgument(f"times of type {times.dtype} reach beyond int64 microseconds")
+            times, unit = scaled, "us"
         return _scaled(times.view(np.int64), unit)
     if times.dtype.kind not in "iu":
         raise BadArgument(f"times of type {times.dtype}: give int64 microseconds or timestamps")

@@ -59,7 +59,7 @@ class WeightedView:
         BadArgument
             Fractions that are not in [0, 1], or not of one dimension.
         """
-        fractions = np.array(q, np.float64, ndmin=1)
+        fractions = _numbers(q)
         if fractions.ndim == 1:
             places = np.empty((3, len(fractions)), np.int64)
             if find_around(fractions, error, self.cumulative, self._known_ends, places):
@@ -77,7 +77,7 @@ class WeightedView:
 
 def check_fractions(q: Any) -> np.ndarray:
     """Fractions as float64[n], each in [0, 1]."""
-    fractions = np.array(q, np.float64, ndmin=1)
+    fractions = _numbers(q)
     if fractions.ndim != 1:
         raise BadArgument(f"fractions have shape {fractions.shape}: give one dimension")
     if fractions.size and not (
@@ -86,6 +86,13 @@ def check_fractions(q: Any) -> np.ndarray:
         at = int((~((fractions >= 0) & (fractions <= 1))).argmax())
         raise BadArgument(f"fraction {fractions[at]} at position {at}: use 0 <= q <= 1")
     return fractions
+
+
+def _numbers(q: Any) -> np.ndarray:
+    try:
+        return np.array(q, np.float64, ndmin=1)
+    except (TypeError, ValueError):
+        raise BadArgument(f"fractions {q!r:.80} are not numbers: use 0 <= q <= 1") from None
 
 
 def check_points(x: Any, dtype: str) -> tuple[np.ndarray, np.ndarray]:
