@@ -118,17 +118,37 @@ def test_text_that_is_not_utf8_is_rejected_in_files_too(spark, tmp_path, form):
         assert sorted(drivers["driver"].to_pylist()) == ["e", "\xe8", "\xe9"]
 
 
-def test_lines_of_several_objects_are_rejected_where_spark_reads_one(spark, tmp_path):
-    one = {"time": "2023-11-14T22:13:20Z", "driver": "a", "area": 1, "served": 1, "fare": 5}
+@pytest.mark.parametrize("suffix", [".json", ".json.gz"])
+def test_what_spark_passes_over_in_lines_of_json_is_rejected(spark, tmp_path, suffix):
+    one = {"time": "2023-11-14T22:13:20Z", "driver": '}{"\\', "area": 1, "served": 1, "fare": 5}
+    one["more"] = [{"a": {}}, [], {"b": "}{"}]
     text = json.dumps(one)
-    (tmp_path / "good.json").write_text(f"{text}\n{text}\n")
-    (tmp_path / "joined.json").write_text(f"{text}{text}\n{text} {text}\n")
+    lines = f"{text}\n\n[{text}, {text}]\n{text},\n{text}{text} {text}\r\n{text}\n{text},{text}"
+    packed = gzip.compress(lines.encode()) if suffix.endswith("gz") else lines.encode()
+    (tmp_path / f"joined{suffix}").write_bytes(packed)
     source = {"format": "json", "path": str(tmp_path)}
     found = muntin.summarize(None, pipeline(source=source), ledger=temporary())
-    assert (found.progress.read, found.progress.rejected) == (4, 2)
-    (_, record), _ = found.ledger.rejected("orders")
-    assert record.detail.startswith("the file has several JSON values in its first line")
-    assert "joined.json, row" in record.place
+    assert (found.progress.read, found.progress.rejected) == (10, 3)
+    records = [record for _, record in found.ledger.rejected("orders")]
+    assert all(r.detail.startswith("the line has several JSON values") for r in records)
+    places = sorted(record.place.removeprefix(f"{tmp_path}/joined{suffix}, ") for record in records)
+    assert places == ["line 5", "line 5", "line 7"]
+    assert {record.raw.decode() for record in records} == {text, f"{text} {text}\r"}
+
+
+def test_what_spark_passes_over_is_found_once_where_a_file_is_read_in_blocks(spark, tmp_path):
+    one = {"time": "2023-11-14T22:13:20Z", "driver": "a", "area": 1, "served": 1, "fare": 5}
+    text = json.dumps(one)
+    lines = [text * (1 + (n % 7 == 0)) for n in range(3_000)]
+    (tmp_path / "many.json").write_text("\n".join(lines))
+    source = {"format": "json", "path": str(tmp_path)}
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "10007")
+    try:
+        found = muntin.summarize(None, pipeline(source=source), ledger=temporary())
+    finally:
+        spark.conf.unset("spark.sql.files.maxPartitionBytes")
+    assert found.progress.counted == 3_000
+    assert found.progress.rejected == sum(n % 7 == 0 for n in range(3_000))
 
 
 @pytest.mark.parametrize("names", ["a.csv b.csv", "a b", "a.txt b.txt", "a.csv.gz b.csv.gz"])

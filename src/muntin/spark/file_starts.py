@@ -2,16 +2,13 @@
 
 Spark reads CSV by place, and passes over the first line of each file, whatever stands in it: a file
 whose columns have another order would be read with one column's values as another's, and one
-without a header would lose its first row. Of a line of JSON it reads the first value: of files with
-several in a line, as some services write them, the others would be lost. The rows of such files are
-rejected.
+without a header would lose its first row. The rows of such files are rejected.
 """
 
 from __future__ import annotations
 
 import csv
 import gzip
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -102,23 +99,7 @@ def is_replaced(path: str, form: Mapping[str, Any]) -> bool:
 
 def wrong_start(path: str, form: Mapping[str, Any]) -> str:
     """Why a file's rows cannot be read as those of its source; "" where they can."""
-    if "lines" in form:
-        return _several_values(_first_line(path, form))
     return _wrong_header(path, form) if "names" in form else ""
-
-
-def _several_values(line: str) -> str:
-    start = len(line) - len(line.lstrip())
-    try:
-        _, end = json.JSONDecoder().raw_decode(line, start)
-    except (ValueError, RecursionError):
-        return ""
-    if line[end:].lstrip()[:1] not in ("{", "["):
-        return ""
-    return (
-        "the file has several JSON values in its first line, of which Spark reads one: write each "
-        "in a line of its own, for example by  jq -c ."
-    )
 
 
 def _wrong_header(path: str, form: Mapping[str, Any]) -> str:

@@ -14,19 +14,29 @@ import pyarrow as pa
 
 from muntin.arrow import pc
 from muntin.spark.file_starts import is_replaced, wrong_start
+from muntin.spark.json_lines import passed_over
 from muntin.spark.partials import CORRUPT_COLUMN, WHY_COLUMN, Placed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-FILE, BLOCK, ROW = "_muntin_file", "_muntin_block", "_muntin_row"
-FILE_COLUMNS = (FILE, BLOCK, ROW)
+FILE, BLOCK, LENGTH, ROW = "_muntin_file", "_muntin_block", "_muntin_length", "_muntin_row"
+FILE_COLUMNS = (FILE, BLOCK, LENGTH, ROW)
 START = "start"
 _NOT_UTF8 = (
     "bytes of its text are not UTF-8: name the encoding of the files, for example  "
     "encoding: ISO-8859-1  under source"
 )
-_METADATA = {FILE: "file_path", BLOCK: "file_block_start", ROW: "row_index"}
+_SEVERAL = (
+    "the line has several JSON values, of which Spark reads the first: write each in a line of its "
+    "own, for example by  jq -c ."
+)
+_METADATA = {
+    FILE: "file_path",
+    BLOCK: "file_block_start",
+    LENGTH: "file_block_length",
+    ROW: "row_index",
+}
 
 
 def with_files(
@@ -39,7 +49,7 @@ def with_files(
     """
     from pyspark.sql import functions as sf
 
-    chosen = (FILE, ROW) if file_format == "parquet" else (FILE, BLOCK)
+    chosen = (FILE, ROW) if file_format == "parquet" else (FILE, BLOCK, LENGTH)
     about = {FILE: {START: json.dumps(start)}} if start else {}
     columns = [
         sf.col(f"_metadata.{_METADATA[name]}").alias(name, metadata=about.get(name, {}))
@@ -59,7 +69,8 @@ def in_files(
 ) -> Iterator[Placed]:
     """Batches without the columns that tell their rows' places, and these: path, row 12.
 
-    Rows of files that do not begin as `start` says are marked as malformed.
+    Rows of files that do not begin as `start` says are marked as malformed. What Spark passes over
+    in lines of JSON comes as rows that are.
     """
     block, counted, wrong = None, 0, ""
     replaced: dict[str, bool] = {}
@@ -73,6 +84,8 @@ def in_files(
             counted = counted if begins == block else 0
             if start and begins != block:
                 wrong = wrong_start(_shown(begins[0]), start)
+                if "lines" in start:
+                    yield from _passed_over(part.slice(0, 1), columns)
             block = begins
             read = part.select(columns)
             if wrong:
@@ -81,6 +94,21 @@ def in_files(
                 read = without_replaced(read, [begins[0]] * part.num_rows, start, replaced)
             yield read, partial(_counted, *begins, counted)
             counted += part.num_rows
+
+
+def _passed_over(first: pa.RecordBatch, columns: Sequence[str]) -> Iterator[Placed]:
+    """Of the block with this row: each value that Spark passed over as a row of its own."""
+    path, begins, length = (first.column(name)[0].as_py() for name in (FILE, BLOCK, LENGTH))
+    for line, values, text in passed_over(_shown(path), begins, length):
+        shown = text.decode("utf-8", "replace")
+        nulls = {name: pa.nulls(values, first.schema.field(name).type) for name in columns}
+        rows = pa.RecordBatch.from_pydict(nulls)
+        rows = _malformed(rows, np.ones(values, bool), _SEVERAL, shown)
+        yield rows, partial(_in_line, _place(path, begins, "line", line))
+
+
+def _in_line(place: str, _: int) -> str:
+    return place
 
 
 def without_replaced(
@@ -101,12 +129,12 @@ def without_replaced(
     return _malformed(batch, found, _NOT_UTF8) if found.any() else batch
 
 
-def _malformed(batch: pa.RecordBatch, rows: np.ndarray, why: str) -> pa.RecordBatch:
-    """These rows marked, with the reason."""
+def _malformed(batch: pa.RecordBatch, rows: np.ndarray, why: str, text: str = "") -> pa.RecordBatch:
+    """These rows marked, with the reason, and their text where it is known."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     none = pa.nulls(batch.num_rows, pa.string())
-    for name, text in ((CORRUPT_COLUMN, ""), (WHY_COLUMN, why)):
-        columns[name] = pc.if_else(pa.array(rows), pa.scalar(text), columns.get(name, none))
+    for name, said in ((CORRUPT_COLUMN, text), (WHY_COLUMN, why)):
+        columns[name] = pc.if_else(pa.array(rows), pa.scalar(said), columns.get(name, none))
     return pa.RecordBatch.from_pydict(columns)
 
 
@@ -124,7 +152,11 @@ def _by_block(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _counted(path: str, begins: int, before: int, row: int) -> str:
-    place = f"{_shown(path)}, row {before + row + 1}"
+    return _place(path, begins, "row", before + row + 1)
+
+
+def _place(path: str, begins: int, what: str, number: int) -> str:
+    place = f"{_shown(path)}, {what} {number}"
     return f"{place} from byte {begins:,}" if begins else place
 
 

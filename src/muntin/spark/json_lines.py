@@ -1,0 +1,102 @@
+"""JSON values that Spark passes over: of each line it reads the first."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from muntin.ledger.records import RAW_BYTES_MAX
+from muntin.spark.files import local_path
+from muntin.spec import COMPRESSED
+from muntin.summaries.kernels import kernel
+
+CHUNK_BYTES = 8 << 20
+_LF, _CR, _QUOTE, _BACKSLASH, _OPEN, _CLOSE = (ord(c) for c in '\n\r"\\{}')
+_OBJECT = 32  # the bit that makes a [ a {, and a ] a }
+
+
+class Passed(NamedTuple):
+    """What follows the first value of a line: which line of the block, how many values, and the
+    first of their bytes."""
+
+    line: int
+    values: int
+    text: bytes
+
+
+def passed_over(path: str, begins: int, length: int) -> Iterator[Passed]:
+    """Of the lines that Spark reads as this block of a file; none where it cannot be read here."""
+    here = local_path(path)
+    if here is None or here.suffix in COMPRESSED[1:]:
+        return
+    packed = here.suffix == ".gz"
+    try:
+        with gzip.open(here) if packed else here.open("rb") as stream:
+            stream.seek(begins)
+            if begins:
+                stream.readline()  # it began in the block before
+            left = begins + length + 1 - stream.tell()  # a line may begin at the block's end
+            number = 0
+            while data := stream.read(CHUNK_BYTES if packed else max(0, min(left, CHUNK_BYTES))):
+                if not data.endswith(b"\n"):
+                    data += stream.readline()
+                left -= len(data)
+                at = 0
+                for first, values in zip(*_later_values(data), strict=True):
+                    number, at = number + data.count(b"\n", at, first), first
+                    end = data.find(b"\n", first, first + RAW_BYTES_MAX)
+                    end = end if end >= 0 else first + RAW_BYTES_MAX
+                    yield Passed(number + 1, values, data[first:end])
+                number += data.count(b"\n", at)
+    except (OSError, EOFError):
+        return  # it is Spark that says what is wrong with it
+
+
+def _later_values(data: bytes) -> tuple[list[int], list[int]]:
+    """Of lines with several objects or lists: where the second begins, how many there are more."""
+    size = data.count(b"\n") + data.count(b"\r") + 1
+    firsts, values = np.empty((2, size), np.int64)
+    found = _find_later(np.frombuffer(data, np.uint8), firsts, values)
+    return firsts[:found].tolist(), values[:found].tolist()
+
+
+@kernel()
+def _find_later(data, firsts, values):
+    found = depth = seen = second = 0
+    quoted = False
+    i = 0
+    while i < data.shape[0]:
+        byte = data[i]
+        if byte in (_LF, _CR):
+            if seen > 1:
+                firsts[found] = second
+                values[found] = seen - 1
+                found += 1
+            depth = seen = 0
+            quoted = False
+        elif quoted:
+            if byte == _BACKSLASH:
+                i += 1
+                if i < data.shape[0] and data[i] in (_LF, _CR):
+                    continue
+            elif byte == _QUOTE:
+                quoted = False
+        elif byte == _QUOTE:
+            quoted = True
+        elif byte | _OBJECT == _OPEN:
+            if depth == 0:
+                seen += 1
+                if seen == 2:
+                    second = i
+            depth += 1
+        elif byte | _OBJECT == _CLOSE and depth > 0:
+            depth -= 1
+        i += 1
+    if seen > 1:
+        firsts[found] = second
+        values[found] = seen - 1
+        found += 1
+    return found
