@@ -21,10 +21,13 @@ def in_turn(
         for run in runs.values():
             run()
     seconds: dict[str, list[float]] = {name: [] for name in runs}
+    gc.collect()
+    gc.freeze()  # going through all modules before each run would empty the processor's caches
     for _ in range(repeats):
         for name, run in runs.items():
             gc.collect()
             began = clock()
             run()
             seconds[name].append(clock() - began)
+    gc.unfreeze()
     return seconds

@@ -8,6 +8,7 @@ Sketches alone, taken in and merged: benchmarks/peers/quantiles.py.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 import datasketches
 import numpy as np
@@ -23,6 +24,8 @@ from muntin.summaries import FixedWindowQuantiles
 
 WINDOW, BATCH = 100_000, 2_000
 ASKED = (0.5, 0.9, 0.99)
+AS_EXACT = 400  # k at which DataSketches' merge of such panes is as exact as ours at 200
+SEEDS = 12
 
 
 def theirs(values: np.ndarray, k: int = 200) -> datasketches.kll_doubles_sketch:
@@ -32,32 +35,47 @@ def theirs(values: np.ndarray, k: int = 200) -> datasketches.kll_doubles_sketch:
 
 
 def from_bytes(panes: int, repeats: int) -> Table:
-    rng = np.random.default_rng(0)
-    parts = [rng.lognormal(size=5_000) for _ in range(panes)]
-    blobs = [theirs(part).serialize() for part in parts]
-    slices, values = np.repeat(np.arange(panes), 5_000), pa.array(np.concatenate(parts))
-    stored = [encode(piece) for piece in cut(build(Quantiles(), slices, [values]))]
+    asked = tuple(np.arange(1, 100) / 100)
+    squares: dict[str, list[float]] = {}
+    stored: list[bytes] = []
+    blobs: dict[int, list[bytes]] = {200: [], AS_EXACT: []}
 
-    def of_segments() -> None:
+    def of_segments() -> list[float]:
         (table,) = merge([decode(piece) for piece in stored], WHOLE).tables
-        Quantiles().answer(table, QuantilesAt(ASKED))
+        return Quantiles().answer(table, QuantilesAt(asked)).column("value").to_pylist()
 
-    def of_sketches() -> None:
-        union = datasketches.kll_doubles_sketch(200)
-        for blob in blobs:
+    def of_sketches(k: int) -> list[float]:
+        union = datasketches.kll_doubles_sketch(k)
+        for blob in blobs[k]:
             union.merge(datasketches.kll_doubles_sketch.deserialize(blob))
-        union.get_quantiles(list(ASKED))
+        return union.get_quantiles(list(asked))
 
+    engines = {"Muntin's segments, k = 200": of_segments} | {
+        f"DataSketches KLL, k = {k}": partial(of_sketches, k) for k in blobs
+    }
+    for seed in range(SEEDS):
+        rng = np.random.default_rng(seed)
+        parts = [rng.lognormal(size=5_000) for _ in range(panes)]
+        slices, values = np.repeat(np.arange(panes), 5_000), np.concatenate(parts)
+        stored[:] = map(encode, cut(build(Quantiles(), slices, [pa.array(values)])))
+        for k in blobs:
+            blobs[k] = [theirs(part, k).serialize() for part in parts]
+        values.sort()
+        for name, answer in engines.items():
+            ranks = np.searchsorted(values, answer()) / len(values)
+            squares.setdefault(name, []).append(float(np.mean((ranks - asked) ** 2)))
     found = timed(
         "from-bytes",
-        f"{panes:,} panes of 5,000 values, from bytes to three quantiles, k = 200",
-        {"Muntin's segments": of_segments, "DataSketches KLL": of_sketches},
+        f"{panes:,} panes of 5,000 values, from bytes to 99 quantiles; the error is that of their "
+        f"ranks, root mean square of {SEEDS} seeds",
+        engines,
         repeats,
         unit="ms",
     )
-    found.columns.append("bytes")
-    for row, data in zip(found.rows, (stored, blobs), strict=True):
-        row.append(sum(map(len, data)))
+    found.columns += ["bytes", "error, %"]
+    sizes = [sum(map(len, data)) for data in (stored, *blobs.values())]
+    for row, size in zip(found.rows, sizes, strict=True):
+        row += [size, round(100 * float(np.mean(squares[row[0]])) ** 0.5, 3)]
     return found
 
 

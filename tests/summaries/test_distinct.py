@@ -1,6 +1,5 @@
 """HyperLogLog against exact counts and against the `datasketches` package."""
 
-import struct
 from contextlib import suppress
 
 import datasketches
@@ -174,8 +173,14 @@ def test_only_equal_sizes_merge():
             Distinct(12).merge(other)
 
 
+def test_bytes_are_few():
+    """Registers in some 3 bits each, which is their entropy, and fewer while items are few."""
+    assert len(fed(range(100_000)).to_bytes()) < 0.45 * (1 << 12)
+    assert len(fed(range(100)).to_bytes()) < 350
+
+
 def test_golden_bytes():
-    data = golden("distinct-v1", lambda: fed(["JFK", "EWR", "ü", "JFK"], 8).to_bytes())
+    data = golden("distinct-v2", lambda: fed(["JFK", "EWR", "ü", "JFK"], 8).to_bytes())
     assert Distinct.from_bytes(data).to_bytes() == data
     assert fed(["JFK", "EWR", "ü", "JFK"], 8).to_bytes() == data
 
@@ -191,8 +196,7 @@ def test_damaged_bytes(items):
             found = Distinct.from_bytes(blob)
         except CorruptSummary:
             continue
-        assert found.to_bytes() == blob
-        found.estimate()
+        assert Distinct.from_bytes(found.to_bytes()).estimate() == found.estimate()
 
 
 @pytest.mark.parametrize("items", [0, 5, 100, 3000])
@@ -229,6 +233,3 @@ def test_contradictions_are_found(change):
     parameters, body = unseal(fed(["JFK", "EWR", "ü"], 8).to_bytes(), "distinct")
     with pytest.raises(CorruptSummary):
         Distinct.from_bytes(seal("distinct", parameters | change, bytes(body)))
-    slots = struct.pack("<III", 9, 9, 10) + b"\x01\x01\x01"
-    with pytest.raises(CorruptSummary, match="ascend"):
-        Distinct.from_bytes(seal("distinct", parameters, slots))

@@ -29,6 +29,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import CorruptSummary, IncompatibleSummary
+from muntin.segments.streams import ENTRY_BYTES, StreamReader, StreamWriter
 from muntin.summaries import datasketches_hll
 from muntin.summaries.base import Estimate
 from muntin.summaries.checks import integer_in
@@ -39,8 +40,6 @@ from muntin.summaries.kernels import distinct as kernels
 from muntin.summaries.reading import INT64_MAX, Body, Fields
 from muntin.summaries.weights import added
 
-SPARSE_LG_K_MAX = 18  # above, a few bytes would ask for a megabyte of registers
-SPARSE_ENTRY_BYTES = 5
 CONFIDENCE = 0.99
 _Z = 2.5758293035489004  # of the normal distribution, for CONFIDENCE
 
@@ -151,15 +150,12 @@ class Distinct:
         return deepcopy(self)
 
     def to_bytes(self) -> bytes:
-        """The summary in Muntin's envelope: registers in use with their slots, or all."""
-        used = np.flatnonzero(self._registers)
-        sparse = _sparse(self.lg_k, len(used))
-        if sparse:
-            body = used.astype("<u4").tobytes() + self._registers[used].tobytes()
-        else:
-            body = self._registers.tobytes()
-        described = self.parameters | {"events": self._events, "used": len(used)}
-        return seal(self.kind, described, body)
+        """The summary in Muntin's envelope: all registers, compressed, some 3 bits each."""
+        out = StreamWriter()
+        out.raw(self._registers)
+        used = int(np.count_nonzero(self._registers))
+        described = self.parameters | {"events": self._events, "used": used}
+        return seal(self.kind, described, *out.written())
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -179,15 +175,9 @@ class Distinct:
         if events and not used:
             raise CorruptSummary("distinct: events without a register in use")
         body = Body(cls.kind, view)
-        if _sparse(lg_k, used):
-            slots, values = body.array("<u4", used), body.array("u1", used)
-            if used and (int(slots[-1]) >= 1 << lg_k or (slots[1:] <= slots[:-1]).any()):
-                raise CorruptSummary("distinct: slots do not ascend within the registers")
-            registers = np.zeros(1 << lg_k, np.uint8)
-            registers[slots] = values
-        else:
-            registers = body.array("u1", 1 << lg_k)
-        body.done()
+        reader = StreamReader(body.view(ENTRY_BYTES), body.rest())
+        registers = reader.raw(1 << lg_k).copy()
+        reader.done()
         if np.count_nonzero(registers) != used or registers.max() > kernels.VALUE_MAX:
             raise CorruptSummary("distinct: a register is impossible")
         return cls._of(registers, events)
@@ -221,10 +211,6 @@ class Distinct:
     def __repr__(self) -> str:
         value = self.estimate().value[0]
         return f"Distinct(lg_k={self.lg_k}): {self._events} events, about {value:.0f} items"
-
-
-def _sparse(lg_k: int, used: int) -> bool:
-    return lg_k <= SPARSE_LG_K_MAX and SPARSE_ENTRY_BYTES * used < 1 << lg_k
 
 
 def interval(
