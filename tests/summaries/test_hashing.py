@@ -42,6 +42,14 @@ def test_all_spellings_of_an_item_hash_alike():
     assert hash_items(np.array([1, 2], np.int32)).tolist() == hash_items([1, 2]).tolist()
 
 
+@given(st.lists(st.integers(0, 2**64 - 1), max_size=20), seeds)
+def test_integers_beyond_int64_are_no_negative_ones(items, seed):
+    found = hash_items(pa.array(items, pa.uint64()), seed)
+    signed = [item - 2**64 if item >= 2**63 else item for item in items]
+    same = found == hash_items(pa.array(signed, pa.int64()), seed)
+    assert same.tolist() == [item < 2**63 for item in items]
+
+
 def test_a_time_is_one_item_in_any_unit():
     units = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
     times = [pa.array([1_700_000_000 * n], pa.timestamp(unit)) for unit, n in units.items()]

@@ -94,7 +94,8 @@ class Distinct:
         ----------
         items : array of str, bytes or int [n], or one item
             What `muntin.summaries.items.as_items` takes. A string and its UTF-8 bytes are the
-            same item; the number 1 and the text "1" are not.
+            same item; the number 1 and the text "1" are not. Of integers it is the 64 bits that
+            count, as DataSketches has it: 2**64 - 1 as uint64 is -1 as int64.
 
         Raises
         ------

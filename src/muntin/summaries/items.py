@@ -107,14 +107,23 @@ def _micros(items: pa.Array) -> pa.Array:
 
 
 def hash_items(items: Any, seed: int = 0) -> np.ndarray:
-    """XXH64 of each item: uint64[n]. Takes what `as_items` takes, and refuses what it refuses."""
+    """XXH64 of each item: uint64[n]. Takes what `as_items` takes, and refuses what it refuses.
+
+    An integer beyond int64 is another item than the negative one of the same bits: its seed is
+    the complement.
+    """
     if isinstance(items, pa.DictionaryArray) and _worth_hashing_once(items):
         codes = items.indices.to_numpy(zero_copy_only=False)
         return hash_items(items.dictionary, seed)[codes]
     array = as_items(items)
     out = np.empty(len(array), np.uint64)
     if not is_text(array.type, or_binary=True):
-        hash_integers(integers(array), np.uint64(seed), out)
+        numbers = integers(array)
+        hash_integers(numbers, np.uint64(seed), out)
+        if array.type == pa.uint64() and (beyond := np.flatnonzero(numbers < 0)).size:
+            hashed = np.empty(len(beyond), np.uint64)
+            hash_integers(numbers[beyond], ~np.uint64(seed), hashed)
+            out[beyond] = hashed
         return out
     data, offsets = text_buffers(array)
     hash_strings(data, offsets, np.uint64(seed), out)
