@@ -126,6 +126,20 @@ def test_ring_error_is_as_stated_and_flat(panes, k, items, rms):
     assert misses <= 0.01 * asked
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_bounds_hold_the_extremes_too(method, dtype):
+    asked, places = [0.0, 0.0005, 0.5, 0.999, 1.0], [0, 4, 4_999, 9_989, 9_999]
+    for seed in range(20):
+        stream = np.random.default_rng(seed).integers(-(10**6), 10**6, 20_000).astype(dtype)
+        window = FixedWindowQuantiles(10_000, seed=seed, method=method, dtype=dtype)
+        window.update(stream)
+        truth = np.sort(stream[-10_000:])[places]
+        answer = window.quantile(asked)
+        assert ((answer.lower <= truth) & (truth <= answer.upper)).all()
+        assert np.isin(answer.value, stream).all()
+
+
 def test_ring_item_by_item():
     stream = np.random.default_rng(4).normal(size=12_000)
     ring = FixedWindowQuantiles(3_000, seed=2)

@@ -113,13 +113,19 @@ class WindowQuantiles:
         Returns
         -------
         Estimate
-            `value`, `lower`, `upper`: [n] in the dtype; n = 0 while the window is empty.
+            `value`, `lower`, `upper`: [n] in the dtype; n = 0 while the window is empty. A window
+            does not keep its extremes: within `rank_error()` of 0 `lower` is the dtype's lowest
+            value, within it of 1 `upper` the highest (for floats -inf and inf).
         """
         if self.count == 0:
             check_fractions(q)
             return nothing(self.dtype)
         view, error, confidence = self._sorted_view()
         value, lower, upper = view.around(q, error)
+        if error:
+            asked, whole = np.array(q, np.float64, ndmin=1), self.dtype == "int64"
+            lower[asked <= error] = np.iinfo(np.int64).min if whole else -np.inf
+            upper[asked >= 1.0 - error] = np.iinfo(np.int64).max if whole else np.inf
         return Estimate(value, lower, upper, confidence)
 
     def rank(self, x: Any, *, inclusive: bool = True) -> Estimate:
