@@ -43,7 +43,7 @@ def test_one_bad_time_among_many(init):
     rows[1234] = "soon,EWR,3"
     found, said = init("d.csv", csv(rows))
     assert found.time.column == "at"
-    assert "1 of the first 3,000 rows have no time in 'at', such as 'soon'" in said
+    assert "1 of 3,000 rows have no time in 'at', such as 'soon'" in said
 
 
 def test_json_with_bad_lines(init):
@@ -63,7 +63,7 @@ def test_numbers_with_other_texts_among_them_are_no_keys(init):
     found, said = init("d.csv", csv(rows))
     assert "delay" in found.summaries["d"].indicators
     assert found.fields == {"delay": "TRY_CAST(`delay` AS BIGINT)"}
-    assert "2 of the first 1,440 rows have no number in 'delay', such as 'n/a'" in said
+    assert "2 of 1,440 rows have no number in 'delay', such as 'n/a'" in said
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_many_rows_without_a_number_where_one_text_stands_for_none(init):
     rows = [f"{t},EWR,{'n/a' if n % 4 == 0 else n * 1.5}" for n, t in enumerate(MINUTES)]
     found, said = init("d.csv", csv(rows))
     assert found.fields == {"delay": "TRY_CAST(`delay` AS DOUBLE)"}
-    assert "360 of the first 1,440 rows have no number in 'delay', such as 'n/a'" in said
+    assert "360 of 1,440 rows have no number in 'delay', such as 'n/a'" in said
 
 
 def test_a_folder_of_files_of_several_kinds(init, tmp_path):
@@ -116,6 +116,23 @@ def test_what_is_not_for_readers_in_a_folder_is_not_looked_at(init, tmp_path):
     found, said = init("d/b.csv/p.csv", csv(f"{t},EWR,{n}" for n, t in enumerate(MINUTES)), "d")
     assert found.source.format == "csv"
     assert "too: only" not in said
+
+
+def test_files_of_a_folder_are_looked_at_not_only_the_first(init, tmp_path):
+    """The first may be a short one: how long a time there is, and how late it comes, others say."""
+    for day, count in enumerate((50, 86_400, 86_400)):
+        folder = tmp_path / "d" / f"day={day}"
+        folder.mkdir(parents=True)
+        ahead = 86_400  # one event is a day ahead of the others
+        seconds = [ahead, *(n - 41 * (n % 2) for n in range(count))]
+        at = [(1_704_067_200 + day * 86_400 + second) * 10**6 for second in seconds]
+        sensors = [f"s{n % 300}" for n in range(len(at))]
+        table = pa.table({"at": pa.array(at, pa.timestamp("us", "UTC")), "sensor": sensors})
+        pq.write_table(table, folder / "0.parquet")
+    found, _ = init("beside.txt", "x", look="d")
+    assert ("sensor",) in found.summaries["d"].keys
+    assert duration_text(found.pane) == "1 minute"
+    assert duration_text(found.lateness) == "1 minute"
 
 
 @pytest.mark.parametrize("name", ["ts", "eventTime", "created"])

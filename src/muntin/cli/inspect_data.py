@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from dataclasses import dataclass, field
@@ -47,6 +48,7 @@ _WINDOWS_US = {  # pane -> window
     86_400 * _SECOND: 7 * 86_400 * _SECOND,
 }
 PANES_MAX = 10_000
+LATE_SHARE = 0.999  # of the events come in time
 
 
 @dataclass(slots=True)
@@ -58,6 +60,7 @@ class Found:
     time: str
     unit: str | None
     pane_us: int
+    lateness_us: int
     keys: list[str] = field(default_factory=list)
     indicators: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -69,28 +72,38 @@ class Found:
 
 
 def inspect(data: Path) -> Found:
-    """Look at the first rows of a file or folder; SourceError where that cannot be done."""
+    """Look at the first rows of some files; SourceError where that cannot be done."""
     import duckdb
 
-    file, form = _first_file(data)
+    files, form = _files(data)
+    file = files[0]
     mixed = _beside(data, file)
     reader = _READERS["jsonl" if form == "json" and _is_json_lines(file) else form]
-    connection = duckdb.connect()
+    statement = f"SELECT * FROM {reader} LIMIT {SAMPLE_ROWS // len(files)}"
+    connection, parts = duckdb.connect(), []
     try:
-        read = connection.sql(f"SELECT * FROM {reader} LIMIT {SAMPLE_ROWS}", params=[str(file)])
-        sample = read.to_arrow_table()
+        for each in files:
+            parts.append(connection.sql(statement, params=[str(each)]).to_arrow_table())
+            connection.register(f"part{len(parts)}", parts[-1])
+        united = (f"SELECT * FROM part{number + 1}" for number in range(len(parts)))
+        sample = connection.sql(" UNION ALL BY NAME ".join(united)).to_arrow_table()
         connection.register("sample", sample)
         rows = connection.sql("SUMMARIZE sample").fetchall()
         sniffed = _csv_options(connection, file) if form == "csv" else ({}, {})
     except duckdb.Error as problem:
-        raise SourceError(f"{file}: cannot be read as {form}: {str(problem)[:300]}") from None
+        where = files[min(len(parts), len(files) - 1)]
+        raise SourceError(f"{where}: cannot be read as {form}: {str(problem)[:300]}") from None
     total = sample.num_rows
     if not total:
         raise SourceError(f"{file}: holds no rows, so there is nothing to look at")
     columns = {str(row[0]): (str(row[1]), int(row[4] or 0)) for row in rows}
     time, unit, times = _time_column(columns, sample)
+    edges = itertools.pairwise([0, *itertools.accumulate(map(len, parts))])
+    by_file = [_times(sample[time].slice(a, b - a), unit) for a, b in edges]
+    pane = _pane_us(by_file)
+    lateness = max(pane, _behind_us(by_file[0]))
     options, fields = sniffed
-    found = Found(str(data), form, time, unit, _pane_us(times), options=options)
+    found = Found(str(data), form, time, unit, pane, lateness, options=options)
     if time in fields:
         found.fields[time] = fields[time]
     if mixed is not None:
@@ -99,7 +112,7 @@ def inspect(data: Path) -> Found:
     absent = total - len(times)
     if absent:
         found.warnings.append(
-            f"{absent:,} of the first {total:,} rows have no time in '{time}'"
+            f"{absent:,} of {total:,} rows have no time in '{time}'"
             f"{_shown(sample, time)}: they will be rejected"
         )
     for name, (kind, distinct) in columns.items():
@@ -111,7 +124,7 @@ def inspect(data: Path) -> Found:
             found.fields[name] = f"TRY_CAST(`{name}` AS {cast})"
             found.indicators.append(name)
             found.warnings.append(
-                f"{bad:,} of the first {total:,} rows have no number in '{name}'"
+                f"{bad:,} of {total:,} rows have no number in '{name}'"
                 f"{_shown(sample, name)}: a field reads them as null"
             )
         elif _is_number(kind) and not _looks_like_key(name, kind, distinct):
@@ -175,7 +188,7 @@ time: {time}
 pane: {duration_text(pane)}
 
 # How late an event may come and still count towards where its window ends.
-lateness: {duration_text(pane)}
+lateness: {duration_text(found.lateness_us)}
 
 # The durable table of summaries.
 ledger: sqlite:///{name}.db
@@ -194,13 +207,17 @@ queries:
 """
 
 
-def _first_file(data: Path) -> tuple[Path, str]:
+def _files(data: Path) -> tuple[list[Path], str]:
+    """The largest file, then the first and the last, which tell how long a time there is."""
     if not data.exists():
         raise SourceError(f"{data}: no such file or folder")
     files = [file for file in files_at(data) if format_of(file) in _READERS]
     if not files:
         raise SourceError(f"{data}: no .parquet, .csv, .json or .jsonl file")
-    return files[0], format_of(files[0]) or ""
+    form = format_of(files[0]) or ""
+    alike = [file for file in files if format_of(file) == form]
+    largest = max(alike, key=lambda file: file.stat().st_size)
+    return list(dict.fromkeys((largest, alike[0], alike[-1]))), form
 
 
 def _beside(data: Path, file: Path) -> Path | None:
@@ -288,12 +305,14 @@ def _times(column: pa.ChunkedArray, unit: str | None = None) -> np.ndarray:
     return times[times != ABSENT]
 
 
-def _pane_us(times: np.ndarray) -> int:
+def _pane_us(by_file: list[np.ndarray]) -> int:
     """Some thousands of panes at most, and none below the step in which the times come.
 
-    A few times that are far off say nothing about the others.
+    A few times that are far off say nothing about the others of their file.
     """
-    first, last = np.quantile(times, [0.01, 0.99]) if len(times) else (0, 0)
+    times = np.concatenate(by_file)
+    spans = [np.quantile(own, [0.01, 0.99]) for own in by_file if len(own)]
+    first, last = (np.min(spans), np.max(spans)) if spans else (0, 0)
     panes = list(_WINDOWS_US)
     for pane in panes:
         longer = [p for p in panes if p > pane]
@@ -301,6 +320,15 @@ def _pane_us(times: np.ndarray) -> int:
         if (last - first) / pane <= PANES_MAX and not in_steps:
             return pane
     return panes[-1]
+
+
+def _behind_us(times: np.ndarray) -> int:
+    """How late events come, in the order of a file: a pane's length, at most a day."""
+    if not len(times):
+        return 0
+    near = times[times <= np.quantile(times, 0.99)]  # one that is far ahead makes none late
+    behind = np.quantile(np.maximum.accumulate(near) - near, LATE_SHARE)
+    return next((pane for pane in _WINDOWS_US if pane >= behind), max(_WINDOWS_US))
 
 
 def _number_in_text(column: pa.ChunkedArray) -> tuple[str, int] | None:
