@@ -111,6 +111,17 @@ def test_a_site_that_began_anew_is_taken_in_at_once_if_it_says_so(life: int, at_
     assert net.valid
 
 
+def test_sites_that_begin_again_with_older_units_do_not_hold_the_answer_back() -> None:
+    net = Net()
+    for life, unit in ((1, 1000), (2, 5)):
+        net.unit = unit
+        for name in NAMES:
+            net.on(name, life)
+        net.pass_by(20)
+        assert net.valid
+        assert net.coordinator.answer().as_of == unit
+
+
 def test_a_late_hello_does_no_harm() -> None:
     net = Net()
     for name in NAMES:

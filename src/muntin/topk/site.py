@@ -9,6 +9,8 @@ from muntin.topk.messages import LINE_ALL, Entries, Factors, Object, Watch, orde
 from muntin.topk.pushes import Pushes
 from muntin.topk.resolution import Report
 
+UNIT_MIN = -(1 << 62)  # nothing was heard of its units
+
 
 @dataclass(slots=True)
 class Site:
@@ -43,7 +45,7 @@ class Site:
     watching: bool = False
     since: int | None = None
     until: int | None = None
-    unit: int = -(1 << 62)
+    unit: int = UNIT_MIN
     hellos: int = 0
     life: int = 0
     alert: Report | None = None
@@ -57,6 +59,7 @@ class Site:
 
     def reset(self) -> None:
         """Begin an epoch: no factors, nothing sent, nothing known."""
+        self.unit = UNIT_MIN  # it may begin again with older units
         self.version = self.acked = 0
         self.factors, self.expected = {}, {}
         self.changed, self.added, self.watched = set(), set(), set()
