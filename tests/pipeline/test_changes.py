@@ -57,6 +57,19 @@ def test_a_summary_that_joins_later_says_what_it_lacks():
     assert said(ledger, since) == ([[2]], True, [])
 
 
+def test_of_a_time_before_it_joined_a_summary_does_not_say_that_nothing_came():
+    ledger = temporary()
+    fed(ledger, {"m": MATRIX}, [[0, 1, 2], [12]], 0)
+    fed(ledger, {"m": MATRIX, "n": MATRIX}, [], 2)
+    assert said(ledger, "SELECT count FROM n FOR ALL")[1:] == (False, [{"n": 4}])
+    fed(ledger, {"m": MATRIX, "n": MATRIX}, [[45]], 2)
+    asked = "SELECT count FROM n FOR '2023-11-14 22:13' TO '2023-11-14 22:{}'"
+    assert said(ledger, asked.format("13:40"))[1:] == (False, [{"n": 4}])
+    assert said(ledger, asked.format("15")) == ([[1]], False, [{"n": 4}])
+    assert said(ledger, "SELECT count FROM n FOR LAST '1 minute'") == ([[1]], False, [{"n": 4}])
+    assert said(ledger, "SELECT count FROM n FOR LAST '20 s'") == ([[1]], True, [])
+
+
 def test_a_summary_that_was_away_says_what_it_lacks():
     ledger = temporary()
     fed(ledger, {"m": MATRIX, "n": MATRIX}, [[0, 1]], 0)

@@ -37,6 +37,7 @@ from muntin.times import instant_text
 from muntin.windows.grid import first_open
 
 Span = tuple[int, int]
+EVER: Span = (0, 1 << 62)
 
 
 class LedgerMoment:
@@ -177,7 +178,9 @@ class LedgerMoment:
         merged = self._pieces.merged_runs(layout, reach, keys)
         covered = asked if closed is not None or window.whole else reach.covered
         covered = covered if reach.runs else None
-        uncounted = self._uncounted(layout, merged, reach, covered, keys)
+        # also of what was asked for and is not stored: the summary may not have been there
+        meant = (asked or EVER) if reach.whole else covered
+        uncounted = self._uncounted(layout, merged, reach, meant, keys)
         if keys is not None and not uncounted.keys().isdisjoint(keys):
             # what a key was not there to count, of an indicator too, only the others know
             return self._load(known, layout, window, None)
@@ -202,11 +205,11 @@ class LedgerMoment:
         layout: Layout,
         merged: Merged,
         reach: Reach,
-        covered: Span | None,
+        span: Span | None,
         keys: KeyNames | None,
     ) -> dict[Part, Uncounted]:
-        """What a summary, its keys and indicators have not counted of what is covered, and since
-        when they have counted all."""
+        """What a summary, its keys and indicators have not counted of a span, and since when they
+        have counted all."""
         lacking: Mapping[Part, int] = {}
         if merged.segment is not None:
             lacking = layout.spec.uncounted(merged.segment, keys)
@@ -216,7 +219,7 @@ class LedgerMoment:
             for part, events in lacking.items()
         }
         known, _ = self._find(layout.name)
-        whole = absences.of_panes(self._pieces, known, layout, covered, merged.events)
+        whole = absences.of_panes(self._pieces, known, layout, span, merged.events)
         return found if whole is None else found | {WHOLE: whole}
 
     def _followed(
