@@ -70,6 +70,19 @@ def test_of_a_time_before_it_joined_a_summary_does_not_say_that_nothing_came():
     assert said(ledger, "SELECT count FROM n FOR LAST '20 s'") == ([[1]], True, [])
 
 
+def test_rollups_that_are_taken_out_go_whole_or_not_at_all():
+    ledger = temporary()
+    rungs, kept = ["20 s", "1 minute", "10 minutes"], {"retention": {"panes": "30 s"}}
+    batches = [range(at, at + 60, 5) for at in range(0, 1800, 60)]
+    fed(ledger, ONE, batches, 0, rollups=rungs, **kept)
+    with pytest.raises(SpecError, match=r"nothing but those of 20 seconds holds \d+ events of"):
+        fed(ledger, ONE, [], 30, rollups=rungs[2:], **kept)
+    without = [rungs[0], rungs[2]]
+    fed(ledger, ONE, [[1810], [1660]], 30, rollups=without, **kept)  # late: they would receive it
+    assert {reach.length // SECOND for reach in ledger.coverage("m")} == {20, 600}
+    assert said(ledger, "SELECT count FROM m FOR ALL") == ([[362]], True, [])
+
+
 def test_a_summary_that_was_away_says_what_it_lacks():
     ledger = temporary()
     fed(ledger, {"m": MATRIX, "n": MATRIX}, [[0, 1]], 0)

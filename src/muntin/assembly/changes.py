@@ -9,14 +9,15 @@ from typing import Any
 
 from muntin.assembly.cutting import Cutting
 from muntin.errors import MuntinError, SourceError, SpecError
-from muntin.kinds import SummarySpec
+from muntin.kinds import SegmentSpec, SummarySpec
 from muntin.ledger.base import Ledger
 from muntin.ledger.records import Partial, PipelineInfo, Stored
 from muntin.reading.extent import Layout
-from muntin.reading.pieces import Pieces
+from muntin.reading.pieces import Pieces, SegmentCache, pieces_of
 from muntin.segments.algebra import Algebra, merged_algebra
 from muntin.segments.codec import head_size, read_types
 from muntin.spec import AWAY, FORMER, Pipeline
+from muntin.times import duration_text
 
 PIECES_LOOKED_AT = 8  # at first
 LOOKED_AT_BYTES = 1 << 14  # of a piece: most say within them what it holds
@@ -43,6 +44,7 @@ def check_changes(pipeline: Pipeline, ledger: Ledger) -> None:
             continue
         if not any(ledger.bounds(name, length) for length in lengths) and not ledger.states(name):
             continue
+        _check_rollups(name, summary, pipeline, ledger)
         _check_fields(name, summary, _fields_read(found.spec, name, old), pipeline.fields)
         is_now, was = ({"kind": each.kind, **each.stored_as()} for each in (summary, old))
         for entry in is_now | was:
@@ -51,6 +53,25 @@ def check_changes(pipeline: Pipeline, ledger: Ledger) -> None:
                     f"summaries.{name}.{entry}: {_shown(was.get(entry))} in what is stored, now "
                     f"{_shown(is_now.get(entry))}: they do not merge; give the changed summary "
                     f"another name, or start over with --reset"
+                )
+
+
+def _check_rollups(name: str, summary: SummarySpec, pipeline: Pipeline, ledger: Ledger) -> None:
+    """Rollups that are made no more go; what nothing else holds must not go with them."""
+    gone = [reach for reach in ledger.coverage(name) if reach.length not in pipeline.rungs]
+    if not gone or not isinstance(summary, SegmentSpec):
+        return
+    layout = Layout(name, summary, pipeline.pane, pipeline.rungs)
+    with pieces_of(ledger, SegmentCache(0)) as now:
+        for reach in gone:
+            tiles = now.extent(layout).rollups.tiles(reach.start, reach.until)
+            left = [now.slices(layout, n, *run).count for n, *run in tiles if n is not None]
+            lost = now.slices(layout, reach.length, reach.start, reach.until).count - sum(left)
+            if lost:
+                raise SpecError(
+                    f"rollups: nothing but those of {duration_text(reach.length)} holds {lost:,} "
+                    f"events of summaries.{name}, whose panes retention has dropped: leave that "
+                    "length in the list, or start over with --reset"
                 )
 
 

@@ -144,8 +144,8 @@ class Rollups:
         cut = min(before, known)
         cut -= cut % length
         longer = sorted(other for other in self.covered if other > length)
-        if not longer:
-            return cut
+        if not longer or (before == INT64_MAX and length != self.pane_us):
+            return cut  # rollups are given up whole: nobody adds to what would be left of them
         # the next longer ones are made from these, and all others from those
         stop = min(self.covered[longer[0]][1], cut - cut % longer[0])
         if length == self.pane_us or self.dropped.get(self.pane_us, stop) > stop:

@@ -224,9 +224,10 @@ class Writer:
 
         What a longer rollup still needs stays until a later call: nothing that the next longer
         one has yet to take in (after its `until`), and only whole slices. So the rollups of a
-        length that is no longer made must be given up, or they hold up retention: drop them
-        before 2**63 - 1. A piece that holds slices on both sides of the horizon is deleted when
-        its last slice is behind it: who reads it leaves out what lies before `horizon`.
+        length that is no longer made must be given up, or they hold up retention: dropped before
+        2**63 - 1 they go, whatever needs them. A piece that holds slices on both sides of the
+        horizon is deleted when its last slice is behind it: who reads it leaves out what lies
+        before `horizon`.
         """
         identifier = self._summary(summary)
         length, before = whole(length, "length"), whole(before, "before")
