@@ -286,9 +286,14 @@ def test_an_append_that_fails_leaves_all_as_it_was(spark, tmp_path, monkeypatch)
     with pytest.raises(SourceError, match="full"):
         index.append(more, progress=False)
     monkeypatch.undo()
+    (tmp_path / ".runs-of-one-that-was-killed").mkdir()
+    (tmp_path / ".runs-of-one-that-was-killed/1.u64").touch()
+    (tmp_path / f"{index.manifest.files[0].file}.1.part").touch()
     assert index.append(more, progress=False)
     assert (index.records, index.digest.count) == (500, 500)
     assert IndexReader.open(tmp_path).digest.count == 500
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {*index.manifest.names(), "manifest.json", ".appending"}
 
 
 def test_keys_that_are_times_and_dates(spark, tmp_path):

@@ -31,7 +31,7 @@ from muntin.spark.index.runs import remove_left, run_folder
 from muntin.spark.index.sources import Source, source_of
 from muntin.spark.progress import job_progress
 from muntin.spark.session import own_python
-from muntin.storage import full_name, is_file, place_of
+from muntin.storage import full_name, is_elsewhere, is_file, place_of
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
 from muntin.summaries.dynamic_bloom import HEADROOM_MAX, check_integer, item_type
 from muntin.summaries.order_maps import OrderMap, map_for
@@ -252,6 +252,9 @@ class FingerprintIndex(IndexReader):
         """
         with changing(self._folder):
             self.refresh()
+            if not is_elsewhere(self._folder):  # there, others may be writing at the same time
+                remove_left(self._folder)
+                self._delete(Manifest.names_in(self._folder))
             if batch_id is not None and batch_id <= self._manifest.batches.get(stream, -1):
                 return False
             source = source_of(df, self._manifest.key, self._manifest.rank, self._spark)

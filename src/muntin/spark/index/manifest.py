@@ -78,9 +78,9 @@ class Manifest:
 
     @staticmethod
     def names_in(folder: str) -> set[str]:
-        """Files of an index that lie in a folder."""
+        """Files of an index that lie in a folder, also such as were not written to their end."""
         place, path = place_of(folder)
-        return {name for name in place.sizes(path) if _NAME.fullmatch(name)}
+        return {name for name in place.sizes(path) if _NAME.match(name)}
 
     @classmethod
     def read(cls, folder: str) -> Self:
