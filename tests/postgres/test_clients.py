@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import threading
 import time
+from decimal import Decimal
 from math import inf
 
 import httpx
@@ -14,6 +15,7 @@ import pandas as pd
 import psycopg
 import pytest
 import sqlalchemy as sa
+from psycopg import generators
 
 from muntin.errors import BadArgument
 from muntin.ledger.sqlite import SqliteLedger
@@ -151,6 +153,73 @@ def test_copy_in_binary(connection):
     assert answered(connection, SELECT) == DRIVERS
 
 
+def test_copy_that_is_prepared(connection):
+    """As polars reads (connectorx), ADBC and asyncpg; then the connection goes on."""
+    link = connection.pgconn
+    found = link.exec_params(f"COPY ({SELECT}) TO STDOUT WITH (FORMAT 'binary')".encode(), None)
+    assert found.status == psycopg.pq.ExecStatus.COPY_OUT
+    rows = bytearray()
+    while (piece := link.get_copy_data(0))[0] > 0:
+        rows += piece[1]
+    assert link.get_result().command_tuples == len(DRIVERS)
+    assert link.get_result() is None
+    with connection.cursor().copy(f"COPY ({SELECT}) TO STDOUT (FORMAT binary)") as copy:
+        assert rows == b"".join(copy)
+
+
+# what is described before there are parameters, as asyncpg and pg8000 do
+
+
+@pytest.mark.parametrize(
+    ("text", "types", "values", "rows"),
+    [
+        ("WHERE driver LIKE $1 ORDER BY driver LIMIT $2 OFFSET $3", (25, 20, 20),
+         ("%", 2, 1), [b"b", b"c"]),
+        ("WHERE count > $1::BIGINT AND count < CAST($2 AS double precision) AND driver = $3",
+         (20, 701, 25), (17, 18.5, "a"), [b"a"]),
+        ("WHERE count < $1::NUMERIC", (1700,), ("18.0001",), [b"a", b"b", b"c", b"d", b"e"]),
+        ("FOR $1 TO $2", (1184, 1184), ("1970-01-01", "2000-01-01"), []),
+        ("WHERE time >= $1 AND time < $2::timestamp without time zone AND driver = $3",
+         (1184, 1114, 25), ("1970-01-01", "2100-01-01", "b"), [b"b"]),
+        ("WHERE time BETWEEN $1 AND $2", (1184, 1184), ("1970-01-01", "2000-01-01"), []),
+        ("FOR LAST $1", (25,), ("1 minute",), [b"a", b"b", b"c", b"d", b"e"]),
+        ("FOR LAST '1 day' WHERE driver = $1", (25,), ("a",), [b"a"]),
+    ],
+)  # fmt: skip
+def test_parameters_have_types_before_values(connection, text, types, values, rows):
+    window = "" if "FOR" in text or "time " in text else "FOR ALL "
+    link = connection.pgconn
+    asked = f"SELECT driver, count FROM orders(driver) {window}{text}".encode()  # noqa: S608
+
+    def heard():
+        (result,) = connection.wait(generators.execute(link))
+        return result
+
+    link.send_prepare(b"s", asked)
+    assert heard().status == psycopg.pq.ExecStatus.COMMAND_OK
+    link.send_describe_prepared(b"s")
+    told = heard()
+    assert tuple(told.param_type(at) for at in range(told.nparams)) == types
+    assert (told.ftype(0), told.ftype(1)) == (25, 20)
+    link.send_query_prepared(b"s", [str(value).encode() for value in values])
+    found = heard()
+    assert sorted(found.get_value(at, 0) for at in range(found.ntuples)) == rows
+
+
+def test_numbers_of_sqlalchemy(connection):
+    text = "SELECT %s::FLOAT(53) AS f, %s::NUMERIC AS n FROM orders FOR ALL"
+    for binary in (False, True):
+        found = answered(connection, text, 0.1, Decimal("0.123456"), binary=binary)
+        assert found == [(0.1, 0.123456)]  # DuckDB's NUMERIC has three digits after the point
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="a size of INT is not available"):
+        connection.execute("SELECT count::INT(5) FROM orders")
+
+
+def test_a_length_of_time_as_a_parameter(connection):
+    text = "SELECT count FROM orders FOR LAST %s"
+    assert answered(connection, text, dt.timedelta(minutes=1), binary=True) == [(30,)]
+
+
 def test_errors_have_place_and_remedy(connection):
     with pytest.raises(psycopg.errors.UndefinedColumn) as wrong:
         connection.execute("SELECT %s AS x, drivr FROM orders(driver)", ["a longer text"])
@@ -231,6 +300,27 @@ def shell(url, *commands):
 
 
 @psql
+def test_what_adbc_looks_through(connection):
+    """It reads by the names of these functions."""
+    found = answered(
+        connection,
+        "SELECT oid, typname, typreceive, typbasetype, typrelid, typarray FROM pg_catalog.pg_type "
+        "WHERE (typreceive != 0 OR typsend != 0) AND typtype != 'r' "
+        "AND typreceive::TEXT != 'array_recv'",
+    )
+    names = {name: receive for _, name, receive, *_ in found}
+    assert names["timestamptz"] == "timestamptz_recv"
+    assert names["int8"] == "int8recv"
+
+
+def test_lists_of_the_catalog_in_binary(connection):
+    """asyncpg asks for all columns so; SQLAlchemy reflects by it."""
+    text = "SELECT reloptions, array_agg(relname) AS r FROM pg_catalog.pg_class GROUP BY 1"
+    ((nothing, names),) = answered(connection, text, binary=True)
+    assert nothing is None
+    assert '"orders(driver)"' in names
+
+
 def test_psql(fed):
     out, said = shell(fed.postgres_url, SELECT, "SELECT drivr FROM orders(driver)")
     assert out == "".join(f"{driver}|{count}\n" for driver, count in DRIVERS)

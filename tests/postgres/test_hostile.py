@@ -175,6 +175,15 @@ def test_a_flood_of_messages_holds_up_nobody_else(fed):
         assert max(len(link._buffer) for link in links) < 512 * 1024  # the rest waits at the client
 
 
+def test_a_query_after_what_was_not_ended(fed):
+    """asyncpg, where an argument is none of its type: no Sync comes, but ROLLBACK."""
+    parse = message(b"P", b"s\0" + SELECT.encode() + b"\0\0\0")
+    query = message(b"Q", SELECT.encode() + b"\0")
+    answer = said(fed, STARTUP, parse, message(b"H", b""), query, parse.replace(b"Ps", b"Pt"),
+                  message(b"S", b""), query, message(b"X", b""), goes=False)  # fmt: skip
+    assert answer.count(b"SELECT 1\0") == 2
+
+
 def test_rows_have_the_types_that_were_described_or_are_refused(fed):
     """asyncpg describes a statement without parameters, and reads the rows by what it heard."""
     select = (

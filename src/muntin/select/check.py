@@ -71,6 +71,7 @@ _TYPES = words(
     "BOOLEAN TINYINT SMALLINT INT BIGINT INT128 UTINYINT USMALLINT UINT UBIGINT FLOAT DOUBLE "
     "DECIMAL TEXT VARCHAR DATE TIME TIMESTAMP TIMESTAMPNTZ INTERVAL"
 )
+_SIZED = frozenset(("DECIMAL", "TEXT", "VARCHAR", "TIMESTAMP"))
 _JOIN_SIDES = frozenset(("", "LEFT", "RIGHT", "FULL"))
 _JOIN_KINDS = frozenset(("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI"))
 _UNITS = frozenset(
@@ -192,8 +193,8 @@ def _check_type(statement: Statement, node: exp.DataType) -> None:
     if name not in _TYPES or node.args.get("nested"):
         raise _refused(statement, node, f"the type {name}")
     for parameter in node.expressions:
-        if not isinstance(parameter, exp.DataTypeParam):
-            raise _refused(statement, node, "this type")
+        if name not in _SIZED or not isinstance(parameter, exp.DataTypeParam):
+            raise _refused(statement, node, f"a size of {name}")
 
 
 def _check_join(statement: Statement, node: exp.Join) -> None:

@@ -112,6 +112,7 @@ _SERIES = frozenset(
 )
 _NO_LIST = "CAST([] AS BIGINT[])"
 _TEXTS = frozenset(("regclass", "regtype", "regproc", "regnamespace", "regrole", "regprocedure"))
+_PROCEDURES = frozenset(("typinput", "typreceive", "typsend"))
 _KEPT_CASTS = words(
     "bool boolean int integer bigint smallint int2 int4 int8 real date timestamp timestamptz xid"
 )
@@ -321,6 +322,10 @@ def _translated(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
     """A node as DuckDB reads it. Raises SelectError for what is not in the allow-list."""
     if isinstance(node, exp.Cast):
         return _cast(node, oids)
+    if isinstance(node, exp.NEQ | exp.EQ) and node.this.name in _PROCEDURES:
+        if node.expression.is_number:  # 0: there is none
+            node.set("expression", exp.Literal.string("-"))
+        return node
     if isinstance(node, exp.Unnest):
         node.set("expressions", [_sql(_NO_LIST)])
         return node

@@ -159,13 +159,15 @@ def _attribute(
 
 def _type(oid: int, size: int) -> dict[str, Any]:
     category = {16: "B", 25: "S", 1186: "T"}.get(oid, "D" if 1082 <= oid <= 1184 else "N")
+    binary = _SHORT[oid] + ("_" if oid >= 1082 else "")  # date_recv, but int8recv
     return {
         "oid": oid, "typname": _SHORT[oid], "typnamespace": _CATALOG, "typowner": 10,
         "typlen": size,
         "typbyval": size > 0, "typtype": "b", "typcategory": category, "typispreferred": False,
         "typisdefined": True, "typdelim": ",", "typrelid": 0, "typelem": 0, "typarray": 0,
         "typinput": _SHORT[oid] + "in", "typnotnull": False, "typbasetype": 0, "typtypmod": -1,
-        "typndims": 0, "typcollation": 0, "typdefault": None, "typreceive": _SHORT[oid] + "recv",
+        "typndims": 0, "typcollation": 0, "typdefault": None, "typreceive": binary + "recv",
+        "typsend": binary + "send",
     }  # fmt: skip
 
 

@@ -34,7 +34,7 @@ def copied(text: str) -> Edited | None:
     if not words or not words[0].is_word("COPY"):
         return None
     close = _closing(words[1:])
-    rest = [word.value.upper() for word in words[close + 2 :] if word.text not in "()"]
+    rest = [word.value.upper().strip("'") for word in words[close + 2 :] if word.text not in "()"]
     if close <= 0 or rest[:2] != ["TO", "STDOUT"] or "BINARY" not in rest:
         raise SelectError(
             "COPY reads a SELECT, in binary",

@@ -9,7 +9,9 @@ from decimal import Decimal, InvalidOperation
 
 from muntin.errors import BadArgument, SelectError
 from muntin.select.syntax import text_literal
-from muntin.server.postgres.rows import BINARY, TEXT, clock_text, formats_of
+from muntin.server.postgres.relations import TIME
+from muntin.server.postgres.rows import BINARY, TEXT, formats_of
+from muntin.server.postgres.text import Word, parameters_of, words_of
 from muntin.times import datetime_of, instant_us
 
 _INTEGERS = {20: ">q", 21: ">h", 23: ">i", 26: ">I"}
@@ -18,6 +20,13 @@ _TEXTS = frozenset((0, 18, 19, 25, 705, 1042, 1043))
 _EPOCH = datetime(2000, 1, 1)
 _SQL = {16: "BOOLEAN", 20: "BIGINT", 21: "SMALLINT", 23: "INTEGER", 700: "FLOAT", 701: "DOUBLE",
         1082: "DATE", 1114: "TIMESTAMP", 1184: "TIMESTAMP", 1186: "INTERVAL"}  # fmt: skip
+
+_CASTS = {"BOOLEAN": 16, "BOOL": 16, "BIGINT": 20, "INT8": 20, "SMALLINT": 21, "INT2": 21,
+          "INTEGER": 23, "INT": 23, "INT4": 23, "REAL": 700, "FLOAT4": 700, "FLOAT": 701,
+          "FLOAT8": 701, "DOUBLE": 701, "DATE": 1082, "TIMESTAMP": 1114, "TIMESTAMPTZ": 1184,
+          "NUMERIC": 1700, "DECIMAL": 1700, "OID": 26}  # fmt: skip
+_STAND_INS = {"LIMIT": "0", "OFFSET": "0", "LAST": "'1 second'", "LIKE": "''", "ILIKE": "''"}
+"""By the word before."""
 
 
 def literals(
@@ -62,9 +71,54 @@ def literal(value: bytes | None, form: int, oid: int, number: int = 1) -> str:
         ) from None
 
 
-def null_of(oid: int) -> str:
-    """Stands for a parameter that is not given yet."""
-    return literal(None, TEXT, oid)
+def types_of(text: str, given: Sequence[int]) -> tuple[int, ...]:
+    """Of all parameters: as they were given, else what they are cast to, or stand for; 0: any.
+
+    Examples
+    --------
+    >>> types_of("SELECT driver FROM o WHERE count > $1::int AND area = $2 LIMIT $3", ())
+    (23, 0, 20)
+    """
+    words = words_of(text)
+    types = [*given, *[0] * (parameters_of(words) - len(given))]
+    for at, number in _parameters(words):
+        types[number] = types[number] or _type_at(words, at)
+    return tuple(types)
+
+
+def stand_ins(text: str, types: Sequence[int]) -> list[str]:
+    """Literals for parameters that are not given yet: nulls, and where SELECT takes none, what
+    leaves the answer its types. Times are each later than the one before, as those of a window."""
+    words = words_of(text)
+    chosen = [
+        text_literal((_EPOCH + timedelta(days=number)).isoformat(" "))
+        if oid in (1082, 1114, 1184)
+        else literal(None, TEXT, oid)
+        for number, oid in enumerate(types)
+    ]
+    for at, number in _parameters(words):
+        chosen[number] = _STAND_INS.get(words[at - 1].value, chosen[number])
+    return chosen
+
+
+def _parameters(words: Sequence[Word]) -> list[tuple[int, int]]:
+    """Their places among the words, and their numbers from 0 on."""
+    each = [(at, int(word.text[1:]) - 1) for at, word in enumerate(words) if word.text[0] == "$"]
+    return [(at, number) for at, number in each if number >= 0]
+
+
+def _type_at(words: Sequence[Word], at: int) -> int:
+    said = ["", "", *(word.value for word in words[max(at - 4, 0) : at])]
+    after = [word.value for word in words[at + 1 : at + 4]]
+    if after[:1] == ["::"] or (after[:1] == ["AS"] and said[-2:] == ["CAST", "("]):
+        zoned = after[1:] == ["TIMESTAMP", "WITH"]
+        return 0 if after[2:] == ["["] else _CASTS.get("TIMESTAMPTZ" if zoned else after[1], 0)
+    if said[-1] in ("LIMIT", "OFFSET"):
+        return 20
+    if said[-1] == "AND" and said[-3] == "BETWEEN":  # time BETWEEN $1 AND $2
+        said = said[:-2]
+    ends = said[-1] in ("<", "<=", ">", ">=", "BETWEEN") and said[-2].lower() == TIME
+    return 1184 if ends or said[-1] in ("FOR", "TO") else 0
 
 
 def _in_text(text: str, oid: int) -> str:
@@ -124,7 +178,7 @@ def _binary_interval(value: bytes) -> str:
     us, days, months = struct.unpack(">qii", value)
     if months:
         raise SelectError("a month is not a length", code="value", remedy="give days")
-    return text_literal(f"{days} days {clock_text(us)}")
+    return text_literal(f"{days} days {us} microseconds")
 
 
 def _binary_numeric(value: bytes) -> str:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pygwire.messages
 
 from muntin.server.postgres.answers import HEAD
-from muntin.server.postgres.commands import Command
+from muntin.server.postgres.commands import Command, command_of
+from muntin.server.postgres.copying import copied
 from muntin.server.postgres.reports import Refusal
-from muntin.server.postgres.rows import TYPES, formats_of
-from muntin.server.postgres.text import Edited
+from muntin.server.postgres.rows import BINARY, TYPES, formats_of
+from muntin.server.postgres.text import Edited, with_parameters
 from muntin.server.statements import Answer
 
 wire: Any = pygwire.messages  # its registry takes the types of the messages away
@@ -26,8 +27,26 @@ class Prepared:
     text: str
     types: tuple[int, ...]
     command: Command | None
+    copy: Edited | None
+    """The SELECT whose rows it copies."""
     described: tuple[int, ...] | None = None
     """Types of its columns, as they were told before there were parameters."""
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether it is answered by rows, which have a description."""
+        return bool(self.text) and self.command is None and self.copy is None
+
+    def bound(self, given: Sequence[str], formats: Sequence[int]) -> Portal:
+        """With its parameters, as literals. Raises SelectError."""
+        if self.copy is not None:
+            return Portal(self, self.copy, (BINARY,))
+        return Portal(self, with_parameters(self.text, given), tuple(formats))
+
+
+def prepared(text: str, types: Sequence[int]) -> Prepared:
+    """Raises SelectError."""
+    return Prepared(text, tuple(types), command_of(text), copied(text))
 
 
 @dataclass

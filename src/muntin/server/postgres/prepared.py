@@ -6,11 +6,10 @@ from typing import Any
 
 from muntin.server.limits import KIB
 from muntin.server.postgres.catalog import STATEMENT_BYTES_MAX
-from muntin.server.postgres.commands import command_of
-from muntin.server.postgres.literals import literals
-from muntin.server.postgres.portal import Portal, Prepared
+from muntin.server.postgres.literals import literals, types_of
+from muntin.server.postgres.portal import Portal, Prepared, prepared
 from muntin.server.postgres.reports import Refusal
-from muntin.server.postgres.text import parameters_of, statements_of, with_parameters, words_of
+from muntin.server.postgres.text import parameters_of, statements_of, words_of
 
 PREPARED_MAX, PREPARED_BYTES_MAX = 512, 1024 * KIB
 PORTALS_MAX = 8  # each may hold an answer
@@ -37,31 +36,29 @@ class PreparedStatements:
         nbytes = sum(len(p.text) for p in self.prepared.values())
         if len(self.prepared) >= PREPARED_MAX or nbytes > PREPARED_BYTES_MAX:
             raise Refusal("54000", "too many prepared statements", "close some: DEALLOCATE ALL")
-        count = parameters_of(words_of(message.query))
-        if count > PARAMETERS_MAX:
+        if parameters_of(words_of(message.query)) > PARAMETERS_MAX:
             raise Refusal("54000", f"at most {PARAMETERS_MAX} parameters")
-        types = [*message.param_types, *[0] * (count - len(message.param_types))]
         text = message.query if parts else ""
-        self.prepared[name] = Prepared(text, tuple(types), command_of(text))
+        self.prepared[name] = prepared(text, types_of(text, message.param_types))
 
     def bind(self, message: Any) -> Portal | None:
         """A statement with its parameters; the portal that had its name, to be released."""
-        prepared = self.prepared.get(message.statement)
-        if prepared is None:
+        known = self.prepared.get(message.statement)
+        if known is None:
             raise Refusal("26000", f"there is no statement {message.statement[:64]!r}")
-        if len(message.param_values) != len(prepared.types):
+        if len(message.param_values) != len(known.types):
             raise Refusal(
                 "08P01",
-                f"{len(message.param_values)} parameters, {len(prepared.types)} in the statement",
+                f"{len(message.param_values)} parameters, {len(known.types)} in the statement",
             )
         if any(form not in (0, 1) for form in (*message.param_formats, *message.result_formats)):
             raise Refusal("08P01", "a format is 0 (text) or 1 (binary)")
         if message.portal not in self.portals and len(self.portals) >= PORTALS_MAX:
             raise Refusal("54000", f"at most {PORTALS_MAX} portals at once", "close some")
-        given = literals(message.param_values, message.param_formats, prepared.types)
-        edited = with_parameters(prepared.text, given)
+        given = literals(message.param_values, message.param_formats, known.types)
+        bound = known.bound(given, message.result_formats)
         old = self.portals.pop(message.portal, None)
-        self.portals[message.portal] = Portal(prepared, edited, tuple(message.result_formats))
+        self.portals[message.portal] = bound
         return old
 
     def portal(self, name: str) -> Portal:

@@ -126,7 +126,7 @@ def _fields(column: pa.Array, form: int) -> _Fields:
         return _fixed(column, _binary(column, kind))
     if form == BINARY and kind is NUMERIC:
         return _varied(pa.array([_numeric(value) for value in _decimals(column)], pa.binary()))
-    if kind in (VARCHAR, BYTEA) and form == BINARY:
+    if kind is BYTEA and form == BINARY:
         return _varied(column.cast(pa.binary()) if column.type != pa.binary() else column)
     return _varied(_as_text(column, kind).cast(pa.binary()))
 

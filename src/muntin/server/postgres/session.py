@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from pygwire.connection import BackendConnection
-from pygwire.constants import TransactionStatus
+from pygwire.constants import ConnectionPhase, TransactionStatus
 from pygwire.exceptions import PygwireError
 
 from muntin.errors import MuntinError, SelectError
@@ -21,18 +21,15 @@ from muntin.server.limits import KIB, ServerLimits
 from muntin.server.postgres import copying
 from muntin.server.postgres.catalog import SETTINGS
 from muntin.server.postgres.certificate import Certificate
-from muntin.server.postgres.commands import Command, command_of, shown
+from muntin.server.postgres.commands import Command, shown
 from muntin.server.postgres.link import FrameError, GoneError, Link
-from muntin.server.postgres.literals import null_of
-from muntin.server.postgres.portal import Portal, Prepared, check_described, row_description, wire
+from muntin.server.postgres.literals import stand_ins
+from muntin.server.postgres.portal import Portal, check_described, prepared, row_description, wire
 from muntin.server.postgres.prepared import PreparedStatements, within_limit
 from muntin.server.postgres.reports import FATAL, Refusal, error_fields, notice_fields
 from muntin.server.postgres.rows import BINARY
 from muntin.server.postgres.scram import MECHANISM, ScramError
-from muntin.server.postgres.text import (
-    statements_of,
-    with_parameters,
-)
+from muntin.server.postgres.text import statements_of
 from muntin.server.statements import Statements
 from muntin.server.token_bucket import TokenBucket
 
@@ -269,15 +266,14 @@ class Session:
         await self._send(wire.ReadyForQuery(status=self._status))
 
     async def _one(self, text: str) -> None:
-        prepared = Prepared(text, (), command_of(text))
-        if prepared.command is not None:
-            self._obey(prepared.command)
+        said = prepared(text, ())
+        if said.command is not None:
+            self._obey(said.command)
             return
-        copy = copying.copied(text)
-        portal = Portal(prepared, copy or with_parameters(text, ()), (BINARY,) if copy else ())
+        portal = said.bound((), ())
         try:
-            await self._answered(portal, copy=copy is not None)
-            if copy:
+            await self._answered(portal)
+            if said.copy is not None:
                 await self._copy(portal)
                 return
             self._put(row_description(portal.head, ()))
@@ -287,7 +283,8 @@ class Session:
 
     async def _copy(self, portal: Portal) -> None:
         formats = [BINARY] * len(portal.head["columns"])
-        self._put(wire.CopyOutResponse(overall_format=BINARY, col_formats=formats))
+        # not by `_put`: pygwire holds that with the rows the extended protocol ends
+        self._out += wire.CopyOutResponse(overall_format=BINARY, col_formats=formats).to_wire()
         first = b""
         async for piece in portal.rows(0):
             if len(first) < copying.HEAD_BYTES:
@@ -296,7 +293,7 @@ class Session:
             self._out += piece
             await self._flush()
         self._out += copying.END if first else copying.begun(b"")
-        self._put(wire.CopyDone())
+        self._out += wire.CopyDone().to_wire()
         self._put(wire.CommandComplete(tag=f"COPY {portal.rows_sent}"))
 
     # the extended protocol
@@ -310,27 +307,26 @@ class Session:
     async def _describe(self, message: Any) -> None:
         if message.kind == "P":
             portal = self._prepared.portal(message.name)
-            if portal.prepared.command is not None or not portal.prepared.text:
+            if not portal.prepared.has_rows:
                 self._put(wire.NoData())
                 return
             await self._answered(portal)
             self._put(row_description(portal.head, portal.formats))
             portal.described = True
             return
-        prepared = self._prepared.prepared.get(message.name)
-        if message.kind != "S" or prepared is None:
+        known = self._prepared.prepared.get(message.name)
+        if message.kind != "S" or known is None:
             raise Refusal("26000", f"there is no statement {message.name[:64]!r}")
-        known = [oid or _TEXT_OID for oid in prepared.types]
-        self._put(wire.ParameterDescription(type_oids=known))
-        if prepared.command is not None or not prepared.text:
+        types = [oid or _TEXT_OID for oid in known.types]
+        self._put(wire.ParameterDescription(type_oids=types))
+        if not known.has_rows:
             self._put(wire.NoData())
             return
-        edited = with_parameters(prepared.text, [null_of(oid) for oid in prepared.types])
-        portal = Portal(prepared, edited, ())
+        portal = known.bound(stand_ins(known.text, known.types), ())
         try:
             await self._answered(portal, describe=True)
             self._put(row_description(portal.head, ()))
-            prepared.described = tuple(oid for _, oid, _ in portal.head["columns"])
+            known.described = tuple(oid for _, oid, _ in portal.head["columns"])
         finally:
             self._release(portal)
 
@@ -343,6 +339,9 @@ class Session:
             self._obey(portal.prepared.command)
             return
         await self._answered(portal)
+        if portal.prepared.copy is not None:
+            await self._copy(portal)
+            return
         if not portal.described:
             check_described(portal)
         await self._rows(portal, min(message.max_rows, (1 << 31) - 1))
@@ -358,9 +357,7 @@ class Session:
 
     # answers
 
-    async def _answered(
-        self, portal: Portal, *, describe: bool = False, copy: bool = False
-    ) -> None:
+    async def _answered(self, portal: Portal, *, describe: bool = False) -> None:
         """Have the portal's statement answered, once."""
         if portal.answer is not None:
             return
@@ -368,6 +365,7 @@ class Session:
         try:
             text = shown(portal.edited.text, self._settings)
             formats = list(portal.formats)
+            copy = portal.prepared.copy is not None
             arguments = {"text": text, "formats": formats, "describe": describe, "copy": copy}
             asked = Asked("postgres", arguments, self._limits.answer_bytes_max)
             self._asking = asyncio.ensure_future(
@@ -453,7 +451,12 @@ class Session:
         self._out.clear()
 
     async def _receive(self) -> Any:
-        (message,) = self._wire.receive(await self._link.message())
+        data = await self._link.message()
+        if data[:1] == b"Q" and self._wire.phase == ConnectionPhase.EXTENDED_QUERY:
+            # asyncpg, where a parameter was none of its type; pygwire waits for a Sync
+            _ = [*self._wire.receive(wire.Sync().to_wire())]
+            self._wire.send(wire.ReadyForQuery(status=self._status))
+        (message,) = self._wire.receive(data)
         return message
 
     def _put(self, message: Any) -> None:

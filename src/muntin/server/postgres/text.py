@@ -152,8 +152,13 @@ def _end_of_cast(words: Sequence[Word], at: int, literal: str) -> int:
     if at + 2 >= len(words) or words[at + 1].text != "::":
         return words[at].end
     kind = words[at + 2].value
-    is_number = literal.strip("()-").isdigit()
-    if (is_number and kind in _INTEGERS) or (literal[:1] == "'" and kind in _STRINGS):
+    digits = literal.strip("()-")
+    exact = kind in ("NUMERIC", "DECIMAL") and words[min(at + 3, len(words) - 1)].text != "("
+    if (
+        (digits.isdigit() and kind in _INTEGERS)
+        or (exact and digits.replace(".", "").isdigit())  # of DuckDB's it would have three places
+        or (literal[:1] == "'" and kind in _STRINGS)
+    ):
         zone = [word.value for word in words[at + 3 : at + 6]]
         whole = len(zone) == 3 and zone[0] in ("WITH", "WITHOUT") and zone[1:] == ["TIME", "ZONE"]
         return words[at + 5 if whole else at + 2].end
