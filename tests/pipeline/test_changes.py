@@ -93,6 +93,20 @@ def test_a_summary_that_was_away_says_what_it_lacks():
     assert said(ledger, "SELECT count FROM n FOR LAST '30 s'") == ([[2]], True, [])
 
 
+def test_retention_takes_what_is_stored_of_a_summary_that_was_taken_out():
+    ledger = temporary()
+    both = {"m": MATRIX, "n": MATRIX | {"window": WINDOW}}
+    kept = {"retention": {"panes": "30 s", "rollups": "2 minutes"}, "rollups": ["20 s", "1 minute"]}
+    fed(ledger, both, [range(at, at + 30, 5) for at in range(0, 300, 30)], 0, **kept)
+    fed(ledger, ONE, [[600]], 10, **kept)
+    fed(ledger, ONE, [[900]], 11, **kept)
+    lengths = [each * SECOND for each in (10, 20, 60)]
+    assert [ledger.pieces("n", length) for length in lengths] == [[], [], []]
+    assert ledger.pieces("m", 10 * SECOND)
+    fed(ledger, both, [[1000], [1010]], 12, **kept)
+    assert said(ledger, "SELECT count FROM n FOR LAST '20 s'") == ([[2]], True, [])
+
+
 BEATS = {"kind": "periodic", "item": "driver", "gap": "1 s", "interval_unit": "1 s"}
 
 

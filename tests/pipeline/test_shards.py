@@ -154,6 +154,20 @@ def test_runs_and_what_was_replaced_are_deleted(
         assert Session(SqliteLedger(tmp_path / "x.db")).sql(ASKED[0]).rows == asked
 
 
+def test_files_are_deleted_where_no_summary_has_shards_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cutting, "CUT_BYTES_MIN", 0)
+    monkeypatch.setattr(cutting, "FILE_BYTES_MIN", 0)
+    ledger = SqliteLedger(tmp_path / "x.db")
+    batches = [[part] for part in in_pieces(table(some_rows(600)), [200, 300, 400])]
+    with run(spec(4), batches, ledger):
+        asked = Session(ledger).sql(ASKED[0]).rows
+    with run(spec(None), [], ledger) as without:
+        assert without._maintenance.sweep(age_us=-1_000_000) > 0
+        assert Session(SqliteLedger(tmp_path / "x.db")).sql(ASKED[0]).rows == asked
+
+
 def test_what_is_too_large_together_is_not_merged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces that could not be stored as one stay as they are, and answers add them up."""
     monkeypatch.setattr(maintenance, "TOGETHER_BYTES_MAX", 1)

@@ -13,11 +13,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
 
 from muntin.assembly.cutting import Cutting
 from muntin.assembly.following import chunks
+from muntin.errors import SpecError
 from muntin.ledger.base import Ledger, Writer
 from muntin.ledger.files import GARBAGE_AGE_US
 from muntin.ledger.records import Made, Piece
@@ -28,7 +30,8 @@ from muntin.segments.building import merge
 from muntin.segments.codec import CUT_BYTES
 from muntin.segments.shards import is_first
 from muntin.segments.table import Segment
-from muntin.spec import Pipeline
+from muntin.spec import FORMER, Pipeline
+from muntin.storage import is_elsewhere
 from muntin.times import duration_text, now_us
 
 TIME_US_MAX = 2**63 - 1
@@ -67,6 +70,9 @@ class Maintenance:
         self._open_starts = open_starts
         folders = [cutting.folder for cutting in cuttings.values() if cutting.folder is not None]
         self._folder = folders[0] if folders else None
+        if not folders and not is_elsewhere(pipeline.payloads):
+            with suppress(SpecError):  # files of summaries that have no shards any more
+                self._folder = ledger.payload_folder(pipeline.name, pipeline.payloads)
         self._swept_at: float | None = None
         self._said: set[str] = set()
         for layout in layouts.values():
@@ -83,7 +89,10 @@ class Maintenance:
             if watermark is not None:
                 self._retain(layout, watermark)
         if self._swept_at is None or time.monotonic() - self._swept_at > SWEEP_SECONDS:
+            self._swept_at = time.monotonic()
             self.sweep()
+            if watermark is not None:
+                self._retain_former(watermark)
         history = self._pipeline.retention.history
         if history is not None and watermark is not None:
             self._writer.drop_history_before(watermark - history)
@@ -102,7 +111,6 @@ class Maintenance:
         """Delete payload files that nobody names, and did not for this long; how many."""
         if self._folder is None:
             return 0
-        self._swept_at = time.monotonic()
         return self._writer.sweep(self._folder, now_us() - age_us)
 
     def _compact(self, layout: Layout) -> None:
@@ -112,7 +120,7 @@ class Maintenance:
                     there = now.of_length(layout, length)
                     whole = self._whole.get((layout.name, length), frozenset())
                     small = [p for p in there if p.id not in whole]
-                    group = _crowded(small, self._block(layout, length))
+                    group = _crowded(small, self._block(length))
                     pays = _pays(now, group)
                 if not group:
                     break
@@ -127,7 +135,7 @@ class Maintenance:
         with pieces_of(self._ledger, self._cache) as now:
             whole = merge(now.read(pieces))
         counts = added_up([piece.slices for piece in pieces])
-        blocks = _blocks(whole, length, self._block(layout, length))
+        blocks = _blocks(whole, length, self._block(length))
         made = [one for block in blocks for one in self._made(layout, block, counts, length)]
         self._writer.compact(pieces, made)
 
@@ -143,10 +151,9 @@ class Maintenance:
                 inside = Slices(inside.starts, part.events, part.events)  # the first tells them
             yield Made(inside, cutting.payload(part), part.shard)
 
-    def _block(self, layout: Layout, length: int) -> int | None:
+    def _block(self, length: int) -> int | None:
         """Microseconds of a block that retention passes through; None: nothing is dropped."""
-        keep = self._pipeline.retention
-        horizon = keep.panes if length == layout.pane else keep.rollups
+        horizon = self._kept(length)
         if horizon is None:
             return None
         return max(horizon // BLOCKS_OF_RETENTION // length, 1) * length
@@ -215,9 +222,8 @@ class Maintenance:
 
         The ledger keeps what no longer rollup stands for.
         """
-        keep = self._pipeline.retention
         for length in (layout.pane, *layout.rungs):
-            horizon = keep.panes if length == layout.pane else keep.rollups
+            horizon = self._kept(length)
             if horizon is None:
                 continue
             before = watermark - horizon
@@ -227,6 +233,21 @@ class Maintenance:
                     read = now.extent(layout).rollups.read_by(starts, watermark)
                 before = min(before, read.get(length, before))
             self._writer.drop_before(layout.name, length, before)
+
+    def _retain_former(self, watermark: int) -> None:
+        """The same for summaries that were taken out of the pipeline, and whose windows wait."""
+        info = self._ledger.pipeline(self._pipeline.name)
+        for name in info.spec.get(FORMER, ()) if info is not None else ():
+            longer = [reach.length for reach in self._ledger.coverage(name)]
+            for length in (*sorted(longer, reverse=True), self._pipeline.pane):
+                horizon = self._kept(length)
+                if horizon is not None:
+                    self._writer.drop_before(name, length, watermark - horizon)
+
+    def _kept(self, length: int) -> int | None:
+        """For how long slices of a length are kept, microseconds; None: for ever."""
+        keep = self._pipeline.retention
+        return keep.panes if length == self._pipeline.pane else keep.rollups
 
 
 def _due(now: Pieces, layout: Layout, length: int, sealed_until: int) -> tuple[int, int] | None:

@@ -113,6 +113,14 @@ class Writer:
         check_summary(name, self._owned, self._opened.pipeline)
         return self._identifiers[ROLE_SUMMARY, name]
 
+    def _stored_summary(self, name: str) -> int:
+        """Also one that the spec does not have any more."""
+        where = "WHERE role = ? AND name = ? AND pipeline = ?"
+        with self._reading() as connection:
+            values = (ROLE_SUMMARY, name, self._opened.identifier)
+            rows = connection.rows(schema.NAMES, where, values)
+        return rows[0][0] if rows else self._summary(name)
+
     # Batches
 
     def last_batch(self, query_id: str) -> int | None:
@@ -227,9 +235,9 @@ class Writer:
         length that is no longer made must be given up, or they hold up retention: dropped before
         2**63 - 1 they go, whatever needs them. A piece that holds slices on both sides of the
         horizon is deleted when its last slice is behind it: who reads it leaves out what lies
-        before `horizon`.
+        before `horizon`. A summary that was taken out of the spec has its retention as well.
         """
-        identifier = self._summary(summary)
+        identifier = self._stored_summary(summary)
         length, before = whole(length, "length"), whole(before, "before")
         with self._lock:
             cut = self._write(
