@@ -98,11 +98,11 @@ def test_what_reads_more_than_sums_reads_the_rows(text):
 def test_a_sum_beyond_its_type_is_named_with_its_key() -> None:
     """Another indicator, which that row cannot have, is not what is beyond."""
     moment = pa.array([1_700_000_000_000_000] * 2, pa.timestamp("us", "UTC"))
-    columns = {"t": moment, "i": pa.array([2**62] * 2)}
+    columns = {"t": moment, "i": pa.array([1.6e308] * 2)}
     one = segment_of("vector_matrix", columns, keys=[["t"]], indicators=["i"])
-    more = {"t": moment.take(pa.array([], pa.int64())), "i": pa.array([], pa.int64())}
+    more = {"t": moment.take(pa.array([], pa.int64())), "i": pa.array([], pa.float64())}
     other = segment_of(
-        "vector_matrix", more | {"b": more["i"]}, keys=[["t"]], indicators=["b", "i"]
+        "vector_matrix", more | {"b": pa.array([], pa.int64())}, keys=[["t"]], indicators=["b", "i"]
     )
     info = SummaryInfo("s", "vector_matrix", keys=(("t",),), indicators=("b", "i"))
     held = merge([one, other])
@@ -110,7 +110,32 @@ def test_a_sum_beyond_its_type_is_named_with_its_key() -> None:
     with pytest.raises(SelectError) as caught:
         engine.sql("SELECT * FROM s(t)")
     assert caught.value.code == "overflow"
-    said = "indicator 'i': a sum is beyond int64 (t 2023-11-14 22:13:20+00:00)"
+    said = "indicator 'i': a sum is beyond double (t 2023-11-14 22:13:20+00:00)"
     assert caught.value.message == said
     assert "shorter window" in caught.value.remedy
+    engine.close()
+
+
+@pytest.mark.parametrize("least", [-(2**63), 2**63 - 1])
+def test_sums_beyond_int64_are_wider_integers(least: int) -> None:
+    """A row that a statement leaves out does not make it fail."""
+    moment = pa.array([1_700_000_000_000_000] * 5, pa.timestamp("us", "UTC"))
+    columns = {"t": moment, "k": pa.array([*"aaabc"]), "i": pa.array([least] * 3 + [7, None])}
+    held = segment_of("vector_matrix", columns, keys=[["k"]], indicators=["i"])
+    info = SummaryInfo("s", "vector_matrix", keys=(("k",),), indicators=("i",))
+    engine = Engine(MemoryCatalog({"s": info}, {("s", "open"): held}))
+    for text, rows in {
+        "SELECT k, i FROM s(k) ORDER BY k": [["a", 3 * least], ["b", 7], ["c", 0]],
+        "SELECT i FROM s(k) WHERE k = 'b'": [[7]],
+        "SELECT i FROM s": [[3 * least + 7]],
+        "SELECT sum(i) AS i FROM s(k)": [[3 * least + 7]],
+        "SELECT sum(i) / sum(count) AS i FROM s(k)": [[(3 * least + 7) / 5]],
+        "SELECT sum(i) FILTER (WHERE k > 'a') AS i FROM s(k)": [[7]],
+        "SELECT i // 2 AS i FROM s(k) WHERE k = 'b'": [[3]],
+        "SELECT i // 1 AS i FROM s": [[3 * least + 7]],
+    }.items():
+        found = engine.sql(text)
+        assert found.rows == rows, text
+        fits = -(2**63) <= rows[0][-1] < 2**63 or isinstance(rows[0][-1], float)
+        assert pa.types.is_decimal(found.table["i"].type) != fits
     engine.close()

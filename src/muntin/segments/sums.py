@@ -8,7 +8,7 @@ State       a row: of each int64 indicator its sum in 128 bits (`sum`, and `beyo
 Error       none; float sums to about 1e-32 of the sum of magnitudes
 Merge       adds; indicators of both are kept, int64 joins float64 as float64
 Duplicates  count twice
-Limits      an integer sum beyond int64 is kept, and null with `overflow` when it is asked for;
+Limits      an integer sum beyond int64 is null with `overflow`, or asked for as a wider one;
             a float sum beyond float64 is null with `overflow` for ever
 =========== =================================================================================
 
@@ -56,9 +56,13 @@ class Totals:
     ----------
     names : frozenset of str, optional
         The indicators that are wanted: None: all.
+    wide : bool
+        Integers of which one is beyond int64 come as decimal128(38, 0), rather than null with
+        `overflow`.
     """
 
     names: frozenset[str] | None = None
+    wide: bool = False
 
 
 class OfIndicators(Algebra):
@@ -238,6 +242,9 @@ class Sums(OfIndicators):
             total = numbers(table.states[f"{name}.sum"])
             if kind == "int64":
                 beyond = numbers(table.states[f"{name}.beyond"])
+                if len(beyond) and isinstance(question, Totals) and question.wide:
+                    columns[name] = _wide(total, beyond, absent)
+                    continue
                 over = beyond != 0 if len(beyond) else np.zeros(len(table), bool)
             else:
                 over = np.isinf(total)
@@ -248,13 +255,25 @@ class Sums(OfIndicators):
         return pa.table(columns)
 
 
-def key_rows(algebra: Algebra, table: Table, names: Collection[str] | None = None) -> pa.Table:
+def _wide(low: np.ndarray, beyond: np.ndarray, absent: np.ndarray) -> pa.Array:
+    """Sums in 128 bits."""
+    halves = np.stack([low, beyond + (low >> 63)], axis=1)
+    present = pa.py_buffer(np.packbits(~absent, bitorder="little"))
+    kind = pa.decimal128(38, 0)
+    return pa.Array.from_buffers(kind, len(low), [present, pa.py_buffer(halves)])
+
+
+def key_rows(
+    algebra: Algebra, table: Table, names: Collection[str] | None = None, *, wide: bool = False
+) -> pa.Table:
     """The rows of one key of a vector matrix: its columns, `count` and the indicators.
 
     Parameters
     ----------
     names : collection of str, optional
         Columns that are wanted: sums of others may be beyond their type. Default: all.
+    wide : bool
+        As of `Totals`.
 
     Raises
     ------
@@ -262,7 +281,7 @@ def key_rows(algebra: Algebra, table: Table, names: Collection[str] | None = Non
         A sum that is wanted is beyond its type.
     """
     wanted = None if names is None else frozenset(names)
-    answered = algebra.answer(table, Totals(wanted))
+    answered = algebra.answer(table, Totals(wanted, wide))
     columns = dict(zip(table.by, table.key_arrays(), strict=True))
     beyond = np.flatnonzero(answered["overflow"].to_numpy())
     if len(beyond):
@@ -270,7 +289,7 @@ def key_rows(algebra: Algebra, table: Table, names: Collection[str] | None = Non
         name = next(  # others are null since no event could have one
             each
             for each in answered.column_names[2:-1]
-            if algebra.answer(table, Totals(frozenset((each,))))["overflow"][at].as_py()
+            if algebra.answer(table, Totals(frozenset((each,)), wide))["overflow"][at].as_py()
         )
         key = ", ".join(
             f"{part} {_shown(plain_value(columns[part].slice(at)))}" for part in table.by

@@ -58,7 +58,6 @@ class _Read:
     notes: tuple[Note, ...]
     name: str
     table: pa.Table
-    sql: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +159,13 @@ class Engine:
         timeout_s: float | None,
     ) -> pa.Table:
         tables = {read.name: read.table for read in reads if read is not None}
-        sources = ["" if read is None else read.sql for read in reads]
+        sources = ["" if read is None else _source(read.name, read.table) for read in reads]
         if plan.narrowing is not None:
             ((name, table),) = tables.items()
             fewer = narrowed(table, plan.narrowing)
             if fewer is not table:
                 name = f"{name}_{next(self._copies)}"
-                tables, sources = {name: fewer}, [quoted(name)]
+                tables, sources = {name: fewer}, [_source(name, fewer)]
         return self._database.run(
             with_sources(plan.sql, sources),
             tables,
@@ -237,7 +236,7 @@ class Engine:
             notes = (*notes, _lacking_note(bound, short))
         window = WindowRead(bound.source, show_window(asked), loaded.covered)
         shown = f"{bound.shown} {window.asked}"
-        return _Read(window, loaded, shown, exact, bounds, notes, name, table, quoted(name))
+        return _Read(window, loaded, shown, exact, bounds, notes, name, table)
 
     def _read_history(self, bound: Bound, moment: Moment) -> _Read:
         find = moment.trend if bound.kind == "trend" else moment.windows
@@ -250,9 +249,17 @@ class Engine:
         window = WindowRead(bound.source, asked, loaded.covered)
         shown = f"{bound.shown} {asked}"
         return _Read(
-            window, loaded, shown, loaded.exact, loaded.bounds, loaded.notes, name, table,
-            quoted(name),
+            window, loaded, shown, loaded.exact, loaded.bounds, loaded.notes, name, table
         )  # fmt: skip
+
+
+def _source(name: str, table: pa.Table) -> str:
+    """A table in SQL. Wide integers become DuckDB's: it divides a decimal by // as a float."""
+    wide = [quoted(field.name) for field in table.schema if pa.types.is_decimal(field.type)]
+    if not wide:
+        return quoted(name)
+    replaced = ", ".join(f"CAST({column} AS HUGEINT) AS {column}" for column in wide)
+    return f"(SELECT * REPLACE ({replaced}) FROM {quoted(name)})"  # noqa: S608 (quoted names)
 
 
 def _keys_read(bound: Bound, info: SummaryInfo) -> KeyNames | None:

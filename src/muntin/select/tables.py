@@ -76,7 +76,7 @@ def _matrix_rows(
             return pa.table({name: pa.nulls(0) for name in bound.key})
         if isinstance(segment.algebra, SketchedSums):
             return segment.algebra.answer(table, Listed())
-        rows = key_rows(segment.algebra, table, wanted)
+        rows = key_rows(segment.algebra, table, wanted, wide=True)
         return totals(rows) if bound.summed and rows.num_rows else rows  # of no rows: null, not 0
     if isinstance(segment.algebra, SketchedSums):  # it knows them; its rows do not add up
         whole = max(segment.tables, key=lambda table: int(table.events.sum()))
@@ -86,7 +86,7 @@ def _matrix_rows(
     )
     if fullest is None:
         return totals(pa.table({}))
-    sums = totals(key_rows(segment.algebra, fullest, wanted))
+    sums = totals(key_rows(segment.algebra, fullest, wanted, wide=True))
     for name in info.indicators:
         if name in sums.column_names and math.isinf(sums[name][0].as_py() or 0):
             raise SummaryOverflow(f"indicator {name!r}: a sum is beyond {sums[name].type}")
@@ -106,7 +106,8 @@ def totals(table: pa.Table) -> pa.Table:
     sums = {}
     for name in table.column_names:
         column = table.column(name)
-        if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        kind = column.type
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
             sums[name] = _total(column)
     if table.num_rows == 0:
         sums["count"] = pa.array([0])
@@ -114,12 +115,13 @@ def totals(table: pa.Table) -> pa.Table:
 
 
 def _total(column: pa.ChunkedArray) -> pa.Array:
-    values = column.drop_null().to_numpy()
+    values = column.drop_null().to_numpy()  # of wide integers, objects
     if pa.types.is_floating(column.type):
         return pa.array([_float_total(values) if len(values) else None], pa.float64())
     if not len(values):
         return pa.array([None], pa.int64())
-    total = exact_sum(values.astype(np.int64, copy=False))
+    wide = pa.types.is_decimal(column.type)
+    total = sum(map(int, values)) if wide else exact_sum(values.astype(np.int64, copy=False))
     fits = -(2**63) <= total < 2**63
     return pa.array([total], pa.int64() if fits else pa.decimal128(38, 0))
 
