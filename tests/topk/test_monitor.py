@@ -6,7 +6,20 @@ import numpy as np
 import pytest
 
 from muntin.errors import BadArgument
-from muntin.topk import NOTHING, Alert, Calm, Factors, Hello, Monitor, Reply, Request, Watch
+from muntin.topk import (
+    NOTHING,
+    Alert,
+    Calm,
+    Factors,
+    Hello,
+    Monitor,
+    Reply,
+    Request,
+    Watch,
+    decode,
+    encode,
+)
+from muntin.topk.messages import LINE_ALL
 
 
 def joined(**values: int) -> Monitor:
@@ -102,6 +115,18 @@ def test_objects_that_went_are_forgotten() -> None:
     assert monitor.objects.names == [NOTHING, "a"]
     assert monitor.top == ("a",)
     assert monitor.compact() is None
+
+
+def test_more_long_names_than_a_message_holds() -> None:
+    monitor = joined(a=5)
+    rows = monitor.rows([f"{n:0250}" for n in range(35_000)])
+    monitor.slide(2, rows, np.ones(len(rows), np.int64))
+    everything = Watch(1, 1, 2, LINE_ALL, (), ())
+    assert monitor.receive(everything) == [Hello(1, 2)]
+    monitor.slide(3, rows[10_000:], np.full(25_000, -1))
+    monitor.receive(Request(2, 0, 1, ()))
+    (push,) = monitor.receive(Watch(2, 0, 1, LINE_ALL, (), ()))
+    assert decode(encode(push)) == push
 
 
 def test_refusals() -> None:

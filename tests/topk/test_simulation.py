@@ -32,6 +32,17 @@ def test_the_published_policies_give_the_published_numbers() -> None:
     assert mean_messages(8, "lsa") == pytest.approx(28, abs=1)
 
 
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("policy", ["hybrid", "resolution"])
+def test_more_ties_than_a_message_holds(policy: str) -> None:
+    once = np.zeros((8, 2, 34_000), np.int64)
+    once[0, 0, :17_000] = once[0, 1, 17_000:] = 1
+    found = simulate(once, k=3, window=4, unit=1, windows=4, policy=policy)
+    assert found.invalid == 0
+    assert found.unsure == (0 if policy == "hybrid" else 1)  # asked again when they have left
+    assert found.entries < 2 * once.sum()
+
+
 def test_traffic_against_naive() -> None:
     naive = simulate("traffic", policy="naive")
     ours = simulate("traffic", policy="hybrid")

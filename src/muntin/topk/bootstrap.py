@@ -34,11 +34,15 @@ class Ask:
 
 
 class Survey:
-    """Asks and is answered, until the candidates' totals are known exactly."""
+    """Asks and is answered, until the candidates' totals are known exactly.
+
+    `hopeless`: they never will be, since more objects tie than a message holds.
+    """
 
     def __init__(self, k: int) -> None:
         self.k = k
         self.step = 1
+        self.hopeless = False
         self._at_least: dict[str, int] = {}
         self._floor = 0
 
@@ -63,8 +67,10 @@ class Survey:
             self._at_least = {s: max(1, r.least + share) for s, r in replies.items()}
             return Ask((), self.k + RUNNERS_UP, self._at_least)
         if sum(reply.border for reply in replies.values()) > floor:
-            self._at_least = {s: max(1, t // 4) for s, t in self._at_least.items()}
+            before = self._at_least
+            self._at_least = {s: max(1, t // 4) for s, t in before.items()}
             if any(r.border >= self._at_least[s] for s, r in replies.items()):
+                self.hopeless = self._at_least == before
                 return Ask((), 0, self._at_least)
         upper = {
             item: sum(values[s].get(item, reply.border) for s, reply in replies.items())

@@ -23,6 +23,8 @@ from muntin.topk.objects import OBJECT_BYTES_MAX
 
 FORMAT_VERSION = 2
 MESSAGE_BYTES_MAX = 8 << 20  # 16,384 entries with names of the longest kind are 4.4 MB
+_NUMBER_BYTES_MAX = 20  # of an object beside its name: a length or a number, and a value
+_HEAD_BYTES_MAX = 100
 _UNSIGNED_MAX = (1 << 63) - 1
 
 
@@ -185,6 +187,12 @@ KINDS: dict[int, type[m.Message]] = dict(
 )
 _CODES = {kind: code for code, kind in KINDS.items()}
 _FIELDS = {kind: [(one.name, *_FORMS[one.name]) for one in fields(kind)] for kind in _CODES}
+
+
+def fits(items: Sequence[m.Object]) -> bool:
+    """Whether a message holds these objects, whatever their values."""
+    names = sum(len(item.encode()) for item in items if isinstance(item, str))
+    return _HEAD_BYTES_MAX + names + _NUMBER_BYTES_MAX * len(items) <= MESSAGE_BYTES_MAX
 
 
 def encode(message: m.Message) -> bytes:

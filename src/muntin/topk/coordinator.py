@@ -21,7 +21,8 @@ from muntin.errors import CorruptMessage, UnknownName
 from muntin.topk.answer import Answer, Proof, answer_of, confirmed
 from muntin.topk.asking import Asking
 from muntin.topk.bootstrap import Ask, Survey
-from muntin.topk.gathering import Gathering
+from muntin.topk.codec import fits
+from muntin.topk.gathering import HELLOS_BELIEVED, Gathering
 from muntin.topk.hybrid import CostModel, Costs
 from muntin.topk.messages import (
     NOTHING,
@@ -53,6 +54,7 @@ NEXT: dict[tuple[str, str], str] = {
     **{(phase, "sites changed"): SURVEY for phase in (IDLE, SURVEY, CALM, POLLING, WATCHING)},
     **{(phase, "no sites"): IDLE for phase in (IDLE, SURVEY, CALM, POLLING, WATCHING)},
     (SURVEY, "resolved"): CALM,
+    (SURVEY, "pushing pays"): WATCHING,
     (CALM, "alerts"): POLLING,
     (POLLING, "resolved"): CALM,
     (POLLING, "pushing pays"): WATCHING,
@@ -273,10 +275,22 @@ class Coordinator:
         return self._request(self.roster.names(), self._survey.first(), now)
 
     def _request(self, names: Iterable[str], ask: Ask, now: float) -> Addressed:
+        if not fits(ask.objects):
+            return self._unanswerable(now)
         requests = self._asking.ask([self.sites[name] for name in names], self.epoch, ask, now)
         if requests is None:
             self._gathering.call()
         return requests or []
+
+    def _unanswerable(self, now: float) -> Addressed:
+        """More objects tie than can be asked for: all is pushed, or it is tried again later."""
+        self._asking.drop()
+        self._survey = None
+        if self.hybrid and not self.hybrid.refused:
+            self._costs.survey_ends()
+            return self._begin_watch().everything(now)
+        self._gathering.call(now + self.retry)
+        return []
 
     # -- resolution
 
@@ -382,9 +396,11 @@ class Coordinator:
         newer = self._gathering.greeted(site, message)
         if self.phase == SURVEY or self._gathering.due:
             return []
-        if message.epoch == self.epoch and not site.acked and not newer:
-            return [self.roster.send(site, now)]  # the first factors were lost
         everything = self._watch is not None and self._watch.watching.everything
+        if message.epoch == self.epoch and not site.acked and not newer:
+            site.hellos += everything
+            if site.hellos < HELLOS_BELIEVED:
+                return [self.roster.send(site, now)]  # what was said first was lost
         if self.hybrid and everything and message.epoch == self.epoch:
             self.hybrid.refuse_everything()  # it had too much to tell
         if self._gathering.believes(site, message, newer=newer):
@@ -410,6 +426,8 @@ class Coordinator:
             return []
         if self._survey is not None:
             ask = self._survey.receive(replies)
+            if self._survey.hopeless:
+                return self._unanswerable(now)
             if ask is not None:
                 return self._request(replies, ask, now)
             self._survey = None

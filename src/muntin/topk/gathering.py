@@ -24,6 +24,7 @@ class Gathering:
         self._begun = False
         self._started: float | None = None
         self._came: float | None = None  # since when one that has come waits for others
+        self._not_before = float("-inf")
 
     def start(self, now: float) -> bool:
         """Time begins to pass; whether it did not before."""
@@ -31,9 +32,9 @@ class Gathering:
         self._started = now if self._started is None else self._started
         return fresh
 
-    def call(self) -> None:
-        """A survey at the next tick."""
-        self.due, self._came = True, None
+    def call(self, not_before: float = float("-inf")) -> None:
+        """A survey at the next tick from then on."""
+        self.due, self._came, self._not_before = True, None, not_before
 
     def came(self, now: float) -> None:
         """A site is there that takes no part yet; others may be on their way."""
@@ -43,7 +44,7 @@ class Gathering:
     def ready(self, now: float) -> bool:
         """Whether to begin: all are there, or have been waited for."""
         present = sum(site.present for site in self.roster.sites.values())
-        if not self.due or not present:
+        if not self.due or not present or now < self._not_before:
             return False
         if present == len(self.roster.sites):
             return True

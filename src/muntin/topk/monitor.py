@@ -17,6 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from muntin.errors import BadArgument
+from muntin.topk.codec import fits
 from muntin.topk.messages import (
     LINE_ALL,
     NOTHING,
@@ -365,7 +366,10 @@ class Monitor:
         anew, due = self._number < 0, self.unit - self._said_unit >= self.heartbeat
         if not len(rows) and (self.barrier or not (anew or due)):
             return []
-        if len(rows) > PUSHED_MAX and not self.barrier:
+        names = self.objects.names
+        if not self.barrier and (
+            len(rows) > PUSHED_MAX or not fits([names[row] for row in rows.tolist()])
+        ):
             self._move("too much")
             return self.alive()
         self._said_unit = self.unit
