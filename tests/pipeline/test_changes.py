@@ -521,3 +521,11 @@ def test_history_is_told_by_who_was_there_all_the_time():
     fed(ledger, {"b": MATRIX, "a": MATRIX}, [[5]], 2)
     spec = pipeline(summaries={"b": MATRIX, "a": MATRIX}, queries={})
     assert [n for _, n in events_over_time(ledger, spec, None, None)["points"]] == [6]
+
+
+def test_history_begins_with_summaries_that_were_replaced():
+    ledger = temporary()
+    fed(ledger, {"m": MATRIX}, [[0, 1, 2], [12]], 0)
+    fed(ledger, {"n": MATRIX}, [[3], [25]], 2)
+    spec = pipeline(summaries={"n": MATRIX}, queries={})
+    assert [n for _, n in events_over_time(ledger, spec, None, None)["points"]] == [3, 1, 1]

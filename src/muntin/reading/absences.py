@@ -17,7 +17,7 @@ from muntin.reading.extent import Layout
 from muntin.reading.pieces import Pieces
 from muntin.reading.snapshot import Known
 from muntin.select.catalog import Uncounted
-from muntin.spec import AWAY, FORMER
+from muntin.spec import AWAY, FORMER, Pipeline
 
 Spans = tuple[tuple[int, int], ...]
 """[from, to) of a pipeline's count of events, ascending, apart from each other."""
@@ -109,7 +109,9 @@ def _witnesses(
 ) -> Iterator[tuple[int, bool, Spans]]:
     """What each other summary tells of a span: how many events of a part of an absence came there,
     whether that is too many, and which part."""
-    for other in _others(known, layout):
+    for other in all_layouts(known.pipeline, known.info.spec):
+        if other.name == layout.name:
+            continue
         reach = pieces.extent(other).reach(*span)
         if not reach.whole:
             continue  # retention has dropped some
@@ -123,14 +125,14 @@ def _witnesses(
             yield events, bool(_less(_less(ALWAYS, away), others)), part
 
 
-def _others(known: Known, layout: Layout) -> Iterator[Layout]:
-    """All other summaries with panes that the pipeline has, or had."""
-    summaries: dict[str, Any] = dict(known.pipeline.summaries)
-    for name, plain in known.info.spec.get(FORMER, {}).items():
+def all_layouts(pipeline: Pipeline, spec: Mapping[str, Any]) -> Iterator[Layout]:
+    """All summaries with panes that a pipeline has, or had, as its stored spec tells."""
+    summaries: dict[str, Any] = dict(pipeline.summaries)
+    for name, plain in spec.get(FORMER, {}).items():
         summaries.setdefault(name, KINDS[plain["kind"]].model_validate(plain, context=STORED))
-    for name, spec in summaries.items():
-        if isinstance(spec, SegmentSpec) and name != layout.name:
-            yield Layout(name, spec, layout.pane, layout.rungs)
+    for name, each in summaries.items():
+        if isinstance(each, SegmentSpec):
+            yield Layout(name, each, pipeline.pane, pipeline.rungs)
 
 
 def _less(some: Spans, others: Spans) -> Spans:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from muntin.kinds import SegmentSpec
-from muntin.ledger.base import Ledger, View
+from muntin.ledger.base import Ledger
+from muntin.reading.absences import all_layouts
 from muntin.reading.extent import Layout
 from muntin.reading.pieces import Pieces, SegmentCache
 from muntin.spec import AWAY, Pipeline
@@ -33,10 +33,11 @@ def events_over_time(
         holds events, at most about `POINTS_MAX`, ascending; `from`, `to`: all that is stored.
     """
     with ledger.snapshot() as view:
-        found = _longest(view, pipeline)
-        if found is None:
+        pieces = Pieces(view, SegmentCache(0))
+        found = _counting(pieces, pipeline)
+        if not found:
             return {"width_us": pipeline.pane, "points": [], "from": None, "to": None}
-        layout, pieces, (first, last) = found
+        first, last = min(start for _, (start, _) in found), max(end for _, (_, end) in found)
         begin = first if start is None else max(start, first)
         until = last if end is None else min(end, last)
         lengths = (pipeline.pane, *pipeline.rungs)
@@ -45,11 +46,8 @@ def events_over_time(
         width = width or -(-least // lengths[-1]) * lengths[-1]
         begin, until = begin // width * width, -(-until // width) * width
         counts = np.zeros(max(0, (until - begin) // width), np.int64)
-        rollups = pieces.extent(layout).rollups
-        for length, *run in rollups.tiles(begin, until, below=width + 1):
-            if length is not None and len(counts):
-                slices = pieces.slices(layout, length, *run)
-                np.add.at(counts, (slices.starts - begin) // width, slices.events)
+        for layout, _ in found:
+            counts = np.maximum(counts, _counts(pieces, layout, begin, until, width))
     filled = np.flatnonzero(counts)
     return {
         "width_us": width,
@@ -59,23 +57,28 @@ def events_over_time(
     }
 
 
-def _longest(view: View, pipeline: Pipeline) -> tuple[Layout, Pieces, tuple[int, int]] | None:
-    """The summary that reaches back furthest: each counts all events of its time, but for those
-    that were not always there."""
-    pieces = Pieces(view, SegmentCache(0))
-    specs = {info.name: info.spec for info in view.pipelines()}
-    away = specs[pipeline.name].get(AWAY, ()) if pipeline.name in specs else ()
-    found = []
-    for name, spec in pipeline.summaries.items():
-        if isinstance(spec, SegmentSpec):
-            layout = Layout(name, spec, pipeline.pane, pipeline.rungs)
-            bounds = pieces.bounds(layout)
-            if bounds is not None:
-                found.append((name in away, bounds[0], name, layout, bounds))
-    if not found:
-        return None
-    *_, layout, bounds = min(found, key=lambda each: each[:3])
-    return layout, pieces, bounds
+def _counts(pieces: Pieces, layout: Layout, begin: int, until: int, width: int) -> np.ndarray:
+    """How many events one summary has counted in each point."""
+    counts = np.zeros(max(0, (until - begin) // width), np.int64)
+    for length, *run in pieces.extent(layout).rollups.tiles(begin, until, below=width + 1):
+        if length is not None:
+            slices = pieces.slices(layout, length, *run)
+            np.add.at(counts, (slices.starts - begin) // width, slices.events)
+    return counts
+
+
+def _counting(pieces: Pieces, pipeline: Pipeline) -> list[tuple[Layout, tuple[int, int]]]:
+    """The summary that reaches back furthest of those that were always there, each of which counts
+    all events of its time; where there is none, all that the pipeline has or had."""
+    specs = {info.name: info.spec for info in pieces.view.pipelines()}
+    spec = specs.get(pipeline.name, {})
+    found = [
+        (layout, bounds)
+        for layout in all_layouts(pipeline, spec)
+        if (bounds := pieces.bounds(layout)) is not None
+    ]
+    always = [each for each in found if each[0].name not in spec.get(AWAY, ())]
+    return [min(always, key=lambda each: each[1][0])] if always else found
 
 
 def catalogue(ledger: Ledger, pipelines: Mapping[str, Pipeline]) -> list[dict[str, Any]]:
