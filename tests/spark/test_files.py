@@ -199,3 +199,22 @@ def test_nanoseconds_beside_other_units_never_move_a_time(spark, tmp_path):
         else:
             assert stream.await_termination(PATIENCE_SECONDS)
             assert stream.progress.newest == (START.timestamp() + 6) * 1e6
+
+
+def test_columns_of_several_types_are_told_where_spark_must_read_them(spark, tmp_path):
+    moment = pa.array([1_700_000_000_000_000], pa.timestamp("us", "UTC"))
+    for kind in (pa.int32(), pa.int64()):
+        table = pa.table({"t": moment, "k": ["a"], "v": pa.array([7], kind)})
+        pq.write_table(table, tmp_path / f"{kind}.parquet")
+    summary = {"keys": ["k"], "indicators": ["v", "w"]}
+    source = {"format": "parquet", "path": str(tmp_path)}
+    spec = {
+        "name": "p", "time": "t", "pane": "1 s", "fields": {"w": "v + 1"}, "source": source,
+        "summaries": {"m": summary},
+    }  # fmt: skip
+    said = r"int64\.parquet: column 'v' is INT64 there, int to Spark.* wider type as schema:"
+    with pytest.raises(SourceError, match=said):
+        muntin.summarize(None, spec, ledger=temporary())
+    wide = source | {"schema": "t timestamp, k string, v bigint"}
+    found = muntin.summarize(None, spec | {"source": wide}, ledger=temporary())
+    assert found.sql("SELECT v, w FROM m FOR ALL").rows == [[14, 16]]

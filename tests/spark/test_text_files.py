@@ -8,6 +8,7 @@ import pyarrow.csv as csv
 import pytest
 
 import muntin
+from muntin.errors import SourceError
 from muntin.ledger.temporary import temporary
 from tests.pipeline.support import SECOND, START, pipeline
 
@@ -161,3 +162,30 @@ def test_a_folder_is_read_as_its_files_are_named_or_the_spec_says(spark, tmp_pat
     source = {"format": "csv", "path": "elsewhere", "sep": ","}
     found = muntin.summarize(tmp_path, pipeline(source=source), ledger=temporary())
     assert (found.progress.read, found.progress.counted) == (2, 2)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16le", "utf-16be"])
+def test_text_in_utf16_is_told_with_the_remedy(spark, tmp_path, encoding):
+    lines = "time,driver,area,served,fare\n2023-11-14 22:13:20,a,1,1,5\n"
+    (tmp_path / "a.csv").write_bytes(lines.encode(encoding))
+    source = {"format": "csv", "path": str(tmp_path)}
+    for more in ({}, {"encoding": encoding}):
+        with pytest.raises(SourceError, match=r"a\.csv: the file is UTF-16.*iconv -f UTF-16"):
+            muntin.summarize(None, pipeline(source=source | more), ledger=temporary())
+    schema = "time timestamp, driver string, area bigint, served bigint, fare bigint"
+    typed = pipeline(source=source | {"schema": schema})
+    found = muntin.summarize(None, typed, ledger=temporary())
+    assert found.progress.counted == 0 < found.progress.rejected
+    assert all("iconv" in r.detail for _, r in found.ledger.rejected("orders"))
+    whole = pipeline(source=source | {"encoding": encoding, "multiLine": "true"})
+    assert muntin.summarize(None, whole, ledger=temporary()).progress.counted == 1
+
+
+def test_csv_without_rows_says_so_rather_than_that_its_columns_are_text(spark, tmp_path):
+    (tmp_path / "a.csv").write_text("time,driver,area,served,fare\n")
+    source = {"format": "csv", "path": str(tmp_path)}
+    with pytest.raises(SourceError, match=r"has no rows.*give source\.schema"):
+        muntin.summarize(None, pipeline(source=source), ledger=temporary())
+    schema = "time timestamp, driver string, area bigint, served bigint, fare bigint"
+    typed = pipeline(source=source | {"schema": schema})
+    assert muntin.summarize(None, typed, ledger=temporary()).progress.read == 0

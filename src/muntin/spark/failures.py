@@ -31,6 +31,11 @@ _LOST = re.compile(
 )
 # of files that a checkpoint names, where the source is another folder now
 _MOVED = re.compile(r"Wrong basePath (.+?) for the root path: (.+?)(?: SQLSTATE|\n|$)")
+# of a Parquet file whose column is of another type than in the first
+_MIXED = re.compile(
+    r"DATA_TYPE_MISMATCH\].*? reading file (?:file://)?(?P<file>\S+)\. .*? Parquet column "
+    r"\[(?P<name>.*?)\]\. Expected Spark type (?P<first>\w.*?), actual Parquet type (?P<type>\w+)"
+)
 _SAYS_NOTHING = ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR")
 
 
@@ -121,6 +126,12 @@ def _source_error(problem: Exception, text: str) -> SourceError | None:
             f"source.path: is {moved[1]} now, and the checkpoint is that of a query that has read "
             f"{moved[2]}: leave the path as it was; or name another folder under checkpoint: and "
             "start with --append, to add the files that lie there to what is stored"
+        )
+    if mixed := _MIXED.search(text):
+        return SourceError(
+            f"{mixed['file']}: column '{mixed['name']}' is {mixed['type']} there, {mixed['first']} "
+            "to Spark, which knows one type: write the files alike, name the wider type as schema: "
+            "under source, or leave out fields, without which Arrow reads each as it is"
         )
     from_java = isinstance(problem, PySparkException) or type(problem).__module__.startswith("py4j")
     if not from_java or "Traceback (most recent call last)" in text:

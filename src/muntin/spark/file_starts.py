@@ -7,18 +7,20 @@ without a header would lose its first row. The rows of such files are rejected.
 
 from __future__ import annotations
 
+import codecs
 import csv
-import gzip
 import re
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from typing import Any
 
-from muntin.spark.files import filled_files, local_path
-from muntin.spec import COMPRESSED, SourceSpec
+from muntin.spark.files import filled_files, unpacked
+from muntin.spec import SourceSpec
 
 LINE_BYTES_MAX = 1 << 20
 _SHOWN_CHARACTERS = 100
 _MARK = "\ufffd".encode()
+_UTF16 = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
 _NUMBER = re.compile(r"[+-]?\d")  # or a time: what hardly names a column
 
 
@@ -36,13 +38,15 @@ def form_of(source: SourceSpec, names: Sequence[str]) -> dict[str, Any]:
     if source.format == "json" and not options.keys() & {"multiline", "linesep", "encoding"}:
         return {"lines": "json", "encoding": "utf-8", "comment": ""}
     encoding = options.get("encoding") or options.get("charset") or "utf-8"
+    whole = options.keys() & {"multiline", "linesep"}
     if not has_headers(source):
-        return {"encoding": encoding} if source.format == "csv" else {}
+        return {"encoding": encoding, "whole": bool(whole)} if source.format == "csv" else {}
     separator = options.get("sep") or options.get("delimiter") or ","
     form: dict[str, Any] = {
         "names": list(names),
         "separator": separator,
         "encoding": encoding,
+        "whole": bool(whole),
         "comment": options.get("comment", ""),
     }
     headers = (header_of(file, form) for file in filled_files(source.path or ""))
@@ -59,12 +63,9 @@ def header_of(path: str, form: Mapping[str, Any]) -> list[str]:
 
 def _first_line(path: str, form: Mapping[str, Any]) -> str:
     """The first line but blank ones and comments; "" where the file cannot be read here."""
-    here = local_path(path)
-    if here is None or here.suffix in COMPRESSED[1:]:
-        return ""
     comment, line = form["comment"].encode(), b""
     try:
-        with gzip.open(here) if here.suffix == ".gz" else here.open("rb") as stream:
+        with unpacked(path) or BytesIO() as stream:
             while not line.strip() or (comment and line.startswith(comment)):
                 line = stream.readline(LINE_BYTES_MAX)
                 if not line:
@@ -74,20 +75,35 @@ def _first_line(path: str, form: Mapping[str, Any]) -> str:
         return ""
 
 
+def wrong_encoding(path: str, form: Mapping[str, Any]) -> str:
+    """Why there is no telling a file's lines; "" where there is.
+
+    Text in UTF-16 begins with its mark, or with a sign of ASCII in two bytes.
+    """
+    try:
+        with unpacked(path) or BytesIO() as stream:
+            start = stream.read(2)
+    except (OSError, EOFError):
+        return ""
+    if form.get("whole") or not (start in _UTF16 or b"\0" in start):
+        return ""
+    return (
+        "the file is UTF-16, whose lines Spark cannot tell apart: write it as UTF-8, for example "
+        "by  iconv -f UTF-16 -t UTF-8"
+    )
+
+
 def is_replaced(path: str, form: Mapping[str, Any]) -> bool:
     """Does U+FFFD in texts of CSV stand for bytes that are not UTF-8? So Spark reads them.
 
     It does not where the file itself holds it, cannot be read here, or has another encoding. JSON
     with such bytes does not parse, and may write U+FFFD as an escape.
     """
-    here = local_path(path)
-    if here is None or "lines" in form or here.suffix in COMPRESSED[1:]:
-        return False
-    if form["encoding"].lower() != "utf-8":
+    if "lines" in form or form["encoding"].lower() != "utf-8":
         return False
     last = b""
     try:
-        with gzip.open(here) if here.suffix == ".gz" else here.open("rb") as stream:
+        with unpacked(path) or BytesIO() as stream:
             while data := stream.read(LINE_BYTES_MAX):
                 if _MARK in last + data:
                     return False
@@ -99,6 +115,8 @@ def is_replaced(path: str, form: Mapping[str, Any]) -> bool:
 
 def wrong_start(path: str, form: Mapping[str, Any]) -> str:
     """Why a file's rows cannot be read as those of its source; "" where they can."""
+    if wrong := wrong_encoding(path, form):
+        return wrong
     return _wrong_header(path, form) if "names" in form else ""
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import IO, cast
 from urllib.parse import unquote
 
 from muntin import storage
 from muntin.errors import SourceError
+from muntin.spec import COMPRESSED
 
 FILE_FORMATS = ("parquet", "csv", "json", "orc", "text", "avro")
 
@@ -17,6 +20,20 @@ FILE_FORMATS = ("parquet", "csv", "json", "orc", "text", "avro")
 def local_path(path: str) -> Path | None:
     """A path of this machine, absolute: workers may have another working folder. None elsewhere."""
     return None if storage.is_elsewhere(path) else Path(storage.path_of(path)).absolute()
+
+
+def unpacked(path: str) -> IO[bytes] | None:
+    """The bytes of a file, which may be a `.gz`; None where it cannot be read here.
+
+    Raises
+    ------
+    OSError, EOFError
+        It is not there, or is no `.gz`: so may reading it.
+    """
+    here = local_path(path)
+    if here is None or here.suffix in COMPRESSED[1:]:
+        return None
+    return cast("IO[bytes]", gzip.open(here)) if here.suffix == ".gz" else here.open("rb")
 
 
 def is_pattern(path: str) -> bool:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterator
+from io import BytesIO
 from typing import NamedTuple
 
 import numpy as np
 
 from muntin.ledger.records import RAW_BYTES_MAX
-from muntin.spark.files import local_path
-from muntin.spec import COMPRESSED
+from muntin.spark.files import unpacked
 from muntin.summaries.kernels import kernel
 
 CHUNK_BYTES = 8 << 20
@@ -29,12 +28,9 @@ class Passed(NamedTuple):
 
 def passed_over(path: str, begins: int, length: int) -> Iterator[Passed]:
     """Of the lines that Spark reads as this block of a file; none where it cannot be read here."""
-    here = local_path(path)
-    if here is None or here.suffix in COMPRESSED[1:]:
-        return
-    packed = here.suffix == ".gz"
+    packed = path.endswith(".gz")
     try:
-        with gzip.open(here) if packed else here.open("rb") as stream:
+        with unpacked(path) or BytesIO() as stream:
             stream.seek(begins)
             if begins:
                 stream.readline()  # it began in the block before

@@ -13,7 +13,7 @@ from muntin.errors import BadArgument, MuntinError, SourceError
 from muntin.spark.ddl import in_backticks
 from muntin.spark.event_time import check_type
 from muntin.spark.failures import reason
-from muntin.spark.file_starts import form_of, has_headers, header_of
+from muntin.spark.file_starts import form_of, has_headers, header_of, wrong_encoding
 from muntin.spark.files import (
     FILE_FORMATS,
     filled_files,
@@ -171,14 +171,19 @@ def inferred_ddl(spark: SparkSession, source: SourceSpec) -> str:
     reader = spark.read.format(source.format).options(**_options(source))
     if source.format == "csv":
         reader = reader.option("inferSchema", "true")
-    found = _loaded(lambda: reader.load(for_spark(source.path or "")), source).schema
-    names = [field for field in found.fields if field.name != "_corrupt_record"]
+    frame = _loaded(lambda: reader.load(for_spark(source.path or "")), source)
+    names = [field for field in frame.schema.fields if field.name != "_corrupt_record"]
     if not names:
         raise SourceError(
             f"source.path: {source.path} holds no columns: give source.schema, or data"
         )
     kinds = {field.name: field.dataType.simpleString() for field in names}
     if source.format == "csv":
+        if {*kinds.values()} == {"string"} and frame.isEmpty():
+            raise SourceError(
+                f"source.path: {source.path} has no rows, which would tell the types of its "
+                "columns: give source.schema, or data"
+            )
         kinds |= dict.fromkeys(_times_of_day(spark, source, kinds), "string")
     return ", ".join(f"{in_backticks(name)} {kind}" for name, kind in kinds.items())
 
@@ -202,6 +207,8 @@ def _check_headers(source: SourceSpec) -> None:
         return
     form = form_of(source, ())
     for file in filled_files(source.path or ""):
+        if wrong := wrong_encoding(file, form):
+            raise SourceError(f"{file}: {wrong}")
         header = header_of(file, form)
         if header and header != form["first"]:
             shown, first = (form["separator"].join(each)[:100] for each in (header, form["first"]))
