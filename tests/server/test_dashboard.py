@@ -147,6 +147,34 @@ def test_whatever_a_summary_is_called_a_click_asks_it(page, ledger):
     feeder.close()
 
 
+@pytest.mark.parametrize("width", [360, 1400])
+def test_long_names_and_keys_that_are_null(page, ledger, width):
+    """Names ran over their neighbours; a null and the text 'null' were one line."""
+    name = "a" + "_long_name" * 6
+    window = {"window": {"kind": "tumbling", "length": "1 minute"}}
+    spec = pipeline(
+        name="p" * 60,
+        summaries={
+            name: {"keys": ["driver"], "indicators": ["fare"], **window},
+            "fares": {"kind": "quantiles", "value": "fare", "by": "driver", **window},
+        },
+        queries={"each": {"select": f"SELECT driver, fare FROM {name}(driver)"}},  # noqa: S608
+    )
+    feeder = Feeder(ledger, spec)
+    for start in range(0, 300, 10):
+        feeder.rows([(start, driver, 0, 1, 1) for driver in (None, "null")])
+    with Server(ledger, port=0) as server:
+        page.set_viewport_size({"width": width, "height": 800})
+        page.goto(server.url)
+        wait(page, "document.querySelectorAll('#panels .bars tr').length == 4")
+        wait(page, "document.querySelectorAll('#trends polyline').length == 2")
+        labels = page.locator("#panels .bars td:first-child").all_text_contents()
+        assert sorted(labels) == ["(none)", "(none) 99 %", "null", "null 99 %"]
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.goto("about:blank")
+    feeder.close()
+
+
 def test_names_are_completed_with_the_keyboard(page, server):
     page.goto(server.url)
     page.wait_for_selector("#statement")

@@ -62,6 +62,9 @@ export function moment(value) {
 
 export const quoted = (name) => `"${name.replaceAll('"', '""')}"`;
 
+// The keys of a row; a key may be null.
+export const named = (keys) => keys.map((key) => key ?? "(none)").join(", ");
+
 export function table(columns, rows, types = []) {
   const right = columns.map((_, i) => /int|float|double|decimal/.test(types[i] ?? ""));
   const cell = (tag, value, i) => make(tag, { class: right[i] ? "number" : "" }, value);

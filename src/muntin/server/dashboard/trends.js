@@ -2,7 +2,7 @@
 // over windows in which they were not among the answers. By closed window, from the ledger; of a query
 // that runs on update, from when the page was opened.
 import { lines } from "./charts.js";
-import { choice, drawer, make, quoted } from "./dom.js";
+import { choice, drawer, make, named, quoted } from "./dom.js";
 
 const POINTS = 300, LINES = 5, ROWS = "rows"; // counted where an answer has no number in it
 const numeric = (type) => /int|float|double|decimal/.test(type);
@@ -75,7 +75,7 @@ export async function trend(board, live, query, range, keys) {
     for (const row of rows) {
       const start = startOf(row);
       if (!fresh.has(start)) fresh.set(start, []);
-      const label = labels.map(([, i]) => row[i] ?? "null").join(", ") || query.name;
+      const label = named(labels.map(([, i]) => row[i])) || query.name;
       fresh.get(start).push([label, Object.fromEntries(values.map(([name, i]) => [name, row[i]]))]);
     }
     for (const [start, found] of fresh) points.set(start, found);

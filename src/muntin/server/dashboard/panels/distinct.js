@@ -1,6 +1,6 @@
 // How many different items, of all events or of the keys that have most, with their bounds.
 import { bars } from "../charts.js";
-import { choice, quoted } from "../dom.js";
+import { choice, named, quoted } from "../dom.js";
 import { following, parts, windowsOf } from "../following.js";
 
 export default function panel(section, summary, live) {
@@ -11,7 +11,7 @@ export default function panel(section, summary, live) {
   const follow = following(live, note, ({ columns, rows }) => {
     const at = (name) => columns.indexOf(name);
     bars(holder, rows.map((row) => ({
-      label: row.slice(0, summary.by.length).map((v) => v ?? "(none)").join(", ") || summary.name,
+      label: named(row.slice(0, summary.by.length)) || summary.name,
       value: row[at("value")], lower: row[at("lower")], upper: row[at("upper")],
     })));
   });

@@ -1,6 +1,6 @@
 // Quantiles now, with their bounds, the worst key first; and over time, with their error shaded.
 import { bars, lines } from "../charts.js";
-import { choice, drawer, make, quoted } from "../dom.js";
+import { choice, drawer, make, named, quoted } from "../dom.js";
 import { following, parts, windowsOf } from "../following.js";
 import { paced } from "../live.js";
 
@@ -78,14 +78,14 @@ export default function panel(section, summary, live) {
   const follow = following(live, note, ({ columns, rows, windows: read }) => {
     const at = (name) => columns.indexOf(name);
     bars(holder, rows.map((row) => ({
-      label: [...row.slice(0, by.length), `${100 * row[at("q")]} %`].join(" "),
+      label: `${named(row.slice(0, by.length))} ${100 * row[at("q")]} %`.trim(),
       value: row[at("value")], lower: row[at("lower")], upper: row[at("upper")],
     })));
     const found = [...new Set(rows.map((row) => JSON.stringify(row.slice(0, by.length))))];
     if (by.length && found.join() !== key) {
       key = found.join();
       const before = whose.value;
-      whose.replaceChildren(...found.map((value) => make("option", { value }, JSON.parse(value).join(", "))));
+      whose.replaceChildren(...found.map((value) => make("option", { value }, named(JSON.parse(value)))));
       if (found.includes(before)) whose.value = before;
     }
     covered = read[0]?.covered ?? null;

@@ -1,6 +1,6 @@
 // Heavy hitters with their bounds; those that are not surely among the heaviest are said to be so.
 import { bars } from "../charts.js";
-import { choice, quoted } from "../dom.js";
+import { choice, named, quoted } from "../dom.js";
 import { following, parts, windowsOf } from "../following.js";
 
 export default function panel(section, summary, live) {
@@ -11,7 +11,7 @@ export default function panel(section, summary, live) {
   const follow = following(live, note, ({ columns, rows }) => {
     const at = (name) => columns.indexOf(name);
     bars(holder, rows.slice(0, 20).map((row) => ({
-      label: [...row.slice(0, summary.by.length), row[at("item")]].join(", "),
+      label: named([...row.slice(0, summary.by.length), row[at("item")]]),
       value: row[at("value")], lower: row[at("lower")], upper: row[at("upper")],
       unsure: row[at("guaranteed")] === false,
     })));

@@ -1,6 +1,6 @@
 // Top keys of a chosen key and indicator.
 import { bars } from "../charts.js";
-import { choice, quoted } from "../dom.js";
+import { choice, named, quoted } from "../dom.js";
 import { following, parts, windowsOf } from "../following.js";
 
 export default function panel(section, summary, live) {
@@ -17,7 +17,7 @@ export default function panel(section, summary, live) {
   const windows = choice("window", windowsOf(summary), (v) => { window = v; again(); });
   const { holder, note } = parts(section, `Top of ${summary.name}`, keys, " ", indicators, " ", windows);
   const follow = following(live, note, (result) => bars(holder, result.rows.map((row) => ({
-    label: row.slice(0, -1).map((v) => v ?? "(none)").join(", "), value: row.at(-1),
+    label: named(row.slice(0, -1)), value: row.at(-1),
   }))));
   again();
 }
