@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from muntin.errors import BadArgument, MuntinError
+from muntin.errors import BadArgument
 from muntin.server.answering import JSON, Asked
 from muntin.server.http import Http
 from muntin.server.limits import KIB, ServerLimits
@@ -129,8 +129,6 @@ class Agents:
                 raise BadArgument(f"there is no tool {asked.name[:40]!r}: {', '.join(TOOLS)}")  # noqa: TRY301
             found = await ask(context.request, _checked(asked.name, asked.arguments or {}))
             return _result(found)
-        except MuntinError as error:
-            return _result({"error": problem(error)}, is_error=True)
         except Exception as error:
             if status_of(error) == 500:
                 _LOG.exception("the tool %s failed", asked.name)

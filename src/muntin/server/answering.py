@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from io import BytesIO
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any
 
 import pyarrow as pa
 
-from muntin.errors import BadArgument, LedgerError, MuntinError, SelectError
+from muntin.errors import LedgerError, SelectError
 from muntin.ledger.records import ClosedWindow, Rejected
 from muntin.reading.amounts import catalogue, events_over_time
 from muntin.select.listing import asked
@@ -24,7 +25,6 @@ from muntin.server.postgres.answers import PostgresAnswers
 from muntin.server.problems import RefusalError, problem, status_of
 from muntin.server.reader import Reader
 from muntin.server.state import spec_number
-from muntin.spec import Pipeline
 from muntin.times import instant_text
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -136,19 +136,14 @@ class Answering:
         yield encoded({"windows": [window_json(window) for window in found]})
 
     def _rejected(self, pipeline: str, limit: int, after: int) -> Iterator[bytes]:
-        self._pipeline(pipeline)
+        self._reader.pipeline(pipeline)
         records = self._reader.ledger.rejected(pipeline, limit=limit, after=after)
         yield encoded({"rejected": [_rejected_json(number, record) for number, record in records]})
 
-    def _pipeline(self, name: str) -> Pipeline:
-        pipelines = self._reader.pipelines()
-        if name not in pipelines:
-            known = ", ".join(sorted(pipelines)) or "none"
-            raise BadArgument(f"there is no pipeline '{name[:80]}'; there are: {known}")
-        return pipelines[name]
-
     def _history(self, pipeline: str, start: int | None, end: int | None) -> Iterator[bytes]:
-        yield encoded(events_over_time(self._reader.ledger, self._pipeline(pipeline), start, end))
+        yield encoded(
+            events_over_time(self._reader.ledger, self._reader.pipeline(pipeline), start, end)
+        )
 
     def _catalogue(self) -> Iterator[bytes]:
         yield encoded({"summaries": catalogue(self._reader.ledger, self._reader.pipelines())})
@@ -220,35 +215,14 @@ def within(bytes_max: int, pieces: Iterable[bytes]) -> Iterator[bytes]:
 def arrow_pieces(result: Result) -> Iterator[bytes]:
     """The Arrow IPC stream; the particulars are in the schema's metadata."""
     table = result.to_arrow()
-    sink = _Taken()
+    sink = BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         for batch in table.to_batches(max_chunksize=BATCH_ROWS):
             stream.write_batch(batch)
-            yield from sink.taken()
-    yield from sink.taken()
-
-
-class _Taken:
-    """A file that Arrow writes to; what was written is taken out again."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-
-    def write(self, piece: Any) -> int:
-        self._pieces.append(bytes(piece))
-        return len(self._pieces[-1])
-
-    def taken(self) -> list[bytes]:
-        found, self._pieces = self._pieces, []
-        return found
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
+            yield sink.getvalue()
+            sink.seek(0)
+            sink.truncate()
+    yield sink.getvalue()
 
 
 def error_data(error: BaseException) -> dict[str, Any]:
@@ -256,17 +230,11 @@ def error_data(error: BaseException) -> dict[str, Any]:
     return {**problem(error), "status": status_of(error)}
 
 
-def error_of(data: Mapping[str, Any]) -> MuntinError:
-    """The error that another process sent: it reads the same to clients.
-
-    Raises
-    ------
-    RuntimeError
-        It was a bug, which is in the log of that process.
-    """
+def error_of(data: Mapping[str, Any]) -> Exception:
+    """The error that another process sent: it reads the same to clients."""
     code, message, remedy = data["code"], data["message"], data["remedy"]
     if code == "internal":
-        raise RuntimeError("a process that answers statements failed; the log says where")
+        return RuntimeError("a process that answers statements failed; the log says where")
     if code == "ledger":
         return LedgerError(message)
     if data["status"] != 400:

@@ -50,15 +50,12 @@ class Commands:
         )
 
     def _pipeline(self, command: Command) -> str:
-        pipelines = self._reader.pipelines()
         if command.summary:
             found = self._reader.pipeline_of(command.summary)
             if command.pipeline in ("", found):
                 return found
             raise UnknownName(f"'{command.summary}' is a summary of {found}")
-        if command.pipeline in pipelines:
-            return command.pipeline
-        known = ", ".join(sorted(pipelines)) or "none"
+        pipelines = self._reader.pipelines()
         if not command.pipeline and len(pipelines) == 1:
-            return known
-        raise UnknownName(f"there is no pipeline '{command.pipeline}'; there are: {known}")
+            return next(iter(pipelines))
+        return self._reader.pipeline(command.pipeline).name

@@ -11,6 +11,7 @@ from importlib.resources import files
 from typing import Any
 
 import yaml
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -22,9 +23,9 @@ from muntin.server.commands import Commands
 from muntin.server.limits import ServerLimits
 from muntin.server.live import Hub
 from muntin.server.messages import STATEMENT_CHARACTERS_MAX, command, json_object, unicode_text
-from muntin.server.metrics import CONTENT_TYPE_LATEST, Metrics
+from muntin.server.metrics import Metrics
 from muntin.server.once import Once
-from muntin.server.problems import RefusalError, problem, status_of
+from muntin.server.problems import RefusalError, needs_token, problem, status_of
 from muntin.server.reader import Reader
 from muntin.server.sending import AnswerResponse, client_of
 from muntin.server.state import StateReader
@@ -92,9 +93,7 @@ class Http:
             raise RefusalError(431, "headers", "too many headers", "send fewer")
         grant = self._hub.admit(request.headers, secure=request.url.scheme == "https")
         if grant is None:
-            raise RefusalError(
-                401, "token", "a bearer token is needed", "send Authorization: Bearer …"
-            )
+            raise needs_token()
         return grant
 
     # routes
@@ -140,19 +139,15 @@ class Http:
 
     async def _windows(self, request: Request, _: Grant) -> Response:
         given = parameters(request, "summary", "start", "end", "limit", "newest_first")
-        limit = _integer(given.get("limit", "1000"), "limit", 1, WINDOWS_MAX)
         start, end = (_instant(given.get(name), name) for name in ("start", "end"))
-        summary = given.get("summary")
-        newest = _flag(given.get("newest_first", "false"), "newest_first")
-
         return await self._answered(
             request,
             "windows",
-            summary=summary,
+            summary=given.get("summary"),
             start=start,
             end=end,
-            limit=limit,
-            newest_first=newest,
+            limit=_integer(given.get("limit", "1000"), "limit", 1, WINDOWS_MAX),
+            newest_first=_flag(given.get("newest_first", "false"), "newest_first"),
         )
 
     async def _summaries(self, request: Request, _: Grant) -> Response:

@@ -23,7 +23,7 @@ from muntin.server.commands import Commands
 from muntin.server.connections import Places
 from muntin.server.feeds import Feeds, Subscriber
 from muntin.server.limits import ServerLimits
-from muntin.server.problems import RefusalError, problem
+from muntin.server.problems import RefusalError, needs_token, problem
 from muntin.server.sending import client_of
 from muntin.server.sockets import UvicornSocket, socket_of
 
@@ -88,8 +88,6 @@ class Client:
                     self._spawn(self._ask(effect))
                 case protocol.Redeem(ticket):
                     self._redeem(ticket)
-                case protocol.Replay():
-                    self._spawn(self._replay(effect))
         self.pump()
 
     def gone(self) -> None:
@@ -203,9 +201,7 @@ class Hub:
             raise RefusalError(403, "origin", "this page may not connect", "start it with --origin")
         grant = auth.grant(headers)
         if grant is None and ("origin" not in headers or "authorization" in headers):
-            raise RefusalError(
-                401, "token", "a bearer token is needed", "send Authorization: Bearer …"
-            )
+            raise needs_token()
         return grant
 
     async def replay(self, who: Follower, asked: protocol.Replay) -> None:

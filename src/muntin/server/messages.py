@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -195,11 +196,8 @@ class _TwiceError(Exception):
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        seen: set[str] = set()
-        for name, _ in pairs:
-            if name in seen:
-                raise _TwiceError(ascii(name)[:40])
-            seen.add(name)
+        [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
+        raise _TwiceError(ascii(twice)[:40])
     return found
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.exposition import generate_latest
 
 from muntin.server.reader import Reader
 from muntin.server.state import StateReader
@@ -17,7 +17,6 @@ from muntin.times import US_PER_SECOND, now_us
 if TYPE_CHECKING:
     from muntin.server.live import Hub
 
-__all__ = ["CONTENT_TYPE_LATEST", "Metrics"]
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 _COUNTED = {
     "read": "Events read from the source",

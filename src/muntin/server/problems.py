@@ -23,6 +23,11 @@ def stops() -> RefusalError:
     return RefusalError(503, "busy", "the server stops", "ask again later")
 
 
+def needs_token() -> RefusalError:
+    """What whoever shows no token gets."""
+    return RefusalError(401, "token", "a bearer token is needed", "send Authorization: Bearer …")
+
+
 def plain(code: str, message: str, remedy: str = "") -> dict[str, Any]:
     """An error that has no place in a statement."""
     return {"code": code, "message": message, "position": 0, "length": 0, "remedy": remedy}

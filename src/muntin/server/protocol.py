@@ -82,7 +82,7 @@ class Replay:
     after: Place
 
 
-Effect = Close | Redeem | Open | Leave | Ask | Replay
+Effect = Close | Redeem | Open | Leave | Ask
 
 
 @dataclass(slots=True)
@@ -246,7 +246,7 @@ class Connection:
     # what goes out
 
     def next_frame(self) -> Frame | Replay | None:
-        """What to write next; None where there is no news. A `Replay` is an effect."""
+        """What to write next; None where there is no news. A `Replay` is for the shell to do."""
         self._stalled_since = None
         if self.closed:
             return None

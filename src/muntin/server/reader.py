@@ -129,6 +129,14 @@ class Reader:
         with self._stored.moment() as moment:
             return {name: known.pipeline for name, known in moment.snapshot.pipelines.items()}
 
+    def pipeline(self, name: str) -> Pipeline:
+        """Raises UnknownName."""
+        pipelines = self.pipelines()
+        if name not in pipelines:
+            known = ", ".join(sorted(pipelines)) or "none"
+            raise UnknownName(f"there is no pipeline '{name[:80]}'; there are: {known}")
+        return pipelines[name]
+
     def specs(self) -> dict[str, SummarySpec]:
         """The spec of each summary."""
         return {n: s for p in self.pipelines().values() for n, s in p.summaries.items()}

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Protocol
 
 from muntin.errors import MuntinError
-from muntin.ledger.sqlite import SqliteLedger
 from muntin.ledger.temporary import TemporaryLedger
 from muntin.server.answering import INLINE_BYTES, Answering, Asked
 from muntin.server.limits import ServerLimits
@@ -125,13 +124,11 @@ class Statements:
     def __init__(self, reader: Reader, limits: ServerLimits) -> None:
         self._reader = reader
         self._limits = limits
-        ledger = reader.ledger
         # a ledger of this process only is asked in its threads
-        shared = isinstance(ledger, SqliteLedger) and not isinstance(ledger, TemporaryLedger)
-        apart = type(reader) is Reader and shared and hasattr(os, "fork")
+        shared = type(reader) is Reader and not isinstance(reader.ledger, TemporaryLedger)
         self.runner: Runner = (
-            Workers(ledger, limits)
-            if apart and isinstance(ledger, SqliteLedger)
+            Workers(reader.ledger, limits)
+            if shared and hasattr(os, "fork")
             else Threads(reader, limits)
         )
         self._turns: Turns[_Job] = Turns(self.runner.places)

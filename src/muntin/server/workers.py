@@ -110,12 +110,7 @@ class Nursery:
             self._control, theirs = socket.socketpair()
             with theirs:
                 self._process = subprocess.Popen(  # noqa: S603 (this interpreter, our module)
-                    [
-                        sys.executable,
-                        "-m",
-                        "muntin.server.worker",
-                        str(theirs.fileno()),
-                    ],
+                    [sys.executable, "-m", "muntin.server.worker", str(theirs.fileno())],
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
                     # it forks: no threads before that, and a worker has one core anyway
@@ -258,12 +253,8 @@ class WorkerProcess:
         return True
 
     def _hear(self, head: dict[str, Any]) -> None:
-        if self._answer is None or self._answer.done():
-            return
-        try:
+        if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error_of(head))
-        except RuntimeError as bug:
-            self._answer.set_exception(bug)
 
 
 class Workers:

@@ -101,22 +101,16 @@ _NAMED = {
     "Version": "version",
     "JSONObject": "json_build_object",
 }
-_SERIES = frozenset(
-    (
-        "unnest",
-        "generate_series",
-        "generate_subscripts",
-        "pg_partition_ancestors",
-        "pg_partition_tree",
-    )
+_SERIES = words(
+    "unnest generate_series generate_subscripts pg_partition_ancestors pg_partition_tree"
 )
 _NO_LIST = "CAST([] AS BIGINT[])"
-_TEXTS = frozenset(("regclass", "regtype", "regproc", "regnamespace", "regrole", "regprocedure"))
-_PROCEDURES = frozenset(("typinput", "typreceive", "typsend"))
+_TEXTS = words("regclass regtype regproc regnamespace regrole regprocedure")
+_PROCEDURES = words("typinput typreceive typsend")
 _KEPT_CASTS = words(
     "bool boolean int integer bigint smallint int2 int4 int8 real date timestamp timestamptz xid"
 )
-_NAMES = frozenset(("name", "char", "cstring"))
+_NAMES = words("name char cstring")
 
 
 def is_catalog(text: str, known: Mapping[str, Relation]) -> bool:
@@ -157,9 +151,6 @@ class PostgresCatalog:
         self._database = Database(_LIMITS)
         self._made: tuple[Any, dict[str, pa.Table], int] | None = None
         self._version = 0
-
-    def close(self) -> None:
-        self._database.close()
 
     def sql(self, text: str, known: Mapping[str, Relation]) -> Result:
         """The answer to a statement.
