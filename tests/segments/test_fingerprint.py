@@ -190,6 +190,15 @@ def test_ranks_are_as_those_of_one_digest() -> None:
     assert widths.max() <= 2 * ((theirs.upper - theirs.lower) / 50_000).max() + 1e-3
 
 
+def test_the_rank_of_a_float_counts_those_equal_to_it() -> None:
+    prices = pa.array([5.0] * 30 + [9.99] * 30 + [19.95] * 40)
+    algebra = Fingerprints.over(FloatOrder(), 0.001)
+    (table,) = build(algebra, np.zeros(100, np.int64), [pa.array(range(100)), prices]).tables
+    for inclusive, value in ((True, 0.6), (False, 0.3)):
+        (row,) = algebra.answer(table, RanksOf((9.99,), inclusive)).to_pylist()
+        assert (row["value"], row["lower"], row["upper"]) == (value, 0.3, 0.6)
+
+
 def test_keys_without_a_number_are_members_without_a_rank() -> None:
     algebra = Fingerprints.over(IntegerRange(4), 0.01)
     values = [pa.array(["a", None, "b", "c", "d", None]), pa.array([3, 4, None, 16, -1, None])]

@@ -37,7 +37,8 @@ def check_bounds(digest, values, questions):
     assert (less <= before.upper).all()
     if digest.domain.exact:
         assert (answer.upper - answer.lower <= digest.error_bound).all()
-    assert (np.abs(answer.value - (answer.lower + answer.upper) / 2) == 0).all()
+        assert (answer.value == (answer.lower + answer.upper) / 2).all()
+    assert ((answer.lower <= answer.value) & (answer.value <= answer.upper)).all()
     if len(values):
         found = digest.quantile(QS)
         for i, q in enumerate(QS):
@@ -158,6 +159,15 @@ def test_floats_beside_large_integers(start):
             rank = digest.rank(question, inclusive=inclusive)
             truth = sum(v <= question if inclusive else v < question for v in values)
             assert (rank.lower[0], rank.upper[0]) == (truth, truth)
+
+
+def test_the_rank_of_a_float_counts_those_equal_to_it():
+    digest = DyadicQDigest.for_error(0.001, domain=FloatOrder())
+    digest.update([5.0] * 30 + [9.99] * 30 + [19.95] * 40)
+    rank = digest.rank([5.0, 9.98, 9.99, 19.95])
+    assert rank.value.tolist() == [30, 30, 60, 100]
+    assert (rank.lower[2], rank.upper[2]) == (30, 60)  # 9.99 and its neighbours are one cell
+    assert digest.rank([9.99], inclusive=False).value.tolist() == [30]
 
 
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=100), st.integers(1, 5000))

@@ -312,11 +312,18 @@ class Fingerprints(Algebra):
         if isinstance(domain, IntegerRange) and not inclusive:
             points = np.ceil(points)  # less than 2.5 is less than 3
         cells, sides = domain.place(points)
-        own = (inclusive, inclusive) if exact else (False, True)
-        out = np.empty((2, len(filled), len(asked)), np.int64)
-        kernels.cell_ranks(*stored, leaf, frozen(cells.view(np.int64)), frozen(sides), *own, out)
-        lower, upper = out / ranked[filled][None, :, None]
-        found = tuple(part.ravel() for part in ((lower + upper) / 2, lower, upper))
+        where, share = (frozen(cells.view(np.int64)), frozen(sides)), ranked[filled][:, None]
+
+        def bounds(*own: bool) -> np.ndarray:
+            out = np.empty((2, len(filled), len(asked)), np.int64)
+            kernels.cell_ranks(*stored, leaf, *where, *own, out)
+            return out / share
+
+        ends = bounds(inclusive, inclusive)
+        value = ends.mean(axis=0)
+        if not exact:  # values beside the question in its cell may lie on either side
+            ends = bounds(False, True)
+        found = tuple(part.ravel() for part in (value, *ends))
         return answer_table("x", asked, filled, found, 1.0)
 
     def _contains(self, table: Table, items: Sequence[Any]) -> pa.Table:

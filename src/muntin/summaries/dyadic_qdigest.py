@@ -218,25 +218,32 @@ class DyadicQDigest:
         Estimate
             `value` (float64[n], the midpoint), `lower` and `upper` (int64[n]). The truth lies
             between, always: confidence 1. upper - lower <= `error_bound`; where the map is not
-            exact, values in the same cell as the question are between the bounds, too.
+            exact, values in the same cell as the question are between the bounds, too, and for
+            `value` they are equal to it.
         """
         if not inclusive and isinstance(self._map, IntegerRange):
             values = np.ceil(as_numbers(values))  # less than 2.5 is less than 3
         cells, side = self._map.place(values)
+        lower, upper = self._bounds(cells, side, (inclusive, inclusive))
+        value = lower + (upper - lower) / 2
+        if not self._map.exact:  # values beside the question in its cell may lie on either side
+            lower, upper = self._bounds(cells, side, (False, True))
+        return Estimate(value, lower, upper, 1.0)
+
+    def _bounds(
+        self, cells: np.ndarray, side: np.ndarray, own: tuple[bool, bool]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Fewest and most values up to each cell; `own`: whether its own values count, in each."""
         index = self._indexed()
-        # Where a cell holds several values, those beside the question may lie on either side.
-        counts_own = (True, True) if inclusive else (False, False)
-        if not self._map.exact:
-            counts_own = (False, True)
-        lower = index.up_to(index.ends, index.by_end, cells, own=counts_own[0])
-        upper = index.up_to(index.begins, index.by_begin, cells, own=counts_own[1])
+        lower = index.up_to(index.ends, index.by_end, cells, own=own[0])
+        upper = index.up_to(index.begins, index.by_begin, cells, own=own[1])
         # The extreme values are known: nothing lies beyond them.
         first, last = np.uint64(self._first), np.uint64(self._last)
-        lower = np.where(cells >= last if counts_own[0] else cells > last, self._total, lower)
-        upper = np.where(cells < first if counts_own[1] else cells <= first, 0, upper)
+        lower = np.where(cells >= last if own[0] else cells > last, self._total, lower)
+        upper = np.where(cells < first if own[1] else cells <= first, 0, upper)
         lower = np.where(side > 0, self._total, np.where(side < 0, 0, lower))
         upper = np.where(side > 0, self._total, np.where(side < 0, 0, upper))
-        return Estimate(lower + (upper - lower) / 2, lower, upper, 1.0)
+        return lower, upper
 
     def quantile(self, q: Any) -> Estimate:
         """The smallest value whose rank is at least q * count.
