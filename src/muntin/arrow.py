@@ -25,7 +25,8 @@ def value_type(kind: pa.DataType) -> pa.DataType:
 def is_text(kind: pa.DataType, *, or_binary: bool = False) -> bool:
     """Whether a type, or that of a dictionary's values, is text; of whatever width, or in views."""
     kind = value_type(kind)
-    return kind in _TEXT or (or_binary and kind in _BINARY)
+    is_binary = kind in _BINARY or pa.types.is_fixed_size_binary(kind)
+    return kind in _TEXT or (or_binary and is_binary)
 
 
 def decoded(column: Any) -> Any:

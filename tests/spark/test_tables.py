@@ -158,3 +158,44 @@ def test_numbers_of_any_type_are_looked_at(kind):
 def test_other_numbers_are_in_no_doubt(recwarn, numbers):
     with counted_in(pa.array(numbers, pa.int64()), "s"):
         assert not [one for one in recwarn if "is the unit right?" in str(one.message)]
+
+
+ITEMS = {
+    "frequency": {"kind": "frequency", "item": "i"},
+    "top_k": {"kind": "top_k", "item": "i"},
+    "fingerprint": {"kind": "fingerprint", "key": "i"},
+}
+
+
+@pytest.mark.parametrize("name", ITEMS)
+@pytest.mark.parametrize(
+    "kind", [pa.uint8(), pa.uint64(), pa.dictionary(pa.int8(), pa.uint16()), pa.int64()], ids=str
+)
+def test_integers_of_any_width_are_the_same_items(name, kind):
+    """Unsigned ones could not be asked, and integers beyond int64 gave an OverflowError."""
+    rows = {"time": TIMES, "i": pa.array([1, 7, 7], kind)}
+    spec = SPEC | {"summaries": {"s": ITEMS[name]}}
+    with muntin.summarize(pa.table(rows), spec) as session:
+        again = pa.table(rows | {"i": pa.array([-1, 2**63 - 1, 7])})
+        muntin.summarize(again, spec, ledger=session.ledger, mode="append")
+        told = {"fingerprint": "present FROM contains"}.get(name, "value FROM frequency")
+        for text, expected in {
+            "7, 1, 2": [3, 1, 0],
+            "7, 18446744073709551615, 9223372036854775808": [3, 0, 0],
+            "-1, 9223372036854775807": [1, 1],
+        }.items():
+            rows_found = session.sql(f"SELECT {told}(s, {text}) FOR ALL").rows
+            counts = [bool(n) for n in expected] if name == "fingerprint" else expected
+            assert [value for (value,) in rows_found] == counts
+
+
+def test_bytes_of_one_length_are_items_as_all_bytes_are():
+    column = pa.array([b"ab", b"\xff\0", b"ab"], pa.binary(2))
+    spec = SPEC | {"summaries": {"s": ITEMS["top_k"]}}
+    with muntin.summarize(pa.table({"time": TIMES, "i": column}), spec) as session:
+        assert session.sql("SELECT value FROM frequency(s, 'ab', 'b') FOR ALL").rows == [[2], [0]]
+    keys = SPEC | {"summaries": {"s": {"keys": ["i"]}}}
+    texts = pa.array([b"0123456789abcdef"] * 3, pa.binary(16))
+    for kind in (column, pa.ExtensionArray.from_storage(pa.uuid(), texts)):
+        with pytest.raises(SourceError, match=r"under fields, for example  i: HEX\(i\)"):
+            muntin.summarize(pa.table({"time": TIMES, "i": kind}), keys)

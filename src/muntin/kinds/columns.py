@@ -49,7 +49,7 @@ def check_keys(names: Iterable[str], types: Mapping[str, pa.DataType], what: str
         if not _can_be_key(kind):
             raise BadArgument(
                 f"{what} '{name}' is {kind}: a key is text, an integer, a boolean, a date or a "
-                f"timestamp; cast it under fields, for example  {name}: CAST({name} AS STRING)"
+                f"timestamp; cast it under fields, for example  {name}: {_as_text(name, kind)}"
             )
 
 
@@ -65,8 +65,15 @@ def check_item(name: str, kind: pa.DataType, what: str = "item", *, hashed: bool
         more = ", an integer, a boolean, a date or a timestamp" if hashed else " or an integer"
         raise BadArgument(
             f"{what} '{name}' is {kind}, which cannot be one: use text, binary{more}; cast it "
-            f"under fields, for example  {name}: CAST({name} AS STRING)"
+            f"under fields, for example  {name}: {_as_text(name, kind)}"
         )
+
+
+def _as_text(name: str, kind: pa.DataType) -> str:
+    """A column as text, in SQL; bytes are rarely UTF-8."""
+    stored = getattr(kind, "storage_type", kind)  # of an extension, such as UUIDs
+    is_bytes = is_text(stored, or_binary=True) and not is_text(stored)
+    return f"HEX({name})" if is_bytes else f"CAST({name} AS STRING)"
 
 
 def check_sketches(name: str, kind: pa.DataType) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Self
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from muntin.arrow import pc
+from muntin.arrow import decoded, pc, value_type
 from muntin.errors import BadArgument
 from muntin.kinds.columns import check_item, check_number
 from muntin.kinds.sketch import SplitSpec
@@ -51,8 +51,9 @@ class WeighedSpec(SplitSpec):
                 yield self.weight, mask, "is a weight below 0"
 
     def prepared(self, name: str, column: Any) -> Any:
-        if name != self.weight:
-            return column
+        if name != self.weight:  # of all integers one type; those beyond it are rejected
+            unsigned = pa.types.is_unsigned_integer(value_type(column.type))
+            return decoded(column).cast(pa.int64()) if unsigned else column
         least = pc.min(column).as_py()
         if least is not None and least < 0:
             raise BadArgument(

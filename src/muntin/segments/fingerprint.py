@@ -46,6 +46,7 @@ from muntin.segments.columns import (
     taken,
     trimmed,
 )
+from muntin.segments.items import asked_items
 from muntin.segments.kernels import fingerprint as _kernels
 from muntin.segments.kernels.lists import keep_present, sum_counts
 from muntin.segments.keys import Keys
@@ -327,7 +328,7 @@ class Fingerprints(Algebra):
         return answer_table("x", asked, filled, found, 1.0)
 
     def _contains(self, table: Table, items: Sequence[Any]) -> pa.Table:
-        asked = _asked(items)
+        asked = asked_items(items)
         if len(asked) and self.items is not None:
             self._check_type(item_type(asked.type))
         prints = lists(table.states["prints"], len(table))
@@ -343,14 +344,6 @@ class Fingerprints(Algebra):
                 "false_positive_rate": np.repeat(rates, len(asked)),
             }
         )
-
-
-def _asked(items: Sequence[Any]) -> pa.Array:
-    beyond = any(type(item) is int and item >= 1 << 63 for item in items)
-    try:
-        return pa.array(list(items), pa.uint64() if beyond else None)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as problem:
-        raise BadArgument(f"items are text, bytes or integers of 64 bits: {problem}") from None
 
 
 def _numbers_of(column: pa.Array, domain: OrderMap) -> pa.Array:

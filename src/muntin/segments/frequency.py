@@ -27,7 +27,7 @@ import pyarrow as pa
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.columns import Column, Ragged, States, frozen, lists
-from muntin.segments.items import item_keys
+from muntin.segments.items import asked_items, item_keys
 from muntin.segments.kernels import frequency as _kernels
 from muntin.segments.kernels.top_k import close_lists, merge_items
 from muntin.segments.keys import Keys
@@ -182,7 +182,7 @@ class Frequency(Algebra):
             upper = np.where(dense, value, upper)
         found = {
             "row": rows,
-            "item": pa.array(list(question.items) * len(table)),
+            "item": asked_items([*question.items] * len(table)),
             "value": value,
             "lower": lower,
             "upper": upper,
@@ -201,7 +201,7 @@ class Frequency(Algebra):
 
     def _cells(self, table: Table, cells: Ragged, items: Sequence[Any]) -> np.ndarray:
         """Least cell of each item: int64[rows, items]."""
-        codes, keys = item_keys(pa.array(list(items)))
+        codes, keys = item_keys(asked_items(items))
         out = np.zeros((len(table), len(codes)), np.int64)
         hashes = frozen(keys.hashes[codes])
         kernels.estimate_cells(cells.starts, cells.items, hashes, self.depth, self.width, out)

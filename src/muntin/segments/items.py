@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from muntin.arrow import decoded
+from muntin.errors import BadArgument
 from muntin.segments.keys import NO_ITEMS, Keys, ordered
 from muntin.summaries.items import as_items, hash_items
 
@@ -32,6 +34,21 @@ def item_numbers(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
     encoded = _compute.dictionary_encode(column)
     codes = _compute.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)
     return codes.astype(np.int64), as_items(encoded.dictionary)
+
+
+def asked_items(items: Sequence[Any]) -> pa.Array:
+    """The items of a question as a column.
+
+    Raises
+    ------
+    BadArgument
+        They are of several types, or of none that items have.
+    """
+    beyond = any(type(item) is int and item >= 1 << 63 for item in items)
+    try:
+        return pa.array(list(items), pa.uint64() if beyond else None)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as problem:
+        raise BadArgument(f"items are text, bytes or integers of 64 bits: {problem}") from None
 
 
 def item_keys(column: pa.Array) -> tuple[np.ndarray, Keys]:

@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.columns import Column, Ragged, States, frozen, lists, numbers, present
-from muntin.segments.items import item_keys
+from muntin.segments.items import asked_items, item_keys
 from muntin.segments.kernels import top_k as _kernels
 from muntin.segments.keys import Keys, union
 from muntin.segments.nulls import check_nulls, counts_of, merged_nulls, without_nulls
@@ -116,7 +116,7 @@ class TopItems(Algebra):
         if isinstance(question, WeightOf):
             value, lower, upper = weights_of(table, stored, question.items)
             rows = np.repeat(np.arange(len(table)), len(question.items))
-            asked = pa.array(list(question.items) * len(table))
+            asked = asked_items([*question.items] * len(table))
             found = {"row": rows, "item": asked, "value": value, "lower": lower, "upper": upper}
             found["confidence"] = np.ones(len(rows))
             return pa.table(found).filter(pa.array(stored[5][rows] >= 0))
@@ -236,11 +236,21 @@ def heaviest(table: Table, stored: tuple[np.ndarray, ...], k: int | None) -> pa.
     )
 
 
+_ASKED_AS = {
+    (pa.large_binary(), pa.large_string()),
+    (pa.int64(), pa.uint64()),
+    (pa.uint64(), pa.int64()),
+}
+"""Types of items that are kept, and of those that they may be asked by."""
+
+
 def places_of(table: Table, stored: tuple[np.ndarray, ...], items: Sequence[Any]) -> np.ndarray:
     """Where each item stands in the lists of each row, row by row; -1 where it does not."""
-    codes, asked = item_keys(pa.array(list(items)))
-    if table.items is not None and table.items.kinds == ("binary",) and asked.kinds == ("string",):
-        asked = replace(asked, columns=(asked.values[0].cast(pa.large_binary()),))
+    codes, asked = item_keys(asked_items(items))
+    kept = None if table.items is None else table.items.values[0].type
+    if kept is not None and (kept, asked.values[0].type) in _ASKED_AS:
+        # by its bits: an integer of the other type alone has another hash, and is not there
+        asked = replace(asked, columns=(asked.values[0].cast(kept, safe=False),))
     return places_in(table, stored, asked, codes)
 
 
