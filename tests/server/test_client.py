@@ -23,6 +23,7 @@ from muntin.server.serving import Server
 from muntin.times import instant_text, instant_us
 from tests.docs_samples import sample_of
 from tests.server.conftest import PATIENCE_SECONDS, server_that_comes_back
+from tests.server.proxy import under_a_path
 
 SELECT = "SELECT driver, count FROM orders(driver) FOR ALL ORDER BY driver"
 
@@ -38,6 +39,14 @@ def test_answers_are_those_of_a_session(remote, ledger):
     assert there.table == here.table
     assert there.particulars() == here.particulars()
     assert "orders" in str(there)
+
+
+def test_behind_a_proxy_that_puts_a_path_before_it(server, feeder):
+    with under_a_path(server.url) as url, muntin.connect(url, timeout=PATIENCE_SECONDS) as client:
+        assert len(client.sql(SELECT)) == 5
+        with client.subscribe(query="busiest", on="window") as updates:
+            feeder.minute()
+            assert next(iter(updates)).result is not None
 
 
 def test_errors_point_at_the_place(remote):

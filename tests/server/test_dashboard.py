@@ -11,6 +11,7 @@ from muntin.server.state import StateReader
 from tests.pipeline.support import pipeline
 from tests.server.browser import state, wait
 from tests.server.conftest import Feeder, server_that_comes_back
+from tests.server.proxy import under_a_path
 
 pytestmark = pytest.mark.slow
 
@@ -220,6 +221,18 @@ def test_the_page_says_that_the_server_is_gone_and_recovers(page, feeder, ledger
     with Server(ledger, port=port):
         state(page, "live")
         assert not page.evaluate("document.documentElement.classList.contains('stale')")
+        page.goto("about:blank")
+
+
+def test_behind_a_proxy_that_puts_a_path_before_it(page, server):
+    with under_a_path(server.url) as url:
+        page.goto(f"{url}/")
+        state(page, "live")
+        page.fill("#statement", "SELECT count FROM orders FOR ALL")
+        page.click("#select button:text-is('run')")
+        page.wait_for_selector("#select tbody tr")
+        wait(page, "document.querySelectorAll('#panels section').length > 0")
+        assert page.complaints == []
         page.goto("about:blank")
 
 

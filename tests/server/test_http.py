@@ -216,7 +216,7 @@ def test_the_page_asks_for_its_modules_at_once():
         new = set(re.findall(r'^import .* from "\./(.*)";', text, re.MULTILINE)) - found
         wanted += new
         found |= new
-    assert set(re.findall(r'rel="modulepreload" href="/static/(.*?)"', page)) == found
+    assert set(re.findall(r'rel="modulepreload" href="static/(.*?)"', page)) == found
 
 
 @pytest.mark.parametrize("path", [

@@ -35,7 +35,7 @@ class Client:
     Parameters
     ----------
     url : str
-        For example "http://127.0.0.1:8787".
+        For example "http://127.0.0.1:8787"; with the path that a proxy puts before it.
     token : str, optional
         Where the server needs one. Beyond loopback it is sent over https only.
     """
@@ -46,7 +46,7 @@ class Client:
             raise BadArgument(f"{url!r} is no server: write for example http://127.0.0.1:8787")
         if token and parts.scheme == "http" and parts.hostname not in _LOOPBACK:
             raise BadArgument(f"{url} would send the token in the open: use https://")
-        self.url = f"{parts.scheme}://{parts.netloc}"
+        self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         self._headers = {"authorization": f"Bearer {token}"} if token else {}
         self._timeout = timeout
 
@@ -164,7 +164,7 @@ def connect(url: str, token: str = "", *, timeout: float = TIMEOUT_SECONDS) -> C
     Parameters
     ----------
     url : str
-        For example "http://127.0.0.1:8787".
+        For example "http://127.0.0.1:8787"; with the path that a proxy puts before it.
     token : str, optional
         Where the server needs one.
     timeout : float

@@ -230,7 +230,9 @@ class Http:
             unicode_text(text, "select")
         if len(text) > STATEMENT_CHARACTERS_MAX:
             raise RefusalError(
-                413, "limit", f"a statement has at most {STATEMENT_CHARACTERS_MAX:,}"
+                413,
+                "limit",
+                f"a statement of {len(text):,} characters; at most {STATEMENT_CHARACTERS_MAX:,}",
             )
         return text
 

@@ -58,7 +58,7 @@ export class Live {
   async ask(path, body, parse = JSON.parse) {
     const headers = { ...this.headers(), ...(body ? { "content-type": "application/json" } : {}) };
     const options = body ? { method: "POST", headers, body: JSON.stringify(body) } : { headers };
-    const answer = await fetch(path, options);
+    const answer = await fetch(`.${path}`, options);
     const found = parse(await answer.text());
     if (!answer.ok) throw Object.assign(new Error(found.error.message), found.error, { status: answer.status });
     return found;
@@ -72,13 +72,15 @@ export class Live {
     let ticket = null;
     try {
       if (this.token) {
-        const answer = await fetch("/ticket", { method: "POST", headers: this.headers() });
+        const answer = await fetch("./ticket", { method: "POST", headers: this.headers() });
         ticket = (await answer.json()).ticket;
       }
     } catch {
       return this.again();
     }
-    const socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/live`);
+    const place = new URL("live", location); // beside the page: a proxy may put a path before both
+    place.protocol = place.protocol.replace("http", "ws");
+    const socket = new WebSocket(place);
     this.socket = socket;
     this.heard = Date.now();
     socket.onopen = () => { if (ticket) socket.send(JSON.stringify({ type: "hello", ticket })); };
