@@ -580,6 +580,9 @@ def test_dropped_panes_leave_their_rollups(ledger):
     assert gather(ledger, "s", 0, 160) == everything
     assert writer.drop_before("s", PANE, 99) == 2  # the late ones were there for a while
     assert gather(ledger, "s", 0, 160) == everything
+    version = ledger.version()
+    assert (writer.drop_before("s", PANE, 99), writer.drop_history_before(0)) == (0, 0)
+    assert ledger.version() == version  # asked after each batch, it is mostly no news
 
 
 def test_a_piece_on_both_sides_of_the_horizon_stays(ledger):

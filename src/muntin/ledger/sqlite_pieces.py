@@ -72,8 +72,11 @@ def drop(connection: Tables, summary: int, pane_us: int, length: int, before: in
     rollups = load_rollups(connection, summary, pane_us)
     if last is None and length not in rollups.covered:
         return None
+    known = rollups.dropped.get(length), rollups.covered.get(length)
     cut = rollups.cut(length, before, 0 if last is None else last)
     rollups.drop(length, cut)
+    if known == (rollups.dropped[length], rollups.covered.get(length)):
+        return cut  # each batch asks: where nothing moves, nothing is written
     row = schema.DROPPED.seal_row(summary, length, rollups.dropped[length])
     connection.put(schema.DROPPED, [row])
     if length in rollups.covered:
@@ -81,6 +84,7 @@ def drop(connection: Tables, summary: int, pane_us: int, length: int, before: in
     else:
         where = "WHERE summary = ? AND length = ?"
         connection.remove(schema.COVERAGE, where, (summary, length))
+    connection.grow_version()
     return cut
 
 

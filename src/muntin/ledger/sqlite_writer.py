@@ -243,7 +243,8 @@ class Writer:
             cut = self._write(
                 lambda connection, _: sqlite_pieces.drop(
                     connection, identifier, self._owned.pane_us, length, before
-                )
+                ),
+                grows=False,
             )
             if cut is None:
                 return 0
@@ -261,10 +262,12 @@ class Writer:
         def act(connection: Tables, _: Record) -> int:
             found = connection.execute(chosen, (summary, length, until)).fetchall()
             sqlite_pieces.delete_pieces(connection, [i for (i,) in found], now)
+            if found:
+                connection.grow_version()
             return len(found)
 
         while True:
-            deleted = self._write(act)
+            deleted = self._write(act, grows=False)
             total += deleted
             if deleted < _DELETED_AT_ONCE:
                 return total
@@ -402,7 +405,7 @@ class Writer:
         def act(connection: Tables, _: Record) -> int:
             note_dropped(connection, ended, (mine, before))
             connection.remove(schema.CLOSINGS, ended, (mine, before))
-            return sum(
+            dropped = sum(
                 connection.remove(table, where, (mine, before))
                 for table, where in (
                     (schema.WINDOWS, f"WHERE summary IN {of_names} AND until <= ?"),
@@ -410,8 +413,11 @@ class Writer:
                     (schema.REJECTED, "WHERE pipeline = ? AND committed_at <= ?"),
                 )
             )
+            if dropped:
+                connection.grow_version()
+            return dropped
 
-        return self._write(act)
+        return self._write(act, grows=False)
 
     def close(self) -> None:
         """Close the connection; what was committed stays, and the epoch stays taken."""
