@@ -4,6 +4,12 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 import pytest
+import yaml
+
+from muntin.ledger.open import open_ledger
+from muntin.spark.ingest import Ingest
+from muntin.spec import Pipeline
+from tests.pipeline.support import gather
 
 TABLE = pa.table(
     {
@@ -217,3 +223,14 @@ def test_a_setting_that_is_nearly_one_of_sparks_is_warned_of(check):
         "warning: spark: Spark has no setting 'spark.sql.shufle.partitions'; "
         "did you mean 'spark.sql.shuffle.partitions'?",
     ])  # fmt: skip
+
+
+def test_what_does_not_fit_what_the_ledger_holds(check):
+    own = "ledger: sqlite:///x.db\nsummaries:\n  delays: {kind: quantiles, value: delay, k: 200}\n"
+    text = GOOD.partition("fields:")[0] + own
+    ingest = Ingest(Pipeline.of(yaml.safe_load(text)), open_ledger("sqlite:///x.db"), query_id="q")
+    ingest.take(0, gather([TABLE]))
+    ingest.close()
+    code, said = check(text.replace("200", "50"))
+    assert code == 1
+    assert said.startswith("p.yaml:7:43: summaries.delays.k: 200 in what is stored, now 50: ")

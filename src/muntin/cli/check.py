@@ -58,6 +58,9 @@ def register(app: typer.Typer) -> None:
 
 def _problems(pipeline: Pipeline) -> Iterator[str]:
     """What can be seen at once."""
+    from contextlib import closing
+
+    from muntin.assembly.changes import check_changes
     from muntin.assembly.standing import StandingQueries
     from muntin.cli.check_source import wrong_in, wrong_packages
     from muntin.errors import LedgerError, LedgerMissing, SpecError
@@ -66,11 +69,14 @@ def _problems(pipeline: Pipeline) -> Iterator[str]:
     yield from wrong_in(pipeline)
     yield from wrong_packages(pipeline)
     try:
-        open_ledger(pipeline.ledger_url, create=False).close()
+        with closing(open_ledger(pipeline.ledger_url, create=False)) as ledger:
+            check_changes(pipeline, ledger)
     except LedgerMissing:
         pass
     except LedgerError as problem:
         yield f"ledger: {problem}"
+    except SpecError as problem:  # of what was stored by an earlier file
+        yield str(problem)
     try:
         StandingQueries(pipeline, open_ledger("memory://check")).close()
     except SpecError as problem:
