@@ -156,13 +156,13 @@ def test_copy_in_binary(connection):
 def test_copy_that_is_prepared(connection):
     """As polars reads (connectorx), ADBC and asyncpg; then the connection goes on."""
     link = connection.pgconn
-    found = link.exec_params(f"COPY ({SELECT}) TO STDOUT WITH (FORMAT 'binary')".encode(), None)
+    link.send_query_params(f"COPY ({SELECT}) TO STDOUT WITH (FORMAT 'binary')".encode(), None)
+    (found,) = connection.wait(generators.execute(link))
     assert found.status == psycopg.pq.ExecStatus.COPY_OUT
     rows = bytearray()
-    while (piece := link.get_copy_data(0))[0] > 0:
-        rows += piece[1]
-    assert link.get_result().command_tuples == len(DRIVERS)
-    assert link.get_result() is None
+    while isinstance(piece := connection.wait(generators.copy_from(link)), memoryview):
+        rows += piece
+    assert piece.command_tuples == len(DRIVERS)
     with connection.cursor().copy(f"COPY ({SELECT}) TO STDOUT (FORMAT binary)") as copy:
         assert rows == b"".join(copy)
 
@@ -184,6 +184,8 @@ def test_copy_that_is_prepared(connection):
         ("WHERE time BETWEEN $1 AND $2", (1184, 1184), ("1970-01-01", "2000-01-01"), []),
         ("FOR LAST $1", (25,), ("1 minute",), [b"a", b"b", b"c", b"d", b"e"]),
         ("FOR LAST '1 day' WHERE driver = $1", (25,), ("a",), [b"a"]),
+        ("WHERE driver = ANY($1) AND count = any($2::int[])", (1009, 1007),
+         ('{a, "b" ,NULL}', "{17,18}"), [b"a", b"b"]),
     ],
 )  # fmt: skip
 def test_parameters_have_types_before_values(connection, text, types, values, rows):
@@ -204,6 +206,26 @@ def test_parameters_have_types_before_values(connection, text, types, values, ro
     link.send_query_prepared(b"s", [str(value).encode() for value in values])
     found = heard()
     assert sorted(found.get_value(at, 0) for at in range(found.ntuples)) == rows
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_lists(connection, binary):
+    """psycopg has no other way for a list of keys."""
+    text = "SELECT driver FROM orders(driver) FOR ALL WHERE driver = ANY(%s) ORDER BY driver"
+    form = "%b" if binary else "%t"
+    for given, found in (
+        (["b", "x\"\\,{}'", "a"], [("a",), ("b",)]),
+        (["null", "NULL", ""], []),
+        ([None, "a"], [("a",)]),
+        ([], []),
+    ):
+        assert answered(connection, text.replace("%s", form), given) == found
+    counts = "SELECT count FROM orders FOR ALL WHERE count = ANY(%s)"
+    assert answered(connection, counts.replace("%s", form), [90, -1]) == [(90,)]
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="a list stands in = ANY alone"):
+        connection.execute("SELECT count FROM orders WHERE count <> ALL(%s)", ([1],))
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="is no value of type"):
+        connection.execute("SELECT count FROM orders WHERE count = ANY(%s)", ([[1], [2]],))
 
 
 def test_numbers_of_sqlalchemy(connection):

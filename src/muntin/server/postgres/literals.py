@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -11,7 +12,7 @@ from muntin.errors import BadArgument, SelectError
 from muntin.select.syntax import text_literal
 from muntin.server.postgres.relations import TIME
 from muntin.server.postgres.rows import BINARY, TEXT, formats_of
-from muntin.server.postgres.text import Word, parameters_of, words_of
+from muntin.server.postgres.text import IS_ANY, Word, parameters_of, words_of
 from muntin.times import datetime_of, instant_us
 
 _INTEGERS = {20: ">q", 21: ">h", 23: ">i", 26: ">I"}
@@ -25,6 +26,13 @@ _CASTS = {"BOOLEAN": 16, "BOOL": 16, "BIGINT": 20, "INT8": 20, "SMALLINT": 21, "
           "INTEGER": 23, "INT": 23, "INT4": 23, "REAL": 700, "FLOAT4": 700, "FLOAT": 701,
           "FLOAT8": 701, "DOUBLE": 701, "DATE": 1082, "TIMESTAMP": 1114, "TIMESTAMPTZ": 1184,
           "NUMERIC": 1700, "DECIMAL": 1700, "OID": 26}  # fmt: skip
+_ELEMENTS = {1000: 16, 1005: 21, 1007: 23, 1016: 20, 1009: 25, 1015: 25, 1021: 700, 1022: 701,
+             1115: 1114, 1182: 1082, 1185: 1184, 1231: 1700}  # fmt: skip
+"""Types of lists, and those of their items."""
+_LISTS = {element: oid for oid, element in _ELEMENTS.items()}
+_TEXT_LIST = 1009
+_ITEM = re.compile(r'\s*("(?:[^"\\]|\\.)*")\s*|([^,{}"\\]+)', re.DOTALL)
+_LIST = re.compile(rf"\{{(?:(?:{_ITEM.pattern})(?:,(?:{_ITEM.pattern}))*)?\}}", re.DOTALL)
 _STAND_INS = {"LIMIT": "0", "OFFSET": "0", "LAST": "'1 second'", "LIKE": "''", "ILIKE": "''"}
 """By the word before."""
 
@@ -59,9 +67,11 @@ def literal(value: bytes | None, form: int, oid: int, number: int = 1) -> str:
     >>> literal(b"it's", 0, 25), literal(b"-5", 0, 20), literal(None, 0, 20)
     ("'it''s'", '(-5)', 'CAST(NULL AS BIGINT)')
     """
-    if value is None:
-        return f"CAST(NULL AS {_SQL[oid]})" if oid in _SQL else "NULL"
     try:
+        if oid in _ELEMENTS:
+            return _list(value, form, _ELEMENTS[oid], number)
+        if value is None:
+            return f"CAST(NULL AS {_SQL[oid]})" if oid in _SQL else "NULL"
         return _in_binary(value, oid) if form == BINARY else _in_text(value.decode(), oid)
     except (UnicodeDecodeError, ValueError, struct.error, InvalidOperation, OverflowError) as wrong:
         if isinstance(wrong, SelectError):
@@ -112,13 +122,38 @@ def _type_at(words: Sequence[Word], at: int) -> int:
     after = [word.value for word in words[at + 1 : at + 4]]
     if after[:1] == ["::"] or (after[:1] == ["AS"] and said[-2:] == ["CAST", "("]):
         zoned = after[1:] == ["TIMESTAMP", "WITH"]
-        return 0 if after[2:] == ["["] else _CASTS.get("TIMESTAMPTZ" if zoned else after[1], 0)
+        found = _CASTS.get("TIMESTAMPTZ" if zoned else after[1], 0)
+        return _LISTS.get(found, _TEXT_LIST) if after[2:] == ["["] else found
+    if said[-2:] == ["ANY", "("]:
+        return _TEXT_LIST
     if said[-1] in ("LIMIT", "OFFSET"):
         return 20
     if said[-1] == "AND" and said[-3] == "BETWEEN":  # time BETWEEN $1 AND $2
         said = said[:-2]
     ends = said[-1] in ("<", "<=", ">", ">=", "BETWEEN") and said[-2].lower() == TIME
     return 1184 if ends or said[-1] in ("FOR", "TO") else 0
+
+
+def _list(value: bytes | None, form: int, element: int, number: int) -> str:
+    """IN with its items, which stands for = ANY of a list."""
+    items: list[bytes | None] = []
+    if value is not None and form == BINARY:
+        dimensions, _, _, size = struct.unpack(">4i", value[:16].ljust(16, b"\0"))
+        if dimensions > 1:
+            raise ValueError(value)
+        at = 20
+        for _ in range(size):
+            (length,) = struct.unpack(">i", value[at : at + 4])
+            items.append(None if length < 0 else value[at + 4 : at + 4 + length])
+            at += 4 + max(length, 0)
+    elif value is not None:
+        if not _LIST.fullmatch(value.decode()):
+            raise ValueError(value)
+        for quoted, plain in _ITEM.findall(value[1:-1].decode()):
+            text = re.sub(r"\\(.)", r"\1", quoted[1:-1]) if quoted else plain.strip()
+            items.append(None if text.upper() == "NULL" and not quoted else text.encode())
+    each = [literal(item, form, element, number) for item in items or [None]]
+    return f"{IS_ANY}{', '.join(each)})"
 
 
 def _in_text(text: str, oid: int) -> str:

@@ -138,8 +138,34 @@ def with_parameters(text: str, literals: Sequence[str]) -> Edited:
                 remedy="parameters count from $1",
             )
         value = literals[number - 1]
-        edits.append(Edit(word.start, _end_of_cast(words, at, value), value))
+        is_list = value.startswith(IS_ANY)
+        edits.append(
+            _any_of(words, at, value)
+            if is_list
+            else Edit(word.start, _end_of_cast(words, at, value), value)
+        )
     return Edited(text, edits)
+
+
+IS_ANY = "IN ("
+"""With what a literal of a list begins."""
+
+
+def _any_of(words: Sequence[Word], at: int, literal: str) -> Edit:
+    """= ANY($1), as drivers write it for a list. Raises SelectError where it stands elsewhere."""
+    close = next((i for i in range(at, len(words)) if words[i].text == ")"), at)
+    cast = [word.text for word in words[at + 1 : close]]
+    if [word.value for word in words[max(at - 3, 0) : at]] != ["=", "ANY", "("] or (
+        cast and (cast[0], cast[2:]) != ("::", ["[", "]"])
+    ):
+        raise SelectError(
+            "a list stands in = ANY alone",
+            code="not_allowed",
+            position=words[at].start,
+            length=len(words[at].text),
+            remedy=f"column = ANY({words[at].text})",
+        )
+    return Edit(words[at - 3].start, words[close].end, literal)
 
 
 _INTEGERS = frozenset(("INTEGER", "INT", "BIGINT", "SMALLINT", "INT2", "INT4", "INT8"))
