@@ -199,3 +199,41 @@ def test_bytes_of_one_length_are_items_as_all_bytes_are():
     for kind in (column, pa.ExtensionArray.from_storage(pa.uuid(), texts)):
         with pytest.raises(SourceError, match=r"under fields, for example  i: HEX\(i\)"):
             muntin.summarize(pa.table({"time": TIMES, "i": kind}), keys)
+
+
+def test_what_a_sketch_cannot_take_is_rejected_or_told():
+    """Negative values were left out of totals that were called exact; so was a sum that is null."""
+    columns = {
+        "time": [*TIMES, *TIMES],
+        "k": [*"abbcda"],
+        "i": [1, -5, 5, None, 7, 2],
+        "f": [1.5, 2.0, -0.0, float("-inf"), -1e-300, 4.0],
+    }
+    sketch = {"keys": ["k"], "indicators": ["i", "f"], "sketch": {"width": 64, "depth": 3}}
+    spec = SPEC | {"summaries": {"s": sketch}}
+    with muntin.summarize(pa.table(columns), spec) as session:
+        details = sorted(record.detail for _, record in session.ledger.rejected("flights"))
+        said = "is below 0, which a sketch cannot take (summaries.s)"
+        assert details == [f"column 'f': '-1e-300' {said}", f"column 'i': '-5' {said}"]
+        totals = session.sql("SELECT count, i, f FROM s FOR ALL")
+        assert (totals.exact, totals.rows) == (True, [[4, 8, 5.5]])
+        more = pa.table(columns | {"i": [2**63 - 1, *[0] * 5]}).slice(0, 1)
+        muntin.summarize(more, spec, ledger=session.ledger, mode="append")
+        for text in ("SELECT i FROM s FOR ALL", "SELECT i_lower FROM s(k) FOR ALL"):
+            with pytest.raises(SelectError, match="indicator 'i': the sum over all is beyond"):
+                session.sql(text)
+        assert session.sql("SELECT f FROM s FOR ALL").rows == [[7.0]]
+
+
+def test_ranks_beyond_int64_are_ranked_or_have_no_rank():
+    columns = {"time": TIMES, "k": ["a", "b", "c"], "x": pa.array([1, 2**63, 5], pa.uint64())}
+    for kind, expected in {
+        "float64": [[1.0, 3], [float(2**63), 3]],
+        "int64": [[1, 2], [5, 2]],
+    }.items():
+        entry = {"kind": "fingerprint", "key": "k", "rank": "x", "type": kind}
+        with muntin.summarize(pa.table(columns), SPEC | {"summaries": {"s": entry}}) as session:
+            assert not session.progress.rejected
+            found = session.sql("SELECT value, n FROM quantiles(s, 0, 1) FOR ALL")
+            assert found.rows == expected
+            assert found.bounds["s"]["unranked"] == (kind == "int64")

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from muntin.arrow import floats_of_decimals, pc
+from muntin.arrow import floats_of_decimals
 from muntin.kinds.columns import check_item, check_number
 from muntin.kinds.sketch import SketchSpec
 from muntin.segments.columns import numbers
@@ -90,6 +90,10 @@ class FingerprintSpec(SketchSpec):
     def text_columns(self) -> Sequence[str]:
         return [self.key]
 
+    def float_columns(self) -> Sequence[str]:
+        """What is beyond int64 is ranked as a float, or has no rank."""
+        return [] if self.rank is None else [self.rank]
+
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
         check_item(self.key, types[self.key], "key")
         if self.rank is not None:
@@ -105,11 +109,8 @@ class FingerprintSpec(SketchSpec):
         keys = batch.column(self.key)
         if self.rank is None:
             return [keys]
-        number = pa.float64() if self.type == "float64" else pa.int64()
         ranked = batch.column(self.rank)
-        if pa.types.is_decimal(ranked.type):
-            ranked = floats_of_decimals(ranked)
-        return [keys, pc.cast(ranked, number, safe=False)]
+        return [keys, floats_of_decimals(ranked) if pa.types.is_decimal(ranked.type) else ranked]
 
     def _domain(self) -> OrderMap | None:
         if self.rank is None:

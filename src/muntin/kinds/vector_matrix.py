@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -13,9 +13,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from muntin.errors import BadArgument
 from muntin.kinds.base import Part, SegmentSpec, Strict, as_tuple, check_case, distinct
 from muntin.kinds.columns import check_keys, check_number, is_numeric
+from muntin.kinds.values import Refused, below_zero
 from muntin.segments.algebra import Algebra
 from muntin.segments.sketched import SketchedSums
-from muntin.segments.sums import Sums, counted_events
+from muntin.segments.sums import Sums, counted_events, missing_of
 from muntin.segments.table import Segment
 from muntin.summaries.count_min import CELLS_MAX, DEPTH_MAX, TRACK_MAX
 from muntin.summaries.indicators import IndicatorType
@@ -118,6 +119,14 @@ class VectorMatrixSpec(SegmentSpec):
 
     def float_columns(self) -> Sequence[str]:
         return [name for name, kind in self.indicators.items() if kind == "float64"]
+
+    def refused(self, batch: pa.RecordBatch) -> Iterator[Refused]:
+        yield from super().refused(batch)
+        for name in self.indicators if self.sketch is not None else ():
+            column = batch.column(name)
+            mask = below_zero(column)
+            if mask is not None:  # what is infinite is no value anyway
+                yield name, mask & ~missing_of(column), "is below 0, which a sketch cannot take"
 
     def algebra(self) -> Algebra:
         if self.sketch is None:

@@ -274,6 +274,11 @@ class SketchedSums(OfIndicators):
         keys = {n: decoded(c.take(picked)) for n, c in zip(found.names, found.columns, strict=True)}
         return pa.table({"row": row, **keys, **shown})
 
+    def beyond(self, table: Table) -> list[str]:
+        """The indicators whose sum over all is beyond its type, in any row."""
+        names = [name for name, _ in self.indicators]
+        return [name for name in names if (numbers(table.states[f"{name}.all"]) < 0).any()]
+
     def _totals(self, table: Table) -> pa.Table:
         columns: dict[str, Any] = {"row": np.arange(len(table)), "count": table.events}
         overflow = np.zeros(len(table), bool)

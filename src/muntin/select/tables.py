@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from muntin.cache import Cache
 from muntin.errors import SummaryOverflow
 from muntin.segments.sketched import Listed, SketchedSums
 from muntin.segments.sums import Totals, key_rows
-from muntin.segments.table import Segment
+from muntin.segments.table import Segment, Table
 from muntin.select.bind import Bound
 from muntin.select.catalog import Loaded, SummaryInfo
 from muntin.select.conform import conformed, has_untyped, typed
@@ -75,11 +75,13 @@ def _matrix_rows(
         if table is None:
             return pa.table({name: pa.nulls(0) for name in bound.key})
         if isinstance(segment.algebra, SketchedSums):
+            _check_sketched(segment.algebra, table, wanted)
             return segment.algebra.answer(table, Listed())
         rows = key_rows(segment.algebra, table, wanted, wide=True)
         return totals(rows) if bound.summed and rows.num_rows else rows  # of no rows: null, not 0
     if isinstance(segment.algebra, SketchedSums):  # it knows them; its rows do not add up
         whole = max(segment.tables, key=lambda table: int(table.events.sum()))
+        _check_sketched(segment.algebra, whole, wanted)
         return segment.algebra.answer(whole, Totals())
     fullest = max(  # of those that were read
         (segment.table(key) for key in info.keys), key=lambda t: -1 if t is None else t.events.sum()
@@ -91,6 +93,12 @@ def _matrix_rows(
         if name in sums.column_names and math.isinf(sums[name][0].as_py() or 0):
             raise SummaryOverflow(f"indicator {name!r}: a sum is beyond {sums[name].type}")
     return sums
+
+
+def _check_sketched(algebra: SketchedSums, table: Table, wanted: Collection[str]) -> None:
+    for name in algebra.beyond(table):
+        if name in wanted or f"{name}_lower" in wanted:
+            raise SummaryOverflow(f"indicator {name!r}: the sum over all is beyond its type")
 
 
 def shape_of(bound: Bound) -> Hashable:
