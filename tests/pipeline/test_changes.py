@@ -107,6 +107,17 @@ def test_retention_takes_what_is_stored_of_a_summary_that_was_taken_out():
     assert said(ledger, "SELECT count FROM n FOR LAST '20 s'") == ([[2]], True, [])
 
 
+def test_a_window_that_is_open_waits_for_a_summary_that_was_taken_out():
+    ledger = temporary()
+    long = {"kind": "tumbling", "length": "10 minutes"}
+    both = {"m": MATRIX, "n": MATRIX | {"window": long}}
+    kept = {"retention": {"panes": "30 s"}, "rollups": []}
+    fed(ledger, both, [range(at, at + 30, 5) for at in range(0, 120, 30)], 0, **kept)
+    fed(ledger, ONE, [[130]], 4, **kept)
+    fed(ledger, both, [[140], [700]], 5, **kept)
+    assert said(ledger, "SELECT events FROM windows(n)")[0] == [[25]]
+
+
 BEATS = {"kind": "periodic", "item": "driver", "gap": "1 s", "interval_unit": "1 s"}
 
 

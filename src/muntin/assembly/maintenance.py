@@ -235,14 +235,18 @@ class Maintenance:
             self._writer.drop_before(layout.name, length, before)
 
     def _retain_former(self, watermark: int) -> None:
-        """The same for summaries that were taken out of the pipeline, and whose windows wait."""
+        """The same for summaries that were taken out of the pipeline, which may come back and go
+        on with a window that has not ended."""
         info = self._ledger.pipeline(self._pipeline.name)
-        for name in info.spec.get(FORMER, ()) if info is not None else ():
+        former = info.spec.get(FORMER, {}) if info is not None else {}
+        for name, spec in former.items():
+            window = spec.get("window") or {}
+            open_for = window.get("limit") or window.get("length") or 0
             longer = [reach.length for reach in self._ledger.coverage(name)]
             for length in (*sorted(longer, reverse=True), self._pipeline.pane):
                 horizon = self._kept(length)
                 if horizon is not None:
-                    self._writer.drop_before(name, length, watermark - horizon)
+                    self._writer.drop_before(name, length, watermark - max(horizon, open_for))
 
     def _kept(self, length: int) -> int | None:
         """For how long slices of a length are kept, microseconds; None: for ever."""
