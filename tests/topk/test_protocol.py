@@ -88,6 +88,24 @@ def test_sparse_streams_are_valid_in_every_mode() -> None:
             pair.check()
 
 
+def test_what_stood_for_nothing_does_not_stand_in_the_way() -> None:
+    for run in range(60):
+        rng = np.random.default_rng(run)
+        pair = Pair(3, 2)
+        seen: list[tuple[str, int]] = []
+        for slide in range(30):
+            seen += [(f"s{rng.integers(3)}", int(rng.integers(7))) for _ in range(rng.integers(3))]
+            left, seen = (seen[:2], seen[2:]) if len(seen) > 8 else ([], seen)
+            changes: dict = {name: {} for name in pair.names}
+            for by, some in ((1, seen[-2:]), (-1, left)):
+                for name, item in some:
+                    changes[name][item] = changes[name].get(item, 0) + by
+            log = pair.slide(changes)
+            pair.check()
+            assert slide == 0 or len(log) <= 40
+        assert pair.coordinator.surveys == 1
+
+
 def test_pushing_everything_where_little_changes() -> None:
     lines = set()
     for objective in ("bytes", "messages"):

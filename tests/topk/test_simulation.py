@@ -111,6 +111,8 @@ def test_streams_that_cannot_be_read(tmp_path) -> None:
         (pa.table({"time": [1], "object": ["a"], "value": [1.5]}), "scale"),
         (pa.table({"time": ["x"], "object": ["a"]}), "seconds"),
         (pa.table({"time": [0, 1 << 40], "object": ["a", "b"]}), "too many"),
+        (pa.table({"time": [0.0, float("nan")], "object": ["a", "b"]}), "nan seconds"),
+        (pa.table({"time": [-(1 << 63), 5], "object": ["a", "b"]}), "reach from -9223"),
         (pa.table({"time": pa.array([], pa.int64()), "object": pa.array([], pa.string())}), "rows"),
     ):
         with pytest.raises(BadArgument, match=said):

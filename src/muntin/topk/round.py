@@ -109,6 +109,9 @@ class Round:
 
     def _ask(self, sites: Mapping[str, Site], everyone: bool) -> AskSites:
         wanted = {item for report in self.reports.values() for item in report.values}
+        told = everyone and all(self._covers(name, wanted) for name in sites)
+        if told and any(NOTHING in site.factors for site in sites.values()):
+            wanted.add(NOTHING)  # a border may be its factor, from when it was in T
         ask = Ask(tuple(sorted(wanted, key=order)))
         if not everyone:
             if self.everyone:

@@ -167,7 +167,10 @@ def _units(column: pa.ChunkedArray, unit_seconds: int) -> np.ndarray:
         micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_numpy()
         units = micros // (unit_seconds * 1_000_000)
     elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-        units = np.floor_divide(column.to_numpy(), unit_seconds).astype(np.int64)
+        seconds = column.to_numpy()
+        if not (np.abs(seconds.astype(np.float64)) < 1 << 62).all():  # nor NaN
+            raise BadArgument(f"times reach from {seconds.min()} to {seconds.max()} seconds")
+        units = np.floor_divide(seconds, unit_seconds).astype(np.int64)
     else:
         raise BadArgument(f"times are {column.type}: timestamps or seconds are wanted")
     return units - units.min()
