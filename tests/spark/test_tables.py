@@ -237,3 +237,18 @@ def test_ranks_beyond_int64_are_ranked_or_have_no_rank():
             found = session.sql("SELECT value, n FROM quantiles(s, 0, 1) FOR ALL")
             assert found.rows == expected
             assert found.bounds["s"]["unranked"] == (kind == "int64")
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.dictionary(pa.int8(), pa.string())], ids=str)
+def test_items_that_would_be_joined_to_the_same_are_rejected(kind):
+    times = [time + dt.timedelta(hours=n) for n in range(9) for time in TIMES[:1] * 4]
+    first = pa.array(["x\x1fy", "x", None, "p"] * 9).dictionary_encode().cast(kind)
+    columns = {"time": times, "a": first, "b": ["z", "y\x1fz", "z", "q"] * 9}
+    entry = {"kind": "periodic", "item": ["a", "b"], "gap": "1 minute", "interval_unit": "1 minute"}
+    with muntin.summarize(pa.table(columns), SPEC | {"summaries": {"s": entry}}) as session:
+        assert session.progress.rejected == 9
+        (_, record), *_ = session.ledger.rejected("flights")
+        assert record.detail.endswith("holds U+001F, by which items are joined (summaries.s)")
+        found = session.sql("SELECT a, b, periodicity FROM periodic(s, 9) FOR ALL ORDER BY a")
+        assert found.rows == [["p", "q", 8], ["x", "y\x1fz", 8]]
+        assert found.bounds["s"]["nulls"] == 9

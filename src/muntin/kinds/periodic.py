@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import pyarrow as pa
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from muntin import summaries
-from muntin.arrow import decoded, pc
+from muntin.arrow import decoded, is_text, pc
 from muntin.errors import BadArgument
 from muntin.kinds.base import Microseconds, SummarySpec, as_tuple, distinct
+from muntin.kinds.values import Refused
 
 _UNITS = {
     "": 1,
@@ -141,6 +142,16 @@ class PeriodicSpec(SummarySpec):
                     f"or a timestamp; cast it under fields"
                 )
 
+    def refused(self, batch: pa.RecordBatch) -> Iterator[Refused]:
+        yield from super().refused(batch)
+        for name in self.item[:-1]:  # the last one ends where the item ends
+            column = decoded(batch.column(name))
+            if is_text(column.type):
+                mask = pc.fill_null(pc.match_substring(column, SEPARATOR), False)
+                if pc.any(mask).as_py():
+                    found = mask.to_numpy(zero_copy_only=False)
+                    yield name, found, "holds U+001F, by which items are joined"
+
     def asked(self) -> dict[str, Any]:
         return {"parts": self.item} if len(self.item) > 1 else {}
 
@@ -199,9 +210,7 @@ class PeriodicSpec(SummarySpec):
 
 
 def _number_or_text(column: pa.Array) -> pa.Array:
-    kind = column.type
-    whole = pa.types.is_integer(kind) and kind != pa.uint64()
-    return column.cast(pa.int64()) if whole else _text(column)
+    return column.cast(pa.int64()) if pa.types.is_integer(column.type) else _text(column)
 
 
 def _text(column: pa.Array) -> pa.Array:
