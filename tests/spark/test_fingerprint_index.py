@@ -448,6 +448,10 @@ def test_an_empty_table(spark, tmp_path):
         FingerprintIndex.build(empty, "url", path=tmp_path)
     assert index.contains(["a"])["present"].to_pylist() == [False]
     assert index.locate(["a"])["partitions"].to_pylist() == [[]]
+    with pytest.raises(BadArgument, match="'half' are not numbers"):
+        index.quantile("half")
+    with pytest.raises(BadArgument, match="not numbers"):
+        index.count_between("x", 5)
     assert index.quantile([0.5]).num_rows == 0
     assert index.rank([5])["upper"].to_pylist() == [0]
     loaded = FingerprintIndex.load(spark, tmp_path)

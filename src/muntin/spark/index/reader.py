@@ -23,6 +23,7 @@ from muntin.summaries.dyadic_qdigest import DyadicQDigest
 from muntin.summaries.dynamic_bloom import item_type
 from muntin.summaries.items import given_items, hash_items
 from muntin.summaries.static_filter import to_partitions
+from muntin.summaries.weighted_view import check_fractions
 
 Groups = list[tuple[int, np.ndarray]]
 
@@ -203,7 +204,7 @@ class IndexReader:
 
         No rows while the index is empty.
         """
-        asked = np.atleast_1d(np.asarray(q, np.float64))
+        asked = check_fractions(q)
         answer = self._ranked().quantile(asked)
         return _table({"q": asked[: len(answer.value)]}, answer)
 
@@ -214,10 +215,10 @@ class IndexReader:
     def count_between(self, low: Any, high: Any) -> pa.Table:
         """How many records lie between two values, both included: low, high, value, lower, ..."""
         digest = self._ranked()
+        until, before = digest.rank(high), digest.rank(low, inclusive=False)
         lows, highs = _questions(low), _questions(high)
         if len(lows) != len(highs) or (np.asarray(highs) < np.asarray(lows)).any():
             raise BadArgument(f"low={low!r}, high={high!r}: as many of each, and low <= high")
-        until, before = digest.rank(high), digest.rank(low, inclusive=False)
         lower = np.maximum(until.lower - before.upper, 0)
         upper = until.upper - before.lower
         value = np.clip(until.value - before.value, lower, upper)
