@@ -235,6 +235,8 @@ def test_numbers_of_sqlalchemy(connection):
         assert found == [(0.1, 0.123456)]  # DuckDB's NUMERIC has three digits after the point
     with pytest.raises(psycopg.errors.FeatureNotSupported, match="a size of INT is not available"):
         connection.execute("SELECT count::INT(5) FROM orders")
+    text = "SELECT count FROM orders WHERE time >= %s AND time < %s AND 1 < 2.5::FLOAT(53)"
+    assert answered(connection, text, "1970-01-01", dt.datetime.now(dt.UTC)) == [(90,)]
 
 
 def test_a_length_of_time_as_a_parameter(connection):

@@ -86,6 +86,23 @@ def test_a_cast_of_a_literal_to_what_it_is():
     assert with_parameters("$1::INTEGER", ["'2'"]).text == "'2'::INTEGER"
 
 
+@pytest.mark.parametrize(
+    ("text", "becomes"),
+    [
+        ("a >= timestamp with time zone '2026-01-01 01:00:00.000+02'",
+         "a >= TIMESTAMP '2025-12-31 23:00:00'"),
+        ("a >= '2026-01-01 01:00Z'::timestamptz AND b",
+         "a >= TIMESTAMP '2026-01-01 01:00:00' AND b"),
+        ("'2026-01-01'::TIMESTAMP WITH TIME ZONE", "TIMESTAMP '2026-01-01 00:00:00'"),
+        ("'x'::timestamptz, 'y'::text, TIMESTAMP 'z'",
+         "'x'::timestamptz, 'y'::text, TIMESTAMP 'z'"),
+        ("x::FLOAT(53) + $1::float(24)", "x::DOUBLE + 1::REAL"),
+    ],
+)  # fmt: skip
+def test_types_that_only_postgresql_has(text, becomes):
+    assert with_parameters(text, ["1"]).text == becomes
+
+
 def test_statements():
     assert statements_of("SELECT ';'; ; SELECT 2 -- ;\n;") == ["SELECT ';'", " SELECT 2 -- ;\n"]
 

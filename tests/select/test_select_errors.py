@@ -58,6 +58,13 @@ WRONG = [
     ("WITH a AS (SELECT 1) SELECT 1 FROM »aa«", "unknown_name", "'aa'", "'a'"),
     ("WITH a AS (SELECT 1) SELECT 1 FROM »a« FOR ALL", "from_item", "WITH query", "summary"),
     ("SELECT 1 UNION ALL SELECT »1, 2«", "from_item", "2 columns, the first 1", "same columns"),
+    (
+        "SELECT 1 FROM windows(orders) WHERE window_start >= »'2026-01-01 00:30+02'«",
+        "value",
+        "zone of this time",
+        "UTC: '2025-12-31 22:30:00'",
+    ),
+    ("SELECT TIMESTAMP »'2026-01-01T00:30:00.5-05:30'« AS t", "value", "zone", "06:00:00.5"),
     # syntax
     ("SELECT driver FROM orders»(«driver", "syntax", "not closed", ")"),
     ("SELECT driver»)« FROM orders(driver)", "syntax", "closes nothing", ""),

@@ -6,18 +6,20 @@ that learns a new clause finds it refused here.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
 from typing import Any
 
 from sqlglot import exp
 
-from muntin.errors import SelectError
+from muntin.errors import BadArgument, SelectError
 from muntin.select.functions_allowed import FUNCTIONS, LITERAL_PATTERN, NOT_OVER, words
 from muntin.select.limits import Limits
 from muntin.select.places import NOWHERE, Span, problem_at, span_of
 from muntin.select.syntax import MARK, Statement, VectorItem, item_number
 from muntin.suggestions import did_you_mean
+from muntin.times import datetime_of, instant_us
 
 # sqlglot notes with / how the dialect divides; DuckDB's own way is what we render.
 _PARTS: dict[type, frozenset[str]] = {
@@ -80,6 +82,7 @@ _UNITS = frozenset(
     for ending in ("", "S")
 )
 _NUMBER = re.compile(r"(\d{1,60}(\.\d{0,60})?|\.\d{1,60})([eE][+-]?\d{1,3})?\Z", re.ASCII)
+_ZONED = re.compile(r"\s*\d{4}-\d\d?-\d\d?[ T]\d\d?:[\d:.]+ ?[+-](?!00)[\d:]+\s*\Z")
 _DIGITS_MAX = 38
 _LISTS = ("expressions", "ifs", "partition_by")
 _CHAIN = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.DPipe, exp.And, exp.Or, exp.SetOperation)
@@ -245,6 +248,11 @@ def _check_literal(statement: Statement, node: exp.Literal) -> None:
         message = f"an integer has at most {_DIGITS_MAX} digits"
         remedy = f"write a float, e.g. {float(node.name):.6g}"
         raise problem_at(statement.text, _place(node), message, remedy, "limit")
+    if _ZONED.match(node.name) and isinstance(node.parent, (exp.Predicate, exp.Cast)):
+        with contextlib.suppress(BadArgument):
+            remedy = f"write it in UTC: '{datetime_of(instant_us(node.name)).replace(tzinfo=None)}'"
+            message = "the zone of this time would be passed over"
+            raise problem_at(statement.text, _place(node), message, remedy, "value")
 
 
 def _check_sum(statement: Statement, node: exp.Expr) -> None:

@@ -85,9 +85,6 @@ def _call(function: str, name: str, arguments: str = "") -> tuple[str, str]:
     return f"{function}({name}{after})", f"{function}({in_select(name)}{after})"
 
 
-_REALS = frozenset(str(bits) for bits in range(1, 25))
-
-
 def rewritten(text: str, known: Mapping[str, Relation]) -> tuple[Edited, tuple[str, ...]]:
     """The statement as SELECT here reads it, and what is to be said of that.
 
@@ -97,17 +94,9 @@ def rewritten(text: str, known: Mapping[str, Relation]) -> tuple[Edited, tuple[s
         It filters by `time` in a way that is no window.
     """
     words = words_of(text)
-    edits = [*_named(words, known), *_floats(words)]
+    edits = [*_named(words, known)]
     window, said = _window(text, words, known)
     return Edited(text, [*edits, *window]), said
-
-
-def _floats(words: Sequence[Word]) -> Iterator[Edit]:
-    """FLOAT(53), as SQLAlchemy writes it."""
-    for number, word in enumerate(words[:-3]):
-        opening, bits, closing = words[number + 1 : number + 4]
-        if word.is_word("FLOAT") and (opening.text, closing.text) == ("(", ")"):
-            yield Edit(word.start, closing.end, "REAL" if bits.text in _REALS else "DOUBLE")
 
 
 def _named(words: Sequence[Word], known: Mapping[str, Relation]) -> Iterator[Edit]:

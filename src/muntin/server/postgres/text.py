@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from muntin.errors import SelectError
+from muntin.errors import BadArgument, SelectError
+from muntin.times import datetime_of, instant_us
 
 _WORD = re.compile(
     r"""
@@ -123,8 +125,8 @@ def with_parameters(text: str, literals: Sequence[str]) -> Edited:
     SelectError
         There is no such parameter.
     """
-    edits = []
     words = words_of(text)
+    edits = [*_types(words)]
     for at, word in enumerate(words):
         if word.kind != "parameter":
             continue
@@ -145,6 +147,31 @@ def with_parameters(text: str, literals: Sequence[str]) -> Edited:
             else Edit(word.start, _end_of_cast(words, at, value), value)
         )
     return Edited(text, edits)
+
+
+_REALS = frozenset(str(bits) for bits in range(1, 25))
+_ZONED = ["TIMESTAMP", "WITH", "TIME", "ZONE"]
+
+
+def _types(words: Sequence[Word]) -> Iterator[Edit]:
+    """FLOAT(53), as SQLAlchemy writes it, and constant times with a zone, in UTC."""
+    for at, word in enumerate(words):
+        after = [other.value for other in words[at + 1 : at + 6]]
+        if word.is_word("FLOAT") and after[:1] == ["("] and after[2:3] == [")"]:
+            kind = "REAL" if after[1] in _REALS else "DOUBLE"
+            yield Edit(word.start, words[at + 3].end, kind)
+        if word.kind != "string":
+            continue
+        before = [other.value for other in words[max(at - 4, 0) : at]]
+        first = at - 4 if before == _ZONED else at - (before[-1:] == ["TIMESTAMPTZ"])
+        last = at
+        if after[:1] == ["::"]:
+            last += 5 if after[1:] == _ZONED else 2 * (after[1:2] == ["TIMESTAMPTZ"])
+        if first == last:
+            continue
+        with contextlib.suppress(BadArgument):
+            time = datetime_of(instant_us(word.text[1:-1])).replace(tzinfo=None)
+            yield Edit(words[first].start, words[last].end, f"TIMESTAMP '{time}'")
 
 
 IS_ANY = "IN ("
