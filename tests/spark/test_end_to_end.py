@@ -1,6 +1,8 @@
 """Real Spark: from a DataFrame or files, in batch, to an answer."""
 
 import duckdb
+import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -8,7 +10,7 @@ import muntin
 from muntin.assembly import cutting
 from muntin.errors import LedgerConflict, SourceError, SpecError
 from muntin.ledger.temporary import temporary
-from tests.pipeline.support import events, pipeline, state
+from tests.pipeline.support import START, events, pipeline, state
 
 pytestmark = pytest.mark.spark
 
@@ -116,3 +118,27 @@ def test_batch_modes_are_those_of_spark(spark, table):
     assert twice.sql("SELECT count FROM orders FOR ALL").rows == [[200]]
     once = muntin.summarize(df, pipeline(), ledger=ledger, mode="overwrite")
     assert once.sql("SELECT count FROM orders FOR ALL").rows == [[100]]
+
+
+def test_tables_with_types_that_spark_lacks_are_taken_with_fields(spark):
+    moments = pa.array([START, START], pa.timestamp("us", "UTC"))
+    columns = {
+        "driver": pa.array(["a", "é"], pa.string_view()),
+        "area": pa.array([1, 2**32 - 1], pa.uint32()),
+        "served": pa.array([1, 255], pa.uint8()),
+        "fare": pa.array([1, 2**63 - 1], pa.uint64()),
+        "day": pa.array([0, 86_400_000], pa.date64()),
+    }
+    summary = {"keys": [["driver", "area"]], "indicators": ["served", "dear"]}
+    spec = pipeline(
+        fields={"dear": "CAST(fare AS BIGINT)"}, summaries={"orders": summary}, queries={}
+    )
+    for table in (
+        pa.table({"time": moments, **columns}),
+        pl.DataFrame({"time": moments, **columns}),
+    ):
+        found = muntin.summarize(table, spec, ledger=temporary())
+        assert found.sql("SELECT * FROM orders(X1) FOR ALL ORDER BY driver").rows == [
+            ["a", 1, 1, 1, 1],
+            ["é", 2**32 - 1, 1, 255, 2**63 - 1],
+        ]

@@ -30,7 +30,7 @@ from muntin.spark.rows import Row
 from muntin.spark.session import is_classic
 from muntin.spark.session import session as spark_session
 from muntin.spark.source import batch_source, check_path
-from muntin.spark.tables import arrow_of, gather_table, is_table
+from muntin.spark.tables import arrow_of, gather_table, is_table, spark_table
 from muntin.spec import Pipeline, SourceSpec, format_of
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _of_table(data: Any, pipeline: Pipeline) -> GatherRows:
         return gather_table(data, pipeline)
     needs("spark", "fields:")
     spark = spark_session(settings=pipeline.spark)  # which evaluates them
-    table = arrow_of(data).read_all()
+    table = spark_table(arrow_of(data).read_all())
     return gather_from(spark.createDataFrame(table), pipeline)  # pyright: ignore[reportArgumentType]
 
 

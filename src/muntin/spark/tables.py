@@ -18,6 +18,16 @@ from muntin.spec import Pipeline
 ROWS_AT_ONCE = 1 << 18
 
 
+_FOR_SPARK = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.date64(): pa.date32(),
+    pa.float16(): pa.float32(),
+}
+
+
 class SupportsArrow(Protocol):
     """A table that gives its columns as Arrow: pandas, polars, DuckDB, Arrow itself."""
 
@@ -48,6 +58,17 @@ def arrow_of(data: Any) -> pa.RecordBatchReader:
             f"this {type(data).__name__} cannot become an Arrow table ({said}): give each column "
             "values of one type"
         ) from None
+
+
+def spark_table(table: pa.Table) -> pa.Table:
+    """A table in types that Spark takes as well: unsigned integers wider, as it reads Parquet."""
+    kinds = [_plain(kind) for kind in table.schema.types]
+    kinds = [_FOR_SPARK.get(kind, kind) for kind in kinds]
+    columns = [
+        pa.chunked_array([_cast(chunk, kind) for chunk in column.chunks], kind)
+        for column, kind in zip(table.columns, kinds, strict=True)
+    ]
+    return pa.table(columns, table.schema.names)
 
 
 def gather_table(data: Any, pipeline: Pipeline) -> GatherRows:
