@@ -46,3 +46,9 @@ def test_few_slices_where_all_rollups_stand(a, b):
     tiles = rollups.tiles(start, end)
     slices = sum((until - first) // length for length, first, until in tiles if length < 3600)
     assert slices <= 2 * (5 + 9 + 5)
+
+
+def test_panes_that_a_longer_rollup_will_be_made_from_stay():
+    covered = {20: (120, 200), 40: (120, 200), 80: (0, 80)}
+    assert Rollups(10, dict(covered)).cut(10, 160, 200) == 80  # only panes hold 80 to 120
+    assert Rollups(10, covered | {40: (80, 200)}).cut(10, 160, 200) == 160

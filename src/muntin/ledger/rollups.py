@@ -150,6 +150,12 @@ class Rollups:
         stop = min(self.covered[longer[0]][1], cut - cut % longer[0])
         if length == self.pane_us or self.dropped.get(self.pane_us, stop) > stop:
             cut = min(cut, stop)  # the panes do not hold what lies after the stop
+        if length == self.pane_us:  # nor may they go where a longer one finds nothing else
+            left = Rollups(self.pane_us, self.covered, {self.pane_us: cut})
+            for other in longer:
+                until = self.covered[other][1]
+                if any(tile[0] is None for tile in left.tiles(until, cut, below=other)):
+                    cut = min(cut, until)
         return cut
 
     def drop(self, length: int, cut: int) -> None:
