@@ -104,7 +104,6 @@ def print_rows(table: pa.Table, form: Format) -> None:
 
 def _rows(table: pa.Table, *, plain: bool = False) -> list[list[object]]:
     """Rows as one reads them; `plain`: as JSON values."""
-    from muntin.select.values import json_column, text_column
+    from muntin.select.values import json_column, rows_of, text_column
 
-    columns = [(json_column if plain else text_column)(column) for column in table.columns]
-    return [list(row) for row in zip(*columns, strict=True)]
+    return rows_of(table, json_column if plain else text_column)

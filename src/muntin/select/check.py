@@ -177,12 +177,9 @@ def _check_function(statement: Statement, node: exp.Anonymous) -> None:
         raise problem_at(statement.text, place, message, remedy, "unknown_function")
     position = LITERAL_PATTERN.get(name.lower())
     arguments = node.expressions
-    if (
-        position is not None
-        and len(arguments) > position
-        and not (isinstance(arguments[position], exp.Literal))
-    ):
-        raise _refused(statement, arguments[position], "a pattern that is not a constant")
+    pattern = None if position is None else arguments[position : position + 1]
+    if pattern and not isinstance(pattern[0], exp.Literal):
+        raise _refused(statement, pattern[0], "a pattern that is not a constant")
     for argument in arguments:
         if isinstance(argument, (exp.Alias, exp.Subquery, exp.Select)):
             if isinstance(argument, exp.Subquery) and not argument.alias:
@@ -282,7 +279,7 @@ def _check_interval(statement: Statement, node: exp.Interval) -> None:
     if unit is None:
         return
     if not isinstance(unit, exp.Var) or unit.name.upper() not in _UNITS:
-        raise _refused(statement, node, f"the unit {unit.name if unit else ''!s}".rstrip())
+        raise _refused(statement, node, f"the unit {unit.name}".rstrip())
 
 
 def _check_frame(statement: Statement, node: exp.WindowSpec) -> None:

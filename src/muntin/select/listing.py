@@ -98,16 +98,6 @@ def _row(info: SummaryInfo, span_of: SpanOf) -> tuple[Value, ...]:
     return info.name, info.kind, shown or None, sums or None, *span, asked(info)
 
 
-def _ways(info: SummaryInfo) -> list[str]:
-    """How it is asked."""
-    if info.kind == MATRIX:
-        return ways(info)
-    known = [f.usage for f in TABLE_FUNCTIONS.values() if info.kind in f.kinds]
-    return [usage.replace("<summary>", in_select(info.name)) for usage in known] or [
-        in_select(info.name)
-    ]
-
-
 def _of_summary(info: SummaryInfo, span_of: SpanOf) -> Rows:
     rows: list[tuple[Value, ...]] = []
     span = span_of(info.name)
@@ -119,7 +109,7 @@ def _of_summary(info: SummaryInfo, span_of: SpanOf) -> Rows:
         sums += [(name, "sum over the events of a row") for name in info.indicators]
         if info.sketched:
             sums += [(f"{name}_lower", f"lower bound of {name}") for name, _ in sums]
-        for key, way in zip(info.keys, _ways(info), strict=True):
+        for key, way in zip(info.keys, ways(info), strict=True):
             rows += [(way, name, "key") for name in key]
             rows += [(way, name, meaning) for name, meaning in sums]
     for function in TABLE_FUNCTIONS.values():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, NoReturn
 
 from sqlglot import exp
@@ -15,12 +14,9 @@ from muntin.select.from_items import Extraction
 from muntin.select.lexer import tokenize
 from muntin.select.limits import Limits
 from muntin.select.places import Span, problem_at
-from muntin.select.syntax import Statement
+from muntin.select.syntax import DIALECT, Statement, must_be_quoted
 
-_DIALECT = DuckDB()
 _BASE: Any = DuckDB.Parser  # type: ignore[attr-defined]
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_RESERVED = frozenset(DuckDB.Generator.RESERVED_KEYWORDS)  # type: ignore[attr-defined]
 
 
 class _SyntaxAtError(ParseError):
@@ -67,7 +63,7 @@ def parse(text: str, limits: Limits | None = None) -> Statement:
     tokens = tokenize(text, limits)
     rewritten, items = Extraction(text, tokens, limits).run()
     try:
-        parser = _Parser(dialect=_DIALECT, error_level=ErrorLevel.IMMEDIATE)
+        parser = _Parser(dialect=DIALECT, error_level=ErrorLevel.IMMEDIATE)
         trees = parser.parse(rewritten, text)
     except ParseError as error:
         raise _syntax_error(text, tokens, error) from None
@@ -87,7 +83,7 @@ def _normal(tree: exp.Expr) -> exp.Expr:
     """One tree for spellings that mean the same, so that what is shown is parsed as it was."""
     for name in tree.find_all(exp.Identifier):
         # Quotes mean nothing once it is known that this is a name: case never counts.
-        name.set("quoted", not _PLAIN.match(name.name) or name.name.lower() in _RESERVED)
+        name.set("quoted", must_be_quoted(name.name))
     for power in list(tree.find_all(exp.Pow)):
         power.replace(_call("power", power.this, power.expression))
     for part in list(tree.find_all(exp.Extract)):

@@ -14,14 +14,11 @@ import re
 from collections.abc import Sequence
 
 from sqlglot import exp
-from sqlglot.dialects.duckdb import DuckDB
 
-from muntin.select.syntax import PLACEHOLDER
+from muntin.select.syntax import DIALECT, PLACEHOLDER
 
 NOW = "now_utc"
 """Name of the parameter that holds the statement's clock."""
-
-_DIALECT = DuckDB()
 
 
 def render(tree: exp.Expr) -> tuple[str, bool]:
@@ -40,7 +37,7 @@ def render(tree: exp.Expr) -> tuple[str, bool]:
         ):
             clock = True
             node.replace(_clock(node))
-    sql = tree.sql(dialect=_DIALECT, identify=True, comments=False, normalize_functions="lower")
+    sql = tree.sql(dialect=DIALECT, identify=True, comments=False, normalize_functions="lower")
     return sql, clock
 
 
@@ -61,9 +58,9 @@ def _safe_division(node: exp.Expr) -> None:
 
 
 def _clock(node: exp.Expr) -> exp.Expr:
-    moment = exp.cast(exp.Parameter(this=exp.Var(this=NOW)), "TIMESTAMP", dialect=_DIALECT)
+    moment = exp.cast(exp.Parameter(this=exp.Var(this=NOW)), "TIMESTAMP", dialect=DIALECT)
     if isinstance(node, exp.CurrentDate):
-        return exp.Cast(this=moment, to=exp.DataType.build("DATE", dialect=_DIALECT))
+        return exp.Cast(this=moment, to=exp.DataType.build("DATE", dialect=DIALECT))
     return moment
 
 

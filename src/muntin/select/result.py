@@ -16,7 +16,7 @@ from muntin.errors import UnknownName
 from muntin.extras import needs
 from muntin.select import result_text
 from muntin.select.catalog import Note
-from muntin.select.values import json_column, readable_by_polars, text_column
+from muntin.select.values import json_column, readable_by_polars, rows_of, text_column
 from muntin.times import datetime_of, instant_text, instant_us
 
 
@@ -135,10 +135,7 @@ class Result:
     @cached_property
     def rows(self) -> list[list[Any]]:
         """Rows as JSON values: times as ISO 8601 text, null for NaN and infinity."""
-        columns = [json_column(column) for column in self.table.columns]
-        if not columns:
-            return [[] for _ in range(self.table.num_rows)]
-        return [list(row) for row in zip(*columns, strict=True)]
+        return rows_of(self.table, json_column)
 
     def __len__(self) -> int:
         return self.table.num_rows
@@ -222,8 +219,7 @@ class Result:
     def _shown(self, rows_max: int | None) -> list[list[Any]]:
         """The first rows, for a reader."""
         table = self.table if rows_max is None else self.table.slice(0, rows_max)
-        columns = [text_column(column) for column in table.columns]
-        return [list(row) for row in zip(*columns, strict=True)]
+        return rows_of(table, text_column)
 
     def footer(self) -> str:
         """A line on rows, window, exactness, and one for each note."""

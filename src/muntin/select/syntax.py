@@ -18,7 +18,7 @@ from muntin.select.catalog import WindowAsked
 from muntin.select.places import NOWHERE, Span
 from muntin.select.window_clause import show_window
 
-_DIALECT = DuckDB()
+DIALECT = DuckDB()
 MARK = "\x01"
 PLACEHOLDER = re.compile(f'"{MARK}(\\d+)"')
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -96,7 +96,7 @@ def item_number(table: exp.Expr) -> int | None:
 def show(statement: Statement, part: exp.Expr | None = None) -> str:
     """The statement as text, in one spelling; parsing it gives an equal statement. Or a `part`."""
     tree = part or statement.tree
-    sql = tree.sql(dialect=_DIALECT, comments=False, normalize_functions=False)
+    sql = tree.sql(dialect=DIALECT, comments=False, normalize_functions=False)
     return PLACEHOLDER.sub(lambda m: show_item(statement.items[int(m[1])]), sql)
 
 
@@ -119,10 +119,15 @@ def show_name(name: str, *, in_quotes: bool = False) -> str:
 
 def in_select(name: str) -> str:
     """A name as one would write it: in quotes only where it must be."""
-    if not _PLAIN_NAME.match(name) or name.lower() in _RESERVED:
+    if must_be_quoted(name):
         return quoted(name)
-    tokens = _DIALECT.tokenize(name)
+    tokens = DIALECT.tokenize(name)
     return name if [token.token_type for token in tokens] == [TokenType.VAR] else quoted(name)
+
+
+def must_be_quoted(name: str) -> bool:
+    """Whether it is no plain name, or a word of SQL."""
+    return not _PLAIN_NAME.match(name) or name.lower() in _RESERVED
 
 
 def quoted(name: str) -> str:

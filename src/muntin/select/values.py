@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -135,6 +135,14 @@ def distinct_names(names: Sequence[str]) -> list[str]:
         seen.add(unique.lower())
         distinct.append(unique)
     return distinct
+
+
+def rows_of(table: pa.Table, values_of: Callable[[pa.ChunkedArray], list[Any]]) -> list[list[Any]]:
+    """The rows of a table, its columns as `json_column` or `text_column` have them."""
+    columns = [values_of(column) for column in table.columns]
+    if not columns:
+        return [[] for _ in range(table.num_rows)]
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
 def json_column(column: pa.ChunkedArray) -> list[Any]:

@@ -20,7 +20,7 @@ from muntin.ledger.records import ClosedWindow, Rejected
 from muntin.reading.amounts import catalogue, events_over_time
 from muntin.select.listing import asked
 from muntin.select.result import Result
-from muntin.select.values import json_column
+from muntin.select.values import json_column, rows_of
 from muntin.server.postgres.answers import PostgresAnswers
 from muntin.server.problems import RefusalError, problem, status_of
 from muntin.server.reader import Reader
@@ -186,7 +186,7 @@ def json_pieces(result: Result) -> Iterator[bytes]:
     yield encoded(about)[:-1] + b', "rows": ['
     step = max(1, PIECE_VALUES // max(1, result.table.num_columns))
     for at in range(0, len(result), step):
-        rows = _rows(result.table.slice(at, step))
+        rows = rows_of(result.table.slice(at, step), json_column)
         yield (b", " if at else b"") + encoded(rows)[1:-1]
     yield b"], " + encoded(result.particulars())[1:]
 
@@ -256,13 +256,6 @@ def window_json(window: ClosedWindow) -> dict[str, Any]:
 def encoded(value: Any) -> bytes:
     """JSON as `Result.to_json` writes it."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-
-
-def _rows(table: pa.Table) -> list[list[Any]]:
-    columns = [json_column(column) for column in table.columns]
-    if not columns:
-        return [[] for _ in range(table.num_rows)]
-    return [list(row) for row in zip(*columns, strict=True)]
 
 
 def _rejected_json(number: int, record: Rejected) -> dict[str, Any]:
