@@ -8,7 +8,7 @@ import struct
 import numpy as np
 import pyarrow as pa
 
-from muntin.errors import BadArgument, SpecError
+from muntin.errors import SourceError, SpecError
 from muntin.spark.source import check_types
 from muntin.spec import Pipeline
 from tests.pipeline.support import SECOND, START
@@ -51,7 +51,7 @@ def spec_and_columns(random: np.random.Generator) -> tuple[Pipeline, dict[str, p
         try:
             spec = _spec(random, types["t"])
             check_types(spec, pa.schema(list(types.items())))
-        except (BadArgument, SpecError):
+        except (SourceError, SpecError):
             continue
         return spec, types
 

@@ -218,8 +218,6 @@ def _check_columns(pipeline: Pipeline, schema: StructType) -> None:
             raise SourceError(no_column(column, pipeline, schema.names))
     try:
         check_types(pipeline, arrow_schema(schema))
-    except BadArgument as problem:
-        raise SourceError(str(problem)) from None
     except PySparkException as problem:
         raise SourceError(f"a column has no Arrow type: {problem}") from None
 

@@ -25,8 +25,8 @@ from muntin.spark.index import build as building
 from muntin.spark.index.files import can_read, changing, forget, write_once
 from muntin.spark.index.manifest import MANIFEST, PARTITIONS_MAX, Manifest, PartitionFile
 from muntin.spark.index.plan import HEADROOM, Plan, new_digest
-from muntin.spark.index.query import ask_by_job, ask_here, keep_present
-from muntin.spark.index.reader import Groups, IndexReader, check_key, read_digest
+from muntin.spark.index.query import Groups, ask_by_job, ask_here, keep_present
+from muntin.spark.index.reader import IndexReader, check_key, read_digest
 from muntin.spark.index.runs import remove_left, run_folder
 from muntin.spark.index.sources import Source, source_of
 from muntin.spark.progress import job_progress
@@ -188,9 +188,7 @@ class FingerprintIndex(IndexReader):
 
     def _ask_by_job(self, groups: Groups) -> np.ndarray:
         context = self._spark.sparkContext
-        if (
-            self._tasks is None
-        ):  # one a core, made once: a job that is sent to some starts no others
+        if self._tasks is None:  # one a core, made once: a job that goes to some starts no others
             cores = max(1, context.defaultParallelism)
             self._tasks = context.parallelize(range(cores), cores)
         with plainly(), own_python(self._spark):

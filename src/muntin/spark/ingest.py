@@ -24,7 +24,7 @@ from muntin.assembly.maintenance import Maintenance
 from muntin.assembly.standing import StandingQueries
 from muntin.errors import LedgerConflict, LedgerError, MuntinError
 from muntin.ledger.base import Ledger, Mode, Writer
-from muntin.ledger.records import Batch, ClosedWindow, Command, Rejected
+from muntin.ledger.records import Batch, ClosedWindow, Command
 from muntin.ledger.rules import check_query, panes_of, with_late
 from muntin.ledger.slices import Slices
 from muntin.progress import CLOSING, READING, Progress, Step
@@ -274,7 +274,7 @@ class Ingest:
                 batch_id=batch_id,
                 partials=partials,
                 states=sequenced.states,
-                rejected=_kept(rejected),
+                rejected=rejected[:REJECTED_COMMITTED_MAX],
                 read=tally.read,
                 counted=tally.counted,
                 rejected_count=tally.rejected,
@@ -447,7 +447,3 @@ def _with_run(runs: list[str], run: str) -> list[str]:
     if run in runs[1:]:
         raise LedgerConflict("the query was started again since: that run writes now")
     return [run, *(known for known in runs if known != run)][:RUNS_KEPT] if run else runs
-
-
-def _kept(rejected: Sequence[Rejected]) -> Sequence[Rejected]:
-    return rejected[:REJECTED_COMMITTED_MAX]

@@ -66,11 +66,7 @@ def java_version() -> tuple[int | None, str]:
         return None, command or ""
     try:
         said = subprocess.run(  # noqa: S603 (the user's own Java)
-            [command, "-version"],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
+            [command, "-version"], capture_output=True, text=True, timeout=30, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None, command

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from muntin.errors import BadArgument, SourceError
+from muntin.errors import SourceError
 from muntin.spark.files import filled_files, local_path, partitions_of
 from muntin.spark.partials import Placed, Plan, fold_placed, merged
 from muntin.spark.rows import Row, collect_rows
@@ -205,7 +205,7 @@ def check_files(files: Sequence[str], pipeline: Pipeline, columns: list[str]) ->
                 raise SourceError(f"{path}: there are {found} columns '{column}'")
         try:
             check_types(pipeline, schema)
-        except BadArgument as problem:
+        except SourceError as problem:
             raise SourceError(f"{path}: {problem}") from None
 
 

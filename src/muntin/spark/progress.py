@@ -7,6 +7,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from muntin.spark.session import is_classic
+
 POLL_SECONDS = 0.2
 
 
@@ -23,8 +25,7 @@ def job_progress(show: bool | None, text: str) -> Iterator[None]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     spark = SparkSession.getActiveSession()
-    is_classic = spark is not None and hasattr(spark, "_jsparkSession")
-    tracker = spark.sparkContext.statusTracker() if spark and is_classic else None
+    tracker = spark.sparkContext.statusTracker() if spark and is_classic(spark) else None
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),

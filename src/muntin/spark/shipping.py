@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from muntin.errors import SourceError
 from muntin.extras import needs
 from muntin.spark.failures import reason
+from muntin.spark.session import is_classic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,7 +74,7 @@ def ship(
         warm(Pipeline.of(spec))
     archive = str(packed(Path(tempfile.mkdtemp(prefix="muntin-ship-"))))
     try:
-        if hasattr(spark, "_jsparkSession"):
+        if is_classic(spark):
             spark.sparkContext.addPyFile(archive)
         else:
             spark.addArtifacts(archive, pyfile=True)

@@ -247,8 +247,6 @@ def needed(df: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, pa.Schema]:
     try:
         schema = arrow_schema(df.schema)
         check_types(pipeline, schema)
-    except BadArgument as problem:
-        raise SourceError(str(problem)) from None
     except PySparkException as problem:
         raise SourceError(f"a column has no Arrow type: {reason(problem)}") from None
     return df, schema
@@ -264,13 +262,15 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def check_types(pipeline: Pipeline, schema: pa.Schema) -> None:
-    """BadArgument where a column's type cannot be used for what the pipeline does with it."""
-    check_type(pipeline.time, schema.field(pipeline.time.column).type)
-    for name, summary in pipeline.summaries.items():
-        try:
+    """SourceError where a column's type cannot be used for what the pipeline does with it."""
+    entry = ""
+    try:
+        check_type(pipeline.time, schema.field(pipeline.time.column).type)
+        for name, summary in pipeline.summaries.items():
+            entry = f"summaries.{name}: "
             summary.check_types({c: schema.field(c).type for c in summary.columns()})
-        except BadArgument as problem:
-            raise BadArgument(f"summaries.{name}: {problem}") from None
+    except BadArgument as problem:
+        raise SourceError(f"{entry}{problem}") from None
 
 
 def no_column(column: str, pipeline: Pipeline, there: list[str]) -> str:

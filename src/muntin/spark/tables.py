@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from muntin.errors import BadArgument, SourceError
+from muntin.errors import SourceError
 from muntin.spark.ingest import GatherRows
 from muntin.spark.partials import Plan, fold, merged
 from muntin.spark.rows import Row
@@ -89,10 +89,7 @@ def gather_table(data: Any, pipeline: Pipeline) -> GatherRows:
             raise SourceError(f"there are {found} columns '{column}': give each its own name")
     fields = [reader.schema.field(column) for column in columns]
     schema = pa.schema([(field.name, _plain(field.type)) for field in fields])
-    try:
-        check_types(pipeline, schema)
-    except BadArgument as problem:
-        raise SourceError(str(problem)) from None
+    check_types(pipeline, schema)
 
     def gather(plan: Plan) -> Sequence[Row]:
         return merged(plan, list(fold(plan, _batches(reader, schema))), here)

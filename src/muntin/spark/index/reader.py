@@ -16,7 +16,7 @@ import pyarrow as pa
 from muntin.errors import BadArgument, CorruptSummary, SourceError
 from muntin.spark.index.files import by_partition, opened
 from muntin.spark.index.manifest import Manifest
-from muntin.spark.index.query import ask_here
+from muntin.spark.index.query import Groups, ask_here
 from muntin.storage import full_name, place_of
 from muntin.summaries.base import Estimate
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
@@ -24,8 +24,6 @@ from muntin.summaries.dynamic_bloom import item_type
 from muntin.summaries.items import given_items, hash_items
 from muntin.summaries.static_filter import to_partitions
 from muntin.summaries.weighted_view import check_fractions
-
-Groups = list[tuple[int, np.ndarray]]
 
 
 class IndexReader:

@@ -167,10 +167,6 @@ def _check_columns(wanted: list[str], there: list[str], where: str) -> None:
             raise BadArgument(f"{where} has no column {name!r}: {', '.join(map(str, there))}")
 
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-
 def scanned_files(df: DataFrame) -> list[str]:
     """The files of a DataFrame that is a plain scan of them, or some of its columns; [] otherwise.
 
