@@ -49,9 +49,7 @@ def open_ledger(url: str | os.PathLike[str], *, create: bool = True) -> SqliteLe
         raise LedgerError(f"{ascii(url)[:80]} is not the URL of a ledger; {_FORMS}")
     scheme, separator, rest = url.partition("://")
     if not separator:
-        if url.startswith(("sqlite:", "memory:", "file:")):
-            raise LedgerError(f"{url!a} is not the URL of a ledger; {_FORMS}")
-        if url.endswith(FILE_ENDINGS):
+        if url.endswith(FILE_ENDINGS) and not url.startswith(("sqlite:", "memory:", "file:")):
             return _open_sqlite(url, f"sqlite:///{url}", {}, create)
         raise LedgerError(f"{url!a} is not the URL of a ledger; {_FORMS}")
     if scheme == "memory":

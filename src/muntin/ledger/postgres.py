@@ -129,13 +129,11 @@ class PostgresStore:
         connection.patience = patience
         try:
             yield connection
-        except psycopg.Error as problem:
+        except BaseException as problem:
             with suppress(psycopg.Error):
                 connection.close()
-            raise self._as_ours(problem) from problem
-        except BaseException:
-            with suppress(psycopg.Error):
-                connection.close()
+            if isinstance(problem, psycopg.Error):
+                raise self._as_ours(problem) from problem
             raise
         with self._lock:
             if not self._closed and len(self._idle[listens]) < IDLE_CONNECTIONS_MAX:
