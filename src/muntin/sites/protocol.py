@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from muntin.errors import BadArgument
+from muntin.server.messages import BadMessage, json_object
 from muntin.spec_sites import Ranking, SiteSpec
 
 PROTOCOL = 2
@@ -133,13 +134,6 @@ def _object(text: str) -> dict[str, Any]:
     if len(text) > GREETING_CHARACTERS_MAX:
         raise Refused(BAD_MESSAGE, f"a text has at most {GREETING_CHARACTERS_MAX:,} characters")
     try:
-        given = json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        raise Refused(BAD_MESSAGE, "text frames are JSON objects") from None
-    if not isinstance(given, dict):
-        raise Refused(BAD_MESSAGE, "text frames are JSON objects")
-    return given
-
-
-def _no_constant(_: str) -> Any:
-    raise ValueError
+        return json_object(text, "a text frame")
+    except BadMessage as bad:
+        raise Refused(BAD_MESSAGE, str(bad)) from None
