@@ -19,6 +19,8 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.disks import remounted, small_disk
+
 if TYPE_CHECKING:
     import trustme
 
@@ -221,26 +223,20 @@ class PostgresServer(Server):
     @contextlib.contextmanager
     def little_space(self, folder: Path, schema: str):
         """Options of a URL, and what gives more: a tablespace on a small disk."""
-        disk = folder / "disk"
-        disk.mkdir()
-        mount = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=777", "tmpfs", str(disk)]
-        if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
-            pytest.skip("needs root to mount a small disk")
         within = Path(tempfile.mkdtemp(dir=self.folder))
-        try:
-            subprocess.run(["mount", "--bind", disk, within], check=True)
-            space = f"small{os.getpid()}"
-            (within / "data").mkdir()
-            for path in (within, within / "data"):
-                shutil.chown(path, "postgres", "postgres")
-            self.ask(f"CREATE TABLESPACE {space} LOCATION '{within / 'data'}'")
-            more = ["mount", "-o", "remount,size=30m", str(disk)]
-            options = {"options": f"-cdefault_tablespace%3D{space}"}
-            yield options, lambda: subprocess.run(more, check=True)
-        finally:
-            self.ask(f"DROP SCHEMA {schema} CASCADE", f"DROP TABLESPACE {space}")
-            subprocess.run(["umount", "-l", str(within)], check=False)
-            subprocess.run(["umount", "-l", str(disk)], check=False)
+        space = f"small{os.getpid()}"
+        with small_disk(folder, "4m") as disk:
+            try:
+                subprocess.run(["mount", "--bind", disk, within], check=True)
+                (within / "data").mkdir()
+                for path in (within, within / "data"):
+                    shutil.chown(path, "postgres", "postgres")
+                self.ask(f"CREATE TABLESPACE {space} LOCATION '{within / 'data'}'")
+                options = {"options": f"-cdefault_tablespace%3D{space}"}
+                yield options, lambda: remounted(disk, "size=30m")
+            finally:
+                self.ask(f"DROP SCHEMA {schema} CASCADE", f"DROP TABLESPACE {space}")
+                subprocess.run(["umount", "-l", str(within)], check=False)
 
     def damage(self, schema: str, piece: int) -> None:
         """Flip a bit of a payload, and of a window."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import subprocess
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -14,6 +13,7 @@ import pytest
 import muntin
 from muntin.ledger.open import open_ledger
 from tests.conftest import SPARK
+from tests.disks import remounted, small_disk
 from tests.pipeline.support import START, content, events, pipeline, run
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(7200)]
@@ -106,18 +106,11 @@ def test_a_damaged_checkpoint_is_refused_or_harmless(tmp_path):
 def test_a_checkpoint_on_a_full_disk_is_told_and_goes_on_with_more_space(tmp_path):
     table = table_of(random.Random(11))
     written(table, tmp_path)
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=60k,mode=777", "tmpfs", str(disk)]
-    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("needs root to mount a small disk")
-    try:
+    with small_disk(tmp_path, "60k") as disk:
         spec = spec_of(tmp_path, disk / "checkpoint")
         spec = spec.model_copy(update={"ledger": f"sqlite:///{tmp_path}/ledger.db"})
         with pytest.raises(Exception, match="No space left on device"):
             taken(spec)
-        subprocess.run(["mount", "-o", "remount,size=30m", str(disk)], check=True)
+        remounted(disk, "size=30m")
         taken(spec)
         assert is_exact(table, spec)
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=False)

@@ -18,6 +18,7 @@ from muntin.errors import LedgerError
 from muntin.ledger import ClosedWindow, Partial, Slices, open_ledger
 from muntin.ledger.sqlite import SqliteLedger
 from muntin.ledger.sqlite_file import SqliteFile
+from tests.disks import remounted, small_disk
 
 HERE = Path(__file__).parent
 ROUNDS = int(os.environ.get("MUNTIN_LEDGER_KILLS", "8"))
@@ -192,16 +193,9 @@ def test_a_file_size_limit_is_named_and_loses_nothing(tmp_path):
 
 
 def test_a_full_disk_is_named_and_loses_nothing(tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("needs root to mount a small disk")
-    try:
+    with small_disk(tmp_path, "3m") as disk:
         path = disk / "x.db"
         acknowledged, problem = _fill(path, None)
         assert "the disk is full" in problem
-        subprocess.run(["mount", "-o", "remount,size=30m", str(disk)], check=True)
+        remounted(disk, "size=30m")
         _check_after_full_disk(path, acknowledged, problem)
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=False)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 # ruff: noqa: S608  table names are the test's own
-import os
 import random
 import sqlite3
-import subprocess
 
 import pytest
 from ledger_helpers import PANE, SPEC, batch, held, partial, roll
@@ -15,6 +13,7 @@ from muntin.errors import LedgerError
 from muntin.ledger import Batch, ClosedWindow, Rejected, State, TrendPoint, open_ledger
 from muntin.ledger.schema import PAGE_BYTES, TABLES
 from muntin.ledger.sqlite import SqliteLedger
+from tests.disks import remounted, small_disk
 
 
 @pytest.fixture
@@ -207,19 +206,12 @@ def test_a_held_lock_is_named_in_time(tmp_path):
 
 
 def test_a_read_only_disk_is_named(tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("needs root to mount a small disk")
-    try:
+    with small_disk(tmp_path, "3m") as disk:
         SqliteLedger(disk / "x.db").close()
-        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        remounted(disk, "ro")
         for name in ("x.db", "new.db"):
             with pytest.raises(LedgerError, match=f"{name}: .*(read-only|cannot be opened)"):
                 SqliteLedger(disk / name)
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=False)
 
 
 def test_a_backup_is_a_ledger(filled, tmp_path):

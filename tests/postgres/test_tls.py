@@ -15,7 +15,7 @@ from muntin.ledger.temporary import temporary
 from muntin.server.postgres import listener
 from muntin.server.postgres.certificate import Certificate
 from muntin.server.serving import Server
-from tests.server.conftest import Feeder
+from tests.server.conftest import fed_server
 
 TOKEN = "0123456789abcdef0123"  # noqa: S105
 SELECT = "SELECT driver, count FROM orders(driver) FOR ALL ORDER BY driver"
@@ -41,16 +41,10 @@ def encrypted(authority, tmp_path_factory):
     folder = tmp_path_factory.mktemp("certificate")
     authority.cert_pem.write_to_path(folder / "root.pem")
     chain, key = written(authority, folder)
-    ledger = temporary()
-    feeder = Feeder(ledger)
-    for _ in range(3):
-        feeder.minute()
-    with Server(
-        ledger, port=0, postgres="127.0.0.1:0", certificate=chain, key=key, reader_token=TOKEN
-    ) as server:
+    options = {"certificate": chain, "key": key, "reader_token": TOKEN}
+    with fed_server(postgres="127.0.0.1:0", **options) as server:
         server.root = folder / "root.pem"
         yield server
-    feeder.close()
 
 
 def connected(server, **settings):

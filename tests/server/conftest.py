@@ -46,6 +46,18 @@ class Feeder:
         self.ingest.close()
 
 
+@contextlib.contextmanager
+def fed_server(**options):
+    """A server over three minutes of orders; the pipeline is there, and sends nothing more."""
+    ledger = temporary()
+    feeder = Feeder(ledger)
+    for _ in range(3):
+        feeder.minute()
+    with Server(ledger, port=0, **options) as server:
+        yield server
+    feeder.close()
+
+
 PATIENCE_SECONDS = 180.0  # a machine may be slow and busy, and have to compile kernels first
 
 

@@ -10,7 +10,7 @@ import pytest
 from muntin.ledger.temporary import temporary
 from muntin.server.serving import Server
 from tests.docs_samples import sample_of
-from tests.server.conftest import Feeder
+from tests.server.conftest import fed_server
 
 mcp = pytest.importorskip("mcp", reason="muntin[agents] is not installed")
 TOKEN = "0123456789abcdef0123"  # noqa: S105
@@ -21,13 +21,8 @@ ACCEPTS = {"accept": "application/json, text/event-stream"}
 
 @pytest.fixture(scope="module")
 def served():
-    ledger = temporary()
-    feeder = Feeder(ledger)
-    for _ in range(3):
-        feeder.minute()
-    with Server(ledger, port=0, agents=True) as server:
+    with fed_server(agents=True) as server:
         yield server
-    feeder.close()
 
 
 def asked(server, *calls):

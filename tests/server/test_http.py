@@ -19,7 +19,7 @@ from muntin.server.serving import Server
 from muntin.spark.ingest import Ingest
 from tests.pipeline.support import START
 from tests.server.beating import OVERDUE, beating_pipeline
-from tests.server.conftest import Feeder
+from tests.server.conftest import fed_server
 
 SELECT = "SELECT driver, count FROM orders(driver) FOR ALL ORDER BY driver"
 ARROW = "application/vnd.apache.arrow.stream"
@@ -28,13 +28,8 @@ ARROW = "application/vnd.apache.arrow.stream"
 @pytest.fixture(scope="module")
 def fed():
     """A ledger that does not change while it is asked."""
-    ledger = temporary()
-    feeder = Feeder(ledger)
-    for _ in range(3):
-        feeder.minute()
-    with Server(ledger, port=0) as server:
+    with fed_server() as server:
         yield server
-    feeder.close()
 
 
 @pytest.fixture

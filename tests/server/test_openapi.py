@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from muntin.ledger.temporary import temporary
 from muntin.server.http import document
-from muntin.server.serving import Server
-from tests.server.conftest import PATIENCE_SECONDS, Feeder
+from tests.server.conftest import PATIENCE_SECONDS, fed_server
 
 schemathesis = pytest.importorskip("schemathesis")
 from schemathesis import GenerationMode  # noqa: E402
@@ -35,13 +33,8 @@ ROUTES = [
 @pytest.fixture(scope="module")
 def served():
     """A ledger with data, and its pipeline, which answers commands."""
-    ledger = temporary()
-    feeder = Feeder(ledger)
-    for _ in range(3):
-        feeder.minute()
-    with Server(ledger, port=0) as server:
+    with fed_server() as server:
         yield server
-    feeder.close()
 
 
 @pytest.fixture(scope="module")

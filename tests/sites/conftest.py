@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import contextmanager
 
 import httpx
@@ -13,22 +12,10 @@ from websockets.sync.client import connect
 from muntin.sites import CoordinatorServer
 from muntin.sites import protocol as p
 from tests.server.browser import page
+from tests.server.conftest import PATIENCE_SECONDS, until
 from tests.sites.stream import TOKENS, coordinator, pipeline
 
-__all__ = ["page"]
-
-PATIENCE_SECONDS = 120.0  # the machine may be busy; a test that passes waits for none of it
-
-
-def until(condition, seconds=PATIENCE_SECONDS):
-    """Wait for a condition to hold; what it returned."""
-    deadline = time.monotonic() + seconds
-    while True:
-        found = condition()
-        if found:
-            return found
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
+__all__ = ["page", "until"]
 
 
 @pytest.fixture(scope="module")
