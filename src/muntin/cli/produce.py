@@ -7,7 +7,7 @@ import re
 
 import typer
 
-from muntin.errors import BadArgument
+from muntin.errors import BadArgument, SourceError
 from muntin.spec_secrets import is_secret
 
 _OF_ENVIRONMENT = re.compile(r"\$\{env:([^}]*)\}")  # as Kafka's EnvVarConfigProvider
@@ -45,9 +45,7 @@ def register(app: typer.Typer) -> None:
         seconds = max(time.monotonic() - began, 1e-9)
         typer.echo(f"{done.sent:,} records in {seconds:.1f} s, {done.sent / seconds:,.0f} a second")
         if done.failed:
-            typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
-            typer.echo(f"{done.failed:,} records were not taken: {done.why}", err=True)
-            raise typer.Exit(1)
+            raise SourceError(f"{done.failed:,} records were not taken: {done.why}")
 
 
 def options_of(given: list[str]) -> dict[str, str]:

@@ -126,18 +126,17 @@ def _reread(path: Path, stream: Stream | SinkStream) -> None:
 
 
 def check_rejected(spec: Pipeline, progress: Progress) -> None:
-    """Exit status 1 where a larger share was rejected than the file allows."""
+    """An error where a larger share was rejected than the file allows."""
+    from muntin.errors import SourceError
+
     share = progress.rejected / progress.read if progress.read else 0.0
     if share <= spec.max_rejected:
         return
-    typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
-    typer.echo(
+    raise SourceError(
         f"{progress.rejected:,} of {progress.read:,} records were rejected ({share:.1%}), more "
         f"than max_rejected: {spec.max_rejected:g} allows; the others are in the ledger. See why:  "
-        f"muntin rejected --ledger {spec.ledger_url}",
-        err=True,
+        f"muntin rejected --ledger {spec.ledger_url}"
     )
-    raise typer.Exit(1)
 
 
 def print_progress(spec: Pipeline, progress: Progress, seconds: float) -> None:

@@ -12,7 +12,6 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from muntin.errors import SourceError
@@ -140,12 +139,7 @@ class Broker:
             self.process.kill()
             self.process.wait()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
 
     def _java(self, jars: Path, *words: str) -> subprocess.Popen[bytes]:
