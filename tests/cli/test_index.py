@@ -107,7 +107,7 @@ def test_what_is_wrong_is_named(muntin, built, tmp_path):
         (("contains", ids), "give keys, or --file"),
         (("contains", ids, "--file", tmp_path / "none"), "No such file"),
         (("quantile", ids), "built without `rank`"),
-        (("quantile", built, "1.5"), "quantiles are asked for in [0, 1]"),
+        (("quantile", built, "1.5"), "fraction 1.5 at position 0: use 0 <= q <= 1"),
         (("rank", built, "many"), "'many': a number, or a time"),
         (("info", tmp_path), "manifest.json is missing"),
         (("build", "/nowhere", "-k", "a", "-o", tmp_path / "o"), "no Parquet files"),
