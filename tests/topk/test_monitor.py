@@ -148,3 +148,12 @@ def test_refusals() -> None:
             monitor.rows([wrong])  # pyright: ignore
     with pytest.raises(BadArgument, match="heartbeat"):
         Monitor(heartbeat=0)
+
+
+def test_units_may_begin_before_1970() -> None:
+    monitor = Monitor()  # a watermark of the first seconds of 1970, less the lateness
+    change(monitor, -7, a=5)
+    with pytest.raises(BadArgument, match="unit -8 is before -7"):
+        change(monitor, -8, a=1)
+    monitor.receive(Request(1, 0, 1, ()))
+    assert monitor.receive(Factors(1, 0, 1, ("a",), ())) == [Calm(1, 1, -7, -7)]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pair import Pair
 
-from muntin.topk import CostModel, Policy
+from muntin.topk import CostModel, Policy, monitor
 from muntin.topk.messages import LINE_ALL, NOTHING, Alert, Factors, Push, Reply, Request, Watch
 
 POLICIES = ["resolution", "even", "lsa", "gsa", Policy("share", 3.5, 0.5, progressive=True)]
@@ -243,3 +243,23 @@ def test_answer_says_values_and_order() -> None:
     assert [(item.object, item.value) for item in answer.items] == [("b", 9), ("a", 7)]
     assert answer.bound == 0
     assert answer.missing_sites == ()
+
+
+@pytest.mark.parametrize("model", [None, CostModel("bytes")])
+def test_more_contenders_than_a_message_holds_are_no_question_without_end(
+    model: CostModel | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # When the contenders (4 each) are asked for by name, what came before them (3 each) has no
+    # room any more, and is above the members' share (2 each).
+    monkeypatch.setattr(monitor, "ENTRIES_MAX", 64)
+    pair = Pair(3, 1, hybrid=model)
+    levels = {4: 24, 3: 32, 1: 20}
+    values = {
+        name: {f"{name}-{v}-{n}": v for v, many in levels.items() for n in range(many)} | {"t": 2}
+        for name in pair.names
+    }
+    log = pair.slide(values)
+    assert sum(isinstance(message, Request) for _, message in log) < 60
+    assert pair.coordinator.answer().valid is (model is not None)
+    if model is not None:
+        assert pair.coordinator.top == ("t",)

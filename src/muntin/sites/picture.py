@@ -17,6 +17,7 @@ from muntin.sites.spec import CoordinatorSpec
 from muntin.times import instant_text
 from muntin.topk import Coordinator
 from muntin.topk.messages import NOTHING
+from muntin.topk.site import UNIT_MIN
 
 HISTORY_MAX = 256  # changes of T
 HISTORY_PUSHED_MAX = 16
@@ -104,7 +105,7 @@ class Picture:
         members = tuple(item for item in coordinator.top if item != NOTHING)
         before = members if self._top is None else self._top
         if set(members) != set(before):
-            units = [site.unit for site in coordinator.sites.values() if site.unit >= 0]
+            units = [site.unit for site in coordinator.sites.values() if site.unit > UNIT_MIN]
             self._history.append(
                 {
                     "at": _moment(time.time()),
@@ -130,7 +131,9 @@ class Picture:
 
 def _site(known: Any, counts: SiteCounts, since: float | None) -> dict[str, Any]:
     reported = counts.reported
-    units = [unit for unit in (known.unit, reported.get("unit")) if unit is not None and unit >= 0]
+    units = [
+        unit for unit in (known.unit, reported.get("unit")) if unit is not None and unit > UNIT_MIN
+    ]
     return {
         "name": known.name,
         "connected": since is not None,

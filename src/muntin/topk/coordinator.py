@@ -285,9 +285,10 @@ class Coordinator:
     def _unanswerable(self, now: float) -> Addressed:
         """More objects tie than can be asked for: all is pushed, or it is tried again later."""
         self._asking.drop()
-        self._survey = None
+        surveyed, self._survey = self._survey is not None, None
         if self.hybrid and not self.hybrid.refused:
-            self._costs.survey_ends()
+            if surveyed:
+                self._costs.survey_ends()
             return self._begin_watch().everything(now)
         self._gathering.call(now + self.retry)
         return []
@@ -311,6 +312,8 @@ class Coordinator:
     def _advance(self, now: float) -> Addressed:
         assert self._round is not None  # noqa: S101  (phase polling, or the end of a survey)
         step = self._round.step(self.roster.taking_part(), self.roster.own)
+        if step is None:
+            return self._unanswerable(now)
         if isinstance(step, AskSites):
             out = self._request(step.sites, step.ask, now)
             if self.phase == POLLING and not self._costs.affords(out):

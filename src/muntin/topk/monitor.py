@@ -87,6 +87,7 @@ class Monitor:
         self.phase = JOINING
         self.epoch = self.version = 0
         self.unit = 0
+        self._begun = False  # there was a unit
         self.since = 0
         self._top = np.zeros(0, np.int64)
         self._watched: list[int] = []  # rows that the coordinator named
@@ -131,7 +132,7 @@ class Monitor:
             beyond +-2**50.
         """
         rows, changes = np.asarray(rows), np.asarray(changes)
-        if unit < self.unit:
+        if self._begun and unit < self.unit:
             raise BadArgument(f"unit {unit} is before {self.unit}: units only go forward")
         if rows.shape != changes.shape or rows.ndim != 1:
             raise BadArgument(f"{rows.shape} rows and {changes.shape} changes: give one each")
@@ -148,7 +149,7 @@ class Monitor:
             self.objects.change(rows, changes)
         self._busy += len(rows)
         self._slides += len(rows) > 0
-        self.unit = unit
+        self.unit, self._begun = unit, True
         if self.phase == CALM:
             return self._check(acknowledge=False)
         if self.phase == WATCHING:

@@ -56,9 +56,15 @@ class Round:
         self.everyone = False  # ask all at once
         self._asked = 0
         self._more = 0
+        self._wanted: set[Object] = set()  # when more were asked for
 
-    def step(self, sites: Mapping[str, Site], own: Mapping[Object, int]) -> AskSites | Resolved:
-        """What follows from the reports; `sites` are all that take part in the protocol."""
+    def step(
+        self, sites: Mapping[str, Site], own: Mapping[Object, int]
+    ) -> AskSites | Resolved | None:
+        """What follows from the reports; `sites` are all that take part in the protocol.
+
+        None: objects are missing, and messages hold no more of them.
+        """
         names = [name for name in sites if name in self.reports]
         reports = [self.reports[name] for name in names]
         factors = [sites[name].factors for name in names]
@@ -107,7 +113,7 @@ class Round:
             [report.values[outside] for report in reports],
         )
 
-    def _ask(self, sites: Mapping[str, Site], everyone: bool) -> AskSites:
+    def _ask(self, sites: Mapping[str, Site], everyone: bool) -> AskSites | None:
         wanted = {item for report in self.reports.values() for item in report.values}
         told = everyone and all(self._covers(name, wanted) for name in sites)
         if told and any(NOTHING in site.factors for site in sites.values()):
@@ -128,6 +134,9 @@ class Round:
         lacking = [name for name in sites if not self._covers(name, wanted)]
         if lacking and not self._more:
             return AskSites(lacking, ask)
+        if wanted == self._wanted:  # the last question brought none
+            return None
+        self._wanted = wanted
         self._more = max(MORE_FIRST, 2 * self._more)
         return AskSites(list(sites), replace(ask, more=self._more))
 

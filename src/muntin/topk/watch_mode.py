@@ -132,11 +132,11 @@ class WatchMode:
     ) -> tuple[int, dict[str, dict[Object, int]]] | None:
         if self.roster.barrier:  # what was not pushed has not changed
             return int(now), {name: site.values for name, site in sites.items()}
-        since = [site.pushes.since for site in sites.values()]
-        units = [site.pushes.until for site in sites.values()]
-        first = max((unit for unit in since if unit is not None), default=-1)
-        unit = min((unit for unit in units if unit is not None), default=-1)
-        if None in since or unit < first or (self.sure and unit <= (as_of or 0)):
+        pushed = [site.pushes for site in sites.values()]
+        since = [pushes.since for pushes in pushed if pushes.since is not None]
+        unit = min((pushes.until for pushes in pushed if pushes.until is not None), default=0)
+        known = self.sure and as_of is not None and unit <= as_of
+        if len(since) < len(pushed) or unit < max(since, default=unit) or known:
             return None
         for site in sites.values():
             site.catch_up(unit)
