@@ -1,11 +1,13 @@
 """However rows are spread over partitions and micro-batches, the ledger holds the same bytes."""
 
 from itertools import pairwise
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muntin.assembly import following
 from tests.pipeline.support import SECOND, START, content, events, pipeline, run, slices_of
 
 LATENESS = 30
@@ -70,16 +72,21 @@ def test_panes_are_the_same_however_late(rows, micro, random):
     {"kind": "tumbling", "length": "1 minute"},
     {"kind": "sliding", "length": "1 minute", "every": "20 seconds"},
 ])  # fmt: skip
-@given(rows, cuts)
+@given(rows, cuts, st.sampled_from([1, 3, following.EVENTS_AT_ONCE]))
 @settings(max_examples=30)
-def test_windows_on_a_grid(window, rows, micro):
+def test_windows_on_a_grid(window, rows, micro, at_once):
+    """Also where one holds more events than are read together."""
     summary = {"keys": ["driver"], "indicators": ["served"], "window": window}
     spec = pipeline(summaries={"orders": summary})
     arrived = events(sorted(rows, key=lambda row: row[0]))
     batches = [[batch] for batch in in_pieces(arrived, micro)]
     every = 20 if "every" in window else 60
     newest = max(row[0] for row in rows)
-    with run(spec, [[arrived]]) as whole, run(spec, batches) as streamed:
+    with (
+        mock.patch.object(following, "EVENTS_AT_ONCE", at_once),
+        run(spec, [[arrived]]) as whole,
+        run(spec, batches) as streamed,
+    ):
         assert content(whole) == content(streamed)
         for found in whole.ledger.windows("orders"):
             start = (found.start - START) // SECOND

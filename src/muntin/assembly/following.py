@@ -340,7 +340,7 @@ class GridFollower(Follower):
         due = due[cut:]
         if not len(due):
             return
-        whole = panes.at_length(length)
+        whole = panes.between(int(due[0]), int(due[-1]) + length).at_length(length)
         for start, end in chunks(whole, int(due[0]), int(due[-1]) + length, length):
             parts = pieces.segments(self._layout, pane, start, end)
             windows = merge(parts, length // pane)
