@@ -91,5 +91,16 @@ def test_the_pipeline_that_is_chosen_is_in_every_panel(page, watched):
     assert found == [[hour, 1], [2 * hour, 1], [3 * hour, 1]]
     asked["newest"] = 3 * hour + hour // 10  # too little of it to say
     assert page.evaluate(RATES, asked | {"points": points}) == found[:2]
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.evaluate("document.querySelector('#pipelines option').textContent = 'x'.repeat(90)")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert page.complaints == []
+    page.goto("about:blank")
+
+
+def test_times_and_amounts_beyond_the_usual(page, watched):
+    page.goto(watched.url)
+    said = """async () => { const { duration, number, short } = await import("/static/dom.js");
+        return [duration(86400e6), duration(1123200e6), short(1e300), number(-1e300), short(2e12)] }"""
+    assert page.evaluate(said) == ["1 day", "1 week 6 days", "1e+300", "-1.0e+300", "2T"]
     page.goto("about:blank")

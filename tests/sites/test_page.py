@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import httpx
 import pytest
 
@@ -49,6 +51,7 @@ def test_the_race_is_watched(page, race):
     wait(page, "document.querySelectorAll('#changes td.in').length > 0")
     page.wait_for_selector("#bytes svg polyline", state="attached")
     page.wait_for_selector("#messages svg polyline", state="attached")
+    assert f"{datetime.now(UTC):%Y-%m-%d}" in page.text_content("#bytes svg")
 
     race.fed[0].site.stop()  # and the answer says what is missing
     until(lambda: top(race)["missing_sites"] == [SITES[0]])

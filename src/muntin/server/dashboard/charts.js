@@ -52,9 +52,9 @@ function runs(points) {
 }
 
 // A chart without anything in it stays small.
-function empty(holder, nothing) {
+function empty(holder, nothing, why = "nothing yet") {
   holder.classList.toggle("empty", nothing);
-  if (nothing) holder.replaceChildren(make("p", { class: "note" }, "nothing yet"));
+  if (nothing) holder.replaceChildren(make("p", { class: "note" }, why));
   return nothing;
 }
 
@@ -97,9 +97,9 @@ function zoomable(root, plot, first, last, zoom) {
 }
 
 // series: [{name, points: [[time, value, lower?, upper?], ...]}]; times are microseconds of event time.
-export function lines(holder, series, { height: least = 170, area = false, label = "", unit = "", zoom = null, low: from = null, high: until = null } = {}) {
+export function lines(holder, series, { height: least = 170, area = false, label = "", unit = "", zoom = null, low: from = null, high: until = null, why } = {}) {
   const all = series.flatMap((s) => s.points).filter((p) => p[1] != null);
-  if (holder.querySelector(".chosen") || empty(holder, !all.length)) return; // somebody drags over it
+  if (holder.querySelector(".chosen") || empty(holder, !all.length, why)) return; // somebody drags over it
   const { root, width, height, plot } = frame(holder, least, label || series.map((s) => s.name).join(", "), series.length > 1 ? KEYS : 0);
   const first = from ?? Math.min(...all.map((p) => p[0])), last = until ?? Math.max(...all.map((p) => p[0]));
   const values = all.flatMap((p) => p.slice(1).filter((v) => v != null));

@@ -16,7 +16,7 @@ export function number(value, digits = 0) {
   if (value == null) return "–";
   if (typeof value === "bigint") return value.toLocaleString("en");
   if (typeof value !== "number") return String(value);
-  if (value && Math.abs(value) < 1e-6) return value.toExponential(1);
+  if (value && Math.abs(value) < 1e-6 || Math.abs(value) >= 1e21) return value.toExponential(1);
   if (value && Math.abs(value) < 1) return value.toLocaleString("en", { maximumSignificantDigits: digits || 2 });
   const rest = Number.isInteger(value) ? 0 : Math.abs(value) >= 100 ? 0 : digits || 2;
   return value.toLocaleString("en", { maximumFractionDigits: rest });
@@ -25,6 +25,7 @@ export function number(value, digits = 0) {
 export function short(value) {
   if (value == null) return "–";
   if (Math.abs(value) < 10000) return number(value, Math.abs(value) < 1 ? 2 : 1);
+  if (Math.abs(value) >= 1e15) return Number(value).toExponential(0);
   return value.toLocaleString("en", { notation: "compact", maximumFractionDigits: 1 });
 }
 
@@ -45,7 +46,7 @@ export function duration(us) {
   for (const [name, seconds] of UNITS) {
     const count = Math.floor(left / seconds);
     if (count && parts.length < 2) {
-      const plural = count > 1 && name.length > 3 ? "s" : "";
+      const plural = count > 1 && /week|day/.test(name) ? "s" : "";
       parts.push(`${count} ${name}${plural}`);
       left -= count * seconds;
     } else if (parts.length) break;

@@ -70,7 +70,7 @@ export function selectBox(holder, live, names) {
       ...(found.stale ? ["STALE"] : []), `${number(milliseconds, 1)} ms`];
     answer.replaceChildren(plotted(found), table(found.columns, found.rows.slice(0, ROWS), found.types),
       make("p", { class: found.stale ? "note bad" : "note" }, parts.join(" | ")),
-      ...(found.notes ?? []).map((note) => make("p", { class: "note bad" }, note.message)));
+      ...(found.notes ?? []).map((note) => make("p", { class: "note warn" }, note.message)));
   }
 
   function word() {

@@ -51,7 +51,8 @@ export async function trend(board, live, query, range, keys) {
     }
     const most = [...series].map(([name, found]) => ({ name, points: found, sum: found.reduce((a, p) => a + Math.abs(p[1]), 0) }));
     most.sort((a, b) => b.sum - a.sum);
-    lines(holder, most.slice(0, LINES), { label: `${column} of ${query.name}, by ${moves ? "update" : "window"}`, unit: column ?? "", zoom: range.zoom });
+    lines(holder, most.slice(0, LINES), { label: `${column} of ${query.name}, by ${moves ? "update" : "window"}`, unit: column ?? "", zoom: range.zoom,
+      why: points.size ? `${column} was null in each of ${points.size} windows` : undefined });
   });
   new ResizeObserver(draw).observe(holder);
   const count = (starts, now) => {

@@ -4,7 +4,6 @@ import { drawer } from "/static/dom.js";
 
 const KEPT = 1200; // points; from then on every second one of the older half goes
 const PAUSE_MS = 1000;
-const clock = (ms) => new Date(ms).toLocaleTimeString();
 
 // Points keep their ends and the newest half.
 function thinned(points) {
@@ -17,11 +16,11 @@ export function costs(bytes, messages, pace) {
   let points = pace.slice(idle < 0 ? -1 : Math.max(0, idle - 1)).map((one) => [Date.parse(one.at), one]);
   const series = (what) => ["sent", "naive"].map((name) => ({
     name: name === "sent" ? "sent" : "pushing every change (naive)",
-    points: points.map(([time, one]) => [time, one[`${name}_${what}`]]),
+    points: points.map(([ms, one]) => [ms * 1000, one[`${name}_${what}`]]),
   }));
   const draw = drawer(() => {
-    lines(bytes, series("bytes"), { time: clock, label: "bytes sent, and naive" });
-    lines(messages, series("messages"), { time: clock, label: "messages sent, and naive" });
+    lines(bytes, series("bytes"), { unit: "bytes", label: "bytes sent, and naive" });
+    lines(messages, series("messages"), { unit: "messages", label: "messages sent, and naive" });
   });
   new ResizeObserver(draw).observe(bytes);
   new ResizeObserver(draw).observe(messages);

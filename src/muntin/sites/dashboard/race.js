@@ -1,5 +1,5 @@
 // The top k as bars that move when ranks change, and the course of who entered and left.
-import { make, number } from "/static/dom.js";
+import { make, moment, number } from "/static/dom.js";
 
 const NEW_MS = 15000; // an object is marked as new for so long
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
@@ -69,10 +69,10 @@ export function changes(holder) {
     shown = newest;
     if (!history.length) return void holder.replaceChildren(make("p", { class: "note" }, "no change since the first answer"));
     const rows = history.slice(-40).reverse().map((one) => make("tr", {},
-      make("td", {}, new Date(one.at).toLocaleTimeString()),
+      make("td", {}, moment(one.at)),
       make("td", { class: "in" }, one.entered.length ? `+ ${one.entered.join(", ")}` : ""),
       make("td", { class: "out" }, one.left.join(", "))));
-    const names = ["at", "entered", "left"].map((name) => make("th", {}, name));
+    const names = ["at (UTC)", "entered", "left"].map((name) => make("th", {}, name));
     holder.replaceChildren(make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Changes of the top" },
       make("table", {}, make("thead", {}, make("tr", {}, ...names)), make("tbody", {}, ...rows))));
   };

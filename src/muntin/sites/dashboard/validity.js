@@ -38,11 +38,11 @@ export function validity(holder) {
         answer.bound == null ? "warn" : ""),
       figure(away.length ? away.join(", ") : "none", "missing sites", away.length ? "bad" : ""),
       figure(times(traffic.naive.bytes, traffic.sent.bytes), "naive bytes for each byte sent", saved ? "good" : ""),
-      figure(short(traffic.sent.messages), `messages, not ${short(traffic.naive.messages)}`),
+      figure(short(traffic.sent.messages), `messages (naive: ${short(traffic.naive.messages)})`),
     );
     const { partial, full } = state.resolutions;
-    const said = `${PHASES[state.phase] ?? state.phase}; ${number(state.changes)} changes of the top, ` +
-      `${number(partial)} partial and ${number(full)} full resolutions, ${number(state.surveys)} surveys`;
+    const said = `${PHASES[state.phase] ?? state.phase}; ${number(state.changes)} ${state.changes === 1 ? "change" : "changes"} of the top, ` +
+      `resolutions: ${number(partial)} partial, ${number(full)} full; surveys: ${number(state.surveys)}`;
     if (note.textContent !== said) note.textContent = said;
   };
 }
