@@ -186,6 +186,10 @@ def test_copy_that_is_prepared(connection):
         ("FOR LAST '1 day' WHERE driver = $1", (25,), ("a",), [b"a"]),
         ("WHERE driver = ANY($1) AND count = any($2::int[])", (1009, 1007),
          ('{a, "b" ,NULL}', "{17,18}"), [b"a", b"b"]),
+        ("AS o WHERE o.count >= $1 AND $2 >= count AND driver IS NOT DISTINCT FROM $3",
+         (20, 20, 25), (18, 18, "a"), [b"a"]),
+        ("WHERE (count NOT BETWEEN $1 AND $2 OR count IN (5, $3)) AND count = ANY($4)",
+         (20, 20, 20, 1016), (1, 2, 18, "{18}"), [b"a", b"b", b"c", b"d", b"e"]),
     ],
 )  # fmt: skip
 def test_parameters_have_types_before_values(connection, text, types, values, rows):
@@ -206,6 +210,61 @@ def test_parameters_have_types_before_values(connection, text, types, values, ro
     link.send_query_prepared(b"s", [str(value).encode() for value in values])
     found = heard()
     assert sorted(found.get_value(at, 0) for at in range(found.ntuples)) == rows
+
+
+@pytest.mark.parametrize(
+    ("text", "types"),
+    [
+        ("SELECT count FROM trend(busiest) WHERE window_start >= $1 AND window_end <> $2 + $1",
+         (1184, 1184)),
+        ("WITH x AS (SELECT driver, count AS n FROM orders(driver) FOR ALL WHERE count > $1) "
+         "SELECT driver FROM x WHERE n / 2.0 > 0 AND n < $2", (20, 20)),
+        ("SELECT n FROM (SELECT count AS n, count / 4 AS part FROM orders(driver) FOR $1 TO $2) "
+         "WHERE (n > $3 OR part < $4)", (1184, 1184, 20, 701)),
+        ("SELECT area, sum(count) AS n FROM orders(driver, area) FOR ALL WHERE area <> $1 "
+         "GROUP BY area HAVING sum(count) > $2 AND avg(count) IN ($3)", (20, 20, 701)),
+        ("SELECT count > $1 AS more FROM orders FOR ALL WHERE nothing = $2", (20, 25)),
+        ("SELECT a.count FROM orders(driver) FOR ALL AS a JOIN orders FOR ALL AS b "
+         "ON a.count < b.count AND b.count > $1", (20,)),
+        ("SELECT column_name FROM information_schema.columns WHERE ordinal_position = $1 "
+         "AND table_name = $2", (20, 25)),
+    ],
+)  # fmt: skip
+def test_parameters_have_the_types_of_what_they_are_compared_with(fed, text, types):
+    """pgx, tokio-postgres and asyncpg send nothing else than a value of the type they hear."""
+    with psycopg.connect(fed.postgres_url, autocommit=True) as connection:
+        link = connection.pgconn
+        link.send_prepare(b"s", text.encode())
+        connection.wait(generators.execute(link))
+        link.send_describe_prepared(b"s")
+        (told,) = connection.wait(generators.execute(link))
+        if "nothing" in text:
+            assert told.status == psycopg.pq.ExecStatus.FATAL_ERROR
+        else:
+            assert tuple(told.param_type(at) for at in range(told.nparams)) == types
+
+
+def test_a_savepoint_ends_a_failure(connection):
+    """As pgx, postgres.js, sqlx and SQLAlchemy nest transactions."""
+    with connection.transaction():
+        with pytest.raises(psycopg.errors.UndefinedColumn), connection.transaction():
+            connection.execute("SELECT nothing FROM orders")
+        assert answered(connection, SELECT) == DRIVERS
+    with pytest.raises(psycopg.errors.UndefinedColumn), connection.transaction():
+        connection.execute("SELECT nothing FROM orders")
+    assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
+
+def test_what_clients_write_into_the_text(connection):
+    """psycopg2, and pgx in its simple protocol."""
+    for text, rows in (
+        ("FOR ALL WHERE driver = ANY(ARRAY['a', 'it''s']) LIMIT '2'", 1),
+        ("FOR ALL WHERE driver = ANY('{a,\"b\"}'::text[]) AND count = ANY('{17,18}')", 2),
+        ("FOR ALL WHERE driver = ANY('{}') OR driver = ANY(ARRAY[]::text[])", 0),
+        ("FOR '2000-01-01 00:00+02'::timestamptz TO '2100-01-01 00:00+00'::timestamptz", 5),
+        ("FOR LAST '0 days 3600.000000 seconds'::interval", 5),
+    ):
+        assert len(answered(connection, f"SELECT driver FROM orders(driver) {text}")) == rows  # noqa: S608
 
 
 @pytest.mark.parametrize("binary", [False, True])
@@ -335,6 +394,20 @@ def test_what_adbc_looks_through(connection):
     names = {name: receive for _, name, receive, *_ in found}
     assert names["timestamptz"] == "timestamptz_recv"
     assert names["int8"] == "int8recv"
+
+
+def test_types_of_lists(connection):
+    """What asyncpg and postgres.js ask before they send one."""
+    text = (
+        "select b.oid, b.typarray from pg_catalog.pg_type a left join pg_catalog.pg_type b "
+        "on b.oid = a.typelem where a.typcategory = 'A' group by b.oid, b.typarray order by b.oid"
+    )
+    lists = dict(answered(connection, text))
+    assert (lists[20], lists[25], lists[1184]) == (1016, 1009, 1185)
+    asked = "SELECT typname, typelem FROM pg_type WHERE oid = any(%s::oid[])"
+    assert answered(connection, asked, [1016], binary=True) == [("_int8", 20)]
+    asked = "SELECT current_setting('jit') AS cur, set_config('jit', 'off', false) AS new"
+    assert len(answered(connection, asked)) == 1
 
 
 def test_lists_of_the_catalog_in_binary(connection):

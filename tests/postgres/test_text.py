@@ -83,6 +83,8 @@ def test_a_cast_of_a_literal_to_what_it_is():
     assert with_parameters("LIMIT $1::INTEGER", ["2"]).text == "LIMIT 2"
     given_ = with_parameters("FOR $1::TIMESTAMP WITH TIME ZONE TO $2", ["'a'", "'b'"])
     assert given_.text == "FOR 'a' TO 'b'"
+    given_ = with_parameters("at > $1::TIMESTAMP WITH TIME ZONE, $2::date", ["'a'", "'b'"])
+    assert given_.text == "at > TIMESTAMP 'a', DATE 'b'"
     assert with_parameters("$1::INTEGER", ["'2'"]).text == "'2'::INTEGER"
 
 

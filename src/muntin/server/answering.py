@@ -104,7 +104,7 @@ class Answering:
         return arrow_pieces(result) if form == ARROW else json_pieces(result)
 
     def _postgres(
-        self, text: str, formats: list[int], describe: bool, copy: bool
+        self, text: str, formats: list[int], describe: list[str] | None, copy: bool
     ) -> Iterator[bytes]:
         if self._postgres_answers is None:  # most servers never need it
             self._postgres_answers = PostgresAnswers(self._reader)

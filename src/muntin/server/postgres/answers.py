@@ -37,7 +37,7 @@ class PostgresAnswers:
         self._known: tuple[Any, dict[str, Relation]] | None = None
 
     def answer(
-        self, text: str, formats: Sequence[int], describe: bool, copy: bool
+        self, text: str, formats: Sequence[int], describe: Sequence[str] | None, copy: bool
     ) -> Iterator[bytes]:
         """The head's length, the head as JSON (columns, rows, what it is true of), DataRows.
 
@@ -45,8 +45,9 @@ class PostgresAnswers:
         ----------
         formats : sequence of int
             Of the columns, as Bind has them.
-        describe : bool
-            The head alone.
+        describe : sequence of str, optional
+            The head alone, with the types of the first columns of these statements; 0 where one
+            is wrong.
         copy : bool
             Rows of COPY instead.
 
@@ -57,7 +58,7 @@ class PostgresAnswers:
         """
         result, said = self._result(text)
         schema = result.table.schema
-        if len(formats) > 1 and len(formats) != len(schema) and not describe:
+        if len(formats) > 1 and len(formats) != len(schema) and describe is None:
             raise SelectError(
                 f"{len(formats)} formats for {len(schema)} columns", code="value", remedy="give one"
             )
@@ -68,11 +69,18 @@ class PostgresAnswers:
             ],
             "rows": len(result),
             "notice": said,
+            "types": [self._type_of(probe) for probe in describe or ()],
         }
         data = json.dumps(head).encode()
         yield HEAD.pack(len(data)) + data
-        if not describe:
+        if describe is None:
             yield from data_rows(result.table, formats, COPY_DATA if copy else DATA_ROW)
+
+    def _type_of(self, probe: str) -> int:
+        try:
+            return type_of(self._result(probe)[0].table.schema.types[0]).oid
+        except MuntinError:
+            return 0
 
     def _result(self, text: str) -> tuple[Result, list[str]]:
         """The rows, and what they are true of in sentences; none for the catalog."""

@@ -79,7 +79,8 @@ _CALLS |= dict.fromkeys(
      "pg_get_constraintdef", "pg_get_viewdef", "pg_get_partkeydef", "pg_get_serial_sequence",
      "pg_get_statisticsobjdef_columns", "pg_get_triggerdef", "pg_get_ruledef", "pg_size_pretty",
      "pg_get_function_arguments", "pg_get_function_result", "pg_tablespace_location",
-     "current_setting", "to_regclass", "to_regtype", "json_build_object", "pg_get_identity"), _NULL,
+     "current_setting", "set_config", "to_regclass", "to_regtype", "json_build_object",
+     "pg_get_identity"), _NULL,
 )  # fmt: skip
 _FUNCTIONS = words(
     """

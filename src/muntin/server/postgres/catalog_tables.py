@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from muntin.server.postgres.relations import Relation
-from muntin.server.postgres.rows import TYPES, type_of
+from muntin.server.postgres.rows import TYPES, PostgresType, type_of
 
 Columns = Sequence[tuple[str, pa.DataType]]
 CATALOGS = ("pg_catalog", "information_schema")
 DATABASE, SCHEMA, USER = "muntin", "public", "muntin"
 _FIRST_OID = 16_384
 _PUBLIC, _CATALOG, _INFORMATION = 2200, 11, 13_000
-_SHORT = {16: "bool", 17: "bytea", 20: "int8", 21: "int2", 23: "int4", 25: "text", 700: "float4",
-          701: "float8", 1082: "date", 1083: "time", 1114: "timestamp", 1184: "timestamptz",
-          1186: "interval", 1700: "numeric"}  # fmt: skip
-
 # Tables that are always empty: column names, those with "#" are numbers, with "?" booleans,
 # with "*" lists of numbers, with "%" lists of texts.
 _EMPTY = {
@@ -48,7 +44,7 @@ _EMPTY = {
     "pg_publication": "oid# pubname puballtables?",
     "pg_publication_namespace": "oid# pnpubid# pnnspid#",
     "pg_publication_rel": "oid# prpubid# prrelid# prqual prattrs*",
-    "pg_range": "rngtypid# rngsubtype#",
+    "pg_range": "rngtypid# rngsubtype# rngmultitypid#",
     "pg_rewrite": "oid# rulename ev_class# ev_type ev_enabled is_instead?",
     "pg_sequence": "seqrelid# seqtypid# seqstart# seqincrement# seqmax# seqmin# seqcache# "
     "seqcycle?",
@@ -95,7 +91,7 @@ def catalog_tables(
         ],
         _attribute(),
     )
-    tables["pg_type"] = _table([_type(kind.oid, kind.size) for kind in TYPES])
+    tables["pg_type"] = _table([row for kind in TYPES for row in _types(kind)])
     tables |= _server_tables(known)
     return tables | _information(known, columns)
 
@@ -157,17 +153,27 @@ def _attribute(
     }  # fmt: skip
 
 
-def _type(oid: int, size: int) -> dict[str, Any]:
+def _types(kind: PostgresType) -> Iterator[dict[str, Any]]:
+    """A type, and that of its arrays: clients look up what to send a list as (postgres.js)."""
+    oid, short = kind.oid, kind.short
     category = {16: "B", 25: "S", 1186: "T"}.get(oid, "D" if 1082 <= oid <= 1184 else "N")
-    binary = _SHORT[oid] + ("_" if oid >= 1082 else "")  # date_recv, but int8recv
-    return {
-        "oid": oid, "typname": _SHORT[oid], "typnamespace": _CATALOG, "typowner": 10,
-        "typlen": size,
-        "typbyval": size > 0, "typtype": "b", "typcategory": category, "typispreferred": False,
-        "typisdefined": True, "typdelim": ",", "typrelid": 0, "typelem": 0, "typarray": 0,
-        "typinput": _SHORT[oid] + "in", "typnotnull": False, "typbasetype": 0, "typtypmod": -1,
+    binary = short + ("_" if oid >= 1082 else "")  # date_recv, but int8recv
+    row = {
+        "oid": oid, "typname": short, "typnamespace": _CATALOG, "typowner": 10,
+        "typlen": kind.size,
+        "typbyval": kind.size > 0, "typtype": "b", "typcategory": category,
+        "typispreferred": False,
+        "typisdefined": True, "typdelim": ",", "typrelid": 0, "typelem": 0,
+        "typarray": kind.lists,
+        "typinput": short + "in", "typnotnull": False, "typbasetype": 0, "typtypmod": -1,
         "typndims": 0, "typcollation": 0, "typdefault": None, "typreceive": binary + "recv",
         "typsend": binary + "send",
+    }  # fmt: skip
+    yield row
+    yield row | {
+        "oid": kind.lists, "typname": f"_{short}", "typlen": -1, "typbyval": False,
+        "typcategory": "A", "typelem": oid, "typarray": 0, "typinput": "array_in",
+        "typreceive": "array_recv", "typsend": "array_send",
     }  # fmt: skip
 
 
@@ -185,7 +191,7 @@ def _information(
          "column_default": None, "is_nullable": "YES", "data_type": type_of(kind).name,
          "character_maximum_length": None, "numeric_precision": None, "numeric_scale": None,
          "datetime_precision": None, "udt_schema": "pg_catalog",
-         "udt_name": _SHORT[type_of(kind).oid], "is_updatable": "NO", "is_identity": "NO"}
+         "udt_name": type_of(kind).short, "is_updatable": "NO", "is_identity": "NO"}
         for name in known
         for at, (column, kind) in enumerate(columns[name], start=1)
     ]  # fmt: skip

@@ -36,7 +36,7 @@ class Command:
     tag : str
         As CommandComplete says it; also what it is.
     name, value : str
-        Of a setting; the statement of DEALLOCATE, "" for all.
+        Of a setting; the statement of DEALLOCATE, "" for all; the savepoint of ROLLBACK TO.
     """
 
     tag: str
@@ -63,7 +63,7 @@ def command_of(text: str) -> Command | None:
         everything = not names or names[0].is_word("ALL")
         return Command(tag, "" if everything else _plain(names[0]))
     if tag == "ROLLBACK" and any(word.is_word("TO") for word in words):
-        return Command("SAVEPOINT")
+        return Command(tag, _plain(words[-1]))
     return Command(tag)
 
 

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
 
 from muntin.errors import BadArgument, SelectError
 from muntin.select.syntax import text_literal
-from muntin.server.postgres.relations import TIME
-from muntin.server.postgres.rows import BINARY, TEXT, formats_of
-from muntin.server.postgres.text import IS_ANY, Word, parameters_of, words_of
+from muntin.server.postgres.relations import ENDS_FROM, SETS, TIME
+from muntin.server.postgres.rows import BINARY, BYTEA, TEXT, TYPES, formats_of
+from muntin.server.postgres.rows import TIME as TIME_OF_DAY
+from muntin.server.postgres.text import (
+    IS_ANY,
+    Word,
+    list_items,
+    parameters_of,
+    with_parameters,
+    words_of,
+)
 from muntin.times import datetime_of, instant_us
 
 _INTEGERS = {20: ">q", 21: ">h", 23: ">i", 26: ">I"}
@@ -22,17 +30,13 @@ _EPOCH = datetime(2000, 1, 1)
 _SQL = {16: "BOOLEAN", 20: "BIGINT", 21: "SMALLINT", 23: "INTEGER", 700: "FLOAT", 701: "DOUBLE",
         1082: "DATE", 1114: "TIMESTAMP", 1184: "TIMESTAMP", 1186: "INTERVAL"}  # fmt: skip
 
-_CASTS = {"BOOLEAN": 16, "BOOL": 16, "BIGINT": 20, "INT8": 20, "SMALLINT": 21, "INT2": 21,
-          "INTEGER": 23, "INT": 23, "INT4": 23, "REAL": 700, "FLOAT4": 700, "FLOAT": 701,
-          "FLOAT8": 701, "DOUBLE": 701, "DATE": 1082, "TIMESTAMP": 1114, "TIMESTAMPTZ": 1184,
-          "NUMERIC": 1700, "DECIMAL": 1700, "OID": 26}  # fmt: skip
-_ELEMENTS = {1000: 16, 1005: 21, 1007: 23, 1016: 20, 1009: 25, 1015: 25, 1021: 700, 1022: 701,
-             1115: 1114, 1182: 1082, 1185: 1184, 1231: 1700}  # fmt: skip
+_CASTS = {word: kind.oid for kind in reversed(TYPES) if kind not in (BYTEA, TIME_OF_DAY)
+          for word in (kind.name.split()[0].upper(), kind.short.upper())}  # fmt: skip
+_CASTS |= {"INT": 23, "FLOAT": 701, "DECIMAL": 1700, "OID": 26}
+_LISTS = {kind.oid: kind.lists for kind in TYPES} | {26: 1028}
+_ELEMENTS = {oids: oid for oid, oids in _LISTS.items()} | {1015: 25}
 """Types of lists, and those of their items."""
-_LISTS = {element: oid for oid, element in _ELEMENTS.items()}
 _TEXT_LIST = 1009
-_ITEM = re.compile(r'\s*("(?:[^"\\]|\\.)*")\s*|([^,{}"\\]+)', re.DOTALL)
-_LIST = re.compile(rf"\{{(?:(?:{_ITEM.pattern})(?:,(?:{_ITEM.pattern}))*)?\}}", re.DOTALL)
 _STAND_INS = {"LIMIT": "0", "OFFSET": "0", "LAST": "'1 second'", "LIKE": "''", "ILIKE": "''"}
 """By the word before."""
 
@@ -111,6 +115,114 @@ def stand_ins(text: str, types: Sequence[int]) -> list[str]:
     return chosen
 
 
+def compared(text: str, given: Sequence[int], types: Sequence[int]) -> dict[int, str]:
+    """By the number of a parameter whose type nobody said: a SELECT of what it is compared with,
+    whose column has the type that it is to have.
+
+    Examples
+    --------
+    >>> compared("SELECT driver FROM o(driver) AS o FOR ALL WHERE o.count > $1", (), (0,))
+    {0: 'SELECT o.count FROM o(driver) AS o FOR ALL LIMIT 0'}
+    """
+    words = words_of(text)
+    first = text[: words[_with_clause(words)].start] if words else ""
+    found: dict[int, str] = {}
+    for at, number in _parameters(words):
+        if any(given[number : number + 1]) or types[number] not in (0, _TEXT_LIST):
+            continue
+        parts = _beside(words, at), _from_clause(words, at)
+        if None in parts or len(found) >= _COMPARED_MAX:
+            continue
+        value, source = (text[words[p[0]].start : words[p[1] - 1].end] for p in parts if p)
+        probe = f"{first}SELECT {value} {source} LIMIT 0"
+        found[number] = with_parameters(probe, stand_ins(probe, types)).text
+    return found
+
+
+def learned(types: Sequence[int], found: Mapping[int, int]) -> tuple[int, ...]:
+    """Types of parameters with those of what they are compared with, of which 0 says nothing."""
+    return tuple(
+        (found[n] if oid == 0 else _LISTS[found[n]]) if found.get(n) else oid
+        for n, oid in enumerate(types)
+    )
+
+
+_COMPARED_MAX = 32
+_COMPARES = re.compile(
+    r" (= ANY \( |(NOT )?IN \( |(=|<>|!=|<=?|>=?) |(NOT )?BETWEEN (\S+ AND )?"
+    r"|IS (NOT )?DISTINCT FROM )$"
+)
+
+
+def _beside(words: Sequence[Word], at: int) -> tuple[int, int] | None:
+    """The name or call that a parameter without a cast is compared with: a part of the words."""
+    after = [word.text for word in words[at + 1 : at + 2]]
+    if after == ["::"]:
+        return None
+    first = at
+    while first and (words[first - 1].text == "," or words[first - 1].kind in _CONSTANTS):
+        first -= 1  # to the bracket of IN
+    before = "".join(f" {word.value}" for word in words[max(first - 6, 0) : first]) + " "
+    compares = _COMPARES.search(before)
+    if compares is not None:
+        end = first - len(compares[0].split())
+        start = _operand(words, end)
+        return None if start is None else (start, end)
+    if not _COMPARES.search(f" {''.join(after)} "):
+        return None
+    end = at + 3
+    while end + 1 < len(words) and words[end].text == "." and words[end + 1].is_name:
+        end += 2
+    is_name = at + 2 < len(words) and words[at + 2].is_name
+    return (at + 2, end) if is_name and words[min(end, len(words) - 1)].text != "(" else None
+
+
+_CONSTANTS = ("parameter", "number", "string")
+
+
+def _operand(words: Sequence[Word], end: int) -> int | None:
+    """Where the name or call begins that ends there."""
+    start, depth = end - 1, 0
+    while start > 0 and (depth or words[start].text == ")"):
+        depth += {")": 1, "(": -1}.get(words[start].text, 0)
+        start -= 1
+    if start < 0 or not words[start].is_name:
+        return None
+    while start > 1 and words[start - 1].text == "." and words[start - 2].is_name:
+        start -= 2
+    return start
+
+
+def _from_clause(words: Sequence[Word], at: int) -> tuple[int, int] | None:
+    """That of the SELECT in which a parameter stands: a part of the words."""
+    low = depth = 0
+    for select in range(at, -1, -1):
+        depth += {")": 1, "(": -1}.get(words[select].text, 0)
+        low = min(low, depth)
+        if depth == low and words[select].is_word("SELECT"):
+            break
+    else:
+        return None
+    start, depth = 0, 0
+    for end in range(select, len(words)):
+        depth += {"(": 1, ")": -1}.get(words[end].text, 0)
+        if depth == 0 and not start and words[end].is_word("FROM"):
+            start = end
+        elif start and (depth < 0 or (depth == 0 and words[end].is_word(*ENDS_FROM, *SETS))):
+            return start, end
+    return (start, len(words)) if start else None
+
+
+def _with_clause(words: Sequence[Word]) -> int:
+    """How many of the words come before the SELECT that WITH stands before."""
+    depth = 0
+    for at, word in enumerate(words):
+        depth += {"(": 1, ")": -1}.get(word.text, 0)
+        if depth == 0 and word.is_word("SELECT"):
+            return at
+    return 0
+
+
 def _parameters(words: Sequence[Word]) -> list[tuple[int, int]]:
     """Their places among the words, and their numbers from 0 on."""
     each = [(at, int(word.text[1:]) - 1) for at, word in enumerate(words) if word.text[0] == "$"]
@@ -147,11 +259,7 @@ def _list(value: bytes | None, form: int, element: int, number: int) -> str:
             items.append(None if length < 0 else value[at + 4 : at + 4 + length])
             at += 4 + max(length, 0)
     elif value is not None:
-        if not _LIST.fullmatch(value.decode()):
-            raise ValueError(value)
-        for quoted, plain in _ITEM.findall(value[1:-1].decode()):
-            text = re.sub(r"\\(.)", r"\1", quoted[1:-1]) if quoted else plain.strip()
-            items.append(None if text.upper() == "NULL" and not quoted else text.encode())
+        items = [None if t is None else t.encode() for t in list_items(value.decode())]
     each = [literal(item, form, element, number) for item in items or [None]]
     return f"{IS_ANY}{', '.join(each)})"
 

@@ -12,6 +12,7 @@ import pygwire.messages
 from muntin.server.postgres.answers import HEAD
 from muntin.server.postgres.commands import Command, command_of
 from muntin.server.postgres.copying import copied
+from muntin.server.postgres.literals import types_of
 from muntin.server.postgres.reports import Refusal
 from muntin.server.postgres.rows import BINARY, TYPES, formats_of
 from muntin.server.postgres.text import Edited, with_parameters
@@ -25,6 +26,8 @@ class Prepared:
     """A statement that was parsed."""
 
     text: str
+    given: tuple[int, ...]
+    """Types of its parameters, as the client says; 0: it does not."""
     types: tuple[int, ...]
     command: Command | None
     copy: Edited | None
@@ -44,9 +47,9 @@ class Prepared:
         return Portal(self, with_parameters(self.text, given), tuple(formats))
 
 
-def prepared(text: str, types: Sequence[int]) -> Prepared:
+def prepared(text: str, given: Sequence[int]) -> Prepared:
     """Raises SelectError."""
-    return Prepared(text, tuple(types), command_of(text), copied(text))
+    return Prepared(text, tuple(given), types_of(text, given), command_of(text), copied(text))
 
 
 @dataclass

@@ -6,7 +6,7 @@ from typing import Any
 
 from muntin.server.limits import KIB
 from muntin.server.postgres.catalog import STATEMENT_BYTES_MAX
-from muntin.server.postgres.literals import literals, types_of
+from muntin.server.postgres.literals import literals
 from muntin.server.postgres.portal import Portal, Prepared, prepared
 from muntin.server.postgres.reports import Refusal
 from muntin.server.postgres.text import parameters_of, statements_of, words_of
@@ -39,7 +39,7 @@ class PreparedStatements:
         if parameters_of(words_of(message.query)) > PARAMETERS_MAX:
             raise Refusal("54000", f"at most {PARAMETERS_MAX} parameters")
         text = message.query if parts else ""
-        self.prepared[name] = prepared(text, types_of(text, message.param_types))
+        self.prepared[name] = prepared(text, message.param_types)
 
     def bind(self, message: Any) -> Portal | None:
         """A statement with its parameters; the portal that had its name, to be released."""

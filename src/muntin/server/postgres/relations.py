@@ -20,10 +20,10 @@ TIME = "time"
 _ARGUMENTS = {"quantiles": "0.5, 0.9, 0.99"}
 _REMEDY = "write FROM … FOR '<start>' TO '<end>', or time >= '<start>' AND time < '<end>'"
 _ENDS_WHERE = ("GROUP", "HAVING", "QUALIFY", "ORDER", "LIMIT", "OFFSET", "WINDOW", "FETCH")
-_ENDS_FROM = ("WHERE", *_ENDS_WHERE)
-_SETS = ("UNION", "EXCEPT", "INTERSECT")
+ENDS_FROM = ("WHERE", *_ENDS_WHERE)
+SETS = ("UNION", "EXCEPT", "INTERSECT")
 _JOINS = ("JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "NATURAL", "SEMI", "ANTI", "ASOF")
-_AFTER_ITEM = frozenset(("FOR", "ON", "USING", *_JOINS, *_ENDS_FROM, *_SETS))
+_AFTER_ITEM = frozenset(("FOR", "ON", "USING", *_JOINS, *ENDS_FROM, *SETS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ def _relation_at(words: Sequence[Word], at: int, known: Mapping[str, Relation]) 
 
 
 def _check_plain(words: Sequence[Word], start: int, where: int, place: Word) -> None:
-    if sum(word.is_word("SELECT") for word in words) > 1 or any(w.is_word(*_SETS) for w in words):
+    if sum(word.is_word("SELECT") for word in words) > 1 or any(w.is_word(*SETS) for w in words):
         raise _wrong(place, "time filters one FROM item alone: this statement has several SELECTs")
     depth = 0
     for word in words[start + 1 : where]:
@@ -218,7 +218,7 @@ def _end(words: Sequence[Word], at: int) -> int:
     for number in range(at, len(words)):
         word = words[number]
         depth += {"(": 1, ")": -1}.get(word.text, 0)
-        if depth < 0 or (depth == 0 and (word.is_word(*_ENDS_WHERE, *_SETS) or word.text == ";")):
+        if depth < 0 or (depth == 0 and (word.is_word(*_ENDS_WHERE, *SETS) or word.text == ";")):
             return number
     return len(words)
 

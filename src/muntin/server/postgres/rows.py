@@ -32,22 +32,26 @@ class PostgresType:
     """In format_type and information_schema."""
     size: int
     """Bytes in binary; -1 where values differ in it."""
+    short: str
+    """In pg_type."""
+    lists: int
+    """The type of its arrays."""
 
 
-BOOL = PostgresType(16, "boolean", 1)
-BYTEA = PostgresType(17, "bytea", -1)
-INT8 = PostgresType(20, "bigint", 8)
-INT2 = PostgresType(21, "smallint", 2)
-INT4 = PostgresType(23, "integer", 4)
-VARCHAR = PostgresType(25, "text", -1)
-FLOAT4 = PostgresType(700, "real", 4)
-FLOAT8 = PostgresType(701, "double precision", 8)
-DATE = PostgresType(1082, "date", 4)
-TIME = PostgresType(1083, "time without time zone", 8)
-TIMESTAMP = PostgresType(1114, "timestamp without time zone", 8)
-TIMESTAMPTZ = PostgresType(1184, "timestamp with time zone", 8)
-INTERVAL = PostgresType(1186, "interval", 16)
-NUMERIC = PostgresType(1700, "numeric", -1)
+BOOL = PostgresType(16, "boolean", 1, "bool", 1000)
+BYTEA = PostgresType(17, "bytea", -1, "bytea", 1001)
+INT8 = PostgresType(20, "bigint", 8, "int8", 1016)
+INT2 = PostgresType(21, "smallint", 2, "int2", 1005)
+INT4 = PostgresType(23, "integer", 4, "int4", 1007)
+VARCHAR = PostgresType(25, "text", -1, "text", 1009)
+FLOAT4 = PostgresType(700, "real", 4, "float4", 1021)
+FLOAT8 = PostgresType(701, "double precision", 8, "float8", 1022)
+DATE = PostgresType(1082, "date", 4, "date", 1182)
+TIME = PostgresType(1083, "time without time zone", 8, "time", 1183)
+TIMESTAMP = PostgresType(1114, "timestamp without time zone", 8, "timestamp", 1115)
+TIMESTAMPTZ = PostgresType(1184, "timestamp with time zone", 8, "timestamptz", 1185)
+INTERVAL = PostgresType(1186, "interval", 16, "interval", 1187)
+NUMERIC = PostgresType(1700, "numeric", -1, "numeric", 1231)
 TYPES = (BOOL, BYTEA, INT8, INT2, INT4, VARCHAR, FLOAT4, FLOAT8, DATE, TIME, TIMESTAMP)
 TYPES = (*TYPES, TIMESTAMPTZ, INTERVAL, NUMERIC)
 

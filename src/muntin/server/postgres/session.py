@@ -7,7 +7,7 @@ import contextlib
 import logging
 import re
 import struct
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from pygwire.connection import BackendConnection
@@ -23,8 +23,15 @@ from muntin.server.postgres.catalog import SETTINGS
 from muntin.server.postgres.certificate import Certificate
 from muntin.server.postgres.commands import Command, shown
 from muntin.server.postgres.link import FrameError, GoneError, Link
-from muntin.server.postgres.literals import stand_ins
-from muntin.server.postgres.portal import Portal, check_described, prepared, row_description, wire
+from muntin.server.postgres.literals import compared, learned, stand_ins
+from muntin.server.postgres.portal import (
+    Portal,
+    Prepared,
+    check_described,
+    prepared,
+    row_description,
+    wire,
+)
 from muntin.server.postgres.prepared import PreparedStatements, within_limit
 from muntin.server.postgres.reports import FATAL, Refusal, error_fields, notice_fields
 from muntin.server.postgres.rows import BINARY
@@ -317,18 +324,24 @@ class Session:
         known = self._prepared.prepared.get(message.name)
         if message.kind != "S" or known is None:
             raise Refusal("26000", f"there is no statement {message.name[:64]!r}")
-        types = [oid or _TEXT_OID for oid in known.types]
-        self._put(wire.ParameterDescription(type_oids=types))
         if not known.has_rows:
+            self._put_types(known)
             self._put(wire.NoData())
             return
+        probes = compared(known.text, known.given, known.types)
         portal = known.bound(stand_ins(known.text, known.types), ())
         try:
-            await self._answered(portal, describe=True)
+            await self._answered(portal, describe=[*probes.values()])
+            known.types = learned(known.types, dict(zip(probes, portal.head["types"], strict=True)))
+            self._put_types(known)
             self._put(row_description(portal.head, ()))
             known.described = tuple(oid for _, oid, _ in portal.head["columns"])
         finally:
             self._release(portal)
+
+    def _put_types(self, known: Prepared) -> None:
+        types = [oid or _TEXT_OID for oid in known.types]
+        self._put(wire.ParameterDescription(type_oids=types))
 
     async def _execute(self, message: Any) -> None:
         portal = self._prepared.portal(message.portal)
@@ -357,8 +370,8 @@ class Session:
 
     # answers
 
-    async def _answered(self, portal: Portal, *, describe: bool = False) -> None:
-        """Have the portal's statement answered, once."""
+    async def _answered(self, portal: Portal, *, describe: Sequence[str] | None = None) -> None:
+        """Have the portal's statement answered, once; see `PostgresAnswers.answer`."""
         if portal.answer is not None:
             return
         self._may_ask()
@@ -410,6 +423,8 @@ class Session:
             raise Refusal("25P02", "the transaction has failed", "ROLLBACK first")
         if tag == "BEGIN":
             self._status = TransactionStatus.IN_TRANSACTION
+        elif tag == "ROLLBACK" and command.name:  # to a savepoint: nothing was done since
+            self._status = TransactionStatus.IN_TRANSACTION if failed else self._status
         elif tag in ("COMMIT", "ROLLBACK"):
             tag = "ROLLBACK" if failed else tag
             self._status = TransactionStatus.IDLE

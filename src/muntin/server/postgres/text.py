@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from muntin.errors import BadArgument, SelectError
+from muntin.select.syntax import text_literal
 from muntin.times import datetime_of, instant_us
 
 _WORD = re.compile(
@@ -141,11 +142,7 @@ def with_parameters(text: str, literals: Sequence[str]) -> Edited:
             )
         value = literals[number - 1]
         is_list = value.startswith(IS_ANY)
-        edits.append(
-            _any_of(words, at, value)
-            if is_list
-            else Edit(word.start, _end_of_cast(words, at, value), value)
-        )
+        edits.append(_any_of(words, at, value) if is_list else _cast(words, at, value))
     return Edited(text, edits)
 
 
@@ -154,9 +151,14 @@ _ZONED = ["TIMESTAMP", "WITH", "TIME", "ZONE"]
 
 
 def _types(words: Sequence[Word]) -> Iterator[Edit]:
-    """FLOAT(53), as SQLAlchemy writes it, and constant times with a zone, in UTC."""
+    """FLOAT(53), as SQLAlchemy writes it, constant times with a zone, in UTC, and what clients
+    write that put parameters into the text themselves: LIMIT '2', = ANY of a constant list."""
     for at, word in enumerate(words):
         after = [other.value for other in words[at + 1 : at + 6]]
+        if word.is_word("ANY") and words[at - 1].text == "=" and after[:1] == ["("]:
+            yield from _any_of_constants(words, at)
+        if word.is_word("LIMIT", "OFFSET") and after and after[0][1:-1].isdigit():
+            yield Edit(words[at + 1].start, words[at + 1].end, after[0].strip("'"))
         if word.is_word("FLOAT") and after[:1] == ["("] and after[2:3] == [")"]:
             kind = "REAL" if after[1] in _REALS else "DOUBLE"
             yield Edit(word.start, words[at + 3].end, kind)
@@ -167,15 +169,41 @@ def _types(words: Sequence[Word]) -> Iterator[Edit]:
         last = at
         if after[:1] == ["::"]:
             last += 5 if after[1:] == _ZONED else 2 * (after[1:2] == ["TIMESTAMPTZ"])
+        if words[at - 1].is_word("LAST") and after[:2] == ["::", "INTERVAL"]:
+            yield Edit(word.end, words[at + 2].end, "")
         if first == last:
             continue
         with contextlib.suppress(BadArgument):
             time = datetime_of(instant_us(word.text[1:-1])).replace(tzinfo=None)
-            yield Edit(words[first].start, words[last].end, f"TIMESTAMP '{time}'")
+            kind = "" if words[first - 1].is_word("FOR", "TO") else "TIMESTAMP "
+            yield Edit(words[first].start, words[last].end, f"{kind}'{time}'")
 
 
 IS_ANY = "IN ("
 """With what a literal of a list begins."""
+_ITEM = re.compile(r'\s*("(?:[^"\\]|\\.)*")\s*|([^,{}"\\]+)', re.DOTALL)
+_LIST = re.compile(rf"\{{(?:(?:{_ITEM.pattern})(?:,(?:{_ITEM.pattern}))*)?\}}", re.DOTALL)
+
+
+def list_items(text: str) -> list[str | None]:
+    """Of an array as PostgreSQL writes it.
+
+    Examples
+    --------
+    >>> list_items('{a, "b, \\\\"c\\\\"", NULL}')
+    ['a', 'b, "c"', None]
+
+    Raises
+    ------
+    ValueError
+    """
+    if not _LIST.fullmatch(text):
+        raise ValueError(text)
+    items: list[str | None] = []
+    for quoted, plain in _ITEM.findall(text[1:-1]):
+        item = re.sub(r"\\(.)", r"\1", quoted[1:-1], flags=re.DOTALL) if quoted else plain.strip()
+        items.append(None if item.upper() == "NULL" and not quoted else item)
+    return items
 
 
 def _any_of(words: Sequence[Word], at: int, literal: str) -> Edit:
@@ -195,24 +223,43 @@ def _any_of(words: Sequence[Word], at: int, literal: str) -> Edit:
     return Edit(words[at - 3].start, words[close].end, literal)
 
 
+def _any_of_constants(words: Sequence[Word], at: int) -> Iterator[Edit]:
+    """= ANY('{a,b}') and = ANY(ARRAY['a', 'b']), as IN."""
+    close = next((i for i in range(at, len(words)) if words[i].text == ")"), at)
+    first = words[at + 2]
+    if first.kind == "string":
+        with contextlib.suppress(ValueError):
+            items = list_items(first.text[1:-1].replace("''", "'")) or [None]
+            written = ", ".join("NULL" if t is None else text_literal(t) for t in items)
+            yield Edit(words[at - 1].start, words[close].end, f"{IS_ANY}{written})")
+    end = next((i for i in range(at, close) if words[i].text == "]"), 0)
+    if first.is_word("ARRAY") and words[at + 3].text == "[" and end:
+        nothing = "NULL" if end == at + 4 else ""
+        yield Edit(words[at - 1].start, words[at + 3].end, IS_ANY + nothing)
+        yield Edit(words[end].start, words[close].end, ")")
+
+
 _INTEGERS = frozenset(("INTEGER", "INT", "BIGINT", "SMALLINT", "INT2", "INT4", "INT8"))
-_STRINGS = frozenset(("VARCHAR", "TEXT", "TIMESTAMP", "TIMESTAMPTZ", "DATE"))
+_TIMES = frozenset(("TIMESTAMP", "TIMESTAMPTZ", "DATE"))
 
 
-def _end_of_cast(words: Sequence[Word], at: int, literal: str) -> int:
-    """Where a parameter ends, with the cast to what its literal is already: SQLAlchemy writes
+def _cast(words: Sequence[Word], at: int, literal: str) -> Edit:
+    """A parameter's literal, with the cast to what it is already: SQLAlchemy writes
     LIMIT $1::INTEGER, and a window clause takes no cast."""
+    alone = Edit(words[at].start, words[at].end, literal)
     if at + 2 >= len(words) or words[at + 1].text != "::":
-        return words[at].end
+        return alone
     kind = words[at + 2].value
     digits = literal.strip("()-")
     exact = kind in ("NUMERIC", "DECIMAL") and words[min(at + 3, len(words) - 1)].text != "("
-    if (
+    if not (
         (digits.isdigit() and kind in _INTEGERS)
         or (exact and digits.replace(".", "").isdigit())  # of DuckDB's it would have three places
-        or (literal[:1] == "'" and kind in _STRINGS)
+        or (literal[:1] == "'" and kind in ("VARCHAR", "TEXT", *_TIMES))
     ):
-        zone = [word.value for word in words[at + 3 : at + 6]]
-        whole = len(zone) == 3 and zone[0] in ("WITH", "WITHOUT") and zone[1:] == ["TIME", "ZONE"]
-        return words[at + 5 if whole else at + 2].end
-    return words[at].end
+        return alone
+    zone = [word.value for word in words[at + 3 : at + 6]]
+    whole = len(zone) == 3 and zone[0] in ("WITH", "WITHOUT") and zone[1:] == ["TIME", "ZONE"]
+    if kind in _TIMES and not words[at - 1].is_word("FOR", "TO"):
+        literal = f"{kind.removesuffix('TZ')} {literal}"
+    return Edit(words[at].start, words[at + 5 if whole else at + 2].end, literal)
