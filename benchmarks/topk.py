@@ -75,7 +75,7 @@ def flights(days: int) -> Table:
         ("dest", "carrier", 10),
         ("tailnum", "origin", 10),
     ):
-        counts = streams.from_table(rows, 900, columns={"object": what, "site": by}).counts
+        counts = streams.from_table(rows, 900, columns={"object": what, "site": by})
         options: dict[str, Any] = {"k": k, "window": "7 days", "unit": "15 minutes"}
         options["windows"] = len(counts) - 7 * 96
         naive = simulate(counts, policy="naive", **options)

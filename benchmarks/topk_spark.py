@@ -66,7 +66,7 @@ def measure(short: bool) -> Iterable[Table]:
     number = (times - times[0]) // UNIT_US
     table = table.append_column("unit", pa.array(number))
     table = table.filter(pa.array(number < WINDOW_UNITS + units))
-    counts = streams.from_table(table, 900, columns={"object": "dest", "site": "origin"}).counts
+    counts = streams.from_table(table, 900, columns={"object": "dest", "site": "origin"})
     options: dict[str, Any] = {"k": K, "window": "7 days", "unit": "15 minutes"}
     options["windows"] = min(units, len(counts) - WINDOW_UNITS)
     shuffled = spark_bytes(table.drop_columns("time"), units)

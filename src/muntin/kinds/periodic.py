@@ -8,12 +8,20 @@ together with its partials.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import pyarrow as pa
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ByteSize,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from muntin import summaries
 from muntin.arrow import decoded, is_text, pc
@@ -21,24 +29,19 @@ from muntin.errors import BadArgument
 from muntin.kinds.base import Microseconds, SummarySpec, as_tuple, distinct
 from muntin.kinds.values import Refused
 
-_UNITS = {
-    "": 1,
-    "b": 1,
-    **{f"{letter}b": 1000**power for power, letter in enumerate("kmg", 1)},
-    **{f"{letter}ib": 1024**power for power, letter in enumerate("kmg", 1)},
-}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
+_SIZE = TypeAdapter(ByteSize)
 
 
 def size_bytes(value: Any) -> int:
     """Bytes of "100 KB" (100,000), "64 KiB" (65,536), "2 MB" or of a number of bytes."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    unit = _UNITS.get(found.group(2).lower()) if found else None
-    if found is None or unit is None:
-        raise ValueError(f"{value!r} is not an amount of memory: write for example '100 KB'")
-    return round(float(found.group(1)) * unit)
+    try:
+        return int(_SIZE.validate_python(value, strict=True))
+    except ValidationError:
+        raise ValueError(
+            f"{value!r} is not an amount of memory: write for example '100 KB'"
+        ) from None
 
 
 Bytes = Annotated[int, BeforeValidator(size_bytes)]

@@ -20,7 +20,6 @@ from muntin.spec_sites import SiteSpec
 from muntin.topk import MESSAGE_BYTES_MAX
 
 OPEN_SECONDS = 10.0
-STALL_SECONDS = 10.0  # the coordinator takes no byte for so long: connect again
 PING_SECONDS = 20.0
 CLOSE_SECONDS = 2.0
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.1, 30.0
@@ -148,11 +147,7 @@ class Link:
 
     async def _send(self, socket: ClientConnection, outbox: Outbox) -> None:
         try:
-            while (message := await outbox.take()) is not None:
-                async with asyncio.timeout(STALL_SECONDS):
-                    await socket.send(message)
-        except TimeoutError:
-            pass
+            await outbox.drain(socket.send)
         except ConnectionClosed:
             return
         socket.transport.abort()  # it takes nothing: a close frame would not get through either

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from muntin.sites.costs import NaiveCost
 from muntin.sites.follower import News, Read
 from muntin.sites.units import NO_CELLS, Cells, Units
@@ -91,16 +89,10 @@ class SiteMachine:
 
     def slack(self) -> int | None:
         """How far the local constraint is from breaking; None where there is none."""
-        monitor = self.monitor
-        rows = [monitor.objects.row(item) for item in monitor.top]
-        mine = [row for row in rows if row is not None]
-        if monitor.phase == JOINING or not mine:
+        if self.monitor.phase == JOINING or not self.monitor.top:
             return None
-        adjusted = monitor.objects.adjusted
-        outside = np.ones(len(adjusted), bool)
-        outside[mine] = False
-        most = int(adjusted[outside].max()) if outside.any() else 0
-        return int(adjusted[mine].min()) - max(0, most)
+        least, most = self.monitor.extremes()
+        return least - most
 
     def report(self) -> dict[str, Any]:
         """For the dashboard."""

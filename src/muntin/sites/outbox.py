@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
+STALL_SECONDS = 10.0  # no byte is taken for so long
 MESSAGES_MAX = 4096
 BYTES_MAX = 32 << 20
 
@@ -17,25 +18,29 @@ class Outbox:
         self._waiting: deque[bytes | str] = deque()
         self._bytes = 0
         self._news = asyncio.Event()
-        self.overflowed = False
+        self._overflowed = False
 
     def put(self, messages: Iterable[bytes | str]) -> None:
-        """Add messages; `overflowed` says that the other side takes too little."""
+        """Add messages; where too many wait, none is sent any more."""
         for message in messages:
             if len(self._waiting) >= MESSAGES_MAX or self._bytes >= BYTES_MAX:
-                self.overflowed = True
+                self._overflowed = True
             else:
                 self._waiting.append(message)
                 self._bytes += len(message)
         self._news.set()
 
-    async def take(self) -> bytes | str | None:
-        """The next message; None once it has overflowed."""
-        while not self._waiting and not self.overflowed:
-            self._news.clear()
-            await self._news.wait()
-        if self.overflowed:
-            return None
-        message = self._waiting.popleft()
-        self._bytes -= len(message)
-        return message
+    async def drain(self, send: Callable[[bytes | str], Awaitable[None]]) -> None:
+        """Send what is put, until the other side has taken too little for too long."""
+        while not self._overflowed:
+            if not self._waiting:
+                self._news.clear()
+                await self._news.wait()
+                continue
+            message = self._waiting.popleft()
+            self._bytes -= len(message)
+            try:
+                async with asyncio.timeout(STALL_SECONDS):
+                    await send(message)
+            except TimeoutError:
+                return

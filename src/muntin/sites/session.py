@@ -13,7 +13,6 @@ from muntin.sites.outbox import Outbox
 from muntin.sites.protocol import SLOW
 from muntin.topk import MESSAGE_BYTES_MAX
 
-STALL_SECONDS = 10.0
 MESSAGES_PER_SECOND = 200.0
 MESSAGES_BURST = 2_000
 BYTES_PER_SECOND = 2.0 * MESSAGE_BYTES_MAX
@@ -52,15 +51,9 @@ class Session:
         await asyncio.gather(self._writing, return_exceptions=True)
 
     async def _write(self) -> None:
+        text, data = self._websocket.send_text, self._websocket.send_bytes
         try:
-            while (message := await self.outbox.take()) is not None:
-                async with asyncio.timeout(STALL_SECONDS):
-                    if isinstance(message, str):
-                        await self._websocket.send_text(message)
-                    else:
-                        await self._websocket.send_bytes(message)
-        except TimeoutError:
-            pass
+            await self.outbox.drain(lambda m: text(m) if isinstance(m, str) else data(m))
         except Exception:  # the site has gone, as `receive` will say
             return
         self.close(SLOW, "nothing was read for too long")

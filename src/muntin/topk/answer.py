@@ -50,30 +50,12 @@ class Answer:
     bound: int | None
 
 
-class Proof:
-    """The newest unit at which T is known to have been a top k; None where there is none."""
-
-    def __init__(self) -> None:
-        self.as_of: int | None = None
-
-    def forget(self) -> None:
-        """T, k or the sites are others now."""
-        self.as_of = None
-
-    def at(self, unit: int) -> None:
-        """T was proven at `unit`."""
-        self.as_of = unit
-
-    def by_silence(self, sites: Sequence[Site]) -> None:
-        """Note the newest unit at which all sites were calm with the factors of now."""
-        if sites and confirmed(sites):
-            until = min(site.until or 0 for site in sites)
-            self.as_of = until if self.as_of is None else max(self.as_of, until)
-
-    def recent(self, sites: Sequence[Site], lease: float) -> bool:
-        """Whether the unit is at most `lease` older than the newest heard of."""
-        newest = max((site.unit for site in sites), default=0)
-        return self.as_of is not None and newest - self.as_of <= lease
+def calm_until(sites: Sequence[Site], before: int | None) -> int | None:
+    """The newest unit at which all sites were calm with the factors of now, or `before`."""
+    if not sites or not confirmed(sites):
+        return before
+    until = min(site.until or 0 for site in sites)
+    return until if before is None else max(before, until)
 
 
 def confirmed(sites: Sequence[Site]) -> bool:

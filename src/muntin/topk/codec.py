@@ -49,11 +49,6 @@ class _Writer:
             value >>= 7
         out.append(value)
 
-    def maybe_signed(self, value: int | None) -> None:
-        self.out.append(value is not None)
-        if value is not None:
-            self.signed(value)
-
     def objects(self, items: Sequence[m.Object]) -> None:
         split = next((n for n, item in enumerate(items) if isinstance(item, str)), len(items))
         self.unsigned(split)
@@ -75,11 +70,6 @@ class _Writer:
             self.unsigned(len(data))
             self.out += data
             last = item
-
-    def maybe_objects(self, items: Sequence[m.Object] | None) -> None:
-        self.out.append(items is not None)
-        if items is not None:
-            self.objects(items)
 
     def entries(self, entries: m.Entries) -> None:
         self.objects([item for item, _ in entries])
@@ -126,9 +116,6 @@ class _Reader:
             raise CorruptMessage(f"flag {value} at byte {self.at} is neither 0 nor 1")
         return bool(value)
 
-    def maybe_signed(self) -> int | None:
-        return self.signed() if self.flag() else None
-
     def objects(self) -> tuple[m.Object, ...]:
         found: list[m.Object] = []
         value = 0
@@ -159,9 +146,6 @@ class _Reader:
             raise CorruptMessage(f"{count} objects cannot be in {len(self.data)} bytes")
         return count
 
-    def maybe_objects(self) -> tuple[m.Object, ...] | None:
-        return self.objects() if self.flag() else None
-
     def entries(self) -> m.Entries:
         return tuple([(item, self.signed()) for item in self.objects()])
 
@@ -169,14 +153,28 @@ class _Reader:
 _Field = tuple[Callable[[_Writer, Any], None], Callable[[_Reader], Any]]
 _UNSIGNED: _Field = (_Writer.unsigned, _Reader.unsigned)
 _SIGNED: _Field = (_Writer.signed, _Reader.signed)
+_OBJECTS: _Field = (_Writer.objects, _Reader.objects)
+
+
+def _maybe(form: _Field) -> _Field:
+    write, read = form
+
+    def write_maybe(writer: _Writer, value: Any) -> None:
+        writer.out.append(value is not None)
+        if value is not None:
+            write(writer, value)
+
+    return write_maybe, lambda reader: read(reader) if reader.flag() else None
+
+
 # How a field of each name is written, in whatever message.
 _FORMS: dict[str, _Field] = {
     **dict.fromkeys(("epoch", "version", "base", "round", "life", "busy", "slides"), _UNSIGNED),
     **dict.fromkeys(("unit", "since", "border", "least", "line", "number"), _SIGNED),
     "more": _UNSIGNED,
-    "at_least": (_Writer.maybe_signed, _Reader.maybe_signed),
-    "objects": (_Writer.objects, _Reader.objects),
-    "top": (_Writer.maybe_objects, _Reader.maybe_objects),
+    "at_least": _maybe(_SIGNED),
+    "objects": _OBJECTS,
+    "top": _maybe(_OBJECTS),
     "entries": (_Writer.entries, _Reader.entries),
 }
 # Codes, and the fields of each class in their order, are for ever.

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from muntin.errors import CorruptMessage, UnknownName
-from muntin.topk.answer import Answer, Proof, answer_of, confirmed
+from muntin.topk.answer import Answer, answer_of, calm_until, confirmed
 from muntin.topk.asking import Asking
 from muntin.topk.bootstrap import Ask, Survey
 from muntin.topk.codec import fits
@@ -122,7 +122,7 @@ class Coordinator:
         self._round: Round | None = None
         self._asking = Asking()
         self._watch: WatchMode | None = None
-        self._proof = Proof()
+        self._as_of: int | None = None  # the newest unit at which T is known to have been a top k
         self._costs = Costs(hybrid, self.roster)
         self._now = 0.0
 
@@ -183,7 +183,8 @@ class Coordinator:
         if self.barrier and isinstance(message, Alert | Reply):
             site.remember(message.entries)
         if isinstance(message, Busy):
-            self._costs.record(name, message)
+            if self.hybrid:
+                self.hybrid.record(name, message)
             return []
         return self._costs.charged(_HANDLERS[type(message)](self, site, message, now))
 
@@ -196,38 +197,42 @@ class Coordinator:
         self._costs.slides(int(now) - int(self._now), self.k)
         self._now = now
         if not self.barrier and self.roster.lose_the_silent(now, self.missing_after):
-            self._proof.forget()  # what was proven, was so with that site
+            self._as_of = None  # what was proven, was so with that site
             self._gathering.call()
         return self._costs.charged(self._act(now))
 
     def set_k(self, k: int, epsilon: int | None = None) -> None:
         """Change k (and epsilon) from the next tick on."""
         self.k, self.epsilon = check_k(k, self.epsilon if epsilon is None else epsilon)
-        self._proof.forget()
+        self._as_of = None
         self._gathering.call()
 
     def answer(self) -> Answer:
         """T, and how far it can be trusted now."""
-        sites, proof = self.roster.members(), self._proof
+        sites = self.roster.members()
         due = self._gathering.due
         quiet = self.phase == CALM and not due and not any(s.alert for s in sites)
         sure = self.phase == WATCHING and not due
         watched = sure and self._watch is not None and self._watch.sure
         if self.barrier:
             proven = quiet or watched
-            as_of = int(self._now) if proven else proof.as_of
+            as_of = int(self._now) if proven else self._as_of
         else:
             if self.phase in (CALM, POLLING) and not due:
-                proof.by_silence(sites)
-            as_of = proof.as_of
-            settled = quiet and confirmed(sites)
-            proven = proof.recent(sites, self.lease) and (settled or watched)
+                self._as_of = calm_until(sites, self._as_of)
+            as_of = self._as_of
+            newest = max((site.unit for site in sites), default=0)
+            recent = as_of is not None and newest - as_of <= self.lease
+            proven = recent and ((quiet and confirmed(sites)) or watched)
         return answer_of(self.top, sites, self.missing, self.epsilon, as_of, proven=proven)
 
     def to_bytes(self) -> bytes:
         """What a restart needs, as canonical JSON: save it now and then, best when T changed."""
         top = [item for item in self.top if item != NOTHING]
-        return Saved(self.epoch, self.k, self.epsilon, list(self.sites), top).to_bytes()
+        saved = Saved(
+            format=1, epoch=self.epoch, k=self.k, epsilon=self.epsilon, sites=[*self.sites], top=top
+        )
+        return saved.to_bytes()
 
     @classmethod
     def from_bytes(cls, data: bytes, **options: Any) -> Coordinator:
@@ -266,9 +271,10 @@ class Coordinator:
         self._gathering.begin()
         self.surveys += 1
         self.roster.begin_epoch()
-        self._costs.survey_begins()
+        if self.hybrid:
+            self.hybrid.survey_begins()
         self._watch = None
-        self._proof.forget()
+        self._as_of = None
         self._survey = Survey(self.k)
         self._round = None
         self._asking.begin()
@@ -288,8 +294,8 @@ class Coordinator:
         surveyed, self._survey = self._survey is not None, None
         if self.hybrid and not self.hybrid.refused:
             if surveyed:
-                self._costs.survey_ends()
-            return self._begin_watch().everything(now)
+                self.hybrid.survey_ends()
+            return self._begin_watch().push_everything(now)
         self._gathering.call(now + self.retry)
         return []
 
@@ -304,8 +310,8 @@ class Coordinator:
                 self._round.reports[site.name] = site.alert
         afforded = self._costs.affords([])
         pays = afforded and self._costs.pushing_pays(self.k)
-        if not afforded or (pays and self._costs.everything()):
-            return self._begin_watch().everything(now)
+        if not afforded or (pays and self.hybrid and self.hybrid.everything):
+            return self._begin_watch().push_everything(now)
         self._round.everyone = pays
         return self._advance(now)
 
@@ -318,7 +324,7 @@ class Coordinator:
             out = self._request(step.sites, step.ask, now)
             if self.phase == POLLING and not self._costs.affords(out):
                 self._asking.drop()
-                return self._begin_watch().everything(now)
+                return self._begin_watch().push_everything(now)
             return out
         return self._conclude(step, now)
 
@@ -358,7 +364,7 @@ class Coordinator:
         fresh = self.roster.set_top(top)
         if fresh:
             self.changes += changed
-            self._proof.forget()
+            self._as_of = None
         return fresh
 
     # -- watching
@@ -376,12 +382,12 @@ class Coordinator:
         before = self.top
         if not self.barrier and (mended := self._watch.mend(now, self.retry)):
             return mended
-        judged = self._watch.judge(self.k, self.epsilon, self._proof.as_of, now)
+        judged = self._watch.judge(self.k, self.epsilon, self._as_of, now)
         if judged.lost:
             return self._begin_survey(now)
         if judged.unit is not None:
             self.changes += set(self.top) != set(before)
-            self._proof.at(judged.unit)
+            self._as_of = judged.unit
         if judged.reports is not None:
             assert self.hybrid is not None  # noqa: S101
             self._move("resolving pays")
@@ -399,7 +405,7 @@ class Coordinator:
         newer = self._gathering.greeted(site, message)
         if self.phase == SURVEY or self._gathering.due:
             return []
-        everything = self._watch is not None and self._watch.watching.everything
+        everything = self._watch is not None and self._watch.everything
         if message.epoch == self.epoch and not site.acked and not newer:
             site.hellos += everything
             if site.hellos < HELLOS_BELIEVED:
@@ -417,7 +423,8 @@ class Coordinator:
         if not all(item in values for item in self.top):
             raise CorruptMessage(f"site {site.name!r} alerts without the members of T")
         site.acknowledge(alert.version)
-        self._costs.record(site.name, alert)
+        if self.hybrid:
+            self.hybrid.record(site.name, alert)
         site.alert = Report(values, alert.border)
         if self._round is not None and site.name not in self._round.reports:
             self._round.reports[site.name] = site.alert
@@ -434,7 +441,8 @@ class Coordinator:
             if ask is not None:
                 return self._request(replies, ask, now)
             self._survey = None
-            self._costs.survey_ends()
+            if self.hybrid:
+                self.hybrid.survey_ends()
             self._round = Round(self.k, self.epsilon, self.policy, self.top)
         assert self._round is not None  # noqa: S101
         for name, reply in replies.items():

@@ -258,26 +258,11 @@ class Costs:
             self.charge(name, message)
         return out
 
-    def record(self, name: str, message: Alert | Busy) -> None:
-        """A site says how much changes there."""
-        if self.model:
-            self.model.record(name, message)
-
     def slides(self, count: int, k: int) -> None:
         """So many slides have passed."""
         if self.model:
             for _ in range(min(SLIDES_MAX, count)):
                 self.model.slide(len(self.roster.members()), k)
-
-    def survey_begins(self) -> None:
-        """A survey must be, whatever it costs."""
-        if self.model:
-            self.model.survey_begins()
-
-    def survey_ends(self) -> None:
-        """Factors follow."""
-        if self.model:
-            self.model.survey_ends()
 
     def affords(self, requests: Addressed) -> bool:
         """Whether asking and being answered can be paid; if not, everything is to be pushed."""
@@ -292,7 +277,3 @@ class Costs:
                 return False
             self.model.push_everything()  # no lines can be drawn below nothing
         return True
-
-    def everything(self) -> bool:
-        """Whether pushing means every change."""
-        return self.model is not None and self.model.everything

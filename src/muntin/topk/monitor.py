@@ -217,7 +217,7 @@ class Monitor:
     # -- the constraint
 
     def _check(self, *, acknowledge: bool) -> list[Message]:
-        least, most = self._extremes()
+        least, most = self.extremes()
         if most > least:
             self._move("broken")
             self._wait()
@@ -228,14 +228,9 @@ class Monitor:
         self._said_unit = self.unit
         return [Calm(self.epoch, self.version, self.since, self.unit)]
 
-    def _extremes(self) -> tuple[int, int]:
-        """Least adjusted value in T, largest outside (0 for the objects that are not here)."""
-        adjusted = self.objects.adjusted
-        mine = adjusted[self._top]
-        adjusted[self._top] = _LOWEST
-        most = int(adjusted.max())
-        adjusted[self._top] = mine
-        return int(mine.min()), max(0, most)
+    def extremes(self) -> tuple[int, int]:
+        """Least adjusted value in T, which must not be empty, and the largest outside."""
+        return int(self.objects.adjusted[self._top].min()), self._border_without(self._top)
 
     def _alert(self) -> Alert:
         adjusted = self.objects.adjusted
@@ -263,6 +258,7 @@ class Monitor:
         return rows[np.argpartition(-by, most - 1)[:most]] if most > 0 else rows[:0]
 
     def _border_without(self, listed: np.ndarray) -> int:
+        """The largest adjusted value of the others, 0 for the objects that are not here."""
         adjusted = self.objects.adjusted
         kept = adjusted[listed]
         adjusted[listed] = _LOWEST

@@ -106,15 +106,15 @@ class Objects:
         return moved
 
 
-def check_object(item: Object) -> None:
+def check_object(item: Object) -> Object:
     """Refuse what is not an object: an int64, or a short string other than `NOTHING`."""
     if isinstance(item, int) and not isinstance(item, bool):
         if -(1 << 63) <= item < 1 << 63:
-            return
+            return item
     elif isinstance(item, str) and item != NOTHING:
         try:
             if len(item.encode()) <= OBJECT_BYTES_MAX:
-                return
+                return item
         except UnicodeEncodeError:
             pass
     raise BadArgument(

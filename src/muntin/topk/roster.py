@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from muntin.errors import BadArgument
 from muntin.topk.messages import K_MAX, SITES_MAX, VALUE_MAX, Message, Object
-from muntin.topk.site import Site
+from muntin.topk.site import Site, put
 
 Addressed = list[tuple[str, Message]]
 
@@ -67,11 +67,7 @@ class Roster:
 
     def set_own(self, new: dict[Object, int]) -> None:
         """Change the coordinator's factors."""
-        for item, factor in new.items():
-            if factor:
-                self.own[item] = factor
-            else:
-                self.own.pop(item, None)
+        put(self.own, new)
 
     def send(self, site: Site, now: float) -> tuple[str, Message]:
         """What brings the site up to date."""

@@ -7,6 +7,7 @@ sites and the coordinator fail.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,32 +17,40 @@ from muntin.topk.coordinator import Coordinator
 from muntin.topk.hybrid import CostModel
 from muntin.topk.messages import NOTHING, Message, Object
 from muntin.topk.monitor import Monitor
-from muntin.topk.network import Network
+from muntin.topk.network import Faults, Network
 from muntin.topk.policy import Policy
 from muntin.topk.tally import Simulation, Tally
 
 TICKS = 4  # of a unit, in a run with faults
 
 
+@dataclass
 class Run:
     """Monitors and a coordinator over one stream, with the oracle."""
 
-    def __init__(
-        self,
-        counts: np.ndarray,
-        length: int,
-        k: int,
-        epsilon: int,
-        policy: str | Policy,
-        model: CostModel | None,
-        overhead: int,
-        name: str,
-    ) -> None:
-        self.counts, self.length, self.k, self.epsilon = counts, length, k, epsilon
-        self.policy, self.model, self.overhead, self.name = policy, model, overhead, name
-        self.sites = [f"s{n}" for n in range(counts.shape[1])]
-        self.objects: list[Object] = list(range(counts.shape[2]))
-        self.window = counts[:length].sum(0)
+    counts: np.ndarray
+    length: int
+    k: int
+    epsilon: int
+    policy: str | Policy
+    model: CostModel | None
+    overhead: int
+    tally: Tally
+
+    def __post_init__(self) -> None:
+        self.sites = [f"s{n}" for n in range(self.counts.shape[1])]
+        self.objects: list[Object] = list(range(self.counts.shape[2]))
+
+    def coordinator(self, **options: Any) -> Coordinator:
+        options |= {"policy": self.policy, "hybrid": self.model}
+        return Coordinator(self.sites, self.k, epsilon=self.epsilon, **options)
+
+    def result(self, last: Coordinator, changes: int = 0) -> Simulation:
+        """What it cost; `changes`: those of T under coordinators before the last."""
+        found = self.tally.result()
+        found.changes, found.partial = changes + last.changes, last.partial
+        found.full, found.surveys = last.full, last.surveys
+        return found
 
     def feed(self, monitor: Monitor, unit: int, change: np.ndarray) -> list[Message]:
         rows = np.flatnonzero(change)
@@ -57,22 +66,15 @@ class Synchronous(Run):
     """Every message of a slide arrives before the next slide."""
 
     def run(self, windows: int) -> Simulation:
-        counter = Tally(self.name, windows)
-        coordinator = Coordinator(
-            self.sites,
-            self.k,
-            epsilon=self.epsilon,
-            policy=self.policy,
-            hybrid=self.model,
-            barrier=True,
-        )
+        counter, coordinator = self.tally, self.coordinator(barrier=True)
+        window = self.counts[: self.length].sum(0)
         monitors = {site: self.monitor(barrier=True) for site in self.sites}
         for slide in range(-1, windows):
             if slide < 0:
-                change = self.window
+                change = window
             else:
                 change = self.counts[self.length + slide] - self.counts[slide]
-                self.window = self.window + change
+                window = window + change
             now = slide + 1
             up = []
             for row, (site, monitor) in zip(change, monitors.items(), strict=True):
@@ -94,12 +96,9 @@ class Synchronous(Run):
             counter.found.unsure += not answer.valid
             if answer.valid:
                 counter.found.invalid += not holds(
-                    self.window.sum(0), coordinator.top, self.k, self.epsilon
+                    window.sum(0), coordinator.top, self.k, self.epsilon
                 )
-        found = counter.result()
-        found.changes, found.partial = coordinator.changes, coordinator.partial
-        found.full, found.surveys = coordinator.full, coordinator.surveys
-        return found
+        return self.result(coordinator)
 
 
 def holds(totals: np.ndarray, top: Iterable[Object], k: int, epsilon: int) -> bool:
@@ -113,13 +112,17 @@ def holds(totals: np.ndarray, top: Iterable[Object], k: int, epsilon: int) -> bo
     return min(least, int(totals[rows].min(initial=least))) + epsilon >= most
 
 
+@dataclass
 class Faulty(Run):
     """Messages get lost, sites and the coordinator fail; time passes in ticks."""
 
-    def __init__(self, *arguments: Any) -> None:
-        *rest, self.faults, seed, self.heartbeat = arguments
-        super().__init__(*rest)
-        self.rng = np.random.default_rng(1_000_003 * seed + 11)
+    faults: Faults
+    seed: int
+    heartbeat: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.rng = np.random.default_rng(1_000_003 * self.seed + 11)
         self.judged: Answer | None = None
         self.network = Network(self.rng, self.faults)
         starts = np.concatenate((np.zeros_like(self.counts[:1]), np.cumsum(self.counts, 0)))
@@ -127,7 +130,6 @@ class Faulty(Run):
 
     def run(self, windows: int) -> Simulation:
         faults, rng = self.faults, self.rng
-        self.counter = counter = Tally(self.name, windows)
         self.slide = -1
         coordinator = self._coordinator()
         self.monitors = {site: self.monitor(heartbeat=self.heartbeat) for site in self.sites}
@@ -173,21 +175,16 @@ class Faulty(Run):
                 self._down(coordinator.tick(now), now)
                 answer = coordinator.answer()
                 self._judge(answer, tick == TICKS - 1)
-                if slide >= quiet_from and counter.found.healed is None and answer.valid:
-                    counter.found.healed = now - quiet_from
-        found = counter.result()
-        found.changes = changes + coordinator.changes
-        found.partial, found.full = coordinator.partial, coordinator.full
-        found.surveys = coordinator.surveys
-        return found
+                if slide >= quiet_from and self.tally.found.healed is None and answer.valid:
+                    self.tally.found.healed = now - quiet_from
+        return self.result(coordinator, changes)
 
     def _coordinator(self, saved: bytes | None = None) -> Coordinator:
-        options: dict[str, Any] = {"policy": self.policy}
-        if self.model is not None:
-            options["hybrid"] = CostModel(self.model.objective, overhead=self.overhead)
-        if saved is not None:
-            return Coordinator.from_bytes(saved, **options)
-        return Coordinator(self.sites, self.k, epsilon=self.epsilon, **options)
+        if self.model is not None:  # a life of a coordinator has one of its own
+            self.model = CostModel(self.model.objective, overhead=self.overhead)
+        if saved is None:
+            return self.coordinator()
+        return Coordinator.from_bytes(saved, policy=self.policy, hybrid=self.model)
 
     def _live(self, site: str, slide: int, waiting: dict[str, list[Message]], now: float) -> None:
         """Let a site catch up with its stream and with the messages that waited for it."""
@@ -206,17 +203,17 @@ class Faulty(Run):
 
     def _up(self, site: str, messages: list[Message], now: float) -> None:
         for message in messages:
-            self.counter.count(message, self.slide, self.overhead)
+            self.tally.count(message, self.slide, self.overhead)
             self.network.send(site, True, message, now)
 
     def _down(self, messages: list[tuple[str, Message]], now: float) -> None:
         for site, message in messages:
-            self.counter.count(message, self.slide, self.overhead)
+            self.tally.count(message, self.slide, self.overhead)
             self.network.send(site, False, message, now)
 
     def _judge(self, answer: Answer, last: bool) -> None:
         """Check what the answer claims: validity, or its bound over the sites that are there."""
-        self.counter.found.unsure += last and not answer.valid
+        self.tally.found.unsure += last and not answer.valid
         if answer == self.judged:
             return
         self.judged = answer
@@ -227,4 +224,4 @@ class Faulty(Run):
             totals = self.windows_of[answer.as_of][there].sum(0)
             top = [item.object for item in answer.items]
             wrong = not holds(totals, top, self.k, answer.bound)
-        self.counter.found.invalid += bool(wrong)
+        self.tally.found.invalid += bool(wrong)

@@ -21,7 +21,7 @@ from muntin.topk.network import Faults
 from muntin.topk.policy import POLICIES as SHARING
 from muntin.topk.policy import Policy
 from muntin.topk.runs import Faulty, Synchronous
-from muntin.topk.tally import Simulation, naive_push
+from muntin.topk.tally import Simulation, Tally, naive_push
 
 POLICIES = ("resolution", "lsa", "gsa", "hybrid", "naive")
 
@@ -95,13 +95,11 @@ def simulate(
         return naive_push(counts, length, windows, overhead)
     model = CostModel(objective, overhead=overhead) if name == "hybrid" else None
     chosen = "resolution" if name == "hybrid" else policy
+    run = (counts, length, k, epsilon, chosen, model, overhead, Tally(name, windows))
     if faults is None:
-        return Synchronous(counts, length, k, epsilon, chosen, model, overhead, name).run(windows)
-    if not isinstance(faults, Faults):
-        faults = Faults(**faults)
-    return Faulty(
-        counts, length, k, epsilon, chosen, model, overhead, name, faults, seed, heartbeat
-    ).run(windows)
+        return Synchronous(*run).run(windows)
+    faults = faults if isinstance(faults, Faults) else Faults(**faults)
+    return Faulty(*run, faults, seed, heartbeat).run(windows)
 
 
 def compare(
@@ -192,7 +190,7 @@ def _counts(
     else:
         counts = streams.from_file(
             stream, unit_seconds, sites=made["sites"], seed=seed, columns=columns
-        ).counts
+        )
     if counts.ndim != 3 or counts.dtype.kind not in "iu":
         raise BadArgument(f"a stream is int64[units, sites, objects], not {counts.shape}")
     if len(counts) < units:

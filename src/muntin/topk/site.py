@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from muntin.topk.messages import LINE_ALL, Entries, Factors, Object, Watch, order
@@ -74,7 +75,9 @@ class Site:
         self._renew()
         self.watching = False
 
-    def watch(self, items: set[Object], line: int, new: dict[Object, int] | None = None) -> None:
+    def watch(
+        self, items: AbstractSet[Object], line: int, new: dict[Object, int] | None = None
+    ) -> None:
         """Let the site watch these objects and the line, as a new version."""
         self._change(new or {})
         fresh = not self.watching or line > self.line or bool(new)  # the site begins anew then, too
@@ -131,11 +134,7 @@ class Site:
         self.values = {item: self.memory.get(item, 0) for item in known if self.knows(item)}
 
     def _change(self, new: dict[Object, int]) -> None:
-        for item, factor in new.items():
-            if factor:
-                self.factors[item] = factor
-            else:
-                self.factors.pop(item, None)
+        put(self.factors, new)
         self.changed.update(new)
 
     def _renew(self) -> None:
@@ -161,3 +160,11 @@ class Site:
             self.changed, self.added = set(), set()
             if not self.watching:
                 self.top = None
+
+
+def put(values: dict[Object, int], new: Mapping[Object, int]) -> None:
+    """Take the new values in place of those of the same objects; those of 0 are left out."""
+    values.update(new)
+    for item, value in new.items():
+        if not value:
+            del values[item]

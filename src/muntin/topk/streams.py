@@ -7,7 +7,6 @@ measurement uses ``numpy.random.default_rng(100 * r + 7)``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from os import PathLike
 
 import numpy as np
@@ -64,15 +63,6 @@ def traffic(
     return counts
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """A stream from a file: int64[units, sites, objects], and what the rows stand for."""
-
-    counts: np.ndarray
-    sites: list[str]
-    objects: list[str]
-
-
 def from_file(
     path: str | PathLike[str],
     unit_seconds: int,
@@ -80,8 +70,8 @@ def from_file(
     sites: int = 10,
     seed: int = 0,
     columns: Mapping[str, str] | None = None,
-) -> Recorded:
-    """Read a stream.
+) -> np.ndarray:
+    """Read a stream: int64[units, sites, objects].
 
     `path` (.npy (int64[units, sites, objects]), .csv or .parquet): a table has columns `time`
       (timestamp, or seconds) and `object`, and may have `site` and `value` (integers; 1 if there is
@@ -101,11 +91,7 @@ def from_file(
             counts = np.load(name, allow_pickle=False)
             if counts.ndim != 3 or counts.dtype.kind not in "iu":
                 raise BadArgument(f"{name}: int64[units, sites, objects] is wanted")
-            return Recorded(
-                counts.astype(np.int64),
-                [f"s{n}" for n in range(counts.shape[1])],
-                [str(n) for n in range(counts.shape[2])],
-            )
+            return counts.astype(np.int64)
         table = read_parquet(name) if name.endswith(".parquet") else read_csv(name)
     except (OSError, ValueError, pa.ArrowException) as problem:
         raise BadArgument(f"{name} cannot be read as a stream: {problem}") from None
@@ -119,7 +105,7 @@ def from_table(
     sites: int = 10,
     seed: int = 0,
     columns: Mapping[str, str] | None = None,
-) -> Recorded:
+) -> np.ndarray:
     """The same from an Arrow table."""
     there = ", ".join(table.column_names)
     table = _renamed(table, columns or {})
@@ -131,24 +117,23 @@ def from_table(
     if any(table.column(name).null_count for name in _COLUMNS if name in table.column_names):
         raise BadArgument("null times, objects, sites or values: drop those rows first")
     units = _units(table.column("time"), unit_seconds)
-    objects, names = _codes(table.column("object"))
+    objects, many = _codes(table.column("object"))
     if "site" in table.column_names:
-        places, where = _codes(table.column("site"))
+        places, sites = _codes(table.column("site"))
     else:
-        rng = np.random.default_rng(seed)
-        places, where = rng.integers(0, sites, table.num_rows), [f"s{n}" for n in range(sites)]
+        places = np.random.default_rng(seed).integers(0, sites, table.num_rows)
     values = np.ones(table.num_rows, np.int64)
     if "value" in table.column_names:
         column = table.column("value")
         if not pa.types.is_integer(column.type):
             raise BadArgument(f"values are {column.type}: scale them to integers")
         values = column.to_numpy().astype(np.int64)
-    shape = (int(units.max()) + 1, len(where), len(names))
+    shape = (int(units.max()) + 1, sites, many)
     if np.prod(shape, dtype=float) > CELLS_MAX:
         raise BadArgument(f"{shape} units, sites and objects are too many for memory")
     counts = np.zeros(shape, np.int64)
     np.add.at(counts, (units, places, objects), values)
-    return Recorded(counts, where, names)
+    return counts
 
 
 def _renamed(table: pa.Table, columns: Mapping[str, str]) -> pa.Table:
@@ -176,8 +161,9 @@ def _units(column: pa.ChunkedArray, unit_seconds: int) -> np.ndarray:
     return units - units.min()
 
 
-def _codes(column: pa.ChunkedArray) -> tuple[np.ndarray, list[str]]:
+def _codes(column: pa.ChunkedArray) -> tuple[np.ndarray, int]:
+    """A number for each different value, int64, and how many there are."""
     encoded = column.cast(pa.string()).combine_chunks().dictionary_encode()
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.unify_dictionaries().combine_chunks()
-    return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_pylist()
+    return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)

@@ -1,18 +1,24 @@
-"""The coordinator while it watches: sites push values at every slide, T follows from them.
+"""While pushing costs less than resolving: sites push the contenders' values at every slide.
 
-`watching` says what the values prove; here is who is asked to push what, and for how long.
+The contenders (T and the next largest) are watched at all sites, so their totals are exact and
+T may change among them without a word to the sites. Every other object is at or below each site's
+line (in adjusted values, as in `resolution`) or its site has pushed it too; so its total is at
+most its known parts plus the lines of the other sites. As soon as such a bound exceeds the least
+member, the sites that have not reported the object's value are asked to watch it as well; once
+the lines together exceed the least member, they are lowered.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from muntin.topk.hybrid import CostModel
 from muntin.topk.messages import LINE_ALL, Message, Object, Push
-from muntin.topk.resolution import Allocation, Report
+from muntin.topk.resolution import Allocation, Report, Shares, choose_top
 from muntin.topk.roster import Addressed, Roster
 from muntin.topk.site import Site
-from muntin.topk.watching import Watching
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +36,18 @@ class Judged:
 
 
 class WatchMode:
-    """From the moment that sites are asked to push until they get factors again."""
+    """From the moment that sites are asked to push until they get factors again.
+
+    `everything`: they push all values that are not 0, and no bounds are needed.
+    `sure`: the last values judged prove T.
+    """
 
     def __init__(self, roster: Roster, model: CostModel) -> None:
         self.roster, self.model = roster, model
-        self.watching = Watching(dict.fromkeys(roster.names(), 0), 0, model)
-        self.sure = False  # the last verdict
+        self.everything = self.sure = False
+        self._lines = dict.fromkeys(roster.names(), 0)
+        self._own_line = 0
+        self._totals: dict[Object, int] | None = None
         self._overdrawn = False  # looked closer although the budget was empty
         model.pushed()
 
@@ -46,35 +58,28 @@ class WatchMode:
         roster = self.roster
         roster.set_own(allocation.coordinator)
         names = roster.names()
-        lines = dict(zip(names, allocation.lines[1:], strict=True))
-        self.watching = Watching(lines, allocation.lines[0], self.model)
+        self._own_line, *lines = allocation.lines
+        self._lines = dict(zip(names, lines, strict=True))
         least = min(sum(roster.sites[name].reported[a] for name in names) for a in roster.top)
-        self.watching.raise_below(least + epsilon)
-        out: Addressed = []
-        for name, new in zip(names, allocation.sites, strict=True):
-            site = roster.sites[name]
-            out.append(self._order(site, set(objects), self.watching.lines[name], now, new))
-        return out
+        self._set_height(max(self._height, self._between(self._height, least + epsilon)))
+        factors = zip(names, allocation.sites, strict=True)
+        return [self._order(roster.sites[name], now, set(objects), new) for name, new in factors]
 
-    def everything(self, now: float) -> Addressed:
+    def push_everything(self, now: float) -> Addressed:
         """Watch every value that is not 0."""
         self.model.pushing_everything()
-        self.watching.push_everything()
-        self.sure = False
-        out: Addressed = []
-        for site in self.roster.members():
-            out.append(self._order(site, set(), LINE_ALL, now))
-        return out
+        self.everything, self.sure = True, False
+        self._lines = dict.fromkeys(self._lines, LINE_ALL)
+        return [self._order(site, now) for site in self.roster.members()]
 
     def _order(
         self,
         site: Site,
-        objects: set[Object],
-        line: int,
         now: float,
+        objects: AbstractSet[Object] = frozenset(),
         factors: dict[Object, int] | None = None,
     ) -> tuple[str, Message]:
-        site.watch(objects, line, factors)
+        site.watch(objects, self._lines[site.name], factors)
         if self.roster.barrier:
             site.recall()
         return self.roster.send(site, now)
@@ -92,7 +97,7 @@ class WatchMode:
     def mend(self, now: float, patience: float) -> Addressed:
         """Let sites begin anew of which a push must have been lost."""
         return [
-            self._order(site, set(), self.watching.lines[site.name], now)
+            self._order(site, now)
             for site in self.roster.members()
             if site.watching and site.pushes.broken(now, patience)
         ]
@@ -100,38 +105,36 @@ class WatchMode:
     def judge(self, k: int, epsilon: int, as_of: int | None, now: float) -> Judged:
         """Judge the newest unit that all sites have pushed; T changes where it must."""
         roster, sites = self.roster, self.roster.taking_part()
-        newest = self._newest(sites, as_of, now)
-        if newest is None:
+        unit = self._newest(sites, as_of, now)
+        if unit is None:
             return Judged()
-        unit, values = newest
-        verdict = self.watching.judge(values, sites, roster.own, k, roster.top, epsilon)
-        self.sure = verdict.valid
-        if not verdict.valid:
+        top, ask, height = self._proven(sites, k, epsilon)
+        self.sure = not ask and height is None
+        if not self.sure:
             # Once, even if the budget is empty: the sites then say what was saved, too.
             empty = not self.model.refused and self.model.budget.empty()
             if empty and self._overdrawn:
-                return Judged(say=self.everything(now))
+                return Judged(say=self.push_everything(now))
             self._overdrawn = empty
-            say = self._look_closer(verdict.ask, verdict.height if verdict.lower else None, now)
+            say = self._look_closer(ask, height, now)
             if say or self.model.refused:
                 return Judged(say=say, lost=not say)
             # Lines at 0 prove nothing about objects that the coordinator's own factors favour.
-            return Judged(say=self.everything(now))
-        roster.set_top(verdict.top)
-        for name, site in sites.items():
-            site.reported = {a: values[name].get(a, 0) for a in verdict.top}
+            return Judged(say=self.push_everything(now))
+        roster.set_top(top)
+        for site in sites.values():
+            site.reported = {a: site.values.get(a, 0) for a in top}
         if self.model.should_resolve():
-            return Judged(unit, reports=self.watching.reports(values, sites, roster.top))
+            return Judged(unit, reports={name: self._report(site) for name, site in sites.items()})
         if self.model.should_push_everything(len(sites)):
             self.model.push_everything()
-            return Judged(unit, say=self.everything(now))
+            return Judged(unit, say=self.push_everything(now))
         return Judged(unit)
 
-    def _newest(
-        self, sites: dict[str, Site], as_of: int | None, now: float
-    ) -> tuple[int, dict[str, dict[Object, int]]] | None:
+    def _newest(self, sites: Mapping[str, Site], as_of: int | None, now: float) -> int | None:
+        """The newest unit of which the sites' values are known; None where it was judged."""
         if self.roster.barrier:  # what was not pushed has not changed
-            return int(now), {name: site.values for name, site in sites.items()}
+            return int(now)
         pushed = [site.pushes for site in sites.values()]
         since = [pushes.since for pushes in pushed if pushes.since is not None]
         unit = min((pushes.until for pushes in pushed if pushes.until is not None), default=0)
@@ -140,18 +143,107 @@ class WatchMode:
             return None
         for site in sites.values():
             site.catch_up(unit)
-        return unit, {name: site.values for name, site in sites.items()}
+        return unit
+
+    def _proven(
+        self, sites: Mapping[str, Site], k: int, epsilon: int
+    ) -> tuple[tuple[Object, ...], dict[str, set[Object]], int | None]:
+        """T by the values pushed, and what it lacks to be proven.
+
+        That is what sites must watch in addition, and the height to which the lines must come down.
+        """
+        top = self.roster.top
+        if self.everything:
+            totals = self._add_up(sites)
+            for item in top:  # one whose total fell to 0 stays until another has more
+                totals.setdefault(item, 0)
+            return choose_top(k, top, totals, 0, epsilon), {}, None
+        values = [site.values for site in sites.values()]
+        seen = dict.fromkeys(item for known in values for item in known)
+        exact = {
+            item: sum(known[item] for known in values)
+            for item in seen
+            if all(item in known for known in values)
+        }
+        top = choose_top(k, top, exact, 0, epsilon)
+        enough = min(exact.get(item, 0) for item in top) + epsilon
+        ask: dict[str, set[Object]] = {}
+        bounds: dict[Object, tuple[int, list[str]]] = {}
+        for item in (item for item in seen if item not in exact):
+            bound = self.roster.own.get(item, 0)
+            lacking = []
+            for name, site in sites.items():
+                if item in site.values:
+                    bound += site.values[item] + site.factors.get(item, 0)
+                else:
+                    bound += self._lines[name]
+                    lacking.append(name)
+            bounds[item] = bound, lacking
+        if any(bound > enough for bound, _ in bounds.values()):
+            close = enough - int((enough - self._height) * self.model.eagerness)
+            for item, (bound, lacking) in bounds.items():
+                if bound > min(close, enough):
+                    for name in lacking:
+                        ask.setdefault(name, set()).add(item)
+        if self._height <= enough:
+            return top, ask, None
+        runners_up = sorted(exact.values(), reverse=True)[: k + self.model.runners_up]
+        return top, ask, self._between(min(runners_up, default=0), enough - 1)
+
+    def _add_up(self, sites: Mapping[str, Site]) -> dict[Object, int]:
+        """Totals of all objects: added up once, then kept in line with what moves."""
+        first = self._totals is None
+        totals = {} if self._totals is None else self._totals
+        for site in sites.values():
+            moved = site.what_moved()
+            for item, by in (site.memory if first else moved).items():
+                total = totals.get(item, 0) + by
+                if total:
+                    totals[item] = total
+                else:
+                    totals.pop(item, None)
+        self._totals = totals
+        return totals
 
     def _look_closer(
-        self, ask: dict[str, set[Object]], height: int | None, now: float
+        self, ask: Mapping[str, set[Object]], height: int | None, now: float
     ) -> Addressed:
         """Lower the lines, and let sites watch what they have not reported."""
-        before = dict(self.watching.lines)
+        before = dict(self._lines)
         if height is not None:
-            self.watching.set_height(height)
-        out: Addressed = []
-        for name, site in self.roster.taking_part().items():
-            more = ask.get(name, set())
-            if more - site.watched or self.watching.lines[name] != before[name]:
-                out.append(self._order(site, more, self.watching.lines[name], now))
-        return out
+            self._set_height(height)
+        return [
+            self._order(site, now, ask.get(name, set()))
+            for name, site in self.roster.taking_part().items()
+            if ask.get(name, set()) - site.watched or self._lines[name] != before[name]
+        ]
+
+    @property
+    def _height(self) -> int:
+        """What an object that nobody has reported can have in total, at most."""
+        return self._own_line + sum(self._lines.values())
+
+    def _between(self, low: int, high: int) -> int:
+        return low + int((high - low) * self.model.closeness)
+
+    def _set_height(self, height: int) -> None:
+        """Move the lines, to no less than 0 each, so that they add up to `height` or less."""
+        names = list(self._lines)
+        while names and (spare := self._height - max(0, height)):
+            for name, part in zip(names, Shares([1] * len(names))(spare), strict=True):
+                self._lines[name] = max(0, self._lines[name] - part)
+            names = [name for name in names if self._lines[name] > 0] if spare > 0 else []
+
+    def _report(self, site: Site) -> Report:
+        """The site's values as the report of a resolution: the line is the border.
+
+        Where everything was pushed, T and what exceeds its least member at the site.
+        """
+        if not self.everything:
+            return Report(dict(site.values), self._lines[site.name])
+        top, factors = self.roster.top, site.factors
+        values = {**dict.fromkeys((*top, *factors), 0), **site.values}
+        adjusted = {item: v + factors.get(item, 0) for item, v in values.items()}
+        least = min(adjusted[item] for item in top)
+        listed = {i: v for i, v in values.items() if i in top or adjusted[i] > least}
+        return Report(listed, max([0, *(a for i, a in adjusted.items() if i not in listed)]))
