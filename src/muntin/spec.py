@@ -103,8 +103,8 @@ class ValueSpec(Strict):
 
 
 _FORMATS = {
-    ".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json",
-    ".orc": "orc", ".avro": "avro",
+    ".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json",
+    ".ndjson": "json", ".orc": "orc", ".avro": "avro",
 }  # fmt: skip
 COMPRESSED = (".gz", ".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")
 """Endings behind that of a text's format."""

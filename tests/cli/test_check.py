@@ -1,5 +1,7 @@
 """`muntin check` sees what would not run, and says where, without Spark."""
 
+import bz2
+
 import pyarrow as pa
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
@@ -75,6 +77,26 @@ def test_good_files_are_good(check):
         assert old in GOOD
         code, said = check(GOOD.replace(old, new))
         assert code == 0, said
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "more"),
+    [
+        ("day=1/d.csv.bz2", bz2.compress(b"day0,at,origin\n1,2024-01-01,EWR\n"), ""),
+        ("day=1/d.csv", "at,origin\n2024-01-01,é\n".encode("utf-16"),
+         ", encoding: UTF-16, multiLine: true"),
+        ("day=1/d.csv", b"at,origin\n01/02/24,EWR\n", ", schema: 'at string, origin string'"),
+    ],
+)  # fmt: skip
+def test_what_spark_would_read_is_good(check, tmp_path, path, data, more):
+    """Also where DuckDB, which looks for us, reads it otherwise or not at all."""
+    file = tmp_path / "folder" / path
+    file.parent.mkdir(parents=True)
+    file.write_bytes(data)
+    text = GOOD.replace("format: parquet, path: data.parquet", f"format: csv, path: folder{more}")
+    text = text.replace("CAST(delay > 15 AS BIGINT)", "CAST(day > 15 AS BIGINT)\n  at: now()")
+    code, said = check(text.replace("[delay, late]", "[late]").replace("[origin]", "[day, origin]"))
+    assert (code, said.splitlines()[0]) == (0, "p.yaml: good: 1 summary, 1 query")
 
 
 @pytest.mark.parametrize(

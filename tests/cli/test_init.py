@@ -90,7 +90,7 @@ def test_the_grid_is_that_of_the_data(init, step, count, pane, window):
 def test_times_in_a_way_of_their_own(init):
     rows = [f"{(n % 28) + 1:02}/03/2024 10:{n % 60:02}:00,EWR,{n}" for n in range(200)]
     found, _ = init("d.csv", csv(rows))
-    assert found.fields == {"at": "try_to_timestamp(`at`, 'dd/MM/yyyy HH:mm:ss')"}
+    assert found.fields == {"at": "try_to_timestamp(`at`, 'd/M/yyyy H:mm:ss')"}
 
 
 def test_many_rows_without_a_number_where_one_text_stands_for_none(init):
@@ -169,3 +169,52 @@ def test_compressed_files_and_names_with_quotes(init, tmp_path):
     found, _ = init("beside.txt", "x", look="files")
     assert found.source.format == "csv"
     assert ('or"i\\gin',) in found.summaries["files"].keys
+
+
+@pytest.mark.parametrize(
+    ("row", "options"),
+    [
+        ("{}, EWR, {}", {"ignoreLeadingWhiteSpace": "true", "ignoreTrailingWhiteSpace": "true"}),
+        ("'{}','E,R','{}'", {"quote": "'", "escape": "'"}),
+    ],
+)
+def test_how_a_csv_file_is_written_is_told_to_spark(init, row, options):
+    found, _ = init("d.csv", csv(row.format(t, n % 50) for n, t in enumerate(MINUTES)))
+    assert found.source.options == options
+    assert found.source.schema_ == "`at` timestamp, `origin` string, `delay` bigint"
+
+
+def test_what_no_run_could_read_of_parquet_files_is_left_out(init, tmp_path):
+    (tmp_path / "d").mkdir()
+    at = pa.array(range(0, 10**12, 10**9), pa.timestamp("us", "UTC"))
+    table = pa.table({"at": at, "k": ["a", "b"] * 500, "V": range(1000)})
+    unusable = {
+        "v": pa.array(range(1000)),
+        "hash": pa.array(range(2**64 - 1000, 2**64), pa.uint64()),
+        "__index_level_0__": pa.array(range(1000)),
+        "took": pa.array(range(1000), pa.duration("ms")),
+        "nothing": pa.nulls(1000, pa.int64()),
+    }
+    for name, column in unusable.items():
+        table = table.append_column(name, column)
+    pq.write_table(table, tmp_path / "d" / "0.parquet")
+    (tmp_path / "d" / "1.parquet").touch()
+    found, _ = init("d/2.parquet", table.append_column("new", table["V"]), look="d")
+    assert list(found.summaries["d"].indicators) == ["V"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("d.csv", "at,k\n2024-03-01,a\n".encode("utf-16"), "the file is UTF-16"),
+        ("d.csv.bz2", b"BZh", "there is no looking into .bz2"),
+        ("d.json", b'{"at": "2024-03-01", "k": []}', "there are at DATE, k VARCHAR[]"),
+        ("d.csv", b"", "holds no rows"),
+    ],
+)
+def test_why_there_is_nothing_to_see_is_told_in_a_line(muntin, tmp_path, name, content, said):
+    (tmp_path / name).write_bytes(content)
+    code, _, err = muntin("init", tmp_path / name, "-o", tmp_path / "p.yaml")
+    assert code == 1
+    assert said in err
+    assert len(err.splitlines()) == 1

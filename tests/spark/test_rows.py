@@ -49,3 +49,22 @@ def test_an_error_of_ours_comes_back_as_itself(spark):
 
     with pytest.raises(SummaryOverflow, match=r"^a sum is beyond int64$"), plainly():
         collect_rows(spark, 2, task)
+
+
+@pytest.mark.parametrize(
+    ("account", "said"),
+    [
+        (
+            "[STREAM_FAILED] Query [id = 1] ended: [NOT_GOOD.AT_ALL] It is not.",
+            "[NOT_GOOD.AT_ALL] It is not.",
+        ),
+        (
+            "[FAILED_READ_FILE.NO_HINT] Read a.parquet. SQLSTATE: K\nCaused by: a.b.NotFound: c.D",
+            "[FAILED_READ_FILE.NO_HINT] Read a.parquet: NotFound: c.D",
+        ),
+    ],
+)
+def test_of_sparks_account_the_line_that_says_it_is_told(account, said):
+    from muntin.spark.failures import reason
+
+    assert reason(Exception(account)) == said

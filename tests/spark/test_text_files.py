@@ -2,12 +2,15 @@
 
 import gzip
 import json
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.csv as csv
 import pytest
 
 import muntin
+from muntin.cli.check_source import wrong_in
+from muntin.cli.inspect_data import inspect, pipeline_text
 from muntin.errors import SourceError
 from muntin.ledger.temporary import temporary
 from tests.pipeline.support import SECOND, START, pipeline
@@ -189,3 +192,48 @@ def test_csv_without_rows_says_so_rather_than_that_its_columns_are_text(spark, t
     schema = "time timestamp, driver string, area bigint, served bigint, fare bigint"
     typed = pipeline(source=source | {"schema": schema})
     assert muntin.summarize(None, typed, ledger=temporary()).progress.read == 0
+
+
+NONE = ["", "\\N"]
+MINUTES = [datetime(2024, 3, 1, tzinfo=UTC) + timedelta(minutes=30 * n) for n in range(200)]
+
+
+def rows(row, head="at,k,v"):
+    return "\n".join([head, *(row(at, n) for n, at in enumerate(MINUTES))]) + "\n"
+
+
+def objects(row):
+    return [row(f"{at:%FT%TZ}", n) for n, at in enumerate(MINUTES)]
+
+
+AS_FOUND = {
+    "commas.csv": rows(lambda at, n: f"{at:%d.%m.%Y %H:%M:%S};k;1.{n:03},00 €", "at;k;v"),
+    "american.csv": rows(lambda at, n: f'{at.month}/{at.day}/{at:%y %I:%M %p},k,"$1,{n:03}.00"'),
+    "postgres.tsv": rows(
+        lambda at, n: f"{at:%F %T+00}\t{'tf'[n % 2]}\t{NONE[n == 0] or n + 1000}", "at\tk\tv"
+    ),
+    "lines.csv": rows(lambda at, n: f'{at:%Y%m%dT%H%M%S},"k\n{n % 3}",{n + 1000}'),
+    "latin.csv": rows(lambda at, n: f"{at:%d/%b/%Y:%T +0000}, K\xf6ln, {n + 1000}"),
+    "list.json": json.dumps(objects(lambda at, n: {"at": at, "k": "a", "v": n + 1000}), indent=1),
+    "nested.jsonl": "\n".join(
+        json.dumps(row) for row in objects(lambda at, n: {"at": at, "u": {"k": "a", "v": n + 1000}})
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AS_FOUND)
+def test_what_init_writes_of_a_file_takes_all_of_its_rows(spark, tmp_path, name):
+    folder = tmp_path / "d" / "day=1"  # the name of a partition is a column, too
+    folder.mkdir(parents=True)
+    (folder / name).write_text(AS_FOUND[name], "latin-1" if name == "latin.csv" else "utf-8")
+    (folder / name.replace(".", "0.")).touch()  # empty
+    (tmp_path / "p.yaml").write_text(pipeline_text(inspect(tmp_path / "d")))
+    spec = muntin.Pipeline.of(tmp_path / "p.yaml")
+    assert list(wrong_in(spec)) == []
+    found = muntin.summarize(None, spec, ledger=temporary())
+    assert (found.progress.counted, found.progress.rejected) == (len(MINUTES), 0)
+    assert found.progress.newest == MINUTES[-1].timestamp() * SECOND
+    ((name_of, summary),) = spec.summaries.items()
+    asked = f"{next(iter(summary.indicators))}) FROM {name_of}({summary.keys[0][0]}) FOR ALL"
+    ((total,),) = found.sql(f"SELECT sum({asked}").rows
+    assert total == sum(range(1000, 1200)) - 1000 * (name == "postgres.tsv")

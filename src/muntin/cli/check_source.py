@@ -13,11 +13,13 @@ from typing import Any
 import pyarrow as pa
 
 from muntin import storage
+from muntin.cli.inspect_data import UNREAD
 from muntin.errors import BadArgument, SourceError
 from muntin.select.syntax import text_literal
 from muntin.spark.ddl import UNKNOWN
 from muntin.spark.ddl import declared as declared_columns
-from muntin.spark.files import FILE_FORMATS, files_at, filled_files, is_pattern
+from muntin.spark.file_starts import form_of, wrong_encoding
+from muntin.spark.files import FILE_FORMATS, files_at, filled_files, is_pattern, partitions_of
 from muntin.spark.kafka import columns_of
 from muntin.spec import Pipeline, SourceSpec, format_of
 from muntin.suggestions import did_you_mean
@@ -120,11 +122,15 @@ def look(source: SourceSpec, time: str) -> Seen:
     if file is None:
         return Seen(declared)
     _check_content(source, file)
+    seen = Seen(declared)
     if source.format == "parquet":
-        return _look_at_parquet(file, time, declared)
-    if source.format in ("csv", "json"):
-        return _look_at_text(source, file, time, declared)
-    return Seen(declared)
+        seen = _look_at_parquet(file, time, declared)
+    elif source.format in ("csv", "json"):
+        seen = _look_at_text(source, file, time, declared)
+    if seen.columns is not None:
+        here = Path(storage.path_of(source.path or ""))
+        seen.columns = {**seen.columns, **dict.fromkeys(partitions_of(here, [file]), UNKNOWN)}
+    return seen
 
 
 def first_file(source: SourceSpec) -> Path | None:
@@ -196,9 +202,7 @@ def _look_at_parquet(file: Path, time: str, declared: dict[str, pa.DataType] | N
                 times = batch.column(0) if batch is not None else None
     except (pa.ArrowException, OSError) as problem:
         raise SourceError(f"source.path: {file}: not a Parquet file: {problem}") from None
-    columns = declared or {field.name: field.type for field in schema}
-    parts = [part for part in file.parts if "=" in part]  # folders by partition
-    return Seen({**columns, **{part.partition("=")[0]: UNKNOWN for part in parts}}, times)
+    return Seen(declared or {field.name: field.type for field in schema}, times)
 
 
 def _look_at_text(
@@ -206,6 +210,11 @@ def _look_at_text(
 ) -> Seen:
     import duckdb
 
+    form = form_of(source, ())
+    if wrong := wrong_encoding(str(file), form):
+        raise SourceError(f"source.path: {file}: {wrong}")
+    if file.suffix in UNREAD or form.get("encoding", "").lower().startswith("utf-16"):
+        return Seen(declared)
     try:
         found = sample_of(source, file)
     except duckdb.Error as problem:
@@ -333,7 +342,7 @@ def _wrong_columns(pipeline: Pipeline, seen: Seen) -> Iterator[str]:
     except BadArgument as problem:
         yield str(problem)
         return
-    if seen.times is not None:
+    if seen.times is not None and pipeline.time.column not in pipeline.fields:
         yield from _wrong_times(pipeline, seen.times, types)
 
 

@@ -6,15 +6,19 @@ import itertools
 import json
 import re
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from muntin.arrow import pc
 from muntin.errors import SourceError
-from muntin.select.syntax import in_select
-from muntin.spark.files import files_at
+from muntin.select.syntax import in_select, quoted, text_literal
+from muntin.spark.ddl import in_backticks
+from muntin.spark.file_starts import wrong_encoding
+from muntin.spark.files import files_at, partitions_of, unpacked
 from muntin.spec import format_of
 from muntin.times import duration_text, now_us
 
@@ -29,15 +33,44 @@ _TIME_NAME = re.compile(
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")  # eventTime
 # records that do not parse are rejected when the pipeline runs, and no reason not to look
 _READERS = {
-    "parquet": "read_parquet($1)",
-    "csv": "read_csv($1, ignore_errors=true)",
-    "json": "read_json($1, ignore_errors=true, format='auto')",
-    "jsonl": "read_json($1, ignore_errors=true, format='newline_delimited')",
+    "parquet": "read_parquet($1{})",
+    "csv": "read_csv($1, ignore_errors=true, all_varchar=true{})",
+    "json": "read_json($1, ignore_errors=true{})",
 }
-_SPARK_TYPES = {
-    "BIGINT": "bigint", "DOUBLE": "double", "BOOLEAN": "boolean", "DATE": "date",
-    "TIMESTAMP": "timestamp", "TIMESTAMP WITH TIME ZONE": "timestamp",
+UNREAD = (".bz2", ".deflate", ".lz4", ".snappy", ".xz")  # by DuckDB; Spark reads some of them
+HEAD_BYTES = 1 << 20
+TRIED_ROWS = 1_000  # of a column whose times are written in a way of their own
+# texts that are of a type to Spark, which takes no others where a CSV file's schema says so
+_TYPES = {
+    "bigint": r"[+-]?(0|[1-9]\d{0,17})",
+    "double": r"[+-]?((0|[1-9]\d*)(\.\d*)?|\.\d+)([eE][+-]?\d+)?",
+    "boolean": "(?i:true|false)",
+    "date": r"\d{4}-\d\d-\d\d",
+    "timestamp": r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,9})?( ?UTC|Z|[+-]\d\d(:?\d\d)?)?)?",
+}
+# other ways to write a time, as Spark spells them: of two digits first, which pass for four as well
+_DAYS = (
+    "d/M/yy", "M/d/yy", "d.M.yy", "d/M/yyyy", "M/d/yyyy", "d.M.yyyy", "d-M-yyyy", "yyyy/M/d",
+    "yyyy-M-d", "yyyyMMdd", "d/MMM/yyyy", "d-MMM-yyyy", "d MMM yyyy", "MMM d, yyyy",
+)  # fmt: skip
+_CLOCKS = (
+    "", " H:mm", " H:mm:ss", " H:mm:ss.SSS", " h:mm a", " h:mm:ss a", "'T'HH:mm:ss", "'T'HHmmss",
+    "HHmmss", ":HH:mm:ss XX",
+)  # fmt: skip
+_STRPTIME = {
+    "yyyy": "Y", "yy": "y", "MMM": "b", "MM": "m", "M": "m", "dd": "d", "d": "d", "HH": "H",
+    "H": "H", "h": "I", "mm": "M", "SSS": "g", "ss": "S", "a": "p", "XX": "z",
 }  # fmt: skip
+_LETTERS = re.compile("|".join(_STRPTIME))
+# ways to write a number in text, and what makes of each one that Spark reads
+_PLAIN = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
+_NUMBERS = {
+    _PLAIN: "{}",
+    r"[+-]?[$€£]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?": "regexp_replace({}, '[^0-9.-]', '')",
+    r"[+-]?((\d{1,3}(\.\d{3})+|\d+),\d+|\d+)( ?[€$£])?": (
+        "regexp_replace(translate({}, ',.', '.'), '[^0-9.-]', '')"
+    ),
+}
 _SECOND = 1_000_000
 _WINDOWS_US = {  # pane -> window
     _SECOND: 60 * _SECOND,
@@ -57,10 +90,10 @@ class Found:
 
     path: str
     format: str
-    time: str
-    unit: str | None
-    pane_us: int
-    lateness_us: int
+    time: str = ""
+    unit: str | None = None
+    pane_us: int = 0
+    lateness_us: int = 0
     keys: list[str] = field(default_factory=list)
     indicators: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -78,37 +111,57 @@ def inspect(data: Path) -> Found:
     files, form = _files(data)
     file = files[0]
     mixed = _beside(data, file)
-    reader = _READERS["jsonl" if form == "json" and _is_json_lines(file) else form]
-    statement = f"SELECT * FROM {reader} LIMIT {SAMPLE_ROWS // len(files)}"
+    if form != "parquet" and (wrong := wrong_encoding(str(file), {})):
+        raise SourceError(f"{file}: {wrong}")
     connection, parts = duckdb.connect(), []
     try:
+        options, how = _options(connection, file, form)
+        statement = f"SELECT * FROM {_READERS[form].format(how)} LIMIT {SAMPLE_ROWS // len(files)}"
         for each in files:
             parts.append(connection.sql(statement, params=[str(each)]).to_arrow_table())
             connection.register(f"part{len(parts)}", parts[-1])
         united = (f"SELECT * FROM part{number + 1}" for number in range(len(parts)))
         sample = connection.sql(" UNION ALL BY NAME ".join(united)).to_arrow_table()
+        fields: dict[str, str] = {}
+        kinds: dict[str, str] = {}
+        if form == "json":
+            sample, fields = _taken_apart(sample)
         connection.register("sample", sample)
+        if form == "csv":
+            sample, kinds = _typed(connection, sample, options, partitions_of(data, files))
+            connection.register("sample", sample)
         rows = connection.sql("SUMMARIZE sample").fetchall()
-        sniffed = _csv_options(connection, file) if form == "csv" else ({}, {})
     except duckdb.Error as problem:
         where = files[min(len(parts), len(files) - 1)]
-        raise SourceError(f"{where}: cannot be read as {form}: {str(problem)[:300]}") from None
+        said = str(problem).splitlines()[0][:300]
+        raise SourceError(f"{where}: cannot be read as {form}: {said}") from None
     total = sample.num_rows
     if not total:
         raise SourceError(f"{file}: holds no rows, so there is nothing to look at")
-    columns = {str(row[0]): (str(row[1]), int(row[4] or 0)) for row in rows}
-    time, unit, times = _time_column(columns, sample)
+    found = Found(str(data), form, options=options)
+    columns = {str(row[0]): (kinds.get(row[0], str(row[1])), int(row[4] or 0)) for row in rows}
+    if form == "parquet":
+        found.left_out = _unusable(data, files, {str(row[0]): row[3] for row in rows})
+        columns = {name: about for name, about in columns.items() if name not in found.left_out}
+    time, found.unit, patterns = _time_column(connection, columns, sample)
+    for pattern in patterns[:1]:
+        found.fields[time] = _by_pattern(fields.get(time, in_backticks(time)), pattern)
+        parsed = connection.sql(f"SELECT {_parsing(time, pattern)} AS t FROM sample")
+        at = sample.schema.get_field_index(time)
+        sample = sample.set_column(at, time, parsed.to_arrow_table()["t"])
     edges = itertools.pairwise([0, *itertools.accumulate(map(len, parts))])
-    by_file = [_times(sample[time].slice(a, b - a), unit) for a, b in edges]
-    pane = _pane_us(by_file)
-    lateness = max(pane, _behind_us(by_file[0]))
-    options, fields = sniffed
-    found = Found(str(data), form, time, unit, pane, lateness, options=options)
-    if time in fields:
-        found.fields[time] = fields[time]
+    by_file = [_times(sample[time].slice(a, b - a), found.unit) for a, b in edges]
+    times = np.concatenate(by_file)
+    found.time, found.pane_us = time, _pane_us(by_file)
+    found.lateness_us = max(found.pane_us, _behind_us(by_file[0]))
     if mixed is not None:
         found.options["pathGlobFilter"] = f"*{file.suffix}"
         found.warnings.append(f"{data} holds {mixed.name}, too: only *{file.suffix} is read")
+    if len(patterns) > 1:
+        read, other = patterns[:2]
+        found.warnings.append(f"times in '{time}' are read as {read}; they could be {other}")
+    if "encoding" in options:
+        found.warnings.append(f"{file} is not UTF-8: it is read as {options['encoding']}")
     absent = total - len(times)
     if absent:
         found.warnings.append(
@@ -119,14 +172,17 @@ def inspect(data: Path) -> Found:
         if name == time:
             continue
         number = _number_in_text(sample[name]) if kind == "VARCHAR" else None
-        if number is not None:
+        if not distinct:
+            found.left_out[name] = "no values"
+        elif number is not None:
             cast, bad = number
-            found.fields[name] = f"TRY_CAST(`{name}` AS {cast})"
+            found.fields[name] = cast.format(fields.get(name, in_backticks(name)))
             found.indicators.append(name)
-            found.warnings.append(
-                f"{bad:,} of {total:,} rows have no number in '{name}'"
-                f"{_shown(sample, name)}: a field reads them as null"
-            )
+            if bad:
+                found.warnings.append(
+                    f"{bad:,} of {total:,} rows have no number in '{name}'"
+                    f"{_shown(sample, name)}: a field reads them as null"
+                )
         elif _is_number(kind) and not _looks_like_key(name, kind, distinct):
             found.indicators.append(name)
         elif kind in ("VARCHAR", "BOOLEAN", "DATE") or _is_number(kind):
@@ -143,7 +199,12 @@ def inspect(data: Path) -> Found:
         found.left_out[surplus] = "could be an indicator as well"
     del found.keys[KEYS_MAX:], found.indicators[INDICATORS_MAX:]
     if not found.keys:
-        raise SourceError(f"{file}: no column looks like a key: text, a code, a yes or no")
+        raise SourceError(
+            f"{file}: no column looks like a key (text, a code, a yes or no); there are "
+            f"{_listed(columns)}"
+        )
+    read = (time, *found.keys, *found.indicators)
+    found.fields = {n: text for n, text in fields.items() if n in read} | found.fields
     return found
 
 
@@ -159,7 +220,7 @@ def pipeline_text(found: Found) -> str:
         if len(pair) == 2
         else map(_quoted, found.keys)
     )
-    fields = "".join(f"  {_quoted(n)}: {text}\n" for n, text in found.fields.items())
+    fields = "".join(f"  {_quoted(n)}: {_scalar(text)}\n" for n, text in found.fields.items())
     if fields:
         fields = f"\n# Columns made or replaced, by Spark's SQL.\nfields:\n{fields}"
     warnings = "".join(f"# Note: {warning}.\n" for warning in found.warnings)
@@ -213,10 +274,17 @@ def _files(data: Path) -> tuple[list[Path], str]:
         raise SourceError(f"{data}: no such file or folder")
     files = [file for file in files_at(data) if format_of(file) in _READERS]
     if not files:
-        raise SourceError(f"{data}: no .parquet, .csv, .json or .jsonl file")
+        raise SourceError(f"{data}: no .parquet, .csv, .tsv, .json or .jsonl file")
     form = format_of(files[0]) or ""
-    alike = [file for file in files if format_of(file) == form]
+    alike = [file for file in files if format_of(file) == form and file.stat().st_size]
+    if not alike:
+        raise SourceError(f"{files[0]}: holds no rows, so there is nothing to look at")
     largest = max(alike, key=lambda file: file.stat().st_size)
+    if largest.suffix in UNREAD:
+        raise SourceError(
+            f"{largest}: there is no looking into {largest.suffix}: name a file that is unpacked, "
+            "or a .gz, and then write this path into the pipeline file"
+        )
     return list(dict.fromkeys((largest, alike[0], alike[-1]))), form
 
 
@@ -225,77 +293,191 @@ def _beside(data: Path, file: Path) -> Path | None:
     return next((other for other in files_at(data) if other.suffix != file.suffix), None)
 
 
-def _is_json_lines(file: Path) -> bool:
-    """One object a line: where lines are bad, the others can still be read."""
-    with file.open("rb") as stream:
-        return stream.read(4096).lstrip()[:1] == b"{"
+def _unusable(data: Path, files: list[Path], greatest: dict[str, Any]) -> dict[str, str]:
+    """Columns of Parquet files that a pipeline cannot read, and why."""
+    import pyarrow.parquet as pq
+
+    schemas = {file: pq.read_schema(file) for file in files}
+    kinds = {field.name: field.type for schema in schemas.values() for field in schema}
+    found = {}
+    for name in greatest.keys() - partitions_of(data, files):
+        lacking = [file.name for file, schema in schemas.items() if name not in schema.names]
+        if name not in kinds:
+            found[name] = "its name is another's, but for upper and lower case"
+        elif lacking:
+            found[name] = f"not in {lacking[0]}"
+        elif name.startswith("__index_level_"):
+            found[name] = "the index of a pandas DataFrame"
+        elif pa.types.is_duration(kinds[name]):
+            found[name] = f"type {kinds[name]}"
+        elif pa.types.is_uint64(kinds[name]) and int(greatest[name] or 0) >= 1 << 63:
+            found[name] = "values beyond int64"
+    return found
 
 
-def _csv_options(connection, file: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """The schema, so that Spark need not read all of the files to infer one, and the separator;
-    and fields for times that are written in a way of their own."""
-    columns, separator, header, escape, times, dates = connection.sql(
-        "SELECT Columns, Delimiter, HasHeader, Escape, TimestampFormat, DateFormat "
-        "FROM sniff_csv($1, ignore_errors=true)",
+def _options(connection: Any, file: Path, form: str) -> tuple[dict[str, str], str]:
+    """What the source must say of such files, and the same for DuckDB's reader."""
+    if form == "parquet":
+        return {}, ""
+    with unpacked(str(file)) or BytesIO(b"{}") as stream:
+        head = stream.read(HEAD_BYTES)
+    if form == "json":
+        first = head.lstrip().partition(b"\n")[0].rstrip()
+        if first[:1] == b"{" and (first[-1:] == b"}" or len(first) == HEAD_BYTES):
+            return {}, ", format='newline_delimited'"
+        return {"multiLine": "true"}, ""
+    options, encoding = {}, ""
+    try:
+        head.decode("utf-8")
+    except UnicodeDecodeError as problem:
+        if problem.start < HEAD_BYTES - 4:  # not where the head was cut off
+            options["encoding"], encoding = "ISO-8859-1", ", encoding='latin-1'"
+    separator, header, quote, escape, comment = connection.sql(
+        "SELECT Delimiter, HasHeader, Quote, Escape, Comment "
+        f"FROM sniff_csv($1, ignore_errors=true{encoding})",
         params=[str(file)],
     ).fetchall()[0]
-    kinds, fields = dict(_SPARK_TYPES), {}
-    for kind, form in (("TIMESTAMP", times), ("DATE", dates)):
-        if not form or form == "%Y-%m-%d":
-            continue
-        del kinds[kind]  # not as Spark reads them
-        for each in columns:
-            if each["type"] == kind:
-                name = each["name"].replace("`", "``")
-                fields[each["name"]] = f"try_to_timestamp(`{name}`, '{_spark_pattern(form)}')"
-    ddl = [(each["name"], kinds.get(each["type"], "string")) for each in columns]
-    found = {"schema": ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in ddl)}
-    if separator != ",":
-        found["sep"] = separator
-    if not header:
-        found["header"] = "false"
-    if escape == "\\":
-        found["escape"] = escape
-    return found, fields
+    quote, comment = quote if len(quote) == 1 else '"', comment if len(comment) == 1 else ""
+    escape = escape if len(escape) == 1 else quote
+    usual = {"sep": ",", "header": "true", "quote": '"', "escape": '"', "comment": ""}
+    found = dict(zip(usual, (separator, str(header).lower(), quote, escape, comment), strict=True))
+    told = ", ".join(f"{name}={text_literal(text)}" for name, text in found.items())
+    return options | {n: text for n, text in found.items() if text != usual[n]}, (
+        f"{encoding}, {told}"
+    )
 
 
-def _spark_pattern(strptime: str) -> str:
-    """ "%d/%m/%Y %H:%M" as Spark writes it: "dd/MM/yyyy HH:mm"."""
-    letters = {
-        "d": "dd", "m": "MM", "Y": "yyyy", "y": "yy", "H": "HH", "I": "hh", "M": "mm", "S": "ss",
-        "p": "a", "f": "SSSSSS", "g": "SSS", "b": "MMM", "B": "MMMM", "z": "XXX",
-    }  # fmt: skip
-    text = re.sub(r"%-?([a-zA-Z])", lambda found: letters.get(found[1], "'?'"), strptime)
-    return text.replace("T", "''T''") if "T" in text else text
+def _typed(
+    connection: Any, sample: pa.Table, options: dict[str, str], partitions: set[str]
+) -> tuple[pa.Table, dict[str, str]]:
+    """Texts of CSV in the types that Spark reads them as, and which of them are times.
+
+    Adds to the options the schema, so that Spark need not read all of the files to infer one.
+    """
+    names = [name for name in sample.column_names if name not in partitions]
+    texts = [sample[name] for name in names]
+    if any(pc.any(pc.equal(column, "\\N")).as_py() for column in texts):  # as PostgreSQL writes
+        options["nullValue"] = "\\N"
+        texts = [pc.if_else(pc.equal(column, "\\N"), None, column) for column in texts]
+    trimmed = [pc.utf8_trim_whitespace(column) for column in texts]
+    trimmed = [pc.if_else(pc.equal(column, ""), None, column) for column in trimmed]
+    kinds = [_type_of(column) for column in trimmed]
+    if kinds != [_type_of(column) for column in texts]:
+        options |= {"ignoreLeadingWhiteSpace": "true", "ignoreTrailingWhiteSpace": "true"}
+        texts = trimmed
+    if any(pc.any(pc.match_substring(column, "\n")).as_py() for column in texts):
+        options["multiLine"] = "true"
+    ddl = (f"{in_backticks(name)} {kind}" for name, kind in zip(names, kinds, strict=True))
+    options["schema"] = ", ".join(ddl)
+    for name, text in zip(names, texts, strict=True):
+        sample = sample.set_column(sample.schema.get_field_index(name), name, text)
+    connection.register("sample", sample)
+    casts = ", ".join(
+        f"CAST({quoted(name)} AS {kind}) AS {quoted(name)}"
+        for name, kind in zip(names, kinds, strict=True)
+        if kind in ("bigint", "double", "boolean")
+    )
+    if casts:
+        sample = connection.sql(f"SELECT * REPLACE ({casts}) FROM sample").to_arrow_table()
+    times = ("date", "timestamp")
+    return sample, {n: k.upper() for n, k in zip(names, kinds, strict=True) if k in times}
+
+
+def _type_of(column: pa.ChunkedArray) -> str:
+    given = column.drop_null()
+    fitting = (kind for kind, form in _TYPES.items() if len(given) == _count(given, form))
+    return next(fitting, "string") if len(given) else "string"
+
+
+def _count(texts: pa.ChunkedArray, form: str) -> int:
+    """How many of the texts have this form."""
+    return pc.sum(pc.match_substring_regex(texts, f"^({form})$")).as_py() or 0
+
+
+def _taken_apart(sample: pa.Table) -> tuple[pa.Table, dict[str, str]]:
+    """What stands in JSON's objects as columns, too, and how Spark's SQL spells it."""
+    fields = {}
+    for outer in sample.schema:
+        for inner in outer.type if pa.types.is_struct(outer.type) else ():
+            name = f"{outer.name}_{inner.name}"
+            if name not in sample.column_names and not pa.types.is_nested(inner.type):
+                values = pc.struct_field(sample[outer.name], inner.name)
+                sample = sample.append_column(name, values)
+                fields[name] = f"{in_backticks(outer.name)}.{in_backticks(inner.name)}"
+    return sample, fields
 
 
 def _time_column(
-    columns: dict[str, tuple[str, int]], sample: pa.Table
-) -> tuple[str, str | None, np.ndarray]:
-    """The event time with its unit, and its values: microseconds, without those that are none."""
+    connection: Any, columns: dict[str, tuple[str, int]], sample: pa.Table
+) -> tuple[str, str | None, list[str]]:
+    """The event time with its unit, or with the ways in which it can have been written."""
     from muntin.spark.event_units import unit_of
 
     named = [name for name in columns if _TIME_NAME.search(_CAMEL.sub("_", name))]
     for name, (kind, _) in columns.items():
         if kind.startswith("TIMESTAMP"):
-            return name, None, _times(sample[name])
-    for name in [*named, *(name for name in columns if name not in named)]:
-        if columns[name][0] == "VARCHAR":
-            times = _times(sample[name])
-            if len(times) >= (1 - BAD_SHARE_MAX) * max(1, len(sample[name].drop_null())):
-                return name, None, times
+            return name, None, []
+    in_order = [*named, *(name for name in columns if name not in named)]
+    texts = [name for name in in_order if columns[name][0] == "VARCHAR" and columns[name][1]]
+    for name in texts:
+        if len(_times(sample[name])) >= _most(sample[name]):
+            return name, None, []
+    for name in texts:
+        patterns = _patterns(connection, sample, name)
+        if patterns:
+            return name, None, patterns
     for name in named:
         unit = unit_of(sample[name].combine_chunks(), now_us())
         if unit is not None:
-            return name, unit, _times(sample[name], unit)
+            return name, unit, []
     for name, (kind, _) in columns.items():
         if kind == "DATE":
-            return name, None, _times(sample[name])
-    there = ", ".join(f"{name} {kind}" for name, (kind, _) in columns.items())
+            return name, None, []
     raise SourceError(
-        f"no column looks like an event time (a timestamp, a date, ISO 8601 text, or a number "
-        f"since 1970 whose name says time, ts, date, at, when, epoch, created); there are {there}"
+        "no column looks like an event time (a timestamp, a date, ISO 8601 text, or a number since "
+        "1970 whose name says time, ts, date, at, when, epoch, created); there are "
+        f"{_listed(columns)}"
     )
+
+
+def _listed(columns: dict[str, tuple[str, int]]) -> str:
+    return ", ".join(f"{name} {kind}" for name, (kind, _) in columns.items())
+
+
+def _most(column: pa.ChunkedArray) -> float:
+    return (1 - BAD_SHARE_MAX) * max(1, len(column) - column.null_count)
+
+
+def _patterns(connection: Any, sample: pa.Table, name: str) -> list[str]:
+    """How most times in a column of text can have been written, in Spark's letters.
+
+    First that in which they lie closest together: 3/1 and 3/2 are two days, hardly two months.
+    """
+    texts = sample[name].drop_null()
+    if _count(texts, r".*\d.*\d.*\d.*") < _most(texts):
+        return []
+    texts = texts.take(np.linspace(0, len(texts) - 1, TRIED_ROWS).astype(np.int64))
+    connection.register("tried", pa.table({name: texts}))
+    patterns = [day + clock for day in _DAYS for clock in _CLOCKS]
+    read = (f"{_parsing(name, pattern)}::TIMESTAMP AS p{n}" for n, pattern in enumerate(patterns))
+    tried = connection.sql(f"SELECT {', '.join(read)} FROM tried").to_arrow_table()
+    found: dict[str, Any] = {}
+    for pattern, column in zip(patterns, tried.itercolumns(), strict=True):
+        times = _times(column)
+        if len(times) >= _most(texts) and times.min() >= 0:  # 24 is no year of four digits
+            found[pattern] = np.ptp(times)
+    return sorted(found, key=lambda pattern: found[pattern])
+
+
+def _parsing(name: str, pattern: str) -> str:
+    """DuckDB's expression that reads times which are written so."""
+    letters = _LETTERS.sub(lambda run: f"%{_STRPTIME[run[0]]}", pattern.replace("'", ""))
+    return f"try_strptime({quoted(name)}, {text_literal(letters)})"
+
+
+def _by_pattern(text: str, pattern: str) -> str:
+    doubled = pattern.replace("'", "''")
+    return f"try_to_timestamp({text}, '{doubled}')"
 
 
 def _times(column: pa.ChunkedArray, unit: str | None = None) -> np.ndarray:
@@ -332,27 +514,17 @@ def _behind_us(times: np.ndarray) -> int:
 
 
 def _number_in_text(column: pa.ChunkedArray) -> tuple[str, int] | None:
-    """The type of a column of numbers with a few other texts among them, and how many."""
+    """What makes numbers of a column of text, and of how many it does not."""
     texts = column.drop_null()
-    numbers = [_number(text) for text in texts.to_pylist()]
-    bad = numbers.count(None)
-    others = {
-        text for text, number in zip(texts.to_pylist(), numbers, strict=True) if number is None
-    }
+    counts = {form: _count(texts, form) for form in _NUMBERS}
+    form = max(counts, key=lambda each: counts[each])
+    others = {text for text in texts.unique().to_pylist() if not re.fullmatch(form, text)}
     share = NONE_SHARE_MAX if len(others) <= WORDS_FOR_NONE_MAX else BAD_SHARE_MAX
-    if not 0 < bad <= share * len(numbers):
+    bad = len(texts) - counts[form]
+    if bad > share * len(texts) or counts[_PLAIN] == len(texts):
         return None
-    whole = all(number is None or isinstance(number, int) for number in numbers)
-    return ("BIGINT" if whole else "DOUBLE"), bad
-
-
-def _number(text: str) -> int | float | None:
-    text = text.strip()
-    if re.fullmatch(r"[+-]?\d{1,18}", text):
-        return int(text)
-    if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text):
-        return float(text)
-    return None
+    whole = form == _PLAIN and _count(texts, r"\s*[+-]?\d{1,18}\s*") == counts[form]
+    return f"TRY_CAST({_NUMBERS[form]} AS {'BIGINT' if whole else 'DOUBLE'})", bad
 
 
 def _shown(sample: pa.Table, name: str) -> str:
@@ -364,7 +536,7 @@ def _shown(sample: pa.Table, name: str) -> str:
         return ""
     bad = event_times(column, None) == ABSENT
     for text in column.filter(pa.array(bad)).to_pylist():
-        if _number(text) is None:
+        if not re.fullmatch(_PLAIN, text):
             return f", such as {text[:40]!r}"
     return ""
 
@@ -382,6 +554,11 @@ def _looks_like_key(name: str, kind: str, distinct: int) -> bool:
         bool(re.search(r"(^|_)(id|code|no|number|class|year|month|day|hour|minute)$", name.lower()))
         or distinct <= 2
     )
+
+
+def _scalar(text: str) -> str:
+    """An expression of SQL in YAML."""
+    return text if text[0].isalpha() and ": " not in text and " #" not in text else _quoted(text)
 
 
 def _quoted(text: str) -> str:

@@ -21,7 +21,8 @@ _OF_FILES = re.compile(
 _NO_MUNTIN = re.compile(
     r"No module named '?(muntin|numba|pyarrow|numpy|pydantic|pydantic_core|google_crc32c|yaml)\b"
 )
-_OF_SPARK = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)?)\] ([^\n]+)")
+_NAMED = r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)?)\] "
+_OF_SPARK = re.compile(rf"{_NAMED}(.+?)(?= {_NAMED}|$)", re.MULTILINE)
 _CAUSE = re.compile(r"^\s*Caused by: (?:\w+\.)*(\w+: .+)$", re.MULTILINE)
 # of Kafka, by Spark's check and by the client's
 _LOST = re.compile(
@@ -71,12 +72,14 @@ def worker_error(problem: Exception) -> Exception:
 def reason(problem: Exception) -> str:
     """The line of Spark's account that says it."""
     text = str(problem)
-    for name, message in _OF_SPARK.findall(text):
+    causes = _CAUSE.findall(text)
+    for name, message, _ in _OF_SPARK.findall(text):
+        if name == "FAILED_READ_FILE.NO_HINT" and causes:
+            message = f"{message.partition('SQLSTATE')[0].rstrip(' .')}: {causes[-1]}"
         if name not in _SAYS_NOTHING:
             return _cut(f"[{name}] {message}")
     lines = [line.strip().removeprefix(": ") for line in text.splitlines() if line.strip()]
     said = [line for line in lines if not line.startswith("An error occurred while calling")]
-    causes = _CAUSE.findall(text)
     if causes and (not said or said[0].endswith("awaitResult:")):
         said = causes[-1:]
     return _cut(said[0] if said else type(problem).__name__)

@@ -174,8 +174,10 @@ def inferred_ddl(spark: SparkSession, source: SourceSpec) -> str:
     frame = _loaded(lambda: reader.load(for_spark(source.path or "")), source)
     names = [field for field in frame.schema.fields if field.name != "_corrupt_record"]
     if not names:
+        lines = "; where records go over several lines, write  multiLine: true  under source"
         raise SourceError(
             f"source.path: {source.path} holds no columns: give source.schema, or data"
+            f"{lines if source.format == 'json' else ''}"
         )
     kinds = {field.name: field.dataType.simpleString() for field in names}
     if source.format == "csv":
@@ -319,6 +321,12 @@ def _loaded(load: Any, source: SourceSpec) -> DataFrame:
             text = (
                 f"source.format: Spark has no source '{source.format}'; "
                 f"there are {', '.join(FILE_FORMATS)}, rate, kafka, or a package on its class path"
+            )
+        elif "PARQUET_TYPE_ILLEGAL" in text:
+            what = text.partition("] ")[2].partition(" SQLSTATE")[0]
+            text = (
+                f"source.path: {source.path}: {what} Spark reads no file with such a column: write "
+                "it as another type; muntin.summarize without fields, where Arrow reads, takes it"
             )
         elif "KAFKA_DATA_SOURCE_NOT_ENABLED" in text:
             text = (
