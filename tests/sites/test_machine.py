@@ -121,3 +121,23 @@ def test_a_site_that_was_away_for_long_takes_part_anew():
         "c": 9,
         "a": 1,
     }
+
+
+def test_what_is_read_anew_says_nothing_of_units_before_its_window():
+    """Another writer's ledger is read from where its newest window begins."""
+    wired = Wired()
+    wired.machine.move(News(wired.unit, {}, anew=True), wired.now)
+    for _ in range(3):
+        wired.move({"a": 3, "b": 2, "c": 1})
+    before = wired.machine.monitor
+    read = (["c", "b"], np.array([9, 5], np.int64))
+    wired.deliver(wired.machine.move(News(wired.unit, {wired.unit: read}, anew=True), wired.now))
+    assert wired.machine.monitor is before  # of the same unit: corrected
+    wired.unit += 1
+    news = News(wired.unit, {wired.unit: read}, anew=True)
+    assert wired.machine.move(news, wired.now) == []
+    assert wired.machine.monitor is not before
+    wired.pass_by(20)
+    answer = wired.coordinator.answer()
+    assert (answer.valid, answer.as_of) == (True, wired.unit)
+    assert [(item.object, item.value) for item in answer.items] == [("c", 9), ("b", 5)]

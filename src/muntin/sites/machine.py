@@ -43,8 +43,9 @@ class SiteMachine:
         since its factors came. One that was away for too long takes part anew.
         """
         newest = self._units.newest
-        back = news.anew and newest is not None and news.to < newest  # the ledger began again
-        if newest is None or back or news.to - newest > min(self._spec.units, CATCH_UP_UNITS_MAX):
+        far = min(self._spec.units, CATCH_UP_UNITS_MAX)
+        # What is read anew is the window that ends now, and says nothing of those before.
+        if newest is None or (news.anew and news.to != newest) or news.to - newest > far:
             self._units = Units(self._spec.units)
             self.monitor = self._new_monitor()
             self.naive.renumber()

@@ -14,12 +14,12 @@ import numpy as np
 
 from muntin.topk.answer import Answer
 from muntin.topk.coordinator import Coordinator
+from muntin.topk.costs import Simulation
 from muntin.topk.hybrid import CostModel
 from muntin.topk.messages import NOTHING, Message, Object
 from muntin.topk.monitor import Monitor
 from muntin.topk.network import Faults, Network
 from muntin.topk.policy import Policy
-from muntin.topk.tally import Simulation, Tally
 
 TICKS = 4  # of a unit, in a run with faults
 
@@ -35,7 +35,7 @@ class Run:
     policy: str | Policy
     model: CostModel | None
     overhead: int
-    tally: Tally
+    found: Simulation
 
     def __post_init__(self) -> None:
         self.sites = [f"s{n}" for n in range(self.counts.shape[1])]
@@ -47,7 +47,7 @@ class Run:
 
     def result(self, last: Coordinator, changes: int = 0) -> Simulation:
         """What it cost; `changes`: those of T under coordinators before the last."""
-        found = self.tally.result()
+        found = self.found
         found.changes, found.partial = changes + last.changes, last.partial
         found.full, found.surveys = last.full, last.surveys
         return found
@@ -66,7 +66,7 @@ class Synchronous(Run):
     """Every message of a slide arrives before the next slide."""
 
     def run(self, windows: int) -> Simulation:
-        counter, coordinator = self.tally, self.coordinator(barrier=True)
+        found, coordinator = self.found, self.coordinator(barrier=True)
         window = self.counts[: self.length].sum(0)
         monitors = {site: self.monitor(barrier=True) for site in self.sites}
         for slide in range(-1, windows):
@@ -82,22 +82,20 @@ class Synchronous(Run):
             while True:
                 down = []
                 for site, message in up:
-                    counter.count(message, slide, self.overhead)
+                    found.count(message, slide, self.overhead)
                     down += coordinator.receive(site, message, now)
                 if not (down := down or coordinator.tick(now)):
                     break
                 up = []
                 for site, message in down:
-                    counter.count(message, slide, self.overhead)
+                    found.count(message, slide, self.overhead)
                     up += [(site, said) for said in monitors[site].receive(message)]
             if slide < 0:
                 continue
             answer = coordinator.answer()
-            counter.found.unsure += not answer.valid
+            found.unsure += not answer.valid
             if answer.valid:
-                counter.found.invalid += not holds(
-                    window.sum(0), coordinator.top, self.k, self.epsilon
-                )
+                found.invalid += not holds(window.sum(0), coordinator.top, self.k, self.epsilon)
         return self.result(coordinator)
 
 
@@ -175,8 +173,8 @@ class Faulty(Run):
                 self._down(coordinator.tick(now), now)
                 answer = coordinator.answer()
                 self._judge(answer, tick == TICKS - 1)
-                if slide >= quiet_from and self.tally.found.healed is None and answer.valid:
-                    self.tally.found.healed = now - quiet_from
+                if slide >= quiet_from and self.found.healed is None and answer.valid:
+                    self.found.healed = now - quiet_from
         return self.result(coordinator, changes)
 
     def _coordinator(self, saved: bytes | None = None) -> Coordinator:
@@ -203,17 +201,17 @@ class Faulty(Run):
 
     def _up(self, site: str, messages: list[Message], now: float) -> None:
         for message in messages:
-            self.tally.count(message, self.slide, self.overhead)
+            self.found.count(message, self.slide, self.overhead)
             self.network.send(site, True, message, now)
 
     def _down(self, messages: list[tuple[str, Message]], now: float) -> None:
         for site, message in messages:
-            self.tally.count(message, self.slide, self.overhead)
+            self.found.count(message, self.slide, self.overhead)
             self.network.send(site, False, message, now)
 
     def _judge(self, answer: Answer, last: bool) -> None:
         """Check what the answer claims: validity, or its bound over the sites that are there."""
-        self.tally.found.unsure += last and not answer.valid
+        self.found.unsure += last and not answer.valid
         if answer == self.judged:
             return
         self.judged = answer
@@ -224,4 +222,4 @@ class Faulty(Run):
             totals = self.windows_of[answer.as_of][there].sum(0)
             top = [item.object for item in answer.items]
             wrong = not holds(totals, top, self.k, answer.bound)
-        self.tally.found.invalid += bool(wrong)
+        self.found.invalid += bool(wrong)

@@ -16,12 +16,12 @@ from muntin.errors import BadArgument
 from muntin.extras import needs
 from muntin.times import US_PER_SECOND, duration_us
 from muntin.topk import streams
+from muntin.topk.costs import Simulation, naive_push
 from muntin.topk.hybrid import CostModel
 from muntin.topk.network import Faults
 from muntin.topk.policy import POLICIES as SHARING
 from muntin.topk.policy import Policy
 from muntin.topk.runs import Faulty, Synchronous
-from muntin.topk.tally import Simulation, Tally, naive_push
 
 POLICIES = ("resolution", "lsa", "gsa", "hybrid", "naive")
 
@@ -95,7 +95,7 @@ def simulate(
         return naive_push(counts, length, windows, overhead)
     model = CostModel(objective, overhead=overhead) if name == "hybrid" else None
     chosen = "resolution" if name == "hybrid" else policy
-    run = (counts, length, k, epsilon, chosen, model, overhead, Tally(name, windows))
+    run = (counts, length, k, epsilon, chosen, model, overhead, Simulation(name, windows))
     if faults is None:
         return Synchronous(*run).run(windows)
     faults = faults if isinstance(faults, Faults) else Faults(**faults)

@@ -1,4 +1,4 @@
-"""What a run costs: the result of a simulation, and the tally that fills it in."""
+"""What a simulated run costs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import numpy as np
 
 from muntin.topk.codec import encode
 from muntin.topk.messages import Calm, Hello, Message, Push, entries_in
+
+COSTS = ("messages", "entries", "bytes")
 
 
 @dataclass(slots=True)
@@ -36,24 +38,35 @@ class Simulation:
 
     policy: str
     windows: int
-    messages: int = 0
-    entries: int = 0
-    bytes: int = 0
     control: int = 0
     invalid: int = 0
     unsure: int = 0
     changes: int = 0
-    bootstrap: dict[str, int] = field(default_factory=dict)
-    series: dict[str, np.ndarray] = field(default_factory=dict)
+    bootstrap: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COSTS, 0))
+    series: dict[str, np.ndarray] = field(init=False)
     healed: float | None = None
     partial: int = 0
     full: int = 0
     surveys: int = 0
 
+    def __post_init__(self) -> None:
+        self.series = {name: np.zeros(self.windows, np.int64) for name in COSTS}
+
+    @property
+    def messages(self) -> int:
+        return int(self.series["messages"].sum())
+
+    @property
+    def entries(self) -> int:
+        return int(self.series["entries"].sum())
+
+    @property
+    def bytes(self) -> int:
+        return int(self.series["bytes"].sum())
+
     def per_100_windows(self) -> dict[str, float]:
         """Messages, entries and bytes per 100 windows."""
-        scale = 100 / self.windows
-        return {name: getattr(self, name) * scale for name in ("messages", "entries", "bytes")}
+        return {name: getattr(self, name) * 100 / self.windows for name in COSTS}
 
     def __str__(self) -> str:
         return (
@@ -62,30 +75,15 @@ class Simulation:
             f"{self.invalid} invalid, {self.unsure} unsure"
         )
 
-
-class Tally:
-    """Adds up what is sent."""
-
-    def __init__(self, policy: str, windows: int) -> None:
-        self.found = Simulation(policy, windows)
-        self.series = {n: np.zeros(windows, np.int64) for n in ("messages", "entries", "bytes")}
-        self.first = dict.fromkeys(self.series, 0)
-
     def count(self, message: Message, slide: int, overhead: int) -> None:
+        """A message was sent; a slide below 0 is the bootstrap."""
         size = len(encode(message)) + overhead
-        costs = {"messages": 1, "entries": entries_in(message), "bytes": size}
-        for name, cost in costs.items():
+        for name, cost in zip(COSTS, (1, entries_in(message), size), strict=True):
             if slide < 0:
-                self.first[name] += cost
+                self.bootstrap[name] += cost
             else:
-                self.series[name][min(slide, len(self.series[name]) - 1)] += cost
-        self.found.control += slide >= 0 and isinstance(message, Calm | Hello)
-
-    def result(self) -> Simulation:
-        found = self.found
-        found.series, found.bootstrap = self.series, self.first
-        found.messages, found.entries, found.bytes = (int(s.sum()) for s in self.series.values())
-        return found
+                self.series[name][min(slide, self.windows - 1)] += cost
+        self.control += slide >= 0 and isinstance(message, Calm | Hello)
 
 
 def naive_push(counts: np.ndarray, length: int, windows: int, overhead: int) -> Simulation:
@@ -93,7 +91,7 @@ def naive_push(counts: np.ndarray, length: int, windows: int, overhead: int) -> 
 
     The values of the first window are its bootstrap.
     """
-    found = Tally("naive", windows)
+    found = Simulation("naive", windows)
     for slide in range(-1, windows):
         change = counts[:length].sum(0) if slide < 0 else counts[length + slide] - counts[slide]
         for row in change:
@@ -101,4 +99,4 @@ def naive_push(counts: np.ndarray, length: int, windows: int, overhead: int) -> 
             if len(rows):
                 pairs = tuple(zip(rows.tolist(), row[rows].tolist(), strict=True))
                 found.count(Push(1, 1, slide + 1, pairs), slide, overhead)
-    return found.result()
+    return found
