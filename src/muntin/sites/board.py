@@ -34,13 +34,13 @@ class GlobalTopK:
         plain = all(isinstance(item, int) for item, _ in items) and bool(items)
         names = [item if plain else str(item) for item, _ in items]
         values = [value for _, value in items]
-        whole = pa.int64() if shown.scale is None else pa.float64()
+        whole = pa.int64() if shown.spec.scale is None else pa.float64()
         covered = shown.covered
         return pa.table(
             {
                 "item": pa.array(names, pa.int64() if plain else pa.string()),
                 "value": pa.array(values, whole),
-                "valid": pa.array([shown.valid] * len(items), pa.bool_()),
+                "valid": pa.array([shown.answer.valid] * len(items), pa.bool_()),
                 "as_of": pa.array([covered[1] if covered else None] * len(items), _MOMENT),
             }
         )
@@ -90,7 +90,7 @@ class GlobalCatalog:
             watermark=shown.covered[1] if shown.covered else None,
             revision=0,
             late=0,  # what comes late at a site is in no pane that it has reported
-            stale=shown.stale or not shown.valid,
+            stale=shown.stale or not shown.answer.valid,
             exact=False,
             bounds=shown.promises(),
             uncounted={},

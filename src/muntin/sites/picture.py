@@ -98,8 +98,7 @@ class Picture:
         if answer.as_of != self._as_of[0]:
             self._as_of = (answer.as_of, now)
         stale = answer.as_of is not None and now - self._as_of[1] > self._spec.lease
-        k, epsilon = coordinator.k, coordinator.epsilon
-        return Snapshot.of(answer, k, epsilon, self._spec, stale=stale)
+        return Snapshot(answer, coordinator.k, coordinator.epsilon, self._spec, stale)
 
     def _note_top(self, coordinator: Coordinator) -> None:
         members = tuple(item for item in coordinator.top if item != NOTHING)
