@@ -100,8 +100,8 @@ def test_news_is_pushed(fed):
 
 def test_a_bug_does_not_end_the_service(fed):
     """A coordinator that cannot go on is made anew, in a higher epoch, and asks its sites."""
-    epoch = fed.keeper.coordinator.epoch
-    fed.keeper.coordinator.roster.sites.clear()
+    epoch = fed.service.coordinator.epoch
+    fed.service.coordinator.membership.sites.clear()
 
     def again():
         state = get(fed, "/sites").json()

@@ -28,7 +28,7 @@ def _lives_on(request):
             good.send(encode(Hello(0, 1)))
             assert get(server, "/healthz").json() == {"pipelines": {}, "status": "ok"}
             assert get(server, "/top_k").status_code == 200
-        until(lambda: not server.keeper.sessions)
+        until(lambda: not server.service.sessions)
 
 
 def words(**changes):
@@ -138,8 +138,8 @@ def test_the_same_site_twice(guarded):
     with welcomed(guarded) as first, welcomed(guarded) as second:
         assert closing(first) == (4009, "the site has connected anew")
         second.send(encode(Hello(0, 1)))
-        until(lambda: guarded.keeper.coordinator.sites["north"].present)
-        assert list(guarded.keeper.sessions) == ["north"]
+        until(lambda: guarded.service.coordinator.sites["north"].present)
+        assert list(guarded.service.sessions) == ["north"]
 
 
 def test_too_many_messages(guarded):

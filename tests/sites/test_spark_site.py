@@ -92,4 +92,4 @@ def test_muntin_run_takes_part(tmp_path):
         process.send_signal(signal.SIGINT)
         process.wait(60)
         assert "stopping after the batch at hand" in (tmp_path / "log").read_text()
-        assert until(lambda: list(server.keeper.sessions) == ["south"])
+        assert until(lambda: list(server.service.sessions) == ["south"])

@@ -6,7 +6,7 @@ import pytest
 
 from muntin.errors import LedgerError
 from muntin.ledger.temporary import TemporaryLedger
-from muntin.sites.keeper import Keeper
+from muntin.sites.service import CoordinatorService
 from muntin.sites.state_file import StateFile
 from tests.sites.stream import coordinator
 
@@ -40,16 +40,16 @@ def test_one_at_a_time(tmp_path):
 
 
 def begun(tmp_path, **changes):
-    keeper = Keeper(coordinator(tmp_path, **changes), TemporaryLedger())
-    found = keeper.coordinator
-    keeper.close()
-    return keeper, found
+    service = CoordinatorService(coordinator(tmp_path, **changes), TemporaryLedger())
+    found = service.coordinator
+    service.close()
+    return service, found
 
 
 def test_epochs_only_grow(tmp_path):
     """From the state, without it, and with one that is damaged or of other sites."""
-    keeper, first = begun(tmp_path)
-    keeper._file.save(first.to_bytes())
+    service, first = begun(tmp_path)
+    service._file.save(first.to_bytes())
     _, again = begun(tmp_path)
     assert again.epoch > first.epoch
     _, other = begun(tmp_path, k=3)

@@ -72,9 +72,9 @@ class Pair:
         outside = [value for item, value in totals.items() if item not in top]
         assert least + coordinator.epsilon >= max([0, *outside])
         sites = coordinator.sites.values()
-        for item in {*coordinator.roster.own, *(i for site in sites for i in site.factors)}:
+        for item in {*coordinator.membership.own, *(i for site in sites for i in site.factors)}:
             factors = [site.factors.get(item, 0) for site in sites]
-            assert coordinator.roster.own.get(item, 0) + sum(factors) == 0
+            assert coordinator.membership.own.get(item, 0) + sum(factors) == 0
         for name, monitor in self.monitors.items():
             rows = range(len(monitor.objects))
             adjusted = dict(zip(monitor.objects.names, monitor.objects.adjusted, strict=True))

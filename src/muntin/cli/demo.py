@@ -306,10 +306,10 @@ def _sites(sites: int, speed: str, seconds: float, port: int, folder: Path, show
 
             said = ""
             while not (seconds and time.monotonic() - began > seconds) and not stop.wait(0.5):
-                if not replay.started and len(server.keeper.sessions) == len(names):
+                if not replay.started and len(server.service.sessions) == len(names):
                     replay.start()  # once all sites are there, so that none is behind
                 processes.check()
-                now = line(server.keeper.picture.state)
+                now = line(server.service.status.state)
                 if now != said:
                     typer.echo(now)
                 said = now
@@ -318,7 +318,7 @@ def _sites(sites: int, speed: str, seconds: float, port: int, folder: Path, show
         if processes:
             processes.stop()
         server.stop()
-        _say_costs(server.keeper.picture.state["traffic"])
+        _say_costs(server.service.status.state["traffic"])
 
 
 def line(state: Mapping[str, Any]) -> str:

@@ -23,11 +23,11 @@ from muntin.server.auth import Auth, Grant, is_loopback
 from muntin.server.http import Http, described
 from muntin.server.serving import Server
 from muntin.sites import protocol
-from muntin.sites.board import GlobalReader
+from muntin.sites.catalog import GlobalReader
 from muntin.sites.endpoint import Endpoint
-from muntin.sites.keeper import Keeper
-from muntin.sites.picture import Picture
+from muntin.sites.service import CoordinatorService
 from muntin.sites.spec import CoordinatorSpec
+from muntin.sites.status import Status
 from muntin.spec_sites import TOKEN_VARIABLE
 
 LOOK_SECONDS = 1.0
@@ -72,11 +72,11 @@ class CoordinatorServer(Server):
                 f"host: {self.spec.host} can be reached from other machines, and sites have no "
                 f"token: give each a token_env, or set {TOKEN_VARIABLE}"
             )
-        self.board = TemporaryLedger()  # empty; its version grows with the answer
-        self.keeper = Keeper(self.spec, self.board)
+        self.updates = TemporaryLedger()  # empty; its version grows with the answer
+        self.service = CoordinatorService(self.spec, self.updates)
         auth = Auth(hosts=self.spec.hosts, now=time.monotonic)  # sites' tokens are not its own
-        endpoint = Endpoint(self.keeper, tokens, auth)
-        reader = GlobalReader(self.spec.name, self.board, self.keeper.picture)
+        endpoint = Endpoint(self.service, tokens, auth)
+        reader = GlobalReader(self.spec.name, self.updates, self.service.status)
 
         def routes(http: Http) -> Sequence[BaseRoute]:
             return [
@@ -88,7 +88,7 @@ class CoordinatorServer(Server):
 
         try:
             super().__init__(
-                self.board,
+                self.updates,
                 host=self.spec.host,
                 port=self.spec.port if port is None else port,
                 reader_token=_given(reader_token, "MUNTIN_TOKEN"),
@@ -99,12 +99,12 @@ class CoordinatorServer(Server):
                     reader,
                     routes,
                     self._alongside,
-                    Collector(self.keeper.picture),
+                    Collector(self.service.status),
                     described("muntin.sites"),
                 ),
             )
         except BadArgument:
-            self.keeper.close()
+            self.service.close()
             raise
 
     @property
@@ -114,10 +114,10 @@ class CoordinatorServer(Server):
 
     @asynccontextmanager
     async def _alongside(self) -> AsyncIterator[None]:
-        async with self.keeper.alongside():
+        async with self.service.alongside():
             following = None
             if self._path is not None:
-                work = _reloaded(self._path, self._seen, self.spec, self.keeper.set_k)
+                work = _reloaded(self._path, self._seen, self.spec, self.service.set_k)
                 following = asyncio.create_task(work)
             try:
                 yield
@@ -126,10 +126,10 @@ class CoordinatorServer(Server):
                     following.cancel()
 
     async def _top_k(self, _: Request, __: Grant) -> Response:
-        return JSONResponse(self.keeper.picture.snapshot.to_dict())
+        return JSONResponse(self.service.status.snapshot.to_dict())
 
     async def _sites(self, _: Request, __: Grant) -> Response:
-        return JSONResponse(self.keeper.picture.state)
+        return JSONResponse(self.service.status.state)
 
 
 def _given(token: str | None, variable: str) -> str:
@@ -174,11 +174,11 @@ def _changed_at(path: Path) -> int | None:
 class Collector:
     """GET /metrics of a coordinator: validity, sites, what is sent against naive push."""
 
-    def __init__(self, picture: Picture) -> None:
-        self._picture = picture
+    def __init__(self, status: Status) -> None:
+        self._status = status
 
     def collect(self) -> Iterator[Metric]:
-        state = self._picture.state
+        state = self._status.state
         answer, resolutions = state["answer"], state["resolutions"]
         for name, text, value in (
             ("valid", "1 where the answer is valid", float(answer["valid"])),

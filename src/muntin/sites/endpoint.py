@@ -16,8 +16,8 @@ from muntin.server.auth import Auth, bearer, digest
 from muntin.server.problems import RefusalError, problem
 from muntin.server.sockets import socket_of
 from muntin.sites import protocol
-from muntin.sites.keeper import Keeper
 from muntin.sites.protocol import Refused
+from muntin.sites.service import CoordinatorService
 from muntin.sites.session import Session
 
 HELLO_SECONDS = 10.0
@@ -29,8 +29,8 @@ _LOG = logging.getLogger("muntin.sites")
 class Endpoint:
     """The route. `auth` looks at Host and Origin; sites have tokens of their own."""
 
-    def __init__(self, keeper: Keeper, tokens: Mapping[str, str], auth: Auth) -> None:
-        self._keeper = keeper
+    def __init__(self, service: CoordinatorService, tokens: Mapping[str, str], auth: Auth) -> None:
+        self._service = service
         self._digests = {name: digest(token) for name, token in tokens.items()}
         self._auth = auth
         self._open = 0
@@ -49,12 +49,12 @@ class Endpoint:
         try:
             await self._talk(websocket)
         except Refused as refused:
-            self._keeper.count_refusal(refused.code)
+            self._service.count_refusal(refused.code)
             self._log(refused)
             socket_of(websocket).end(refused.code, refused.reason)
         except WebSocketDisconnect as gone:
             if gone.code == protocol.TOO_LARGE:
-                self._keeper.count_refusal(gone.code)
+                self._service.count_refusal(gone.code)
         finally:
             self._open -= 1
 
@@ -70,7 +70,7 @@ class Endpoint:
             raise RefusalError(403, "host", "the coordinator is not called so", "add it to hosts")
         if "origin" in websocket.headers:
             raise RefusalError(403, "origin", "pages do not connect here", "follow /live")
-        if self._open >= len(self._keeper.spec.sites) + SPARE_CONNECTIONS:
+        if self._open >= len(self._service.spec.sites) + SPARE_CONNECTIONS:
             raise RefusalError(503, "busy", "too many connections", "come again later")
 
     async def _talk(self, websocket: WebSocket) -> None:
@@ -83,22 +83,22 @@ class Endpoint:
         if text is None or data:
             raise Refused(protocol.BAD_MESSAGE, "say hello first")
         site, said = protocol.parse_hello(text)
-        if site not in self._keeper.spec.sites:
+        if site not in self._service.spec.sites:
             shown = ascii(site)[:40]
             raise Refused(protocol.UNKNOWN_SITE, f"there is no site {shown} in this ranking")
         if site not in allowed:
             raise Refused(protocol.UNAUTHORISED, f"the token is not that of site {site}")
-        protocol.check_agreement(said, self._keeper.spec)
+        protocol.check_agreement(said, self._service.spec)
         session = Session(site, websocket)
-        coordinator = self._keeper.coordinator
-        missing_after = self._keeper.spec.missing_after
+        coordinator = self._service.coordinator
+        missing_after = self._service.spec.missing_after
         kept = protocol.Welcome(coordinator.k, coordinator.epsilon, missing_after)
-        session.outbox.put([protocol.welcome(self._keeper.run, kept)])
-        self._keeper.join(session)
+        session.outbox.put([protocol.welcome(self._service.run, kept)])
+        self._service.join(session)
         try:
             await self._listen(websocket, session)
         finally:
-            self._keeper.leave(session)
+            self._service.leave(session)
             await session.end()
 
     async def _listen(self, websocket: WebSocket, session: Session) -> None:
@@ -108,16 +108,16 @@ class Endpoint:
                 raise Refused(protocol.TOO_FAST, "too many messages a second")
             try:
                 if text is not None:
-                    self._keeper.report(session, text)
+                    self._service.report(session, text)
                 else:
-                    self._keeper.hear(session, data)
+                    self._service.hear(session, data)
             except CorruptMessage as corrupt:
                 raise Refused(protocol.BAD_MESSAGE, str(corrupt)) from None
 
     def _sites_of(self, headers: Mapping[str, str]) -> set[str]:
         """The sites whose token was sent; all where none is needed."""
         if not self._digests:
-            return set(self._keeper.spec.sites)
+            return set(self._service.spec.sites)
         given = digest(bearer(headers))
         # all of them, so that time tells nothing
         found = {n for n, known in self._digests.items() if hmac.compare_digest(given, known)}

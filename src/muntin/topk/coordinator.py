@@ -19,11 +19,10 @@ from typing import Any
 
 from muntin.errors import CorruptMessage, UnknownName
 from muntin.topk.answer import Answer, answer_of, calm_until, confirmed
-from muntin.topk.asking import Asking
 from muntin.topk.bootstrap import Ask, Survey
 from muntin.topk.codec import fits
-from muntin.topk.gathering import HELLOS_BELIEVED, Gathering
 from muntin.topk.hybrid import CostModel, Costs
+from muntin.topk.membership import Addressed, Membership, check_k
 from muntin.topk.messages import (
     NOTHING,
     VALUE_MAX,
@@ -39,12 +38,13 @@ from muntin.topk.messages import (
     Request,
     Watch,
 )
+from muntin.topk.pending_requests import PendingRequests
 from muntin.topk.policy import Policy, policy_named
 from muntin.topk.resolution import Report
-from muntin.topk.roster import Addressed, Roster, check_k
 from muntin.topk.round import AskSites, Resolved, Round
 from muntin.topk.saved import Saved
 from muntin.topk.site import Site
+from muntin.topk.survey_schedule import HELLOS_BELIEVED, SurveySchedule
 from muntin.topk.watch_mode import WatchMode
 
 IDLE, SURVEY, CALM, POLLING, WATCHING = "idle", "survey", "calm", "polling", "watching"
@@ -109,7 +109,7 @@ class Coordinator:
         epoch: int = 0,
     ) -> None:
         self.k, self.epsilon = check_k(k, epsilon)
-        self.roster = Roster(sites, barrier=barrier, epoch=epoch)
+        self.membership = Membership(sites, barrier=barrier, epoch=epoch)
         self.policy = policy_named(policy)
         self.hybrid = hybrid
         self.barrier = barrier
@@ -117,34 +117,34 @@ class Coordinator:
         self.phase = IDLE
         self.partial = self.full = self.surveys = self.changes = 0
         first = missing_after if gather is None else gather
-        self._gathering = Gathering(self.roster, first=first, settle=retry)
+        self._schedule = SurveySchedule(self.membership, first=first, settle=retry)
         self._survey: Survey | None = None
         self._round: Round | None = None
-        self._asking = Asking()
+        self._pending = PendingRequests()
         self._watch: WatchMode | None = None
         self._as_of: int | None = None  # the newest unit at which T is known to have been a top k
-        self._costs = Costs(hybrid, self.roster)
+        self._costs = Costs(hybrid, self.membership)
         self._now = 0.0
 
     @property
     def sites(self) -> dict[str, Site]:
         """What is known of each site."""
-        return self.roster.sites
+        return self.membership.sites
 
     @property
     def top(self) -> tuple[Object, ...]:
         """T, as it stands; `answer` says how far it can be trusted."""
-        return self.roster.top
+        return self.membership.top
 
     @property
     def epoch(self) -> int:
         """The number of the last survey."""
-        return self.roster.epoch
+        return self.membership.epoch
 
     @property
     def missing(self) -> tuple[str, ...]:
         """Sites that take no part: not heard of, or not taken in yet."""
-        return self.roster.missing
+        return self.membership.missing
 
     # -- from outside
 
@@ -165,18 +165,18 @@ class Coordinator:
         self._costs.charge(name, message)
         site.heard = now
         if message.epoch > self.epoch:  # this coordinator was restored from an older state
-            self.roster.epoch = message.epoch
-            self._gathering.call()
+            self.membership.epoch = message.epoch
+            self._schedule.call()
         if not site.present:  # it is missing until a survey takes it in
             site.present = True
-            self._gathering.came(now)
+            self._schedule.came(now)
         if isinstance(message, Hello):
             return self._costs.charged(self._hello(site, message, now))
         if message.epoch != self.epoch or not site.member:
             return []
         if message.version > site.version:  # said to an earlier coordinator in the same epoch
-            self.roster.epoch += EPOCH_STEP
-            self._gathering.call()
+            self.membership.epoch += EPOCH_STEP
+            self._schedule.call()
             return []
         site.unit = max(site.unit, message.unit)
         site.hellos = 0
@@ -190,27 +190,27 @@ class Coordinator:
 
     def tick(self, now: float) -> Addressed:
         """Let time pass: `now` in window units, from any origin, never going back."""
-        if self._gathering.start(now):
+        if self._schedule.start(now):
             for site in self.sites.values():
                 site.heard = now
                 site.present = self.barrier
         self._costs.slides(int(now) - int(self._now), self.k)
         self._now = now
-        if not self.barrier and self.roster.lose_the_silent(now, self.missing_after):
+        if not self.barrier and self.membership.lose_the_silent(now, self.missing_after):
             self._as_of = None  # what was proven, was so with that site
-            self._gathering.call()
+            self._schedule.call()
         return self._costs.charged(self._act(now))
 
     def set_k(self, k: int, epsilon: int | None = None) -> None:
         """Change k (and epsilon) from the next tick on."""
         self.k, self.epsilon = check_k(k, self.epsilon if epsilon is None else epsilon)
         self._as_of = None
-        self._gathering.call()
+        self._schedule.call()
 
     def answer(self) -> Answer:
         """T, and how far it can be trusted now."""
-        sites = self.roster.members()
-        due = self._gathering.due
+        sites = self.membership.members()
+        due = self._schedule.due
         quiet = self.phase == CALM and not due and not any(s.alert for s in sites)
         sure = self.phase == WATCHING and not due
         watched = sure and self._watch is not None and self._watch.sure
@@ -248,55 +248,55 @@ class Coordinator:
         saved = Saved.from_bytes(data)
         epoch, k, top = saved.epoch + EPOCH_STEP, saved.k, saved.top
         found = cls(saved.sites, k, epsilon=saved.epsilon, epoch=epoch, **options)
-        found.roster.top = (*top, *([NOTHING] if len(top) < k else []))[:k]
+        found.membership.top = (*top, *([NOTHING] if len(top) < k else []))[:k]
         return found
 
     # -- what is due
 
     def _act(self, now: float) -> Addressed:
-        if self._gathering.due:
+        if self._schedule.due:
             if self.phase != IDLE and not any(site.present for site in self.sites.values()):
                 self._move("no sites")
-            return self._begin_survey(now) if self._gathering.ready(now) else []
-        if self.phase == CALM and any(site.alert for site in self.roster.members()):
+            return self._begin_survey(now) if self._schedule.ready(now) else []
+        if self.phase == CALM and any(site.alert for site in self.membership.members()):
             return self._begin_round(now)
         if self.phase == WATCHING and (out := self._watch_on(now)):
             return out
-        return [] if self.barrier else self._asking.again(self.roster, self.retry, now)
+        return [] if self.barrier else self._pending.again(self.membership, self.retry, now)
 
     # -- survey
 
     def _begin_survey(self, now: float) -> Addressed:
         self._move("sites changed")
-        self._gathering.begin()
+        self._schedule.begin()
         self.surveys += 1
-        self.roster.begin_epoch()
+        self.membership.begin_epoch()
         if self.hybrid:
             self.hybrid.survey_begins()
         self._watch = None
         self._as_of = None
         self._survey = Survey(self.k)
         self._round = None
-        self._asking.begin()
-        return self._request(self.roster.names(), self._survey.first(), now)
+        self._pending.begin()
+        return self._request(self.membership.names(), self._survey.first(), now)
 
     def _request(self, names: Iterable[str], ask: Ask, now: float) -> Addressed:
         if not fits(ask.objects):
             return self._unanswerable(now)
-        requests = self._asking.ask([self.sites[name] for name in names], self.epoch, ask, now)
+        requests = self._pending.ask([self.sites[name] for name in names], self.epoch, ask, now)
         if requests is None:
-            self._gathering.call()
+            self._schedule.call()
         return requests or []
 
     def _unanswerable(self, now: float) -> Addressed:
         """More objects tie than can be asked for: all is pushed, or it is tried again later."""
-        self._asking.drop()
+        self._pending.drop()
         surveyed, self._survey = self._survey is not None, None
         if self.hybrid and not self.hybrid.refused:
             if surveyed:
                 self.hybrid.survey_ends()
             return self._begin_watch().push_everything(now)
-        self._gathering.call(now + self.retry)
+        self._schedule.call(now + self.retry)
         return []
 
     # -- resolution
@@ -304,8 +304,8 @@ class Coordinator:
     def _begin_round(self, now: float) -> Addressed:
         self._move("alerts")
         self._round = Round(self.k, self.epsilon, self.policy, self.top)
-        self._asking.begin()
-        for site in self.roster.members():
+        self._pending.begin()
+        for site in self.membership.members():
             if site.alert:
                 self._round.reports[site.name] = site.alert
         afforded = self._costs.affords([])
@@ -317,13 +317,13 @@ class Coordinator:
 
     def _advance(self, now: float) -> Addressed:
         assert self._round is not None  # noqa: S101  (phase polling, or the end of a survey)
-        step = self._round.step(self.roster.taking_part(), self.roster.own)
+        step = self._round.step(self.membership.taking_part(), self.membership.own)
         if step is None:
             return self._unanswerable(now)
         if isinstance(step, AskSites):
             out = self._request(step.sites, step.ask, now)
             if self.phase == POLLING and not self._costs.affords(out):
-                self._asking.drop()
+                self._pending.drop()
                 return self._begin_watch().push_everything(now)
             return out
         return self._conclude(step, now)
@@ -331,7 +331,7 @@ class Coordinator:
     def _conclude(self, done: Resolved, now: float) -> Addressed:
         round_, self._round = self._round, None
         assert round_ is not None  # noqa: S101
-        self._asking.drop()
+        self._pending.drop()
         if done.everyone:
             self.full += 1
         else:
@@ -342,26 +342,26 @@ class Coordinator:
             self.sites[name].reported = {a: values.get(a, 0) for a in done.top}
         if self.phase == POLLING and done.everyone and self._costs.pushing_pays(self.k):
             assert self.hybrid is not None  # noqa: S101
-            sites = self.roster.taking_part()
-            chosen = round_.contenders(done.top, sites, self.roster.own, self.hybrid.runners_up)
+            sites = self.membership.taking_part()
+            chosen = round_.contenders(done.top, sites, self.membership.own, self.hybrid.runners_up)
             if chosen is not None:
                 return self._begin_watch().contenders(*chosen, self.epsilon, now)
             self.hybrid.cannot_push()
         self._move("resolved")
-        self.roster.set_own(done.allocation.coordinator)
+        self.membership.set_own(done.allocation.coordinator)
         out: Addressed = []
         for name, new in zip(done.sites, done.allocation.sites, strict=True):
             site = self.sites[name]
             says_top = fresh or site.version == 0 or site.watching or self._watch is not None
             site.install(new, done.top if says_top else None)
             site.resolved = self.partial + self.full
-            out.append(self.roster.send(site, now))
+            out.append(self.membership.send(site, now))
         self._watch = None
         return out
 
     def _set_top(self, top: tuple[Object, ...]) -> bool:
         changed = bool(self.top)
-        fresh = self.roster.set_top(top)
+        fresh = self.membership.set_top(top)
         if fresh:
             self.changes += changed
             self._as_of = None
@@ -373,7 +373,7 @@ class Coordinator:
         assert self.hybrid is not None  # noqa: S101
         self._move("pushing pays")
         self._round = None
-        self._watch = WatchMode(self.roster, self.hybrid)
+        self._watch = WatchMode(self.membership, self.hybrid)
         return self._watch
 
     def _watch_on(self, now: float) -> Addressed:
@@ -393,7 +393,7 @@ class Coordinator:
             self._move("resolving pays")
             self.hybrid.resolved()
             self._round = Round(self.k, self.epsilon, self.policy, self.top)
-            self._asking.begin()
+            self._pending.begin()
             self._round.reports.update(judged.reports)
             return self._advance(now)
         return judged.say or []
@@ -402,18 +402,18 @@ class Coordinator:
 
     def _hello(self, site: Site, message: Hello, now: float) -> Addressed:
         """A site says that it holds no factors; unless it said so before it got them."""
-        newer = self._gathering.greeted(site, message)
-        if self.phase == SURVEY or self._gathering.due:
+        newer = self._schedule.greeted(site, message)
+        if self.phase == SURVEY or self._schedule.due:
             return []
         everything = self._watch is not None and self._watch.everything
         if message.epoch == self.epoch and not site.acked and not newer:
             site.hellos += everything
             if site.hellos < HELLOS_BELIEVED:
-                return [self.roster.send(site, now)]  # what was said first was lost
+                return [self.membership.send(site, now)]  # what was said first was lost
         if self.hybrid and everything and message.epoch == self.epoch:
             self.hybrid.refuse_everything()  # it had too much to tell
-        if self._gathering.believes(site, message, newer=newer):
-            self._gathering.call()
+        if self._schedule.believes(site, message, newer=newer):
+            self._schedule.call()
         return []
 
     def _alerted(self, site: Site, alert: Alert, _now: float) -> Addressed:
@@ -431,7 +431,7 @@ class Coordinator:
         return []
 
     def _replied(self, site: Site, reply: Reply, now: float) -> Addressed:
-        replies = self._asking.take(site, reply)
+        replies = self._pending.take(site, reply)
         if replies is None:
             return []
         if self._survey is not None:

@@ -23,8 +23,8 @@ from collections.abc import Mapping
 from muntin.errors import BadArgument
 from muntin.topk.budget import Budget
 from muntin.topk.codec import encode
+from muntin.topk.membership import Addressed, Membership
 from muntin.topk.messages import NOTHING, Alert, Busy, Calm, Hello, Message, Push, Reply
-from muntin.topk.roster import Addressed, Roster
 
 SLIDES_MAX = 1000  # that may have passed between two ticks
 # What is watched beyond T; how close below the least member the lines are drawn (0: at the last
@@ -244,8 +244,8 @@ class CostModel:
 class Costs:
     """The cost model as the coordinator sees it, which may have none: then all is free."""
 
-    def __init__(self, model: CostModel | None, roster: Roster) -> None:
-        self.model, self.roster = model, roster
+    def __init__(self, model: CostModel | None, membership: Membership) -> None:
+        self.model, self.membership = model, membership
 
     def charge(self, name: str, message: Message) -> None:
         """A message came from a site."""
@@ -262,7 +262,7 @@ class Costs:
         """So many slides have passed."""
         if self.model:
             for _ in range(min(SLIDES_MAX, count)):
-                self.model.slide(len(self.roster.members()), k)
+                self.model.slide(len(self.membership.members()), k)
 
     def affords(self, requests: Addressed) -> bool:
         """Whether asking and being answered can be paid; if not, everything is to be pushed."""
@@ -270,9 +270,9 @@ class Costs:
 
     def pushing_pays(self, k: int) -> bool:
         """Whether resolving has cost more than pushing would have."""
-        if self.model is None or not self.model.should_push(len(self.roster.members()), k):
+        if self.model is None or not self.model.should_push(len(self.membership.members()), k):
             return False
-        if NOTHING in self.roster.top and not self.model.everything:
+        if NOTHING in self.membership.top and not self.model.everything:
             if self.model.refused:
                 return False
             self.model.push_everything()  # no lines can be drawn below nothing

@@ -8,9 +8,9 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from muntin.errors import CorruptMessage
+from muntin.topk.membership import check_sites
 from muntin.topk.messages import K_MAX, VALUE_MAX, Object
 from muntin.topk.objects import check_object
-from muntin.topk.roster import check_sites
 
 
 class Saved(BaseModel):

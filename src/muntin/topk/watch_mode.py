@@ -15,9 +15,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from muntin.topk.hybrid import CostModel
+from muntin.topk.membership import Addressed, Membership
 from muntin.topk.messages import LINE_ALL, Message, Object, Push
 from muntin.topk.resolution import Allocation, Report, Shares, choose_top
-from muntin.topk.roster import Addressed, Roster
 from muntin.topk.site import Site
 
 
@@ -42,10 +42,10 @@ class WatchMode:
     `sure`: the last values judged prove T.
     """
 
-    def __init__(self, roster: Roster, model: CostModel) -> None:
-        self.roster, self.model = roster, model
+    def __init__(self, membership: Membership, model: CostModel) -> None:
+        self.membership, self.model = membership, model
         self.everything = self.sure = False
-        self._lines = dict.fromkeys(roster.names(), 0)
+        self._lines = dict.fromkeys(membership.names(), 0)
         self._own_line = 0
         self._totals: dict[Object, int] | None = None
         self._overdrawn = False  # looked closer although the budget was empty
@@ -55,22 +55,26 @@ class WatchMode:
         self, objects: tuple[Object, ...], allocation: Allocation, epsilon: int, now: float
     ) -> Addressed:
         """Watch these objects, and all that exceed the lines of the allocation."""
-        roster = self.roster
-        roster.set_own(allocation.coordinator)
-        names = roster.names()
+        membership = self.membership
+        membership.set_own(allocation.coordinator)
+        names = membership.names()
         self._own_line, *lines = allocation.lines
         self._lines = dict(zip(names, lines, strict=True))
-        least = min(sum(roster.sites[name].reported[a] for name in names) for a in roster.top)
+        least = min(
+            sum(membership.sites[name].reported[a] for name in names) for a in membership.top
+        )
         self._set_height(max(self._height, self._between(self._height, least + epsilon)))
         factors = zip(names, allocation.sites, strict=True)
-        return [self._order(roster.sites[name], now, set(objects), new) for name, new in factors]
+        return [
+            self._order(membership.sites[name], now, set(objects), new) for name, new in factors
+        ]
 
     def push_everything(self, now: float) -> Addressed:
         """Watch every value that is not 0."""
         self.model.pushing_everything()
         self.everything, self.sure = True, False
         self._lines = dict.fromkeys(self._lines, LINE_ALL)
-        return [self._order(site, now) for site in self.roster.members()]
+        return [self._order(site, now) for site in self.membership.members()]
 
     def _order(
         self,
@@ -80,16 +84,16 @@ class WatchMode:
         factors: dict[Object, int] | None = None,
     ) -> tuple[str, Message]:
         site.watch(objects, self._lines[site.name], factors)
-        if self.roster.barrier:
+        if self.membership.barrier:
             site.recall()
-        return self.roster.send(site, now)
+        return self.membership.send(site, now)
 
     def take(self, site: Site, push: Push, now: float) -> None:
         """Note what a site pushes."""
         if not site.watching or push.version != site.version:
             return
         site.acknowledge(push.version)
-        if self.roster.barrier:
+        if self.membership.barrier:
             site.learn(push.entries)
         else:
             site.pushes.take(push, now)
@@ -98,13 +102,13 @@ class WatchMode:
         """Let sites begin anew of which a push must have been lost."""
         return [
             self._order(site, now)
-            for site in self.roster.members()
+            for site in self.membership.members()
             if site.watching and site.pushes.broken(now, patience)
         ]
 
     def judge(self, k: int, epsilon: int, as_of: int | None, now: float) -> Judged:
         """Judge the newest unit that all sites have pushed; T changes where it must."""
-        roster, sites = self.roster, self.roster.taking_part()
+        membership, sites = self.membership, self.membership.taking_part()
         unit = self._newest(sites, as_of, now)
         if unit is None:
             return Judged()
@@ -121,7 +125,7 @@ class WatchMode:
                 return Judged(say=say, lost=not say)
             # Lines at 0 prove nothing about objects that the coordinator's own factors favour.
             return Judged(say=self.push_everything(now))
-        roster.set_top(top)
+        membership.set_top(top)
         for site in sites.values():
             site.reported = {a: site.values.get(a, 0) for a in top}
         if self.model.should_resolve():
@@ -133,7 +137,7 @@ class WatchMode:
 
     def _newest(self, sites: Mapping[str, Site], as_of: int | None, now: float) -> int | None:
         """The newest unit of which the sites' values are known; None where it was judged."""
-        if self.roster.barrier:  # what was not pushed has not changed
+        if self.membership.barrier:  # what was not pushed has not changed
             return int(now)
         pushed = [site.pushes for site in sites.values()]
         since = [pushes.since for pushes in pushed if pushes.since is not None]
@@ -152,7 +156,7 @@ class WatchMode:
 
         That is what sites must watch in addition, and the height to which the lines must come down.
         """
-        top = self.roster.top
+        top = self.membership.top
         if self.everything:
             totals = self._add_up(sites)
             for item in top:  # one whose total fell to 0 stays until another has more
@@ -170,7 +174,7 @@ class WatchMode:
         ask: dict[str, set[Object]] = {}
         bounds: dict[Object, tuple[int, list[str]]] = {}
         for item in (item for item in seen if item not in exact):
-            bound = self.roster.own.get(item, 0)
+            bound = self.membership.own.get(item, 0)
             lacking = []
             for name, site in sites.items():
                 if item in site.values:
@@ -214,7 +218,7 @@ class WatchMode:
             self._set_height(height)
         return [
             self._order(site, now, ask.get(name, set()))
-            for name, site in self.roster.taking_part().items()
+            for name, site in self.membership.taking_part().items()
             if ask.get(name, set()) - site.watched or self._lines[name] != before[name]
         ]
 
@@ -241,7 +245,7 @@ class WatchMode:
         """
         if not self.everything:
             return Report(dict(site.values), self._lines[site.name])
-        top, factors = self.roster.top, site.factors
+        top, factors = self.membership.top, site.factors
         values = {**dict.fromkeys((*top, *factors), 0), **site.values}
         adjusted = {item: v + factors.get(item, 0) for item, v in values.items()}
         least = min(adjusted[item] for item in top)

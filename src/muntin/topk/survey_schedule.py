@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from muntin.topk.membership import Membership
 from muntin.topk.messages import Hello
-from muntin.topk.roster import Roster
 from muntin.topk.site import Site
 
 HELLOS_BELIEVED = 4  # in a row: a late one or two are what is left of an earlier start
 
 
-class Gathering:
+class SurveySchedule:
     """Sites that come are waited for, so that one survey takes in all of them.
 
     `first`: so long, from the start, the first survey waits for sites that are not there yet.
@@ -18,8 +18,8 @@ class Gathering:
     `due`: what is known is not, or will not be, about the sites that are there.
     """
 
-    def __init__(self, roster: Roster, *, first: float, settle: float) -> None:
-        self.roster, self.first, self.settle = roster, first, settle
+    def __init__(self, membership: Membership, *, first: float, settle: float) -> None:
+        self.membership, self.first, self.settle = membership, first, settle
         self.due = True
         self._begun = False
         self._started: float | None = None
@@ -43,10 +43,10 @@ class Gathering:
 
     def ready(self, now: float) -> bool:
         """Whether to begin: all are there, or have been waited for."""
-        present = sum(site.present for site in self.roster.sites.values())
+        present = sum(site.present for site in self.membership.sites.values())
         if not self.due or not present or now < self._not_before:
             return False
-        if present == len(self.roster.sites):
+        if present == len(self.membership.sites):
             return True
         if not self._begun:
             return now - (now if self._started is None else self._started) >= self.first

@@ -25,8 +25,8 @@ PACE_MAX = 512  # points of the traffic's course
 PACE_SECONDS = 2.0
 
 
-class Picture:
-    """The newest picture, and the course of things.
+class Status:
+    """What readers see now, and the course of things.
 
     `snapshot`: the answer.
     `state`: everything, as JSON values; docs/topk.md describes it.
@@ -48,7 +48,7 @@ class Picture:
         self._as_of: tuple[int | None, float] = (None, 0.0)
         self._said: tuple[Any, ...] = ()
 
-    def take(
+    def renew(
         self,
         coordinator: Coordinator,
         connected: Mapping[str, float],
@@ -56,7 +56,7 @@ class Picture:
         refused: Mapping[int, int],
         now: float,
     ) -> bool:
-        """Take a picture; whether the answer, or who is connected, is another.
+        """Renew it; whether the answer, or who is connected, is another.
 
         `connected`: sites that are connected -> since when, in seconds since 1970.
         `now`: in window units.
@@ -87,7 +87,7 @@ class Picture:
         }
         pushed = {**state, "history": state["history"][-HISTORY_PUSHED_MAX:]}
         del pushed["pace"]
-        # only now: readers in other threads never see half of a picture that failed
+        # only now: readers in other threads never see half of one that failed
         self.snapshot, self.state, self.pushed = snapshot, state, pushed
         said = (snapshot, frozenset(connected))
         moved, self._said = said != self._said, said

@@ -11,7 +11,7 @@ from muntin.topk.site import Site, put
 Addressed = list[tuple[str, Message]]
 
 
-class Roster:
+class Membership:
     """The sites as the coordinator sees them.
 
     `sites`: by name, in the order given.

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 from muntin.errors import CorruptMessage
 from muntin.topk.bootstrap import Ask
+from muntin.topk.membership import Addressed, Membership
 from muntin.topk.messages import Reply, Request
-from muntin.topk.roster import Addressed, Roster
 from muntin.topk.site import Site
 
 ROUNDS_MAX = 40  # requests of one resolution before it is begun again as a survey
 
 
-class Asking:
+class PendingRequests:
     """One question at a time, to some sites; all their replies are awaited together."""
 
     def __init__(self) -> None:
@@ -58,18 +58,18 @@ class Asking:
         replies, self.requests = self._replies, {}
         return replies
 
-    def again(self, roster: Roster, retry: float, now: float) -> Addressed:
+    def again(self, membership: Membership, retry: float, now: float) -> Addressed:
         """What has had no answer for `retry`, factors and requests."""
         out: Addressed = []
-        for site in roster.members():
+        for site in membership.members():
             if now - site.sent_at < retry:
                 continue
             request = None if site.name in self._replies else self.requests.get(site.name)
             if request is not None:
                 site.sent_at = now
                 if site.acked < site.version:
-                    out.append((site.name, site.outstanding(roster.epoch)))
+                    out.append((site.name, site.outstanding(membership.epoch)))
                 out.append((site.name, request))
             elif site.acked < site.version:
-                out.append(roster.send(site, now))
+                out.append(membership.send(site, now))
         return out

@@ -1,6 +1,6 @@
 """Keeps the global top k: feeds what sites say to `Coordinator`, and saves it.
 
-For the server's event loop; what other threads may read is in `Picture`.
+For the server's event loop; what other threads may read is in `Status`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from muntin.errors import CorruptMessage, LedgerError
 from muntin.ledger.temporary import TemporaryLedger
 from muntin.sites import protocol
 from muntin.sites.counts import SiteCounts
-from muntin.sites.picture import Picture
 from muntin.sites.session import Session
 from muntin.sites.spec import CoordinatorSpec
 from muntin.sites.state_file import StateFile, clock_epoch
+from muntin.sites.status import Status
 from muntin.topk import Coordinator, CostModel, Message, decode, encode
 
 SAVE_AGAIN_SECONDS = 5.0
@@ -30,17 +30,17 @@ TICK_SECONDS_MIN, TICK_SECONDS_MAX = 0.02, 0.25
 _LOG = logging.getLogger("muntin.sites")
 
 
-class Keeper:
+class CoordinatorService:
     """One coordinator, its connections and its state file."""
 
-    def __init__(self, spec: CoordinatorSpec, board: TemporaryLedger) -> None:
+    def __init__(self, spec: CoordinatorSpec, updates: TemporaryLedger) -> None:
         self.spec = spec
         self.run = secrets.token_hex(8)
         self.sessions: dict[str, Session] = {}
         self.counts = {name: SiteCounts() for name in spec.sites}
         self.refused: dict[int, int] = {}
         """Connections that were closed with each code."""
-        self._board = board
+        self._updates = updates
         self._file = StateFile(spec.state_path)
         try:
             self.coordinator = self._begin()
@@ -51,7 +51,7 @@ class Keeper:
         self._save_at = 0.0
         self._saving: asyncio.Task[None] | None = None
         self._pool = ThreadPoolExecutor(1, "muntin-state")
-        self.picture = Picture(spec, self.run)
+        self.status = Status(spec, self.run)
         self._publish()
 
     def _begin(self) -> Coordinator:
@@ -208,10 +208,10 @@ class Keeper:
             self._save_at = time.monotonic() + SAVE_AGAIN_SECONDS
 
     def _publish(self) -> None:
-        """Take a picture for readers; wake those who wait where the answer is another."""
+        """Renew the status that readers see; wake those who wait where the answer is another."""
         connected = {name: session.since for name, session in self.sessions.items()}
-        moved = self.picture.take(
+        moved = self.status.renew(
             self.coordinator, connected, self.counts, self.refused, self._now()
         )
         if moved:
-            self._board.touch()
+            self._updates.touch()

@@ -14,8 +14,8 @@ from muntin.ledger.temporary import TemporaryLedger
 from muntin.select.catalog import KeyNames, Loaded, LoadedTable, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.functions import GLOBAL_TOP_K
 from muntin.server.reader import Reader
-from muntin.sites.picture import Picture
 from muntin.sites.snapshot import Snapshot
+from muntin.sites.status import Status
 
 _MOMENT = pa.timestamp("us")
 
@@ -49,9 +49,9 @@ class GlobalTopK:
 class GlobalCatalog:
     """What there is to ask a coordinator: its one answer, as it is now."""
 
-    def __init__(self, name: str, picture: Picture) -> None:
+    def __init__(self, name: str, status: Status) -> None:
         self._name = name
-        self._picture = picture
+        self._status = status
         self._infos = {name: SummaryInfo(name, GLOBAL_TOP_K)}
 
     @contextmanager
@@ -66,7 +66,7 @@ class GlobalCatalog:
         return {}
 
     def span_of(self, summary: str) -> tuple[int, int] | None:  # noqa: ARG002
-        return self._picture.snapshot.covered
+        return self._status.snapshot.covered
 
     def load(
         self,
@@ -82,7 +82,7 @@ class GlobalCatalog:
                 code="window",
                 remedy="leave the FOR clause out",
             )
-        shown = self._picture.snapshot
+        shown = self._status.snapshot
         return Loaded(
             summary=GlobalTopK(shown),
             covered=shown.covered,
@@ -109,10 +109,10 @@ class GlobalCatalog:
 class GlobalReader(Reader):
     """What the server reads of a coordinator."""
 
-    def __init__(self, name: str, board: TemporaryLedger, picture: Picture) -> None:
-        super().__init__(board, GlobalCatalog(name, picture))
+    def __init__(self, name: str, updates: TemporaryLedger, status: Status) -> None:
+        super().__init__(updates, GlobalCatalog(name, status))
         self._name = name
-        self._picture = picture
+        self._status = status
 
     def followed(self, text: str) -> str:
         """Raises UnknownName: no windows close here."""
@@ -127,4 +127,4 @@ class GlobalReader(Reader):
 
     def more_state(self) -> Mapping[str, Any]:
         """The sites and what they cost."""
-        return {"coordinator": self._picture.pushed}
+        return {"coordinator": self._status.pushed}
