@@ -63,6 +63,7 @@ _STRPTIME = {
 }  # fmt: skip
 _LETTERS = re.compile("|".join(_STRPTIME))
 # ways to write a number in text, and what makes of each one that Spark reads
+_EXPRESSION = r"[A-Za-z](?!.*(: | #)).*"  # of SQL, that YAML reads as it is
 _PLAIN = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
 _NUMBERS = {
     _PLAIN: "{}",
@@ -122,14 +123,11 @@ def inspect(data: Path) -> Found:
             connection.register(f"part{len(parts)}", parts[-1])
         united = (f"SELECT * FROM part{number + 1}" for number in range(len(parts)))
         sample = connection.sql(" UNION ALL BY NAME ".join(united)).to_arrow_table()
-        fields: dict[str, str] = {}
+        sample, fields = _taken_apart(sample) if form == "json" else (sample, {})
         kinds: dict[str, str] = {}
-        if form == "json":
-            sample, fields = _taken_apart(sample)
-        connection.register("sample", sample)
         if form == "csv":
             sample, kinds = _typed(connection, sample, options, partitions_of(data, files))
-            connection.register("sample", sample)
+        connection.register("sample", sample)
         rows = connection.sql("SUMMARIZE sample").fetchall()
     except duckdb.Error as problem:
         where = files[min(len(parts), len(files) - 1)]
@@ -145,7 +143,8 @@ def inspect(data: Path) -> Found:
         columns = {name: about for name, about in columns.items() if name not in found.left_out}
     time, found.unit, patterns = _time_column(connection, columns, sample)
     for pattern in patterns[:1]:
-        found.fields[time] = _by_pattern(fields.get(time, in_backticks(time)), pattern)
+        text = fields.get(time, in_backticks(time))
+        found.fields[time] = f"try_to_timestamp({text}, {text_literal(pattern)})"
         parsed = connection.sql(f"SELECT {_parsing(time, pattern)} AS t FROM sample")
         at = sample.schema.get_field_index(time)
         sample = sample.set_column(at, time, parsed.to_arrow_table()["t"])
@@ -220,7 +219,9 @@ def pipeline_text(found: Found) -> str:
         if len(pair) == 2
         else map(_quoted, found.keys)
     )
-    fields = "".join(f"  {_quoted(n)}: {_scalar(text)}\n" for n, text in found.fields.items())
+    fields = "".join(
+        f"  {_quoted(n)}: {_quoted(text, _EXPRESSION)}\n" for n, text in found.fields.items()
+    )
     if fields:
         fields = f"\n# Columns made or replaced, by Spark's SQL.\nfields:\n{fields}"
     warnings = "".join(f"# Note: {warning}.\n" for warning in found.warnings)
@@ -475,11 +476,6 @@ def _parsing(name: str, pattern: str) -> str:
     return f"try_strptime({quoted(name)}, {text_literal(letters)})"
 
 
-def _by_pattern(text: str, pattern: str) -> str:
-    doubled = pattern.replace("'", "''")
-    return f"try_to_timestamp({text}, '{doubled}')"
-
-
 def _times(column: pa.ChunkedArray, unit: str | None = None) -> np.ndarray:
     from muntin.spark.event_time import ABSENT, event_times
 
@@ -542,10 +538,10 @@ def _shown(sample: pa.Table, name: str) -> str:
 
 
 def _is_number(kind: str) -> bool:
-    return kind.startswith("DECIMAL") or kind in (
-        "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
-        "HUGEINT", "FLOAT", "DOUBLE",
-    )  # fmt: skip
+    return (
+        re.fullmatch(r"DECIMAL.*|FLOAT|DOUBLE|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER", kind)
+        is not None
+    )
 
 
 def _looks_like_key(name: str, kind: str, distinct: int) -> bool:
@@ -556,13 +552,8 @@ def _looks_like_key(name: str, kind: str, distinct: int) -> bool:
     )
 
 
-def _scalar(text: str) -> str:
-    """An expression of SQL in YAML."""
-    return text if text[0].isalpha() and ": " not in text and " #" not in text else _quoted(text)
-
-
-def _quoted(text: str) -> str:
-    plain = re.fullmatch(r"[A-Za-z_][\w./-]*", text) is not None
-    if plain and text.lower() not in ("true", "false", "null"):
+def _quoted(text: str, plain: str = r"[A-Za-z_][\w./-]*") -> str:
+    """A text in YAML: as it is, where it is plain."""
+    if re.fullmatch(plain, text) and text.lower() not in ("true", "false", "null"):
         return text
     return json.dumps(text, ensure_ascii=False)  # YAML reads it alike

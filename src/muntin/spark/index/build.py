@@ -32,11 +32,7 @@ Built = tuple[tuple[PartitionFile, ...], DyadicQDigest | None]
 
 def run(spark: SparkSession, pieces: DataFrame, plan: Plan) -> Built:
     """Both stages' results at the driver; `pieces` is what `scatter` makes of the records."""
-    found = _collected(pieces)
-    left = Left(
-        [name.decode() for name in found.get(RUN, [])],
-        [name.decode() for name in found.get(DIGEST, [])],
-    )
+    left = _left(_by_kind(pieces.toArrow()))
     if not left.runs:
         return (), None
 
@@ -46,18 +42,21 @@ def run(spark: SparkSession, pieces: DataFrame, plan: Plan) -> Built:
                 yield from gather(plan, left, number)
 
     numbers = spark.range(0, plan.tasks, 1, plan.tasks)
-    return _built(_collected(numbers.mapInArrow(task, PIECE_DDL)))
+    return _built(_by_kind(numbers.mapInArrow(task, PIECE_DDL).toArrow()))
 
 
-def _collected(pieces: DataFrame) -> dict[int, list[bytes]]:
+def _by_kind(rows: pa.Table) -> dict[int, list[bytes]]:
     """Payloads by kind; what a worker found wrong is raised."""
-    rows = pieces.toArrow()
     found: dict[int, list[bytes]] = {}
     for kind, payload in zip(rows.column(0).to_pylist(), rows.column(1).to_pylist(), strict=True):
         if kind == ERROR:
             raise unpacked(payload)
         found.setdefault(kind, []).append(payload)
     return found
+
+
+def _left(found: dict[int, list[bytes]]) -> Left:
+    return Left(*([name.decode() for name in found.get(kind, [])] for kind in (RUN, DIGEST)))
 
 
 def _built(found: dict[int, list[bytes]]) -> Built:
@@ -80,12 +79,5 @@ def warm() -> None:
 
 def _here(plan: Plan, keys: pa.Array, numbers: pa.Array) -> Built:
     """Both stages in this process."""
-    rows = pa.Table.from_batches(list(scatter(plan, [(keys, numbers)]))).to_pylist()
-    left = Left(
-        [row["payload"].decode() for row in rows if row["kind"] == RUN],
-        [row["payload"].decode() for row in rows if row["kind"] == DIGEST],
-    )
-    found: dict[int, list[bytes]] = {}
-    for row in pa.Table.from_batches(list(gather(plan, left, 0))).to_pylist():
-        found.setdefault(row["kind"], []).append(row["payload"])
-    return _built(found)
+    left = _left(_by_kind(pa.Table.from_batches(list(scatter(plan, [(keys, numbers)])))))
+    return _built(_by_kind(pa.Table.from_batches(list(gather(plan, left, 0)))))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +46,7 @@ def _gathered(plan: Plan, left: Left, task: int) -> Iterator[pa.RecordBatch]:
         if len(hashes):
             summary = _partition(plan, partition, hashes)
             file = write_partition(plan.folder, partition, summary)
-            yield piece(FILE, _described(file))
+            yield piece(FILE, json.dumps(asdict(file)).encode())
     digests = left.digests[task :: plan.tasks]
     digest = sum_of_digests(whole(f"{plan.runs}/{name}") for name in digests)
     if digest is not None:
@@ -80,17 +81,6 @@ def _partition(plan: Plan, partition: int, hashes: np.ndarray) -> Fingerprint:
     return summary
 
 
-def _described(file: PartitionFile) -> bytes:
-    return "\t".join(str(getattr(file, one.name)) for one in fields(PartitionFile)).encode()
-
-
 def read_described(data: bytes) -> PartitionFile:
     """The description that a task sent."""
-    kinds = {"file": str, "false_positive_rate": float}
-    values = data.decode().split("\t")
-    return PartitionFile(
-        **{
-            one.name: kinds.get(one.name, int)(value)
-            for one, value in zip(fields(PartitionFile), values, strict=True)
-        }
-    )
+    return PartitionFile(**json.loads(data))
