@@ -1,6 +1,7 @@
 """The fingerprint index on Spark: right answers, the same after faults, errors that name things."""
 
 import json
+import re
 import shutil
 from datetime import date
 
@@ -425,7 +426,7 @@ def test_a_task_that_runs_twice_makes_the_same_files(tmp_path):
     assert [row for row in made(both[1]) if f"[{FILE}]" in row] == files
     assert sorted(path.name for path in tmp_path.iterdir()) == seen
     assert len(seen) == 3 + 1
-    assert sum(int(row.split("\\t")[3]) for row in files) == 999
+    assert sum(int(re.search(r'"records": (\d+)', row)[1]) for row in files) == 999
 
 
 def test_a_run_that_was_cut_or_lost_is_named(tmp_path):

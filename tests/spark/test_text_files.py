@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.csv as csv
+import pyarrow.parquet as pq
 import pytest
 
 import muntin
@@ -237,3 +238,11 @@ def test_what_init_writes_of_a_file_takes_all_of_its_rows(spark, tmp_path, name)
     asked = f"{next(iter(summary.indicators))}) FROM {name_of}({summary.keys[0][0]}) FOR ALL"
     ((total,),) = found.sql(f"SELECT sum({asked}").rows
     assert total == sum(range(1000, 1200)) - 1000 * (name == "postgres.tsv")
+
+
+def test_files_of_another_format_are_named_and_not_shown(tmp_path):
+    """Spark would take the bytes of the first for the names of columns."""
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "d.data")
+    spec = pipeline(source={"format": "csv", "path": str(tmp_path)})
+    with pytest.raises(SourceError, match=r"d\.data is parquet, not csv: write parquet$"):
+        muntin.summarize(None, spec, ledger=temporary())

@@ -18,7 +18,7 @@ from muntin.errors import BadArgument, SourceError
 from muntin.select.syntax import text_literal
 from muntin.spark.ddl import UNKNOWN
 from muntin.spark.ddl import declared as declared_columns
-from muntin.spark.file_starts import form_of, wrong_encoding
+from muntin.spark.file_starts import check_content, form_of, wrong_encoding
 from muntin.spark.files import FILE_FORMATS, files_at, filled_files, is_pattern, partitions_of
 from muntin.spark.kafka import columns_of
 from muntin.spec import Pipeline, SourceSpec, format_of
@@ -29,8 +29,6 @@ KNOWN_FORMATS = (
     "parquet", "csv", "json", "orc", "text", "avro", "kafka", "rate", "rate-micro-batch", "socket",
     "jdbc", "delta", "iceberg", "xml", "binaryFile",
 )  # fmt: skip
-_MAGIC = {b"PAR1": "parquet", b"ORC": "orc", b"Obj\x01": "avro"}
-_ZIP = b"PK\x03\x04"
 _OF_SPARK = {"avro": "spark-avro"}  # not in its own jars
 _RATE = {"timestamp": pa.timestamp("us", "UTC"), "value": pa.int64()}
 
@@ -121,7 +119,7 @@ def look(source: SourceSpec, time: str) -> Seen:
     declared = declared_columns(source.schema_) if source.schema_ else None
     if file is None:
         return Seen(declared)
-    _check_content(source, file)
+    check_content(source, file)
     seen = Seen(declared)
     if source.format == "parquet":
         seen = _look_at_parquet(file, time, declared)
@@ -168,26 +166,6 @@ def _check_one_kind(source: SourceSpec, files: list[Path]) -> None:
         f"source.path: {source.path} holds {others[0].name} beside {ending} files, and all are "
         f"read as {source.format}: write  pathGlobFilter: '*{ending}'  into source"
     )
-
-
-def _check_content(source: SourceSpec, file: Path) -> None:
-    with file.open("rb") as stream:
-        head = stream.read(4)
-    kind = next((form for magic, form in _MAGIC.items() if head.startswith(magic)), None)
-    if head == _ZIP:
-        raise SourceError(
-            f"source.path: {file} is a spreadsheet or another zip file, which Spark does not read: "
-            "save its rows as CSV"
-        )
-    if not head:
-        if source.schema_ is None:
-            raise SourceError(f"source.path: {file} is empty: give its schema, or data")
-    elif kind is not None and kind != source.format:
-        raise SourceError(f"source.format: {file} is {kind}, not {source.format}: write {kind}")
-    elif kind is None and source.format in _MAGIC.values():
-        ending = file.suffix.lstrip(".")
-        hint = f": write {ending}" if ending in ("csv", "json") else ": correct format or path"
-        raise SourceError(f"source.format: {file} is not {source.format}{hint}")
 
 
 def _look_at_parquet(file: Path, time: str, declared: dict[str, pa.DataType] | None) -> Seen:

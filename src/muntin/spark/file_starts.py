@@ -12,12 +12,16 @@ import csv
 import re
 from collections.abc import Mapping, Sequence
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
+from muntin.errors import SourceError
 from muntin.spark.files import filled_files, unpacked
 from muntin.spec import SourceSpec
 
 LINE_BYTES_MAX = 1 << 20
+_MAGIC = {b"PAR1": "parquet", b"ORC": "orc", b"Obj\x01": "avro"}
+_ZIP = b"PK\x03\x04"
 _SHOWN_CHARACTERS = 100
 _MARK = "\ufffd".encode()
 _UTF16 = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
@@ -137,3 +141,24 @@ def _wrong_header(path: str, form: Mapping[str, Any]) -> str:
     if any(map(_NUMBER.match, header)) and not any(map(_NUMBER.match, first)):
         return f"the file has no header: it begins with {shown!r}"
     return ""
+
+
+def check_content(source: SourceSpec, file: Path) -> None:
+    """SourceError where a file is empty, or begins as one of another format."""
+    with file.open("rb") as stream:
+        head = stream.read(4)
+    kind = next((form for magic, form in _MAGIC.items() if head.startswith(magic)), None)
+    if head == _ZIP:
+        raise SourceError(
+            f"source.path: {file} is a spreadsheet or another zip file, which Spark does not read: "
+            "save its rows as CSV"
+        )
+    if not head:
+        if source.schema_ is None:
+            raise SourceError(f"source.path: {file} is empty: give its schema, or data")
+    elif kind is not None and kind != source.format:
+        raise SourceError(f"source.format: {file} is {kind}, not {source.format}: write {kind}")
+    elif kind is None and source.format in _MAGIC.values():
+        ending = file.suffix.lstrip(".")
+        hint = f": write {ending}" if ending in ("csv", "json") else ": correct format or path"
+        raise SourceError(f"source.format: {file} is not {source.format}{hint}")

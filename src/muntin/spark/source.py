@@ -13,7 +13,7 @@ from muntin.errors import BadArgument, MuntinError, SourceError
 from muntin.spark.ddl import in_backticks
 from muntin.spark.event_time import check_type
 from muntin.spark.failures import reason
-from muntin.spark.file_starts import form_of, has_headers, header_of, wrong_encoding
+from muntin.spark.file_starts import check_content, form_of, has_headers, header_of, wrong_encoding
 from muntin.spark.files import (
     FILE_FORMATS,
     filled_files,
@@ -160,8 +160,11 @@ def check_path(source: SourceSpec) -> None:
         return
     if not here.exists():
         raise SourceError(f"source.path: {source.path}: no such file or folder")
-    if here.is_file() and here.stat().st_size == 0:
-        raise SourceError(f"source.path: {source.path} is empty: give its schema, or data")
+    files = [here] if here.is_file() else []
+    if not files and source.format in _TEXT_FORMATS and "pathGlobFilter" not in source.options:
+        files = filled_files(source.path)[:1]
+    for file in files:
+        check_content(source, Path(file))
 
 
 def inferred_ddl(spark: SparkSession, source: SourceSpec) -> str:
@@ -238,7 +241,8 @@ def needed(df: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, pa.Schema]:
             df = df.withColumn(name, sf.expr(expression))
             _ = df.schema
         except PySparkException as problem:
-            raise SourceError(f"fields.{name}: {expression!r}: {reason(problem)}") from None
+            said = re.sub(r", `_muntin_\w+`", "", reason(problem))  # columns of reading itself
+            raise SourceError(f"fields.{name}: {expression!r}: {said}") from None
     wanted = pipeline.columns_read()
     for column in wanted:
         if column not in df.columns:
