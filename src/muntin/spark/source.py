@@ -163,8 +163,9 @@ def check_path(source: SourceSpec) -> None:
     files = [here] if here.is_file() else []
     if not files and source.format in _TEXT_FORMATS and "pathGlobFilter" not in source.options:
         files = filled_files(source.path)[:1]
-    for file in files:
-        check_content(source, Path(file))
+    for file in map(Path, files):
+        if source.format in _TEXT_FORMATS or not file.stat().st_size:
+            check_content(source, file)
 
 
 def inferred_ddl(spark: SparkSession, source: SourceSpec) -> str:
