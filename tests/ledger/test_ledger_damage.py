@@ -45,6 +45,10 @@ def filled(tmp_path):
     return path
 
 
+def payloads_of(ledger):
+    return ledger.payloads([p.id for length in (PANE, 40) for p in ledger.pieces("s", length)])
+
+
 READS = {
     "pieces": lambda ledger: [ledger.pieces("s", length) for length in (PANE, 40)],
     "states": lambda ledger: ledger.states("t"),
@@ -56,7 +60,7 @@ READS = {
     "pipelines": lambda ledger: ledger.pipelines(),
     "coverage": lambda ledger: ledger.coverage("s"),
     "dropped": lambda ledger: ledger.horizon("s", PANE),
-    "payloads": lambda ledger: ledger.payloads(range(9)),
+    "payloads": lambda ledger: payloads_of(ledger),
     "batches": lambda ledger: ledger.open_writer("p", SPEC, query_id="A").commit(batch(2)),
     "names": lambda ledger: ledger.open_writer("p", SPEC, query_id="A"),
 }
@@ -129,7 +133,7 @@ def test_flipped_bits_anywhere_raise_nothing_but_ledger_errors(filled):
 
 def _everything(ledger):
     return [
-        ledger.pieces("s", PANE), ledger.pieces("s", 40), ledger.payloads(range(9)),
+        ledger.pieces("s", PANE), ledger.pieces("s", 40), payloads_of(ledger),
         ledger.coverage("s"), ledger.windows(), ledger.trend("q"), ledger.pipelines(),
         list(ledger.rejected("p")), ledger.commands("p"), ledger.assembler("p"),
     ]  # fmt: skip

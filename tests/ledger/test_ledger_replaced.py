@@ -1,15 +1,19 @@
 """A ledger's file that is deleted and made anew, or that an earlier Muntin made."""
 
+import shutil
+
 import pytest
 from ledger_helpers import PANE, SPEC, batch, partial
 
 from muntin.errors import LedgerError
 from muntin.ledger import ClosedWindow
 from muntin.ledger.sqlite import SqliteLedger
+from muntin.server.closings import Closings
 from muntin.session import Session
 from muntin.sites.follower import Follower
+from muntin.spark.ingest import Ingest
 from muntin.spec_sites import SiteSpec
-from tests.pipeline.support import events, pipeline, run
+from tests.pipeline.support import events, gather, pipeline, run
 
 SITE = {
     "coordinator": "ws://127.0.0.1:1", "site": "a", "summary": "orders", "key": ["driver"],
@@ -72,3 +76,29 @@ def test_answers_are_of_the_file_that_is_there_now(tmp_path):
     assert session is not None
     session.close()
     session.ledger.close()
+
+
+def test_a_ledger_that_lost_its_last_commits_uses_no_number_again(tmp_path):
+    """As a standby that takes over: who has read what was lost does not take it for what came."""
+    path, older = tmp_path / "x.db", tmp_path / "older.db"
+
+    def take(number, fare):
+        rows = [(100 * number + second, "a", 1, 1, fare) for second in range(0, 100, 10)]
+        ingest = Ingest(pipeline(), SqliteLedger(path), query_id="q")
+        ingest.take(number, gather([events(rows)]))
+        ingest.close()
+        ingest.ledger.close()
+
+    take(0, 1)
+    shutil.copy(path, older)
+    session = Session(SqliteLedger(path))
+    closings = Closings(session.ledger)
+    closings.begin()
+    for fare in (5, 7):
+        take(1, fare)
+        assert session.sql("SELECT sum(fare) FROM orders FOR ALL").rows == [[10 + 10 * fare]]
+        assert closings.read()
+        assert not closings.anew
+        delete(path)
+        shutil.copy(older, path)
+    session.close()

@@ -45,8 +45,9 @@ def copy_ledger(source: SqliteLedger, target: SqliteLedger) -> int:
 
         def finish(connection: Tables) -> None:
             connection.put(PIPELINES, list(_rows(reading, PIPELINES)))
-            version = max(meta["version"], connection.meta()["version"]) + 1
+            version = max(meta["version"], connection.meta()["version"])
             connection.set_meta({**meta, "version": version})
+            connection.grow_version()
 
         target.write(finish)
     return copied + len(target.pipelines())

@@ -140,7 +140,7 @@ def insert_piece(
     connection: Tables, summary: int, length: int, shard: int, slices: Slices, payload: Payload
 ) -> None:
     """Store a piece under the next id."""
-    identifier = connection.next_id(schema.PIECES)
+    identifier = connection.next_number(schema.PIECES)
     start, until = int(slices.starts[0]), int(slices.starts[-1]) + length
     nbytes = payload.nbytes if isinstance(payload, Stored) else len(payload)
     head = schema.PIECES.seal_row(

@@ -237,10 +237,11 @@ class View:
     def closings(
         self, after: int, *, until: int | None = None, limit: int = 1000
     ) -> list[tuple[int, ClosedWindow]]:
-        """Windows in the order in which they were stored, by running number, from 1.
+        """Windows in the order in which they were stored, by number.
 
         Those with a number above `after`, up to `until`; of each the newest revision, whose number
-        it has. No number is used again in a generation, whatever clocks do.
+        it has. Numbers grow, whatever clocks do, and none is used again in a generation, also
+        where the ledger has lost its last commits.
         """
         columns = ", ".join(f"windows.{name}" for name in (*schema.WINDOWS.columns, "crc"))
         statement = (

@@ -324,7 +324,7 @@ class Writer:
             connection.put(schema.WINDOWS, closed)
             for row in closed:  # one that replaces another of its revision is a new closing
                 connection.remove(schema.CLOSINGS, _OF_WINDOW, row[:3])
-            number = connection.next_id(schema.CLOSINGS)
+            number = connection.next_number(schema.CLOSINGS)
             numbered = [
                 schema.CLOSINGS.seal_row(n, *row[:3]) for n, row in enumerate(closed, number)
             ]

@@ -15,6 +15,7 @@ from typing import Any
 from muntin.ledger.payload import IN_FILE, RAW
 from muntin.ledger.records import Payload
 from muntin.ledger.schema import PAYLOADS, Table
+from muntin.times import now_us
 
 Row = tuple[Any, ...]
 
@@ -100,9 +101,14 @@ class Tables(sqlite3.Connection):
         row = self.execute(statement, (table.name,)).fetchone()
         return row[0] + 1 if row else 1
 
+    def next_number(self, table: Table) -> int:
+        """An id that no other history of this ledger has given: where the last commits were lost,
+        or an older copy was put back, there are caches and followers that know those numbers."""
+        return max(self.next_id(table), now_us())
+
     def grow_version(self) -> None:
-        """Tell readers that something changed for them."""
-        self.execute("UPDATE meta SET version = version + 1")
+        """Tell readers that something changed for them; versions are as `next_number`."""
+        self.execute("UPDATE meta SET version = max(version + 1, ?)", (now_us(),))
 
     def meta(self) -> dict[str, Any]:
         """What stands in no table of rows: version, generation, and the tables' newest ids."""
