@@ -94,6 +94,10 @@ def test_a_sum_beyond_its_type_under_a_date_that_python_has_not():
     _named(80000434)  # a window's error stopped the pipeline, as one of the ledger
 
 
+def test_half_floats_in_a_sketched_indicator():
+    _named(730083706812)  # Arrow does not compare them
+
+
 @pytest.mark.chaos
 @pytest.mark.slow
 def test_ten_thousand_random_pipelines_never_stop():

@@ -81,6 +81,8 @@ def _beyond(numbers: Any, least: int, most: int | None) -> np.ndarray | None:
     """Rows outside of [least, most]."""
     if len(numbers) == numbers.null_count:
         return None
+    if pa.types.is_float16(numbers.type):
+        numbers = numbers.cast(pa.float32())  # Arrow does not compare halves
     found = pc.min_max(numbers)
     low, high = found["min"].as_py(), found["max"].as_py()
     if low >= least and (most is None or high <= most):
