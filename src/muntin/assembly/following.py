@@ -10,6 +10,7 @@ does not close.
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -26,7 +27,7 @@ from muntin.reading.moment import window_at
 from muntin.reading.pieces import Merged, Pieces
 from muntin.segments.building import merge, relabelled
 from muntin.segments.table import Segment
-from muntin.windows.floating import Boundary, FloatingWindow, Run, close_windows
+from muntin.windows.floating import Boundary, FloatingWindow, Reason, close_windows
 from muntin.windows.grid import first_open, starts_of_windows
 
 LIMIT_FACTOR = 8  # how far slow_down may lengthen a window, unless the spec says
@@ -150,23 +151,19 @@ class FloatingFollower(Follower):
 
         It says `late` where it did not reach its own end.
         """
-        pane = self._layout.pane
-        panes = pieces.slices(self._layout, pane, start, end)
-        parts = pieces.segments(self._layout, pane, start, end)
-        if not parts:
-            return
-        whole, starts = merge(parts), panes.starts
-        window = replace(self.window, start=None, overflowed=False)
-        runs, left, first, fill = close_windows(window, whole, starts, starts + pane, end)
-        if left.start is not None:
-            boundary = Boundary(left.start, end, "late", left.overflowed)
-            runs.append(Run(boundary, first, len(starts), fill))
-        for run in runs:
-            inside = panes.between(int(starts[run.first]), int(starts[run.last - 1]) + 1)
-            labels = np.zeros(run.last - run.first, np.int64)
-            number = whole.slices[run.first], whole.slices[run.last - 1] + 1
-            segment = relabelled(whole.between(*map(int, number)), labels)
-            yield _closed(self._layout, run.boundary, segment, inside.count, inside.late_count)
+        gap = copy.copy(self)
+        gap.window, gap._contents = replace(self.window, start=None, overflowed=False), None
+        panes = pieces.slices(self._layout, self._layout.pane, start, end)
+        for first, until in chunks(panes, start, end, self._layout.pane):
+            yield from gap._take(pieces, panes.between(first, until), first, until)
+        yield from gap._as_it_is(end, "late")
+
+    def _as_it_is(self, end: int, reason: Reason) -> Iterator[Closed]:
+        """The open window with what it holds."""
+        contents, window = self._contents, self.window
+        if contents is not None and window.start is not None:
+            boundary = Boundary(window.start, end, reason, window.overflowed)
+            yield _closed(self._layout, boundary, contents.segment, contents.events, contents.late)
 
     def step(self, pieces: Pieces, sealed_until: int) -> Iterator[Closed]:
         pane = self._layout.pane
@@ -222,18 +219,16 @@ class FloatingFollower(Follower):
         if not parts:
             return
         whole = merge(parts)
-        runs, self.window, first, _ = close_windows(self.window, whole, starts, ends, end)
+        runs, self.window, first = close_windows(self.window, whole, starts, ends, end)
         labels = np.zeros(len(starts), np.int64)
-        for number, run in enumerate(runs):
-            labels[run.first : run.last] = number
+        for number, (_, begin, last) in enumerate(runs):
+            labels[begin:last] = number
         labels[first:] = len(runs)
         windows = relabelled(whole, labels)
         self._contents = None
-        for number, run in enumerate(runs):
-            events, late = counts[:, run.first : run.last].sum(axis=1).tolist()
-            yield _closed(
-                self._layout, run.boundary, windows.between(number, number + 1), events, late
-            )
+        for number, (boundary, begin, last) in enumerate(runs):
+            events, late = counts[:, begin:last].sum(axis=1).tolist()
+            yield _closed(self._layout, boundary, windows.between(number, number + 1), events, late)
         if self.window.start is not None:
             events, late = counts[:, first:].sum(axis=1).tolist()
             left = windows.between(len(runs), len(runs) + 1)
@@ -242,10 +237,7 @@ class FloatingFollower(Follower):
     def end(self, pieces: Pieces) -> Iterator[Closed]:
         if self._next is not None:
             self._restore(pieces, self._next)
-        contents, window = self._contents, self.window
-        if contents is not None and window.start is not None and self._next is not None:
-            boundary = Boundary(window.start, self._next, "end", window.overflowed)
-            yield _closed(self._layout, boundary, contents.segment, contents.events, contents.late)
+            yield from self._as_it_is(self._next, "end")
 
     def open_starts(self, before: int) -> Sequence[int]:
         start = self._next if self.window.start is None else self.window.start

@@ -24,7 +24,7 @@ from muntin.ledger.base import Ledger, Writer
 from muntin.ledger.files import GARBAGE_AGE_US
 from muntin.ledger.records import Made, Piece
 from muntin.ledger.slices import Slices, added_up
-from muntin.reading.extent import Layout
+from muntin.reading.extent import Layout, Run
 from muntin.reading.pieces import Pieces, SegmentCache, pieces_of
 from muntin.segments.building import merge
 from muntin.segments.codec import CUT_BYTES
@@ -170,21 +170,23 @@ class Maintenance:
                 )  # fmt: skip
             for start, end in chunks(below, *span, length):
                 with pieces_of(self._ledger, self._cache) as now:
-                    if self._is_too_large(now, layout, length, start, end):
+                    sources = now.extent(layout).rollups.sources(length, start, end)
+                    sizes: dict[int, int] = {}
+                    for source in sources:
+                        for piece in now.overlapping(layout, *source):
+                            sizes[piece.shard] = sizes.get(piece.shard, 0) + piece.nbytes
+                    if self._is_too_large(layout, length, max(sizes.values(), default=0)):
                         return
-                    made = self._made_rollups(now, layout, length, start, end)
+                    made = [  # shard by shard, so that the memory of one is enough
+                        one
+                        for shard in sorted(sizes)
+                        for one in self._made_rollups(now, layout, length, sources, shard)
+                    ]
                 self._writer.roll_up(layout.name, length, start, end, made)
 
-    def _is_too_large(self, now: Pieces, layout: Layout, length: int, start: int, end: int) -> bool:
+    def _is_too_large(self, layout: Layout, length: int, largest: int) -> bool:
         """Whether a rollup could not be stored: then panes stand, and answers are made of them."""
-        sizes: dict[int, int] = {}
-        for level, first, last in now.extent(layout).rollups.sources(length, start, end):
-            for piece in now.overlapping(layout, level, first, last):
-                sizes[piece.shard] = sizes.get(piece.shard, 0) + piece.nbytes
-        largest = max(sizes.values(), default=0)
-        if largest <= TOGETHER_BYTES_MAX:
-            return False
-        if layout.name not in self._said:
+        if largest > TOGETHER_BYTES_MAX and layout.name not in self._said:
             self._said.add(layout.name)
             _LOG.warning(
                 "summaries.%s: rollups of %s are not made: %s bytes are more than %s, which one "
@@ -192,30 +194,20 @@ class Maintenance:
                 layout.name, duration_text(length), f"{largest:,}", f"{TOGETHER_BYTES_MAX:,}",
                 self._cuttings[layout.name].shards,
             )  # fmt: skip
-        return True
+        return largest > TOGETHER_BYTES_MAX
 
     def _made_rollups(
-        self, now: Pieces, layout: Layout, length: int, start: int, end: int
-    ) -> list[Made]:
-        """Shard by shard, so that the memory of one is enough."""
-        sources = now.extent(layout).rollups.sources(length, start, end)
-        shards = {
-            piece.shard
-            for level, first, last in sources
-            for piece in now.overlapping(layout, level, first, last)
-        }
-        made: list[Made] = []
-        for shard in sorted(shards):
-            parts: list[Segment] = []
-            slices_of: list[Slices] = []
-            for level, first, last in sources:
-                found = now.segments(layout, level, first, last, shard=shard)
-                if found:
-                    parts.append(merge(found, length // level))
-                    slices = now.slices(layout, level, first, last, shard=shard)
-                    slices_of.append(slices.at_length(length))
-            made += self._made(layout, merge(parts), added_up(slices_of), length)
-        return made
+        self, now: Pieces, layout: Layout, length: int, sources: Sequence[Run], shard: int
+    ) -> Iterator[Made]:
+        parts: list[Segment] = []
+        slices_of: list[Slices] = []
+        for level, first, last in sources:
+            found = now.segments(layout, level, first, last, shard=shard)
+            if found:
+                parts.append(merge(found, length // level))
+                slices = now.slices(layout, level, first, last, shard)
+                slices_of.append(slices.at_length(length))
+        return self._made(layout, merge(parts), added_up(slices_of), length)
 
     def _retain(self, layout: Layout, watermark: int) -> None:
         """Drop slices past their horizon, but for what open windows read.

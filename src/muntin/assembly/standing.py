@@ -4,34 +4,21 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from muntin.errors import LedgerError, MuntinError, SelectError, SpecError
-from muntin.ledger.base import Ledger
-from muntin.ledger.records import PAYLOAD_BYTES_MAX
+from muntin.ledger.base import Ledger, View
+from muntin.ledger.records import PAYLOAD_BYTES_MAX, PipelineInfo
 from muntin.reading.catalog import LedgerCatalog
 from muntin.reading.extent import Layout
-from muntin.reading.moment import LedgerMoment, loaded
 from muntin.reading.pieces import Merged
 from muntin.reading.sequences import check_whole_stream
-from muntin.reading.snapshot import summary_info
+from muntin.reading.snapshot import Known, Snapshot
 from muntin.reading.stored_results import stored_error, stored_result
-from muntin.select.catalog import (
-    OPEN,
-    TREND_ERROR,
-    TREND_OWN,
-    KeyNames,
-    Loaded,
-    LoadedTable,
-    QueryInfo,
-    SummaryInfo,
-    WindowAsked,
-)
+from muntin.select.catalog import OPEN, TREND_ERROR, TREND_OWN, WindowAsked
 from muntin.select.engine import Engine
 from muntin.select.plan import CheckedStatement
 from muntin.select.syntax import quoted
@@ -56,7 +43,7 @@ class StandingQueries:
 
     def __init__(self, pipeline: Pipeline, ledger: Ledger) -> None:
         self._pipeline = pipeline
-        self._catalog = _PipelineCatalog(pipeline, LedgerCatalog(ledger))
+        self._catalog = _PipelineCatalog(pipeline, ledger)
         self._engine = Engine(self._catalog)
         self._warned: set[str] = set()
         self.failing: dict[str, dict[str, Any]] = {}
@@ -73,7 +60,7 @@ class StandingQueries:
         asked = WindowAsked("range", start_us=start, end_us=end, whole=True)
         try:
             with self._catalog.moment() as moment:
-                moment.closing = _Closing(layout, asked, merged)
+                moment.at_hand = layout.name, asked, merged
                 reading = self._engine.read(self._pipeline.queries[query].select, moment, asked)
             found = self._engine.answer(reading)
         except LedgerError:
@@ -181,71 +168,17 @@ class StandingQueries:
                 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Closing:
-    """The window that closes: what it holds is at hand."""
+class _PipelineCatalog(LedgerCatalog):
+    """The ledger, with the names of the pipeline as it is now, and no others."""
 
-    layout: Layout
-    asked: WindowAsked
-    merged: Merged
+    def __init__(self, pipeline: Pipeline, ledger: Ledger) -> None:
+        super().__init__(ledger)
+        self._pipeline = pipeline
 
-
-class _PipelineCatalog:
-    """The ledger, with the names of the pipeline as it is now."""
-
-    def __init__(self, pipeline: Pipeline, stored: LedgerCatalog) -> None:
-        self._infos = {name: summary_info(name, s) for name, s in pipeline.summaries.items()}
-        self._queries = {n: QueryInfo(n, q.select) for n, q in pipeline.queries.items()}
-        self._stored = stored
-
-    @contextmanager
-    def moment(self) -> Iterator[_PipelineMoment]:
-        with self._stored.moment() as stored:
-            yield _PipelineMoment(self._infos, self._queries, stored)
-
-
-class _PipelineMoment:
-    """The pipeline's own summaries; the window that closes comes from memory, not the ledger."""
-
-    def __init__(
-        self,
-        infos: Mapping[str, SummaryInfo],
-        queries: Mapping[str, QueryInfo],
-        stored: LedgerMoment,
-    ) -> None:
-        self._infos = infos
-        self._queries = queries
-        self._stored = stored
-        self.closing: _Closing | None = None
-
-    def summaries(self) -> Mapping[str, SummaryInfo]:
-        return self._infos
-
-    def queries(self) -> Mapping[str, QueryInfo]:
-        return self._queries
-
-    def span_of(self, summary: str) -> tuple[int, int] | None:
-        return self._stored.span_of(summary) if summary in self._stored.summaries() else None
-
-    def load(self, summary: str, window: WindowAsked, keys: KeyNames | None = None) -> Loaded:
-        closing = self.closing
-        if closing is None or (summary, window) != (closing.layout.name, closing.asked):
-            return self._stored.load(summary, window, keys)
-        start, end = window.start_us or 0, window.end_us or 0
-        found = loaded(
-            self._stored.pipeline_of(summary),
-            closing.layout,
-            closing.merged,
-            covered=(start, end),
-            stored=(start, end),
-            revision=0,
-            notes=(),
-            uncounted=self._stored.uncounted(closing.layout, closing.merged, start, end),
+    def _snapshot(self, view: View, before: Snapshot | None) -> Snapshot:  # noqa: ARG002
+        name = self._pipeline.name
+        info = view.pipeline(name) or PipelineInfo(
+            name, {}, 0, None, None, None, 0, 0, 0, 0, 0, None
         )
-        return replace(found, token=None)  # nobody asks for it again: no table of it is kept
-
-    def trend(self, query: str, window: WindowAsked | None) -> LoadedTable:
-        return self._stored.trend(query, window)
-
-    def windows(self, summary: str, window: WindowAsked | None) -> LoadedTable:
-        return self._stored.windows(summary, window)
+        known = Known(info, self._pipeline, (view.generation(), info.epoch))
+        return Snapshot(view.state(), {name: known})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from muntin.exporting.exporter import Exported, export
+from muntin.exporting.exporter import export
+from muntin.exporting.units import Exported
 
 __all__ = ["Exported", "export"]

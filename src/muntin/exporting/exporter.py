@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 from itertools import chain
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from muntin.errors import BadArgument, UnknownName
 from muntin.exporting.rows import Unit, batches, schema_of
 from muntin.exporting.target import ABOUT, Overtaken, Target, done
-from muntin.exporting.units import Left, panes, windows
+from muntin.exporting.units import Exported, panes, windows
 from muntin.extras import needs
 from muntin.kinds import SegmentSpec
 from muntin.ledger.base import Ledger
@@ -24,20 +24,6 @@ from muntin.suggestions import did_you_mean
 
 Form = Literal["parquet", "delta", "iceberg"]
 TRIES = 5
-
-
-@dataclass(slots=True)
-class Exported:
-    """What an export did."""
-
-    units: int = 0
-    """Windows or panes, each revision of them."""
-    rows: int = 0
-    commits: int = 0
-    waiting: int = 0
-    """Windows to which late events came: they go out once their next revision is stored."""
-    dropped: int = 0
-    """Windows of which retention has dropped panes before they went out."""
 
 
 def export(
@@ -96,19 +82,16 @@ def export(
     target = _target(to, place, catalog)
     said = Exported()
     for _ in range(TRIES):
-        left = Left()
+        said.waiting = said.dropped = 0
         there = done(target)
         _check_same(target, about, place, empty=not there)
         if of == "windows":
-            groups = windows(ledger, layout, there, left)
+            groups = windows(ledger, layout, there, said)
         else:
             groups = panes(ledger, layout, sealed, there)
-        try:
+        with suppress(Overtaken):
             _append(target, layout, groups, said, about)
-        except Overtaken:
-            continue
-        said.waiting, said.dropped = left.waiting, left.dropped
-        return said
+            return said
     raise BadArgument(
         f"{place}: other exports wrote into it {TRIES} times while this one tried: let one be done "
         "before the next"

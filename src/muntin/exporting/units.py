@@ -26,16 +26,20 @@ Done = Mapping[tuple[int, int], tuple[int, int]]
 
 
 @dataclass(slots=True)
-class Left:
-    """Windows that cannot go out now."""
+class Exported:
+    """What an export did."""
 
+    units: int = 0
+    """Windows or panes, each revision of them."""
+    rows: int = 0
+    commits: int = 0
     waiting: int = 0
-    """Late events have come to them: their next revision will hold these."""
+    """Windows to which late events came: they go out once their next revision is stored."""
     dropped: int = 0
-    """Retention has dropped panes of them."""
+    """Windows of which retention has dropped panes before they went out."""
 
 
-def windows(ledger: Ledger, layout: Layout, done: Done, left: Left) -> Iterator[list[Unit]]:
+def windows(ledger: Ledger, layout: Layout, done: Done, said: Exported) -> Iterator[list[Unit]]:
     """Closed windows in their newest revision, oldest first; one list is one commit."""
     after = None
     while True:
@@ -50,9 +54,9 @@ def windows(ledger: Ledger, layout: Layout, done: Done, left: Left) -> Iterator[
                 reach = pieces.extent(layout).reach(window.start, window.end)
                 merged = pieces.merged_runs(layout, reach)
                 if not reach.whole:
-                    left.dropped += 1
+                    said.dropped += 1
                 elif merged.events != window.events:
-                    left.waiting += 1
+                    said.waiting += 1
                 elif merged.segment is not None:
                     row = (window.start, window.end, window.revision, window.events, window.late)
                     spans = Spans(*(np.array([value]) for value in row))

@@ -56,10 +56,8 @@ def open_ledger(url: str | os.PathLike[str], *, create: bool = True) -> SqliteLe
         from muntin.ledger.temporary import temporary
 
         return temporary(rest)
-    if scheme in ("postgresql", "postgres"):
-        return _open_postgres(url, create)
-    if scheme in ("redis", "rediss"):
-        return _open_redis(url, create)
+    if scheme in ("postgresql", "postgres", "redis", "rediss"):
+        return _open_shared(url, create, redis=scheme.startswith("redis"))
     if scheme != "sqlite":
         raise LedgerError(
             f"there is no ledger of kind {ascii(scheme)[:40]} in {shown_url(url)!a}; {_FORMS}"
@@ -87,26 +85,22 @@ def _open_sqlite(path: str, url: str, options: dict[str, Any], create: bool) -> 
     return SqliteLedger(Path(path), create=create, url=url, **options)
 
 
-def _open_postgres(url: str, create: bool) -> SqliteLedger:
+def _open_shared(url: str, create: bool, *, redis: bool) -> SqliteLedger:
     from muntin.ledger.shared import SharedLedger
 
-    address = read_address(url, "schema")
-    needs("postgres", f"the ledger {address.shown}", "psycopg")
-    from muntin.ledger.postgres import SCHEMA, PostgresStore
+    address = read_address(url, "name" if redis else "schema")
+    what = f"the ledger {address.shown}"
+    if redis:
+        needs("redis", what)
+        from muntin.ledger.redis import NAME, RedisStore
 
-    store = PostgresStore(address.url, address.shown, address.own.get("schema", SCHEMA))
-    return SharedLedger(store, create=create, deadline=address.deadline, address=url)
+        name = address.own.get("name", NAME)
+        store = RedisStore(address.url, address.shown, name, address.deadline)
+    else:
+        needs("postgres", what, "psycopg")
+        from muntin.ledger.postgres import SCHEMA, PostgresStore
 
-
-def _open_redis(url: str, create: bool) -> SqliteLedger:
-    from muntin.ledger.shared import SharedLedger
-
-    address = read_address(url, "name")
-    needs("redis", f"the ledger {address.shown}")
-    from muntin.ledger.redis import NAME, RedisStore
-
-    name = address.own.get("name", NAME)
-    store = RedisStore(address.url, address.shown, name, address.deadline)
+        store = PostgresStore(address.url, address.shown, address.own.get("schema", SCHEMA))
     return SharedLedger(store, create=create, deadline=address.deadline, address=url)
 
 

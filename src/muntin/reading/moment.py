@@ -59,6 +59,8 @@ class LedgerMoment:
         self._now_us = now_us
         self._history_max = history_max
         self._said: dict[str, Mapping[str, Any] | None] = {}
+        self.at_hand: tuple[str, WindowAsked, Merged] | None = None
+        """A summary and its window that closes, which is not in the ledger yet."""
 
     def summaries(self) -> Mapping[str, SummaryInfo]:
         return self.snapshot.summaries
@@ -74,6 +76,8 @@ class LedgerMoment:
 
     def load(self, summary: str, window: WindowAsked, keys: KeyNames | None = None) -> Loaded:
         known, layout = self._find(summary)
+        if self.at_hand is not None and (summary, window) == self.at_hand[:2]:
+            return self._closing(known, layout, window, self.at_hand[2])
         name = ("load", summary, window, keys)
         found = self.snapshot.once(name, lambda: self._load(known, layout, window, keys))
         like = None
@@ -180,7 +184,7 @@ class LedgerMoment:
         covered = covered if reach.runs else None
         # also of what was asked for and is not stored: the summary may not have been there
         meant = (asked or EVER) if reach.whole else covered
-        uncounted = self._uncounted(layout, merged, reach, meant, keys)
+        uncounted = self._uncounted(known, layout, merged, reach, meant, keys)
         if keys is not None and not uncounted.keys().isdisjoint(keys):
             # what a key was not there to count, of an indicator too, only the others know
             return self._load(known, layout, window, None)
@@ -193,15 +197,22 @@ class LedgerMoment:
             uncounted=uncounted,
         )  # fmt: skip
 
-    def uncounted(
-        self, layout: Layout, merged: Merged, start: int, end: int
-    ) -> Mapping[Part, Uncounted]:
-        """What keys and indicators lack of a window that somebody else has merged."""
-        reach = self._pieces.extent(layout).reach(start, end)
-        return self._uncounted(layout, merged, reach, (start, end), None)
+    def _closing(self, known: Known, layout: Layout, window: WindowAsked, merged: Merged) -> Loaded:
+        """What is at hand. Nobody asks for it again: no table of it is kept."""
+        span = window.start_us or 0, window.end_us or 0
+        reach = self._pieces.extent(layout).reach(*span)
+        return loaded(
+            known, layout, replace(merged, token=None),
+            covered=span,
+            stored=span,
+            revision=0,
+            notes=(),
+            uncounted=self._uncounted(known, layout, merged, reach, span, None),
+        )  # fmt: skip
 
     def _uncounted(
         self,
+        known: Known,
         layout: Layout,
         merged: Merged,
         reach: Reach,
@@ -218,7 +229,6 @@ class LedgerMoment:
             part: Uncounted(events, merged.events, since.get(part))
             for part, events in lacking.items()
         }
-        known, _ = self._find(layout.name)
         whole = absences.of_panes(self._pieces, known, layout, span, merged.events)
         return found if whole is None else found | {WHOLE: whole}
 
@@ -354,7 +364,7 @@ def _nothing(name: str, asked: Span | None, bounds: Span | None) -> Note:
 
 
 def loaded(
-    known: Known | None,
+    known: Known,
     layout: Layout,
     merged: Merged,
     *,
@@ -370,7 +380,7 @@ def loaded(
         summary=segment,
         covered=covered,
         stored=stored,
-        watermark=None if known is None else known.info.watermark,
+        watermark=known.info.watermark,
         revision=revision,
         late=merged.late,
         stale=False,

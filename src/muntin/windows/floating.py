@@ -14,7 +14,6 @@ asked for (`slow_down`, `resume`):
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -94,27 +93,13 @@ class FloatingWindow:
         return replace(self, factor=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A window that closes, as a run of panes.
-
-    Attributes
-    ----------
-    first, last : int
-        It holds the panes number first ... last - 1 of those that were given.
-    fill : tuple of int
-        Rows of each key, in the order of the segment's tables.
-    """
-
-    boundary: Boundary
-    first: int
-    last: int
-    fill: tuple[int, ...]
+Run = tuple[Boundary, int, int]
+"""A window that closes: it holds the panes from one number to another of those that were given."""
 
 
 def close_windows(
     window: FloatingWindow, panes: Segment, starts: np.ndarray, ends: np.ndarray, sealed_until: int
-) -> tuple[list[Run], FloatingWindow, int, tuple[int, ...]]:
+) -> tuple[list[Run], FloatingWindow, int]:
     """The windows that close as one pane after another is taken, in one pass over all.
 
     Parameters
@@ -130,9 +115,8 @@ def close_windows(
 
     Returns
     -------
-    runs, window, first, fill
-        The windows that close; then the window that is left, the pane from which it holds all, and
-        its rows of each key.
+    runs, window, first
+        The windows that close; then the window that is left, and the pane from which it holds all.
     """
     tables = panes.tables
     rows = np.zeros((len(tables), len(panes.slices) + 1), np.int64)
@@ -146,25 +130,23 @@ def close_windows(
         at += len(table)
     keys = np.concatenate([table.key for table in tables]) if tables else np.empty(0, np.int64)
     closed = np.zeros((len(starts) + 1, 6), np.int64)
-    fills = np.zeros((len(starts) + 1, len(tables)), np.int64)
-    state = np.zeros(4 + len(tables), np.int64)
+    state = np.zeros(4, np.int64)
     opened = window.start is not None
     if window.start is not None:
         state[:2] = window.start, int(window.overflowed)
     capacity = -1 if window.rows_max is None else window.rows_max
     number = kernels.close_floating(
         starts, ends, rows, keys, keys_from, int(opened), window.length_now, capacity,
-        sealed_until, closed, fills, state,
+        sealed_until, closed, state,
     )  # fmt: skip
-    runs = [_run(closed[i], fills[i]) for i in range(number)]
-    is_open, start, overflowed, first = state[:4].tolist()
+    runs = [_run(*row) for row in closed[:number].tolist()]
+    is_open, start, overflowed, first = state.tolist()
     left = replace(
         window, start=start if is_open else None, overflowed=bool(is_open and overflowed)
     )
-    return runs, left, first, tuple(state[4:].tolist())
+    return runs, left, first
 
 
-def _run(closed: np.ndarray, fill: Sequence[int]) -> Run:
-    start, end, reason, overflowed, first, last = closed.tolist()
+def _run(start: int, end: int, reason: int, overflowed: int, first: int, last: int) -> Run:
     why = "full" if reason == kernels.FULL else "capacity"
-    return Run(Boundary(start, end, why, bool(overflowed)), first, last, tuple(map(int, fill)))
+    return Boundary(start, end, why, bool(overflowed)), first, last

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from muntin.summaries.kernels import inlined, kernel
-from muntin.summaries.kernels.copying import copy_to, fill
+from muntin.summaries.kernels import kernel
+from muntin.summaries.kernels.copying import fill
 
 FULL, CAPACITY = 0, 1
-START, END, REASON, OVERFLOWED, FIRST, LAST = range(6)
 
 
 @kernel
 def close_floating(
-    panes, ends, rows, keys, keys_from, opened, length, capacity, sealed_until, closed, fills, state
+    panes, ends, rows, keys, keys_from, opened, length, capacity, sealed_until, closed, state
 ):  # fmt: skip
     """Boundaries of the windows that close; how many.
 
@@ -30,11 +29,11 @@ def close_floating(
         Tables have their own numbers from here: they share the memory of what was seen.
     opened, length, capacity : int64
         1 where a window is open; its length in microseconds; rows a key may have, -1: any number.
-    closed : int64[p + 1, 6], fills : int64[p + 1, tables]
-        Filled: columns START ... LAST, and the rows of each key when the window closed.
-    state : int64[tables + 4]
-        In: start and overflowed of the open window. Out: is one open, start, overflowed, its first
-        pane here, and its rows of each key.
+    closed : int64[p + 1, 6]
+        Filled: start, end, reason, overflowed, the first pane here and the one after the last.
+    state : int64[4]
+        In: start and overflowed of the open window. Out: is one open, start, overflowed, and its
+        first pane here.
     """
     tables = rows.shape[0]
     seen = np.full(keys_from[tables], -1, np.int64)  # the last pane that had a key
@@ -50,7 +49,7 @@ def close_floating(
         if is_open and not kept and end <= at:
             # after `resume` a window may hold more than its length: it ends with what it holds
             reach = max(end, ends[pane - 1])
-            _close(closed, fills, number, start, reach, FULL, overflowed, first, pane, count)
+            closed[number] = start, reach, FULL, overflowed, first, pane
             number += 1
             is_open = False
         floor = first if is_open else pane
@@ -63,7 +62,7 @@ def close_floating(
                     fresh[table] += 1
             too_many |= capacity >= 0 and count[table] + fresh[table] > capacity
         if is_open and not kept and too_many:
-            _close(closed, fills, number, start, at, CAPACITY, overflowed, first, pane, count)
+            closed[number] = start, at, CAPACITY, overflowed, first, pane
             number += 1
             is_open = False
             for table in range(tables):
@@ -82,24 +81,10 @@ def close_floating(
     if is_open and start + length <= sealed_until:
         last = len(panes)
         reach = max(start + length, ends[last - 1])
-        _close(closed, fills, number, start, reach, FULL, overflowed, first, last, count)
+        closed[number] = start, reach, FULL, overflowed, first, last
         number += 1
         is_open = False
         first = np.int64(last)
-        fill(count, 0)
     state[0] = 1 if is_open else 0
     state[1], state[2], state[3] = start, overflowed, first
-    copy_to(state[4:], count)
     return number
-
-
-@inlined()
-def _close(closed, fills, number, start, end, reason, overflowed, first, last, count):
-    closed[number, START] = start
-    closed[number, END] = end
-    closed[number, REASON] = reason
-    closed[number, OVERFLOWED] = overflowed
-    closed[number, FIRST] = first
-    closed[number, LAST] = last
-    for table in range(len(count)):
-        fills[number, table] = count[table]
