@@ -182,3 +182,35 @@ def test_a_value_in_a_large_batch_that_is_not_taken(bad: float, dtype: str, why:
     values[90_000] = 1.0
     sketch.update(values)
     assert sketch.max == float("inf")
+
+
+@pytest.mark.parametrize("k", [4, 6, 8])
+def test_small_sketches_keep_to_their_bound_after_many_merges(k: int) -> None:
+    n, misses = 30_000, []
+    above = np.unique(np.geomspace(3 * k + 1, 3_000, 12).astype(int))
+    for seed in range(12):
+        whole = REQ(k)
+        for part in np.array_split(np.random.default_rng(seed).permutation(n), 150):
+            one = REQ(k)
+            one.update(part)
+            whole.merge(one)
+        rank, truth = whole.rank(n - 1 - above), (n - above) / n
+        misses.append((truth < rank.lower) | (rank.upper < truth))
+    assert np.mean(misses) <= 0.01
+
+
+@pytest.mark.parametrize("k", [4, 12])
+def test_what_is_certain_of_the_top_is_exact(k: int) -> None:
+    rng = np.random.default_rng(k)
+    values, whole = np.empty(0), REQ(k)
+    for _ in range(200):
+        part = rng.random(rng.integers(1, 40 * k))
+        values = np.sort(np.append(values, part))
+        one = REQ(k)
+        one.update(part)
+        whole.merge(one)
+        above = np.arange(1, min(6 * k, len(values) - 1))
+        rank, truth = whole.rank(values[-1 - above]), 1 - above / len(values)
+        certain = rank.lower == rank.upper
+        assert certain[: 3 * k - 1].all()
+        np.testing.assert_allclose(rank.value[certain], truth[certain])

@@ -36,6 +36,8 @@ answers: Any = _answers  # lists of columns are unpacked into their calls
 NEAR, FAR = 0.45, 0.25
 """Half-widths of a 99 % interval around a rank, times k: in shares of what is above it, and of
 everything. benchmarks/characterize/tail.py measures what they rest on."""
+NEAR_OF_FEW = 4 * NEAR
+"""Below k = 8, whose sections are too few to be spared by thousands of merges."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class TailQuantiles(RankedRows):
     @property
     def near(self) -> float:
         """Half-width of the 99 % interval around a rank, in shares of what is above it."""
-        return NEAR / self.k
+        return (NEAR if self.k >= 8 else NEAR_OF_FEW) / self.k
 
     @property
     def far(self) -> float:
@@ -97,7 +99,7 @@ class TailQuantiles(RankedRows):
         tail = np.empty((len(counts), len(points)), np.int64)
         sure = np.empty(tail.shape, np.bool_)
         answers.ranks(*flat, points, inclusive, tail, sure)
-        sure |= tail <= self.exact_top
+        sure |= tail < self.exact_top  # where all of these are above, more may have been
         # What is above is within `near` of its true weight, so that lies between these two.
         low = np.where(sure, tail, np.maximum(tail / (1 + self.near), tail - self.far * counts))
         high = np.where(sure, tail, np.minimum(tail / (1 - self.near), tail + self.far * counts))
