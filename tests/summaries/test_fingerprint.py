@@ -108,3 +108,10 @@ def test_damaged_bytes_are_refused_or_sound():
         else:
             assert summary.to_bytes() == case
     assert refused > 2000
+
+
+def test_one_number_for_several_keys_is_refused():
+    summary = made([("a", 1)])
+    with pytest.raises(BadArgument, match="2 keys and 1 ranks"):
+        summary.update(["b", "c"], 5)
+    assert (summary.count, summary.digest.count) == (1, 1)

@@ -289,7 +289,7 @@ class TestWeights:
 
     def test_refused(self):
         for weights, match in (
-            ([1], "1 weights for 2"), ([1, -1], "position 1"), ([0.5, 1.0], "int64"),
+            ([1], "1 weights for 2"), ([1, -1], "position 1"), ([0.5, 1.0], "must be integers"),
         ):  # fmt: skip
             with pytest.raises(BadArgument, match=match):
                 KLL().update([1.0, 2.0], weights)
@@ -297,7 +297,61 @@ class TestWeights:
             KLL().update([np.nan, 1.0], [0, 1])
 
 
+def again(sketch: KLL) -> KLL:
+    return KLL.from_datasketches(sketch.to_datasketches())
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int32, np.uint64, np.float16, np.float64])
+def test_points_of_any_width_rank_whole_numbers(kind):
+    sketch = fed(np.arange(-3, 9), k=8, dtype="int64")
+    points = np.array([0, 3, 120], kind)
+    for inclusive, side in ((True, "right"), (False, "left")):
+        rank = KLL.from_bytes(sketch.to_bytes()).rank(points, inclusive=inclusive)
+        truth = np.searchsorted(np.arange(-3, 9), points.astype(float), side) / 12
+        assert (rank.lower <= truth).all()
+        assert (truth <= rank.upper).all()
+        assert rank.value[2] == rank.lower[2] == 1.0
+
+
+def test_ranks_are_exact_where_floats_are_too_coarse():
+    large = 1 << 53
+    sketch = fed(np.array([large, large + 1, large + 3]), k=8, dtype="int64")
+    assert sketch.rank(float(large)).value.tolist() == [1 / 3]
+    assert sketch.rank(float(large + 4), inclusive=False).value.tolist() == [1.0]
+    assert sketch.rank([-np.inf, np.inf]).value.tolist() == [0.0, 1.0]
+    ends = fed(np.array([-(1 << 63), (1 << 63) - 1]), k=8, dtype="int64")
+    assert ends.rank([-np.inf, np.inf]).value.tolist() == [0.0, 1.0]
+    assert ends.rank([-np.inf, np.inf], inclusive=False).value.tolist() == [0.0, 1.0]
+    assert ends.cdf([-(1 << 63), (1 << 63) - 1]).value.tolist() == [0.5, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("points", [np.array([5, 3], np.uint8), ["a", "b"], [1, None], [[1, 2]]])
+def test_points_that_are_no_rising_numbers_are_refused(points):
+    with pytest.raises(BadArgument, match="point"):
+        fed(np.arange(9.0), k=8).cdf(points)
+
+
 class TestLaws:
+    @pytest.mark.parametrize(
+        "joined",
+        [
+            lambda old, new: (new.merge(old), new)[1],
+            lambda old, new: (new.merge(again(old)), new)[1],
+            lambda old, new: KLL.merged([new, old]),
+        ],
+        ids=["merge", "datasketches", "merged"],
+    )
+    def test_new_sketches_may_take_in_all_older_ones_again_and_again(self, joined):
+        """All are of one seed: were their coins tossed anew each time, errors would add up."""
+        misses = []
+        for seed in range(6):
+            values = np.random.default_rng(seed).normal(size=60_000)
+            sketch = KLL(k=20)
+            for part in np.array_split(values, 200):
+                sketch = joined(sketch, fed(part, k=20))
+            misses.append(rank_errors(sketch, values) > sketch.rank_error())
+        assert np.mean(misses) <= 0.01
+
     @given(
         st.integers(0, 2**32), st.lists(st.integers(0, 3_000), min_size=1, max_size=6),
         st.sampled_from([8, 33, 200]),

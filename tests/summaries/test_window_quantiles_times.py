@@ -326,3 +326,22 @@ def test_golden(method):
     golden = (GOLDEN / f"time_window_quantiles-{method}-v1.bin").read_bytes()
     assert window.to_bytes() == golden
     assert TimeWindowQuantiles.from_bytes(golden).to_bytes() == golden
+
+
+def test_new_windows_may_take_in_all_older_ones_again_and_again():
+    """All are of one seed: were their coins tossed anew each time, errors would add up."""
+    misses = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        values = rng.normal(size=60_000)
+        window = TimeWindowQuantiles(1_000, panes=2, k=16)
+        for part in np.array_split(values, 200):
+            new = TimeWindowQuantiles(1_000, panes=2, k=16)
+            new.update(part, rng.integers(0, 1_000, len(part)))
+            new.merge(window)
+            window = new
+        window.advance(999)
+        points = np.quantile(values, np.arange(1, 20) / 20)
+        rank, truth = window.rank(points), np.arange(1, 20) / 20
+        misses.append((truth < rank.lower - 1e-4) | (rank.upper + 1e-4 < truth))
+    assert np.mean(misses) <= 0.02

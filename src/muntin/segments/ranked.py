@@ -160,7 +160,7 @@ class RankedRows(Algebra):
             return answer_table("q", asked, filled, found, confidence)
         if isinstance(question, RanksOf):
             asked = np.atleast_1d(np.asarray(question.points))
-            points = check_points(asked, self.dtype)[0 if question.inclusive else 1]
+            points = check_points(asked, self.dtype, question.inclusive)
             counts = self.counts(table)[filled][:, None]
             keys = frozen(to_keys(points))
             parts, confidence = self.ranks_of(flat, keys, question.inclusive, counts)

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from muntin.arrow import floats_of_decimals
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
@@ -20,6 +22,40 @@ def integer_in(name: str, value: Any, low: int, high: int, unit: str = "") -> in
         shown = f" {unit}" if unit else ""
         raise BadArgument(f"{name}={value} is out of range: give {low} to {high}{shown}")
     return int(value)
+
+
+def array_of(values: Any, what: str = "value") -> np.ndarray:
+    """Numbers or times, as users give them, as NumPy has them; decimals as the nearest floats.
+
+    Raises
+    ------
+    BadArgument
+        A null or masked one (the first position is named), or what is no array of one type.
+    """
+    arrow = isinstance(values, pa.Array | pa.ChunkedArray)
+    if isinstance(values, np.ma.MaskedArray):
+        mask = np.ma.getmaskarray(values)
+        if mask.any():
+            at = int(mask.argmax())
+            raise BadArgument(f"{what} at position {at} is masked: use {what}s.compressed()")
+    elif arrow:
+        if values.null_count:
+            at = int(np.asarray(values.is_null()).argmax())
+            raise BadArgument(f"{what} at position {at} is null: drop nulls first")
+        if pa.types.is_decimal(values.type):
+            chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+            values = pa.chunked_array(map(floats_of_decimals, chunks), pa.float64())
+    elif isinstance(values, pa.Scalar):
+        values = values.as_py()
+    try:
+        array = np.asarray(values.to_numpy(zero_copy_only=False) if arrow else values)  # pyright: ignore
+    except (ValueError, TypeError, OverflowError, pa.ArrowException) as problem:
+        raise BadArgument(f"{what}s must be numbers, of one type: {problem}") from None
+    if array.dtype == object:
+        for at, value in enumerate(array.ravel()):
+            if value is None:
+                raise BadArgument(f"{what} at position {at} is null: drop nulls first")
+    return array
 
 
 def parameters_of(kind: str, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:

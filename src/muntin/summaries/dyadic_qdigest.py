@@ -28,7 +28,9 @@ from muntin.summaries.base import Estimate
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.kernels import qdigest as kernels
 from muntin.summaries.order_maps import IntegerRange, OrderMap, as_numbers, order_map
+from muntin.summaries.reading import exact_sum
 from muntin.summaries.weighted_view import check_fractions
+from muntin.summaries.weights import as_weights
 
 K_MAX = 1 << 26
 COUNT_MAX = 1 << 61
@@ -153,18 +155,9 @@ class DyadicQDigest:
             self._count_waiting()
 
     def _update_weighted(self, leaves: np.ndarray, weights: Any) -> None:
-        given = np.atleast_1d(np.asarray(weights))
-        if given.dtype.kind not in "biu" and given.size:
-            raise BadArgument(f"weights of type {given.dtype} are not integers")
-        if given.shape != leaves.shape:
-            raise BadArgument(f"{len(leaves)} values and {given.size} weights")
-        if given.size and int(given.min()) < 0:
-            raise BadArgument(f"weight {int(given.min())} is negative")
-        if given.size == 0 or float(given.sum(dtype=np.float64)) > COUNT_MAX:
-            if given.size:
-                raise BadArgument(f"the weights add up to more than {COUNT_MAX}")
-            return
-        given = given.astype(np.int64)
+        given = np.broadcast_to(as_weights(weights, len(leaves)), leaves.shape)
+        if exact_sum(given) > COUNT_MAX:
+            raise BadArgument(f"the weights add up to more than {COUNT_MAX}")
         leaves, given = leaves[given > 0], given[given > 0]
         if not leaves.size:
             return
@@ -222,7 +215,9 @@ class DyadicQDigest:
             `value` they are equal to it.
         """
         if not inclusive and isinstance(self._map, IntegerRange):
-            values = np.ceil(as_numbers(values))  # less than 2.5 is less than 3
+            values = as_numbers(values)
+            if values.dtype.kind == "f":
+                values = np.ceil(values)  # less than 2.5 is less than 3
         cells, side = self._map.place(values)
         lower, upper = self._bounds(cells, side, (inclusive, inclusive))
         value = lower + (upper - lower) / 2

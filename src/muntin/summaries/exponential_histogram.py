@@ -26,7 +26,6 @@ from muntin.summaries.panes import (
     CONFIDENCE,
     DEVIATIONS,
     KLL_DEVIATION,
-    NOTHING,
     Cut,
     WindowView,
     merged_run,
@@ -102,9 +101,7 @@ class Block:
         if self.marks is None:
             return int((self.stack.item_stamps() >= edge).sum()), edge
         at = int(np.searchsorted(self.marks[0], edge, side="right")) - 1
-        if (
-            at < 0
-        ):  # between the first time, shared with a block now gone, and the next there is none
+        if at < 0:  # between the first time, shared with a block now gone, and the next is none
             return self.count - int(self.marks[1, 0]), edge
         return self.count - int(self.marks[1, at]), int(self.marks[0, at])
 
@@ -181,7 +178,7 @@ class _Histogram:
         run = sorted_run(block.stack for block in whole)
         error = 0.0
         for block in oldest:
-            run = merged_run(run, Cut(block.stack).run(edge, inside) if inside else NOTHING)
+            run = merged_run(run, Cut(block.stack).run(edge, inside))
             if block.stack.height > 1:
                 error += min(inside, block.count - inside) / count
         if len(loose):

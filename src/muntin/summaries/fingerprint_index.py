@@ -128,8 +128,9 @@ class Fingerprint:
         if self._digest is not None:
             if ranks is None:
                 raise BadArgument("this fingerprint counts numbers, too: give `ranks`")
-            if np.ndim(ranks) and len(ranks) != len(hashes):
-                raise BadArgument(f"{len(hashes)} keys and {len(ranks)} ranks")
+            given = len(ranks) if np.ndim(ranks) else 1
+            if given != len(hashes):
+                raise BadArgument(f"{len(hashes)} keys and {given} ranks")
             self._digest.update(ranks)
         self._bloom.update_hashes(hashes, found)
         self._stretch(hashes)
@@ -178,15 +179,14 @@ class Fingerprint:
         if not isinstance(other, Fingerprint):
             raise IncompatibleSummary(f"a fingerprint cannot merge a {type(other).__name__}")
         ours, theirs = self._digest, other._digest
-        if (ours is None) != (theirs is None):
-            raise IncompatibleSummary("one fingerprint counts numbers, the other does not")
+        if ours is None or theirs is None:
+            if ours is not theirs:
+                raise IncompatibleSummary("one fingerprint counts numbers, the other does not")
+        elif (ours.k, ours.domain) != (theirs.k, theirs.domain):
+            raise IncompatibleSummary(f"domains differ: {ours.domain} and {theirs.domain}")
+        self._bloom.merge(other._bloom)
         if ours is not None and theirs is not None:
-            if (ours.k, ours.domain) != (theirs.k, theirs.domain):
-                raise IncompatibleSummary(f"domains differ: {ours.domain} and {theirs.domain}")
-            self._bloom.merge(other._bloom)
             ours.merge(theirs)
-        else:
-            self._bloom.merge(other._bloom)
         self._least = min(self._least, other._least)
         self._most = max(self._most, other._most)
 

@@ -10,6 +10,7 @@ import numpy as np
 from muntin.summaries.base import Estimate
 from muntin.summaries.weighted_view import (
     WeightedView,
+    as_points,
     check_fractions,
     check_increasing,
     check_points,
@@ -117,15 +118,15 @@ class KLLAnswers(ABC):
 
     def _ranked(self, x: Any, inclusive: bool) -> tuple[np.ndarray, np.ndarray] | None:
         """Weight below each point and whether it is certain; None while there is nothing."""
-        at = check_points(x, self.dtype)[0 if inclusive else 1]
+        at = check_points(x, self.dtype, inclusive)
         if self._count == 0:
             return None
         view = self._sorted_view()
         weight = view.weight_below(at, inclusive)
-        points = np.atleast_1d(np.asarray(x))
+        points = as_points(x)  # as they are: they may lie beyond int64
         low, high = view.ends
-        below = points < low if inclusive else points <= low
-        above = points >= high if inclusive else points > high
+        below = (at < low) | (points < low) if inclusive else at <= low
+        above = at >= high if inclusive else (at > high) | (points > high)
         weight[below] = 0
         weight[above] = self._count
         return weight, below | above

@@ -15,7 +15,7 @@ from typing import Self
 import numpy as np
 
 from muntin.errors import BadArgument
-from muntin.summaries.kernels.compaction import LEVELS_MAX, absorb
+from muntin.summaries.kernels.compaction import DRAWS, LEVELS_MAX, absorb
 from muntin.summaries.kernels.many_stacks import gather_levels
 from muntin.summaries.kernels.sorting import sort_pairs, sort_run
 
@@ -191,6 +191,7 @@ class LevelStack:
     def merge(self, other: Self) -> None:
         """Add what another stack of the same k holds; the other keeps its items."""
         other.order()
+        self._toss_after(other)
         self.absorb(other.keys, other.stamps, other.offsets)
 
     def merge_all(self, others: Sequence[Self], weight: int) -> None:
@@ -198,6 +199,7 @@ class LevelStack:
 
         `weight` is that of all they hold.
         """
+        self._toss_after(max(others, key=lambda other: other.coins[DRAWS]))
         heights = np.array([len(other.offsets) for other in others]) - 1
         edges = np.concatenate([other.offsets for other in others])
         ends = np.cumsum(heights + 1)
@@ -226,6 +228,12 @@ class LevelStack:
         for low, high in pairwise(sizes.tolist()):
             sort_run(united[low:high])
         self.absorb(united, None, sizes)
+
+    def _toss_after(self, other: Self) -> None:
+        """Go on with the coins that were tossed more: a new stack that takes in all older ones,
+        again and again, would else toss the same each time, and errors would add up."""
+        if other.coins[DRAWS] > self.coins[DRAWS]:
+            self.coins[DRAWS:] = other.coins[DRAWS:]
 
     def _merge_shift(self, weight: int, runs: int) -> int:
         """Level below which a merge of so many sorted runs samples items in blocks.

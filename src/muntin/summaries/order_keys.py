@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from muntin.arrow import floats_of_decimals
 from muntin.errors import BadArgument, CorruptSummary
+from muntin.summaries.checks import array_of
 from muntin.summaries.kernels.order_keys import (
     KEY_OF_INFINITY,
     KEY_OF_MINUS_INFINITY,
@@ -17,6 +16,7 @@ from muntin.summaries.kernels.order_keys import (
     extremes,
     keys_of_doubles,
 )
+from muntin.summaries.weights import as_weights
 
 DTYPES = ("float64", "float32", "int64")
 
@@ -65,7 +65,7 @@ def as_read(values: Any, dtype: str) -> np.ndarray:
 
 
 def _one_dimension(values: Any) -> np.ndarray:
-    column = _as_numpy(values)
+    column = array_of(values)
     if column.ndim > 1:
         raise BadArgument(f"values have shape {column.shape}: give one dimension")
     return column.reshape(1) if column.ndim == 0 else column
@@ -127,14 +127,9 @@ def weighed(column: np.ndarray, weights: Any) -> tuple[np.ndarray, np.ndarray]:
         Weights that are negative, no integers, or not one for each value; a NaN, whatever its
         weight.
     """
-    heavy = as_column(weights, "int64")
-    if heavy.size == 1 and np.ndim(weights) == 0:
+    heavy = as_weights(weights, len(column))
+    if len(heavy) < len(column):
         heavy = np.repeat(heavy, len(column))
-    if len(heavy) != len(column):
-        raise BadArgument(f"{len(heavy)} weights for {len(column)} values: give one for each")
-    if (heavy < 0).any():
-        at = int((heavy < 0).argmax())
-        raise BadArgument(f"weight {heavy[at]} at position {at}: use weights >= 0")
     if len(column):
         bounds_of(column)  # a NaN is refused even where its weight is 0
     kept = heavy > 0
@@ -179,38 +174,6 @@ def check_keys(keys: np.ndarray, dtype: str, kind: str) -> None:
             narrow = from_keys(keys, "float32").astype(np.float64)
         if (to_keys(narrow) != keys).any():
             raise CorruptSummary(f"{kind}: an item is no float32")
-
-
-def _as_numpy(values: Any) -> np.ndarray:
-    if isinstance(values, pa.Array | pa.ChunkedArray):
-        if values.null_count:
-            mask = np.asarray(values.is_null())
-            raise BadArgument(f"value at position {int(mask.argmax())} is null: drop nulls first")
-        if pa.types.is_decimal(values.type):
-            chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
-            values = pa.chunked_array([floats_of_decimals(chunk) for chunk in chunks], pa.float64())
-        return (
-            values.to_numpy(zero_copy_only=False)
-            if isinstance(values, pa.Array)
-            else (values.to_numpy())
-        )
-    if isinstance(values, np.ma.MaskedArray):
-        mask = np.ma.getmaskarray(values)
-        if mask.any():
-            at = int(mask.argmax())
-            raise BadArgument(f"value at position {at} is masked: use values.compressed()")
-        return values.data
-    try:
-        column = np.asarray(values)
-    except (ValueError, TypeError, OverflowError) as problem:
-        raise BadArgument(f"values must be numbers: {problem}") from None
-    if column.dtype == object:
-        listed = column.ravel()
-        for at, value in enumerate(listed):
-            if value is None:
-                raise BadArgument(f"value at position {at} is null: drop nulls first")
-        raise BadArgument("values must be numbers of one type that NumPy has, not objects")
-    return column
 
 
 def _integers(column: np.ndarray) -> np.ndarray:

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import BadArgument
+from muntin.summaries.checks import array_of
 from muntin.summaries.times import as_times
 
 BITS_MAX = 62  # a node's number needs one bit more, and counts of cells stay inside int64
@@ -97,7 +98,9 @@ class IntegerRange(OrderMap):
         return numbers.astype(np.int64).view(np.uint64) - _as_uint64(self.start)
 
     def place(self, values: Any) -> tuple[np.ndarray, np.ndarray]:
-        numbers = np.floor(as_numbers(values))
+        numbers = as_numbers(values)
+        if numbers.dtype.kind == "f":
+            numbers = np.floor(numbers)
         # As int64, since `start` and its like past 2**53 would be rounded beside floats.
         below, above = numbers < _INT64_MIN, numbers >= _INT64_MAX + 1
         whole = np.where(below | above, 0, numbers).astype(np.int64)
@@ -297,20 +300,7 @@ def _as_uint64(value: int) -> np.uint64:
 
 
 def _array(values: Any) -> np.ndarray:
-    if isinstance(values, pa.ChunkedArray | pa.Array):
-        if values.null_count:
-            raise BadArgument(f"{values.null_count} values are null: drop them first")
-        if pa.types.is_decimal(values.type):
-            values = values.cast(pa.float64())
-        values = (
-            values.to_numpy()
-            if isinstance(values, pa.ChunkedArray)
-            else values.to_numpy(zero_copy_only=False)
-        )
-    try:
-        array = np.atleast_1d(np.asarray(values))
-    except (ValueError, OverflowError) as problem:
-        raise BadArgument(f"values must be one array of one type: {problem}") from None
+    array = np.atleast_1d(array_of(values))
     if array.ndim != 1:
         raise BadArgument(f"values must be one-dimensional, got shape {array.shape}")
     return array
@@ -323,7 +313,9 @@ def as_numbers(values: Any) -> np.ndarray:
         raise BadArgument(f"values of type {array.dtype} are not numbers")
     if array.dtype.kind == "f" and np.isnan(array).any():
         raise BadArgument("NaN has no rank: drop it first")
-    return array if array.dtype.kind in "iuf" else array.astype(np.int64)
+    if array.dtype.kind == "f":
+        return array.astype(np.float64, copy=False)
+    return array if array.dtype.kind in "iu" else array.astype(np.int64)
 
 
 def _integers(values: Any) -> np.ndarray:
@@ -346,7 +338,7 @@ def _microseconds(values: Any) -> np.ndarray:
     if array.dtype.kind == "O" or (array.dtype.kind != "M" and array.size == 0):
         try:
             array = array.astype("datetime64[us]")
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             raise BadArgument(f"values of type {array.dtype} are not instants") from None
     if array.dtype.kind not in "iuM":
         raise BadArgument(f"values of type {array.dtype} are not instants")

@@ -154,7 +154,7 @@ class PaneRing:
             at -= size
             stack = LevelStack(self.k, self.coins, stamped=True)
             for pane in parts:
-                moved = pane.stack.copy(self.coins)
+                moved = pane.stack.copy()
                 since = moved.item_stamps() - pane.start
                 moved.item_stamps()[:] = at + (since * (size / pane.count)).astype(np.int64)
                 stack.merge(moved)

@@ -29,6 +29,7 @@ import numpy as np
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary, SummaryOverflow
 from muntin.summaries import datasketches_kll
 from muntin.summaries.envelope import seal, unseal
+from muntin.summaries.kernels.compaction import DRAWS, SEED, coins_of
 from muntin.summaries.kernels.sampling import sample_blocks
 from muntin.summaries.kernels.sorting import sort_run
 from muntin.summaries.kll_answers import KLLAnswers
@@ -250,6 +251,8 @@ class KLL(KLLAnswers):
         """
         sketch = cls(seed=seed, dtype=dtype)
         sketch._restore(datasketches_kll.decode(data, sketch.dtype))
+        stack = sketch._stack  # read again and again, it must not toss the same coins each time
+        stack.coins[DRAWS] = coins_of(stack.items(), np.uint64(seed))[SEED]
         return sketch
 
     def to_bytes(self) -> bytes:

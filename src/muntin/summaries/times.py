@@ -40,8 +40,10 @@ def as_times(times: Any, length: int) -> np.ndarray:
         times = (zoned - _EPOCH) // _MICROSECOND
     if isinstance(times, int | np.integer) and not isinstance(times, bool):
         times = [times] * length
-    arrow = not isinstance(times, np.ndarray)
-    values = _from_arrow(_as_arrow(times)) if arrow else _from_numpy(times)
+    if isinstance(times, np.ndarray) and not isinstance(times, np.ma.MaskedArray):
+        values = _from_numpy(times)
+    else:
+        values = _from_arrow(_as_arrow(times))
     if len(values) != length:
         raise BadArgument(f"{len(values)} times for {length} items: give each item one time")
     return read_only(np.ascontiguousarray(values))

@@ -8,6 +8,7 @@ import numpy as np
 
 from muntin.errors import BadArgument
 from muntin.summaries.base import Estimate
+from muntin.summaries.checks import array_of
 from muntin.summaries.kernels.weighted_view import find_around
 
 
@@ -95,46 +96,48 @@ def _numbers(q: Any) -> np.ndarray:
         raise BadArgument(f"fractions {q!r:.80} are not numbers: use 0 <= q <= 1") from None
 
 
-def check_points(x: Any, dtype: str) -> tuple[np.ndarray, np.ndarray]:
-    """Points to rank, as (for inclusive ranks, for exclusive ranks) in the values' type.
+def check_points(x: Any, dtype: str, inclusive: bool) -> np.ndarray:
+    """Points to rank, float64[n], or int64[n] for values that are int64.
 
-    Points between integers are moved to the integer that gives the same rank.
+    A point between integers is moved to the one that gives the same rank.
     """
-    points = np.atleast_1d(np.asarray(x))
+    points = as_points(x)
+    if dtype != "int64":
+        return points.astype(np.float64, copy=False)
+    low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+    if points.dtype.kind in "iu":
+        wide = points.astype(np.uint64 if points.dtype.kind == "u" else np.int64)
+        return np.minimum(wide, high).astype(np.int64)
+    whole = np.floor(points) if inclusive else np.ceil(points)
+    inside = np.where(np.abs(whole) < 2.0**63, whole, 0).astype(np.int64)
+    inside[whole >= 2.0**63] = high
+    inside[whole <= -(2.0**63)] = low
+    return inside
+
+
+def as_points(x: Any) -> np.ndarray:
+    """Integers or float64, [n], none of them NaN; BadArgument."""
+    points = np.atleast_1d(array_of(x, "point"))
     if points.ndim != 1:
         raise BadArgument(f"points have shape {points.shape}: give one dimension")
-    if points.size == 0:
-        points = points.astype(np.float64)
+    if points.size == 0 or points.dtype.kind == "f":
+        points = points.astype(np.float64, copy=False)
     if points.dtype.kind not in "fiu":
         raise BadArgument(f"points of type {points.dtype} are not numbers")
     if points.dtype.kind == "f" and np.isnan(points).any():
         at = int(np.isnan(points).argmax())
         raise BadArgument(f"point at position {at} is NaN: NaN has no rank")
-    if dtype != "int64":
-        wide = points.astype(np.float64)
-        return wide, wide
-    if points.dtype.kind in "iu":
-        whole = np.minimum(points, np.iinfo(np.int64).max).astype(np.int64)
-        return whole, whole
-    return _clipped(np.floor(points)), _clipped(np.ceil(points))
+    return points
 
 
-def _clipped(points: np.ndarray) -> np.ndarray:
-    low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-    inside = np.where(np.abs(points) < 2.0**63, points, 0).astype(np.int64)
-    inside[points >= 2.0**63] = high
-    inside[points < -(2.0**63)] = low
-    inside[points == -(2.0**63)] = low
-    return inside
-
-
-def check_increasing(points: Any) -> np.ndarray:
-    """Points that strictly increase, at least one dimension; BadArgument."""
-    column = np.atleast_1d(np.asarray(points))
-    if column.ndim == 1 and (np.diff(column) <= 0).any():
-        at = int((np.diff(column) <= 0).argmax()) + 1
-        raise BadArgument(f"point {column[at]} at position {at}: points must strictly increase")
-    return column
+def check_increasing(x: Any) -> np.ndarray:
+    """As `as_points`, of points that strictly increase."""
+    points = as_points(x)
+    falls = points[1:] <= points[:-1]
+    if falls.any():
+        at = int(falls.argmax()) + 1
+        raise BadArgument(f"point {points[at]} at position {at}: points must strictly increase")
+    return points
 
 
 def nothing(dtype: str) -> Estimate:

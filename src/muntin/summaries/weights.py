@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from muntin.errors import BadArgument, SummaryOverflow
+from muntin.summaries.checks import array_of
 from muntin.summaries.reading import INT64_MAX, exact_sum
 
 ONE = np.ones(1, np.int64)
@@ -24,11 +24,7 @@ def as_weights(weights: Any, items: int) -> np.ndarray:
     """
     if weights is None:
         return ONE
-    if isinstance(weights, pa.ChunkedArray | pa.Array):
-        if weights.null_count:
-            raise BadArgument(f"{weights.null_count} weights are null: give each item its weight")
-        weights = weights.to_numpy(zero_copy_only=False) if len(weights) else np.empty(0, np.int64)
-    array = np.asarray(weights)
+    array = array_of(weights, "weight")
     scalar = array.ndim == 0
     if array.size == 0 and array.ndim == 1:
         array = array.astype(np.int64)
@@ -36,10 +32,10 @@ def as_weights(weights: Any, items: int) -> np.ndarray:
         raise BadArgument(f"weights must be integers, got {array.dtype} of shape {array.shape}")
     if not scalar and array.shape[0] != items:
         raise BadArgument(f"{array.shape[0]} weights for {items} items: give each item one")
-    if array.size and (int(array.min()) < 0 or int(array.max()) > INT64_MAX):
-        raise BadArgument(
-            f"weights must lie in 0 ... 2**63 - 1, found {array.min()} ... {array.max()}"
-        )
+    beyond = (array < 0) | (array > INT64_MAX) if array.size else array
+    if beyond.any():
+        at = int(beyond.argmax())
+        raise BadArgument(f"weight {array.flat[at]} at position {at}: use 0 ... 2**63 - 1")
     checked = np.ascontiguousarray(array.reshape(-1), np.int64).view()
     checked.flags.writeable = False
     return checked

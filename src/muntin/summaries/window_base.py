@@ -136,7 +136,7 @@ class WindowQuantiles:
         Estimate
             `value`, `lower`, `upper`: float64[n] in [0, 1]; n = 0 while the window is empty.
         """
-        points = check_points(x, self.dtype)[0 if inclusive else 1]
+        points = check_points(x, self.dtype, inclusive)
         if self.count == 0:
             return nothing("float64")
         view, error, confidence = self._sorted_view()
