@@ -284,6 +284,19 @@ def test_windows_that_nothing_revises_any_more_say_so():
     assert said(ledger, asked) == ([[3], [1], [1]], True, [])
 
 
+def test_windows_that_are_followed_again_tell_of_late_events_whose_panes_are_gone():
+    ledger = temporary()
+    kept = {"retention": {"panes": "20 s"}, "rollups": []}
+    followed = {"m": MATRIX | {"window": WINDOW}}
+    fed(ledger, followed, [[0, 1], [25], [105]], 0, **kept)
+    fed(ledger, {"m": MATRIX}, [[2], [125]], 3, **kept)  # its window's pane went with the third
+    fed(ledger, {"m": MATRIX}, [[145]], 5, **kept)
+    fed(ledger, followed, [[165]], 6, **kept)
+    assert windows_of(ledger, "m")[:2] == [(0, 20, 1, 3), (20, 40, 0, 1)]
+    fed(ledger, followed, [[185], [3]], 7, **kept)
+    assert windows_of(ledger, "m")[:2] == [(0, 20, 2, 4), (20, 40, 0, 1)]
+
+
 def test_results_of_an_earlier_statement_say_so():
     ledger = temporary()
     m = {"m": MATRIX | {"window": WINDOW}}

@@ -69,8 +69,6 @@ class Assembler:
         self._cache = cache
         stored = ledger.assembler(pipeline.name) or {}
         self._followers: dict[str, Follower] = {}
-        self._owed: dict[str, Slices] = {}
-        """Late events that are committed, and that no revision tells of yet."""
         self.layouts: dict[str, Layout] = {}
         for name, spec in pipeline.summaries.items():
             if not isinstance(spec, SegmentSpec):
@@ -79,10 +77,13 @@ class Assembler:
             self.layouts[name] = layout
             if spec.window is not None:
                 self._followers[name] = follow(layout, spec.window, stored.get(name))
-                owed = (stored.get(name) or {}).get("owed")
-                if owed:
-                    self._owed[name] = Slices.of(*owed)
-        self._away = {n: state for n, state in stored.items() if n not in self._followers}
+        self._owed = {n: Slices.of(*s["owed"]) for n, s in stored.items() if s.get("owed")}
+        """Late events that are committed, and that no revision tells of yet."""
+        self._away = {
+            name: {what: state[what] for what in state if what != "owed"}
+            for name, state in stored.items()
+            if name not in self._followers
+        }
         """Where those were that are not followed now: they may come back."""
         self._longest: dict[str, int] = {}
         """Of the windows that have closed: they may have been longer once."""
@@ -121,11 +122,12 @@ class Assembler:
         """The state to store with a batch that brings late events which nothing else would tell of.
 
         Where retention has dropped a part of a window, what is stored of it does not show that more
-        came. Should this process end before it has written the revision, the next one must know.
-        None where nothing was dropped.
+        came. Should this process end before it has written the revision, the next one must know;
+        so must who follows again where nobody does now. None where nothing is owed that is not
+        stored.
         """
         owed = self._owing(now, self._with_owed(came))
-        if not owed:
+        if not owed or self._states(owed) == self._stored:
             return None
         self._stored = None  # what is stored is not what was
         return self._states(owed)
@@ -138,9 +140,13 @@ class Assembler:
 
     def _owing(self, now: Pieces, came: Mapping[str, Slices]) -> dict[str, Slices]:
         owed: dict[str, Slices] = {}
+        # Before those that are not followed now come back, retention may drop what shows it.
+        reached = {name: state["next"] for name, state in self._away.items()}
         for name, follower in self._followers.items():
-            passed = follower.next_pane()
-            if passed is not None and now.extent(self.layouts[name]).rollups.dropped:
+            if now.extent(self.layouts[name]).rollups.dropped:
+                reached[name] = follower.next_pane()
+        for name, passed in reached.items():
+            if passed is not None:
                 late = came.get(name, NOTHING).between(0, passed)
                 if len(late):
                     owed[name] = late
@@ -326,7 +332,7 @@ class Assembler:
         states = {**self._away, **states}
         for name, late in owed.items():
             columns = late.starts, late.events, late.late
-            states[name]["owed"] = [column.tolist() for column in columns]
+            states[name] = {**states[name], "owed": [column.tolist() for column in columns]}
         return states
 
     _stored: Mapping[str, Any] | None = None
