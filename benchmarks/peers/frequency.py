@@ -15,6 +15,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ from _record import Table, compared, main
 from muntin.summaries import CountMin, SpaceSaving
 from muntin.summaries.items import hash_items
 
+AS_EXACT = "Muntin SpaceSaving, 1,300"  # as Cuckoo Heavy Keeper, at least
 HEAVY, COUNTING = "Muntin SpaceSaving, 1,500", "Muntin Count-Min, 2,048 x 5"
 NAMES = pa.array([f"item-{i:07d}" for i in range(10**6 + 1)])
 
@@ -83,13 +85,16 @@ def of_crick(sketch: Any, asked: list[str]) -> np.ndarray:
 
 
 def peers() -> dict[str, Peer]:
-    return {
-        HEAVY: Peer(
-            ours(lambda: SpaceSaving(1_500)),
+    heavy = {
+        name: Peer(
+            ours(partial(SpaceSaving, capacity)),
             lambda s, asked: s.estimate(asked).value,
             lambda s: len(s.to_bytes()),
             lambda s: s.top(100)["item"].to_pylist(),
-        ),
+        )
+        for name, capacity in ((HEAVY, 1_500), (AS_EXACT, 1_300))
+    }
+    return heavy | {
         "DataSketches frequent items, 2^11": Peer(
             theirs(lambda: datasketches.frequent_strings_sketch(11)),
             lambda s, asked: np.array([s.get_estimate(item) for item in asked]),

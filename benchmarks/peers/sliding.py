@@ -42,8 +42,8 @@ def panes(count: int, size: int) -> list[np.ndarray]:
     return made
 
 
-def ours(columns: list[pa.Array], capacity: int) -> Iterator[tuple[SpaceSaving, int]]:
-    """After each pane from the tenth on: the window, and the bytes of its panes."""
+def ours(columns: list[pa.Array], capacity: int) -> Iterator[tuple[SpaceSaving, list[SpaceSaving]]]:
+    """After each pane from the tenth on: the window, and its panes."""
     held: list[SpaceSaving] = []
     for column in columns:
         pane = SpaceSaving(capacity)
@@ -53,7 +53,7 @@ def ours(columns: list[pa.Array], capacity: int) -> Iterator[tuple[SpaceSaving, 
             window = held[0].copy()
             for one in held[1:]:
                 window.merge(one)
-            yield window, sum(len(one.to_bytes()) for one in held)
+            yield window, held
 
 
 def microscope(columns: list[pa.Array], nbytes: int) -> Iterator[Rebuilt]:
@@ -95,11 +95,11 @@ def measure(short: bool) -> Iterable[Table]:
             return [round(error, 2), round(float(np.mean(seen)) / 100, 3)]
 
         mine, nbytes = [], 0
-        for at, (window, stored) in enumerate(ours(columns, capacity)):
+        for at, (window, held) in enumerate(ours(columns, capacity)):
             asked = NAMES.take(pa.array(windows[at][0]))
             top = {int(name[5:]) for name in window.top(100)["item"].to_pylist()}
             mine.append((window.estimate(asked).value, top))
-            nbytes = max(nbytes, stored)
+            nbytes = max(nbytes, sum(len(pane.to_bytes()) for pane in held))
         theirs = []
         for at, sketch in enumerate(microscope(columns, nbytes)):
             every = sketch.ask(hashes)

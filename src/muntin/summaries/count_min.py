@@ -225,15 +225,7 @@ class CountMin:
         """
         if self._heavy is None:
             raise BadArgument("this CountMin keeps no items: make it with track=k, k above 0")
-        table = self._heavy.top()
-        if not len(table):
-            return table
-        mine = self.estimate(table["item"]).upper
-        upper = np.minimum(table["upper"].to_numpy(), mine)
-        order = np.argsort(-upper, kind="stable")
-        columns = {"item": table["item"], "value": upper, "lower": table["lower"], "upper": upper}
-        ranked = pa.table(columns).take(order)
-        return self._heavy.ranked(ranked, k)
+        return self._heavy.ranked(k, lambda items: self.estimate(items).upper)
 
     def merge(self, other: Self) -> None:
         """Add another sketch of the same parameters and seed.

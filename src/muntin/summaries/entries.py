@@ -14,12 +14,12 @@ from muntin.summaries.items import ITEM_TYPES, hash_items, integers, item_kind, 
 from muntin.summaries.kernels import space_saving as _kernels
 from muntin.summaries.reading import Body, exact_sum
 
-ENTRIES_MIN, ARENA_BYTES_MIN = 32, 512  # to begin with
+ENTRIES_MIN, ARENA_BYTES_MIN, LARGE = 256, 4096, 1 << 16  # to begin with; from where on to double
 PACKED_BYTES_MAX = 1 << 26  # of texts: more are not compressed, so that few bytes ask for no more
 TEXTS = ("string", "binary")
 _STREAMS = 4
 kernels: Any = _kernels  # lists of columns are unpacked into their calls
-_N, _A, _O = kernels.ENTRIES, kernels.ARENA, kernels.OFFSET
+_N, _O = kernels.ENTRIES, kernels.OFFSET
 
 
 class Entries:
@@ -35,12 +35,11 @@ class Entries:
         self.capacity = capacity
         self.seed = seed
         self.items: str | None = None
-        self._state = np.zeros(3, np.int64)
+        self._state = np.zeros(2, np.int64)
         self._hashes = np.empty(0, np.uint64)
         self._counts = np.empty(0, np.int64)
         self._errors = np.empty(0, np.int64)
-        self._starts = np.empty(0, np.int64)
-        self._lengths = np.empty(0, np.int64)
+        self._starts = np.zeros(1, np.int64)
         self._arena = np.empty(0, np.uint8)
         self._table = np.zeros(2, np.uint64)
 
@@ -58,6 +57,11 @@ class Entries:
     @property
     def errors(self) -> np.ndarray:
         return self._errors[: len(self)]
+
+    @property
+    def _used(self) -> int:
+        """Bytes of the arena."""
+        return int(self._starts[len(self)]) if self.items in TEXTS else 0
 
     @property
     def nbytes(self) -> int:
@@ -88,7 +92,7 @@ class Entries:
             if at == len(hashes):
                 return
             size = 0 if offsets is None else int(offsets[at + 1] - offsets[at])
-            self._grow(int(self._state[_A]) + size)
+            self._grow(len(self) + 1, self._used + size, 2 * self.capacity)
 
     def look_up(self, array: pa.Array, hashes: np.ndarray | None = None) -> np.ndarray:
         """Number of each item's entry, or -1: int64[n]."""
@@ -98,7 +102,7 @@ class Entries:
         array, name = self.typed(array)
         if hashes is None:
             hashes = hash_items(array, self.seed)
-        _, _, _, _, _, *where = self._arrays()
+        where = self._arrays()[5:]
         kernels.look_up(hashes, *_parts(array, name), *where, out)
         return out
 
@@ -110,9 +114,8 @@ class Entries:
         if self.items not in TEXTS:
             bits = pa.py_buffer(self._starts[:n].tobytes())
             return pa.Array.from_buffers(ITEM_TYPES[self.items], n, [None, bits])
-        offsets = np.append(self._starts[:n], self._state[_A])
-        texts = self._arena[: self._state[_A]].tobytes()
-        buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(texts)]
+        texts = self._arena[: self._used].tobytes()
+        buffers = [None, pa.py_buffer(self._starts[: n + 1].tobytes()), pa.py_buffer(texts)]
         return pa.Array.from_buffers(ITEM_TYPES[self.items], n, buffers)
 
     def merge(self, other: Self) -> None:
@@ -120,21 +123,23 @@ class Entries:
 
         An item that one side does not keep may have weighed up to that side's offset there.
         """
+        if other.items is None:
+            return
         other = deepcopy(other) if other is self else other
-        self.items = self.items or other.items
-        self._grow_to(len(self) + len(other), int(self._state[_A] + other._state[_A]))
-        theirs = (other._hashes, other._counts, other._errors, other._starts, other._lengths)
-        kernels.merge(len(other), other.offset, *theirs, other._arena, *self._arrays())
+        self.items = other.items
+        together = len(self) + len(other), self._used + other._used
+        self._grow(*together, 4 * self.capacity)
+        kernels.merge(len(other), other.offset, *other._arrays()[2:7], *self._arrays())
 
     def to_bytes(self) -> bytes:
         """Streams of a segment: counts without errors, errors, integers or lengths, and texts."""
         texts, n = self.items in TEXTS, len(self)
-        arena = self._arena[: self._state[_A]]
+        arena = self._arena[: self._used]
         packed = len(arena) <= PACKED_BYTES_MAX
         out = StreamWriter()
         out.numbers(self.counts - self.errors)
         out.numbers(self.errors)
-        out.numbers((self._lengths if texts else self._starts)[:n])
+        out.numbers(np.diff(self._starts[: n + 1]) if texts else self._starts[:n])
         out.raw(arena if packed else arena[:0])
         return b"".join((*out.written(), b"" if packed else arena.tobytes()))
 
@@ -160,10 +165,8 @@ class Entries:
             if len(arena) != size or (packed and len(bare)):
                 raise CorruptSummary("space_saving: the texts do not have their lengths")
             self._reserve(n, len(arena))
-            self._lengths[:n] = third
-            self._starts[:n] = np.cumsum(third) - third
+            self._starts[1 : n + 1] = np.cumsum(third)
             self._arena[: len(arena)] = arena
-            self._state[_A] = len(arena)
         else:
             reader.raw(0)
             reader.done()
@@ -183,25 +186,17 @@ class Entries:
 
     def _arrays(self) -> Any:
         """State, capacity, entries, arena and table, as the kernels take them."""
-        lengths = self._lengths if self.items in TEXTS else None
-        columns = (self._hashes, self._counts, self._errors, self._starts, lengths)
-        return self._state, self.capacity, *columns, self._arena, self._table
+        columns = (self._hashes, self._counts, self._errors, self._starts)
+        arena = self._arena if self.items in TEXTS else None
+        return self._state, self.capacity, *columns, arena, self._table
 
-    def _grow(self, arena_bytes: int) -> None:
-        """Room for at least one entry more, and for `arena_bytes` of texts."""
-        entries = len(self._hashes)
-        if len(self) == entries:
-            entries = min(2 * self.capacity, max(ENTRIES_MIN, 2 * entries))
-        if arena_bytes > len(self._arena):
-            arena_bytes = max(ARENA_BYTES_MIN, 2 * len(self._arena), arena_bytes)
-        self._reserve(entries, arena_bytes)
-
-    def _grow_to(self, entries: int, arena_bytes: int) -> None:
-        """Room for so much and, where there is not, for twice what there was."""
+    def _grow(self, entries: int, arena_bytes: int, most: int) -> None:
+        """Room for so much and, where there is not, for several times what there was; for no more
+        than `most` entries, unless there are."""
         if entries > len(self._hashes):
-            entries = max(entries, min(2 * len(self._hashes), 4 * self.capacity))
+            entries = max(entries, min(_more(len(self._hashes), ENTRIES_MIN), most))
         if arena_bytes > len(self._arena):
-            arena_bytes = max(arena_bytes, 2 * len(self._arena))
+            arena_bytes = max(arena_bytes, _more(len(self._arena), ARENA_BYTES_MIN))
         self._reserve(entries, arena_bytes)
 
     def _reserve(self, entries: int, arena_bytes: int) -> None:
@@ -211,8 +206,7 @@ class Entries:
             self._hashes = _longer(self._hashes, entries)
             self._counts = _longer(self._counts, entries)
             self._errors = _longer(self._errors, entries)
-            self._starts = _longer(self._starts, entries)
-            self._lengths = _longer(self._lengths, entries)
+            self._starts = _longer(self._starts, entries + 1)
             self._table = np.zeros(1 << (2 * entries - 1).bit_length(), np.uint64)
             kernels.reindex(self._table, self._hashes, len(self))
 
@@ -225,12 +219,17 @@ def _parts(array: pa.Array, name: str) -> tuple[np.ndarray, np.ndarray | None]:
 def refuse_broken_text(array: pa.Array) -> None:
     """BadArgument where a string is not UTF-8: it could be neither shown nor read back."""
     data, offsets = text_buffers(array)
-    if not len(array) or not (data[offsets[0] : offsets[-1]] & 0x80).any():
+    if not len(array) or data[offsets[0] : offsets[-1]].max(initial=0) < 0x80:
         return  # ASCII, as nearly always: ten times faster to see than to validate
     try:
         array.validate(full=True)
     except pa.ArrowInvalid as problem:
         raise BadArgument(f"items are not UTF-8 ({problem}): give them as binary") from None
+
+
+def _more(size: int, least: int) -> int:
+    """What is small grows fast: each time all of it is copied, and the table filled anew."""
+    return max(least, size * (4 if size < LARGE else 2))
 
 
 def _longer(array: np.ndarray, size: int) -> np.ndarray:

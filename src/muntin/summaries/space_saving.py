@@ -23,6 +23,7 @@ checks.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, ClassVar, Self
 
@@ -35,11 +36,13 @@ from muntin.summaries.checks import check_alike, integer_in
 from muntin.summaries.entries import Entries
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.items import ITEM_TYPES, as_items, hash_items
+from muntin.summaries.kernels.sorting import nth_largest
 from muntin.summaries.reading import INT64_MAX, Body, Fields, exact_sum
 from muntin.summaries.weights import added, as_weights, total_of
 
 CAPACITY_MAX = 1 << 24  # 32 M entries of 40 bytes: past that, exact counting is the better tool
 SEED_MAX = 2**64 - 1
+_COLUMNS = ["item", "value", "lower", "upper"]
 _ORDER = [("value", "descending"), ("lower", "descending"), ("item", "ascending")]
 
 
@@ -168,20 +171,25 @@ class SpaceSaving:
             item; value, lower, upper (int64, value = upper); guaranteed (bool: surely among the
             k heaviest of the whole stream). Heaviest first; equal ones by lower, then by item.
         """
-        upper = self._entries.counts.copy()
-        lower = upper - self._entries.errors
-        columns = {"item": self._entries.values(), "value": upper, "lower": lower, "upper": upper}
-        return self.ranked(pa.table(columns).sort_by(_ORDER), k)
+        return self.ranked(k)
 
-    def ranked(self, table: pa.Table, k: int | None = None) -> pa.Table:
-        """The first k rows of a table that is ordered by upper, with `guaranteed`."""
+    def ranked(
+        self, k: int | None, at_most: Callable[[pa.Array], np.ndarray] | None = None
+    ) -> pa.Table:
+        """As `top`, where `at_most` knows of items that they weigh no more."""
         if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 0):
             raise BadArgument(f"k must be an integer of at least 0, got {k!r}")
-        size = len(table) if k is None else min(k, len(table))
-        upper = table["upper"].to_numpy()
-        rival = max(self.offset, int(upper[size]) if size < len(upper) else 0)
-        shown = table.slice(0, size)
-        return shown.append_column("guaranteed", pa.array(shown["lower"].to_numpy() >= rival))
+        items, upper, rival = self._entries.values(), self._entries.counts.copy(), 0
+        if at_most is not None:
+            upper = np.minimum(upper, at_most(items))
+        columns = [items, upper, self._entries.counts - self._entries.errors, upper]
+        if k is not None and k < len(items):
+            rival = nth_largest(upper, k)
+            near = np.flatnonzero(upper >= rival)  # no other can be among the first
+            columns = [column.take(near) for column in columns]
+        shown = pa.table(columns, _COLUMNS).sort_by(_ORDER).slice(0, k)
+        surely = shown["lower"].to_numpy() >= max(self.offset, rival)
+        return shown.append_column("guaranteed", pa.array(surely))
 
     def merge(self, other: Self) -> None:
         """Add another summary of the same capacity, seed and type of items.

@@ -11,15 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from muntin.summaries.kernels import kernel
-from muntin.summaries.kernels.sorting import sort_pairs
+from muntin.summaries.kernels.sorting import nth_largest, sort_pairs
 
 INT64_MAX = np.int64(0x7FFF_FFFF_FFFF_FFFF)
-
-
-@kernel()
-def _threshold(weights, n, capacity):
-    """Weight of the heaviest that goes, where the `capacity` heaviest of n stay."""
-    return np.partition(weights[:n], n - capacity - 1)[n - capacity - 1]
 
 
 @kernel()
@@ -29,7 +23,7 @@ def _close(items, weights, gained, first, n, capacity, most, exact):
     much the offset rises."""
     if n <= most:
         return n, 0
-    threshold = _threshold(weights[first : first + n], n, capacity)
+    threshold = nth_largest(weights[first : first + n], capacity)
     larger = 0
     for i in range(first, first + n):
         larger += weights[i] > threshold

@@ -35,7 +35,7 @@ def _is_null(bits, position):
 
 
 @inlined()
-def _slot_of(slots, h, mask):
+def slot_of(slots, h, mask):
     """First number + 1 whose tag is that of `h`, or 0; unsigned, so that indexing is direct."""
     at = h & mask
     entry = slots[at]
@@ -120,7 +120,7 @@ def _number_short(
             block_hashes[j] = h
             prefetch(slots, np.int64(h & mask))
         for j in range(size):
-            found = _slot_of(slots, block_hashes[j], mask)
+            found = slot_of(slots, block_hashes[j], mask)
             block_found[j] = found
             prefetch(starts, np.int64(found))
         for j in range(size):
@@ -130,7 +130,7 @@ def _number_short(
         length = np.int64(edges[j + 1]) - start
         first, last = _short_words(data, start, length)
         h = block_hashes[j] if far else mix_words(first, last, length)
-        found = block_found[j] if far else _slot_of(slots, h, mask)
+        found = block_found[j] if far else slot_of(slots, h, mask)
         if found != np.uint64(0) and _is_short(first, last, length, found - _ONE, starts, arena):
             numbers[j] = np.int64(found - _ONE)
         else:
@@ -180,7 +180,7 @@ def number_strings(
             block_hashes[j] = h
             prefetch(slots, np.int64(h & mask))
         for j in range(size):
-            found = _slot_of(slots, block_hashes[j], mask)
+            found = slot_of(slots, block_hashes[j], mask)
             block_found[j] = found
             prefetch(starts, np.int64(found))
         if slots.shape[0] > CACHED_SLOTS:
@@ -245,7 +245,7 @@ def _number_block(values, hashes, found, slots, known, state, out):
         hashes[j] = h
         prefetch(slots, np.int64(h & mask))
     for j in range(size):
-        number = _slot_of(slots, hashes[j], mask)
+        number = slot_of(slots, hashes[j], mask)
         found[j] = number
         prefetch(known, np.int64(number))
     for j in range(size):

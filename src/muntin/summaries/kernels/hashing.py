@@ -49,29 +49,35 @@ def _avalanche(h):
 
 
 @kernel(inline="never")
+def _stripes(data, at, end, seed):
+    """Of at least 32 bytes, those in whole stripes."""
+    v1 = seed + PRIME_1 + PRIME_2
+    v2 = seed + PRIME_2
+    v3 = seed
+    v4 = seed - PRIME_1
+    while at + 32 <= end:
+        v1 = _round(v1, load_u64(data, at))
+        v2 = _round(v2, load_u64(data, at + 8))
+        v3 = _round(v3, load_u64(data, at + 16))
+        v4 = _round(v4, load_u64(data, at + 24))
+        at += 32
+    h = rotate(v1, 1) + rotate(v2, 7) + rotate(v3, 12) + rotate(v4, 18)
+    h = _merge_round(h, v1)
+    h = _merge_round(h, v2)
+    h = _merge_round(h, v3)
+    return _merge_round(h, v4)
+
+
+@inlined()
 def hash_bytes(data, start, end, seed):
     """XXH64 of `data[start:end]` (uint8 array); the range must lie inside the array."""
     seed = np.uint64(seed)
     at = start
     length = end - start
+    h = seed + PRIME_5
     if length >= 32:
-        v1 = seed + PRIME_1 + PRIME_2
-        v2 = seed + PRIME_2
-        v3 = seed
-        v4 = seed - PRIME_1
-        while at + 32 <= end:
-            v1 = _round(v1, load_u64(data, at))
-            v2 = _round(v2, load_u64(data, at + 8))
-            v3 = _round(v3, load_u64(data, at + 16))
-            v4 = _round(v4, load_u64(data, at + 24))
-            at += 32
-        h = rotate(v1, 1) + rotate(v2, 7) + rotate(v3, 12) + rotate(v4, 18)
-        h = _merge_round(h, v1)
-        h = _merge_round(h, v2)
-        h = _merge_round(h, v3)
-        h = _merge_round(h, v4)
-    else:
-        h = seed + PRIME_5
+        h = _stripes(data, at, end, seed)
+        at = end - (length & 31)
     h += np.uint64(length)
     while at + 8 <= end:
         h ^= _round(np.uint64(0), load_u64(data, at))
@@ -82,7 +88,7 @@ def hash_bytes(data, start, end, seed):
         h = rotate(h, 23) * PRIME_2 + PRIME_3
         at += 4
     while at < end:
-        h ^= np.uint64(data[at]) * PRIME_5
+        h ^= np.uint64(data[np.uint64(at)]) * PRIME_5
         h = rotate(h, 11) * PRIME_1
         at += 1
     return _avalanche(h)

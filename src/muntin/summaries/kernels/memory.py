@@ -36,6 +36,37 @@ load_u32 = _load(32, types.uint32)
 
 
 @intrinsic
+def copy_bytes(typingctx, target, at, source, start, length):
+    """`target[at:at + length] = source[start:start + length]` of two uint8 arrays, or of one.
+
+    8 to 16 bytes are their first and their last 8: a call would take several times as long.
+    """
+    signature = types.void(target, types.intp, source, types.intp, types.intp)
+
+    def codegen(context, builder, signature, arguments):
+        target, at, source, start, length = arguments
+        to = _address(context, builder, signature.args[0], target, at)
+        of = _address(context, builder, signature.args[2], source, start)
+        eight = length.type(8)
+        last = builder.sub(length, eight)
+        with builder.if_else(builder.icmp_unsigned("<=", last, eight)) as (few, many):
+            with few:
+                word = ir.IntType(64).as_pointer()
+                pairs = [
+                    (builder.load(builder.bitcast(builder.gep(of, [offset]), word), align=1),
+                     builder.bitcast(builder.gep(to, [offset]), word))
+                    for offset in (length.type(0), last)
+                ]  # fmt: skip
+                for value, pointer in pairs:
+                    builder.store(value, pointer, align=1)
+            with many:
+                cgutils.raw_memmove(builder, to, of, length, 1)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
 def prefetch(typingctx, array, index):
     """Ask for the cache line of `array[index]`; index counts elements of a C-ordered array."""
     signature = types.void(array, types.intp)

@@ -83,14 +83,16 @@ def mix_bytes(data, start, length):
 @inlined()
 def same_bytes(a, a_at, b, b_at, length):
     """Whether two ranges of the same length hold the same bytes."""
-    different = np.uint64(0)
     if length < 8:
-        different = short_word(a, a_at, length) ^ short_word(b, b_at, length)
-    else:
-        last = length - 8
-        at = 0
-        while at < last:
-            different |= load_u64(a, a_at + at) ^ load_u64(b, b_at + at)
-            at += 8
-        different |= load_u64(a, a_at + last) ^ load_u64(b, b_at + last)
-    return different == np.uint64(0)
+        return short_word(a, a_at, length) == short_word(b, b_at, length)
+    last = length - 8
+    if load_u64(a, a_at) != load_u64(b, b_at) or load_u64(a, a_at + last) != load_u64(
+        b, b_at + last
+    ):
+        return False
+    at = 8
+    while at < last:
+        if load_u64(a, a_at + at) != load_u64(b, b_at + at):
+            return False
+        at += 8
+    return True
