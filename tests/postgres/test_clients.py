@@ -135,6 +135,35 @@ def test_rows_in_portions(fed):
     assert found == DRIVERS
 
 
+@pytest.mark.parametrize("binary", [False, True])
+def test_cursors(connection, binary):
+    """As psycopg, SQLAlchemy's yield_per, ibis and postgres_fdw read many rows."""
+    asked = f"SELECT * FROM ({SELECT}) WHERE count > %s"  # noqa: S608
+    with connection.transaction(), connection.cursor("c", binary=binary) as cursor:
+        assert cursor.execute(asked, [1]).description[1].type_code == 20
+        assert (cursor.fetchone(), cursor.fetchmany(2)) == (DRIVERS[0], DRIVERS[1:3])
+        assert (list(cursor), cursor.fetchall()) == (DRIVERS[3:], [])
+    with connection.transaction():
+        connection.execute(
+            f"DECLARE C NO SCROLL CURSOR FOR {SELECT}; DECLARE d CURSOR FOR {SELECT}"
+        )
+        for text, found in (("c", 1), ("FORWARD 3 FROM c", 3), ("ALL IN c", 1), ("NEXT FROM c", 0)):
+            assert len(answered(connection, f"FETCH {text}")) == found
+        connection.execute("CLOSE c")
+        assert answered(connection, "FETCH ALL FROM d", binary=True) == DRIVERS
+        for text, state in (("FETCH c", "34000"), ("FETCH PRIOR FROM d", "0A000"),
+                            (f"DECLARE d CURSOR FOR {SELECT}", "42P03"),
+                            ("DECLARE e CURSOR FOR SELECT x FROM orders", "42703")):  # fmt: skip
+            with pytest.raises(psycopg.Error) as wrong, connection.transaction():
+                connection.execute(text)
+            assert wrong.value.sqlstate == state
+        assert wrong.value.diag.statement_position == "29"
+    with pytest.raises(psycopg.errors.NoActiveSqlTransaction):
+        connection.execute(f"DECLARE c CURSOR FOR {SELECT}")
+    with connection.transaction(), pytest.raises(psycopg.errors.InvalidCursorName):
+        connection.execute("FETCH d")
+
+
 def test_copy_in_binary(connection):
     """As DuckDB's postgres extension and ADBC read: the header comes with the first row."""
     for condition, expected in (("", DRIVERS), ("WHERE count > 99", [])):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from muntin.errors import SelectError
 from muntin.select.syntax import text_literal
-from muntin.server.postgres.text import Word, words_of
+from muntin.server.postgres.text import Edit, Word, words_of
 
 _TAGS = {
     "SET": "SET",
@@ -36,7 +36,8 @@ class Command:
     tag : str
         As CommandComplete says it; also what it is.
     name, value : str
-        Of a setting; the statement of DEALLOCATE, "" for all; the savepoint of ROLLBACK TO.
+        Of a setting; the statement of DEALLOCATE, the cursor of CLOSE, "" for all; the savepoint of
+        ROLLBACK TO.
     """
 
     tag: str
@@ -58,13 +59,51 @@ def command_of(text: str) -> Command | None:
         return None
     if tag == "SET":
         return _setting(words)
-    if tag == "DEALLOCATE":
+    if tag in ("DEALLOCATE", "CLOSE CURSOR"):
         names = [w for w in words[1:] if w.is_name and not w.is_word("PREPARE")]
         everything = not names or names[0].is_word("ALL")
-        return Command(tag, "" if everything else _plain(names[0]))
+        return Command(tag, "" if everything else names[0].plain)
     if tag == "ROLLBACK" and any(word.is_word("TO") for word in words):
-        return Command(tag, _plain(words[-1]))
+        return Command(tag, words[-1].plain)
     return Command(tag)
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """DECLARE, or FETCH: how psycopg2, SQLAlchemy, ibis and postgres_fdw read many rows.
+
+    Attributes
+    ----------
+    select : tuple of Edit
+        What leaves the SELECT that is declared; nothing where it is FETCH.
+    rows : int
+        How many to fetch; 0: all.
+    """
+
+    name: str
+    select: tuple[Edit, ...] = ()
+    rows: int = 0
+
+
+def cursor_of(words: Sequence[Word]) -> Cursor | None:
+    """Raises SelectError where a cursor is to go another way than forward."""
+    begin = [word.value for word in words[:1]]
+    start = next((word for word in words if word.is_word("FOR")), None)
+    if begin == ["DECLARE"] and start is not None and len(words) > 3:
+        return Cursor(words[1].plain, (Edit(0, start.end, ""),))
+    if begin != ["FETCH"] or len(words) < 2:
+        return None
+    said = [word.value for word in words[1:-1] if not word.is_word("FORWARD", "FROM", "IN")]
+    rows = {"NEXT": "1", "ALL": "0"}.get(*said, *said) if len(said) == 1 else "" if said else "1"
+    if not rows.isdigit() or said == ["0"]:
+        raise SelectError(
+            "a cursor goes forward only",
+            code="not_allowed",
+            position=words[1].start,
+            length=len(words[1].text),
+            remedy="FETCH 100 FROM name, or FETCH ALL FROM name",
+        )
+    return Cursor(words[-1].plain, rows=int(rows))
 
 
 def shown(text: str, settings: Mapping[str, str]) -> str:
@@ -98,8 +137,8 @@ def _setting(words: Sequence[Word]) -> Command:
     rest = [word for word in words[1:] if not word.is_word("SESSION", "LOCAL")]
     if not rest:
         return Command("SET")
-    name = _plain(rest[0]).lower()
-    value = "".join(_plain(w) for w in rest[1:] if not w.is_word("TO", "="))
+    name = rest[0].plain
+    value = "".join(w.plain for w in rest[1:] if not w.is_word("TO", "="))
     if name in ("client_encoding", "names") and value.upper().replace("-", "") not in (
         "UTF8", "UNICODE", "DEFAULT",
     ):  # fmt: skip
@@ -113,9 +152,3 @@ def _setting(words: Sequence[Word]) -> Command:
     if name == "timezone" and value.upper() not in ("UTC", "GMT", "DEFAULT", "ETC/UTC"):
         return Command("SET", "timezone", "UTC")  # times come with their zone: nothing is lost
     return Command("SET", name, value)
-
-
-def _plain(word: Word) -> str:
-    if word.kind == "string":
-        return word.text[1:-1]
-    return word.value if word.kind == "quoted" else word.text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from muntin.errors import SelectError
-from muntin.server.postgres.text import Edit, Edited, Word, words_of
+from muntin.server.postgres.text import Edit, Word
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)  # no flags, nothing more
 _TRAILER = b"\xff\xff"
@@ -22,17 +22,16 @@ def begun(rows: bytes) -> bytes:
     return b"d" + length.to_bytes(4) + _HEADER + rows[5:]
 
 
-def copied(text: str) -> Edited | None:
-    """The SELECT that a COPY reads; None where a statement is no COPY.
+def copied(words: Sequence[Word]) -> tuple[Edit, ...]:
+    """What leaves the SELECT that a COPY reads; nothing where a statement is no COPY.
 
     Raises
     ------
     SelectError
         It copies something else, or in another format.
     """
-    words = words_of(text)
     if not words or not words[0].is_word("COPY"):
-        return None
+        return ()
     close = _closing(words[1:])
     rest = [word.value.upper().strip("'") for word in words[close + 2 :] if word.text not in "()"]
     if close <= 0 or rest[:2] != ["TO", "STDOUT"] or "BINARY" not in rest:
@@ -43,8 +42,7 @@ def copied(text: str) -> Edited | None:
             length=len(words[0].text),
             remedy="COPY (SELECT ...) TO STDOUT (FORMAT binary); psql --csv writes CSV",
         )
-    start, end = words[1].end, words[close + 1].start
-    return Edited(text, [Edit(0, start, ""), Edit(end, len(text), "")])
+    return Edit(0, words[1].end, ""), Edit(words[close + 1].start, words[-1].end, "")
 
 
 def _closing(words: Sequence[Word]) -> int:

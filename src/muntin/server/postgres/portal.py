@@ -10,12 +10,12 @@ from typing import Any
 import pygwire.messages
 
 from muntin.server.postgres.answers import HEAD
-from muntin.server.postgres.commands import Command, command_of
+from muntin.server.postgres.commands import Command, Cursor, command_of, cursor_of
 from muntin.server.postgres.copying import copied
 from muntin.server.postgres.literals import types_of
 from muntin.server.postgres.reports import Refusal
 from muntin.server.postgres.rows import BINARY, TYPES, formats_of
-from muntin.server.postgres.text import Edited, with_parameters
+from muntin.server.postgres.text import Edit, Edited, with_parameters, words_of
 from muntin.server.statements import Answer
 
 wire: Any = pygwire.messages  # its registry takes the types of the messages away
@@ -30,26 +30,36 @@ class Prepared:
     """Types of its parameters, as the client says; 0: it does not."""
     types: tuple[int, ...]
     command: Command | None
-    copy: Edited | None
-    """The SELECT whose rows it copies."""
+    copy: tuple[Edit, ...]
+    """What leaves the SELECT whose rows it copies."""
+    cursor: Cursor | None
     described: tuple[int, ...] | None = None
     """Types of its columns, as they were told before there were parameters."""
 
     @property
     def has_rows(self) -> bool:
         """Whether it is answered by rows, which have a description."""
-        return bool(self.text) and self.command is None and self.copy is None
+        declares = self.cursor is not None and bool(self.cursor.select)
+        return bool(self.text) and self.command is None and not self.copy and not declares
 
     def bound(self, given: Sequence[str], formats: Sequence[int]) -> Portal:
         """With its parameters, as literals. Raises SelectError."""
-        if self.copy is not None:
-            return Portal(self, self.copy, (BINARY,))
-        return Portal(self, with_parameters(self.text, given), tuple(formats))
+        also = self.copy or (self.cursor.select if self.cursor else ())
+        edited = with_parameters(self.text, given, also)
+        return Portal(self, edited, (BINARY,) if self.copy else tuple(formats))
 
 
 def prepared(text: str, given: Sequence[int]) -> Prepared:
     """Raises SelectError."""
-    return Prepared(text, tuple(given), types_of(text, given), command_of(text), copied(text))
+    words = words_of(text)
+    return Prepared(
+        text,
+        tuple(given),
+        types_of(text, given),
+        command_of(text),
+        copied(words),
+        cursor_of(words),
+    )
 
 
 @dataclass

@@ -53,12 +53,16 @@ class PreparedStatements:
             )
         if any(form not in (0, 1) for form in (*message.param_formats, *message.result_formats)):
             raise Refusal("08P01", "a format is 0 (text) or 1 (binary)")
-        if message.portal not in self.portals and len(self.portals) >= PORTALS_MAX:
-            raise Refusal("54000", f"at most {PORTALS_MAX} portals at once", "close some")
         given = literals(message.param_values, message.param_formats, known.types)
-        bound = known.bound(given, message.result_formats)
-        old = self.portals.pop(message.portal, None)
-        self.portals[message.portal] = bound
+        return self.keep(message.portal, known.bound(given, message.result_formats))
+
+    def keep(self, name: str, portal: Portal) -> Portal | None:
+        """Under this name alone; the portal that had it, to be released."""
+        self.portals = {n: held for n, held in self.portals.items() if held is not portal}
+        if name not in self.portals and len(self.portals) >= PORTALS_MAX:
+            raise Refusal("54000", f"at most {PORTALS_MAX} portals at once", "close some")
+        old = self.portals.pop(name, None)
+        self.portals[name] = portal
         return old
 
     def portal(self, name: str) -> Portal:
@@ -66,6 +70,13 @@ class PreparedStatements:
         portal = self.portals.get(name)
         if portal is None:
             raise Refusal("34000", f"there is no portal {name[:64]!r}")
+        return portal
+
+    def cursor(self, name: str) -> Portal:
+        """A portal that was answered when it was declared. Raises Refusal."""
+        portal = self.portals.get(name)
+        if portal is None or portal.answer is None:
+            raise Refusal("34000", f"there is no cursor {name[:64]!r}", "DECLARE it first")
         return portal
 
 

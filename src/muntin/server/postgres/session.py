@@ -21,7 +21,7 @@ from muntin.server.limits import KIB, ServerLimits
 from muntin.server.postgres import copying
 from muntin.server.postgres.catalog import SETTINGS
 from muntin.server.postgres.certificate import Certificate
-from muntin.server.postgres.commands import Command, shown
+from muntin.server.postgres.commands import Command, Cursor, shown
 from muntin.server.postgres.link import FrameError, GoneError, Link
 from muntin.server.postgres.literals import compared, learned, stand_ins
 from muntin.server.postgres.portal import (
@@ -34,7 +34,7 @@ from muntin.server.postgres.portal import (
 )
 from muntin.server.postgres.prepared import PreparedStatements, within_limit
 from muntin.server.postgres.reports import FATAL, Refusal, error_fields, notice_fields
-from muntin.server.postgres.rows import BINARY
+from muntin.server.postgres.rows import BINARY, formats_of
 from muntin.server.postgres.scram import MECHANISM, ScramError
 from muntin.server.postgres.text import statements_of
 from muntin.server.statements import Statements
@@ -278,15 +278,42 @@ class Session:
             self._obey(said.command)
             return
         portal = said.bound((), ())
+        if said.cursor is not None:
+            if not said.cursor.select:
+                self._put(row_description(self._prepared.cursor(said.cursor.name).head, ()))
+            await self._with_cursor(portal, said.cursor)
+            return
         try:
             await self._answered(portal)
-            if said.copy is not None:
+            if said.copy:
                 await self._copy(portal)
                 return
             self._put(row_description(portal.head, ()))
             await self._rows(portal, 0)
         finally:
             self._release(portal)
+
+    async def _with_cursor(self, portal: Portal, cursor: Cursor) -> None:
+        """DECLARE, whose portal it is, or FETCH in the portal's formats."""
+        self._may_ask()
+        if cursor.select:
+            if self._status == TransactionStatus.IDLE:
+                raise Refusal("25P01", "a cursor stands in a transaction", "BEGIN first")
+            if cursor.name in self._prepared.portals:
+                raise Refusal("42P03", f"the cursor {cursor.name[:64]} exists already")
+            await self._answered(portal)
+            self._prepared.keep(cursor.name, portal)
+            self._put(wire.CommandComplete(tag="DECLARE CURSOR"))
+            return
+        held = self._prepared.cursor(cursor.name)
+        columns = len(held.head["columns"])
+        if formats_of(held.formats, columns) != formats_of(portal.formats, columns):
+            if held.rows_sent:
+                raise Refusal("0A000", "a cursor's rows are all in text, or all in binary")
+            self._release(held)
+            held.formats = portal.formats
+            await self._answered(held)
+        await self._rows(held, cursor.rows, "FETCH")
 
     async def _copy(self, portal: Portal) -> None:
         formats = [BINARY] * len(portal.head["columns"])
@@ -314,11 +341,14 @@ class Session:
     async def _describe(self, message: Any) -> None:
         if message.kind == "P":
             portal = self._prepared.portal(message.name)
-            if not portal.prepared.has_rows:
+            if not portal.prepared.has_rows and portal.answer is None:
                 self._put(wire.NoData())
                 return
-            await self._answered(portal)
-            self._put(row_description(portal.head, portal.formats))
+            cursor = portal.prepared.cursor
+            if cursor is None:
+                await self._answered(portal)
+            head = portal.head if cursor is None else self._prepared.cursor(cursor.name).head
+            self._put(row_description(head, portal.formats))
             portal.described = True
             return
         known = self._prepared.prepared.get(message.name)
@@ -327,6 +357,10 @@ class Session:
         if not known.has_rows:
             self._put_types(known)
             self._put(wire.NoData())
+            return
+        if known.cursor is not None:
+            self._put_types(known)
+            self._put(row_description(self._prepared.cursor(known.cursor.name).head, ()))
             return
         probes = compared(known.text, known.given, known.types)
         portal = known.bound(stand_ins(known.text, known.types), ())
@@ -351,8 +385,11 @@ class Session:
         if portal.prepared.command is not None:
             self._obey(portal.prepared.command)
             return
+        if portal.prepared.cursor is not None:
+            await self._with_cursor(portal, portal.prepared.cursor)
+            return
         await self._answered(portal)
-        if portal.prepared.copy is not None:
+        if portal.prepared.copy:
             await self._copy(portal)
             return
         if not portal.described:
@@ -378,7 +415,7 @@ class Session:
         try:
             text = shown(portal.edited.text, self._settings)
             formats = list(portal.formats)
-            copy = portal.prepared.copy is not None
+            copy = bool(portal.prepared.copy)
             arguments = {"text": text, "formats": formats, "describe": describe, "copy": copy}
             asked = Asked("postgres", arguments, self._limits.answer_bytes_max)
             self._asking = asyncio.ensure_future(
@@ -403,7 +440,7 @@ class Session:
         if self._status == TransactionStatus.ERROR_TRANSACTION:
             raise Refusal("25P02", "the transaction has failed", "ROLLBACK first")
 
-    async def _rows(self, portal: Portal, most: int) -> None:
+    async def _rows(self, portal: Portal, most: int, tag: str = "SELECT") -> None:
         before = portal.rows_sent
         said = portal.head["notice"]
         if said and not before and self._settings.get("client_min_messages") not in _QUIET:
@@ -411,10 +448,10 @@ class Session:
         async for piece in portal.rows(most):
             self._out += piece
             await self._flush()
-        if most and not portal.is_done:
+        if most and tag == "SELECT" and not portal.is_done:
             self._put(wire.PortalSuspended())
             return
-        self._put(wire.CommandComplete(tag=f"SELECT {portal.rows_sent - before}"))
+        self._put(wire.CommandComplete(tag=f"{tag} {portal.rows_sent - before}"))
 
     def _obey(self, command: Command) -> None:
         failed = self._status == TransactionStatus.ERROR_TRANSACTION
@@ -437,6 +474,9 @@ class Session:
         elif tag == "DEALLOCATE" or tag.startswith("DISCARD"):
             for name in [n for n in self._prepared.prepared if command.name in ("", n)]:
                 del self._prepared.prepared[name]
+        elif tag == "CLOSE CURSOR":
+            for name in [n for n in self._prepared.portals if n and command.name in ("", n)]:
+                self._release(self._prepared.portals.pop(name))
         self._put(wire.CommandComplete(tag=tag))
 
     def _release(self, portal: Portal) -> None:

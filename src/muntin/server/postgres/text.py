@@ -45,6 +45,11 @@ class Word:
     def is_name(self) -> bool:
         return self.kind in ("name", "quoted")
 
+    @property
+    def plain(self) -> str:
+        """A name as PostgreSQL keeps it, a string's text."""
+        return {"string": self.text[1:-1], "name": self.text.lower()}.get(self.kind, self.value)
+
     def is_word(self, *words: str) -> bool:
         """Whether it is one of these keywords or signs."""
         return self.kind in ("name", "sign") and self.value in words
@@ -118,8 +123,8 @@ def parameters_of(words: Sequence[Word]) -> int:
     return max((int(word.text[1:]) for word in words if word.kind == "parameter"), default=0)
 
 
-def with_parameters(text: str, literals: Sequence[str]) -> Edited:
-    """The statement with literals in place of $1, $2, ...
+def with_parameters(text: str, literals: Sequence[str], also: Sequence[Edit] = ()) -> Edited:
+    """The statement with literals in place of $1, $2, ..., and with further edits.
 
     Raises
     ------
@@ -127,7 +132,7 @@ def with_parameters(text: str, literals: Sequence[str]) -> Edited:
         There is no such parameter.
     """
     words = words_of(text)
-    edits = [*_types(words)]
+    edits = [*also, *_types(words)]
     for at, word in enumerate(words):
         if word.kind != "parameter":
             continue
