@@ -32,7 +32,6 @@ from _record import Table, check, keep, ratios
 from _timing import in_turn
 
 import muntin
-from muntin.allocator import keep_memory
 from muntin.demo.flights import flights
 from muntin.demo.taxi import INDICATORS, KEYS, orders
 from muntin.spark.session import session
@@ -191,7 +190,6 @@ class Bench:
 
     def __init__(self, data: Data, pane: str, folder: Path, settings: Mapping[str, str]) -> None:
         self.pane, self.folder = pane, folder
-        keep_memory()  # as `muntin run` does
         self.spark = session("benchmark", {"spark.master": "local[2,4]", **settings})
         self.file = folder / "rows" / "rows.parquet"
         self.file.parent.mkdir()

@@ -59,7 +59,6 @@ def _run(
     import time
 
     import muntin
-    from muntin.allocator import keep_memory
     from muntin.cli.serve import beside
     from muntin.cli.stopping import stop_spark
     from muntin.cli.view import follow
@@ -68,7 +67,6 @@ def _run(
     from muntin.spec import Pipeline
 
     needs("spark", "muntin run")
-    keep_memory()  # for the next batch, whose segments are as large
     spec = Pipeline.of(file)
     if spec.sites is not None:
         from muntin.sites.site import token_for

@@ -7,13 +7,14 @@ over TCP nobody would notice. Here such a worker ends without a word.
 Between two tasks a worker collects garbage, through all objects of NumPy, Arrow and Numba: 50 ms,
 in which it takes no task. Here what the first task has loaded is left out of that from then on.
 
-A worker keeps the memory that a task has freed for the next one; Spark ends those that are idle.
-What all tasks need is imported before the first worker is forked: see `preload`. And a worker that
-is stopped for good is killed, so that Spark runs its task again: see `Stopped`.
+A worker keeps the memory that it frees: see `keep_memory`. What all tasks need is imported before
+the first worker is forked: see `preload`. And a worker that is stopped for good is killed, so that
+Spark runs its task again: see `Stopped`.
 """
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import os
@@ -27,14 +28,12 @@ from typing import Any
 # Read when they are loaded: NumPy's and Arrow's, which PySpark 4.1's own daemon imports already.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
-os.environ.setdefault("MIMALLOC_PURGE_DELAY", "-1")  # keeps memory, too; before Arrow 21 in vain
+os.environ.setdefault("MIMALLOC_PURGE_DELAY", "-1")  # see `keep_memory`
 
 from pyspark import daemon
 
-from muntin.allocator import keep_memory
-
 KEPT_BYTES_MAX = 512 << 20  # as much as a task's summaries may hold
-LARGE_BYTES = (1 << 31) - 1  # nothing is: an idle worker gives all back when Spark ends it
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # as in malloc.h
 LOOK_SECONDS = 5.0
 STOPPED_LOOKS_MAX = 12  # a minute: a debugger or a frozen machine may stop it for a moment
 
@@ -56,6 +55,19 @@ def worker(sock: Any, authenticated: Any) -> int:
         gc.collect()
         gc.freeze()
     return code
+
+
+def keep_memory() -> None:
+    """Let the workers keep the memory that a task has freed, for the next one.
+
+    Else each task is given all its memory anew, page by page: half of its time where summaries are
+    large. Workers are forked from this process and take after it; Spark ends those that are idle.
+    Arrow below 21 gives its memory back nevertheless.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # NumPy's; only glibc has that
+    if mallopt is not None:
+        mallopt(_M_MMAP_MAX, 0)
+        mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES_MAX)
 
 
 def preload() -> None:
@@ -123,7 +135,7 @@ def _is_stopped(pid: int) -> bool:
 
 
 if __name__ == "__main__":
-    keep_memory(KEPT_BYTES_MAX, LARGE_BYTES)  # workers take after this process
+    keep_memory()
     preload()
     Stopped().watch()
     daemon.worker = worker
