@@ -59,6 +59,12 @@ class Cache(Generic[V]):
                     return
                 self._drop(first)
 
+    def clear(self) -> None:
+        """Keep nothing of what there is."""
+        with self._lock:
+            for name in list(self._entries):
+                self._drop(name)
+
     def _drop(self, name: Hashable) -> None:
         entry = self._entries.pop(name, None)
         if entry is not None:

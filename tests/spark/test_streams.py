@@ -1,7 +1,9 @@
 """Real Spark: streams of files, from row to answer, and over restarts."""
 
+import gc
 import os
 import threading
+import weakref
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -130,6 +132,20 @@ def test_a_planned_file_that_is_gone_is_told_and_comes_back(spark, table, tmp_pa
         taken()
     (tmp_path / "kept").rename(lost)
     assert taken() == 300
+
+
+def test_a_stream_that_has_ended_leaves_nothing(spark, table, tmp_path):
+    """Spark never forgets whom it calls with batches."""
+    pq.write_table(table, tmp_path / "a.parquet")
+    spec = pipeline(source={"format": "parquet", "path": str(tmp_path)})
+    place = str(tmp_path / "_checkpoint")
+    stream = muntin.stream(None, spec, ledger=temporary(), checkpoint=place, once=True)
+    assert stream.await_termination(PATIENCE_SECONDS)
+    assert stream.progress.counted == len(table)
+    ingest = weakref.ref(stream.ingest)
+    del stream
+    gc.collect()
+    assert ingest() is None
 
 
 def test_another_folder_is_not_that_of_the_checkpoint(spark, table, tmp_path):

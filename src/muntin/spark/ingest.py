@@ -5,6 +5,7 @@ Batch and stream share it, so that they leave the same ledger.
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -215,13 +216,15 @@ class Ingest:
             yield
 
     def close(self) -> None:
-        """Stop answering commands and give up the writer. What was committed stays."""
+        """Stop answering commands, and give up the writer and memory. What was committed stays."""
         self._stopped.set()
         if self._answering is not threading.current_thread():
             self._answering.join(timeout=5)
         self._alerts.close()
         self._queries.close()
         self.writer.close()
+        self._cache.clear()
+        _give_back()
 
     def command(self, action: str, summary: str | None = None) -> dict[str, Any]:
         """Obey `slow_down` or `resume` now; tells what was done for each summary."""
@@ -434,6 +437,14 @@ def gather_from(df: DataFrame, pipeline: Pipeline) -> GatherRows:
         return merged(plan, rows, tasks_of(df.sparkSession))
 
     return gather
+
+
+def _give_back() -> None:
+    """Let the system have what is free. Batches come in a thread of their stream, and glibc keeps
+    for each of up to 16 such threads as much as its largest batch has taken."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def _with_run(runs: list[str], run: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -147,7 +148,7 @@ class Stream(Running):
         self._writer = self._triggered(
             df.writeStream.queryName(pipeline.name)
             .option("checkpointLocation", checkpoint)
-            .foreachBatch(self._take)
+            .foreachBatch(_weakly(self._take))
         )
         self.query = self._writer.start()
         try:
@@ -456,6 +457,22 @@ def _elsewhere(
             data = _own_source(pipeline)
         _check_streaming(data)
         return SinkStream(data, pipeline, url, checkpoint=str(here or place), once=once, mode=mode)
+
+
+def _weakly(take: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
+    """`take`, for Spark, which never forgets it: what a stream holds would stay for good.
+
+    While a stream runs, the thread of its `Ingest` holds it.
+    """
+    known = weakref.WeakMethod(take)
+
+    def called(df: DataFrame, batch_id: int) -> None:
+        found = known()
+        if found is None:
+            raise SourceError("the stream has ended: this batch comes again at the restart")
+        found(df, batch_id)
+
+    return called
 
 
 def _check_streaming(data: DataFrame) -> None:
