@@ -152,6 +152,7 @@ def test_cursors(connection, binary):
         connection.execute("CLOSE c")
         assert answered(connection, "FETCH ALL FROM d", binary=True) == DRIVERS
         for text, state in (("FETCH c", "34000"), ("FETCH PRIOR FROM d", "0A000"),
+                            (f"FETCH {'9' * 5000} FROM d", "0A000"), ("FETCH ² FROM d", "0A000"),
                             (f"DECLARE d CURSOR FOR {SELECT}", "42P03"),
                             ("DECLARE e CURSOR FOR SELECT x FROM orders", "42703")):  # fmt: skip
             with pytest.raises(psycopg.Error) as wrong, connection.transaction():

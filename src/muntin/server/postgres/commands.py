@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -85,6 +86,9 @@ class Cursor:
     rows: int = 0
 
 
+_ROWS = re.compile("[0-9]{1,18}")
+
+
 def cursor_of(words: Sequence[Word]) -> Cursor | None:
     """Raises SelectError where a cursor is to go another way than forward."""
     begin = [word.value for word in words[:1]]
@@ -93,9 +97,10 @@ def cursor_of(words: Sequence[Word]) -> Cursor | None:
         return Cursor(words[1].plain, (Edit(0, start.end, ""),))
     if begin != ["FETCH"] or len(words) < 2:
         return None
-    said = [word.value for word in words[1:-1] if not word.is_word("FORWARD", "FROM", "IN")]
-    rows = {"NEXT": "1", "ALL": "0"}.get(*said, *said) if len(said) == 1 else "" if said else "1"
-    if not rows.isdigit() or said == ["0"]:
+    between = [word for word in words[1:-1] if not word.is_word("FORWARD", "FROM", "IN")]
+    said = " ".join(word.value for word in between)
+    rows = {"": "1", "NEXT": "1", "ALL": "0"}.get(said, said)
+    if not _ROWS.fullmatch(rows) or said == "0":
         raise SelectError(
             "a cursor goes forward only",
             code="not_allowed",
