@@ -94,11 +94,14 @@ def test_a_ledger_that_lost_its_last_commits_uses_no_number_again(tmp_path):
     session = Session(SqliteLedger(path))
     closings = Closings(session.ledger)
     closings.begin()
+    asked = set()
     for fare in (5, 7):
         take(1, fare)
+        asked.add(session.ledger.ask("orders", "resume", {}).id)
         assert session.sql("SELECT sum(fare) FROM orders FOR ALL").rows == [[10 + 10 * fare]]
         assert closings.read()
         assert not closings.anew
         delete(path)
         shutil.copy(older, path)
+    assert len(asked) == 2
     session.close()

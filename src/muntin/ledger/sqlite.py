@@ -176,7 +176,7 @@ class SqliteLedger(View):
                     f'{waiting} commands wait for pipeline "{pipeline}" already: is it running? '
                     "They are obeyed when it runs again"
                 )
-            identifier = connection.next_id(schema.COMMANDS)
+            identifier = connection.next_number(schema.COMMANDS)
             row = (identifier, owner, action, text, client, asked_at, None)
             connection.put(schema.COMMANDS, [schema.COMMANDS.seal_row(*row)])
             connection.grow_version()
