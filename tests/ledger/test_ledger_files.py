@@ -11,6 +11,7 @@ from ledger_helpers import PANE, SPEC, batch, events_of, packed, slices_of
 
 from muntin.errors import BadArgument, LedgerConflict, LedgerError, SpecError
 from muntin.ledger import Ledger, Made, Partial, Stored
+from muntin.ledger.copying import copy_ledger
 from muntin.ledger.files import PayloadFolder
 from muntin.ledger.sqlite import SqliteLedger
 
@@ -161,3 +162,43 @@ def test_a_backup_brings_the_files(tmp_path: Path) -> None:
 def test_a_url_without_fsspec_or_of_no_kind_is_refused(ledger: Ledger) -> None:
     with pytest.raises(SpecError, match="nowhere://x"):
         ledger.payload_folder("p", "nowhere://x")
+
+
+def test_a_copy_shares_no_file_with_its_original(ledger: Ledger, tmp_path: Path) -> None:
+    """Both go on at one place, and each sweeps what it does not name; so does a backup."""
+    place = str(tmp_path / "far")
+    before = SqliteLedger(tmp_path / "before.db")
+    mine = before.payload_folder("p", place)
+    before.open_writer("p", SPEC, query_id="A").commit(batch(0, _stored(mine, {0: [1]})))
+    copy_ledger(before, ledger)
+    backup = tmp_path / "backup.db"
+    ledger.backup(backup)
+    made = [before, ledger, SqliteLedger(backup)]
+    folders = [one.payload_folder("p", place) for one in made]
+    assert len({folder.path for folder in folders}) == 3
+    writers = [one.open_writer("p", SPEC, query_id="A") for one in made]
+    for writer, folder in zip(writers, folders, strict=True):
+        writer.commit(batch(1, _stored(folder, {PANE: [2]})))
+    for writer, folder in zip(writers, folders, strict=True):
+        writer.sweep(folder, LATER)
+    before.open_writer("p", SPEC, query_id="B", mode="overwrite").sweep(folders[0], LATER)
+    for one in made[1:]:
+        assert events_of(one, one.pieces("s", PANE)) == [(0, 1), (PANE, 2)]
+        assert one.verify() == []
+
+
+def test_a_backup_that_failed_leaves_no_file(ledger: Ledger, tmp_path: Path) -> None:
+    folder = ledger.payload_folder("p", str(tmp_path / "far"))
+    ledger.open_writer("p", SPEC, query_id="A").commit(batch(0, _stored(folder, {0: [1, 2]})))
+    (file,) = _files(folder)
+    sound = file.read_bytes()
+    file.write_bytes(b"damaged")
+    for _ in range(2):
+        with pytest.raises(LedgerError, match="is damaged"):
+            ledger.backup(tmp_path / "backup.db")
+    assert not list(tmp_path.glob("backup.db*"))
+    file.write_bytes(sound)
+    ledger.backup(tmp_path / "backup.db")
+    with pytest.raises(LedgerError, match="exists already: give the backup a new name"):
+        ledger.backup(tmp_path / "backup.db")
+    assert SqliteLedger(tmp_path / "backup.db").verify() == []

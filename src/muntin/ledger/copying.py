@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from muntin.errors import LedgerError
+from muntin.ledger.files import brought
 from muntin.ledger.payload import as_it_is
 from muntin.ledger.records import Stored
-from muntin.ledger.schema import PAYLOADS, PIPELINES, TABLES, Table
+from muntin.ledger.schema import DOCUMENTS, FOLDERS, PAYLOADS, PIPELINES, TABLES, Table
 from muntin.ledger.sqlite import SqliteLedger
-from muntin.ledger.sqlite_view import in_memory
+from muntin.ledger.sqlite_view import home_of, in_memory
 from muntin.ledger.tables import Row, Tables
 
 ROWS_AT_ONCE = 500
@@ -23,7 +24,8 @@ def copy_ledger(source: SqliteLedger, target: SqliteLedger) -> int:
     """Copy all that a ledger holds; rows that were copied.
 
     The target has it when this returns, and has no pipeline before: what was interrupted is done
-    again. Payload files in the ledger's own folder become payloads in the target.
+    again. They share no payload file: those at a URL are copied to a folder beside, where the
+    target is a store; all others become payloads in it.
 
     Raises
     ------
@@ -35,16 +37,20 @@ def copy_ledger(source: SqliteLedger, target: SqliteLedger) -> int:
         names = ", ".join(info.name for info in target.pipelines())
         raise LedgerError(f"{target.url} holds pipelines ({names}): copy to a ledger of its own")
     copied = 0
+    with target.reading() as made:
+        number = made.meta()["generation"]  # as it was made; in the end it has the source's
+        beside = not home_of(made.place)
     with source.reading() as reading:
         meta = reading.meta()
         target.write(_empty)
         for table in TABLES:
             if table not in (PIPELINES, PAYLOADS):
                 copied += _put(target, table, _rows(reading, table))
-        copied += _put(target, PAYLOADS, _payloads(reading))
+        copied += _put(target, PAYLOADS, _payloads(reading, number if beside else None))
 
         def finish(connection: Tables) -> None:
             connection.put(PIPELINES, list(_rows(reading, PIPELINES)))
+            connection.put(DOCUMENTS, [DOCUMENTS.seal_row(0, FOLDERS, str(number))])
             version = max(meta["version"], connection.meta()["version"])
             connection.set_meta({**meta, "version": version})
             connection.grow_version()
@@ -87,7 +93,8 @@ def _rows(reading: Tables, table: Table) -> Iterator[Row]:
         yield row
 
 
-def _payloads(reading: Tables) -> Iterator[Row]:
+def _payloads(reading: Tables, number: int | None) -> Iterator[Row]:
+    """`number`: of the folders of files that are copied beside those at URLs; None: none are."""
     ids = [i for (i,) in reading.execute("SELECT id FROM pieces ORDER BY id")]
     for at in range(0, len(ids), PAYLOADS_AT_ONCE):
         some = ids[at : at + PAYLOADS_AT_ONCE]
@@ -96,6 +103,8 @@ def _payloads(reading: Tables) -> Iterator[Row]:
             if identifier not in found:
                 raise LedgerError(f"{reading.place}: the payload of piece {identifier} is missing")
             payload = found[identifier]
-            if isinstance(payload, Stored) and "://" not in payload.path:
+            if number is not None and isinstance(payload, Stored) and "://" in payload.path:
+                payload = brought(payload, "", "", number)
+            else:
                 payload = in_memory(reading.place, payload)
             yield PAYLOADS.seal_row(identifier, packed=as_it_is(payload))

@@ -111,8 +111,8 @@ class PayloadFolder:
         return len(found)
 
 
-def payload_folder(home: str, place: str, pipeline: str, generation: int) -> PayloadFolder:
-    """The folder of a pipeline: `generation` keeps apart ledgers that share a place.
+def payload_folder(home: str, place: str, pipeline: str, number: int) -> PayloadFolder:
+    """The folder of a pipeline: `number` keeps apart ledgers that share a place.
 
     `home`: the ledger's own folder; "" where it has none.
     `place`: what the pipeline names, "" for the ledger's own.
@@ -122,7 +122,7 @@ def payload_folder(home: str, place: str, pipeline: str, generation: int) -> Pay
     SpecError
         Neither is there, or fsspec cannot use the URL.
     """
-    folder = f"{pipeline}-{generation:x}"
+    folder = f"{pipeline}-{number:x}"
     if place:
         url = place if "://" in place else f"file://{Path(place).resolve()}"
         place_of(url)
@@ -133,6 +133,15 @@ def payload_folder(home: str, place: str, pipeline: str, generation: int) -> Pay
             "see, or a URL such as s3://bucket/folder"
         )
     return PayloadFolder(home, folder)
+
+
+def brought(stored: Stored, home: str, to: str, number: int) -> Stored:
+    """A file anew, for another ledger: in its own folder `to`, or where it has none at the same
+    place as before, apart from the first one's by `number`."""
+    folder, _, name = stored.path.rpartition("/")
+    place, _, named = folder.rpartition("/")
+    new = payload_folder(to, "" if to else place, named.rpartition("-")[0], number)
+    return new.write(name.partition("-")[0], fetch(stored, home))
 
 
 def fetch(stored: Stored, home: str) -> bytes:

@@ -148,6 +148,9 @@ CLOSINGS = _table(
 TRENDS = _table("trends", "query, start, revision, until", payload=True, keys=3)
 # "assembler", "status" and "alerts" of each pipeline.
 DOCUMENTS = _table("documents", "pipeline, name text, body text", keys=2, rowid=True)
+FOLDERS = "folders"
+"""The document of no pipeline (0) that a copy has: the number in the names of its folders, where
+the ledger's generation is that of its original."""
 REJECTED = _table(
     "rejected",
     "pipeline, number, committed_at, reason text, detail text, place text",
@@ -230,3 +233,4 @@ def begin_generation(connection: sqlite3.Connection) -> None:
     generation, so that a backup that was put back is not taken for the ledger that went on.
     """
     connection.execute("UPDATE meta SET generation = ?1, version = max(version, ?1)", (now_us(),))
+    connection.execute("DELETE FROM documents WHERE name = ?", (FOLDERS,))

@@ -17,7 +17,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +27,7 @@ from muntin.ledger.address import DEADLINE_SECONDS
 from muntin.ledger.copying import copy_ledger
 from muntin.ledger.sqlite import SqliteLedger
 from muntin.ledger.sqlite_file import SqliteFile, roll_back, transaction
+from muntin.ledger.sqlite_files import new_file
 from muntin.ledger.store import (
     META,
     Change,
@@ -339,14 +340,9 @@ class SharedLedger(SqliteLedger):
 
     def backup(self, path: str | Path) -> None:
         """Write all of it to a new SQLite ledger; LedgerError where the file exists."""
-        if Path(path).exists():
-            raise LedgerError(f"{path} exists already: give the backup a new name")
-        made = SqliteLedger(path)
-        try:
+        with new_file(path), closing(SqliteLedger(path)) as made:
             copy_ledger(self, made)
             made.write(schema.begin_generation)
-        finally:
-            made.close()
 
     def verify(self) -> list[str]:
         """All that the store holds, payloads as well."""

@@ -24,7 +24,7 @@ from muntin.ledger.names import check_name
 from muntin.ledger.records import WAITING_COMMANDS_MAX, Command, Mode, Stored
 from muntin.ledger.rules import CLIENT_CHARACTERS_MAX, COMMAND_BYTES_MAX, clean_text, dump
 from muntin.ledger.sqlite_file import BUSY_SECONDS, SqliteFile, Synchronous
-from muntin.ledger.sqlite_files import bring_files
+from muntin.ledger.sqlite_files import bring_files, new_file
 from muntin.ledger.sqlite_open import Opened, become_writer
 from muntin.ledger.sqlite_view import STATE, View, home_of, in_memory
 from muntin.ledger.sqlite_writer import Writer
@@ -195,7 +195,9 @@ class SqliteLedger(View):
         SpecError
             The ledger has no folder of its own, or the URL cannot be used.
         """
-        return payload_folder(home_of(self._place), place, pipeline, self.generation())
+        found = self._rows(schema.DOCUMENTS, "WHERE pipeline = 0 AND name = ?", (schema.FOLDERS,))
+        number = int(found[0][2]) if found else self.generation()
+        return payload_folder(home_of(self._place), place, pipeline, number)
 
     def touch(self) -> None:
         """Tell readers that there is news, of which the ledger itself knows nothing."""
@@ -248,18 +250,12 @@ class SqliteLedger(View):
         LedgerError
             The file exists already, or the disk is full.
         """
-        target = Path(path)
-        if target.exists():
-            raise LedgerError(f"{target} exists already: give the backup a new name")
-        with closing(self._file.connect()) as connection, self._file.explained():
-            connection.execute("VACUUM INTO ?", (str(target),))
-        with self._file.explained(), closing(sqlite3.connect(target)) as copy, copy:
-            schema.begin_generation(copy)
-        try:
+        with new_file(path) as target, self._file.explained():
+            with closing(self._file.connect()) as connection:
+                connection.execute("VACUUM INTO ?", (str(target),))
+            with closing(sqlite3.connect(target)) as copy, copy:
+                schema.begin_generation(copy)
             bring_files(self._file.path, target)
-        except BaseException:
-            target.unlink()  # a copy that lacks files is none
-            raise
 
     def close(self) -> None:
         """Let go of connections, writers' as well, and files; what reads or writes now is ended."""
