@@ -2,8 +2,10 @@
 
     python benchmarks/peers/filters.py [--short] [--keep] [--check]
 
-Packages: benchmarks/peers/requirements.txt. The least that any filter can take is log2(1 / rate)
-bits a key. A fuse filter takes the fewest, and cannot be extended or merged; rbloom and ours can.
+Packages: benchmarks/peers/requirements.txt; Ribbon is a crate, built by cargo (rebuilt/sets-rs).
+BuRR (SEA 2022), which no package has, is rebuilt in C (rebuilt/burr.h). The least that any filter
+can take is log2(1 / rate) bits a key. BuRR, Ribbon and fuse filters come nearest, and cannot be
+extended or merged; rbloom and ours can.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyfusefilter import Fuse8, Fuse16
 from rbloom import Bloom
+from rebuilt import Rebuilt, sets
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from _record import Table, compared, main
@@ -68,15 +71,38 @@ def fuse(kind: Any) -> Peer:
     )
 
 
+def burr(width: int, bits: int) -> Peer:
+    load = {64: 0.965, 128: 0.975}[width]  # slots a key of the first layer: fewest bits in all
+    return Peer(
+        lambda keys: Rebuilt(f"burr{width}", keys, len(keys), bits, load),
+        lambda s, keys: int(s.ask(keys, dtype=np.bool_).sum()),
+        lambda s: 8.0 * s.nbytes,
+        "neither",
+    )
+
+
+def ribbon(width: int, bits: int) -> Peer:
+    return Peer(
+        lambda keys: sets.Ribbon(keys, width, bits),
+        lambda s, keys: int(s.ask(keys).sum()),
+        lambda s: 8.0 * s.nbytes,
+        "neither",
+    )
+
+
 def peers() -> dict[str, Peer]:
-    return {
-        "Muntin, 1/256": ours(1 / 256),
-        "binary fuse, 8 bits": fuse(Fuse8),
-        "rbloom, 1/256": rust_bloom(1 / 256),
-        "Muntin, 1/65536": ours(1 / 65536),
-        "binary fuse, 16 bits": fuse(Fuse16),
-        "rbloom, 1/65536": rust_bloom(1 / 65536),
-    }
+    every = {}
+    for bits, kind in (8, Fuse8), (16, Fuse16):
+        rate = f"1/{1 << bits}"
+        every[f"Muntin, {rate}"] = ours(1 / (1 << bits))
+        every[f"binary fuse, {bits} bits"] = fuse(kind)
+        every[f"rbloom, {rate}"] = rust_bloom(1 / (1 << bits))
+        if sets.library():
+            every[f"Ribbon, homogeneous, w = 64, {bits} bits"] = ribbon(64, bits)
+            every[f"Ribbon, standard, w = 128, {bits} bits"] = ribbon(128, bits)
+        every[f"BuRR, w = 64, {bits} bits (rebuilt)"] = burr(64, bits)
+        every[f"BuRR, w = 128, {bits} bits (rebuilt)"] = burr(128, bits)
+    return every
 
 
 def row_of(
@@ -90,7 +116,10 @@ def row_of(
     made = peer.make(keys)
     bits = peer.bits(made) / len(keys)
     rate = peer.found(made, others) / len(others)
-    mine = ours(1 / 256 if "256" in name or "8 bits" in name else 1 / 65536)
+    asked = 1 / 256 if "256" in name or " 8 bits" in name else 1 / 65536
+    if peer.found(made, keys) < len(keys) or rate > asked + 6 * np.sqrt(asked / len(others)):
+        raise SystemExit(f"{name}: misses a key, or finds {rate:.2g} of what is not there")
+    mine = ours(asked)
     held = mine.make(keys)
 
     def build() -> Any:
@@ -101,10 +130,10 @@ def row_of(
 
     same = name.startswith("Muntin")
     built, _ = compared(build, build if same else lambda: peer.make(keys), repeats)
-    asked, _ = compared(probe, probe if same else lambda: peer.found(made, probes), repeats)
+    probed, _ = compared(probe, probe if same else lambda: peer.found(made, probes), repeats)
     over = round(bits / np.log2(1 / rate), 2) if rate else ""
     seen = f"1/{1 / rate:,.0f}" if rate else "0"
-    return [name, round(bits, 2), seen, over, built, asked, peer.extends]
+    return [name, round(bits, 2), seen, over, built, probed, peer.extends]
 
 
 def measure(short: bool) -> Iterable[Table]:
@@ -118,7 +147,8 @@ def measure(short: bool) -> Iterable[Table]:
         f"{len(keys):,} integers; times as long as ours: built, and asked for {len(probes):,} of "
         "which half are there",
         ["filter", "bits a key", "rate", "bits over log2(1/rate)", "build", "probe", "can do"],
-        note="Above 1, ours is faster. Other packages take one Python object a call.",
+        note="Above 1, ours is faster. Ours, Ribbon (crate `pleat`) and BuRR take whole columns; "
+        "binary fuse and rbloom take one Python object a call.",
     )
     table.rows += [row_of(*named, keys, others, probes, repeats) for named in peers().items()]
     yield table
