@@ -10,7 +10,7 @@ from pyspark.sql.types import LongType, StringType, StructType, TimestampType
 from muntin.errors import SourceError
 from muntin.ledger.open import open_ledger
 from muntin.spark import committing
-from muntin.spark.checkpoint import check_undamaged
+from muntin.spark.checkpoint import check_undamaged, made_for
 from muntin.spark.data_source import MuntinSource, Sent
 from muntin.spark.stream import _elsewhere
 from tests.chaos.test_checkpoint import spec_of, table_of, taken, written
@@ -91,3 +91,27 @@ def test_the_sink_commits_nothing_of_a_damaged_one(damaged, tmp_path):
 def test_spark_connect_begins_with_no_damaged_one(damaged):
     with pytest.raises(SourceError, match="metadata is damaged"):
         _elsewhere(None, pipeline(), "sqlite:///l.db", str(damaged), once=True, mode="continue")
+
+
+def test_a_local_one_is_written_in_spark_s_plain_way_by_a_session_of_its_own(spark, tmp_path):
+    """Not by the user's session, whose other checkpoints may lie where renaming differs."""
+    way = "spark.sql.streaming.checkpointFileManagerClass"
+    for local in (str(tmp_path), f"file://{tmp_path}"):
+        made = made_for(spark, local)
+        assert made is not spark
+        assert made.conf.get(way).endswith("FileSystemBasedCheckpointFileManager")
+        assert made_for(made, local) is made, "it was said already"
+    assert made_for(spark, "hdfs://there/it") is spark
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    hadoop.set("fs.defaultFS", "hdfs://there")
+    try:
+        assert made_for(spark, str(tmp_path)) is spark, "there is where Spark would find it"
+    finally:
+        hadoop.set("fs.defaultFS", "file:///")
+    assert spark.conf.get(way, None) is None
+    table = table_of(random.Random(2))
+    written(table, tmp_path)
+    taken(spec_of(tmp_path, tmp_path / "checkpoint"))
+    files = [path for path in (tmp_path / "checkpoint").rglob("[!.]*") if path.is_file()]
+    assert all(path.with_name(f".{path.name}.crc").exists() for path in files)
+    assert len(files) >= 4

@@ -12,6 +12,7 @@ from muntin.errors import SourceError, SpecError
 from muntin.ledger.open import absolute
 from muntin.spark.failures import reason
 from muntin.spark.files import local_path
+from muntin.spark.session import copied, is_classic
 from muntin.spec_secrets import shown_url
 
 if TYPE_CHECKING:
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 IGNORING = "spark.sql.files.ignoreMissingFiles"
+_WAY = "spark.sql.streaming.checkpointFileManagerClass"
+_ON_DISK = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
 _WRITTEN = ("metadata", "offsets/*", "commits/*", "sources/*/*")
 _CHECKSUMS = struct.Struct(">4si")  # in front of them: a mark, and of how many bytes each is
 
@@ -32,6 +37,29 @@ def checkpoint_beside(url: str, name: str) -> str:
     raise SpecError(
         f"checkpoint: is missing, and a ledger {shown_url(url)} has no folder to put it beside"
     )
+
+
+def made_for(spark: SparkSession, location: str) -> SparkSession:
+    """A session whose queries write a local checkpoint sooner; the same one for others.
+
+    Spark's usual way (`FileContext`) starts a program for each permission that it sets and each
+    link that it looks for: ten a file, thirty a batch. The other one starts two a file,
+    and compares with checksums what it reads; renaming is as atomic on a local disk. Not so
+    elsewhere, and the setting is a whole session's: hence a copy.
+    """
+    if local_path(location) is None or not is_classic(spark):
+        return spark
+    hadoop: Any = spark.sparkContext._jsc  # pyright: ignore[reportPrivateUsage]
+    usual = str(hadoop.hadoopConfiguration().get("fs.defaultFS"))
+    where = location if location.startswith("file:") else usual
+    if not where.startswith("file:") or spark.conf.get(_WAY, None) is not None:
+        return spark
+    copy = copied(spark)
+    java: Any = copy._jsparkSession  # pyright: ignore[reportPrivateUsage]
+    java.sessionState().conf().setConfString(
+        _WAY, _ON_DISK
+    )  # `conf.set` refuses: to Spark it is static
+    return copy
 
 
 def query_of(location: str) -> str | None:

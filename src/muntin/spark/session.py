@@ -50,7 +50,7 @@ def session(name: str = "muntin", settings: Mapping[str, str] | None = None) -> 
     own = dict(settings or {})
     running = SparkSession.getActiveSession() or _default_session()
     if running is not None:
-        return _copied(running, own)
+        return _with_settings(running, own)
     check_java()  # asks Java for its version, which takes 0.1 s
     chosen = settings_for(own)
     said = {**said_outside(), **chosen}
@@ -139,17 +139,23 @@ def _default_session() -> SparkSession | None:
     return SparkSession(context) if context is not None else None
 
 
-def _copied(running: SparkSession, own: Mapping[str, str]) -> SparkSession:
-    from pyspark.errors import PySparkException
+def copied(running: SparkSession) -> SparkSession:
+    """Another one of the same application, with settings of its own."""
     from pyspark.sql import SparkSession
+
+    java: Any = running._jsparkSession
+    return SparkSession(running.sparkContext, jsparkSession=java.cloneSession())
+
+
+def _with_settings(running: SparkSession, own: Mapping[str, str]) -> SparkSession:
+    from pyspark.errors import PySparkException
 
     if not is_classic(running):
         return running
     is_ours = running.sparkContext.applicationId in _ours
     if is_ours and not own:
         return running
-    java: Any = running._jsparkSession
-    copy = SparkSession(running.sparkContext, jsparkSession=java.cloneSession())
+    copy = copied(running)
     ignored = []
     for key, value in {**({} if is_ours else READING), **own}.items():
         if key in READING or copy.conf.isModifiable(key):

@@ -26,6 +26,7 @@ from muntin.spark.checkpoint import (
     check_undamaged,
     checkpoint_beside,
     delete_checkpoint,
+    made_for,
     query_of,
 )
 from muntin.spark.connector import with_connector
@@ -413,7 +414,7 @@ def stream(
     own_source = pipeline.source if data is None else None
     if data is None:
         with plainly():
-            data = _own_source(pipeline)
+            data = _own_source(pipeline, place)
     _check_streaming(data)
     needed(data, pipeline)
     if own_source is None:
@@ -482,14 +483,14 @@ def _check_streaming(data: DataFrame) -> None:
         )
 
 
-def _own_source(pipeline: Pipeline) -> DataFrame:
+def _own_source(pipeline: Pipeline, checkpoint: str = "") -> DataFrame:
     """The spec's source as a stream; kernels and Python workers get ready while Spark does."""
     if pipeline.source is None:
         raise SpecError("source: is missing: name one, or give stream a DataFrame")
     check_path(pipeline.source)
     check_broker(pipeline.source)
     with in_background(lambda: warm(pipeline)):
-        spark = spark_session(settings=with_connector(pipeline))
+        spark = made_for(spark_session(settings=with_connector(pipeline)), checkpoint)
         with in_background(lambda: start_worker(spark)):
             return stream_source(spark, pipeline.source)
 
