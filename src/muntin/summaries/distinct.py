@@ -22,7 +22,6 @@ with Spark's `hll_sketch_agg`, Java, C++ and PostgreSQL. (They skip empty string
 from __future__ import annotations
 
 import math
-from copy import deepcopy
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -123,10 +122,8 @@ class Distinct:
             float64[1] each, at confidence 0.99. `lower` is never below the number of registers
             in use, which is certain.
         """
-        counts = np.bincount(self._registers, minlength=kernels.VALUE_MAX + 1)
-        value = kernels.estimate(counts, len(self._registers))
-        used = len(self._registers) - counts[:1]
-        return Estimate(*interval(np.array([value]), used, self.lg_k), CONFIDENCE)
+        value, used = np.array([kernels.estimate_registers(self._registers)]).T
+        return Estimate(*interval(value, used, self.lg_k), CONFIDENCE)
 
     def merge(self, other: Self) -> None:
         """Take in another summary of the same lg_k.
@@ -148,7 +145,7 @@ class Distinct:
 
     def copy(self) -> Self:
         """An independent copy."""
-        return deepcopy(self)
+        return self._of(self._registers.copy(), self._events)
 
     def to_bytes(self) -> bytes:
         """The summary in Muntin's envelope: all registers, compressed, some 3 bits each."""

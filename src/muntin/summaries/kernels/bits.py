@@ -10,28 +10,25 @@ from numba.extending import intrinsic
 from muntin.summaries.kernels import inlined
 
 _WIDE = ir.IntType(128)
+_DEFINED = ir.Constant(ir.IntType(1), 0)  # what zeros are counted of may be zero
 
 
-@intrinsic
-def popcount(typingctx, word):
-    """Number of one bits of a uint64."""
-    signature = types.uint64(types.uint64)
+def _of_word(instruct):
+    """A function of a uint64 that is one instruction."""
 
-    def codegen(context, builder, signature, arguments):
-        return builder.ctpop(arguments[0])
+    @intrinsic
+    def of_word(typingctx, word):
+        def codegen(context, builder, signature, arguments):
+            return instruct(builder, *arguments)
 
-    return signature, codegen
+        return types.uint64(types.uint64), codegen
+
+    return of_word
 
 
-@intrinsic
-def trailing_zeros(typingctx, word):
-    """Position of the lowest one bit of a uint64; 64 where there is none."""
-    signature = types.uint64(types.uint64)
-
-    def codegen(context, builder, signature, arguments):
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
-
-    return signature, codegen
+popcount = _of_word(lambda builder, word: builder.ctpop(word))  # number of one bits
+leading_zeros = _of_word(lambda builder, word: builder.ctlz(word, _DEFINED))  # 64 of 0
+trailing_zeros = _of_word(lambda builder, word: builder.cttz(word, _DEFINED))  # 64 of 0
 
 
 @intrinsic

@@ -14,6 +14,7 @@ import numpy as np
 from numba import types
 
 from muntin.summaries.kernels import inlined, kernel
+from muntin.summaries.kernels.bits import leading_zeros
 from muntin.summaries.kernels.hashing import rotate
 from muntin.summaries.kernels.memory import load_u64
 
@@ -54,11 +55,8 @@ def slot_and_value(h1, h2, length, registers):
     h2 = _final(h2)
     h1 += h2
     h2 += h1
-    value = np.uint8(1)
-    while value < VALUE_MAX and h2 < np.uint64(0x8000000000000000):
-        h2 <<= np.uint64(1)
-        value += np.uint8(1)
-    return types.intp(h1 & np.uint64(registers - 1)), value
+    value = min(leading_zeros(h2) + np.uint64(1), np.uint64(VALUE_MAX))
+    return types.intp(h1 & np.uint64(registers - 1)), np.uint8(value)
 
 
 @inlined()
@@ -158,3 +156,12 @@ def estimate(counts, m):
         z = 0.5 * (z + counts[v])
     z += m * _sigma(counts[0] / np.float64(m))
     return np.float64(m) * m / (2 * math.log(2.0) * z)
+
+
+@kernel()
+def estimate_registers(registers):
+    """`estimate`, and the number of registers in use."""
+    counts = np.zeros(VALUE_MAX + 1, np.int64)
+    for value in registers:
+        counts[value] += 1
+    return estimate(counts, registers.shape[0]), registers.shape[0] - counts[0]
