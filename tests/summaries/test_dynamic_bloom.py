@@ -169,7 +169,7 @@ def test_same_seed_same_bytes_and_other_seed_other_hashes():
     ("call", "message"),
     [
         (lambda: DynamicBloom(capacity=0), "capacity=0"),
-        (lambda: DynamicBloom(capacity=1.5), "capacity=1.5"),
+        (lambda: DynamicBloom(capacity=1.5), "capacity must be an integer, got 1.5"),
         (lambda: DynamicBloom(fpp=0.0), "fpp=0.0"),
         (lambda: DynamicBloom(fpp=1.0), "fpp=1.0"),
         (lambda: DynamicBloom(fpp=float("nan")), "fpp=nan"),

@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 
 from muntin.errors import CorruptSummary
 from muntin.summaries.kernels import kernel
-from muntin.summaries.kernels.bits import multiply_high, popcount, select, trailing_zeros
+from muntin.summaries.kernels.bits import (
+    leading_zeros,
+    multiply_high,
+    popcount,
+    select,
+    trailing_zeros,
+)
 from muntin.summaries.static_filter import FingerprintRun, sorted_hashes, to_fingerprints
 
 words = st.integers(0, 2**64 - 1)
@@ -17,17 +23,19 @@ words = st.integers(0, 2**64 - 1)
 def bits_of(a, b, out):
     out[0] = popcount(a)
     out[1] = trailing_zeros(a)
-    out[2] = multiply_high(a, b)
+    out[2] = leading_zeros(a)
+    out[3] = multiply_high(a, b)
     for i in range(popcount(a)):
-        out[3 + i] = select(a, np.uint64(i))
+        out[4 + i] = select(a, np.uint64(i))
 
 
 @given(words, words)
 def test_bit_instructions(a, b):
-    out = np.zeros(67, np.uint64)
+    out = np.zeros(68, np.uint64)
     bits_of(np.uint64(a), np.uint64(b), out)
     ones = [i for i in range(64) if a >> i & 1]
-    assert out[: 3 + len(ones)].tolist() == [len(ones), ones[0] if ones else 64, a * b >> 64, *ones]
+    zeros = ones[0] if ones else 64, 64 - a.bit_length()
+    assert out[: 4 + len(ones)].tolist() == [len(ones), *zeros, a * b >> 64, *ones]
 
 
 @given(
@@ -66,6 +74,15 @@ def test_sorting_hashes(shift):
     high = even | np.uint64(1 << 63)
     for hashes in (even, high, few, crowded, np.zeros(2000, np.uint64), even[:3], even[:0]):
         assert sorted_hashes(hashes).tolist() == sorted(hashes.tolist())
+
+
+@given(st.sets(st.integers(0, 599), min_size=1), st.integers(600, 9000))
+def test_a_run_finds_nothing_else(members, universe):
+    run = FingerprintRun.of(np.array(sorted(members), np.uint64), universe)
+    hashes = [-(-(value << 64) // universe) for value in range(universe)]
+    found = np.zeros(universe, np.bool_)
+    run.find(np.array(hashes, np.uint64), found)
+    assert set(np.flatnonzero(found).tolist()) == members
 
 
 def test_buckets_of_all_lengths():

@@ -32,8 +32,9 @@ from muntin.spark.index.sources import Source, source_of
 from muntin.spark.progress import job_progress
 from muntin.spark.session import own_python
 from muntin.storage import full_name, is_elsewhere, is_file, place_of
+from muntin.summaries.checks import integer_in
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
-from muntin.summaries.dynamic_bloom import HEADROOM_MAX, check_integer, item_type
+from muntin.summaries.dynamic_bloom import HEADROOM_MAX, item_type
 from muntin.summaries.order_maps import OrderMap, map_for
 
 if TYPE_CHECKING:
@@ -130,9 +131,9 @@ class FingerprintIndex(IndexReader):
             Files cannot be read.
         """
         source = source_of(df, key, rank, spark)
-        check_integer("partitions", partitions, 1, PARTITIONS_MAX)
-        check_integer("seed", seed, 0, 2**64 - 1)
-        check_integer("headroom", headroom, 1, HEADROOM_MAX)
+        partitions = integer_in("partitions", partitions, 1, PARTITIONS_MAX)
+        seed = integer_in("seed", seed, 0, 2**64 - 1)
+        headroom = integer_in("headroom", headroom, 1, HEADROOM_MAX)
         _check_fraction("fpp", fpp)
         _check_fraction("error", error)
         check_key(source.key_type, key)

@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from muntin.arrow import is_text, value_type
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.summaries.checks import integer_in
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.growing_runs import GrowingRuns, RunPlan
 from muntin.summaries.items import given_items, hash_items
@@ -70,9 +71,9 @@ class DynamicBloom:
         seed: int = 0,
         headroom: int = HEADROOM,
     ) -> None:
-        check_integer("capacity", capacity, 1, CAPACITY_MAX)
-        check_integer("seed", seed, 0, 2**64 - 1)
-        check_integer("headroom", headroom, 1, HEADROOM_MAX)
+        capacity = integer_in("capacity", capacity, 1, CAPACITY_MAX)
+        seed = integer_in("seed", seed, 0, 2**64 - 1)
+        headroom = integer_in("headroom", headroom, 1, HEADROOM_MAX)
         if isinstance(fpp, bool) or not isinstance(fpp, float) or not 0 < fpp < 1:
             raise BadArgument(f"fpp={fpp!r}: a probability between 0 and 1, both excluded")
         self._parameters = {"capacity": capacity, "fpp": fpp, "headroom": headroom, "seed": seed}
@@ -293,8 +294,3 @@ def _as_hashes(hashes: np.ndarray) -> np.ndarray:
     if not isinstance(hashes, np.ndarray) or hashes.dtype != np.uint64 or hashes.ndim != 1:
         raise BadArgument("hashes are a one-dimensional array of uint64")
     return np.ascontiguousarray(hashes)
-
-
-def check_integer(name: str, value: Any, least: int, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise BadArgument(f"{name}={value!r}: an integer from {least} to {most}")

@@ -49,14 +49,10 @@ def select(word, index):
     """Position of the one bit number `index` (from 0) of a uint64 that has more than that."""
     position = np.uint64(0)
     left = np.uint64(index)
-    for width in (32, 16, 8):
+    for width in (32, 16, 8, 4, 2, 1):
         low = (word >> position) & np.uint64((1 << width) - 1)
         below = popcount(low)
         if left >= below:
             left -= below
             position += np.uint64(width)
-    rest = word >> position
-    while left > np.uint64(0):
-        rest &= rest - np.uint64(1)
-        left -= np.uint64(1)
-    return position + trailing_zeros(rest)
+    return position

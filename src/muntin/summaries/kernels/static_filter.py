@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from muntin.summaries.kernels import inlined, kernel
-from muntin.summaries.kernels.bits import multiply_high, popcount, select
+from muntin.summaries.kernels.bits import multiply_high, popcount, select, trailing_zeros
 from muntin.summaries.kernels.memory import load_u32, load_u64, prefetch
 
 STRIDE = 256
@@ -25,6 +25,7 @@ _7 = np.uint64(7)
 _63 = np.uint64(63)
 _64 = np.uint64(64)
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+_LOADED = np.uint64(57)  # bits from any bit on, by a load from its byte
 _AHEAD = 16
 
 
@@ -90,7 +91,7 @@ def decode(upper, lower, count, low_bits, out):
     while found < count:
         word = load_u64(upper, np.intp(word_number * 8))
         while word != _0:
-            at = np.uint64(word_number * 64) + select(word, _0)
+            at = np.uint64(word_number * 64) + trailing_zeros(word)
             out[found] = ((at - np.uint64(found)) << low_bits) | _low(lower, found, low_bits, mask)
             found += 1
             word &= word - _1
@@ -110,7 +111,7 @@ def is_sound(upper, lower, starts, count, low_bits, buckets, universe):
     for word_number in range(upper.shape[0] // 8):
         word = load_u64(upper, np.intp(word_number * 8))
         while word != _0:
-            at = np.uint64(word_number * 64) + select(word, _0)
+            at = np.uint64(word_number * 64) + trailing_zeros(word)
             if found >= count or at >= length:
                 return False
             high = at - np.uint64(found)
@@ -149,6 +150,12 @@ def contains(hashes, universe, upper, lower, starts, low_bits, out):
     low_bits = np.uint64(low_bits)
     universe = np.uint64(universe)
     mask = (_1 << low_bits) - _1
+    fields = np.uint64(_LOADED // low_bits if low_bits > _0 else _0)  # low parts in one load
+    ones = tops = _0
+    for i in range(fields):
+        ones |= _1 << (np.uint64(i) * low_bits)
+        tops |= _1 << (np.uint64(i + 1) * low_bits - _1)
+    last = np.uint64(upper.shape[0] - 8)
     total = hashes.shape[0]
     values = np.empty(_AHEAD, np.uint64)
     begins = np.empty(_AHEAD, np.uint64)
@@ -165,33 +172,31 @@ def contains(hashes, universe, upper, lower, starts, low_bits, out):
             prefetch(lower, np.intp((index * low_bits) >> _3))
         for j in range(width):
             high = values[j] >> low_bits
-            word_number = begins[j] >> _6
-            word = load_u64(upper, np.intp(word_number * np.uint64(8)))
             at = begins[j]
+            word_number = at >> _6
             skip = high & _INSIDE
             if skip > _0:
-                zeros = ~word & (_ALL << (begins[j] & _63))
+                zeros = ~load_u64(upper, np.intp(word_number << _3)) & (_ALL << (at & _63))
                 here = popcount(zeros)
                 while here < skip:
                     skip -= here
                     word_number += _1
-                    word = load_u64(upper, np.intp(word_number * np.uint64(8)))
-                    zeros = ~word
+                    zeros = ~load_u64(upper, np.intp(word_number << _3))
                     here = popcount(zeros)
                 at = word_number * _64 + select(zeros, skip - _1) + _1
             low = values[j] & mask
             index = at - high
-            while True:
-                if at >> _6 != word_number:
-                    word_number = at >> _6
-                    word = load_u64(upper, np.intp(word_number * np.uint64(8)))
-                if (word >> (at & _63)) & _1 == _0:
-                    break
-                stored = _low(lower, index, low_bits, mask)
-                if stored >= low:
-                    if stored == low:
-                        out[first + j] = True
-                    break
+            byte = min(at >> _3, last)
+            shift = at - (byte << _3)
+            size = trailing_zeros(~(load_u64(upper, np.intp(byte)) >> shift))
+            if size <= fields:  # as nearly always, and then without a branch that is guessed
+                bit = index * low_bits
+                differ = (load_u64(lower, np.intp(bit >> _3)) >> (bit & _7)) ^ (low * ones)
+                equal = (differ - ones) & ~differ & tops
+                out[first + j] |= equal & ((_1 << (size * low_bits)) - _1) != _0
+                continue
+            while (upper[at >> _3] >> (at & _7)) & _1:
+                out[first + j] |= _low(lower, index, low_bits, mask) == low
                 at += _1
                 index += _1
 
