@@ -18,7 +18,6 @@ from muntin.progress import Progress
 from muntin.reading.warm import warm
 from muntin.session import Session
 from muntin.spark.connector import with_connector
-from muntin.spark.csv_files import gather_csv
 from muntin.spark.failures import plainly
 from muntin.spark.files import FILE_FORMATS, files_at, local_path
 from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from
@@ -57,8 +56,8 @@ def summarize(
         A Spark DataFrame; a pandas or polars DataFrame or an Arrow table, which need no Spark
         unless the spec has fields; the path of a file or a folder, or several; or None for the
         spec's own source. Files are of the format that their names tell (.csv, .json, .jsonl,
-        .parquet, .orc, .avro), else of that of the spec's source, else Parquet. Local Parquet and
-        CSV files are read by Arrow in the workers (faster), unless the spec has fields.
+        .parquet, .orc, .avro), else of that of the spec's source, else Parquet. Local Parquet
+        files are read by Arrow in the workers (faster), unless the spec has fields.
     spec : Pipeline, mapping or path
         The pipeline, as an object, as keywords, or as a YAML file.
     ledger : Ledger or str, optional
@@ -175,7 +174,7 @@ def _of_files(sources: Sequence[SourceSpec], pipeline: Pipeline) -> GatherRows:
 def _of_source(spark: SparkSession, source: SourceSpec, pipeline: Pipeline) -> GatherRows:
     gather = None
     if is_classic(spark):  # else there is no way to have tasks read files
-        gather = gather_parquet(spark, source, pipeline) or gather_csv(spark, source, pipeline)
+        gather = gather_parquet(spark, source, pipeline)
     return gather or gather_from(batch_source(spark, source), pipeline)
 
 

@@ -34,7 +34,7 @@ from muntin.times import now_us
 
 MESSAGE_BYTES_MAX = 128 << 20  # of one task; at 400 MiB the driver ran out of memory and hung
 SPILL_BYTES = 8 << 20  # of one task, where the pipeline names a place for them
-SPILLED = 9  # what a row is, beside those of `partials`, `csv_files` and `runs`
+SPILLED = 9  # what a row is, beside those of `partials` and `runs`
 _QUERY, _RUN = "sql.streaming.queryId", "spark.jobGroup.id"  # local properties of a batch's job
 
 Sent = tuple[str, str, list[Row]]

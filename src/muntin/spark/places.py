@@ -91,7 +91,7 @@ def in_files(
             if wrong:
                 read = _malformed(read, np.ones(part.num_rows, bool), wrong)
             elif start:
-                read = without_replaced(read, [begins[0]] * part.num_rows, start, replaced)
+                read = _without_replaced(read, begins[0], start, replaced)
             yield read, partial(_counted, *begins, counted)
             counted += part.num_rows
 
@@ -111,22 +111,19 @@ def _in_line(place: str, _: int) -> str:
     return place
 
 
-def without_replaced(
-    batch: pa.RecordBatch, paths: Sequence[str], start: Mapping[str, Any], known: dict[str, bool]
+def _without_replaced(
+    batch: pa.RecordBatch, path: str, start: Mapping[str, Any], known: dict[str, bool]
 ) -> pa.RecordBatch:
-    """Rows are marked whose text is not what stands in their files, where that is not UTF-8: keys
+    """Rows are marked whose text is not what stands in their file, where that is not UTF-8: keys
     that differ would be one. `known`: what was found of files before."""
     found = np.zeros(batch.num_rows, bool)
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if pa.types.is_string(column.type) and name not in (CORRUPT_COLUMN, WHY_COLUMN):
             has = pc.match_substring(column, "\ufffd").fill_null(False)
             found |= has.to_numpy(zero_copy_only=False)
-    for row in np.flatnonzero(found).tolist():
-        path = _shown(paths[row])
-        if path not in known:
-            known[path] = is_replaced(path, start)
-        found[row] = known[path]
-    return _malformed(batch, found, _NOT_UTF8) if found.any() else batch
+    if found.any() and path not in known:
+        known[path] = is_replaced(_shown(path), start)
+    return _malformed(batch, found, _NOT_UTF8) if found.any() and known[path] else batch
 
 
 def _malformed(batch: pa.RecordBatch, rows: np.ndarray, why: str, text: str = "") -> pa.RecordBatch:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Row = tuple[int, str, int, int, bytes]
-"""What it is (`partials`, `sequencing`, `csv_files`), name, pane, events, payload."""
+"""What it is (`partials`, `sequencing`), name, pane, events, payload."""
 ROWS_DDL = "what tinyint, name string, pane bigint, events bigint, payload binary"
 PARTIAL, REJECTED, TALLY = 0, 1, 2  # what a row is; 3 is SEQUENCED
 PIECE_BYTES = 1 << 20

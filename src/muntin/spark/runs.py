@@ -31,7 +31,7 @@ from muntin.spark.session import is_classic, own_python
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-RUN, PIECE = 7, 8  # what a row is, beside those of `partials` and `csv_files`
+RUN, PIECE = 7, 8  # what a row is, beside those of `partials`
 RUN_BYTES_MAX = 64 << 20  # in a task's memory, then written
 BUFFERED_BYTES_MAX = 256 << 20  # of segments of one summary; then they are cut
 SEGMENTS_MAX = 8  # then they are merged

@@ -101,15 +101,6 @@ def _with_timestamps(df: DataFrame, source: SourceSpec) -> DataFrame:
     return df
 
 
-def of_csv_lines(
-    spark: SparkSession, source: SourceSpec, lines: list[str], schema: StructType
-) -> DataFrame:
-    """Lines of CSV without a header, in order, as a source of such files reads them."""
-    options = {**_options(source), **_KEEP_MALFORMED, "header": "false"}
-    reader = spark.read.options(**options).schema(schema.add(CORRUPT_COLUMN, "string"))
-    return reader.csv(spark.sparkContext.parallelize(lines, 1))
-
-
 def nanoseconds_of(source: SourceSpec) -> set[str]:
     """Columns of nanoseconds in the first of local Parquet files, where Spark sees numbers."""
     if source.format != "parquet" or source.schema_ or not source.path:
