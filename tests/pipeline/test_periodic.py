@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muntin.errors import BadArgument, SelectError, SpecError, SummaryOverflow
+from muntin.errors import BadArgument, SelectError, SourceError, SpecError, SummaryOverflow
 from muntin.kinds import PeriodicSpec
 from muntin.ledger.open import open_ledger
 from muntin.ledger.temporary import temporary
@@ -269,6 +269,46 @@ def test_items_of_any_column(columns, expected):
     assert states(ingested(spec, [[coded]])) == states(made)
 
 
+def test_a_time_is_the_same_item_in_any_unit():
+    """Files of one folder may have several; rows that Spark reads have microseconds."""
+    spec, table = pipeline({"beats": BEATS}), events([(n, "a", n) for n in range(0, 320, 20)])
+    moments = pa.array([-1_500_000] * 4, pa.timestamp("us", "UTC"))
+    units = [moments.cast(pa.timestamp(unit, "UTC")) for unit in ("ms", "us", "ns")]
+    parts = [
+        table.slice(4 * n, 4).set_column(1, "driver", column) for n, column in enumerate(units)
+    ]
+    found = Session(ingested(spec, [[part] for part in parts]).ledger).sql(
+        "SELECT item, periodicity FROM periodic(beats, 9)"
+    )
+    assert found.rows == [["1969-12-31 23:59:58.500000Z", 11]]
+
+
+@pytest.mark.parametrize("where", ["batches", "tasks", "files of a task"])
+def test_items_of_another_type_are_refused_whichever_shards_they_reach(where):
+    """A shard that had no event took them, and no question was answered any more."""
+    for number in range(6):
+        table = events([(second, None, number) for second in range(0, 200, 20)])
+        whole = table.set_column(1, "driver", table["area"])
+        texts = table.set_column(1, "driver", pa.array(["a"] * 10))
+        ingest = Ingest(pipeline({"beats": BEATS}), temporary(), query_id="q")
+        ingest.take(0, gather([whole] if where == "batches" else [events([(0, None, 0)])]))
+        before = states(ingest)
+        both = {"batches": [[texts]], "tasks": [[whole], [texts]]}.get(where, [[whole, texts]])
+        with pytest.raises(SourceError, match=r"beats: item is int64, and string .* cast the col"):
+            ingest.take(1, gather(map(InTurn, both)))
+        assert states(ingest) == before
+        ingest.take(1, gather([whole]))
+        assert len(Session(ingest.ledger).sql("SELECT * FROM periodic(beats, 9)").rows) == 1
+        ingest.close()
+
+
+class InTurn(list):
+    """What one task reads: tables of several types."""
+
+    def to_batches(self):
+        return [batch for table in self for batch in table.to_batches()]
+
+
 def test_nothing_yet():
     made = ingested(pipeline({"beats": BEATS}), [[events([])]])
     assert states(made) == {}
@@ -349,8 +389,12 @@ def test_sizes():
 
 
 @pytest.mark.parametrize(
-    "kind", [pa.float64(), pa.binary(), pa.large_binary(), pa.binary_view(), pa.list_(pa.int64())]
-)
+    "kind",
+    [
+        pa.float64(), pa.binary(), pa.large_binary(), pa.binary_view(), pa.list_(pa.int64()),
+        pa.month_day_nano_interval(), pa.dictionary(pa.int8(), pa.float64()),
+    ],
+)  # fmt: skip
 def test_a_column_that_is_no_item_is_named(kind):
     with pytest.raises(BadArgument, match=r"item 'driver' is .* cast it"):
         pipeline().summaries["beats"].check_types({"driver": kind})

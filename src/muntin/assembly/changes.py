@@ -227,15 +227,16 @@ def _with(name: str, known: _Known | None, algebra: Algebra, types: Types) -> _K
     for column, kind in types.items():
         was = known.types.get(column, kind)
         if was != kind:
-            raise _other_type(name, f"{column[-1]!r} is {kind}, and {was}")
+            raise other_type(name, f"{column[-1]!r} is {kind}, and {was}")
     try:
         whole = merged_algebra([known.algebra, algebra])
     except MuntinError as problem:
-        raise _other_type(name, f"{problem}") from None
+        raise other_type(name, f"{problem}") from None
     return _Known(whole, known.types | types, known.of_all)
 
 
-def _other_type(name: str, what: str) -> SourceError:
+def other_type(name: str, what: str) -> SourceError:
+    """What a batch brings cannot be merged with what came before."""
     return SourceError(
         f"summaries.{name}: {what} in what is stored: the two do not merge, and nothing of this "
         "batch was taken; cast the column to one type"

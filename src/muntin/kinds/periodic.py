@@ -24,10 +24,11 @@ from pydantic import (
 )
 
 from muntin import summaries
-from muntin.arrow import decoded, is_text, pc
+from muntin.arrow import decoded, is_text, pc, value_type
 from muntin.errors import BadArgument
 from muntin.kinds.base import Microseconds, SummarySpec, as_tuple, distinct
 from muntin.kinds.values import Refused
+from muntin.summaries.items import micros
 
 _SIZE = TypeAdapter(ByteSize)
 
@@ -132,14 +133,10 @@ class PeriodicSpec(SummarySpec):
 
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
         for name in self.item:
-            kind = types[name]
-            if (
-                pa.types.is_floating(kind)
-                or pa.types.is_nested(kind)
-                or pa.types.is_binary(kind)
-                or pa.types.is_large_binary(kind)
-                or pa.types.is_binary_view(kind)
-            ):
+            kind = value_type(types[name])
+            whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)
+            when = pa.types.is_temporal(kind) and kind != pa.month_day_nano_interval()
+            if not (is_text(kind) or whole or when or pa.types.is_decimal(kind)):
                 raise BadArgument(
                     f"item '{name}' is {kind}: an item is text, a whole number, a boolean, a date "
                     f"or a timestamp; cast it under fields"
@@ -162,16 +159,13 @@ class PeriodicSpec(SummarySpec):
         """The item of each row, as text or int64; null where there is none."""
         columns = [decoded(batch.column(name)) for name in self.item]
         if len(columns) == 1:
-            return _number_or_text(columns[0])
+            only = columns[0]
+            return only.cast(pa.int64()) if pa.types.is_integer(only.type) else _text(only)
         return pc.binary_join_element_wise(*map(_text, columns), SEPARATOR)
 
     def new_shard(self, shard: int) -> PeriodicShard:
         """A shard before its first event."""
         return summaries.PeriodicShard(self._calm(), self.item, shard, self.shards)
-
-    def read_shard(self, payload: bytes) -> PeriodicShard:
-        """A shard from its bytes; CorruptSummary."""
-        return summaries.PeriodicShard.from_bytes(payload)
 
     def differs(self, state: PeriodicShard) -> str:
         """What of a stored state this entry does not go on with, or ""."""
@@ -182,10 +176,6 @@ class PeriodicSpec(SummarySpec):
         ours = self._calm().parameters
         pairs += [(name, getattr(state.parameters, name), getattr(ours, name)) for name in _KEPT]
         return ", ".join(f"{name} was {was}, is {now}" for name, was, now in pairs if was != now)
-
-    def answering(self, states: Sequence[PeriodicShard]) -> list[HyperCalm]:
-        """What SELECT asks: all events of the shards, in order."""
-        return [state.whole() for state in states]
 
     def bounds_of(self, states: Sequence[PeriodicShard]) -> Mapping[str, Any]:
         """What is known about the error of answers."""
@@ -212,9 +202,7 @@ class PeriodicSpec(SummarySpec):
         )
 
 
-def _number_or_text(column: pa.Array) -> pa.Array:
-    return column.cast(pa.int64()) if pa.types.is_integer(column.type) else _text(column)
-
-
 def _text(column: pa.Array) -> pa.Array:
+    if pa.types.is_timestamp(column.type):  # the same instant is the same item in every unit
+        column = micros(column).view(pa.timestamp("us", column.type.tz))
     return column.cast(pa.string())

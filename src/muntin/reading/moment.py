@@ -236,7 +236,7 @@ class LedgerMoment:
         self, known: Known, name: str, spec: PeriodicSpec, pane: int, window: WindowAsked
     ) -> Loaded:
         check_whole_stream(name, window)
-        read = self._sequences.read(self.view, name, spec, known.generation)
+        read = self._sequences.read(self.view, name, known.generation)
         lacking = absences.of_whole_stream(known, name, pane)
         covered = None
         if read.span is not None:

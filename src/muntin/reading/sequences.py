@@ -7,9 +7,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
+from muntin import summaries
 from muntin.cache import Cache
 from muntin.errors import SelectError
-from muntin.kinds import PeriodicSpec
 from muntin.ledger.base import View
 from muntin.select.catalog import WindowAsked
 
@@ -36,17 +36,17 @@ class Sequences:
     def __init__(self) -> None:
         self._kept = Cache[Followed](entries_max=_KEPT_MAX)
 
-    def read(self, view: View, name: str, spec: PeriodicSpec, generation: Hashable = 0) -> Followed:
+    def read(self, view: View, name: str, generation: Hashable = 0) -> Followed:
         """The summary as the last commit left it, with the events that are still stored."""
         payloads = view.states(name)
         token = (name, generation, *((shard, _digest(p)) for shard, p in payloads.items()))
         kept = self._kept.get(name)
         if kept is not None and kept.token == token:
             return kept
-        states = tuple(spec.read_shard(payload) for payload in payloads.values())
+        states = tuple(map(summaries.PeriodicShard.from_bytes, payloads.values()))
         spans = [state.span for state in states if state.span is not None]
         made = Followed(
-            spec.answering(states) if spans else None,
+            [state.whole() for state in states] if spans else None,
             states,
             sum(state.late for state in states),
             (min(s for s, _ in spans), max(e for _, e in spans)) if spans else None,

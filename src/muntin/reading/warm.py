@@ -65,7 +65,7 @@ def _warm_sequence(spec: PeriodicSpec) -> None:
         hash_items(items)
         shard = spec.new_shard(0)
         shard.update(items, [1, 2, 3], until=3, late_before=0)
-        spec.answering([shard])
+        shard.whole()
 
 
 def _dictionary(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from muntin import summaries
+from muntin.assembly.changes import other_type
 from muntin.errors import CorruptSummary, SpecError, SummaryOverflow
 from muntin.kinds import PeriodicSpec
 from muntin.ledger.base import View
@@ -23,6 +25,7 @@ from muntin.ledger.records import PAYLOAD_BYTES_MAX, State
 from muntin.spark.rows import Row
 from muntin.spark.sequencing import NULLS, SEQUENCED
 from muntin.spec import Pipeline
+from muntin.summaries.items import item_kind
 
 if TYPE_CHECKING:
     from muntin.summaries import PeriodicShard
@@ -30,14 +33,6 @@ if TYPE_CHECKING:
 BEGINNING = -(2**63)
 
 Key = tuple[str, int]
-
-
-@dataclass(slots=True)
-class _Sent:
-    """What the tasks of one batch sent for one shard."""
-
-    payloads: list[bytes] = field(default_factory=list)
-    nulls: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +73,16 @@ class Sequences:
         sealed_before, sealed : int or None
             Where the sealed panes ended before and end after the batch. Events before the one are
             late; events before the other are folded.
+
+        Raises
+        ------
+        SourceError
+            Items are of another type than what is stored of them, in whichever shard.
         """
         if not self._specs or sealed is None:
             return Advanced({}, [], 0)
         sent = _sent(rows)
+        self._check_types(sent)
         work = partial(
             self._shard,
             until=sealed,
@@ -91,7 +92,7 @@ class Sequences:
         if not keys:
             return Advanced({}, [], 0)
         with ThreadPoolExecutor(max_workers=min(len(keys), os.cpu_count() or 1)) as threads:
-            done = list(threads.map(lambda key: work(key, sent.get(key, _Sent())), keys))
+            done = list(threads.map(lambda key: work(key, sent.get(key, ())), keys))
         late: dict[str, int] = {}
         for (name, _), (_, _, left_out) in zip(keys, done, strict=True):
             late[name] = late.get(name, 0) + left_out
@@ -105,19 +106,29 @@ class Sequences:
         """The batch was committed."""
         self._shards.update(advanced.shards)
 
+    def _check_types(self, sent: Mapping[Key, Sequence[Row]]) -> None:
+        known = {(key[0], shard.item_type) for key, shard in self._shards.items()}
+        for (name, _), rows in sorted(sent.items()):
+            streams = (pa.ipc.open_stream(payload) for *_, payload in rows if payload)
+            known |= {(name, item_kind(each.schema.field("item").type)) for each in streams}
+            kinds = sorted(kind for of, kind in known if of == name and kind is not None)
+            if len(kinds) > 1:
+                raise other_type(name, f"item is {kinds[0]}, and {kinds[1]}")
+
     def _shard(
-        self, key: Key, sent: _Sent, *, until: int, late_before: int
+        self, key: Key, rows: Sequence[Row], *, until: int, late_before: int
     ) -> tuple[PeriodicShard, bytes, int]:
         name, number = key
         before = self._shards.get(key)
         shard = self._specs[name].new_shard(number) if before is None else before.copy()
         late = shard.late
-        tables = [pa.ipc.open_stream(payload).read_all() for payload in sent.payloads]
         items, times = pa.array([], pa.string()), np.empty(0, np.int64)
+        tables = [pa.ipc.open_stream(payload).read_all() for *_, payload in rows if payload]
         if tables:
             table = pa.concat_tables(tables)
             items, times = _joined(table["item"]), table["time"].to_numpy()
-        shard.update(items, times, until=until, late_before=late_before, nulls=sent.nulls)
+        nulls = sum(events for _, _, of, events, _ in rows if of == NULLS)
+        shard.update(items, times, until=until, late_before=late_before, nulls=nulls)
         payload = shard.to_bytes()
         if len(payload) > PAYLOAD_BYTES_MAX:
             raise SummaryOverflow(
@@ -129,7 +140,7 @@ class Sequences:
 
 def _read(name: str, spec: PeriodicSpec, number: int, payload: bytes) -> PeriodicShard:
     try:
-        shard = spec.read_shard(payload)
+        shard = summaries.PeriodicShard.from_bytes(payload)
     except CorruptSummary as problem:
         raise CorruptSummary(f"summaries.{name}: shard {number} in the ledger: {problem}") from None
     differs = spec.differs(shard)
@@ -146,15 +157,12 @@ def _waits(shard: PeriodicShard, until: int) -> bool:
     return first is not None and first < until
 
 
-def _sent(rows: Sequence[Row]) -> dict[Key, _Sent]:
-    sent: dict[Key, _Sent] = {}
-    for what, name, shard, events, payload in rows:
-        if what != SEQUENCED:
-            continue
-        if shard == NULLS:  # some shard must tell of them
-            sent.setdefault((name, 0), _Sent()).nulls += events
-        else:
-            sent.setdefault((name, shard), _Sent()).payloads.append(payload)
+def _sent(rows: Sequence[Row]) -> dict[Key, list[Row]]:
+    """What the tasks of one batch sent for each shard."""
+    sent: dict[Key, list[Row]] = {}
+    for row in rows:
+        if row[0] == SEQUENCED:  # of events without an item, some shard must tell
+            sent.setdefault((row[1], 0 if row[2] == NULLS else row[2]), []).append(row)
     return sent
 
 

@@ -33,23 +33,19 @@ class Sequencer:
 
     def __init__(self, summaries: Mapping[str, SummarySpec]) -> None:
         self._specs = {n: s for n, s in summaries.items() if isinstance(s, PeriodicSpec)}
-        self._items: dict[str, list[pa.Array]] = {name: [] for name in self._specs}
-        self._times: dict[str, list[np.ndarray]] = {name: [] for name in self._specs}
+        self._parts: dict[str, list[tuple[pa.Array, np.ndarray]]] = {n: [] for n in self._specs}
         self._nulls = dict.fromkeys(self._specs, 0)
         self._buffered = self._buffered_bytes = 0
 
     def add(self, batch: pa.RecordBatch, times: np.ndarray) -> None:
         """Take rows and their event times, int64 microseconds."""
-        if not self._specs:
-            return
         for name, spec in self._specs.items():
             items, at = spec.items(batch), times
             if items.null_count:
                 self._nulls[name] += items.null_count
                 kept = np.flatnonzero(items.is_valid().to_numpy(zero_copy_only=False))
                 items, at = items.take(pa.array(kept)), times[kept]
-            self._items[name].append(items)
-            self._times[name].append(at)
+            self._parts[name].append((items, at))
             self._buffered_bytes += items.nbytes
         self._buffered += len(times)
 
@@ -60,12 +56,13 @@ class Sequencer:
             return
         self._buffered = self._buffered_bytes = 0
         for name, spec in self._specs.items():
-            items = pa.chunked_array(self._items[name]).combine_chunks()
-            rows = _rows(name, spec.shards, items, np.concatenate(self._times[name]))
+            parts, self._parts[name] = self._parts[name], []
+            for kind in {items.type for items, _ in parts}:  # of two, the driver says what is wrong
+                items, at = zip(*(part for part in parts if part[0].type == kind), strict=True)
+                yield from _rows(name, spec.shards, pa.concat_arrays(items), np.concatenate(at))
             if self._nulls[name]:
-                rows.append((SEQUENCED, name, NULLS, self._nulls[name], b""))
-            self._items[name], self._times[name], self._nulls[name] = [], [], 0
-            yield from rows
+                yield SEQUENCED, name, NULLS, self._nulls[name], b""
+                self._nulls[name] = 0
 
 
 def _rows(name: str, shards: int, items: pa.Array, times: np.ndarray) -> list[Row]:

@@ -84,13 +84,13 @@ def _plain(items: pa.Array) -> pa.Array:
     if pa.types.is_date64(kind):
         return floored(items, _DAY_MS)
     if pa.types.is_temporal(kind) and kind != pa.month_day_nano_interval():
-        return _micros(items)
+        return micros(items)
     if pa.types.is_null(kind):  # an empty list
         return items.cast(pa.int64())
     raise BadArgument(f"items of type {kind} cannot be hashed: use strings, bytes or integers")
 
 
-def _micros(items: pa.Array) -> pa.Array:
+def micros(items: pa.Array) -> pa.Array:
     """The same instant is the same item in every unit."""
     kind: Any = items.type
     if kind.unit == "us":

@@ -139,6 +139,13 @@ class PeriodicShard:
         return self._calm.parameters
 
     @property
+    def item_type(self) -> str | None:
+        """What the items are, "string" or "int64"; None before the first."""
+        if self._items is not None and len(self._items):
+            return item_kind(self._items.type)
+        return self._calm.item_type
+
+    @property
     def count(self) -> int:
         """Events folded or buffered."""
         return self._calm.count + self.buffered
@@ -182,7 +189,7 @@ class PeriodicShard:
         parameters = {
             "buffered": self.buffered,
             "columns": list(self.columns),
-            "items": None if items is None or not len(items) else item_kind(items.type),
+            "items": self.item_type if self.buffered else None,
             "late": self._late,
             "nulls": self._nulls,
             "shard": self.shard,
@@ -226,9 +233,7 @@ class PeriodicShard:
         return made
 
     def _check_type(self, items: pa.Array) -> None:
-        known = self._calm.item_type
-        if self._items is not None and len(self._items):
-            known = item_kind(self._items.type)
+        known = self.item_type
         if len(items) and known not in (None, item_kind(items.type)):
             raise BadArgument(
                 f"items of type {item_kind(items.type)} after items of type {known}: use one type"
