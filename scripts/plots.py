@@ -95,42 +95,43 @@ def grown(plot: Growth, rows: Sequence[Sequence[Any]]) -> str:
 
 
 def scattered(plot: Plot, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Error over bytes; ours are filled."""
+    """Error over bytes (the first, where there are several); ours are filled."""
     size, value = columns.index("bytes"), columns.index(plot.column)
     points = [
-        (str(row[0]), float(row[size]), _figure(row[value], plot.part))
+        (str(row[0]), float(_figure(row[size], 0)), _figure(row[value], plot.part))
         for row in rows
-        if isinstance(row[size], int | float)
+        if row[size]
     ]
     points = [point for point in points if point[2] > 0]
+    height = max(HEIGHT, TOP + 19 * len(points) + 8)
     x, low_x, high_x = _scale([p[1] for p in points], LEFT, WIDTH - RIGHT)
-    y, low_y, high_y = _scale([p[2] for p in points], HEIGHT - BOTTOM, TOP)
+    y, low_y, high_y = _scale([p[2] for p in points], height - BOTTOM, TOP)
     out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
         'font-family="system-ui, sans-serif" font-size="12">',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
+        f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
     ]
     for tick in _ticks(low_x, high_x):
         at = x(tick)
-        out.append(f'<path d="M{at:.1f} {TOP}V{HEIGHT - BOTTOM}" stroke="#e3e6ea"/>')
-        out.append(_text(at, HEIGHT - BOTTOM + 16, f"{tick:,.0f}", "middle"))
+        out.append(f'<path d="M{at:.1f} {TOP}V{height - BOTTOM}" stroke="#e3e6ea"/>')
+        out.append(_text(at, height - BOTTOM + 16, f"{tick:,.0f}", "middle"))
     for tick in _ticks(low_y, high_y):
         at = y(tick)
         out.append(f'<path d="M{LEFT} {at:.1f}H{WIDTH - RIGHT}" stroke="#e3e6ea"/>')
         out.append(_text(LEFT - 6, at + 4, f"{tick:g}", "end"))
-    out.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, "bytes", "middle"))
-    middle = (TOP + HEIGHT - BOTTOM) / 2
+    out.append(_text((LEFT + WIDTH - RIGHT) / 2, height - 8, "bytes", "middle"))
+    middle = (TOP + height - BOTTOM) / 2
     turned = f' transform="rotate(-90 14 {middle:.0f})"'
     out.append(_text(14, middle, plot.label, "middle", turned))
     for number, (name, across, up) in enumerate(points, 1):
         ours = name.startswith("Muntin")
         fill, ink = ("#0b7285", "#ffffff") if ours else ("#ffffff", "#30363d")
         px, py, line = x(across), y(up), TOP + 8 + 19 * (number - 1)
-        for at, height in ((px, py), (LEGEND, line)):
+        for at, down in ((px, py), (LEGEND, line)):
             out.append(
-                f'<circle cx="{at:.1f}" cy="{height:.1f}" r="8" fill="{fill}" stroke="#0b7285"/>'
+                f'<circle cx="{at:.1f}" cy="{down:.1f}" r="8" fill="{fill}" stroke="#0b7285"/>'
             )
-            out.append(_text(at, height + 4, str(number), "middle", ink=ink))
+            out.append(_text(at, down + 4, str(number), "middle", ink=ink))
         out.append(_text(LEGEND + 14, line + 4, name, "start"))
     return "\n".join([*out, "</svg>", ""])
 

@@ -3,16 +3,21 @@
     python benchmarks/peers/frequency.py [--short] [--keep] [--check]
 
 Packages: benchmarks/peers/requirements.txt. Strings of a Zipf distribution, in Arrow batches for
-ours; the others take a list of Python strings, made beforehand and not timed. The error is that of
-the counts of the 1,000 truly most frequent items, in parts per million of all events; recall is of
-the 100 most frequent among the sketch's first 100. Cuckoo Heavy Keeper (arXiv 2412.12873), which no
-package has, is rebuilt in C (rebuilt/sketches.c), and hashes as ours does; it keeps fingerprints of
-the names, and lists none.
+ours and asap_sketchlib, a crate that Cargo makes a library of (asap/); the others take a list of
+Python strings, made beforehand and not timed. Of RedisBloom the server's processor time alone
+counts, with a thousand items a command. The error is that of the counts of the 1,000 truly most
+frequent items, in parts per million of all events; recall is of the 100 most frequent among the
+sketch's first 100. Cuckoo Heavy Keeper (arXiv 2412.12873), which no package has, is rebuilt in C
+(rebuilt/sketches.c), and hashes as ours does; it keeps fingerprints of the names, and lists none.
+
+Bytes are those of the serialized form (of Redis, of DUMP). Rows with a size have as many counters
+as ours; those that are fitted as many as take no more bytes than ours in 100,000 events.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -22,6 +27,8 @@ from typing import Any, NamedTuple
 import datasketches
 import numpy as np
 import pyarrow as pa
+from _redis_bloom import server
+from asap import Asap, is_there
 from crick import SpaceSaving as CrickSpaceSaving
 from rebuilt import Rebuilt
 
@@ -41,6 +48,8 @@ class Peer(NamedTuple):
     counts: Callable[[Any, list[str]], np.ndarray]
     size: Callable[[Any], int]
     first: Callable[[Any], list[str]] | None
+    beside: str = HEAVY
+    clock: Callable[[], float] = time.process_time
 
 
 def ours(make: Callable[[], Any]) -> Callable[[pa.Array, list[str]], Any]:
@@ -94,7 +103,7 @@ def peers() -> dict[str, Peer]:
         )
         for name, capacity in ((HEAVY, 1_500), (AS_EXACT, 1_300))
     }
-    return heavy | {
+    found = heavy | {
         "DataSketches frequent items, 2^11": Peer(
             theirs(lambda: datasketches.frequent_strings_sketch(11)),
             lambda s, asked: np.array([s.get_estimate(item) for item in asked]),
@@ -118,18 +127,79 @@ def peers() -> dict[str, Peer]:
             lambda s, asked: s.estimate(asked).value,
             lambda s: len(s.to_bytes()),
             None,
+            COUNTING,
         ),
         "Muntin Count-Min, conservative": Peer(
             ours(lambda: CountMin(2_048, 5, conservative=True)),
             lambda s, asked: s.estimate(asked).value,
             lambda s: len(s.to_bytes()),
             None,
+            COUNTING,
         ),
         "DataSketches Count-Min, 2,048 x 5": Peer(
             theirs(lambda: datasketches.count_min_sketch(5, 2_048)),
             lambda s, asked: np.array([s.get_estimate(item) for item in asked]),
             lambda s: len(s.serialize()),
             None,
+            COUNTING,
+        ),
+    }
+    return found | of_asap() | of_redis()
+
+
+def of_asap() -> dict[str, Peer]:
+    if not is_there():
+        return {}
+
+    def peer(beside: str, *arguments: Any) -> Peer:
+        return Peer(
+            ours(partial(Asap, *arguments)),
+            lambda s, asked: s.ask(pa.array(asked)),
+            lambda s: s.nbytes,
+            (lambda s: s.first(100)) if beside == HEAVY else None,
+            beside,
+        )
+
+    return {
+        f"asap_sketchlib {name}": peer(beside, *arguments)
+        for name, beside, *arguments in (
+            ("SpaceSaving, 1,500", HEAVY, "space-saving", 1_500),
+            ("SpaceSaving, fitted", HEAVY, "space-saving", 540),
+            ("CMS and heap, fitted", HEAVY, "count-min-heap", 3, 2_048, 100),
+            ("CS and heap, fitted", HEAVY, "count-heap", 5, 1_200, 100),
+            ("Count-Min, 2,048 x 5", COUNTING, "count-min", 5, 2_048),
+            ("Count-Min, fixed", COUNTING, "count-min-fixed", 5, 2_048),
+            ("Count-Min, fitted", COUNTING, "count-min", 3, 6_600),
+            ("Count Sketch, fitted", COUNTING, "count", 5, 3_850),
+            ("Hydra, 2,048 x 5", COUNTING, "hydra", 5, 2_048),
+        )
+    }
+
+
+def of_redis() -> dict[str, Peer]:
+    redis = server()
+    if redis is None:
+        return {}
+
+    def size(key: str) -> int:
+        return len(redis.call("DUMP", key))
+
+    return {
+        "RedisBloom TopK, fitted": Peer(
+            redis.makes("TOPK.RESERVE", "TOPK.ADD", 100, 460, 2, 0.9),
+            lambda key, asked: np.array(redis.call("TOPK.COUNT", key, *asked)),
+            size,
+            lambda key: [name.decode() for name in redis.call("TOPK.LIST", key)],
+            HEAVY,
+            redis.seconds,
+        ),
+        "RedisBloom Count-Min, 2,048 x 5": Peer(
+            redis.makes("CMS.INITBYDIM", "CMS.INCRBY", 2_048, 5, counts=True),
+            lambda key, asked: np.array(redis.call("CMS.QUERY", key, *asked)),
+            size,
+            None,
+            COUNTING,
+            redis.seconds,
         ),
     }
 
@@ -147,7 +217,10 @@ def row_of(
         return mine.make(column, items)
 
     built, seconds = compared(
-        build, build if peer is mine else lambda: peer.make(column, items), repeats
+        build,
+        build if peer is mine else lambda: peer.make(column, items),
+        repeats,
+        peer.clock,
     )
     return [
         name,
@@ -169,11 +242,13 @@ def measure(short: bool) -> Iterable[Table]:
             f"zipf-{exponent}",
             f"{count:,} strings, Zipf {exponent}: times as long as ours to take in",
             ["sketch", "bytes", "error, ppm of events", "recall of 100", "build", "ns an item"],
-            note="Above 1, ours is faster: each against ours of its kind.",
+            note="Above 1, ours is faster: each against ours of its kind. Fitted: as large as "
+            "takes no more bytes than ours. CMS, CS: Count-Min and Count Sketch, which keep names "
+            "in a heap. Fixed: 2,048 x 5 when compiled; no serialized form, so its memory.",
         )
         every = peers()
         for name, peer in every.items():
-            mine = every[COUNTING if "Count-Min" in name else HEAVY]
+            mine = every[peer.beside]
             table.rows.append(row_of(name, peer, mine, column, items, repeats))
         yield table
 

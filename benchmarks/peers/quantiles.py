@@ -2,11 +2,13 @@
 
     python benchmarks/peers/quantiles.py [--short] [--keep] [--check]
 
-Packages: benchmarks/peers/requirements.txt; SplineSketch (arXiv 2504.01206) and Cooled-KLL, which
-no package has, are rebuilt in C (rebuilt/sketches.c), without their merges. Each sketch gets the
-largest parameter whose bytes are at most those of our KLL at k = 200. Errors are of ranks, in
-percent of all values: the root mean square over 99 quantiles, and that of p99.9, over all seeds.
-DDSketch bounds the error of the value instead (1 % here), so its bytes follow from the data.
+Packages: benchmarks/peers/requirements.txt; asap_sketchlib is a crate, of which Cargo makes a
+library (asap/); SplineSketch (arXiv 2504.01206) and Cooled-KLL, which no package has, are rebuilt
+in C (rebuilt/sketches.c), without their merges. Each sketch gets the largest parameter whose bytes
+are at most those of our KLL at k = 200, but two KLLs that keep k = 200 and take more, and REQ's,
+which take less. Errors are of ranks, in percent of all values: the root mean square over 99
+quantiles, and that of p99.9, over all seeds; bytes are the most of all seeds. DDSketch bounds the
+error of the value instead (1 % here), so its bytes follow from the data.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Any
 import datasketches
 import fastdigest
 import numpy as np
+from asap import Asap, is_there
 from crick import TDigest
 from ddsketch import DDSketch
 from kll_sketch import KLL as PythonKLL
@@ -28,7 +31,8 @@ from rebuilt import Rebuilt
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from _record import Table, compared, main
 
-from muntin.summaries import KLL, REQ
+from muntin.summaries import KLL, REQ, DyadicQDigest
+from muntin.summaries.order_maps import FloatOrder
 
 BODY = np.arange(1, 100) / 100
 TAIL = np.array([0.99, 0.999, 0.9999])
@@ -44,6 +48,8 @@ class Peer:
     size: Callable[[Any], int]
     share: float = 1
     """Part of the values that a run feeds, where a sketch takes one Python object at a time."""
+    bounds: Callable[[Any, np.ndarray], tuple[np.ndarray, np.ndarray]] | None = None
+    """Between which a quantile certainly lies."""
 
 
 def ours(values: np.ndarray, seed: int) -> KLL:
@@ -56,6 +62,19 @@ def tail(values: np.ndarray, seed: int) -> REQ:
     sketch = REQ(8, seed, "float32")
     sketch.update(values)
     return sketch
+
+
+def digest() -> DyadicQDigest:
+    return DyadicQDigest(k=460, domain=FloatOrder(31))
+
+
+def asap(kind: str, size: int) -> Peer:
+    def made(values: np.ndarray, seed: int) -> Asap:
+        sketch = Asap(kind, size, seed + 1)
+        sketch.update(values)
+        return sketch
+
+    return Peer(made, Asap.merged, lambda s, f: s.ask(f), lambda s: s.nbytes)
 
 
 def updated(make: Callable[[], Any], dtype: str = "f8") -> Callable[[np.ndarray, int], Any]:
@@ -119,9 +138,13 @@ def peers() -> dict[str, Peer]:
     def req() -> Any:
         return datasketches.req_floats_sketch(8)
 
-    def digest() -> Any:
+    def centroids() -> Any:
         return datasketches.tdigest_double(160)
 
+    crate = {
+        "asap_sketchlib KLL (Rust), k = 300": asap("kll", 300),
+        "asap_sketchlib DDSketch (Rust), 1 %": asap("dd", 10),
+    }
     return {
         "Muntin KLL, k = 200": Peer(
             ours, KLL.merged, lambda s, f: s.quantile(f).value, lambda s: len(s.to_bytes())
@@ -129,13 +152,22 @@ def peers() -> dict[str, Peer]:
         "Muntin REQ, k = 8 (floats)": Peer(
             tail, REQ.merged, lambda s, f: s.quantile(f).value, lambda s: len(s.to_bytes())
         ),
+        "Muntin q-digest, k = 460": Peer(
+            updated(digest),
+            into(digest),
+            lambda s, f: s.quantile(f).value,
+            lambda s: len(s.to_bytes()),
+            bounds=lambda s, f: (s.quantile(f).lower, s.quantile(f).upper),
+        ),
         "DataSketches KLL, k = 200": Peer(
             updated(kll), into(kll), lambda s, f: np.array(s.get_quantiles(f)), serialized
         ),
         "DataSketches REQ, k = 8 (floats)": Peer(
             updated(req, "f4"), into(req), lambda s, f: np.array(s.get_quantiles(f)), serialized
         ),
-        "DataSketches t-digest, 160": Peer(updated(digest), into(digest), one_by_one, serialized),
+        "DataSketches t-digest, 160": Peer(
+            updated(centroids), into(centroids), one_by_one, serialized
+        ),
         "fastdigest (Rust), 240 centroids": Peer(
             fast,
             fastdigest.merge_all,
@@ -168,7 +200,7 @@ def peers() -> dict[str, Peer]:
             lambda s: 8 * (len(s._store.bins) + len(s._negative_store.bins)),
             share=0.02,
         ),
-    }
+    } | (crate if is_there() else {})
 
 
 def streams(count: int, seed: int) -> dict[str, np.ndarray]:
@@ -190,26 +222,36 @@ def streams(count: int, seed: int) -> dict[str, np.ndarray]:
 
 def errors(short: bool) -> Iterable[Table]:
     count, seeds = (100_000, 3) if short else (1_000_000, 20)
+    wanted = np.concatenate([BODY, TAIL])
     found: dict[str, dict[str, list[np.ndarray]]] = {}
-    sizes: dict[str, int] = {}
+    sizes: dict[str, dict[str, int]] = {}
     for seed in range(seeds):
         for stream, values in streams(count, seed).items():
             ordered = np.sort(values)
+
+            def place(values: np.ndarray, side: Any, ordered: np.ndarray = ordered) -> np.ndarray:
+                return np.searchsorted(ordered, values.astype(float), side) / len(ordered)
+
             for name, peer in peers().items():
                 if peer.share < 1 and seed >= max(1, int(seeds * 0.15)):
                     continue
                 sketch = peer.make(values, seed)
-                sizes[name] = max(sizes.get(name, 0), peer.size(sketch))
-                asked = peer.ask(sketch, np.concatenate([BODY, TAIL])).astype(float)
-                low = np.searchsorted(ordered, asked, "left") / count
-                high = np.searchsorted(ordered, asked, "right") / count
-                wanted = np.concatenate([BODY, TAIL])
-                off = np.maximum(0, np.maximum(low - wanted, wanted - high))
-                found.setdefault(name, {}).setdefault(stream, []).append(off)
+                of = sizes.setdefault(name, {})
+                of[stream] = max(of.get(stream, 0), peer.size(sketch))
+                asked = peer.ask(sketch, wanted)
+                off = np.maximum(wanted - place(asked, "right"), place(asked, "left") - wanted)
+                found.setdefault(name, {}).setdefault(stream, []).append(np.maximum(0, off))
+                if peer.bounds is not None:
+                    low, high = peer.bounds(sketch, wanted)
+                    open_ = (place(high, "left") - place(low, "right")) / 2
+                    left = found.setdefault(f"{name}: what its bounds leave open", {})
+                    left.setdefault(stream, []).append(np.maximum(0, open_))
     table = Table(
         "error",
         f"Rank error in percent of {count:,} values, {seeds} seeds: rms of the body / p99.9, rms",
         ["sketch", "bytes", *streams(1, 0)],
+        note="Bytes are those of the first stream and of the last. What the q-digest's bounds "
+        "leave open is half of the ranks between them: the truth is there for certain.",
     )
     for name, by_stream in found.items():
         cells = []
@@ -218,7 +260,8 @@ def errors(short: bool) -> Iterable[Table]:
             body = 100 * float(np.sqrt(np.mean(off[:, : len(BODY)] ** 2)))
             tail = 100 * float(np.sqrt(np.mean(off[:, len(BODY) + 1] ** 2)))
             cells.append(f"{body:.3f} / {tail:.4f}")
-        table.rows.append([name, sizes[name], *cells])
+        of = list(sizes.get(name, {"": ""}).values())
+        table.rows.append([name, of[0] if of[0] == of[-1] else of, *cells])
     yield table
 
 
