@@ -440,6 +440,76 @@ def test_types_of_lists(connection):
     assert len(answered(connection, asked)) == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        # psqlODBC: SQLColumns (by which Excel and Tableau list columns), SQLForeignKeys
+        ("select c.relname, a.attname, t.typname, pg_get_expr(d.adbin, d.adrelid) from "
+         "(((pg_catalog.pg_class c inner join pg_catalog.pg_namespace n on n.oid = c.relnamespace "
+         "and c.relname like 'orders' and n.nspname like 'public') inner join "
+         "pg_catalog.pg_attribute a on (not a.attisdropped) and a.attnum > 0 and a.attrelid = "
+         "c.oid) inner join pg_catalog.pg_type t on t.oid = a.atttypid) left outer join "
+         "pg_attrdef d on "
+         "a.atthasdef and d.adrelid = a.attrelid and d.adnum = a.attnum order by attnum",
+         [("orders", name, "int8", None) for name in ("count", "served", "fare")]),
+        ("select ref.conname, i::int2 as seq from ((select conrelid, conname, generate_series("
+         "array_lower(conkey, 1), array_upper(conkey, 1)) as i from pg_catalog.pg_constraint cn, "
+         "pg_catalog.pg_class c where contype = 'f' and confrelid = c.oid) ref inner join "
+         "pg_catalog.pg_class c1 on c1.oid = ref.conrelid) order by ref.i", []),
+        ("select proname, proargtypes, proallargtypes from pg_catalog.pg_proc p where "
+         "has_function_privilege(p.oid, 'EXECUTE')", []),
+        # Power BI writes all of it in upper case
+        ("select TABLE_NAME, TABLE_TYPE from INFORMATION_SCHEMA.TABLES where TABLE_NAME = 'orders'",
+         [("orders", "BASE TABLE")]),
+        ("select pk.COLUMN_NAME from INFORMATION_SCHEMA.REFERENTIAL_CONSTRAINTS fk inner join "
+         "INFORMATION_SCHEMA.KEY_COLUMN_USAGE pk on fk.UNIQUE_CONSTRAINT_NAME = pk.CONSTRAINT_NAME",
+         []),
+        ("select character_set_name from INFORMATION_SCHEMA.character_sets", []),
+        # Metabase
+        ("SELECT c.relname, stat.n_live_tup FROM pg_catalog.pg_class c LEFT JOIN "
+         "pg_stat_user_tables stat ON c.relname = stat.relname WHERE c.relname = 'orders'",
+         [("orders", None)]),
+        ("select case when c.udt_schema in ('public', 'pg_catalog') then format('%s', c.udt_name) "
+         "else format('\"%s\".\"%s\"', c.udt_schema, c.udt_name) end as kind, "
+         "col_description(cast(cast(format('%I.%I', cast(c.table_schema as text), c.table_name) "
+         "as regclass) as oid), 1) "
+         "from information_schema.columns c where c.table_name = 'orders' and "
+         "c.ordinal_position = 1",
+         [("int8", None)]),
+        # JDBC's primary or secondary
+        ("SHOW transaction_read_only", [("on",)]),
+    ],
+)  # fmt: skip
+def test_what_tools_ask_when_they_connect(connection, text, rows):
+    assert answered(connection, text) == rows
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("SELECT driver FROM (SELECT * FROM \"muntin\".\"public\".\"orders(driver)\" WHERE "
+         "time >= '2023-11-14' AND time < '2023-11-15') AS q WHERE 1 = 1 FETCH NEXT 2 ROWS "
+         "ONLY", 2),
+        ("SELECT a.driver FROM (SELECT driver, count FROM orders(driver) WHERE time >= "
+         "'2023-11-14' AND time < '2023-11-15') a JOIN (SELECT driver, count FROM "
+         "orders(driver) WHERE time >= "
+         "'2023-11-14 22:13:20' AND time < '2023-11-14 22:14:20') b ON a.driver = b.driver AND "
+         "a.count = 3 * b.count", 5),
+        ("SELECT driver FROM orders(driver) ORDER BY driver OFFSET (1) ROWS "
+         "FETCH FIRST (3) ROWS ONLY", 3),
+        ("SELECT driver FROM orders(driver) WHERE driver LIKE '%' || 'a'::VARCHAR || '%'", 1),
+        ("SELECT driver FROM orders(driver) WHERE driver LIKE 'a%' ESCAPE '\\'", 1),
+        ("SELECT 1 FROM \"trend(busiest)\" WHERE window_start >= TO_TIMESTAMP("
+         "'2023-11-14 22:13:20.0', 'YYYY-MM-DD HH24:MI:SS.US') AND window_start < "
+         "TO_TIMESTAMP('2023-11-14 22:14:20.0', "
+         "'YYYY-MM-DD HH24:MI:SS.US')", 5),
+    ],
+)  # fmt: skip
+def test_what_tools_write(connection, text, rows):
+    """dbt, Spark's JDBC, Superset, Tableau, jOOQ, SQLAlchemy."""
+    assert len(answered(connection, text)) == rows
+
+
 def test_lists_of_the_catalog_in_binary(connection):
     """asyncpg asks for all columns so; SQLAlchemy reflects by it."""
     text = "SELECT reloptions, array_agg(relname) AS r FROM pg_catalog.pg_class GROUP BY 1"

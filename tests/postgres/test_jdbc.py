@@ -70,6 +70,10 @@ def test_parameters_prepared_by_the_server(java, jdbc):
         asked.setString(1, "d")
         asked.setInt(2, count)
         assert rows_of(asked.executeQuery()) == [("d", 27.0), ("e", 36.0)]
+    dates = jdbc.prepareStatement("SELECT count FROM orders WHERE time >= ? AND time < ?")
+    for at, day in enumerate(("2023-11-14", "2023-11-16"), 1):
+        dates.setDate(at, java.java.sql.Date.valueOf(day))
+    assert rows_of(dates.executeQuery()) == [(90,)]
     window = jdbc.prepareStatement("SELECT count FROM orders WHERE time >= ? AND time < ?")
     for at, seconds in enumerate((1_700_000_000, 1_700_000_060), 1):
         window.setTimestamp(at, java.java.sql.Timestamp(1000 * seconds))
@@ -98,6 +102,12 @@ def test_what_tools_look_through(jdbc):
     assert rows_of(about.getImportedKeys(None, "public", "orders")) == []
     assert rows_of(about.getIndexInfo(None, "public", "orders", False, False)) == []
     assert len(rows_of(about.getTypeInfo())) > 10
+    # what Hibernate, DBeaver and jOOQ ask when they connect
+    assert "limit" in about.getSQLKeywords()
+    assert about.getMaxTableNameLength() == 1024
+    assert rows_of(about.getClientInfoProperties())[0][:2] == ("ApplicationName", 1024)
+    assert rows_of(about.getProcedureColumns(None, None, None, None)) == []
+    assert rows_of(about.getCrossReference(None, None, "orders", None, None, None)) == []
 
 
 def test_an_error_has_its_place(jdbc):

@@ -46,6 +46,8 @@ def test_whatever_a_text_holds_it_stays_one_string(value):
         (None, 0, 20, "CAST(NULL AS BIGINT)"),
         (None, 0, 0, "NULL"),
         (b"2026-01-01 10:00:00+02", 0, 1184, "'2026-01-01 08:00:00'"),
+        (b"2026-01-01 +02", 0, 1184, "'2025-12-31 22:00:00'"),  # JDBC's setDate
+        (b"2026-01-01 +02", 0, 1082, "'2026-01-01'"),
         (bytes(8), 1, 1114, "'2000-01-01 00:00:00'"),
     ],
 )
@@ -99,6 +101,12 @@ def test_a_cast_of_a_literal_to_what_it_is():
         ("'x'::timestamptz, 'y'::text, TIMESTAMP 'z'",
          "'x'::timestamptz, 'y'::text, TIMESTAMP 'z'"),
         ("x::FLOAT(53) + $1::float(24)", "x::DOUBLE + 1::REAL"),
+        ("a >= TO_TIMESTAMP('2026-01-01 00:00:00.0', 'YYYY-MM-DD HH24:MI:SS.US') AND "
+         "b < to_date('2026-01-02', 'YYYY-MM-DD') AND c = TO_DATE('01/02', 'DD/MM')",  # Superset
+         "a >= TIMESTAMP '2026-01-01 00:00:00.0' AND b < DATE '2026-01-02' "
+         "AND c = TO_DATE('01/02', 'DD/MM')"),
+        ("a <> ALL ('{b,\"null\"}'::text[]) AND c = ANY('{}')",
+         "a NOT IN ('b', 'null') AND c IN (NULL)"),
     ],
 )  # fmt: skip
 def test_types_that_only_postgresql_has(text, becomes):
@@ -158,6 +166,23 @@ def test_what_there_is_as_tables():
             "'2026-01-02T00:00:00Z' AND q > 0 LIMIT 5",
             "SELECT q FROM quantiles(delays, 0.5) FOR '2026-01-01T00:00:00Z' TO "
             "'2026-01-02T00:00:00Z' WHERE q > 0 LIMIT 5",
+        ),
+        (  # as dbt names a source, and Metabase a column
+            'SELECT "shop"."public"."orders(driver)"."paid" FROM "shop"."public"."orders(driver)" '
+            """WHERE shop.public."orders(driver)".time BETWEEN '2026-01-01' AND '2026-01-02'""",
+            'SELECT "orders(driver)"."paid" FROM orders(driver) AS "orders(driver)" '
+            "FOR '2026-01-01' TO '2026-01-02' ",
+        ),
+        (  # each SELECT has its window, as tools put a statement into another
+            "SELECT * FROM (SELECT paid FROM orders WHERE time >= '2026-01-01' AND paid > 0 AND "
+            "time < '2026-01-02' AND paid IN (SELECT paid FROM public.orders WHERE "
+            "time >= '2026-02-01' AND time < '2026-02-02') LIMIT 9) AS q WHERE paid > 1 UNION "
+            'SELECT paid FROM "orders(driver)" WHERE time BETWEEN '
+            "'2026-03-01' AND '2026-03-02'",
+            "SELECT * FROM (SELECT paid FROM orders FOR '2026-01-01' TO '2026-01-02' WHERE "
+            "paid > 0 AND paid IN (SELECT paid FROM orders FOR '2026-02-01' TO '2026-02-02' ) "
+            "LIMIT 9) AS q WHERE paid > 1 UNION SELECT paid FROM orders(driver) AS "
+            "\"orders(driver)\" FOR '2026-03-01' TO '2026-03-02' ",
         ),
         # its own column is meant
         ("SELECT 1 FROM clocks(zone) WHERE time > 5", "SELECT 1 FROM clocks(zone) WHERE time > 5"),

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import duckdb
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from select_catalogs import catalog, matrix_of, order_tables
 
+from muntin.errors import SelectError
 from muntin.select import Engine, Limits, SummaryInfo
 from muntin.select.catalog import QueryInfo
+from muntin.select.check import check_tree
 from muntin.select.parser import parse
+from muntin.select.render import render
 from muntin.select.syntax import show
 
 
@@ -107,6 +112,7 @@ PLAIN = [
     "SELECT driver, area, time, served FROM cells ORDER BY time DESC LIMIT 3 OFFSET 1",
     "SELECT area, sum(count) AS n, avg(time / count), min(paid), max(tip), "
     "median(time / count) FROM cells GROUP BY area HAVING sum(count) > 1 ORDER BY n",
+    "SELECT time FROM cells ORDER BY time OFFSET 1 ROWS FETCH NEXT (2) ROWS ONLY",
     "SELECT DISTINCT area % 2 AS odd FROM cells ORDER BY odd",
     "SELECT CASE WHEN time > 20 THEN 'long' ELSE 'short' END AS kind, count(*) FROM cells "
     "GROUP BY ALL ORDER BY kind",
@@ -140,6 +146,25 @@ PLAIN = [
     "time <> 7 FROM cells ORDER BY time",
     "SELECT 7 // 2, 7 % 4, -7 // 2, 2 ^ 10, 1e3, .5, 7 / 2, 0.1 + 0.2",
 ]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.text("aB%_!\n.", max_size=6), st.text("aB%_!\n.", max_size=6))
+def test_patterns_with_escape_as_in_duckdb(value: str, pattern: str) -> None:
+    """As Spark, jOOQ and SQLAlchemy write what holds a text."""
+    said = f"'{pattern[:2]}' || '{pattern[2:]}' ESCAPE '!'"
+    likes = (f"'{value}' {word} {said}" for word in ("LIKE", "NOT LIKE", "ILIKE", "NOT ILIKE"))
+    text = f"SELECT {', '.join(likes)}"
+    try:
+        check_tree(parse(text), Limits())
+    except SelectError:
+        assert len(pattern) - len(pattern.rstrip("!")) & 1  # it takes a meaning away from nothing
+        return
+    assert parse(show(parse(text))) == parse(text)
+    with duckdb.connect() as plain:
+        assert (
+            plain.execute(render(parse(text).tree)[0]).fetchall() == plain.execute(text).fetchall()
+        )
 
 
 @pytest.mark.parametrize("text", PLAIN)

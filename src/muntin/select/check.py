@@ -266,8 +266,6 @@ def _check_number_of_rows(statement: Statement, node: exp.Limit | exp.Offset) ->
 
 def _check_like(statement: Statement, node: exp.Expr) -> None:
     pattern = node.expression
-    if isinstance(pattern, exp.Escape):
-        raise _refused(statement, pattern, "ESCAPE")
     if not (isinstance(pattern, exp.Literal) and pattern.is_string):
         raise _refused(statement, pattern, "a pattern that is not a constant string")
 

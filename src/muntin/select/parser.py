@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NoReturn
 
 from sqlglot import exp
@@ -14,7 +15,7 @@ from muntin.select.from_items import Extraction
 from muntin.select.lexer import tokenize
 from muntin.select.limits import Limits
 from muntin.select.places import Span, problem_at
-from muntin.select.syntax import DIALECT, Statement, must_be_quoted
+from muntin.select.syntax import DIALECT, Statement, constant_text, matching, must_be_quoted
 
 _BASE: Any = DuckDB.Parser  # type: ignore[attr-defined]
 
@@ -89,6 +90,22 @@ def _normal(tree: exp.Expr) -> exp.Expr:
     for part in list(tree.find_all(exp.Extract)):
         unit = exp.Literal.string(part.name.lower())
         part.replace(_call("date_part", unit, part.expression))
+    for fetch in list(tree.find_all(exp.Fetch)):
+        options, count = fetch.args.get("limit_options"), fetch.args.get("count")
+        if options is None or not (options.args.get("percent") or options.args.get("with_ties")):
+            fetch.replace(exp.Limit(expression=count or exp.Literal.number(1)))
+    for rows in tree.find_all(exp.Limit, exp.Offset):
+        rows.set("expression", rows.expression.unnest())
+    for like in list(tree.find_all(exp.Like, exp.ILike)):
+        text = constant_text(like.expression)
+        if text is not None and not like.expression.is_string:
+            like.set("expression", exp.Literal.string(text))
+        escape = like.parent
+        if text is None or not isinstance(escape, exp.Escape) or len(escape.expression.name) != 1:
+            continue
+        sign = escape.expression.name
+        if sign not in re.sub(f"{re.escape(sign)}.", "", text, flags=re.DOTALL):
+            escape.replace(matching(like, sign) if sign in text else like)
     return tree
 
 

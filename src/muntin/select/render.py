@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from muntin.select.syntax import DIALECT, PLACEHOLDER
+from muntin.select.syntax import DIALECT, PLACEHOLDER, matching
 
 NOW = "now_utc"
 """Name of the parameter that holds the statement's clock."""
@@ -70,10 +70,4 @@ def _bounded_pattern(node: exp.Expr) -> None:
     groups = len(re.findall(r"%+", pattern.rstrip("%")))
     if simple or groups <= 1:
         return
-    expression = "".join(
-        {"%": ".*", "_": "."}.get(character) or re.escape(character) for character in pattern
-    )
-    options = "s" if isinstance(node, exp.Like) else "si"
-    arguments = [node.this, exp.Literal.string(expression), exp.Literal.string(options)]
-    match = exp.Anonymous(this="regexp_full_match", expressions=arguments)
-    node.replace(exp.Paren(this=exp.Not(this=match)) if node.args.get("negate") else match)
+    node.replace(matching(node))

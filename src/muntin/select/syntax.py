@@ -93,6 +93,29 @@ def item_number(table: exp.Expr) -> int | None:
     return int(name[1:]) if name.startswith(MARK) else None
 
 
+def constant_text(node: exp.Expr) -> str | None:
+    """What a text's parts are together, as drivers write a pattern: '%' || 'a' || '%'."""
+    if isinstance(node, exp.DPipe):
+        parts = [constant_text(node.this), constant_text(node.expression)]
+        return None if None in parts else "".join(part or "" for part in parts)
+    if isinstance(node, exp.Paren) or (isinstance(node, exp.Cast) and node.to.sql() == "TEXT"):
+        return constant_text(node.this)
+    return node.name if node.is_string else None
+
+
+def matching(like: exp.Expr, sign: str = "") -> exp.Expr:
+    """LIKE or ILIKE of a constant as a regular expression; `sign` takes a meaning away."""
+    either = f"{re.escape(sign)}(.)|(.)" if sign else "()(.)"
+    expression = "".join(
+        re.escape(kept) if kept else {"%": ".*", "_": "."}.get(found) or re.escape(found)
+        for kept, found in re.findall(either, like.expression.name, re.DOTALL)
+    )
+    options = "s" if isinstance(like, exp.Like) else "si"
+    arguments = [like.this, exp.Literal.string(expression), exp.Literal.string(options)]
+    match = exp.Anonymous(this="regexp_full_match", expressions=arguments)
+    return exp.Paren(this=exp.Not(this=match)) if like.args.get("negate") else match
+
+
 def show(statement: Statement, part: exp.Expr | None = None) -> str:
     """The statement as text, in one spelling; parsing it gives an equal statement. Or a `part`."""
     tree = part or statement.tree

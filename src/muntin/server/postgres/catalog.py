@@ -66,13 +66,15 @@ _CALLS: dict[str, str] = {
     "pg_table_size": "0",
     "pg_relation_is_publishable": "FALSE",
     "pg_is_other_temp_schema": "FALSE",
+    "array_lower": "CAST(NULL AS BIGINT)",
     "array_upper": "CAST(NULL AS BIGINT)",
+    "pg_postmaster_start_time": "CAST(NULL AS TIMESTAMP)",
 }
 _CALLS |= dict.fromkeys(
     ("pg_table_is_visible", "pg_type_is_visible", "pg_collation_is_visible",
      "pg_opclass_is_visible", "pg_function_is_visible", "has_table_privilege",
      "has_schema_privilege", "has_database_privilege", "has_column_privilege",
-     "has_any_column_privilege", "pg_has_role"), _TRUE,
+     "has_any_column_privilege", "has_function_privilege", "pg_has_role"), _TRUE,
 )  # fmt: skip
 _CALLS |= dict.fromkeys(
     ("obj_description", "col_description", "shobj_description", "pg_get_expr", "pg_get_indexdef",
@@ -165,12 +167,12 @@ class PostgresCatalog:
         statement = _checked(text, tables, oids)
         used: dict[str, pa.Table] = {}
         for table in [*statement.find_all(exp.Table)]:
-            if table.name in tables:
+            if table.name in tables:  # what is joined to it in brackets is a part of it: it stays
                 name = f"{table.name}_{version}"
                 used[name] = tables[table.name]
-                alias = table.alias or table.name
-                table.replace(exp.Table(this=exp.to_identifier(name), alias=exp.TableAlias(
-                    this=exp.to_identifier(alias, quoted=True))))  # fmt: skip
+                alias = exp.to_identifier(table.alias or table.name, quoted=True)
+                table.set("this", exp.to_identifier(name))
+                table.set("alias", exp.TableAlias(this=alias))
         try:
             found = self._database.run(
                 statement.sql("duckdb", unsupported_level=ErrorLevel.IGNORE),
@@ -262,14 +264,16 @@ def _name_columns(tree: exp.Expr) -> None:
 
 
 def _check_table(table: exp.Table, tables: Mapping[str, pa.Table], ctes: set[str]) -> None:
-    if isinstance(table.this, exp.Func) and _function_name(table.this) in _SERIES:
+    called = _function_name(table.this) if isinstance(table.this, exp.Func) else ""
+    if called in _SERIES:
         return  # of lists, of which there are none
-    if not isinstance(table.this, exp.Identifier):
+    if not isinstance(table.this, exp.Identifier) and called not in tables:
         raise _refused("functions are no tables of the catalog", "not_allowed")
     if table.name in ctes and not table.db:
         return
-    name = f"{table.db}.{table.name}" if table.db == "information_schema" else table.name
-    name = name.lower()
+    name = called or table.name.lower()
+    if table.db.lower() == "information_schema":
+        name = f"information_schema.{name}"
     if name not in tables or table.db.lower() not in ("", *CATALOGS):
         raise _refused(
             f"no table '{table.name[:64]}' in the catalog",
@@ -321,6 +325,9 @@ def _translated(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
     if isinstance(node, exp.Unnest):
         node.set("expressions", [_sql(_NO_LIST)])
         return node
+    if isinstance(node, exp.Format) and node.this.is_string:
+        texts = [exp.Literal.string(node.this.name.replace("%I", "%s")), *node.expressions]
+        return exp.Anonymous(this="printf", expressions=texts)
     if isinstance(node, exp.CurrentSchemas):
         return _sql("['pg_catalog', 'public']")
     if isinstance(node, exp.Func) and _function_name(node) in _SERIES:
@@ -449,6 +456,7 @@ SETTINGS: dict[str, str] = {
     "application_name": "",
     "search_path": SCHEMA,
     "transaction_isolation": "repeatable read",
+    "transaction_read_only": "on",
     "max_identifier_length": "1024",
     "server_version_num": "150000",
     "lc_collate": "C",

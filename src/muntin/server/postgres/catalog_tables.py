@@ -14,11 +14,11 @@ Columns = Sequence[tuple[str, pa.DataType]]
 CATALOGS = ("pg_catalog", "information_schema")
 DATABASE, SCHEMA, USER = "muntin", "public", "muntin"
 _FIRST_OID = 16_384
+_NAME = PostgresType(19, "name", 1_025, "name", 1003)  # how long a name may be, with an end
 _PUBLIC, _CATALOG, _INFORMATION = 2200, 11, 13_000
 # Tables that are always empty: column names, those with "#" are numbers, with "?" booleans,
 # with "*" lists of numbers, with "%" lists of texts.
 _EMPTY = {
-    "pg_am": "oid# amname amhandler# amtype",
     "pg_attrdef": "oid# adrelid# adnum# adbin",
     "pg_auth_members": "roleid# member# grantor# admin_option?",
     "pg_collation": "oid# collname collnamespace#",
@@ -36,11 +36,13 @@ _EMPTY = {
     "indclass* indexprs indpred indnullsnotdistinct? indcollation*",
     "pg_indexes": "schemaname tablename indexname tablespace indexdef",
     "pg_inherits": "inhrelid# inhparent# inhseqno# inhdetachpending?",
+    "pg_locks": "locktype database# relation# pid# mode granted? transactionid",
     "pg_matviews": "schemaname matviewname matviewowner definition",
     "pg_opclass": "oid# opcname opcdefault?",
     "pg_partitioned_table": "partrelid# partstrat partnatts#",
     "pg_policy": "oid# polname polrelid# polpermissive? polroles* polcmd polqual polwithcheck",
-    "pg_proc": "oid# proname pronamespace# prokind prorettype#",
+    "pg_proc": "oid# proname pronamespace# prokind prorettype# proretset? pronargs# proargtypes "
+    "proargnames% proargmodes% proallargtypes*",
     "pg_publication": "oid# pubname puballtables?",
     "pg_publication_namespace": "oid# pnpubid# pnnspid#",
     "pg_publication_rel": "oid# prpubid# prrelid# prqual prattrs*",
@@ -49,17 +51,22 @@ _EMPTY = {
     "pg_sequence": "seqrelid# seqtypid# seqstart# seqincrement# seqmax# seqmin# seqcache# "
     "seqcycle?",
     "pg_sequences": "schemaname sequencename",
+    "pg_shdescription": "objoid# classoid# description",
+    "pg_stat_activity": "datid# datname pid# usename application_name state query",
+    "pg_stat_user_tables": "relid# schemaname relname n_live_tup# n_dead_tup#",
     "pg_statistic_ext": "oid# stxrelid# stxname stxnamespace# stxkind% stxkeys* stxstattarget#",
     "pg_tablespace": "oid# spcname",
     "pg_trigger": "oid# tgrelid# tgname tgenabled tgisinternal? tgparentid# tgconstraint# "
     "tgdeferrable? tginitdeferred? tgfoid# tgtype#",
     "pg_views": "schemaname viewname viewowner definition",
     "information_schema.views": "table_catalog table_schema table_name view_definition",
+    "information_schema.character_sets": "character_set_name",
     "information_schema.table_constraints": "constraint_catalog constraint_schema constraint_name "
     "table_catalog table_schema table_name constraint_type",
     "information_schema.key_column_usage": "constraint_catalog constraint_schema constraint_name "
     "table_catalog table_schema table_name column_name ordinal_position#",
-    "information_schema.referential_constraints": "constraint_schema constraint_name",
+    "information_schema.referential_constraints": "constraint_catalog constraint_schema "
+    "constraint_name unique_constraint_schema unique_constraint_name",
     "information_schema.routines": "routine_schema routine_name",
     "information_schema.sequences": "sequence_schema sequence_name",
 }
@@ -91,7 +98,9 @@ def catalog_tables(
         ],
         _attribute(),
     )
-    tables["pg_type"] = _table([row for kind in TYPES for row in _types(kind)])
+    tables["pg_type"] = _table([row for kind in (*TYPES, _NAME) for row in _types(kind)])
+    # JDBC has them among its own, and some who read that want one at least
+    tables["pg_get_keywords"] = _table([{"word": word} for word in ("ilike", "limit", "qualify")])
     tables |= _server_tables(known)
     return tables | _information(known, columns)
 
@@ -156,7 +165,7 @@ def _attribute(
 def _types(kind: PostgresType) -> Iterator[dict[str, Any]]:
     """A type, and that of its arrays: clients look up what to send a list as (postgres.js)."""
     oid, short = kind.oid, kind.short
-    category = {16: "B", 25: "S", 1186: "T"}.get(oid, "D" if 1082 <= oid <= 1184 else "N")
+    category = {16: "B", 19: "S", 25: "S", 1186: "T"}.get(oid, "D" if 1082 <= oid <= 1184 else "N")
     binary = short + ("_" if oid >= 1082 else "")  # date_recv, but int8recv
     row = {
         "oid": oid, "typname": short, "typnamespace": _CATALOG, "typowner": 10,

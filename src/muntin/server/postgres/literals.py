@@ -10,7 +10,7 @@ from decimal import Decimal, InvalidOperation
 
 from muntin.errors import BadArgument, SelectError
 from muntin.select.syntax import text_literal
-from muntin.server.postgres.relations import ENDS_FROM, SETS, TIME
+from muntin.server.postgres.relations import TIME, clauses
 from muntin.server.postgres.rows import BINARY, BYTEA, TEXT, TYPES, formats_of
 from muntin.server.postgres.rows import TIME as TIME_OF_DAY
 from muntin.server.postgres.text import (
@@ -30,6 +30,7 @@ _EPOCH = datetime(2000, 1, 1)
 _SQL = {16: "BOOLEAN", 20: "BIGINT", 21: "SMALLINT", 23: "INTEGER", 700: "FLOAT", 701: "DOUBLE",
         1082: "DATE", 1114: "TIMESTAMP", 1184: "TIMESTAMP", 1186: "INTERVAL"}  # fmt: skip
 
+_DAY_IN_ZONE = re.compile(r"(\d{4}-\d\d-\d\d) ([+-]\d\d(?::\d\d)?)")
 _CASTS = {word: kind.oid for kind in reversed(TYPES) if kind not in (BYTEA, TIME_OF_DAY)
           for word in (kind.name.split()[0].upper(), kind.short.upper())}  # fmt: skip
 _CASTS |= {"INT": 23, "FLOAT": 701, "DECIMAL": 1700, "OID": 26}
@@ -37,7 +38,8 @@ _LISTS = {kind.oid: kind.lists for kind in TYPES} | {26: 1028}
 _ELEMENTS = {oids: oid for oid, oids in _LISTS.items()} | {1015: 25}
 """Types of lists, and those of their items."""
 _TEXT_LIST = 1009
-_STAND_INS = {"LIMIT": "0", "OFFSET": "0", "LAST": "'1 second'", "LIKE": "''", "ILIKE": "''"}
+_STAND_INS = {"LIMIT": "0", "OFFSET": "0", "FIRST": "0", "NEXT": "0", "LAST": "'1 second'"}
+_STAND_INS |= dict.fromkeys(("LIKE", "ILIKE", "|"), "''")
 """By the word before."""
 
 
@@ -203,14 +205,10 @@ def _from_clause(words: Sequence[Word], at: int) -> tuple[int, int] | None:
             break
     else:
         return None
-    start, depth = 0, 0
-    for end in range(select, len(words)):
-        depth += {"(": 1, ")": -1}.get(words[end].text, 0)
-        if depth == 0 and not start and words[end].is_word("FROM"):
-            start = end
-        elif start and (depth < 0 or (depth == 0 and words[end].is_word(*ENDS_FROM, *SETS))):
-            return start, end
-    return (start, len(words)) if start else None
+    found = clauses(words, select)
+    start = found.get("FROM", len(words))
+    end = min((number for number in found.values() if number > start), default=start)
+    return (start, end) if end > start else None
 
 
 def _with_clause(words: Sequence[Word]) -> int:
@@ -238,7 +236,7 @@ def _type_at(words: Sequence[Word], at: int) -> int:
         return _LISTS.get(found, _TEXT_LIST) if after[2:] == ["["] else found
     if said[-2:] == ["ANY", "("]:
         return _TEXT_LIST
-    if said[-1] in ("LIMIT", "OFFSET"):
+    if said[-1] in ("LIMIT", "OFFSET") or said[-2:] in (["FETCH", "FIRST"], ["FETCH", "NEXT"]):
         return 20
     if said[-1] == "AND" and said[-3] == "BETWEEN":  # time BETWEEN $1 AND $2
         said = said[:-2]
@@ -348,6 +346,9 @@ _BINARY: dict[int, Callable[[bytes], str]] = {
 
 def _instant(text: str, oid: int) -> str:
     """In UTC and without a zone, as times are here."""
+    day = _DAY_IN_ZONE.fullmatch(text.strip())
+    if day:  # as JDBC writes a date
+        text = day[1] if oid == 1082 else f"{day[1]} 00:00{day[2]}"
     try:
         at = datetime_of(instant_us(text.strip())).replace(tzinfo=None)
     except BadArgument as wrong:

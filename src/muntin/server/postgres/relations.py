@@ -94,16 +94,38 @@ def rewritten(text: str, known: Mapping[str, Relation]) -> tuple[Edited, tuple[s
         It filters by `time` in a way that is no window.
     """
     words = words_of(text)
-    edits = [*_named(words, known)]
-    window, said = _window(text, words, known)
-    return Edited(text, [*edits, *window]), said
+    edits, said = list[Edit](), set[str]()
+    selects = {at: clauses(words, at) for at, word in enumerate(words) if word.is_word("SELECT")}
+    for at, found in selects.items():
+        inside = [n for other in selects if at < other < found[""] for n in range(other, found[""])]
+        window, more = _window(words, known, found, frozenset(inside))
+        edits += window
+        said |= more
+    for name in _named(words, known):
+        if not any(edit.start <= name.start < edit.end for edit in edits):
+            edits.append(name)
+    return Edited(text, edits), tuple(said)
+
+
+def clauses(words: Sequence[Word], select: int) -> dict[str, int]:
+    """Where FROM, WHERE and what follows them stand in a SELECT, and as "" where it ends."""
+    found: dict[str, int] = {}
+    depth = 0
+    for number in range(select + 1, len(words)):
+        word = words[number]
+        depth += {"(": 1, ")": -1}.get(word.text, 0)
+        if depth < 0 or (depth == 0 and (word.is_word(*SETS) or word.text == ";")):
+            return {**found, "": number}
+        if depth == 0 and word.is_word("FROM", *ENDS_FROM):
+            found.setdefault(word.value, number)
+    return {**found, "": len(words)}
 
 
 def _named(words: Sequence[Word], known: Mapping[str, Relation]) -> Iterator[Edit]:
-    """Tables by their names as SELECT's FROM items; the schema is left out."""
+    """Tables by their names as SELECT's FROM items; schema and database are left out."""
     for number, word in enumerate(words):
         dot = number + 1 < len(words) and words[number + 1].text == "."
-        if word.is_name and word.value.lower() == "public" and dot:
+        if _qualifies(words, number):
             yield Edit(word.start, words[number + 1].end, "")
         relation = known.get(word.value) if word.kind == "quoted" else None
         if relation is None or dot or "(" not in relation.ask:
@@ -123,6 +145,17 @@ def _named(words: Sequence[Word], known: Mapping[str, Relation]) -> Iterator[Edi
         if words[before].text == "," and not _in_from(words, before):
             continue
         yield Edit(word.start, word.end, relation.ask + alias)
+
+
+def _qualifies(words: Sequence[Word], at: int) -> bool:
+    """Whether a name is the schema before another, or the database before that (dbt)."""
+    if at + 1 >= len(words) or not words[at].is_name or words[at + 1].text != ".":
+        return False
+    return words[at].value.lower() == "public" or (
+        words[at + 2 : at + 3] != []
+        and words[at + 2].value.lower() == "public"
+        and _qualifies(words, at + 2)
+    )
 
 
 def _in_from(words: Sequence[Word], at: int) -> bool:
@@ -151,39 +184,46 @@ class _Bound:
 
 
 def _window(
-    text: str, words: Sequence[Word], known: Mapping[str, Relation]
-) -> tuple[list[Edit], tuple[str, ...]]:
-    """Edits that make a filter by time the window clause."""
-    where = next((i for i, w in enumerate(words) if w.is_word("WHERE")), None)
-    start = next((i for i, w in enumerate(words) if w.is_word("FROM")), None)
-    if where is None or start is None or where < start:
-        return [], ()
-    relation = _relation_at(words, start + 1, known)
+    words: Sequence[Word],
+    known: Mapping[str, Relation],
+    found: Mapping[str, int],
+    inside: frozenset[int],
+) -> tuple[list[Edit], set[str]]:
+    """Edits that make a SELECT's filter by time its window clause; others stand `inside` it."""
+    where, start = found.get("WHERE", -1), found.get("FROM", -1)
+    relation = _relation_at(words, start + 1, known) if 0 <= start < where else None
     if relation is None or TIME in {name.lower() for name in relation.own}:
-        return [], ()
-    end = _end(words, where + 1)
+        return [], set()
+    end = min(number for number in found.values() if number > where)
     parts = _conjuncts(words, where + 1, end)
-    times = [part for part in parts if any(_is_time(words, i) for i in range(*part))]
+    own = [at for at in range(where + 1, end) if at not in inside and _is_time(words, at)]
+    times = [part for part in parts if any(part[0] <= at < part[1] for at in own)]
     if not times:
-        return [], ()
+        return [], set()
     _check_plain(words, start, where, words[times[0][0]])
     bounds = [bound for part in times for bound in _bounds(words, *part)]
     low = [bound for bound in bounds if bound.lower]
     high = [bound for bound in bounds if not bound.lower]
     if len(low) != 1 or len(high) != 1:
         raise _wrong(words[times[0][0]], "a filter by time needs one start and one end")
-    kept = [text[words[a].start : words[b - 1].end] for a, b in parts if (a, b) not in times]
-    last = words[end - 1].end
-    condition = "WHERE " + " AND ".join(kept) if kept else ""
     after_item = words[where - 1].end
     clause = f" FOR {text_literal(low[0].at)} TO {text_literal(high[0].at)}"
-    said = ("BETWEEN on time: the end is excluded",) if high[0].closed else ()
-    return [Edit(after_item, after_item, clause), Edit(words[where].start, last, condition)], said
+    edits = [Edit(after_item, after_item, clause)]
+    first = next((a for a, b in parts if (a, b) not in times), end)
+    begin = where if first == end else where + 1
+    if first > where + 1:
+        last = words[first].start if first < end else words[end - 1].end
+        edits.append(Edit(words[begin].start, last, ""))
+    edits += [
+        Edit(words[a - 2].end, words[b - 1].end, "") for a, b in times if a > first
+    ]  # with the AND before it
+    said = {"BETWEEN on time: the end is excluded"} if high[0].closed else set[str]()
+    return edits, said
 
 
 def _relation_at(words: Sequence[Word], at: int, known: Mapping[str, Relation]) -> Relation | None:
     """Of a FROM item."""
-    if at + 1 < len(words) and words[at].value.lower() == "public" and words[at + 1].text == ".":
+    while _qualifies(words, at):
         at += 2
     if at >= len(words) or not words[at].is_name:
         return None
@@ -202,8 +242,6 @@ def _relation_at(words: Sequence[Word], at: int, known: Mapping[str, Relation]) 
 
 
 def _check_plain(words: Sequence[Word], start: int, where: int, place: Word) -> None:
-    if sum(word.is_word("SELECT") for word in words) > 1 or any(w.is_word(*SETS) for w in words):
-        raise _wrong(place, "time filters one FROM item alone: this statement has several SELECTs")
     depth = 0
     for word in words[start + 1 : where]:
         depth += {"(": 1, ")": -1}.get(word.text, 0)
@@ -211,16 +249,6 @@ def _check_plain(words: Sequence[Word], start: int, where: int, place: Word) -> 
             raise _wrong(place, "time filters one FROM item alone: this statement joins several")
         if depth == 0 and word.is_word("FOR"):
             raise _wrong(place, "the FROM item has a window clause already")
-
-
-def _end(words: Sequence[Word], at: int) -> int:
-    depth = 0
-    for number in range(at, len(words)):
-        word = words[number]
-        depth += {"(": 1, ")": -1}.get(word.text, 0)
-        if depth < 0 or (depth == 0 and (word.is_word(*_ENDS_WHERE, *SETS) or word.text == ";")):
-            return number
-    return len(words)
 
 
 def _conjuncts(words: Sequence[Word], start: int, end: int) -> list[tuple[int, int]]:
@@ -288,10 +316,9 @@ def _bounds(words: Sequence[Word], start: int, end: int) -> list[_Bound]:
 
 
 def _column(words: Sequence[Word], start: int, end: int) -> bool:
-    """time, or item.time."""
-    if end - start not in (1, 3) or not _is_time(words, end - 1):
-        return False
-    return end - start == 1 or (words[start].is_name and words[start + 1].text == ".")
+    """time, or item.time, also with its schema."""
+    dots = {words[at].text for at in range(start + 1, end, 2)}
+    return (end - start) % 2 == 1 and dots <= {"."} and _is_time(words, end - 1)
 
 
 def _instant(words: Sequence[Word], start: int, end: int) -> str | None:

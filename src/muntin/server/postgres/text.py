@@ -151,6 +151,7 @@ def with_parameters(text: str, literals: Sequence[str], also: Sequence[Edit] = (
     return Edited(text, edits)
 
 
+_ISO = re.compile("'YYYY-MM-DD(.HH24:MI:SS(.(US|MS))?)?'", re.IGNORECASE)
 _REALS = frozenset(str(bits) for bits in range(1, 25))
 _ZONED = ["TIMESTAMP", "WITH", "TIME", "ZONE"]
 
@@ -160,8 +161,12 @@ def _types(words: Sequence[Word]) -> Iterator[Edit]:
     write that put parameters into the text themselves: LIMIT '2', = ANY of a constant list."""
     for at, word in enumerate(words):
         after = [other.value for other in words[at + 1 : at + 6]]
-        if word.is_word("ANY") and words[at - 1].text == "=" and after[:1] == ["("]:
+        if word.is_word("ANY", "ALL") and after[:1] == ["("]:
             yield from _any_of_constants(words, at)
+        read = word.is_word("TO_TIMESTAMP", "TO_DATE") and after[4:] == [")"]
+        if read and _ISO.fullmatch(after[3]):  # as Superset writes constants
+            kind = "DATE" if word.is_word("TO_DATE") else "TIMESTAMP"
+            yield Edit(word.start, words[at + 5].end, f"{kind} {after[1]}")
         if word.is_word("LIMIT", "OFFSET") and after and after[0][1:-1].isdigit():
             yield Edit(words[at + 1].start, words[at + 1].end, after[0].strip("'"))
         if word.is_word("FLOAT") and after[:1] == ["("] and after[2:3] == [")"]:
@@ -229,18 +234,22 @@ def _any_of(words: Sequence[Word], at: int, literal: str) -> Edit:
 
 
 def _any_of_constants(words: Sequence[Word], at: int) -> Iterator[Edit]:
-    """= ANY('{a,b}') and = ANY(ARRAY['a', 'b']), as IN."""
+    """= ANY('{a,b}') and = ANY(ARRAY['a', 'b']), as IN; <> ALL as NOT IN."""
+    sign = {"ANY": ("=",), "ALL": ("<>", "!=")}[words[at].value]
+    if words[at - 1].text not in sign:
+        return
+    is_in = IS_ANY if words[at].is_word("ANY") else f"NOT {IS_ANY}"
     close = next((i for i in range(at, len(words)) if words[i].text == ")"), at)
     first = words[at + 2]
     if first.kind == "string":
         with contextlib.suppress(ValueError):
             items = list_items(first.text[1:-1].replace("''", "'")) or [None]
             written = ", ".join("NULL" if t is None else text_literal(t) for t in items)
-            yield Edit(words[at - 1].start, words[close].end, f"{IS_ANY}{written})")
+            yield Edit(words[at - 1].start, words[close].end, f"{is_in}{written})")
     end = next((i for i in range(at, close) if words[i].text == "]"), 0)
     if first.is_word("ARRAY") and words[at + 3].text == "[" and end:
         nothing = "NULL" if end == at + 4 else ""
-        yield Edit(words[at - 1].start, words[at + 3].end, IS_ANY + nothing)
+        yield Edit(words[at - 1].start, words[at + 3].end, is_in + nothing)
         yield Edit(words[end].start, words[close].end, ")")
 
 
