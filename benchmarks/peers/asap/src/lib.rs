@@ -64,14 +64,19 @@ pub unsafe extern "C" fn asap_update_values(sketch: &mut Sketch, values: *const 
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asap_ask_values(
-    sketch: &Sketch, fractions: *const f64, n: usize, out: *mut f64,
+    sketch: &Sketch,
+    fractions: *const f64,
+    n: usize,
+    out: *mut f64,
 ) {
     let fractions = unsafe { from_raw_parts(fractions, n) };
     let out = unsafe { from_raw_parts_mut(out, n) };
     match sketch {
         Kll(of) => {
             let ordered = of.cdf();
-            out.iter_mut().zip(fractions).for_each(|(out, at)| *out = ordered.value_at(*at));
+            out.iter_mut()
+                .zip(fractions)
+                .for_each(|(out, at)| *out = ordered.value_at(*at));
         }
         Dd(of) => out.iter_mut().zip(fractions).for_each(|(out, at)| {
             *out = of.get_value_at_quantile(*at).unwrap_or(f64::NAN);
@@ -82,7 +87,9 @@ pub unsafe extern "C" fn asap_ask_values(
 
 /// A column of Arrow: string i is data[offsets[i]..offsets[i + 1]].
 unsafe fn names<'a>(
-    offsets: *const i32, data: *const u8, n: usize,
+    offsets: *const i32,
+    data: *const u8,
+    n: usize,
 ) -> impl Iterator<Item = &'a str> {
     let offsets = unsafe { from_raw_parts(offsets, n + 1) };
     offsets.windows(2).map(move |ends| unsafe {
@@ -93,7 +100,10 @@ unsafe fn names<'a>(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asap_update_names(
-    sketch: &mut Sketch, offsets: *const i32, data: *const u8, n: usize,
+    sketch: &mut Sketch,
+    offsets: *const i32,
+    data: *const u8,
+    n: usize,
 ) {
     let names = unsafe { names(offsets, data, n) };
     match sketch {
@@ -112,7 +122,11 @@ pub unsafe extern "C" fn asap_update_names(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asap_ask_names(
-    sketch: &Sketch, offsets: *const i32, data: *const u8, n: usize, out: *mut f64,
+    sketch: &Sketch,
+    offsets: *const i32,
+    data: *const u8,
+    n: usize,
+    out: *mut f64,
 ) {
     let out = unsafe { from_raw_parts_mut(out, n) };
     for (out, name) in out.iter_mut().zip(unsafe { names(offsets, data, n) }) {
@@ -134,13 +148,23 @@ pub unsafe extern "C" fn asap_ask_names(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asap_first(sketch: &Sketch, k: usize, out: *mut u8) -> usize {
     let mut found: Vec<(OwnedDataInput, u64)> = match sketch {
-        CountMinHeap(of) => {
-            of.heap().heap().iter().map(|one| (one.key.clone(), one.count as u64)).collect()
-        }
-        CountHeap(of) => {
-            of.heap().heap().iter().map(|one| (one.key.clone(), one.count as u64)).collect()
-        }
-        SpaceSaving(of) => of.top_k(k).into_iter().map(|(key, count, _)| (key, count)).collect(),
+        CountMinHeap(of) => of
+            .heap()
+            .heap()
+            .iter()
+            .map(|one| (one.key.clone(), one.count as u64))
+            .collect(),
+        CountHeap(of) => of
+            .heap()
+            .heap()
+            .iter()
+            .map(|one| (one.key.clone(), one.count as u64))
+            .collect(),
+        SpaceSaving(of) => of
+            .top_k(k)
+            .into_iter()
+            .map(|(key, count, _)| (key, count))
+            .collect(),
         _ => unreachable!(),
     };
     found.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
