@@ -147,8 +147,8 @@ def measure(short: bool) -> Iterable[Table]:
         f"{len(keys):,} integers; times as long as ours: built, and asked for {len(probes):,} of "
         "which half are there",
         ["filter", "bits a key", "rate", "bits over log2(1/rate)", "build", "probe", "can do"],
-        note="Above 1, ours is faster. Ours, Ribbon (crate `pleat`) and BuRR take whole columns; "
-        "binary fuse and rbloom take one Python object a call.",
+        note=f"Above 1, ours is faster. Ours, Ribbon ({sets.crate('pleat')}) and BuRR take whole "
+        "columns; binary fuse and rbloom take one Python object a call.",
     )
     table.rows += [row_of(*named, keys, others, probes, repeats) for named in peers().items()]
     yield table

@@ -6,6 +6,7 @@ import ctypes
 import os
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -46,6 +47,14 @@ def library() -> Any:
         function = getattr(found, name)
         function.restype, function.argtypes = result, arguments
     return found
+
+
+def crate(name: str) -> str:
+    """Its name and its version."""
+    for package in tomllib.loads((_CRATE / "Cargo.lock").read_text())["package"]:
+        if package["name"] == name:
+            return f"crate `{name}` {package['version']}"
+    raise LookupError(name)
 
 
 class ExaLogLog:
