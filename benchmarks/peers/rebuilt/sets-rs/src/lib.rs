@@ -103,8 +103,12 @@ pub unsafe extern "C" fn ribbon_of(
     let filter = match (width, bits) {
         (64, 8) => Some(Filter::Homogeneous8(Ribbon::from_keys_pleated(keys))),
         (64, 16) => Some(Filter::Homogeneous16(Ribbon::from_keys_pleated(keys))),
-        (128, 8) => StdRibbon::from_keys_pleated(keys).ok().map(Filter::Standard8),
-        (128, 16) => StdRibbon::from_keys_pleated(keys).ok().map(Filter::Standard16),
+        (128, 8) => StdRibbon::from_keys_pleated(keys)
+            .ok()
+            .map(Filter::Standard8),
+        (128, 16) => StdRibbon::from_keys_pleated(keys)
+            .ok()
+            .map(Filter::Standard16),
         _ => None,
     };
     filter.map_or(std::ptr::null_mut(), |made| Box::into_raw(Box::new(made)))
@@ -138,7 +142,10 @@ pub unsafe extern "C" fn ribbon_ask(
     count: usize,
     found: *mut bool,
 ) {
-    let (keys, found) = (from_raw_parts(keys, count), from_raw_parts_mut(found, count));
+    let (keys, found) = (
+        from_raw_parts(keys, count),
+        from_raw_parts_mut(found, count),
+    );
     match &*filter {
         Filter::Homogeneous8(made) => made.contains_batch(keys, found),
         Filter::Homogeneous16(made) => made.contains_batch(keys, found),
