@@ -48,13 +48,13 @@ docs: setup # the site, in site/
 bench: setup
 	for file in benchmarks/[a-z]*.py; do $(BIN)/python $$file || exit 1; done
 
-# The short form of each that has a ratio, beside what benchmarks/results/ holds of it: some 15
+# The short form of each that has a ratio, beside what benchmarks/results/ holds of it: some 17
 # minutes. Without growth, scale, windows, topk, topk_spark, kafka_push, spark_format, ledger_stores
 # and postgres_wire, which are beside nothing but forms of ours, and peers/streams, whose engines
 # need an environment of their own.
 BENCHMARKS := peers/quantiles peers/frequency peers/distinct peers/filters peers/sums peers/by_key \
 	peers/sliding vector_matrix quantiles real_streams periodic select_speed questions kafka_json \
-	live_stream shards fingerprint_index server_load
+	live_stream shards fingerprint_index server_load sliding_windows
 bench-check: .venv-peers/.done
 	failed=0; for name in $(BENCHMARKS); do echo "== $$name"; \
 		.venv-peers/bin/python benchmarks/$$name.py --check || failed=1; done; \

@@ -24,51 +24,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 from _record import Table, check, keep, ratios
-from _timing import in_turn
+from _spark import measured, removed, repeated_flights, written
 
 import muntin
-from muntin.demo.flights import flights
 from muntin.demo.taxi import INDICATORS, KEYS, orders
 from muntin.spark.session import session
 
-YEAR_US = 365 * 24 * 3_600_000_000
 ANSWERS, SKETCHES, MUNTIN = "answers", "sketches", "muntin"
-
-
-class Tree:
-    """This process and all that it has started: Java, and Spark's Python workers."""
-
-    def __init__(self) -> None:
-        self._me = psutil.Process()
-
-    def processes(self) -> list[psutil.Process]:
-        return [self._me, *self._me.children(recursive=True)]
-
-    def seconds(self) -> float:
-        """Processor time so far, those that have ended included."""
-        return sum(sum(p.cpu_times()[:4]) for p in self.processes())
-
-    def forget(self) -> None:
-        """Peaks of memory begin anew (Linux)."""
-        for process in self.processes():
-            Path(f"/proc/{process.pid}/clear_refs").write_text("5")
-
-    def peaks(self) -> dict[str, int]:
-        """MiB of memory at most: the driver's Python, Java, and the largest worker."""
-        found = {"driver": 0, "java": 0, "worker": 0}
-        for process in self.processes():
-            lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-            told = [int(line.split()[1]) for line in lines if line.startswith("VmHWM")]
-            kib = max(told, default=0)  # one that has just ended tells none
-            named = "java" if "java" in process.name() else "worker"
-            named = "driver" if process == self._me else named
-            found[named] = max(found[named], kib >> 10)
-        return found
 
 
 class Data:
@@ -81,18 +46,11 @@ class Data:
         self.item, self.by, self.few = names["item"], names["by"], names["few"]
 
 
-def repeated_flights(rows: int) -> Data:
-    """The flights of 2013, year after year, in order of time."""
-    once = flights()
-    times = once["time"].cast(pa.int64()).to_numpy()
-    years = range(-(-rows // once.num_rows))
-    table = pa.concat_tables([once] * len(years)).slice(0, rows)
-    moved = np.concatenate([times - YEAR_US * year for year in reversed(years)])[:rows]
-    at = pa.array(moved).cast(pa.timestamp("us", "UTC"))
-    table = table.set_column(table.schema.get_field_index("time"), "time", at)
+def flights_of_years(rows: int) -> Data:
     keys = ["origin", "dest", ["dest", "carrier"]]
     sums = ["flown", "cancelled", "dep_delay", "distance"]
-    return Data(table, keys, sums, "dep_delay", item="tailnum", by="dest", few="origin")
+    names = {"item": "tailnum", "by": "dest", "few": "origin"}
+    return Data(repeated_flights(rows), keys, sums, "dep_delay", **names)
 
 
 def taxi_orders(rows: int) -> Data:
@@ -229,18 +187,7 @@ class Bench:
         return removed(path)
 
     def by_spark(self, statement: str) -> int:
-        out = self.folder / "out"
-        self.spark.sql(statement).write.mode("overwrite").parquet(str(out))
-        return sum(file.stat().st_size for file in out.glob("*.parquet"))
-
-
-def removed(ledger: Path) -> int:
-    """Bytes of a ledger's files, which go."""
-    size = 0
-    for file in ledger.parent.glob(f"{ledger.name}*"):
-        size += file.stat().st_size
-        file.unlink()
-    return size
+        return written(self.spark.sql(statement), self.folder / "out")
 
 
 def shown(taken: Sequence[float]) -> str:
@@ -265,21 +212,11 @@ def measure(bench: Bench, case: Case, options: Any) -> list[Any]:
             for name, text in case.spark.items()
             if options.sketches or name == ANSWERS
         }
-    tree, sizes, peaks = Tree(), {}, {}
-    cpu: dict[str, list[float]] = {name: [] for name in runs}
-
-    def counted(name: str) -> Callable[[], None]:
-        def run() -> None:
-            tree.forget()
-            began = tree.seconds()
-            sizes[name] = runs[name]()
-            cpu[name].append(tree.seconds() - began)
-            peaks[name] = tree.peaks()
-
-        return run
-
-    seconds = in_turn({name: counted(name) for name in runs}, options.repeats)
-    used = {name: taken[1:] for name, taken in cpu.items()}  # the first was to get warm
+    found = measured(runs, options.repeats)
+    seconds = {name: one.seconds for name, one in found.items()}
+    used = {name: one.processor for name, one in found.items()}
+    sizes = {name: one.bytes for name, one in found.items()}
+    peaks = {name: one.peaks for name, one in found.items()}
     print(case.name)
     for name, taken in seconds.items():
         memory = peaks[name]
@@ -335,7 +272,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="compare with benchmarks/results/")
     options = parser.parse_args()
     data = (
-        repeated_flights(options.rows) if options.data == "flights" else taxi_orders(options.rows)
+        flights_of_years(options.rows) if options.data == "flights" else taxi_orders(options.rows)
     )
     with tempfile.TemporaryDirectory() as folder:
         settings = {"spark.driver.memory": options.heap}
