@@ -63,6 +63,7 @@ def test_of_a_time_before_it_joined_a_summary_does_not_say_that_nothing_came():
     fed(ledger, {"m": MATRIX, "n": MATRIX}, [], 2)
     assert said(ledger, "SELECT count FROM n FOR ALL")[1:] == (False, [{"n": 4}])
     fed(ledger, {"m": MATRIX, "n": MATRIX}, [[45]], 2)
+    assert said(ledger, "SELECT count FROM n FOR ALL") == ([[1]], False, [{"n": 4}])
     asked = "SELECT count FROM n FOR '2023-11-14 22:13' TO '2023-11-14 22:{}'"
     assert said(ledger, asked.format("13:40"))[1:] == (False, [{"n": 4}])
     assert said(ledger, asked.format("15")) == ([[1]], False, [{"n": 4}])
@@ -157,13 +158,15 @@ def test_where_all_summaries_are_replaced_the_first_pane_is_not_called_whole():
     ledger = temporary()
     fed(ledger, {"m": MATRIX}, [[0, 1, 2], [12, 13]], 0)
     fed(ledger, {"n": MATRIX, "o": FARES}, [[14, 15], [25]], 2)
-    assert said(ledger, "SELECT count FROM n FOR ALL") == ([[3]], False, [{"n": 2}])
+    assert said(ledger, "SELECT count FROM n FOR ALL") == ([[3]], False, [{"n": 5}])
+    first = "SELECT count FROM n FOR '2023-11-14 22:13:30' TO '2023-11-14 22:13:40'"
+    assert said(ledger, first) == ([[2]], False, [{"n": 2}])
     since = "SELECT count FROM n FOR '2023-11-14 22:13:40' TO '2023-11-14 22:15'"
     assert said(ledger, since) == ([[1]], True, [])
     fed(ledger, {"p": MATRIX}, [[26], [3]], 4)
     assert said(ledger, "SELECT count FROM p FOR ALL") == ([[2]], False, [{"p": 8}])
     fed(ledger, {"n": MATRIX}, [[100]], 6)
-    assert said(ledger, "SELECT count FROM n FOR ALL") == ([[4]], False, [{"n": 3}])
+    assert said(ledger, "SELECT count FROM n FOR ALL") == ([[4]], False, [{"n": 7}])
     assert said(ledger, "SELECT count FROM n FOR LAST '10 s'") == ([[1]], True, [])
 
 

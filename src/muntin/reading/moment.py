@@ -183,7 +183,8 @@ class LedgerMoment:
         covered = asked if closed is not None or window.whole else reach.covered
         covered = covered if reach.runs else None
         # also of what was asked for and is not stored: the summary may not have been there
-        meant = (asked or EVER) if reach.whole else covered
+        ever = asked is None or (window.kind == "all" and extent.dropped is None)
+        meant = (EVER if ever else asked) if reach.whole else covered
         uncounted = self._uncounted(known, layout, merged, reach, meant, keys)
         if keys is not None and not uncounted.keys().isdisjoint(keys):
             # what a key was not there to count, of an indicator too, only the others know

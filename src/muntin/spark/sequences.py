@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from muntin import summaries
+from muntin.arrow import is_text
 from muntin.assembly.changes import other_type
 from muntin.errors import CorruptSummary, SpecError, SummaryOverflow
 from muntin.kinds import PeriodicSpec
@@ -126,7 +127,9 @@ class Sequences:
         tables = [pa.ipc.open_stream(payload).read_all() for *_, payload in rows if payload]
         if tables:
             table = pa.concat_tables(tables)
-            items, times = _joined(table["item"]), table["time"].to_numpy()
+            items, times = table["item"], table["time"].to_numpy()
+            if is_text(items.type):  # all of a batch may be too long for 32-bit offsets
+                items = items.cast(pa.large_string())
         nulls = sum(events for _, _, of, events, _ in rows if of == NULLS)
         shard.update(items, times, until=until, late_before=late_before, nulls=nulls)
         payload = shard.to_bytes()
@@ -164,10 +167,3 @@ def _sent(rows: Sequence[Row]) -> dict[Key, list[Row]]:
         if row[0] == SEQUENCED:  # of events without an item, some shard must tell
             sent.setdefault((row[1], 0 if row[2] == NULLS else row[2]), []).append(row)
     return sent
-
-
-def _joined(items: pa.ChunkedArray) -> pa.Array:
-    if pa.types.is_string(items.type):  # all texts of a batch may be too long for 32-bit offsets
-        items = items.cast(pa.large_string())
-    joined: Any = items.combine_chunks()
-    return joined
