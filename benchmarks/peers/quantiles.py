@@ -64,8 +64,16 @@ def tail(values: np.ndarray, seed: int) -> REQ:
     return sketch
 
 
-def digest() -> DyadicQDigest:
+def empty_digest() -> DyadicQDigest:
     return DyadicQDigest(k=460, domain=FloatOrder(31))
+
+
+def digest(values: np.ndarray, seed: int) -> DyadicQDigest:
+    del seed
+    made = empty_digest()
+    made.update(values)
+    made.compress()  # until then it only holds them
+    return made
 
 
 def asap(kind: str, size: int) -> Peer:
@@ -153,8 +161,8 @@ def peers() -> dict[str, Peer]:
             tail, REQ.merged, lambda s, f: s.quantile(f).value, lambda s: len(s.to_bytes())
         ),
         "Muntin q-digest, k = 460": Peer(
-            updated(digest),
-            into(digest),
+            digest,
+            into(empty_digest),
             lambda s, f: s.quantile(f).value,
             lambda s: len(s.to_bytes()),
             bounds=lambda s, f: (s.quantile(f).lower, s.quantile(f).upper),
