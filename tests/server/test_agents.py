@@ -64,6 +64,7 @@ def test_an_agent_finds_out_and_asks(served):
         ("query", {"select": "SELECT drivr FROM orders(driver)"}, "did you mean 'driver'?"),
         ("query", {"select": "SELECT * FROM '/etc/passwd'"}, "e.g. FROM orders(driver)"),
         ("query", {"select": SELECT, "rows": 2}, "at most 2 come as JSON"),
+        ("query", {"select": SELECT, "rows": 2}, "add LIMIT; `rows` is 1,000 at most"),
         ("query", {"select": SELECT, "rows": 100_000}, "from 1 to 1000"),
         ("query", {"select": 5}, "a text of at most"),
         ("query", {}, "needs select"),

@@ -132,7 +132,10 @@ class Agents:
         except Exception as error:
             if status_of(error) == 500:
                 _LOG.exception("the tool %s failed", asked.name)
-            return _result({"error": problem(error)}, is_error=True)
+            about = problem(error)
+            if about["code"] == "too_large":  # there is no other form to ask for
+                about["remedy"] = f"add LIMIT; `rows` is {ROWS_MAX:,} at most"
+            return _result({"error": about}, is_error=True)
 
     async def _summaries(self, request: Request, _: dict[str, Any]) -> dict[str, Any]:
         found = await self._answered(request, "summaries")

@@ -53,23 +53,20 @@ _CALLS: dict[str, str] = {
     "current_user": f"'{USER}'",
     "session_user": f"'{USER}'",
     "pg_get_userbyid": f"'{USER}'",
-    "pg_backend_pid": "0",
     "pg_encoding_to_char": "'UTF8'",
     "pg_is_in_recovery": "TRUE",
     "pg_advisory_unlock_all": "NULL",
     "inet_server_addr": _NULL,
     "inet_server_port": "CAST(NULL AS INTEGER)",
-    "txid_current": "0",
-    "pg_my_temp_schema": "0",
-    "pg_relation_size": "0",
-    "pg_total_relation_size": "0",
-    "pg_table_size": "0",
     "pg_relation_is_publishable": "FALSE",
     "pg_is_other_temp_schema": "FALSE",
-    "array_lower": "CAST(NULL AS BIGINT)",
-    "array_upper": "CAST(NULL AS BIGINT)",
     "pg_postmaster_start_time": "CAST(NULL AS TIMESTAMP)",
 }
+_CALLS |= dict.fromkeys(("array_lower", "array_upper", "to_regtype"), "CAST(NULL AS BIGINT)")
+_CALLS |= dict.fromkeys(
+    ("pg_backend_pid", "txid_current", "pg_my_temp_schema", "pg_relation_size",
+     "pg_total_relation_size", "pg_table_size"), "0",
+)  # fmt: skip
 _CALLS |= dict.fromkeys(
     ("pg_table_is_visible", "pg_type_is_visible", "pg_collation_is_visible",
      "pg_opclass_is_visible", "pg_function_is_visible", "has_table_privilege",
@@ -81,29 +78,18 @@ _CALLS |= dict.fromkeys(
      "pg_get_constraintdef", "pg_get_viewdef", "pg_get_partkeydef", "pg_get_serial_sequence",
      "pg_get_statisticsobjdef_columns", "pg_get_triggerdef", "pg_get_ruledef", "pg_size_pretty",
      "pg_get_function_arguments", "pg_get_function_result", "pg_tablespace_location",
-     "current_setting", "set_config", "to_regclass", "to_regtype", "json_build_object",
+     "current_setting", "set_config", "to_regclass", "json_build_object",
      "pg_get_identity"), _NULL,
 )  # fmt: skip
 _FUNCTIONS = words(
     """
     And Or Xor Not Case If Cast TryCast Coalesce Count Max Min Sum Lower Upper Substring Concat
     ConcatWs ArrayAgg Array Exists Any All Nullif Length Trim SplitPart StrPosition Replace
-    CurrentUser CurrentSchema CurrentCatalog CurrentDatabase SessionUser CurrentTimestamp
-    CurrentDate Greatest Least RowNumber ArrayToString GroupConcat Abs RegexpLike RegexpILike
-    LogicalAnd LogicalOr Unnest Explode GenerateSeries CurrentVersion Version JSONObject
-    ArrayLength ArraySize Quote
+    CurrentTimestamp CurrentDate Greatest Least RowNumber ArrayToString GroupConcat Abs RegexpLike
+    RegexpILike LogicalAnd LogicalOr Unnest Explode GenerateSeries ArrayLength ArraySize Quote
     """
 )
-_NAMED = {
-    "CurrentUser": "current_user",
-    "SessionUser": "session_user",
-    "CurrentSchema": "current_schema",
-    "CurrentCatalog": "current_catalog",
-    "CurrentDatabase": "current_database",
-    "CurrentVersion": "version",
-    "Version": "version",
-    "JSONObject": "json_build_object",
-}
+_NAMED = {"CurrentVersion": "version", "JSONObject": "json_build_object"}
 _SERIES = words(
     "unnest generate_series generate_subscripts pg_partition_ancestors pg_partition_tree"
 )
@@ -259,7 +245,7 @@ def _name_columns(tree: exp.Expr) -> None:
         if isinstance(inside, exp.Anonymous):
             name = str(inside.this).lower()
         elif isinstance(inside, exp.Func) and not isinstance(inside, exp.Connector):
-            name = _NAMED.get(type(inside).__name__, inside.sql_name().lower())
+            name = _called(inside)
         column.replace(exp.alias_(column.copy(), name, quoted=True))
 
 
@@ -341,13 +327,10 @@ def _translated(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
     ):
         return exp.IntDiv(this=node.this, expression=node.expression)
     if isinstance(node, exp.Func) and type(node).__name__ not in _FUNCTIONS:
-        known = _CALLS.get(_NAMED.get(type(node).__name__, node.sql_name().lower()))
+        known = _CALLS.get(_called(node))
         if known is None:
             raise _refused(f"no function {node.sql_name()[:64]} in the catalog", "unknown_function")
         return _sql(known)
-    name = _NAMED.get(type(node).__name__)
-    if name is not None:
-        return _sql(_CALLS[name])
     if isinstance(node, exp.Parameter | exp.Command | exp.Into | exp.Lock | exp.Placeholder):
         raise _refused("this cannot be part of a question to the catalog", "not_allowed")
     if isinstance(node, exp.Column) and not node.table and node.name.lower() in _CALLS:
@@ -355,6 +338,10 @@ def _translated(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
         if not quoted and node.name.lower().startswith(("current_", "session_")):
             return _sql(_CALLS[node.name.lower()])
     return node
+
+
+def _called(node: exp.Func) -> str:
+    return _NAMED.get(type(node).__name__, node.sql_name().lower())
 
 
 def _function_name(node: exp.Expr) -> str:
@@ -374,8 +361,6 @@ def _call(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
         return _type_names(given[0])
     if name in ("to_regclass",) and given and isinstance(given[0], exp.Literal):
         return _regclass(given[0].name, oids)
-    if name == "to_regtype" and given and isinstance(given[0], exp.Literal):
-        return _sql("CAST(NULL AS BIGINT)")
     if name == "current_setting" and given and isinstance(given[0], exp.Literal):
         return exp.Literal.string(SETTINGS.get(given[0].name, ""))
     if name == "quote_ident" and len(given) == 1:

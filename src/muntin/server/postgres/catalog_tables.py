@@ -217,22 +217,12 @@ def _information(
 
 def _table(rows: Sequence[Mapping[str, Any]], like: Mapping[str, Any] | None = None) -> pa.Table:
     """Rows of one form; where there are none, of that of `like`."""
-    form: Mapping[str, Any] = rows[0] if rows else like or {}
-    types = {name: _kind([row.get(name) for row in rows] or [form[name]]) for name in form}
-    if "reloptions" in types:
-        types["reloptions"] = pa.list_(pa.string())
-    return pa.table(
-        {name: pa.array([row.get(name) for row in rows], kind) for name, kind in types.items()}
-    )
-
-
-def _kind(values: Sequence[Any]) -> pa.DataType:
-    value = next((value for value in values if value is not None), None)
-    if isinstance(value, bool):
-        return pa.bool_()
-    if isinstance(value, int):
-        return pa.int64()
-    return pa.float64() if isinstance(value, float) else pa.string()
+    found = pa.Table.from_pylist([*rows] or [like or {}])
+    for at, field in enumerate(found.schema):
+        if pa.types.is_null(field.type):
+            kind = pa.list_(pa.string()) if field.name == "reloptions" else pa.string()
+            found = found.set_column(at, field.name, found[at].cast(kind))
+    return found.slice(0, len(rows))
 
 
 def _empty(columns: str) -> pa.Table:

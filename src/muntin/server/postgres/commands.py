@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from muntin.errors import SelectError
 from muntin.select.syntax import text_literal
 from muntin.server.postgres.text import Edit, Word, words_of
 
@@ -101,13 +100,8 @@ def cursor_of(words: Sequence[Word]) -> Cursor | None:
     said = " ".join(word.value for word in between)
     rows = {"": "1", "NEXT": "1", "ALL": "0"}.get(said, said)
     if not _ROWS.fullmatch(rows) or said == "0":
-        raise SelectError(
-            "a cursor goes forward only",
-            code="not_allowed",
-            position=words[1].start,
-            length=len(words[1].text),
-            remedy="FETCH 100 FROM name, or FETCH ALL FROM name",
-        )
+        remedy = "FETCH 100 FROM name, or FETCH ALL FROM name"
+        raise words[1].wrong("a cursor goes forward only", "not_allowed", remedy)
     return Cursor(words[-1].plain, rows=int(rows))
 
 
@@ -128,13 +122,8 @@ def shown(text: str, settings: Mapping[str, str]) -> str:
     )
     known = {key.lower(): (key, value) for key, value in settings.items()}
     if name not in known:
-        raise SelectError(
-            f"there is no setting {name[:64]}",
-            code="value",
-            position=words[1].start,
-            length=len(words[1].text),
-            remedy="there are: " + ", ".join(settings),
-        )
+        remedy = "there are: " + ", ".join(settings)
+        raise words[1].wrong(f"there is no setting {name[:64]}", "value", remedy)
     return f'SELECT {text_literal(known[name][1])} AS "{name}"'
 
 
@@ -147,13 +136,8 @@ def _setting(words: Sequence[Word]) -> Command:
     if name in ("client_encoding", "names") and value.upper().replace("-", "") not in (
         "UTF8", "UNICODE", "DEFAULT",
     ):  # fmt: skip
-        raise SelectError(
-            f"texts are in UTF-8, not in {value[:40]}",
-            code="not_allowed",
-            position=rest[0].start,
-            length=len(rest[0].text),
-            remedy="SET client_encoding TO 'UTF8'",
-        )
+        said = f"texts are in UTF-8, not in {value[:40]}"
+        raise rest[0].wrong(said, "not_allowed", "SET client_encoding TO 'UTF8'")
     if name == "timezone" and value.upper() not in ("UTC", "GMT", "DEFAULT", "ETC/UTC"):
         return Command("SET", "timezone", "UTC")  # times come with their zone: nothing is lost
     return Command("SET", name, value)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from muntin.errors import SelectError
-from muntin.server.postgres.text import Edit, Word
+from muntin.server.postgres.text import Edit, Word, outside
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)  # no flags, nothing more
 _TRAILER = b"\xff\xff"
@@ -32,25 +31,10 @@ def copied(words: Sequence[Word]) -> tuple[Edit, ...]:
     """
     if not words or not words[0].is_word("COPY"):
         return ()
-    close = _closing(words[1:])
-    rest = [word.value.upper().strip("'") for word in words[close + 2 :] if word.text not in "()"]
-    if close <= 0 or rest[:2] != ["TO", "STDOUT"] or "BINARY" not in rest:
-        raise SelectError(
-            "COPY reads a SELECT, in binary",
-            code="not_allowed",
-            position=words[0].start,
-            length=len(words[0].text),
-            remedy="COPY (SELECT ...) TO STDOUT (FORMAT binary); psql --csv writes CSV",
-        )
-    return Edit(0, words[1].end, ""), Edit(words[close + 1].start, words[-1].end, "")
-
-
-def _closing(words: Sequence[Word]) -> int:
-    """Where the parenthesis closes that the words begin with; 0 where they do not."""
-    depth = 0
-    for at, word in enumerate(words):
-        if word.kind == "sign":
-            depth += {"(": 1, ")": -1}.get(word.text, 0)
-        if depth <= 0:
-            return at
-    return 0
+    opens = words[1:] != [] and words[1].text == "("
+    close = next((at for at, word in outside(words, 2) if word.text == ")"), 0) if opens else 0
+    rest = [word.value.upper().strip("'") for word in words[close + 1 :] if word.text not in "()"]
+    if not close or rest[:2] != ["TO", "STDOUT"] or "BINARY" not in rest:
+        remedy = "COPY (SELECT ...) TO STDOUT (FORMAT binary); psql --csv writes CSV"
+        raise words[0].wrong("COPY reads a SELECT, in binary", "not_allowed", remedy)
+    return Edit(0, words[1].end, ""), Edit(words[close].start, words[-1].end, "")

@@ -17,6 +17,7 @@ from muntin.server.postgres.text import (
     IS_ANY,
     Word,
     list_items,
+    outside,
     parameters_of,
     with_parameters,
     words_of,
@@ -197,15 +198,8 @@ def _operand(words: Sequence[Word], end: int) -> int | None:
 
 def _from_clause(words: Sequence[Word], at: int) -> tuple[int, int] | None:
     """That of the SELECT in which a parameter stands: a part of the words."""
-    low = depth = 0
-    for select in range(at, -1, -1):
-        depth += {")": 1, "(": -1}.get(words[select].text, 0)
-        low = min(low, depth)
-        if depth == low and words[select].is_word("SELECT"):
-            break
-    else:
-        return None
-    found = clauses(words, select)
+    each = [clauses(words, select) for select in range(at) if words[select].is_word("SELECT")]
+    found = next((one for one in reversed(each) if one[""] > at), {})
     start = found.get("FROM", len(words))
     end = min((number for number in found.values() if number > start), default=start)
     return (start, end) if end > start else None
@@ -213,12 +207,7 @@ def _from_clause(words: Sequence[Word], at: int) -> tuple[int, int] | None:
 
 def _with_clause(words: Sequence[Word]) -> int:
     """How many of the words come before the SELECT that WITH stands before."""
-    depth = 0
-    for at, word in enumerate(words):
-        depth += {"(": 1, ")": -1}.get(word.text, 0)
-        if depth == 0 and word.is_word("SELECT"):
-            return at
-    return 0
+    return next((at for at, word in outside(words, 0) if word.is_word("SELECT")), 0)
 
 
 def _parameters(words: Sequence[Word]) -> list[tuple[int, int]]:

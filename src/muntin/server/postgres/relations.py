@@ -5,7 +5,7 @@ And a statement that names them so, or filters by `time`, as the SELECT that is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from muntin.errors import BadArgument, SelectError
@@ -13,7 +13,7 @@ from muntin.select.bind import MATRIX, ways
 from muntin.select.catalog import QueryInfo, SummaryInfo
 from muntin.select.functions import TABLE_FUNCTIONS, ArgumentError
 from muntin.select.syntax import in_select, text_literal
-from muntin.server.postgres.text import Edit, Edited, Word, words_of
+from muntin.server.postgres.text import Edit, Edited, Word, outside, words_of
 from muntin.times import instant_us
 
 TIME = "time"
@@ -101,7 +101,7 @@ def rewritten(text: str, known: Mapping[str, Relation]) -> tuple[Edited, tuple[s
         window, more = _window(words, known, found, frozenset(inside))
         edits += window
         said |= more
-    for name in _named(words, known):
+    for name in _named(words, known, selects.values()):
         if not any(edit.start <= name.start < edit.end for edit in edits):
             edits.append(name)
     return Edited(text, edits), tuple(said)
@@ -110,19 +110,23 @@ def rewritten(text: str, known: Mapping[str, Relation]) -> tuple[Edited, tuple[s
 def clauses(words: Sequence[Word], select: int) -> dict[str, int]:
     """Where FROM, WHERE and what follows them stand in a SELECT, and as "" where it ends."""
     found: dict[str, int] = {}
-    depth = 0
-    for number in range(select + 1, len(words)):
-        word = words[number]
-        depth += {"(": 1, ")": -1}.get(word.text, 0)
-        if depth < 0 or (depth == 0 and (word.is_word(*SETS) or word.text == ";")):
+    for number, word in outside(words, select + 1):
+        if word.text in (")", ";") or word.is_word(*SETS):
             return {**found, "": number}
-        if depth == 0 and word.is_word("FROM", *ENDS_FROM):
+        if word.is_word("FROM", *ENDS_FROM):
             found.setdefault(word.value, number)
     return {**found, "": len(words)}
 
 
-def _named(words: Sequence[Word], known: Mapping[str, Relation]) -> Iterator[Edit]:
+def _named(
+    words: Sequence[Word], known: Mapping[str, Relation], selects: Iterable[Mapping[str, int]]
+) -> Iterator[Edit]:
     """Tables by their names as SELECT's FROM items; schema and database are left out."""
+    begins = {at for at, word in enumerate(words) if word.is_word("FROM", "JOIN")}
+    for found in selects:
+        start = found.get("FROM", found[""])
+        end = min((number for number in found.values() if number > start), default=start)
+        begins |= {at for at in range(start, end) if words[at].text == ","}
     for number, word in enumerate(words):
         dot = number + 1 < len(words) and words[number + 1].text == "."
         if _qualifies(words, number):
@@ -133,7 +137,7 @@ def _named(words: Sequence[Word], known: Mapping[str, Relation]) -> Iterator[Edi
         before = number - 1
         while before > 0 and words[before].text == ".":
             before -= 2
-        if before < 0 or not (words[before].is_word("FROM", "JOIN") or words[before].text == ","):
+        if before not in begins:
             continue
         after = words[number + 1] if number + 1 < len(words) else None
         has_alias = after is not None and (
@@ -142,45 +146,17 @@ def _named(words: Sequence[Word], known: Mapping[str, Relation]) -> Iterator[Edi
         alias = "" if has_alias else " AS " + word.text
         if after is not None and after.is_word("FOR"):
             alias = ""
-        if words[before].text == "," and not _in_from(words, before):
-            continue
         yield Edit(word.start, word.end, relation.ask + alias)
 
 
 def _qualifies(words: Sequence[Word], at: int) -> bool:
     """Whether a name is the schema before another, or the database before that (dbt)."""
-    if at + 1 >= len(words) or not words[at].is_name or words[at + 1].text != ".":
-        return False
-    return words[at].value.lower() == "public" or (
-        words[at + 2 : at + 3] != []
-        and words[at + 2].value.lower() == "public"
-        and _qualifies(words, at + 2)
-    )
-
-
-def _in_from(words: Sequence[Word], at: int) -> bool:
-    """Whether a comma is one between FROM items."""
-    depth = 0
-    for word in reversed(words[:at]):
-        depth += {")": 1, "(": -1}.get(word.text, 0)
-        if depth < 0:
-            return False
-        if depth == 0 and word.is_word("FROM", "SELECT", "WHERE", "GROUP", "ORDER"):
-            return word.is_word("FROM")
-    return False
+    rest = [word.value.lower() for word in words[at : at + 4]]
+    dotted = rest[1:2] == ["."] and words[at].is_name
+    return dotted and (rest[0] == "public" or rest[2:] == ["public", "."])
 
 
 # WHERE time >= … AND time < …
-
-
-@dataclass(frozen=True, slots=True)
-class _Bound:
-    """One end of a window."""
-
-    lower: bool
-    at: str
-    closed: bool
-    """`time <= …`, as BETWEEN has it."""
 
 
 def _window(
@@ -202,12 +178,12 @@ def _window(
         return [], set()
     _check_plain(words, start, where, words[times[0][0]])
     bounds = [bound for part in times for bound in _bounds(words, *part)]
-    low = [bound for bound in bounds if bound.lower]
-    high = [bound for bound in bounds if not bound.lower]
+    low = [at for sign, at in bounds if sign == ">="]
+    high = [at for sign, at in bounds if sign != ">="]
     if len(low) != 1 or len(high) != 1:
         raise _wrong(words[times[0][0]], "a filter by time needs one start and one end")
     after_item = words[where - 1].end
-    clause = f" FOR {text_literal(low[0].at)} TO {text_literal(high[0].at)}"
+    clause = f" FOR {text_literal(low[0])} TO {text_literal(high[0])}"
     edits = [Edit(after_item, after_item, clause)]
     first = next((a for a, b in parts if (a, b) not in times), end)
     begin = where if first == end else where + 1
@@ -217,8 +193,8 @@ def _window(
     edits += [
         Edit(words[a - 2].end, words[b - 1].end, "") for a, b in times if a > first
     ]  # with the AND before it
-    said = {"BETWEEN on time: the end is excluded"} if high[0].closed else set[str]()
-    return edits, said
+    between = any(sign == "BETWEEN" for sign, _ in bounds)
+    return edits, {"BETWEEN on time: the end is excluded"} if between else set()
 
 
 def _relation_at(words: Sequence[Word], at: int, known: Mapping[str, Relation]) -> Relation | None:
@@ -242,23 +218,17 @@ def _relation_at(words: Sequence[Word], at: int, known: Mapping[str, Relation]) 
 
 
 def _check_plain(words: Sequence[Word], start: int, where: int, place: Word) -> None:
-    depth = 0
-    for word in words[start + 1 : where]:
-        depth += {"(": 1, ")": -1}.get(word.text, 0)
-        if depth == 0 and (word.text == "," or word.is_word("JOIN")):
+    for _, word in outside(words, start + 1, where):
+        if word.text == "," or word.is_word("JOIN"):
             raise _wrong(place, "time filters one FROM item alone: this statement joins several")
-        if depth == 0 and word.is_word("FOR"):
+        if word.is_word("FOR"):
             raise _wrong(place, "the FROM item has a window clause already")
 
 
 def _conjuncts(words: Sequence[Word], start: int, end: int) -> list[tuple[int, int]]:
     """What AND joins at the top; where an OR stands there, all of it is one part."""
-    parts, begin, depth, between = [], start, 0, False
-    for number in range(start, end):
-        word = words[number]
-        depth += {"(": 1, ")": -1}.get(word.text, 0)
-        if depth:
-            continue
+    parts, begin, between = [], start, False
+    for number, word in outside(words, start, end):
         if word.is_word("OR"):
             return [(start, end)]
         if word.is_word("BETWEEN"):
@@ -283,8 +253,8 @@ def _is_time(words: Sequence[Word], at: int) -> bool:
     return after is None or (after.kind != "string" and after.text != "(")
 
 
-def _bounds(words: Sequence[Word], start: int, end: int) -> list[_Bound]:
-    """The ends that a condition says. Raises SelectError where it says something else."""
+def _bounds(words: Sequence[Word], start: int, end: int) -> list[tuple[str, str]]:
+    """The ends that a condition says, by ">=", "<" or BETWEEN; else it raises SelectError."""
     place = words[start]
     while end - start > 2 and words[start].text == "(" and words[end - 1].text == ")":
         start, end = start + 1, end - 1
@@ -296,7 +266,7 @@ def _bounds(words: Sequence[Word], start: int, end: int) -> list[_Bound]:
             middle = next((i for i in range(at, end) if words[i].is_word("AND")), end)
             low, high = _instant(words, at + 1, middle), _instant(words, middle + 1, end)
             if low and high:
-                return [_Bound(True, low, closed=True), _Bound(False, high, closed=True)]
+                return [(">=", low), ("BETWEEN", high)]
         sign = words[at].text if words[at].kind == "sign" else ""
         if sign not in ("<", "<=", ">", ">=", "="):
             continue
@@ -310,7 +280,7 @@ def _bounds(words: Sequence[Word], start: int, end: int) -> list[_Bound]:
         if value is None:
             break
         if sign in (">=", "<"):
-            return [_Bound(sign == ">=", value, closed=False)]
+            return [(sign, value)]
         raise _wrong(place, f"time {sign} … is no end of a window: the start is in it, the end not")
     raise _wrong(place, "this is no window: time is compared with constant times alone")
 
@@ -340,6 +310,4 @@ def _instant(words: Sequence[Word], start: int, end: int) -> str | None:
 
 
 def _wrong(word: Word, message: str) -> SelectError:
-    return SelectError(
-        message, code="window", position=word.start, length=len(word.text), remedy=_REMEDY
-    )
+    return word.wrong(message, "window", _REMEDY)

@@ -43,10 +43,7 @@ from muntin.server.token_bucket import TokenBucket
 STATEMENTS_AT_ONCE_MAX = 100  # in one text
 MESSAGES_PER_SECOND, MESSAGES_BURST = 5_000.0, 10_000.0  # beyond it, the client waits
 _TEXT_OID = 25
-_REPORTED = ("server_version", "server_encoding", "client_encoding", "DateStyle", "IntervalStyle",
-             "TimeZone", "integer_datetimes", "standard_conforming_strings", "is_superuser",
-             "session_authorization", "default_transaction_read_only", "in_hot_standby",
-             "application_name")  # fmt: skip
+_REPORTED = [*SETTINGS][: 1 + [*SETTINGS].index("application_name")]
 _OPTION = re.compile(r"-c\s*([\w.]+)=(\S+)|--([\w.-]+)=(\S+)")
 _QUIET = ("warning", "error", "log", "fatal", "panic")
 _MALFORMED = (PygwireError, struct.error, UnicodeError, IndexError)

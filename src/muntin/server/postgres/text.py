@@ -54,6 +54,12 @@ class Word:
         """Whether it is one of these keywords or signs."""
         return self.kind in ("name", "sign") and self.value in words
 
+    def wrong(self, message: str, code: str, remedy: str) -> SelectError:
+        """What is said of it, at its place."""
+        return SelectError(
+            message, code=code, position=self.start, length=len(self.text), remedy=remedy
+        )
+
 
 def words_of(text: str) -> list[Word]:
     """All but spaces and comments."""
@@ -62,6 +68,19 @@ def words_of(text: str) -> list[Word]:
         for found in _WORD.finditer(text)
         if found.lastgroup != "space"
     ]
+
+
+def outside(
+    words: Sequence[Word], start: int, end: int | None = None
+) -> Iterator[tuple[int, Word]]:
+    """Words that stand in no brackets of their own, the last where those around them close."""
+    depth = 0
+    for number in range(start, len(words) if end is None else end):
+        depth += {"(": 1, ")": -1}.get(words[number].text, 0)
+        if depth < 0 or (depth == 0 and words[number].text != ")"):
+            yield number, words[number]
+        if depth < 0:
+            return
 
 
 def statements_of(text: str) -> list[str]:
@@ -138,13 +157,8 @@ def with_parameters(text: str, literals: Sequence[str], also: Sequence[Edit] = (
             continue
         number = int(word.text[1:])
         if not 1 <= number <= len(literals):
-            raise SelectError(
-                f"there is no parameter {word.text}: {len(literals)} were given",
-                code="value",
-                position=word.start,
-                length=len(word.text),
-                remedy="parameters count from $1",
-            )
+            said = f"there is no parameter {word.text}: {len(literals)} were given"
+            raise word.wrong(said, "value", "parameters count from $1")
         value = literals[number - 1]
         is_list = value.startswith(IS_ANY)
         edits.append(_any_of(words, at, value) if is_list else _cast(words, at, value))
@@ -223,13 +237,8 @@ def _any_of(words: Sequence[Word], at: int, literal: str) -> Edit:
     if [word.value for word in words[max(at - 3, 0) : at]] != ["=", "ANY", "("] or (
         cast and (cast[0], cast[2:]) != ("::", ["[", "]"])
     ):
-        raise SelectError(
-            "a list stands in = ANY alone",
-            code="not_allowed",
-            position=words[at].start,
-            length=len(words[at].text),
-            remedy=f"column = ANY({words[at].text})",
-        )
+        remedy = f"column = ANY({words[at].text})"
+        raise words[at].wrong("a list stands in = ANY alone", "not_allowed", remedy)
     return Edit(words[at - 3].start, words[close].end, literal)
 
 
