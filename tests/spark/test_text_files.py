@@ -246,3 +246,14 @@ def test_files_of_another_format_are_named_and_not_shown(tmp_path):
     spec = pipeline(source={"format": "csv", "path": str(tmp_path)})
     with pytest.raises(SourceError, match=r"d\.data is parquet, not csv: write parquet$"):
         muntin.summarize(None, spec, ledger=temporary())
+
+
+def test_a_type_that_there_is_not_is_told_with_what_was_meant(spark, tmp_path):
+    (tmp_path / "orders.csv").write_text("time,driver,area,served,fare\n")
+    ddl = "time timestam, driver string, area bigint, served bigint, fare bigint"
+    spec = pipeline(source={"format": "csv", "path": str(tmp_path), "schema": ddl})
+    with pytest.raises(SourceError) as refused:
+        muntin.summarize(None, spec, ledger=temporary())
+    assert str(refused.value).startswith(f"source.schema: {ddl!r} ")
+    assert str(refused.value).endswith("no type 'timestam'; did you mean 'timestamp'?")
+    assert list(wrong_in(spec)) == [str(refused.value)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from muntin.errors import SourceError
+from muntin.suggestions import closest
 
 UNKNOWN = pa.null()
 """A type that is Spark's to know, such as a struct: nothing is said against it."""
@@ -30,12 +31,15 @@ def declared(ddl: str, entry: str = "source.schema") -> dict[str, pa.DataType]:
 
     import sqlglot
     from sqlglot import exp
-    from sqlglot.errors import SqlglotError
+    from sqlglot.errors import ParseError, SqlglotError
 
     try:
         table = sqlglot.parse_one(f"CREATE TABLE t ({ddl})", dialect="spark")
     except SqlglotError as problem:
-        raise _wrong(ddl, entry, str(problem).splitlines()[0]) from None
+        word = (problem.errors[0].get("highlight") if isinstance(problem, ParseError) else "") or ""
+        meant = closest(word, TYPES)
+        hint = f"there is no type '{word}'; did you mean '{meant}'?" if meant else ""
+        raise _wrong(ddl, entry, hint or str(problem).splitlines()[0]) from None
     schema = table.this
     columns = {}
     for column in schema.expressions if isinstance(schema, exp.Schema) else ():

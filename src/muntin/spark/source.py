@@ -9,8 +9,8 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from muntin.errors import BadArgument, MuntinError, SourceError
-from muntin.spark.ddl import in_backticks
+from muntin.errors import BadArgument, SourceError
+from muntin.spark.ddl import declared, in_backticks
 from muntin.spark.event_time import check_type
 from muntin.spark.failures import reason
 from muntin.spark.file_starts import check_content, form_of, has_headers, header_of, wrong_encoding
@@ -53,10 +53,8 @@ def batch_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
     if source.format in _TEXT_FORMATS:
         ddl = _with_corrupt(ddl or inferred_ddl(spark, source))
         reader = reader.options(**_KEEP_MALFORMED)
-    if ddl:
-        reader = reader.schema(ddl)
     path = for_spark(source.path or "")
-    found = _loaded(lambda: reader.load(path) if path else reader.load(), source)
+    found = _loaded(reader, source, ddl, path)
     if nanoseconds := nanoseconds_of(source):
         check_nanoseconds(filled_files(source.path or ""), nanoseconds)
     return _read(found, source)
@@ -65,21 +63,19 @@ def batch_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
 def stream_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
     """The source as a stream. Files need a schema: it is read from those that are there."""
     reader = spark.readStream.format(source.format).options(**_options(source))
+    ddl = None
     if source.format in FILE_FORMATS:
         ddl = source.schema_ or inferred_ddl(spark, source)
         if source.format in _TEXT_FORMATS:
             ddl = _with_corrupt(ddl)
             reader = reader.options(**_KEEP_MALFORMED)
-        reader = reader.schema(ddl)
     path = source.path
     here = local_path(path) if path else None
     if here is not None and here.is_file():
         # Spark streams folders: the folder with a filter for this one file
         reader = reader.option("pathGlobFilter", Path(for_spark(str(here))).name)
         path = str(here.parent)
-    path = for_spark(path or "")
-    found = _loaded(lambda: reader.load(path) if path else reader.load(), source)
-    return _read(found, source)
+    return _read(_loaded(reader, source, ddl, for_spark(path or "")), source)
 
 
 def _read(df: DataFrame, source: SourceSpec) -> DataFrame:
@@ -166,7 +162,7 @@ def inferred_ddl(spark: SparkSession, source: SourceSpec) -> str:
     reader = spark.read.format(source.format).options(**_options(source))
     if source.format == "csv":
         reader = reader.option("inferSchema", "true")
-    frame = _loaded(lambda: reader.load(for_spark(source.path or "")), source)
+    frame = _loaded(reader, source, None, for_spark(source.path or ""))
     names = [field for field in frame.schema.fields if field.name != "_corrupt_record"]
     if not names:
         lines = "; where records go over several lines, write  multiLine: true  under source"
@@ -191,8 +187,8 @@ def _times_of_day(spark: SparkSession, source: SourceSpec, kinds: Mapping[str, s
     if not times:
         return set()
     texts = ", ".join(f"{in_backticks(name)} string" for name in kinds)
-    reader = spark.read.format("csv").options(**_options(source)).schema(texts)
-    frame = _loaded(lambda: reader.load(for_spark(source.path or "")), source)
+    reader = spark.read.format("csv").options(**_options(source))
+    frame = _loaded(reader, source, texts, for_spark(source.path or ""))
     rows = frame.select(*map(in_backticks, times)).limit(SAMPLE_ROWS).collect()
     return {name for row in rows for name in times if _TIME_OF_DAY.match(row[name] or "")}
 
@@ -304,14 +300,16 @@ def _with_corrupt(ddl: str) -> str:
     return f"{ddl}, `{CORRUPT_COLUMN}` string"
 
 
-def _loaded(load: Any, source: SourceSpec) -> DataFrame:
+def _loaded(reader: Any, source: SourceSpec, ddl: str | None, path: str) -> DataFrame:
     try:
-        return load()
-    except MuntinError:
-        raise
+        reader = reader.schema(ddl) if ddl else reader
+        return reader.load(path) if path else reader.load()
     except Exception as problem:  # PySpark does not name all that Java raises
         text = reason(problem)
-        if "PATH_NOT_FOUND" in text:
+        if source.schema_ and text.startswith(("[UNSUPPORTED_DATATYPE", "[PARSE_")):
+            declared(source.schema_)  # says what would be right, where it sees that
+            text = f"source.schema: {source.schema_!r}: {text}"
+        elif "PATH_NOT_FOUND" in text:
             text = f"source.path: {source.path}: no such file or folder"
         elif "DATA_SOURCE_NOT_FOUND" in text or "ClassNotFoundException" in text:
             text = (
