@@ -29,7 +29,7 @@ from muntin.summaries.order_keys import (
     from_keys,
     to_keys,
 )
-from muntin.summaries.weighted_view import check_fractions, check_points
+from muntin.summaries.weighted_view import check_fractions, check_points, set_beyond
 
 SEED_MAX = (1 << 64) - 1
 
@@ -164,6 +164,7 @@ class RankedRows(Algebra):
             counts = self.counts(table)[filled][:, None]
             keys = frozen(to_keys(points))
             parts, confidence = self.ranks_of(flat, keys, question.inclusive, counts)
+            set_beyond(asked, self.dtype, parts, 1.0)
             return answer_table("x", asked, filled, [part.ravel() for part in parts], confidence)
         raise BadArgument(f"quantiles cannot answer {question!r:.100}: ask QuantilesAt or RanksOf")
 

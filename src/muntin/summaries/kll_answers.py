@@ -10,11 +10,11 @@ import numpy as np
 from muntin.summaries.base import Estimate
 from muntin.summaries.weighted_view import (
     WeightedView,
-    as_points,
     check_fractions,
     check_increasing,
     check_points,
     nothing,
+    set_beyond,
 )
 
 CONFIDENCE = 0.99
@@ -123,13 +123,15 @@ class KLLAnswers(ABC):
             return None
         view = self._sorted_view()
         weight = view.weight_below(at, inclusive)
-        points = as_points(x)  # as they are: they may lie beyond int64
         low, high = view.ends
-        below = (at < low) | (points < low) if inclusive else at <= low
-        above = at >= high if inclusive else (at > high) | (points > high)
+        below = at < low if inclusive else at <= low
+        above = at >= high if inclusive else at > high
         weight[below] = 0
         weight[above] = self._count
-        return weight, below | above
+        sure = below | above
+        set_beyond(x, self.dtype, [weight], self._count)
+        set_beyond(x, self.dtype, [sure], True, True)
+        return weight, sure
 
     def _ranks(self, weight: np.ndarray, sure: np.ndarray) -> Estimate:
         value, error = weight / self._count, self.rank_error()

@@ -254,7 +254,7 @@ class REQ:
 
     def rank(self, x: Any, *, inclusive: bool = True) -> Estimate:
         """Fraction of the values that are <= `x` (or < `x`, where not inclusive): float64[n]."""
-        return self._asked(RanksOf(tuple(as_points(x).tolist()), inclusive), "float64")
+        return self._asked(RanksOf(tuple(as_points(x)), inclusive), "float64")
 
     def to_datasketches(self) -> bytes:
         """The bare bytes of Apache DataSketches' REQ of floats, of a sketch of float32.

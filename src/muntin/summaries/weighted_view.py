@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -113,6 +114,17 @@ def check_points(x: Any, dtype: str, inclusive: bool) -> np.ndarray:
     inside[whole >= 2.0**63] = high
     inside[whole <= -(2.0**63)] = low
     return inside
+
+
+def set_beyond(x: Any, dtype: str, parts: Sequence[np.ndarray], whole: Any, none: Any = 0) -> None:
+    """Of points beyond the least and greatest that int64 holds, which `check_points` moves to those
+    two: in parts [..., n], `none` below them and `whole` above."""
+    points = as_points(x)
+    if dtype == "int64" and points.dtype.kind != "i":
+        of_floats = points.dtype.kind == "f"
+        for part in parts:
+            part[..., points >= (2.0**63 if of_floats else np.uint64(1 << 63))] = whole
+            part[..., points < (-(2.0**63) if of_floats else 0)] = none
 
 
 def as_points(x: Any) -> np.ndarray:

@@ -19,6 +19,7 @@ from muntin.summaries.weighted_view import (
     check_fractions,
     check_points,
     nothing,
+    set_beyond,
 )
 
 METHODS = ("ring", "strict")
@@ -142,6 +143,7 @@ class WindowQuantiles:
         view, error, confidence = self._sorted_view()
         value = view.weight_below(points, inclusive) / float(view.total)
         lower, upper = np.maximum(value - error, 0.0), np.minimum(value + error, 1.0)
+        set_beyond(x, self.dtype, (value, lower, upper), 1.0)
         return Estimate(value, lower, upper, confidence)
 
     def to_bytes(self) -> bytes:
