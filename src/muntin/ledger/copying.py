@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from muntin.errors import LedgerError
-from muntin.ledger.files import brought
+from muntin.ledger.files import beside
 from muntin.ledger.payload import as_it_is
 from muntin.ledger.records import Stored
 from muntin.ledger.schema import DOCUMENTS, FOLDERS, PAYLOADS, PIPELINES, TABLES, Table
@@ -39,14 +39,14 @@ def copy_ledger(source: SqliteLedger, target: SqliteLedger) -> int:
     copied = 0
     with target.reading() as made:
         number = made.meta()["generation"]  # as it was made; in the end it has the source's
-        beside = not home_of(made.place)
+        in_store = not home_of(made.place)
     with source.reading() as reading:
         meta = reading.meta()
         target.write(_empty)
         for table in TABLES:
             if table not in (PIPELINES, PAYLOADS):
                 copied += _put(target, table, _rows(reading, table))
-        copied += _put(target, PAYLOADS, _payloads(reading, number if beside else None))
+        copied += _put(target, PAYLOADS, _payloads(reading, number if in_store else None))
 
         def finish(connection: Tables) -> None:
             connection.put(PIPELINES, list(_rows(reading, PIPELINES)))
@@ -104,7 +104,7 @@ def _payloads(reading: Tables, number: int | None) -> Iterator[Row]:
                 raise LedgerError(f"{reading.place}: the payload of piece {identifier} is missing")
             payload = found[identifier]
             if number is not None and isinstance(payload, Stored) and "://" in payload.path:
-                payload = brought(payload, "", "", number)
+                payload = beside(payload, number)
             else:
                 payload = in_memory(reading.place, payload)
             yield PAYLOADS.seal_row(identifier, packed=as_it_is(payload))

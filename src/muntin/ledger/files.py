@@ -135,13 +135,11 @@ def payload_folder(home: str, place: str, pipeline: str, number: int) -> Payload
     return PayloadFolder(home, folder)
 
 
-def brought(stored: Stored, home: str, to: str, number: int) -> Stored:
-    """A file anew, for another ledger: in its own folder `to`, or where it has none at the same
-    place as before, apart from the first one's by `number`."""
-    folder, _, name = stored.path.rpartition("/")
-    place, _, named = folder.rpartition("/")
-    new = payload_folder(to, "" if to else place, named.rpartition("-")[0], number)
-    return new.write(name.partition("-")[0], fetch(stored, home))
+def beside(stored: Stored, number: int) -> Stored:
+    """A file at a URL once more, in another ledger's folder at the same place."""
+    place, named, name = stored.path.rsplit("/", 2)
+    folder = payload_folder("", place, named.rpartition("-")[0], number)
+    return folder.write(name.partition("-")[0], fetch(stored, ""))
 
 
 def fetch(stored: Stored, home: str) -> bytes:

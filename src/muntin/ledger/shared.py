@@ -17,17 +17,15 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from muntin.errors import LedgerError, MuntinError
 from muntin.ledger import schema
 from muntin.ledger.address import DEADLINE_SECONDS
-from muntin.ledger.copying import copy_ledger
 from muntin.ledger.sqlite import SqliteLedger
 from muntin.ledger.sqlite_file import SqliteFile, roll_back, transaction
-from muntin.ledger.sqlite_files import new_file
 from muntin.ledger.store import (
     META,
     Change,
@@ -337,12 +335,6 @@ class SharedLedger(SqliteLedger):
             if found != version or left <= 0:
                 return found
             self._replica.wait(left)
-
-    def backup(self, path: str | Path) -> None:
-        """Write all of it to a new SQLite ledger; LedgerError where the file exists."""
-        with new_file(path), closing(SqliteLedger(path)) as made:
-            copy_ledger(self, made)
-            made.write(schema.begin_generation)
 
     def verify(self) -> list[str]:
         """All that the store holds, payloads as well."""

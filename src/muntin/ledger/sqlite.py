@@ -7,7 +7,6 @@ transactions and never block the writer. Tables: `schema.py`; guarantees: docs/l
 from __future__ import annotations
 
 import json
-import sqlite3
 import threading
 import time
 import weakref
@@ -24,7 +23,6 @@ from muntin.ledger.names import check_name
 from muntin.ledger.records import WAITING_COMMANDS_MAX, Command, Mode, Stored
 from muntin.ledger.rules import CLIENT_CHARACTERS_MAX, COMMAND_BYTES_MAX, clean_text, dump
 from muntin.ledger.sqlite_file import BUSY_SECONDS, SqliteFile, Synchronous
-from muntin.ledger.sqlite_files import bring_files, new_file
 from muntin.ledger.sqlite_open import Opened, become_writer
 from muntin.ledger.sqlite_view import STATE, View, home_of, in_memory
 from muntin.ledger.sqlite_writer import Writer
@@ -241,21 +239,27 @@ class SqliteLedger(View):
                 yield str(problem)
 
     def backup(self, path: str | Path) -> None:
-        """Write a compact copy to a new file, while the ledger is in use; payload files as well.
+        """Write a copy to a new file, while the ledger is in use, with what payload files hold.
 
         Put back, it is another ledger to its readers: those who follow windows begin anew.
 
         Raises
         ------
         LedgerError
-            The file exists already, or the disk is full.
+            The file exists already, the disk is full, or something is damaged.
         """
-        with new_file(path) as target, self._file.explained():
-            with closing(self._file.connect()) as connection:
-                connection.execute("VACUUM INTO ?", (str(target),))
-            with closing(sqlite3.connect(target)) as copy, copy:
-                schema.begin_generation(copy)
-            bring_files(self._file.path, target)
+        from muntin.ledger.copying import copy_ledger
+
+        if Path(path).exists():
+            raise LedgerError(f"{path} exists already: give the backup a new name")
+        try:
+            with closing(SqliteLedger(path)) as made:
+                copy_ledger(self, made)
+                made.write(schema.begin_generation)
+        except BaseException:
+            for ending in ("", "-wal", "-shm"):  # what lacks a part is no copy
+                Path(f"{path}{ending}").unlink(missing_ok=True)
+            raise
 
     def close(self) -> None:
         """Let go of connections, writers' as well, and files; what reads or writes now is ended."""

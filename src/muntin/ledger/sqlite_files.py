@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 # ruff: noqa: S608  statements are joined from this module's own constants only
-import shutil
-import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from muntin.errors import LedgerError
 from muntin.ledger import schema
-from muntin.ledger.files import brought
-from muntin.ledger.payload import IN_FILE, as_it_is
-from muntin.ledger.sqlite_view import home_of
+from muntin.ledger.payload import IN_FILE
 from muntin.ledger.tables import Tables
 
 _IN_FILES = f"codec = {IN_FILE}"
@@ -45,37 +39,3 @@ def files_of(connection: Tables, pipeline: int) -> tuple[set[str], dict[str, int
 def forget_files(connection: Tables, pipeline: int, before: int) -> None:
     """Files that were given up before a time are deleted."""
     connection.remove(schema.GIVEN_UP, "WHERE pipeline = ? AND at < ?", (pipeline, before))
-
-
-@contextmanager
-def new_file(path: str | Path) -> Iterator[Path]:
-    """The file of a copy that is being made; none is left, nor its folder, where that fails."""
-    target = Path(path)
-    folder = Path(home_of(str(target)))
-    if target.exists():
-        raise LedgerError(f"{target} exists already: give the backup a new name")
-    had_folder = folder.exists()
-    try:
-        yield target
-    except BaseException:
-        for ending in ("", "-wal", "-shm"):
-            Path(f"{target}{ending}").unlink(missing_ok=True)
-        if not had_folder:
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
-
-
-def bring_files(source: Path, target: Path) -> None:
-    """Copy all payload files into the own folder of a copy of the ledger; its rows name them."""
-    home = home_of(str(target))
-    connection = sqlite3.connect(target, isolation_level=None, factory=Tables)
-    connection.place = str(target)
-    with closing(connection):
-        connection.execute("BEGIN IMMEDIATE")
-        (generation,) = connection.execute("SELECT generation FROM meta").fetchone()
-        for piece, stored in connection.rows(schema.PAYLOADS, f"WHERE {_IN_FILES}"):
-            copied = brought(stored, home_of(str(source)), home, generation)
-            row = schema.PAYLOADS.seal_row(piece, packed=as_it_is(copied))
-            connection.put(schema.PAYLOADS, [row])
-        connection.remove(schema.GIVEN_UP, "")
-        connection.execute("COMMIT")
