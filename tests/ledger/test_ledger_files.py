@@ -12,7 +12,7 @@ from ledger_helpers import PANE, SPEC, batch, events_of, packed, slices_of
 from muntin.errors import BadArgument, LedgerConflict, LedgerError, SpecError
 from muntin.ledger import Ledger, Made, Partial, Stored
 from muntin.ledger.copying import copy_ledger
-from muntin.ledger.files import PayloadFolder
+from muntin.ledger.files import PayloadFolder, fetch
 from muntin.ledger.sqlite import SqliteLedger
 
 LATER = 2**62
@@ -135,7 +135,7 @@ def test_impossible_references_are_refused(ledger: Ledger, folder: PayloadFolder
             writer.commit(batch(0, Partial("s", slices_of({0: [1]}), stored)))
     for path in ("../x", "/etc/passwd", "a/../../x"):
         with pytest.raises(LedgerError):
-            folder.read(Stored(path, 1, 0))
+            fetch(Stored(path, 1, 0), folder.home)
 
 
 def test_a_backup_holds_what_files_hold(tmp_path: Path) -> None:

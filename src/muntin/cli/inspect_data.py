@@ -538,10 +538,7 @@ def _shown(sample: pa.Table, name: str) -> str:
 
 
 def _is_number(kind: str) -> bool:
-    return (
-        re.fullmatch(r"DECIMAL.*|FLOAT|DOUBLE|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER", kind)
-        is not None
-    )
+    return bool(re.fullmatch(r"DECIMAL.*|FLOAT|DOUBLE|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER", kind))
 
 
 def _looks_like_key(name: str, kind: str, distinct: int) -> bool:

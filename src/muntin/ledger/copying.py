@@ -42,7 +42,7 @@ def copy_ledger(source: SqliteLedger, target: SqliteLedger) -> int:
         in_store = not home_of(made.place)
     with source.reading() as reading:
         meta = reading.meta()
-        target.write(_empty)
+        target.write(lambda tables: [tables.remove(table, "") for table in TABLES])
         for table in TABLES:
             if table not in (PIPELINES, PAYLOADS):
                 copied += _put(target, table, _rows(reading, table))
@@ -57,11 +57,6 @@ def copy_ledger(source: SqliteLedger, target: SqliteLedger) -> int:
 
         target.write(finish)
     return copied + len(target.pipelines())
-
-
-def _empty(connection: Tables) -> None:
-    for table in TABLES:
-        connection.remove(table, "")
 
 
 def _put(target: SqliteLedger, table: Table, rows: Iterator[Row]) -> int:

@@ -52,9 +52,6 @@ class PayloadFolder:
     def _full(self, path: str) -> str:
         return f"{self.home}/{path}" if self.home else path
 
-    def read(self, stored: Stored) -> bytes:
-        return fetch(stored, self.home)
-
     def read_part(self, path: str, begin: int, size: int) -> bytes:
         """Some bytes of a file, unchecked."""
         place, full = place_of(self._full(path))

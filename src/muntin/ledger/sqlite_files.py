@@ -34,8 +34,3 @@ def files_of(connection: Tables, pipeline: int) -> tuple[set[str], dict[str, int
     rows = connection.rows(schema.PAYLOADS, f"WHERE {_IN_FILES}")
     gone = connection.rows(schema.GIVEN_UP, "WHERE pipeline = ?", (pipeline,))
     return {stored.path for _, stored in rows}, {path: at for _, path, at in gone}
-
-
-def forget_files(connection: Tables, pipeline: int, before: int) -> None:
-    """Files that were given up before a time are deleted."""
-    connection.remove(schema.GIVEN_UP, "WHERE pipeline = ? AND at < ?", (pipeline, before))

@@ -284,9 +284,8 @@ class Writer:
             lambda connection, _: sqlite_files.files_of(connection, mine), grows=False
         )
         deleted = folder.sweep(named, given_up, before)
-        self._write(
-            lambda connection, _: sqlite_files.forget_files(connection, mine, before), grows=False
-        )
+        gone = "WHERE pipeline = ? AND at < ?", (mine, before)
+        self._write(lambda tables, _: tables.remove(schema.GIVEN_UP, *gone), grows=False)
         return deleted
 
     # Windows, trends, documents

@@ -103,12 +103,10 @@ class Answering:
             )
         return arrow_pieces(result) if form == ARROW else json_pieces(result)
 
-    def _postgres(
-        self, text: str, formats: list[int], describe: list[str] | None, copy: bool
-    ) -> Iterator[bytes]:
+    def _postgres(self, **asked: Any) -> Iterator[bytes]:
         if self._postgres_answers is None:  # most servers never need it
             self._postgres_answers = PostgresAnswers(self._reader)
-        return self._postgres_answers.answer(text, formats, describe, copy)
+        return self._postgres_answers.answer(**asked)
 
     def _on_window(self, text: str, window: Mapping[str, Any]) -> Iterator[bytes]:
         return json_pieces(self._reader.on_window(text, ClosedWindow(**window)))
