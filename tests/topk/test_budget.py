@@ -7,7 +7,7 @@ import pytest
 from pair import Pair
 
 from muntin.errors import BadArgument
-from muntin.topk import Coordinator, CostModel, Monitor
+from muntin.topk import Coordinator, CostModel, Monitor, hybrid
 from muntin.topk.budget import Budget
 from muntin.topk.messages import LINE_ALL, Busy, Push, Watch
 
@@ -103,7 +103,10 @@ def test_sites_account_for_what_watching_saved() -> None:
     assert accounts
 
 
-def test_a_site_with_too_much_to_push_is_not_asked_to_push_everything_again() -> None:
+def test_a_site_with_too_much_to_push_is_not_asked_to_push_everything_again_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hybrid, "STAY_MAX", 60)
     coordinator = Coordinator(["n"], 2, hybrid=CostModel(stay=5))
     monitor = Monitor()
     rows = monitor.rows(list(range(1, 70_001)))
@@ -121,11 +124,20 @@ def test_a_site_with_too_much_to_push_is_not_asked_to_push_everything_again() ->
     settle([*monitor.slide(1, rows, np.ones(70_000, np.int64)), *monitor.tick(now)])
     assert coordinator.hybrid
     coordinator.hybrid.budget.pay(1e9)
-    for unit in range(2, 40):
-        now = float(unit)
-        moved = np.array([3 + unit % 7, 3 + unit * 5 % 11])
-        settle([*monitor.slide(unit, moved, np.array([unit, unit])), *monitor.tick(now)])
-        settle(monitor.tick(now + 0.5))
+
+    def move(units: range) -> None:
+        nonlocal now
+        for unit in units:
+            now = float(unit)
+            moved = np.array([3 + unit % 7, 3 + unit * 5 % 11])
+            settle([*monitor.slide(unit, moved, np.array([unit, unit])), *monitor.tick(now)])
+            settle(monitor.tick(now + 0.5))
+
+    move(range(2, 40))
     assert orders == 1
     assert coordinator.hybrid.refused
     assert coordinator.answer().as_of is not None
+    settle(monitor.slide(40, rows[10:], np.full(69_990, -1)))  # now it has little
+    move(range(41, 120))
+    assert orders == 2
+    assert coordinator.answer().valid

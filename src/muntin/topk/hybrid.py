@@ -86,7 +86,7 @@ class CostModel:
         self._all = False
         self._tried = False  # pushing, ever
         self._surveyed = False  # what this slide cost is the survey's
-        self.refused = False  # a site has too much to push everything
+        self.refused = 0  # slides for which everything is not pushed: a site had too much
         self.everything = False  # pushing means every change, not the contenders' only
 
     # -- what happens
@@ -140,6 +140,7 @@ class CostModel:
     def slide(self, sites: int, k: int) -> None:
         """A slide is over."""
         self._slides += 1
+        self.refused = max(0, self.refused - 1)
         spent, self._spent = 0.0 if self._surveyed else self._spent, 0.0
         self._surveyed = False
         if self._pushing:
@@ -167,8 +168,8 @@ class CostModel:
         self._lost = 0.0
 
     def refuse_everything(self) -> None:
-        """A site cannot push all it has: never again."""
-        self.refused, self.everything = True, False
+        """A site cannot push all it has: not again for a long time."""
+        self.refused, self.everything = STAY_MAX, False
 
     def pushing_everything(self) -> None:
         """Everything is pushed, learned to be cheaper or not."""
@@ -266,7 +267,7 @@ class Costs:
 
     def affords(self, requests: Addressed) -> bool:
         """Whether asking and being answered can be paid; if not, everything is to be pushed."""
-        return self.model is None or self.model.refused or self.model.affords(requests)
+        return self.model is None or self.model.refused > 0 or self.model.affords(requests)
 
     def pushing_pays(self, k: int) -> bool:
         """Whether resolving has cost more than pushing would have."""
