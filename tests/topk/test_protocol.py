@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pair import Pair
 
-from muntin.topk import CostModel, Policy, monitor
+from muntin.topk import CostModel, Policy, codec, monitor
 from muntin.topk.messages import LINE_ALL, NOTHING, Alert, Factors, Push, Reply, Request, Watch
 
 POLICIES = ["resolution", "even", "lsa", "gsa", Policy("share", 3.5, 0.5, progressive=True)]
@@ -263,3 +263,19 @@ def test_more_contenders_than_a_message_holds_are_no_question_without_end(
     assert pair.coordinator.answer().valid is (model is not None)
     if model is not None:
         assert pair.coordinator.top == ("t",)
+
+
+@pytest.mark.parametrize("model", [None, CostModel("bytes")])
+def test_more_factors_than_a_message_holds_are_not_said(
+    model: CostModel | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # All tie, each at one site: a question holds their names, but no factors with T beside them.
+    monkeypatch.setattr(codec, "MESSAGE_BYTES_MAX", 13_400)
+    pair = Pair(2, 12, hybrid=model)
+    names = [f"{n:0200}" for n in range(60)]
+    pair.slide({"s0": dict.fromkeys(names[::2], 5), "s1": dict.fromkeys(names[1::2], 5)})
+    assert pair.coordinator.answer().valid is (model is not None)
+    for _ in range(4):  # those that tie leave, and it is tried again
+        pair.slide({"s0": dict.fromkeys(names[::2], -1)})
+    pair.check()
+    assert set(pair.coordinator.top) <= {*names[1::2]}

@@ -289,7 +289,7 @@ class Coordinator:
         return requests or []
 
     def _unanswerable(self, now: float) -> Addressed:
-        """More objects tie than can be asked for: all is pushed, or it is tried again later."""
+        """More objects tie than a message holds: all is pushed, or it is tried again later."""
         self._pending.drop()
         surveyed, self._survey = self._survey is not None, None
         if self.hybrid and not self.hybrid.refused:
@@ -331,6 +331,9 @@ class Coordinator:
     def _conclude(self, done: Resolved, now: float) -> Addressed:
         round_, self._round = self._round, None
         assert round_ is not None  # noqa: S101
+        given = dict(zip(done.sites, done.allocation.sites, strict=True))
+        if not all(self.sites[name].can_take(new.keys(), done.top) for name, new in given.items()):
+            return self._unanswerable(now)
         self._pending.drop()
         if done.everyone:
             self.full += 1
@@ -344,13 +347,16 @@ class Coordinator:
             assert self.hybrid is not None  # noqa: S101
             sites = self.membership.taking_part()
             chosen = round_.contenders(done.top, sites, self.membership.own, self.hybrid.runners_up)
-            if chosen is not None:
+            if chosen is not None and all(
+                site.can_take(new.keys(), chosen[0])
+                for site, new in zip(sites.values(), chosen[1].sites, strict=True)
+            ):
                 return self._begin_watch().contenders(*chosen, self.epsilon, now)
             self.hybrid.cannot_push()
         self._move("resolved")
         self.membership.set_own(done.allocation.coordinator)
         out: Addressed = []
-        for name, new in zip(done.sites, done.allocation.sites, strict=True):
+        for name, new in given.items():
             site = self.sites[name]
             says_top = fresh or site.version == 0 or site.watching or self._watch is not None
             site.install(new, done.top if says_top else None)

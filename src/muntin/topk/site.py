@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
+from muntin.topk.codec import fits
 from muntin.topk.messages import LINE_ALL, Entries, Factors, Object, Watch, order
 from muntin.topk.pushes import Pushes
 from muntin.topk.resolution import Report
@@ -88,6 +89,10 @@ class Site:
         self.line = line
         self._renew()
         self.watching = True
+
+    def can_take(self, new: AbstractSet[Object], objects: Iterable[Object] = ()) -> bool:
+        """Whether one message holds factors of `new` and objects, and what is not acknowledged."""
+        return fits([*(self.changed | new), *self.added, *objects])
 
     def remember(self, entries: Iterable[tuple[Object, int]]) -> None:
         """The site reported these values."""

@@ -216,9 +216,12 @@ class WatchMode:
         before = dict(self._lines)
         if height is not None:
             self._set_height(height)
+        sites = self.membership.taking_part()
+        if not all(sites[name].can_take(set(), objects) for name, objects in ask.items()):
+            return []
         return [
             self._order(site, now, ask.get(name, set()))
-            for name, site in self.membership.taking_part().items()
+            for name, site in sites.items()
             if ask.get(name, set()) - site.watched or self._lines[name] != before[name]
         ]
 
