@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from muntin.assembly.following import (
     LIMIT_FACTOR,
@@ -18,27 +18,20 @@ from muntin.assembly.following import (
     Follower,
     follow,
 )
+from muntin.assembly.standing import StandingQueries
 from muntin.kinds import SegmentSpec
 from muntin.ledger.base import Ledger, Writer
 from muntin.ledger.records import ClosedWindow, TrendPoint
 from muntin.ledger.slices import NOTHING, Int64s, Slices, added_up
 from muntin.reading.extent import Layout
-from muntin.reading.moment import window_at
-from muntin.reading.pieces import Merged, Pieces, SegmentCache, pieces_of
+from muntin.reading.moment import LedgerMoment, window_at
+from muntin.reading.pieces import Pieces, SegmentCache, pieces_of
 from muntin.reading.stored_results import outdated
 from muntin.spec import Pipeline
 from muntin.times import now_us
 
 WINDOWS_AT_ONCE = 64  # written in one transaction
 NO_PANES: Int64s = NOTHING.starts
-
-
-class RunQuery(Protocol):
-    """Runs a standing query on one window, whose merged summary is at hand; Arrow IPC bytes."""
-
-    def __call__(
-        self, query: str, layout: Layout, start: int, end: int, merged: Merged
-    ) -> bytes: ...
 
 
 class Assembler:
@@ -49,19 +42,17 @@ class Assembler:
         pipeline: Pipeline,
         ledger: Ledger,
         writer: Writer,
-        run_query: RunQuery,
-        query_summaries: Mapping[str, str],
+        queries: StandingQueries,
         cache: SegmentCache,
     ) -> None:
-        """`query_summaries`: standing query -> the summary whose windows it follows."""
         self._pipeline = pipeline
         self._ledger = ledger
         self._writer = writer
-        self._run_query = run_query
+        self._standing = queries
         self._queries = {
             name: [
                 query
-                for query, of in query_summaries.items()
+                for query, of in queries.follows.items()
                 if of == name and pipeline.queries[query].on == "window"
             ]
             for name in pipeline.summaries
@@ -303,21 +294,23 @@ class Assembler:
     def _write(self, closed: Sequence[Closed], always: bool = False) -> list[ClosedWindow]:
         if not closed and not always:
             return []
-        trends = [
-            TrendPoint(query, each.window.start, each.window.end, each.window.revision, result)
-            for each in closed
-            for query in self._queries[each.window.summary]
-            if (result := self._result(query, each)) is not None
-        ]
+        with self._standing.moment() as moment:
+            trends = [
+                TrendPoint(query, each.window.start, each.window.end, each.window.revision, result)
+                for each in closed
+                for query in self._queries[each.window.summary]
+                if (result := self._result(query, each, moment)) is not None
+            ]
         self._store([each.window for each in closed], trends)
         return [each.window for each in closed]
 
-    def _result(self, query: str, closed: Closed) -> bytes | None:
+    def _result(self, query: str, closed: Closed, moment: LedgerMoment) -> bytes | None:
         """A standing query's result on a window; where that is gone, that of before."""
         window = closed.window
         if closed.merged is not None:
             layout = self.layouts[window.summary]
-            return self._run_query(query, layout, window.start, window.end, closed.merged)
+            span = window.start, window.end
+            return self._standing.run(query, moment, layout, *span, closed.merged)
         before = self._ledger.trend(query, start=window.start, end=window.start + 1)
         return outdated(before[-1].result, window.summary) if before else None
 

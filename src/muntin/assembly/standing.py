@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from muntin.ledger.base import Ledger, View
 from muntin.ledger.records import PAYLOAD_BYTES_MAX, PipelineInfo
 from muntin.reading.catalog import LedgerCatalog
 from muntin.reading.extent import Layout
+from muntin.reading.moment import LedgerMoment
 from muntin.reading.pieces import Merged
 from muntin.reading.sequences import check_whole_stream
 from muntin.reading.snapshot import Known, Snapshot
@@ -51,7 +53,13 @@ class StandingQueries:
         self.follows: Mapping[str, str] = {name: self._followed(name) for name in pipeline.queries}
         self._check_alerts()
 
-    def run(self, query: str, layout: Layout, start: int, end: int, merged: Merged) -> bytes:
+    def moment(self) -> AbstractContextManager[LedgerMoment]:
+        """The ledger as windows that close now find it."""
+        return self._catalog.moment()
+
+    def run(
+        self, query: str, moment: LedgerMoment, layout: Layout, start: int, end: int, merged: Merged
+    ) -> bytes:
         """A standing query's result on one window, whose summary is at hand: Arrow IPC bytes.
 
         Where the statement fails on this window (an overflow, a cast, another window that is not
@@ -59,9 +67,8 @@ class StandingQueries:
         """
         asked = WindowAsked("range", start_us=start, end_us=end, whole=True)
         try:
-            with self._catalog.moment() as moment:
-                moment.at_hand = layout.name, asked, merged
-                reading = self._engine.read(self._pipeline.queries[query].select, moment, asked)
+            moment.at_hand = layout.name, asked, merged
+            reading = self._engine.read(self._pipeline.queries[query].select, moment, asked)
             found = self._engine.answer(reading)
         except LedgerError:
             raise  # of the ledger, not of the window

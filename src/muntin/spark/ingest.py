@@ -117,9 +117,8 @@ class Ingest:
         trigger_seconds = (self.pipeline.trigger or 0) / 1e6
         self._cache = SegmentCache(kept_seconds=max(CACHE_SECONDS, 3 * trigger_seconds))
         self._assembler = Assembler(
-            self.pipeline, self.ledger, self.writer, self._queries.run, self._queries.follows,
-            self._cache,
-        )  # fmt: skip
+            self.pipeline, self.ledger, self.writer, self._queries, self._cache
+        )
         self._maintenance = Maintenance(
             self.pipeline, self.ledger, self.writer, self._assembler.layouts, self._cuttings,
             self._cache, self._assembler.open_starts,
