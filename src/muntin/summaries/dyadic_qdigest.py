@@ -1,16 +1,19 @@
 """Dyadic q-digest: ranks and quantiles with bounds that always hold.
 
 State       nodes of the binary tree over 2**bits cells: uint64 number, int64 count; ascending
-Error       rank: upper - lower <= bits * floor(n / k), always; the midpoint is off by half of it
+Error       rank: upper - lower <= bits * floor(n / k), always; the midpoint is off by half of it.
+            A quantile lies between its bounds where a node's values would lie evenly in its cells:
+            of smooth values, several times nearer
 Merge       with equal k and map; bounds hold for the whole (floor(a/k) + floor(b/k) <= floor(n/k))
 Duplicates  count each time
 Source      Shrivastava, Buragohain, Agrawal, Suri: Medians and Beyond, SenSys 2004
 Limits      bits <= 62; after `compress` at most 3k nodes and the leaves that are counted exactly
 
 One pass of compression, from the leaves to the root, keeps constraint (1), a node that is no leaf
-counts at most floor(n / k), from which the bound follows. Constraint (2), that a family counts
-more, is what a second pass would restore; it makes the digest smaller and its answers worse, and
-is not needed.
+counts at most floor(n / k), from which the bound follows. A family moves up where nothing of it
+stays below, so that what a node counts is spread over all of its cells; where more than 3k nodes
+would be left, as with few heavy leaves, a second pass moves all that it can. Constraint (2), that a
+family counts more, makes the digest smaller and its answers worse, and is not needed.
 """
 
 from __future__ import annotations
@@ -185,16 +188,20 @@ class DyadicQDigest:
         self._add(other._ids, other._counts, len(other._ids))
 
     def compress(self) -> None:
-        """Move small counts up, in one pass; at most 3k nodes and exact leaves remain."""
+        """Move small counts up; at most 3k nodes and exact leaves remain."""
         self._collect()
         if self._is_compressed:
             return
-        ids, counts = np.empty_like(self._ids), np.empty_like(self._counts)
-        begin = kernels.compress(self._ids, self._counts, self._total // self._k, ids, counts)
-        self._ids, self._counts = ids[begin:].copy(), counts[begin:].copy()
+        for whole in (True, False):  # the second keeps the bound on the nodes, whatever the data
+            ids, counts = np.empty_like(self._ids), np.empty_like(self._counts)
+            limit = self._total // self._k
+            begin = kernels.compress(self._ids, self._counts, limit, whole, ids, counts)
+            self._ids, self._counts = ids[begin:].copy(), counts[begin:].copy()
+            leaves = int((self._ids >= np.uint64(1 << self.bits)).sum())
+            if len(self._ids) <= 3 * self._k + leaves:
+                break
         self._is_compressed = True
         self._index = None
-        leaves = int((self._ids >= np.uint64(1 << self.bits)).sum())
         assert len(self._ids) <= 3 * self._k + leaves, "q-digest larger than its bound"  # noqa: S101
 
     def rank(self, values: Any, *, inclusive: bool = True) -> Estimate:
@@ -269,11 +276,9 @@ class DyadicQDigest:
         index = self._indexed()
         low = index.reached(index.begins, index.by_begin, targets)
         high = index.reached(index.ends, index.by_end, targets)
-        middle = index.reached(index.edges, index.by_edge, 2 * targets)
-        low, middle, high = (
-            np.clip(cells, np.uint64(self._first), np.uint64(self._last))
-            for cells in (low, middle, high)
-        )
+        first, last = np.uint64(self._first), np.uint64(self._last)
+        low, high = np.clip(low, first, last), np.clip(high, first, last)
+        middle = np.clip(index.between(targets, first, last), low, high)
         lower, upper = self._map.lowest(low), self._map.highest(high)
         return Estimate(self._map.typical(middle), lower, upper, 1.0)
 
@@ -409,9 +414,20 @@ class _Index:
         begins, ends = _spans(ids, bits)
         self.begins, self.by_begin = _accumulated(begins, counts)
         self.ends, self.by_end = _accumulated(ends, counts)
-        self.edges, self.by_edge = _accumulated(
-            np.concatenate([begins, ends]), np.concatenate([counts, counts])
-        )
+        order = np.lexsort([~ends, begins])
+        self._nodes = begins[order], ends[order], counts[order]
+
+    def between(self, targets: np.ndarray, first: np.uint64, last: np.uint64) -> np.ndarray:
+        """Where the counts reach each target, if a node's values lie evenly in its cells."""
+        begins, ends, counts = (np.empty_like(part) for part in self._nodes)
+        masses = counts.astype(np.float64)
+        found = kernels.spread(*self._nodes, begins, ends, masses)
+        begins, ends = np.maximum(begins[:found], first), np.minimum(ends[:found], last)
+        sums = np.cumsum(masses[:found])
+        at = np.minimum(np.searchsorted(sums, targets - 0.5), found - 1)
+        into = 1 - (sums[at] - (targets - 0.5)) / masses[at]
+        into = np.clip(into, 0, 1) * (ends[at] - begins[at]).astype(np.float64)
+        return begins[at] + into.astype(np.uint64)
 
     @staticmethod
     def up_to(edges: np.ndarray, sums: np.ndarray, cells: np.ndarray, *, own: bool) -> np.ndarray:

@@ -76,14 +76,20 @@ def _squeezed(ids, counts, first, n, total, k):
     """Compress the n nodes at `first`, in place; how many are left."""
     if n <= 4 * k:
         return n
-    own = ids[first : first + n].copy().view(np.uint64)
-    stored = counts[first : first + n].copy()
-    out = np.empty(n, np.uint64)
-    out_counts = np.empty(n, np.int64)
-    begin = compress(own, stored, total // k, out, out_counts)
-    for i in range(begin, n):
-        ids[first + i - begin] = np.int64(out[i])
-        counts[first + i - begin] = out_counts[i]
+    begin = 0
+    for whole in (True, False):  # the second keeps the bound on the nodes, whatever the data
+        left = n - begin
+        own = ids[first : first + left].copy().view(np.uint64)
+        stored = counts[first : first + left].copy()
+        out = np.empty(left, np.uint64)
+        out_counts = np.empty(left, np.int64)
+        gone = compress(own, stored, total // k, whole, out, out_counts)
+        for i in range(gone, left):
+            ids[first + i - gone] = np.int64(out[i])
+            counts[first + i - gone] = out_counts[i]
+        begin += gone
+        if n - begin <= 4 * k:
+            break
     return n - begin
 
 

@@ -93,15 +93,17 @@ def add_nodes(ids_a, counts_a, ids_b, counts_b, ids, counts):
 
 
 @kernel()
-def compress(ids, counts, limit, out_ids, out_counts):
+def compress(ids, counts, limit, whole, out_ids, out_counts):
     """One pass from the leaves to the root: children whose family counts at most `limit` move up.
 
-    `ids` ascend. The result is written ascending to the end of `out_ids`, `out_counts` (as long
-    as `ids`); returns where it begins. It never has more nodes than went in.
+    `whole`: only where nothing of the family stays below, so that what a node counts is spread over
+    all of its cells. `ids` ascend. The result is written ascending to the end of `out_ids`,
+    `out_counts` (as long as `ids`); returns where it begins. It never has more nodes than went in.
     """
     total = ids.shape[0]
     begin = total
-    # Nodes of the level below that were moved into a parent: the level's new list, descending.
+    # Nodes of the level below that were moved into a parent: the level's new list, descending. One
+    # that counts -1 was not: some of its family stays below.
     moved_ids = np.empty(total, np.uint64)
     moved_counts = np.empty(total, np.int64)
     next_ids = np.empty(total, np.uint64)
@@ -124,11 +126,12 @@ def compress(ids, counts, limit, out_ids, out_counts):
                 count += counts[at]
                 at -= 1
             if moved > 0:
-                count += moved_counts[0]
+                count += max(moved_counts[0], 0)
                 moved = 0
-            begin -= 1
-            out_ids[begin] = _1
-            out_counts[begin] = count
+            if count > 0:
+                begin -= 1
+                out_ids[begin] = _1
+                out_counts[begin] = count
             break
         # Where this level's parents begin among the stored nodes.
         parent_at = at
@@ -146,6 +149,7 @@ def compress(ids, counts, limit, out_ids, out_counts):
             parent = node >> _1
             right = np.int64(0)
             left = np.int64(0)
+            stays = False
             for child in range(2):
                 wanted = (parent << _1) | np.uint64(1 - child)
                 count = np.int64(0)
@@ -153,7 +157,8 @@ def compress(ids, counts, limit, out_ids, out_counts):
                     count += counts[at]
                     at -= 1
                 if j < moved and moved_ids[j] == wanted:
-                    count += moved_counts[j]
+                    stays |= moved_counts[j] < 0
+                    count += max(moved_counts[j], 0)
                     j += 1
                 if child == 0:
                     right = count
@@ -164,11 +169,12 @@ def compress(ids, counts, limit, out_ids, out_counts):
             above = np.int64(0)
             if parent_at >= 0 and ids[parent_at] == parent:
                 above = counts[parent_at]
-            if right + left + above <= limit:
+            moves = not stays and right + left + above <= limit
+            if moves or whole:
                 next_ids[next_moved] = parent
-                next_counts[next_moved] = right + left
+                next_counts[next_moved] = right + left if moves else -1
                 next_moved += 1
-            else:
+            if not moves:
                 if right > 0:
                     begin -= 1
                     out_ids[begin] = (parent << _1) | _1
@@ -181,3 +187,39 @@ def compress(ids, counts, limit, out_ids, out_counts):
         moved_counts, next_counts = next_counts, moved_counts
         moved = next_moved
     return begin
+
+
+@kernel()
+def spread(begins, ends, counts, out_begins, out_ends, out_counts):
+    """Nodes without nodes below them, in order, with what all above them count; how many.
+
+    Nodes come in order of where they begin, the widest first. What a node counts is shared by those
+    below it in proportion to what they count.
+    """
+    n = begins.shape[0]
+    below = counts.astype(np.float64)  # with all that is below
+    open_ = np.empty(64, np.intp)
+    depth = 0
+    for i in range(n + 1):
+        while depth > 0 and (i == n or ends[open_[depth - 1]] < begins[i]):
+            depth -= 1
+            if depth > 0:
+                below[open_[depth - 1]] += below[open_[depth]]
+        if i < n:
+            open_[depth] = i
+            depth += 1
+    factors = np.ones(65)
+    found = 0
+    for i in range(n):
+        while depth > 0 and ends[open_[depth - 1]] < begins[i]:
+            depth -= 1
+        if i + 1 < n and begins[i + 1] <= ends[i]:
+            factors[depth + 1] = factors[depth] * below[i] / (below[i] - counts[i])
+        else:
+            out_begins[found] = begins[i]
+            out_ends[found] = ends[i]
+            out_counts[found] = factors[depth] * counts[i]
+            found += 1
+        open_[depth] = i
+        depth += 1
+    return found
