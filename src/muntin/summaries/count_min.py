@@ -38,6 +38,7 @@ from muntin.summaries.space_saving import SpaceSaving
 from muntin.summaries.weights import added, as_weights, total_of
 
 DEPTH_MAX = 32  # a failure probability of exp(-32): no use has more rows
+NEAR_BYTES = 4 << 20  # of cells that the processor's caches hold
 CELLS_MAX = 1 << 28  # 2 GiB of int64 cells: past that, a width was mistyped
 TRACK_MAX = 1 << 20
 SEED_MAX = 2**64 - 1
@@ -180,9 +181,12 @@ class CountMin:
         total = added(self._total, total_of(amounts, len(hashes)), "count_min")
         if self._heavy is not None:
             self._heavy.update_hashed(items, hashes, amounts)
-        self._saturated |= bool(
-            kernels.add(self._cells, hashes, amounts, self._limit, self.conservative)
-        )
+        if self.conservative or total > self._limit or self._cells.nbytes > NEAR_BYTES:
+            self._saturated |= bool(
+                kernels.add(self._cells, hashes, amounts, self._limit, self.conservative)
+            )
+        else:
+            kernels.add_near(self._cells, hashes, amounts)
         self._total = total
         self._events += len(hashes)
 
