@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,15 @@ def made_for(spark: SparkSession, location: str) -> SparkSession:
         _WAY, _ON_DISK
     )  # `conf.set` refuses: to Spark it is static
     return copy
+
+
+def make_folders(spark: SparkSession, location: str) -> None:
+    """Those of a local checkpoint: for each that Spark makes, it starts a program."""
+    folder = local_path(location)
+    if folder is not None and is_classic(spark) and spark.conf.get(_WAY, None) == _ON_DISK:
+        with suppress(OSError):  # Spark says why
+            for name in ("offsets", "commits", "sources/0"):
+                (folder / name).mkdir(parents=True, exist_ok=True)
 
 
 def query_of(location: str) -> str | None:

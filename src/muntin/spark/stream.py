@@ -27,6 +27,7 @@ from muntin.spark.checkpoint import (
     checkpoint_beside,
     delete_checkpoint,
     made_for,
+    make_folders,
     query_of,
 )
 from muntin.spark.connector import with_connector
@@ -146,6 +147,7 @@ class Stream(Running):
         self._known = threading.Event()
         before = {} if mode == "overwrite" else ledger.status(pipeline.name) or {}
         self._missed = Missed(pipeline.source, before.get("missed", 0))
+        make_folders(df.sparkSession, checkpoint)
         self._writer = self._triggered(
             df.writeStream.queryName(pipeline.name)
             .option("checkpointLocation", checkpoint)
