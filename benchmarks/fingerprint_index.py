@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from _record import Table, digits, main, timed
+from _spark import Tree
 from published.dynamic_bloom import RowOfFilters
 from pyspark.sql import functions as F
-from spark_streams import Tree
 
 from muntin.spark import FingerprintIndex
 from muntin.spark.session import session

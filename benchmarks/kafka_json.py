@@ -15,8 +15,8 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 from _record import Table, main, timed
+from _spark import Tree
 from pyspark.sql import functions as sf
-from spark_streams import Tree
 
 from muntin.demo.producing import values_of
 from muntin.demo.taxi import SCHEMA

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from _record import Table, main, ratios
-from spark_streams import Tree
+from _spark import Tree
 
 import muntin
 from muntin.demo.broker import Broker

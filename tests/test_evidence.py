@@ -1,5 +1,6 @@
 """A measured figure on a page (README, operations, …) is the one of the newest result file."""
 
+import ast
 import itertools
 import json
 import re
@@ -224,3 +225,31 @@ def test_only_peers_are_held_to_their_ratio():
     seconds = itertools.count().__next__
     table = RECORD["timed"]("forms", "Forms", runs, 2, ours=2, clock=seconds)
     assert [isinstance(row[1], dict) for row in table.rows] == [False, False, True]
+
+
+def test_what_a_benchmark_takes_from_another_is_there():
+    """Nobody runs all of them often: a name that has moved to another file is missed for long."""
+    there = {}
+    files = sorted((ROOT / "benchmarks").rglob("*.py"))
+    for file in files:
+        found = there[file] = set()
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                found.add(node.name)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                found.add(node.id)
+            elif isinstance(node, ast.Import | ast.ImportFrom):
+                found |= {alias.asname or alias.name for alias in node.names}
+    taken = 0
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if not isinstance(node, ast.ImportFrom) or node.module is None:
+                continue
+            for beside in (file.parent, ROOT / "benchmarks"):
+                names = there.get(beside / f"{node.module}.py")
+                if names is not None:
+                    missing = {alias.name for alias in node.names} - names
+                    assert not missing, f"{file}: {node.module} has no {missing}"
+                    taken += 1
+                    break
+    assert taken > 20
