@@ -13,6 +13,8 @@ from muntin.ledger.temporary import temporary
 from muntin.spark import batch
 from muntin.spark import stream as streams
 from muntin.spark.files import files_at, filled_files, is_nested, partitions_of
+from muntin.spark.source import _of_first_file
+from muntin.spec import SourceSpec
 
 PATIENCE_SECONDS = 300
 
@@ -218,3 +220,40 @@ def test_columns_of_several_types_are_told_where_spark_must_read_them(spark, tmp
     wide = source | {"schema": "t timestamp, k string, v bigint"}
     found = muntin.summarize(None, spec | {"source": wide}, ledger=temporary())
     assert found.sql("SELECT v, w FROM m FOR ALL").rows == [[14, 16]]
+
+
+@pytest.mark.spark
+def test_a_schema_is_learnt_of_the_first_file_as_spark_learns_it(spark, tmp_path):
+    """By classes that are no public interface: the same, of files by Spark and by Arrow."""
+    kinds = "tinyint", "smallint", "int", "bigint", "float", "double", "boolean", "date"
+    kinds += "timestamp", "timestamp_ntz", "binary", "string", "decimal(12,3)", "array<int>"
+    kinds += "struct<a: int, b: string>", "map<string, bigint>"
+    nulls = ", ".join(f"CAST(NULL AS {kind}) AS `{n} é`" for n, kind in enumerate(kinds))
+    spark.sql(f"SELECT {nulls}").write.parquet(str(tmp_path / "by spark"))
+    (tmp_path / "by arrow" / "deep").mkdir(parents=True)
+    types = pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(), pa.int8(), pa.float32(), pa.bool_()
+    types += pa.timestamp("ns"), pa.timestamp("ms", "UTC"), pa.timestamp("us"), pa.date32()
+    types += (
+        pa.dictionary(pa.int32(), pa.string()),
+        pa.large_string(),
+        pa.binary(),
+        pa.list_(pa.int8()),
+    )
+    table = pa.table({str(n): pa.nulls(1, kind) for n, kind in enumerate(types)})
+    pq.write_table(table, tmp_path / "by arrow" / "deep" / "b.parquet")
+    pq.write_table(table.select(["0"]), tmp_path / "by arrow" / "deep" / "c.parquet")
+    pq.write_table(table, tmp_path / "96 bits.parquet", use_deprecated_int96_timestamps=True)
+    for path in tmp_path.iterdir():
+        found = _of_first_file(spark, SourceSpec(format="parquet", path=str(path)))
+        read = spark.read.option("recursiveFileLookup", "true").parquet(str(path))
+        assert found is not None
+        assert [(f.name, f.dataType) for f in found] == [(f.name, f.dataType) for f in read.schema]
+    for day in (1, 2):
+        pq.write_table(table, tmp_path / "by arrow" / "deep" / "_metadata")
+        assert _of_first_file(spark, SourceSpec(format="parquet", path=f"{tmp_path}/*")) is None
+        (tmp_path / "parts" / f"day={day}").mkdir(parents=True)
+        pq.write_table(table, tmp_path / "parts" / f"day={day}" / "a.parquet")
+    for path in ("parts", "by arrow/deep"):
+        assert (
+            _of_first_file(spark, SourceSpec(format="parquet", path=f"{tmp_path}/{path}")) is None
+        )

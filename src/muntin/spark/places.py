@@ -47,15 +47,9 @@ def with_files(
     Spark numbers the rows of Parquet files alone. Of other formats it reads a file in blocks: rows
     are counted from where the block begins.
     """
-    from pyspark.sql import functions as sf
-
     chosen = (FILE, ROW) if file_format == "parquet" else (FILE, BLOCK, LENGTH)
-    about = {FILE: {START: json.dumps(start)}} if start else {}
-    columns = [
-        sf.col(f"_metadata.{_METADATA[name]}").alias(name, metadata=about.get(name, {}))
-        for name in chosen
-    ]
-    return df.select("*", *columns)
+    df = df.selectExpr("*", *[f"_metadata.{_METADATA[name]} AS {name}" for name in chosen])
+    return df.withMetadata(FILE, {START: json.dumps(start)}) if start else df
 
 
 def reader_of_files(df: DataFrame) -> Callable[[Iterable[pa.RecordBatch]], Iterator[Placed]]:

@@ -21,11 +21,12 @@ from muntin.spark.files import (
     is_nested,
     is_pattern,
     local_path,
+    partitions_of,
 )
 from muntin.spark.kafka import KEPT_COLUMNS, named, parsed
 from muntin.spark.partials import CORRUPT_COLUMN
 from muntin.spark.places import FILE_COLUMNS, with_files
-from muntin.spark.session import is_elsewhere
+from muntin.spark.session import is_classic, is_elsewhere
 from muntin.spec import Pipeline, SourceSpec
 from muntin.spec_secrets import hide_secrets
 from muntin.suggestions import did_you_mean
@@ -162,8 +163,11 @@ def inferred_ddl(spark: SparkSession, source: SourceSpec) -> str:
     reader = spark.read.format(source.format).options(**_options(source))
     if source.format == "csv":
         reader = reader.option("inferSchema", "true")
-    frame = _loaded(reader, source, None, for_spark(source.path or ""))
-    names = [field for field in frame.schema.fields if field.name != "_corrupt_record"]
+    schema, frame = _of_first_file(spark, source), None
+    if schema is None:
+        frame = _loaded(reader, source, None, for_spark(source.path or ""))
+        schema = frame.schema
+    names = [field for field in schema.fields if field.name != "_corrupt_record"]
     if not names:
         lines = "; where records go over several lines, write  multiLine: true  under source"
         raise SourceError(
@@ -171,7 +175,7 @@ def inferred_ddl(spark: SparkSession, source: SourceSpec) -> str:
             f"{lines if source.format == 'json' else ''}"
         )
     kinds = {field.name: field.dataType.simpleString() for field in names}
-    if source.format == "csv":
+    if frame is not None and source.format == "csv":
         if {*kinds.values()} == {"string"} and frame.isEmpty():
             raise SourceError(
                 f"source.path: {source.path} has no rows, which would tell the types of its "
@@ -179,6 +183,40 @@ def inferred_ddl(spark: SparkSession, source: SourceSpec) -> str:
             )
         kinds |= dict.fromkeys(_times_of_day(spark, source, kinds), "string")
     return ", ".join(f"{in_backticks(name)} {kind}" for name, kind in kinds.items())
+
+
+def _of_first_file(spark: SparkSession, source: SourceSpec) -> StructType | None:
+    """The schema of local Parquet files as Spark learns it, by its own classes: of the first.
+
+    Spark starts a job for it, ten times as long. These classes are not part of its public
+    interface: where they have another form, or it might look at more than one file, it is None.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.sql.types import StructType
+
+    here = local_path(source.path or "")
+    if here is None or not source.is_plain_parquet or not is_classic(spark):
+        return None
+    if is_pattern(str(here)) or spark.conf.get("spark.sql.parquet.mergeSchema") == "true":
+        return None
+    files = filled_files(str(here))
+    told = here.is_dir() and any(here.glob("_*metadata"))  # by a file of schemas beside them
+    if not files or told or partitions_of(here, map(Path, files)):
+        return None
+    java: Any = spark._jvm  # pyright: ignore[reportPrivateUsage]
+    state: Any = spark._jsparkSession.sessionState()  # pyright: ignore
+    try:
+        path = java.org.apache.hadoop.fs.Path(f"file:{files[0]}")
+        reader = java.org.apache.parquet.hadoop.ParquetFileReader
+        footer = java.org.apache.parquet.hadoop.Footer(
+            path, reader.readFooter(state.newHadoopConf(), path)
+        )
+        spark_parquet = java.org.apache.spark.sql.execution.datasources.parquet
+        converter = spark_parquet.ParquetToSparkSchemaConverter(state.conf())
+        found = spark_parquet.ParquetFileFormat.readSchemaFromFooter(footer, converter)
+        return StructType.fromJson(json.loads(found.json()))
+    except (Py4JError, TypeError):  # of a file that is none, Spark says why
+        return None
 
 
 def _times_of_day(spark: SparkSession, source: SourceSpec, kinds: Mapping[str, str]) -> set[str]:
@@ -237,7 +275,7 @@ def needed(df: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, pa.Schema]:
             raise SourceError(no_column(column, pipeline, df.columns))
     kept = (*KEPT_COLUMNS, *FILE_COLUMNS)
     wanted += [column for column in kept if column in df.columns]
-    df = df.select(*[sf.col(in_backticks(column)) for column in wanted])
+    df = df.selectExpr(*map(in_backticks, wanted))  # far fewer calls of Java than by columns
     try:
         schema = arrow_schema(df.schema)
         check_types(pipeline, schema)
