@@ -232,8 +232,33 @@ class TestMerging:
             errors.append(rank_error(one, stream[at + 2_500 - 20_000 : at + 2_500]))
         assert np.sqrt(np.mean(np.square(errors))) < 0.0035
 
+    @given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 90)), min_size=2, max_size=6),
+           st.sampled_from([1, 2, 3, 8]), st.lists(st.integers(0, 60), max_size=3))  # fmt: skip
+    def test_of_few_items_it_holds_just_those_of_all(self, nodes, panes, steps):
+        """Windows that their edges cut in panes of other ages; what is merged slides and merges on,
+        and has its bytes."""
+        whole, held = None, np.empty(0)
+        for number, (window, size) in enumerate(nodes):
+            part, values = FixedWindowQuantiles(window, panes, 64), np.arange(size) + 100.0 * number
+            for some in np.split(values, [size // 2]):
+                part.update(some)
+            held = np.append(held, values[-window:])
+            if whole is None:
+                whole = part
+            else:
+                whole.merge(part)
+            for step in steps if len(held) + sum(steps) <= whole.window else []:
+                whole.update(np.full(step, -1.0 - number))
+                held = np.append(held, np.full(step, -1.0 - number))
+            whole = FixedWindowQuantiles.from_bytes(whole.to_bytes())
+            assert whole.count == len(held) == weight_of(whole)
+            if len(held) and whole.rank_error() == 0:
+                np.testing.assert_array_equal(whole.quantile(QS).value, exact_quantiles(held))
+
     def test_refused(self):
         ring = FixedWindowQuantiles(100)
+        with pytest.raises(IncompatibleSummary, match="are more than"):
+            ring.merge(FixedWindowQuantiles(2**40))
         for other in (
             FixedWindowQuantiles(100, panes=4), FixedWindowQuantiles(100, k=32),
             PublishedItems(100), FixedWindowQuantiles(100, dtype="int64"),

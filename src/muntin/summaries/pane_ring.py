@@ -9,6 +9,7 @@ the error cannot grow while the window slides.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Any, Self
 
 import numpy as np
@@ -16,18 +17,13 @@ import numpy as np
 from muntin.errors import CorruptSummary, IncompatibleSummary
 from muntin.summaries.level_stack import LevelStack
 from muntin.summaries.panes import (
-    NONE_CLOSED,
     NOTHING,
-    Closed,
     Cut,
+    Ring,
     WindowView,
-    model_error,
-    rank_variance,
     restore_stacks,
     stack_body,
     stack_sizes,
-    summed,
-    with_newest,
 )
 from muntin.summaries.reading import INT64_MAX, Body, Fields
 
@@ -49,7 +45,7 @@ class Pane:
         return self.start + self.count
 
 
-class PaneRing:
+class PaneRing(Ring):
     """See the module.
 
     Parameters
@@ -64,7 +60,7 @@ class PaneRing:
         Shared by all panes.
     """
 
-    __slots__ = ("_closed", "_cut", "coins", "edge", "end", "k", "panes", "ring", "window")
+    __slots__ = ("_cut", "coins", "edge", "end", "k", "panes", "ring", "window")
 
     def __init__(self, window: int, panes: int, k: int, coins: np.ndarray) -> None:
         self.window = window
@@ -91,8 +87,7 @@ class PaneRing:
 
     @property
     def nbytes(self) -> int:
-        cached = 0 if self._closed is None else self._closed[1].nbytes
-        return cached + sum(pane.stack.nbytes for pane in self.ring)
+        return self._cached + sum(pane.stack.nbytes for pane in self.ring)
 
     def add(self, keys: np.ndarray) -> None:
         """The next items, in order; sorts `keys` in place."""
@@ -128,17 +123,13 @@ class PaneRing:
             inside = oldest.end - self.edge
             cut = (oldest.stack, inside, oldest.count)
             run = self._cut_of(oldest, fresh=not whole).run(self.edge, inside)
-        if not whole:
-            return WindowView(*summed(run), *model_error(0.0, cut, self.count))
-        closed, newest = self._closed_panes(whole[:-1]), whole[-1]
-        variance = closed.variance + rank_variance(newest.stack, newest.count)
-        items = with_newest(run, closed.run, newest.stack)
-        return WindowView(*items, *model_error(variance, cut, self.count))
+        return self._view_of(run, cut, [(pane.start, pane.stack, pane.count) for pane in whole])
 
     def merge(self, other: Self) -> None:
         """Two nodes' windows into one of both lengths, which slides on.
 
-        Panes are united from the newest on, as if items had come in turn.
+        Panes are united from the newest on, as if items had come in turn. Those that the edges cut
+        become the oldest one, in which what had left either window comes first.
         """
         if (self.panes, self.k) != (other.panes, other.k):
             raise IncompatibleSummary(
@@ -146,19 +137,23 @@ class PaneRing:
                 f" {other.panes} of k={other.k}"
             )
         end, count = self.end + other.end, self.count + other.count
-        mine, theirs = self.ring[::-1], other.ring[::-1]
+        # panes with how many of their items have left, the newest first
+        rings = [[(p, max(r.edge - p.start, 0)) for p in r.ring[::-1]] for r in (self, other)]
+        cuts = [ring.pop() for ring in rings if ring and ring[-1][1]]
         united, at = [], end
-        for age in range(max(len(mine), len(theirs))):
-            parts = [ring[age] for ring in (mine, theirs) if age < len(ring)]
-            size = sum(pane.count for pane in parts)
+        for parts in (*zip_longest(*rings), cuts):
+            there = [part for part in parts if part is not None]
+            size, gone = sum(pane.count for pane, _ in there), sum(left for _, left in there)
             at -= size
             stack = LevelStack(self.k, self.coins, stamped=True)
-            for pane in parts:
+            for pane, left in there:
                 moved = pane.stack.copy()
                 since = moved.item_stamps() - pane.start
-                moved.item_stamps()[:] = at + (since * (size / pane.count)).astype(np.int64)
+                before = since * (gone / max(left, 1))
+                after = gone + (since - left) * ((size - gone) / (pane.count - left))
+                moved.item_stamps()[:] = at + np.where(since < left, before, after).astype(np.int64)
                 stack.merge(moved)
-            united.append(Pane(at, size, stack))
+            united += [Pane(at, size, stack)] * bool(size)
         self.ring = united[::-1]
         self.window += other.window
         self.end, self.edge = end, end - count
@@ -179,8 +174,8 @@ class PaneRing:
         self.end = fields.integer("end", 0, POSITION_MAX)
         self.edge = fields.integer("edge", max(self.end - self.window, 0), self.end)
         rows = fields.value("ring")
-        if not isinstance(rows, list) or len(rows) > self.panes + 2:
-            raise CorruptSummary(f"{kind}: a ring of {self.panes} panes cannot be {rows!r:.80}")
+        if not isinstance(rows, list):
+            raise CorruptSummary(f"{kind}: {rows!r:.80} are not panes")
         for row in rows:
             numbers = isinstance(row, list) and len(row) == 3
             if not numbers or any(type(n) is not int or not 0 <= n <= INT64_MAX for n in row[:2]):
@@ -203,17 +198,8 @@ class PaneRing:
                 raise CorruptSummary(f"{kind}: an item is not of its pane")
 
     def _forget(self) -> None:
-        self._closed: tuple[tuple[int, int], Closed] | None = None
+        self._closed = None
         self._cut: tuple[int, Cut] | None = None
-
-    def _closed_panes(self, closed: list[Pane]) -> Closed:
-        """The panes that no longer change, kept until one more is closed."""
-        if not closed:
-            return NONE_CLOSED
-        which = (closed[0].start, closed[-1].start)
-        if self._closed is None or self._closed[0] != which:
-            self._closed = (which, Closed.of([(pane.stack, pane.count) for pane in closed]))
-        return self._closed[1]
 
     def _cut_of(self, pane: Pane, *, fresh: bool) -> Cut:
         if fresh:  # it is the only pane and still grows

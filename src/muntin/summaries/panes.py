@@ -120,9 +120,6 @@ class Closed:
         return sum(part.nbytes for part in self.run)
 
 
-NONE_CLOSED = Closed(NOTHING, 0.0)
-
-
 class Cut:
     """A stack's items sorted by value, to be asked again and again as the edge moves on."""
 
@@ -142,6 +139,38 @@ class Cut:
         out = np.empty(len(self.keys), np.int64)
         surviving(self.weights, self.stamps, edge, survivors, self.total, out)
         return self.keys, out
+
+
+class Ring:
+    """What rings of panes share: a view, in which those that no longer change are sorted once."""
+
+    __slots__ = ("_closed",)
+
+    def __init__(self) -> None:
+        self._closed: tuple[list[int], Closed] | None = None
+
+    @property
+    def _cached(self) -> int:
+        """Bytes of what is kept for the next view."""
+        return 0 if self._closed is None else self._closed[1].nbytes
+
+    def _view_of(
+        self, run: Run, cut: tuple[LevelStack, int, int] | None,
+        panes: Sequence[tuple[int, LevelStack, int]],
+    ) -> WindowView:  # fmt: skip
+        """What is inside of the pane that the edge cuts (`run`; see `model_error`), and whole panes
+        by age, the newest last: (name, stack, count)."""
+        count = (0 if cut is None else cut[1]) + sum(size for _, _, size in panes)
+        if not panes:
+            return WindowView(*summed(run), *model_error(0.0, cut, count))
+        *closed, (_, newest, size) = panes
+        names = [name for name, _, _ in closed]
+        if self._closed is None or self._closed[0] != names:
+            self._closed = (names, Closed.of([pane[1:] for pane in closed]))
+        older = self._closed[1]
+        variance = older.variance + rank_variance(newest, size)
+        items = with_newest(run, older.run, newest)
+        return WindowView(*items, *model_error(variance, cut, count))
 
 
 def rank_variance(stack: LevelStack, count: int) -> float:

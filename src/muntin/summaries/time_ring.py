@@ -17,18 +17,13 @@ import numpy as np
 from muntin.errors import CorruptSummary, IncompatibleSummary
 from muntin.summaries.level_stack import COUNT_MAX, LevelStack
 from muntin.summaries.panes import (
-    NONE_CLOSED,
     NOTHING,
-    Closed,
     Cut,
+    Ring,
     WindowView,
-    model_error,
-    rank_variance,
     restore_stacks,
     stack_body,
     stack_sizes,
-    summed,
-    with_newest,
 )
 from muntin.summaries.reading import Body, Fields, exact_sum
 
@@ -50,7 +45,7 @@ class TimePane:
         return int(self.slots.sum())
 
 
-class TimeRing:
+class TimeRing(Ring):
     """See the module.
 
     Parameters
@@ -65,7 +60,7 @@ class TimeRing:
         Shared by all panes.
     """
 
-    __slots__ = ("_closed", "coins", "end", "k", "panes", "ring", "window")
+    __slots__ = ("coins", "end", "k", "panes", "ring", "window")
 
     def __init__(self, window: int, panes: int, k: int, coins: np.ndarray) -> None:
         self.window = window
@@ -74,7 +69,7 @@ class TimeRing:
         self.coins = coins
         self.ring: dict[int, TimePane] = {}  # by number on the grid
         self.end: int | None = None
-        self._closed: tuple[list[int], Closed] | None = None
+        super().__init__()
 
     @property
     def pane_us(self) -> int:
@@ -101,8 +96,8 @@ class TimeRing:
 
     @property
     def nbytes(self) -> int:
-        cached = 0 if self._closed is None else self._closed[1].nbytes
-        return cached + sum(pane.stack.nbytes + pane.slots.nbytes for pane in self.ring.values())
+        held = sum(pane.stack.nbytes + pane.slots.nbytes for pane in self.ring.values())
+        return self._cached + held
 
     def add(self, keys: np.ndarray, times: np.ndarray, end: int) -> None:
         """Items that are not late; may sort both arrays in place."""
@@ -134,18 +129,13 @@ class TimeRing:
         """The window as weighted items; there is at least one."""
         cut_number, inside, edge = self._cut()
         numbers = sorted(number for number in self.ring if number != cut_number)
-        cut, run, count = None, NOTHING, inside
+        cut, run = None, NOTHING
         if cut_number is not None and inside:
             pane = self.ring[cut_number]
             cut = (pane.stack, inside, pane.count)
             run = Cut(pane.stack).run(edge, inside)
-        if not numbers:
-            return WindowView(*summed(run), *model_error(0.0, cut, count))
-        closed, newest = self._closed_panes(numbers[:-1]), self.ring[numbers[-1]]
-        variance = closed.variance + rank_variance(newest.stack, newest.count)
-        count += sum(self.ring[number].count for number in numbers)
-        items = with_newest(run, closed.run, newest.stack)
-        return WindowView(*items, *model_error(variance, cut, count))
+        whole = [(number, self.ring[number]) for number in numbers]
+        return self._view_of(run, cut, [(number, p.stack, p.count) for number, p in whole])
 
     def merge(self, other: Self) -> None:
         """Another node's window over the same time: pane by pane."""
@@ -235,11 +225,3 @@ class TimeRing:
         slots = (times - number * self.pane_us) // self.slot_us
         pane.slots = pane.slots + np.bincount(slots, minlength=SLOTS)
         pane.stack.add(keys, times)
-
-    def _closed_panes(self, numbers: list[int]) -> Closed:
-        if not numbers:
-            return NONE_CLOSED
-        if self._closed is None or self._closed[0] != numbers:
-            panes = [self.ring[number] for number in numbers]
-            self._closed = (numbers, Closed.of([(pane.stack, pane.count) for pane in panes]))
-        return self._closed[1]

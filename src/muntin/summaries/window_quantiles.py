@@ -99,6 +99,13 @@ class FixedWindowQuantiles(WindowQuantiles):
         self.seen += len(column)
         self._view = None
 
+    def _check_own(self, other: Any) -> None:
+        if self.window + other.window > WINDOW_ITEMS_MAX:
+            raise IncompatibleSummary(
+                f"windows of {self.window} and {other.window} items are more than "
+                f"{WINDOW_ITEMS_MAX} together: merge fewer, or shorter ones"
+            )
+
 
 class TimeWindowQuantiles(WindowQuantiles):
     """Order statistics of the last `window` of time; each value comes with its own.
