@@ -169,8 +169,8 @@ def of_asap() -> dict[str, Peer]:
             ("CS and heap, fitted", HEAVY, "count-heap", 5, 1_200, 100),
             ("Count-Min, 2,048 x 5", COUNTING, "count-min", 5, 2_048),
             ("Count-Min, fixed", COUNTING, "count-min-fixed", 5, 2_048),
-            ("Count-Min, fitted", COUNTING, "count-min", 3, 6_600),
-            ("Count Sketch, fitted", COUNTING, "count", 5, 3_850),
+            ("Count-Min, fitted", COUNTING, "count-min", 3, 2_200),
+            ("Count Sketch, fitted", COUNTING, "count", 5, 1_200),
             ("Hydra, 2,048 x 5", COUNTING, "hydra", 5, 2_048),
         )
     }

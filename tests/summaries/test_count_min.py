@@ -283,6 +283,17 @@ def test_only_equal_parameters_merge():
             sketch.merge(other)
 
 
+@pytest.mark.parametrize("cells", ["int64", "int32"])
+def test_bytes_are_few(cells):
+    """No more than a tenth above the cells' entropy, where they are no handful of values."""
+    sketch = CountMin(cells=cells)
+    sketch.update(np.random.default_rng(1).zipf(1.2, 100_000))
+    _, times = np.unique(sketch._cells, return_counts=True)
+    entropy = -(times * np.log2(times / times.sum())).sum() / 8
+    assert len(sketch.to_bytes()) < 1.1 * entropy + 200
+    assert len(CountMin(cells=cells).to_bytes()) < 250
+
+
 def example():
     sketch = CountMin(width=16, depth=3, seed=9, track=4)
     sketch.update(["JFK", "EWR", "LGA", "JFK", "ü"], [1, 2, 3, 400, 70_000])
@@ -291,7 +302,7 @@ def example():
 
 
 def test_golden_bytes():
-    data = golden("count_min-v1", lambda: example().to_bytes())
+    data = golden("count_min-v2", lambda: example().to_bytes())
     sketch = CountMin.from_bytes(data)
     assert sketch.to_bytes() == data == example().to_bytes()
     assert sketch.estimate(["JFK", "ü"]).value.tolist() == [401, 70_000]
@@ -317,7 +328,8 @@ def test_damaged_bytes(sketch):
             found = CountMin.from_bytes(blob)
         except CorruptSummary:
             continue
-        assert found.to_bytes() == blob
+        again = found.to_bytes()  # other frames of zstd say the same
+        assert CountMin.from_bytes(again).to_bytes() == again
         found.estimate(["JFK", "nobody"])
         found.merge(found.copy()) if found.total < 2**62 and found.count < 2**62 else None
         accepted += 1
@@ -331,7 +343,7 @@ def test_damaged_bytes(sketch):
         {"events": 0},
         {"width": CELLS_MAX, "depth": 32},
         {"width": 2**40},
-        {"cell_bytes": 8},
+        {"cell_bytes": 2},
         {"saturated": True},
         {"conservative": 1},
         {"track": 0},

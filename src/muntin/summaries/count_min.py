@@ -28,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary
+from muntin.segments.streams import ENTRY_BYTES, StreamReader, StreamWriter
 from muntin.summaries.base import Estimate
 from muntin.summaries.checks import check_alike, integer_in
 from muntin.summaries.envelope import seal, unseal
@@ -38,13 +39,12 @@ from muntin.summaries.space_saving import SpaceSaving
 from muntin.summaries.weights import added, as_weights, total_of
 
 DEPTH_MAX = 32  # a failure probability of exp(-32): no use has more rows
-NEAR_BYTES = 4 << 20  # of cells that the processor's caches hold
 CELLS_MAX = 1 << 28  # 2 GiB of int64 cells: past that, a width was mistyped
 TRACK_MAX = 1 << 20
 SEED_MAX = 2**64 - 1
 
 Cells = Literal["int64", "int32"]
-_CELL_BYTES = {"int64": (2, 4, 8), "int32": (1, 2, 4)}  # sizes in which cells are written
+_CELLS = ("int64", "int32")
 _E_NUMERATOR, _E_DENOMINATOR = 2_718_281_828_459_046, 10**15  # e, rounded up
 
 
@@ -59,7 +59,7 @@ class CountMin:
         Rows, 1 ... 32. An estimate breaks its bound with probability exp(-depth).
     conservative : bool
         Raise an item's cells no further than its new estimate: errors shrink several times on
-        skewed streams, at about twice the time. Depends on the order of the items.
+        skewed streams, at about half as much time again. Depends on the order of the items.
     cells : "int64" or "int32"
         int32 halves the memory; a cell that would pass 2**31 - 1 stays there and `saturated`
         says so. Estimates then keep true bounds (see `estimate`).
@@ -101,7 +101,7 @@ class CountMin:
             raise BadArgument(
                 f"{width} x {depth} cells are too many: at most {CELLS_MAX} are allowed"
             )
-        if cells not in _CELL_BYTES:
+        if cells not in _CELLS:
             raise BadArgument(f"cells must be 'int64' or 'int32', got {cells!r}")
         self.conservative = bool(conservative)
         self.cells: Cells = cells
@@ -181,12 +181,9 @@ class CountMin:
         total = added(self._total, total_of(amounts, len(hashes)), "count_min")
         if self._heavy is not None:
             self._heavy.update_hashed(items, hashes, amounts)
-        if self.conservative or total > self._limit or self._cells.nbytes > NEAR_BYTES:
-            self._saturated |= bool(
-                kernels.add(self._cells, hashes, amounts, self._limit, self.conservative)
-            )
-        else:
-            kernels.add_near(self._cells, hashes, amounts)
+        limit = self._limit if total > self._limit else kernels.LIMIT_MAX
+        clamped = kernels.add(self._cells, hashes, amounts, limit, self.conservative)
+        self._saturated |= bool(clamped)
         self._total = total
         self._events += len(hashes)
 
@@ -268,16 +265,16 @@ class CountMin:
         return deepcopy(self)
 
     def to_bytes(self) -> bytes:
-        """The sketch in Muntin's envelope: cells in the fewest bytes that hold them all."""
-        size = _fewest_bytes(self.cells, int(self._cells.max()))
+        """The sketch in Muntin's envelope: cells as a stream of a segment, compressed."""
+        out = StreamWriter()
+        out.numbers(self._cells.ravel().astype(np.int64, copy=False))
         described = self.parameters | {
-            "cell_bytes": size,
             "events": self._events,
             "total": self._total,
             "saturated": self._saturated,
         }
-        body = self._cells.astype(f"<u{size}").tobytes()
-        return seal(self.kind, described, body + (self._heavy.to_bytes() if self._heavy else b""))
+        heavy = self._heavy.to_bytes() if self._heavy else b""
+        return seal(self.kind, described, *out.written(), heavy)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -292,8 +289,7 @@ class CountMin:
         fields = Fields(cls.kind, parameters)
         width = fields.integer("width", 2, CELLS_MAX)
         depth = fields.integer("depth", 1, DEPTH_MAX)
-        cells: Cells = fields.choice("cells", tuple(_CELL_BYTES))
-        size = fields.choice("cell_bytes", _CELL_BYTES[cells])
+        cells: Cells = fields.choice("cells", _CELLS)
         conservative = fields.boolean("conservative")
         seed = fields.integer("seed", 0, SEED_MAX)
         track = fields.integer("track", 0, TRACK_MAX)
@@ -304,23 +300,22 @@ class CountMin:
         body = Body(cls.kind, view)
         if width * depth > CELLS_MAX:
             raise CorruptSummary(f"count_min: {width} x {depth} cells are too many")
-        numbers = body.array(f"<u{size}", width * depth)
-        if numbers.max() > np.iinfo(cells).max:
+        reader = StreamReader(body.view(ENTRY_BYTES), body.rest())
+        numbers = reader.numbers(width * depth)
+        if numbers.min() < 0 or numbers.max() > np.iinfo(cells).max:
             raise CorruptSummary("count_min: a cell is beyond its type")
         sketch = object.__new__(cls)
         sketch.width, sketch.depth, sketch.seed, sketch.track = width, depth, seed, track
         sketch.conservative, sketch.cells = conservative, cells
         sketch._cells = numbers.astype(cells).reshape(depth, width)
         sketch._events, sketch._total, sketch._saturated = events, total, saturated
-        sketch._heavy = SpaceSaving.from_bytes(bytes(body.rest())) if track else None
-        body.done()
-        sketch._check(size)
+        sketch._heavy = SpaceSaving.from_bytes(bytes(reader.rest())) if track else None
+        reader.done()
+        sketch._check()
         return sketch
 
-    def _check(self, size: int) -> None:
+    def _check(self) -> None:
         """What is true of every sketch that `update` and `merge` can make."""
-        if size != _fewest_bytes(self.cells, int(self._cells.max())):
-            raise CorruptSummary("count_min: cells are not written in the fewest bytes")
         sums = [exact_sum(row) for row in self._cells.astype(np.int64, copy=False)]
         if max(sums) > self._total or (self._total > 0) != (min(sums) > 0):
             raise CorruptSummary(f"count_min: rows sum to {sums}, the total is {self._total}")
@@ -354,7 +349,3 @@ def size_for(epsilon: float, delta: float) -> tuple[int, int]:
 def error_of(total: int, width: int) -> int:
     """ceil(e / width * total): how far an estimate may lie above the truth."""
     return -(-total * _E_NUMERATOR // (width * _E_DENOMINATOR))
-
-
-def _fewest_bytes(cells: Cells, largest: int) -> int:
-    return next(size for size in _CELL_BYTES[cells] if largest < 1 << (8 * size))

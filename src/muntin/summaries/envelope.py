@@ -46,7 +46,7 @@ class Family:
 # Codes are for ever: never reuse or renumber one.
 FAMILIES: dict[str, Family] = {
     "vector_matrix": Family(1, 2),
-    "count_min": Family(2, 1),
+    "count_min": Family(2, 2),
     "space_saving": Family(3, 2),
     "kll": Family(4, 1),
     "fixed_window_quantiles": Family(5, 1),

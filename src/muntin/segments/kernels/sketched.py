@@ -50,7 +50,7 @@ def merge_lane(
     listed_starts, listed : the lists of the groups, complete where there are no cells
     totals : of the groups; where one is -1 its sums are 0
     """
-    columns = np.empty((1, depth), np.intp)
+    columns = np.empty((depth + 1, 1), np.uint32)
     filled = 0
     out_list_starts[0] = 0
     for g in range(bounds.shape[0] - 1):
@@ -72,9 +72,9 @@ def merge_lane(
             for j in range(list_starts[row], list_starts[row + 1]):
                 item = items[starts[row] + j - list_starts[row]]
                 if dense:
-                    locate(hashes[item], depth, width, columns, 0)
+                    locate(hashes[item : item + 1], width, columns)
                     for d in range(depth):
-                        out_cells[base + d * width + columns[0, d]] += values[j]
+                        out_cells[base + d * width + columns[d, 0]] += values[j]
                 else:
                     at = search(listed, listed_starts[g], listed_starts[g + 1], item, False)
                     out_list[filled + at - listed_starts[g]] += values[j]
@@ -88,7 +88,7 @@ def estimate_lane(
 ):  # fmt: skip
     """`out[i]` = sum of key i in row `row_of[i]`: from the list (at place `list_place[i]`, -1: it
     is not there), or the least of its cells."""
-    columns = np.empty((1, depth), np.intp)
+    columns = np.empty((depth + 1, 1), np.uint32)
     for i in range(row_of.shape[0]):
         row = row_of[i]
         base = cell_starts[row]
@@ -97,10 +97,10 @@ def estimate_lane(
             if list_place[i] >= 0:
                 out[i] = values[list_starts[row] + list_place[i]]
             continue
-        locate(item_hash[i], depth, width, columns, 0)
+        locate(item_hash[i : i + 1], width, columns)
         least = cells[base + columns[0, 0]]
         for d in range(1, depth):
-            least = min(least, cells[base + d * width + columns[0, d]])
+            least = min(least, cells[base + d * width + columns[d, 0]])
         out[i] = least
 
 

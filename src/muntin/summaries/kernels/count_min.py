@@ -19,6 +19,8 @@ MIX_2 = np.uint64(0x94D049BB133111EB)
 _LOW = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
 BLOCK = 256  # items whose columns are worked out, and fetched, before the first is added
+LIMIT_MAX = (1 << 63) - 1
+NEAR_BYTES = 1 << 20  # of cells that the processor's caches hold: they need not be fetched
 
 
 @inlined()
@@ -31,38 +33,37 @@ def remixed(hashed, pair):
 
 
 @inlined()
-def cell_of(half, width):
-    return types.intp((half * np.uint64(width)) >> _32)
+def locate(hashes, width, columns):
+    """`columns[row, i]` = item i's column in each row: uint32[depth + 1, n], the last one spare.
+
+    A pair of rows at a time, of all items: several at once. A column that is unsigned cannot be
+    counted from the end, which would have to be asked of each.
+    """
+    for row in range(0, columns.shape[0] - 1, 2):
+        upper, lower = columns[row], columns[row + 1]
+        for i in range(hashes.shape[0]):
+            word = remixed(hashes[i], row >> 1)
+            upper[i] = ((word >> _32) * np.uint64(width)) >> _32
+            lower[i] = ((word & _LOW) * np.uint64(width)) >> _32
 
 
 @inlined()
-def locate(hashed, depth, width, columns, at):
-    """`columns[at, row]` = the item's column in each row."""
-    for row in range(0, depth - 1, 2):
-        word = remixed(hashed, row >> 1)
-        columns[at, row] = cell_of(word >> _32, width)
-        columns[at, row + 1] = cell_of(word & _LOW, width)
-    if depth & 1:
-        word = remixed(hashed, depth >> 1)
-        columns[at, depth - 1] = cell_of(word >> _32, width)
-
-
-@inlined()
-def locate_block(flat, hashes, start, size, depth, width, columns):
-    """Where the cells of a block's items are in `flat`, which is fetched: columns[item, row]."""
-    for i in range(size):
-        locate(hashes[start + i], depth, width, columns, i)
+def locate_block(cells, hashes, columns):
+    """`locate`, and cells that are far are fetched."""
+    depth, width = cells.shape
+    locate(hashes, width, columns)
+    if cells.size * cells.itemsize > NEAR_BYTES:
         for row in range(depth):
-            columns[i, row] += row * width
-            prefetch(flat, columns[i, row])
+            for i in range(hashes.shape[0]):
+                prefetch(cells[row], types.intp(columns[row, i]))
 
 
 @inlined()
-def least_of(flat, columns, i, depth):
+def least_of(cells, columns, i):
     """The least of item i's cells."""
-    least = np.int64(flat[columns[i, 0]])
-    for row in range(1, depth):
-        least = min(least, np.int64(flat[columns[i, row]]))
+    least = np.int64(cells[0, columns[0, i]])
+    for row in range(1, cells.shape[0]):
+        least = min(least, np.int64(cells[row, columns[row, i]]))
     return least
 
 
@@ -71,62 +72,43 @@ def add(cells, hashes, weights, limit, conservative):
     """Add each item to its cells. True if a cell was kept at `limit`.
 
     weights: int64[n], or int64[1] that stands for all. Cells and weights are within [0, limit]
-    and [0, 2**63), and the caller made sure that no sum passes 2**63 - 1. `conservative`: raise
-    each cell only as far as the item's new estimate asks for.
+    and [0, 2**63), and the caller made sure that no sum passes 2**63 - 1, which as `limit` is
+    never looked at. `conservative`: raise each cell only as far as the item's new estimate asks
+    for.
     """
-    depth, width = cells.shape
-    columns = np.empty((BLOCK, depth), np.intp)
+    depth = cells.shape[0]
+    columns = np.empty((depth + 1, BLOCK), np.uint32)
     step = 0 if weights.shape[0] == 1 else 1
-    flat = cells.reshape(depth * width)
     clamped = False
     for start in range(0, hashes.shape[0], BLOCK):
-        size = min(BLOCK, hashes.shape[0] - start)
-        locate_block(flat, hashes, start, size, depth, width, columns)
-        for i in range(size):
+        some = hashes[start : start + BLOCK]
+        locate_block(cells, some, columns)
+        for i in range(some.shape[0]):
             weight = weights[(start + i) * step]
-            goal = least_of(flat, columns, i, depth) + weight if conservative else 0
+            if not conservative and limit == LIMIT_MAX:
+                for row in range(depth):
+                    cells[row, columns[row, i]] += weight
+                continue
+            goal = least_of(cells, columns, i) + weight if conservative else 0
             for row in range(depth):
-                cell = columns[i, row]
-                before = np.int64(flat[cell])
+                before = np.int64(cells[row, columns[row, i]])
                 total = max(before, goal) if conservative else before + weight
                 if total > limit:
                     total = limit
                     clamped = True
-                flat[cell] = total
+                cells[row, columns[row, i]] = total
     return clamped
-
-
-@kernel()
-def add_near(cells, hashes, weights):
-    """As `add`, not conservative, where no cell can come to the limit and all are in the caches.
-
-    A pair of rows at a time: their cells are known as soon as an item's word is, nothing is
-    compared, and nothing is fetched before.
-    """
-    depth, width = cells.shape
-    step = 0 if weights.shape[0] == 1 else 1
-    for start in range(0, hashes.shape[0], 2 * BLOCK):
-        end = min(start + 2 * BLOCK, hashes.shape[0])
-        for row in range(0, depth, 2):
-            upper, lower = cells[row], cells[min(row + 1, depth - 1)]
-            has_lower = np.int64(row + 1 < depth)
-            for i in range(start, end):
-                word, weight = remixed(hashes[i], row >> 1), weights[i * step]
-                upper[cell_of(word >> _32, width)] += weight
-                lower[cell_of(word & _LOW, width)] += weight * has_lower
 
 
 @kernel()
 def estimate(cells, hashes, out):
     """`out[i]` = the least of item i's cells."""
-    depth, width = cells.shape
-    columns = np.empty((BLOCK, depth), np.intp)
-    flat = cells.reshape(depth * width)
+    columns = np.empty((cells.shape[0] + 1, BLOCK), np.uint32)
     for start in range(0, hashes.shape[0], BLOCK):
-        size = min(BLOCK, hashes.shape[0] - start)
-        locate_block(flat, hashes, start, size, depth, width, columns)
-        for i in range(size):
-            out[start + i] = least_of(flat, columns, i, depth)
+        some = hashes[start : start + BLOCK]
+        locate_block(cells, some, columns)
+        for i in range(some.shape[0]):
+            out[start + i] = least_of(cells, columns, i)
 
 
 @kernel()
