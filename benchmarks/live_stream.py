@@ -234,7 +234,8 @@ def measure(short: bool) -> Iterable[Table]:
         note="Above 1, Muntin is faster. Broker and both engines share the machine's cores; all "
         "sums were compared.",
     )  # fmt: skip
-    with tempfile.TemporaryDirectory() as place, Broker(Path(place) / "kafka") as broker:
+    folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # Spark may still write there
+    with folder as place, Broker(Path(place) / "kafka") as broker:
         jars = ",".join(map(str, pinned_jars()))
         spark = session("live", {"spark.master": "local[*,4]", "spark.jars": jars, **SETTINGS})
         spark.conf.set("spark.sql.shuffle.partitions", spark.sparkContext.defaultParallelism)

@@ -21,14 +21,14 @@ from muntin.spark.connector import with_connector
 from muntin.spark.failures import plainly
 from muntin.spark.files import FILE_FORMATS, files_at, local_path
 from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from
-from muntin.spark.kafka import check_broker
+from muntin.spark.kafka import check_broker, is_raw
 from muntin.spark.parquet import gather_parquet
 from muntin.spark.partials import Plan
 from muntin.spark.progress import job_progress
 from muntin.spark.rows import Row
 from muntin.spark.session import is_classic
 from muntin.spark.session import session as spark_session
-from muntin.spark.source import batch_source, check_path
+from muntin.spark.source import batch_source, check_path, needed
 from muntin.spark.tables import arrow_of, gather_table, is_table, spark_table
 from muntin.spec import Pipeline, SourceSpec, format_of
 
@@ -175,7 +175,12 @@ def _of_source(spark: SparkSession, source: SourceSpec, pipeline: Pipeline) -> G
     gather = None
     if is_classic(spark):  # else there is no way to have tasks read files
         gather = gather_parquet(spark, source, pipeline)
-    return gather or gather_from(batch_source(spark, source), pipeline)
+    if gather is None:
+        frame = batch_source(spark, source)
+        if is_raw(frame):
+            needed(frame, pipeline)
+        gather = gather_from(frame, pipeline)
+    return gather
 
 
 def _source(path: str | Path | None, pipeline: Pipeline) -> SourceSpec:

@@ -106,12 +106,16 @@ def parsed(df: DataFrame, pipeline: Pipeline) -> DataFrame:
 def prepared(
     df: DataFrame, pipeline: Pipeline, needed: Callable[[DataFrame, Pipeline], Any]
 ) -> tuple[DataFrame, Places]:
-    """What is sent to the workers, and what makes of it the columns that a pipeline reads."""
-    columns, _ = needed(df, pipeline)
-    if not is_raw(df):
+    """What is sent to the workers, and what makes of it the columns that a pipeline reads.
+
+    Of records whose values are read there, nothing is checked: that was done before the first
+    batch, and costs each a hundred calls of Java.
+    """
+    if not is_raw(df) or pipeline.fields:
+        columns, _ = needed(df, pipeline)
+        if is_raw(df):
+            return columns, placed
         return columns, reader_of_files(columns) if FILE in columns.columns else unplaced
-    if pipeline.fields:
-        return columns, placed
     own, parser = _format(_value(pipeline))
     wanted = pipeline.columns_read()
     raw = _with_places(df, [c for c in wanted if c not in own.names])
@@ -217,10 +221,8 @@ def _spelled(schema: pa.Schema) -> str:
 
 
 def _with_places(df: DataFrame, others: list[str]) -> DataFrame:
-    from pyspark.sql import functions as sf
-
-    places = [sf.col(name).alias(column) for name, column in PLACE_COLUMNS.items()]
-    return df.select(VALUE_COLUMN, *others, *places)
+    places = [f"{name} AS {column}" for name, column in PLACE_COLUMNS.items()]
+    return df.selectExpr(VALUE_COLUMN, *map(in_backticks, others), *places)
 
 
 def _reader(
