@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from muntin.errors import MuntinError, SelectError
 from muntin.select import Engine, Result
-from muntin.select.functions_allowed import AGGREGATES, FUNCTIONS, NUMBERS, TIME, WINDOW_FUNCTIONS
+from muntin.select.check import AGGREGATES, FUNCTIONS, NUMBERS, TIME, WINDOW_FUNCTIONS
 from muntin.server.answering import json_pieces
 from muntin.server.postgres.rows import BINARY, TEXT, data_rows
 

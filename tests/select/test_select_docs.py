@@ -11,8 +11,8 @@ from select_catalogs import MemoryCatalog
 from muntin.errors import SelectError
 from muntin.select import Engine, Limits, QueryInfo, SummaryInfo
 from muntin.select.catalog import TREND_COLUMNS, WINDOW_COLUMNS
+from muntin.select.check import FUNCTIONS
 from muntin.select.functions import TABLE_FUNCTIONS
-from muntin.select.functions_allowed import FUNCTIONS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "select.md").read_text()
 STATEMENTS = [m.strip() for m in re.findall(r"```sql\n(.*?)```", TEXT, re.DOTALL)]

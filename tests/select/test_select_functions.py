@@ -12,8 +12,8 @@ from select_catalogs import MemoryCatalog, segment_of
 from muntin.errors import SelectError
 from muntin.segments.ranked import QuantilesAt, RanksOf
 from muntin.select import Engine, SummaryInfo
+from muntin.select.check import FUNCTIONS
 from muntin.select.functions import TABLE_FUNCTIONS
-from muntin.select.functions_allowed import FUNCTIONS
 from muntin.summaries.hyper_calm import HyperCalm
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from muntin.errors import SelectError
 from muntin.select import Engine
-from muntin.select.functions_allowed import AGGREGATES, NOT_OVER
+from muntin.select.check import AGGREGATES, NOT_OVER
 
 SPREAD = ("avg", "median", "mode", "stddev", "var_pop", "var_samp", "skewness", "kurtosis")
 

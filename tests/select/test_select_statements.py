@@ -13,7 +13,7 @@ from muntin.select import Engine, Limits, SummaryInfo
 from muntin.select.catalog import QueryInfo
 from muntin.select.check import check_tree
 from muntin.select.parser import parse
-from muntin.select.render import render
+from muntin.select.plan import render
 from muntin.select.syntax import show
 
 

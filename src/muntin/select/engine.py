@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,18 +28,15 @@ from muntin.select.catalog import (
     Uncounted,
     WindowAsked,
 )
-from muntin.select.conform import conformed
 from muntin.select.database import Database, DatabaseError
-from muntin.select.direct import answered
-from muntin.select.failures import converted
 from muntin.select.limits import Limits
-from muntin.select.narrowing import narrowed
-from muntin.select.plan import CheckedStatement, Planner
-from muntin.select.render import NOW, with_sources
+from muntin.select.narrowing import answered, narrowed
+from muntin.select.places import NOWHERE, Span, problem_at
+from muntin.select.plan import NOW, CheckedStatement, Planner, with_sources
 from muntin.select.result import Result, WindowRead
 from muntin.select.syntax import quoted
 from muntin.select.tables import TableCache, shape_of, table_of
-from muntin.select.values import plain_table
+from muntin.select.values import conformed, plain_table
 from muntin.select.window_clause import show_window
 from muntin.times import instant_text, now_us
 
@@ -366,3 +364,58 @@ def _moment(now: datetime | int | None) -> datetime:
     if isinstance(now, int):
         return _EPOCH + timedelta(microseconds=now)
     return now if now.tzinfo is None else now.astimezone(UTC).replace(tzinfo=None)
+
+
+_LIMITS = {
+    "timeout": "ask for less: a shorter window, fewer rows, a join on keys",
+    "memory": "ask for less: a shorter window, fewer groups, a join on keys",
+    "too_large": "add WHERE or LIMIT",
+    "busy": "try again",
+}
+_QUOTED = re.compile(r"'([A-Za-z_][A-Za-z0-9_]*)\(|\"([^\"]+)\"|'([^']+)'")
+_COLUMN = re.compile(r"source column (\w+)")
+_OWN_NAME = re.compile(r'"?\bt\d+\b"?\.')
+_TIMES = ("date", "timestamp", "time field", "interval")
+_ARITHMETIC = ("overflow", "out of range")
+
+
+def converted(error: DatabaseError, plan: CheckedStatement) -> SelectError:
+    """A `SelectError` at the name or value that DuckDB speaks of, where that is known."""
+    if error.kind in _LIMITS:
+        code = "timeout" if error.kind == "timeout" else "limit"
+        return SelectError(str(error), code=code, text=plan.text, remedy=_LIMITS[error.kind])
+    message = re.sub(r"^[A-Z][A-Za-z ]* Error: ", "", str(error))
+    place = _place(message, plan)
+    lower = message.lower()
+    code, remedy = "type", ""
+    if any(word in lower for word in _ARITHMETIC) and any(word in lower for word in _TIMES):
+        code = "value"
+    elif any(word in lower for word in _ARITHMETIC):
+        code, remedy = "overflow", "cast to DOUBLE before multiplying or adding: x::DOUBLE * y"
+    elif error.kind.lower() in ("conversion", "invalid input", "invalidinput", "out of range"):
+        code = "value"
+        if lower.startswith("could not convert"):
+            remedy = "TRY_CAST gives null for such a value; texts are compared with 'texts'"
+    elif "must appear in the group by" in lower:
+        code, remedy = "group_by", "add it to GROUP BY, or put it into sum(...), max(...), ..."
+        message = message.split(".")[0]
+    elif "no function matches" in lower:
+        message = message.split(". You might")[0]
+        remedy = "cast the argument, e.g. x::DOUBLE"
+    return problem_at(plan.text, place, _OWN_NAME.sub("", message)[:500], remedy, code)
+
+
+def _place(message: str, plan: CheckedStatement) -> Span:
+    """The column that the message names, or the first thing in quotes, if the text has it: where
+    it is not in a FROM item, about which DuckDB knows nothing."""
+    for match in (*_COLUMN.finditer(message), *_QUOTED.finditer(message)):
+        word = next(g for g in match.groups() if g)
+        pattern = rf"(?<!\w){re.escape(word)}(?!\w)"
+        starts = [found.start() for found in re.finditer(pattern, plan.text, re.IGNORECASE)]
+        if starts:
+            items = [item.span for item in plan.statement.items] if plan.items else []
+            outside = (
+                s for s in starts if not any(i.start <= s < i.start + i.length for i in items)
+            )
+            return Span(next(outside, starts[0]), len(word))
+    return NOWHERE

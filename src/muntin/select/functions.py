@@ -24,7 +24,7 @@ from muntin.segments.ranked import QuantilesAt, RanksOf
 from muntin.segments.table import Segment, Table
 from muntin.segments.top_k import Heaviest, WeightOf
 from muntin.select.catalog import SummaryInfo
-from muntin.select.conform import conformed
+from muntin.select.values import conformed
 
 Argument = str | int | float | bool | None
 K_MAX = 100_000

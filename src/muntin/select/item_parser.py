@@ -11,7 +11,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from muntin.errors import SelectError
 from muntin.select.catalog import WindowAsked
-from muntin.select.functions_allowed import words
+from muntin.select.check import words
 from muntin.select.limits import Limits
 from muntin.select.places import NOWHERE, Span, problem_at
 from muntin.select.syntax import FromItem, Name, SourceItem, Value, VectorItem

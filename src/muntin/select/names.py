@@ -14,10 +14,9 @@ from sqlglot import exp
 
 from muntin.errors import SelectError
 from muntin.select.bind import Binder, Bound
-from muntin.select.columns import ColumnResolver, shown_expression
+from muntin.select.columns import Column, ColumnResolver, Relation, Scope, Source, shown_expression
 from muntin.select.limits import Limits
 from muntin.select.places import problem_at
-from muntin.select.scope import Column, Relation, Scope, Source
 from muntin.select.syntax import SourceItem, Statement, item_number, show_item
 from muntin.suggestions import did_you_mean
 

@@ -4,12 +4,19 @@ Over hundreds of thousands of keys DuckDB takes milliseconds to find one key, or
 What can be known from columns of whole numbers, or from texts that are equal, is found here in one
 pass over them; the same statement then runs over what is left, and decides all the rest. So the
 rows that are handed over need only hold the answer's.
+
+A statement that only names columns of one FROM item needs no DuckDB, but has its rows as the
+answer: `SELECT q, value FROM quantiles(...)` is what is asked most, of a table of a few rows; to
+hand that to DuckDB and back takes longer than to make it. One that only adds up a whole key, as the
+paper's (12), `SELECT sum Y2 / sum Y1 FROM ...`, would read every row of its key to add up columns
+whose sums are the same for whoever asks; they are made once for each state of the ledger and kept
+like any table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +24,7 @@ from sqlglot import exp
 
 from muntin.arrow import pc
 from muntin.select.bind import Bound
+from muntin.select.limits import Limits
 
 TABLE_ROWS_MIN = 16_384  # of fewer, DuckDB is as fast
 TOP_ROWS_MAX = 1_000
@@ -67,14 +75,11 @@ class Narrowing:
 
 def narrowing_of(tree: exp.Expr, items: tuple[Bound | None, ...]) -> Narrowing | None:
     """What a resolved statement lets be left out; None for nothing."""
-    if len(items) != 1 or items[0] is None or not isinstance(tree, exp.Select):
+    known = _one_item(tree, items, _GROUPED)
+    if known is None or sum(1 for _ in tree.find_all(exp.Select)) != 1:
         return None
-    if _beyond(tree, _GROUPED) or sum(1 for _ in tree.find_all(exp.Select)) != 1:
-        return None
-    source = tree.args["from_"].this if tree.args.get("from_") else None
-    if not isinstance(source, exp.Table) or source.args.get("joins") or source.args.get("sample"):
-        return None
-    columns = _meanings(tree, items[0].columns)
+    tree, item = known
+    columns = _meanings(tree, item.columns)
     where = tree.args.get("where")
     parts = [] if where is None else [*where.this.flatten()] if isinstance(
         where.this, exp.And) else [where.this]  # fmt: skip
@@ -188,6 +193,18 @@ def _meanings(tree: exp.Select, known: tuple[str, ...]) -> dict[str, str]:
     return meanings
 
 
+def _one_item(
+    tree: exp.Expr, items: tuple[Bound | None, ...], clauses: frozenset[str]
+) -> tuple[exp.Select, Bound] | None:
+    """A SELECT of one FROM item that has no clause beyond these."""
+    if len(items) != 1 or items[0] is None or not isinstance(tree, exp.Select):
+        return None
+    source = tree.args.get("from_")
+    if source is None or not isinstance(source.this, exp.Table) or _beyond(tree, clauses):
+        return None
+    return tree, items[0]
+
+
 def _beyond(tree: exp.Select, clauses: frozenset[str]) -> bool:
     return any(given and name not in clauses for name, given in tree.args.items())
 
@@ -252,3 +269,97 @@ def _whole_numbers(table: pa.Table, name: str) -> np.ndarray | None:
     if column.type != pa.int64() or column.null_count or column.num_chunks != 1:
         return None
     return column.chunk(0).to_numpy()
+
+
+_LISTED = frozenset(("expressions", "from_"))
+_SUM_NODES = (
+    exp.Select, exp.From, exp.Table, exp.TableAlias, exp.Identifier, exp.Alias, exp.Limit,
+    exp.Column, exp.Literal, exp.Paren, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Anonymous,
+)  # fmt: skip
+# Types that come back from DuckDB as they went in.
+_SAME = frozenset((pa.int64(), pa.float64(), pa.string(), pa.bool_()))
+
+
+def projected(
+    tree: exp.Expr, items: tuple[Bound | None, ...], narrowing: Narrowing | None
+) -> tuple[str, ...] | None:
+    """Which columns of its FROM item a resolved statement lists; None if it does more than that."""
+    complete = narrowing is not None and narrowing.complete
+    known = _one_item(tree, items, _ORDERED if complete else _LISTED)
+    if known is None:
+        return None
+    tree, item = known
+    found: list[str] = []
+    for projection in tree.expressions:
+        column = projection.this if isinstance(projection, exp.Alias) else projection
+        if isinstance(column, exp.Star) or (
+            isinstance(column, exp.Column) and isinstance(column.this, exp.Star)
+        ):
+            found += item.columns
+        elif isinstance(column, exp.Column) and column.name in item.columns:
+            found.append(column.name)
+        else:
+            return None
+    return tuple(found)
+
+
+def answered(
+    table: pa.Table,
+    sources: tuple[str, ...],
+    columns: tuple[str, ...],
+    narrowing: Narrowing | None,
+    limits: Limits,
+) -> pa.Table | None:
+    """The listed columns under their names; None where DuckDB has to do it.
+
+    `table`: of the FROM item.
+    `sources`, `columns`: what is read, and how it is called in the result.
+    `narrowing`: which rows, and in which order.
+    """
+    rows = table if narrowing is None else chosen(table, narrowing)
+    if rows is None:
+        return None
+    table = rows
+    if table.num_rows > limits.result_rows or table.nbytes > limits.result_bytes:
+        return None
+    arrays = [_as_text(table.column(name)) for name in sources]
+    if any(array.type not in _SAME for array in arrays):
+        return None
+    return pa.Table.from_arrays(arrays, names=list(columns))
+
+
+def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Keys are stored as long strings, or as a dictionary of them: as what DuckDB returns."""
+    kind = column.type
+    values = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_large_string(values) or (values != kind and pa.types.is_string(values)):
+        return column.cast(pa.string())
+    return column
+
+
+def summed(tree: exp.Expr, items: tuple[Bound | None, ...]) -> tuple[Bound | None, ...]:
+    """The FROM items, marked where their sums are all that a resolved statement reads."""
+    known = _one_item(tree, items, _LISTED | {"limit"})
+    if known is None or known[1].kind != "key" or not _only_sums(*known):
+        return items
+    item = known[1]
+    # a key has no sum, and a table with a column of no type is not kept
+    columns = tuple(name for name in item.columns if name not in (item.key or ()))
+    return (replace(item, summed=True, columns=columns),)
+
+
+def _only_sums(tree: exp.Select, item: Bound) -> bool:
+    sums = 0
+    for node in tree.walk():
+        if not isinstance(node, _SUM_NODES) or (isinstance(node, exp.Select) and node is not tree):
+            return False
+        if isinstance(node, exp.Anonymous):
+            sums += 1
+            column = node.expressions[0] if len(node.expressions) == 1 else None
+            if str(node.this).lower() != "sum" or not isinstance(column, exp.Column):
+                return False
+        elif isinstance(node, exp.Column):
+            number = node.name in item.columns and node.name not in (item.key or ())
+            if not number or not isinstance(node.parent, exp.Anonymous):
+                return False
+    return sums > 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -12,16 +13,13 @@ from muntin.errors import SelectError
 from muntin.select.bind import Binder, Bound
 from muntin.select.catalog import Moment, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.check import check_tree
-from muntin.select.direct import projected, summed
-from muntin.select.lexer import check_text
 from muntin.select.limits import Limits
 from muntin.select.listing import listed
 from muntin.select.names import resolve
-from muntin.select.narrowing import Narrowing, narrowing_of
-from muntin.select.parser import parse
-from muntin.select.render import render
+from muntin.select.narrowing import Narrowing, narrowing_of, projected, summed
+from muntin.select.parser import check_text, parse
 from muntin.select.shapes import Slots, conditions_with, item_with, outline_of, slots_of
-from muntin.select.syntax import Statement, show
+from muntin.select.syntax import DIALECT, PLACEHOLDER, Statement, matching, show
 from muntin.select.values import distinct_names
 
 _PLANS_MAX = 512  # by text, and again by outline
@@ -198,3 +196,67 @@ def _names_read(tree: exp.Expr) -> frozenset[str] | None:
 def _no_columns(query: QueryInfo) -> tuple[str, ...]:
     """A trend has no constants, so that nobody asks."""
     raise SelectError(f"the columns of '{query.name}' are not known here")
+
+
+NOW = "now_utc"
+"""Name of the parameter that holds the statement's clock."""
+
+
+def render(tree: exp.Expr) -> tuple[str, bool]:
+    """SQL of DuckDB's with the meaning that Muntin promises, and whether it uses the clock.
+
+    - Division by zero is null: `a / b` becomes `a / nullif(b, 0)`, and so do `//` and `%`.
+    - `now()` is the statement's clock, a parameter; the rendered text does not hold the time.
+    - LIKE with many wildcards goes to DuckDB's linear regular expressions, since its own matcher
+      tries again from each place and may take time exponential in the wildcards.
+
+    FROM items stay as marks, for `with_sources`, until it is known what was loaded.
+    """
+    tree = tree.copy()
+    clock = False
+    # From the leaves up, and nothing is copied: what is inside a divisor or a pattern's subject is
+    # rewritten before it moves there.
+    for node in reversed(list(tree.walk())):
+        if isinstance(node, (exp.Div, exp.IntDiv, exp.Mod)):
+            _safe_division(node)
+        elif isinstance(node, (exp.Like, exp.ILike)):
+            _bounded_pattern(node)
+        elif isinstance(node, (exp.CurrentTimestamp, exp.CurrentDate)) or (
+            isinstance(node, exp.Anonymous) and str(node.this).lower() == "now"
+        ):
+            clock = True
+            node.replace(_clock(node))
+    sql = tree.sql(dialect=DIALECT, identify=True, comments=False, normalize_functions="lower")
+    return sql, clock
+
+
+def with_sources(sql: str, sources: Sequence[str]) -> str:
+    """Put each FROM item's SQL where its mark stands."""
+    return PLACEHOLDER.sub(lambda m: sources[int(m[1])], sql)
+
+
+def _safe_division(node: exp.Expr) -> None:
+    divisor = node.args["expression"]
+    plain = divisor
+    while isinstance(plain, (exp.Paren, exp.Neg)):
+        plain = plain.this
+    if isinstance(plain, exp.Literal) and not plain.is_string and float(plain.name) != 0:
+        return
+    zero = exp.Literal.number(0)
+    node.set("expression", exp.Anonymous(this="nullif", expressions=[divisor, zero]))
+
+
+def _clock(node: exp.Expr) -> exp.Expr:
+    moment = exp.cast(exp.Parameter(this=exp.Var(this=NOW)), "TIMESTAMP", dialect=DIALECT)
+    if isinstance(node, exp.CurrentDate):
+        return exp.Cast(this=moment, to=exp.DataType.build("DATE", dialect=DIALECT))
+    return moment
+
+
+def _bounded_pattern(node: exp.Expr) -> None:
+    pattern = node.expression.name
+    simple = isinstance(node, exp.Like) and "_" not in pattern
+    groups = len(re.findall(r"%+", pattern.rstrip("%")))
+    if simple or groups <= 1:
+        return
+    node.replace(matching(node))

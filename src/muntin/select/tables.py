@@ -22,8 +22,8 @@ from muntin.segments.sums import Totals, key_rows
 from muntin.segments.table import Segment, Table
 from muntin.select.bind import Bound
 from muntin.select.catalog import Loaded, SummaryInfo
-from muntin.select.conform import conformed, has_untyped, typed
 from muntin.select.functions import PERIODIC, TABLE_FUNCTIONS
+from muntin.select.values import conformed, has_untyped, typed
 from muntin.summaries.reading import exact_sum
 
 _TABLES_MAX = 4096

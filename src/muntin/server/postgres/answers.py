@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from muntin.errors import MuntinError, SelectError
-from muntin.select.functions_allowed import words
+from muntin.select.check import words
 from muntin.select.result import Result
 from muntin.server.postgres.catalog import PostgresCatalog, is_catalog, is_plain
 from muntin.server.postgres.catalog_tables import Columns

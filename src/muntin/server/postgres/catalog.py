@@ -15,8 +15,8 @@ from sqlglot import exp, parse
 from sqlglot.errors import ErrorLevel, SqlglotError
 
 from muntin.errors import SelectError
+from muntin.select.check import words
 from muntin.select.database import Database, DatabaseError
-from muntin.select.functions_allowed import words
 from muntin.select.limits import Limits
 from muntin.select.result import Result
 from muntin.server.postgres.catalog_tables import (
