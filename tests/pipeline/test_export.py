@@ -25,7 +25,7 @@ from muntin.ledger.sqlite import SqliteLedger
 from muntin.reading.catalog import LedgerCatalog
 from muntin.select.engine import Engine
 from muntin.spark.ingest import Ingest
-from tests.pipeline.support import START, events, gather, pipeline
+from tests.pipeline.support import SECOND, START, events, gather, pipeline
 
 MINUTE = {"kind": "tumbling", "length": "1 minute"}
 SUMMARIES = {
@@ -127,6 +127,25 @@ def test_panes_go_out_once_they_are_sealed(ingest, place, form):
         union.update(datasketches.hll_sketch.deserialize(row["sketch"]))
     assert sum(row["events"] for row in newest.values()) == 2 * sealed + 10
     assert union.get_lower_bound(3) <= 50 <= union.get_upper_bound(3)
+
+
+def test_a_pane_that_is_dropped_meanwhile_goes_out_whole_or_not_at_all(tmp_path, monkeypatch):
+    """What is stored of it then are the late events that came after."""
+    monkeypatch.setattr(units, "PANES_READ", 1)
+    monkeypatch.setattr(units, "COMMIT_BYTES", 0)
+    kept = spec().model_copy(
+        update={"retention": spec().retention.model_copy(update={"panes": 60_000_000})}
+    )
+    ingest = Ingest(kept, SqliteLedger(f"{tmp_path}/ledger.db"), query_id="q")
+    ingest.take(0, gather([events(rows(0, 80))]))
+    layout = ingest._assembler.layouts["areas"]
+    groups = units.panes(ingest.ledger, layout, (START // SECOND + 60) * SECOND, {})
+    out = [next(groups)]
+    ingest.take(1, gather([events(rows(80, 300))]))
+    ingest.take(2, gather([events(rows(15, 16) + rows(300, 301))]))
+    out += groups
+    ingest.close()
+    assert {n for group in out for unit in group for n in unit.spans.events.tolist()} == {20}
 
 
 def test_what_cannot_go_out_says_so(ingest, place, tmp_path):

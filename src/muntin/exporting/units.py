@@ -74,11 +74,9 @@ def panes(ledger: Ledger, layout: Layout, sealed: int | None, done: Done) -> Ite
     """Panes that end at `sealed` or before, oldest first, and again those that got late events."""
     with ledger.snapshot() as view:
         bounds = view.bounds(layout.name, layout.pane)
-        horizon = view.horizon(layout.name, layout.pane)
         if bounds is None or sealed is None:
             return
-        start = bounds[0] if horizon is None else max(horizon, bounds[0])
-        starts = _panes(Pieces(view, SegmentCache(0)), layout, start, sealed, done).start
+        starts = _panes(Pieces(view, SegmentCache(0)), layout, bounds[0], sealed, done).start
     group: list[Unit] = []
     while len(starts):
         start = int(starts[0])
@@ -97,6 +95,7 @@ def panes(ledger: Ledger, layout: Layout, sealed: int | None, done: Done) -> Ite
 
 def _panes(pieces: Pieces, layout: Layout, start: int, end: int, done: Done) -> Spans:
     """Those of [start, end) that are not out yet; `end` is the end of a pane."""
+    start = max(start, pieces.extent(layout).dropped or start)  # before, late events at most
     there = pieces.slices(layout, layout.pane, start, end - layout.pane + 1)
     spans = Spans(there.starts, there.starts + layout.pane, there.late, there.events, there.late)
     columns = (spans.start, spans.revision, spans.end, spans.events)
