@@ -143,6 +143,7 @@ def test_a_backup_holds_what_files_hold(tmp_path: Path) -> None:
     writer = ledger.open_writer("p", SPEC, query_id="A")
     far = ledger.payload_folder("p", f"file://{tmp_path}/far")
     near = ledger.payload_folder("p")
+    assert ledger.payload_folder("p", f"file:{tmp_path}/far") == far
     writer.commit(batch(0, _stored(near, {0: [1]}), _stored(far, {PANE: [2]})))
     ledger.backup(tmp_path / "backup.db")
     for folder in (near, far):

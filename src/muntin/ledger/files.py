@@ -21,7 +21,7 @@ import google_crc32c
 
 from muntin.errors import LedgerError, SpecError
 from muntin.ledger.records import Stored
-from muntin.storage import place_of
+from muntin.storage import path_of, place_of
 
 ENDING = ".mseg"
 GARBAGE_AGE_US = 3_600_000_000  # of a file that nobody names: an hour, longer than a try takes
@@ -121,7 +121,7 @@ def payload_folder(home: str, place: str, pipeline: str, number: int) -> Payload
     """
     folder = f"{pipeline}-{number:x}"
     if place:
-        url = place if "://" in place else f"file://{Path(place).resolve()}"
+        url = place if "://" in place else f"file://{Path(path_of(place)).resolve()}"
         place_of(url)
         return PayloadFolder("", f"{url.rstrip('/')}/{folder}")
     if not home:

@@ -22,7 +22,6 @@ from muntin.ledger.rules import (
     dump,
     read_spec,
 )
-from muntin.ledger.sqlite_files import give_up_files
 from muntin.ledger.tables import Tables
 from muntin.times import now_us
 
@@ -136,7 +135,7 @@ def _delete_data(connection: Tables, pipeline: int) -> None:
     note_dropped(connection, f"WHERE summary IN {of_names}", (pipeline,))
     mine = (pipeline,)
     of_pieces = f"piece IN (SELECT id FROM pieces WHERE summary IN {of_names})"
-    give_up_files(connection, of_pieces, mine, now_us())
+    connection.give_up_files(of_pieces, mine, now_us())
     connection.remove(schema.PAYLOADS, f"WHERE {of_pieces}", mine)
     for table in _OF_SUMMARY:
         connection.remove(table, f"WHERE summary IN {of_names}", mine)

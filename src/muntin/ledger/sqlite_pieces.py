@@ -10,7 +10,6 @@ from muntin.ledger.records import Made, Piece
 from muntin.ledger.rollups import Rollups, check_made, check_sums
 from muntin.ledger.slices import Slices, added_up
 from muntin.ledger.sqlite_commit import insert_piece
-from muntin.ledger.sqlite_files import give_up_files
 from muntin.ledger.sqlite_view import load_rollups, read_pieces
 from muntin.ledger.tables import Tables
 
@@ -102,7 +101,7 @@ def _insert(connection: Tables, summary: int, length: int, made: Sequence[Made])
 def delete_pieces(connection: Tables, ids: Sequence[int], now: int) -> None:
     """Delete pieces; of payloads in files, note since when nobody names them."""
     for identifier in ids:
-        give_up_files(connection, "piece = ?", (identifier,), now)
+        connection.give_up_files("piece = ?", (identifier,), now)
         connection.remove(schema.PIECES, "WHERE id = ?", (identifier,))
         connection.remove(schema.PAYLOADS, "WHERE piece = ?", (identifier,))
 

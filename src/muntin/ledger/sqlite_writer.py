@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from muntin.errors import BadArgument, LedgerConflict, LedgerError, UnknownName
-from muntin.ledger import schema, sqlite_commit, sqlite_files, sqlite_pieces
+from muntin.ledger import schema, sqlite_commit, sqlite_pieces
 from muntin.ledger.files import PayloadFolder
-from muntin.ledger.payload import pack
+from muntin.ledger.payload import IN_FILE, pack
 from muntin.ledger.records import (
     REVISIONS_KEPT_MAX,
     WAITING_COMMANDS_MAX,
@@ -280,9 +280,13 @@ class Writer:
         """
         before = whole(before, "before")
         mine = self._opened.identifier
-        named, given_up = self._write(  # fenced: another's files stay
-            lambda connection, _: sqlite_files.files_of(connection, mine), grows=False
-        )
+
+        def act(connection: Tables, _: Record) -> tuple[set[str], dict[str, int]]:
+            rows = connection.rows(schema.PAYLOADS, f"WHERE codec = {IN_FILE}")
+            gone = connection.rows(schema.GIVEN_UP, "WHERE pipeline = ?", (mine,))
+            return {stored.path for _, stored in rows}, {path: at for _, path, at in gone}
+
+        named, given_up = self._write(act, grows=False)  # fenced: another's files stay
         deleted = folder.sweep(named, given_up, before)
         gone = "WHERE pipeline = ? AND at < ?", (mine, before)
         self._write(lambda tables, _: tables.remove(schema.GIVEN_UP, *gone), grows=False)

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from muntin.errors import LedgerError
 from muntin.ledger.payload import IN_FILE, RAW
 from muntin.ledger.records import Payload
-from muntin.ledger.schema import PAYLOADS, Table
+from muntin.ledger.schema import GIVEN_UP, PAYLOADS, Table
 from muntin.times import now_us
 
 Row = tuple[Any, ...]
@@ -94,6 +95,20 @@ class Tables(sqlite3.Connection):
             self.noted.put.pop((table, key), None)
             self.noted.removed.add((table, key))
         return len(keys)
+
+    def give_up_files(self, where: str, values: Sequence[Any], now: int) -> None:
+        """Note that the files of these payloads will be named by nobody: their rows go now."""
+        statement = (
+            f"SELECT {PAYLOADS.all_columns}, (SELECT pipeline FROM names WHERE id = (SELECT "
+            f"summary FROM pieces WHERE id = piece)) FROM payloads WHERE codec = {IN_FILE} "
+            f"AND {where}"
+        )
+        for *row, pipeline in self.execute(statement, values).fetchall():
+            try:
+                _, stored = PAYLOADS.open_row(row, "the ledger")
+            except LedgerError:
+                continue  # damaged: which file it named is not known, and that one goes by its age
+            self.put(GIVEN_UP, [GIVEN_UP.seal_row(pipeline, stored.path, now)])
 
     def next_id(self, table: Table) -> int:
         """The next id of a table with AUTOINCREMENT; a row's checksum has to know it beforehand."""
