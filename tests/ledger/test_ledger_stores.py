@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from ledger_helpers import (
     SERVERS,
     SPEC,
     batch,
+    compacted,
     gather,
     held,
     packed,
@@ -447,3 +449,44 @@ def test_a_copy_between_kinds_holds_the_same(server, request, tmp_path):
     assert gather(copy, "s", 0, 3000) == gather(there, "s", 0, 3000)
     for ledger in (copy, there, before):
         ledger.close()
+
+
+def test_rows_that_are_read_one_after_the_other_are_shown_as_of_one_moment(
+    server, request, monkeypatch
+):
+    """What a scan of the rows saw of a change, and what not, is not shown without the change."""
+    if isinstance(server, RedisServer):
+        monkeypatch.setattr("muntin.ledger.redis.ROWS_AT_ONCE", 50)
+    panes = range(0, 600 * PANE, PANE)
+    with (
+        closing(open_ledger(server.url(schema=name_of(request)))) as ledger,
+        closing(open_ledger(server.url(schema=name_of(request), deadline=1))) as reader,
+    ):
+        writer = ledger.open_writer("p", SPEC, query_id="A")
+        writer.commit(batch(0, *[partial("s", pane, [pane]) for pane in panes]))
+        expected = gather(reader, "s", 0, panes.stop)
+        assert set(expected.values()) == {1}
+        store = reader._replica.store
+        load = store.load
+
+        def away(*_):
+            raise StoreAway("the server ends")
+
+        def meanwhile(patience):
+            head, rows = load(patience)
+
+            def portions():
+                yield next(rows)
+                pieces = ledger.pieces("s", PANE)
+                writer.compact(pieces, [compacted(ledger, pieces)])
+                yield from rows
+                monkeypatch.setattr(store, "since", away)
+
+            return head, portions()
+
+        monkeypatch.setattr(store, "load", meanwhile)
+        assert "the server ends" in reader.verify()[0]
+        assert gather(reader, "s", 0, panes.stop) == expected
+        monkeypatch.undo()
+        assert reader.verify() == []
+        assert gather(reader, "s", 0, panes.stop) == expected

@@ -119,8 +119,7 @@ class Replica(SqliteFile):
     def reload(self) -> None:
         """Read all rows of the store anew."""
         with self._changing:
-            for head, changes in self._load_anew(self.deadline):
-                self._apply(head, [changes])
+            self._load_anew(self.deadline)
 
     def _follow(self) -> None:
         """As `follow`, for a reader: where the store is away, what is known is read."""
@@ -149,37 +148,40 @@ class Replica(SqliteFile):
         asked = time.monotonic()
         found = self._patiently(lambda left: self.store.since(self._head, left), patience)
         if found is None:
-            found = self._load_anew(patience)
-        for head, changes in found:
-            self._apply(head, [changes])
+            self._load_anew(patience)
+        for head, changes in found or ():
+            with self.explained(), transaction(self._following):
+                _apply(self._following, changes, self.place)
+            self._head = head
         self._asked, self.trouble = asked, None
 
-    def _load_anew(self, patience: float) -> list[tuple[Head, Sequence[Change]]]:
-        """All rows of the store; returns what has come while they were read."""
-        for _ in range(3):
-            head, rows = self._patiently(self.store.load, patience)
-            try:
-                self._apply(head, rows, anew=True)
-            except StoreAway as problem:
-                raise StoreError(f"{self.place}: {problem}") from problem
-            found = self._patiently(lambda left: self.store.since(head, left), patience)  # noqa: B023
-            if found is not None:
-                return found
-        raise StoreError(f"{self.place} changes faster than its rows can be read")
-
-    def _apply(
-        self, head: Head, parts: Iterator[Sequence[Change]] | list[Sequence[Change]], *,
-        anew: bool = False,
-    ) -> None:  # fmt: skip
-        connection = self._local
-        assert connection is not None  # noqa: S101  (`prepare` came first)
+    def _load_anew(self, patience: float) -> None:
+        """All rows of the store, and what has come while they were read: they are of one moment
+        only together, so that readers see both at once."""
+        connection = self._following
         with self.explained(), transaction(connection):
-            if anew:
+            for _ in range(3):
+                head, rows = self._patiently(self.store.load, patience)
                 for table in (*schema.TABLES, "sqlite_sequence"):
                     connection.execute(f"DELETE FROM {getattr(table, 'name', table)}")  # noqa: S608
-            for changes in parts:
+                try:
+                    for changes in rows:
+                        _apply(connection, changes, self.place)
+                except StoreAway as problem:
+                    raise StoreError(f"{self.place}: {problem}") from problem
+                found = self._patiently(lambda left: self.store.since(head, left), patience)  # noqa: B023
+                if found is not None:
+                    break
+            else:
+                raise StoreError(f"{self.place} changes faster than its rows can be read")
+            for head, changes in found:  # noqa: B007
                 _apply(connection, changes, self.place)
         self._head = head
+
+    @property
+    def _following(self) -> Tables:
+        assert self._local is not None  # noqa: S101  (`prepare` came first)
+        return self._local
 
     # Changing the store
 
