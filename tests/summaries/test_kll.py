@@ -373,6 +373,13 @@ class TestLaws:
                 assert (merged.min, merged.max) == (whole.min(), whole.max())
                 assert rank_errors(merged, whole).max() <= 2 * merged.rank_error()
 
+    def test_merge_samples_all_alike(self):
+        """The first sketch as well: its light items would take the place of the others'."""
+        parts = [fed(np.random.default_rng(i).normal(size=2_000), seed=i) for i in range(600)]
+        merged = KLL.merged(parts)
+        light = merged._stack.weights() < 1 << (merged._stack.height - 1)
+        assert light.sum() < 16 < len(merged)
+
     def test_merge_bound_over_seeds(self):
         misses = 0
         for seed in range(30):

@@ -16,15 +16,12 @@ import numpy as np
 
 from muntin.errors import BadArgument
 from muntin.summaries.kernels.compaction import DRAWS, LEVELS_MAX, absorb
-from muntin.summaries.kernels.many_stacks import gather_levels
+from muntin.summaries.kernels.many_stacks import gather_levels, shift_of_merge
 from muntin.summaries.kernels.sorting import sort_pairs, sort_run
 
 K_MIN, K_MAX = 8, 65535  # as DataSketches, whose header holds k in 16 bits
 LEVEL_ITEMS_MIN = 8  # DataSketches' "m": no level is smaller
 RUN_ITEMS_MAX = 1 << 15  # sorted at once: 256 KiB of keys, which stay in the second-level cache
-BLOCK_SHIFT_MAX = 20
-MERGE_ITEMS_SORTED = 32  # in units of k: a merge of fewer items sorts them all
-MERGE_VARIANCE_SHARE = 0.1
 COUNT_MAX = (1 << 60) - 1  # 61 levels hold it
 
 
@@ -194,26 +191,23 @@ class LevelStack:
         self._toss_after(other)
         self.absorb(other.keys, other.stamps, other.offsets)
 
-    def merge_all(self, others: Sequence[Self], weight: int) -> None:
-        """Add what many stacks without stamps hold (level 0 ordered), compacting once.
-
-        `weight` is that of all they hold.
-        """
-        self._toss_after(max(others, key=lambda other: other.coins[DRAWS]))
-        heights = np.array([len(other.offsets) for other in others]) - 1
-        edges = np.concatenate([other.offsets for other in others])
+    def merge_all(self, others: Sequence[Self]) -> None:
+        """Add what many stacks without stamps hold (level 0 ordered), compacting once."""
+        self.order()
+        stacks = [self, *others]
+        self._toss_after(max(stacks, key=lambda other: other.coins[DRAWS]))
+        heights = np.array([len(other.offsets) for other in stacks]) - 1
+        edges = np.concatenate([other.offsets for other in stacks])
         ends = np.cumsum(heights + 1)
         items = np.cumsum(edges[ends - 1] - edges[ends - 1 - heights])
-        shift = 0
-        if items[-1] > MERGE_ITEMS_SORTED * self.k:
-            shift = self._merge_shift(weight, int(heights.sum()))
+        shift = int(shift_of_merge(edges, heights, self.k))
         levels = max(int(heights.max()), shift + 1)
         runs: list[list[np.ndarray]] = [[] for _ in range(levels)]
         # a few stacks at a time: memory that is fresh costs more than what is done with it
         batch = items // RUN_ITEMS_MAX
         starts = [0, *(np.flatnonzero(batch[1:] != batch[:-1]) + 1).tolist()]
-        for start, end in pairwise([*starts, len(others)]):
-            flat = np.concatenate([other.keys[other.offsets[0] :] for other in others[start:end]])
+        for start, end in pairwise([*starts, len(stacks)]):
+            flat = np.concatenate([other.keys[other.offsets[0] :] for other in stacks[start:end]])
             out, offsets = np.empty(len(flat), np.int64), np.empty(levels + 1, np.int64)
             first = ends[start] - heights[start] - 1
             gather_levels(
@@ -227,6 +221,7 @@ class LevelStack:
         united = np.concatenate([run for level in runs for run in level])
         for low, high in pairwise(sizes.tolist()):
             sort_run(united[low:high])
+        self.offsets = np.zeros(2, np.int64)  # its own items are among them
         self.absorb(united, None, sizes)
 
     def _toss_after(self, other: Self) -> None:
@@ -234,15 +229,6 @@ class LevelStack:
         again and again, would else toss the same each time, and errors would add up."""
         if other.coins[DRAWS] > self.coins[DRAWS]:
             self.coins[DRAWS:] = other.coins[DRAWS:]
-
-    def _merge_shift(self, weight: int, runs: int) -> int:
-        """Level below which a merge of so many sorted runs samples items in blocks.
-
-        Blocks are of neighbours in a run, so that only one of each run matters to a rank: it errs
-        by (2^shift)^2 / 6 in variance. All are allowed MERGE_VARIANCE_SHARE of KLL's 0.25 / k^2.
-        """
-        allowed = 6 * MERGE_VARIANCE_SHARE * 0.25 * (weight / self.k) ** 2 / runs
-        return min(max(int(allowed).bit_length() - 1, 0) // 2, BLOCK_SHIFT_MAX)
 
     def items(self) -> np.ndarray:
         """Keys, level by level."""

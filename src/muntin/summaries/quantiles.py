@@ -30,11 +30,10 @@ from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary, Summ
 from muntin.summaries import datasketches_kll
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.kernels.compaction import DRAWS, SEED, coins_of
-from muntin.summaries.kernels.sampling import sample_blocks
+from muntin.summaries.kernels.sampling import BLOCK_SHIFT_MAX, sample_blocks
 from muntin.summaries.kernels.sorting import sort_run
 from muntin.summaries.kll_answers import KLLAnswers
 from muntin.summaries.level_stack import (
-    BLOCK_SHIFT_MAX,
     COUNT_MAX,
     RUN_ITEMS_MAX,
     LevelStack,
@@ -205,7 +204,7 @@ class KLL(KLLAnswers):
             counts, lows, highs, ks, stacks = zip(*known, strict=True)
             result._grow(sum(counts), min(lows), max(highs))
             result._min_k = min(result._min_k, *ks)
-            result._stack.merge_all(stacks, sum(counts))
+            result._stack.merge_all(stacks)
         return result
 
     def copy(self) -> Self:

@@ -13,34 +13,20 @@ import numpy as np
 from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.compaction import LEVELS_MAX, absorb, coins_of
 from muntin.summaries.kernels.copying import copy_to
-from muntin.summaries.kernels.many_stacks import gather_levels
-from muntin.summaries.kernels.sampling import sample_blocks
+from muntin.summaries.kernels.many_stacks import gather_levels, shift_of_merge
+from muntin.summaries.kernels.sampling import sample_blocks, shift_of
 from muntin.summaries.kernels.sorting import falls, search, sort_keys, sort_pairs
 from muntin.summaries.kernels.weighted_view import find_around
 
 RUN_ITEMS_MAX = 1 << 15  # sorted at once
-BLOCK_SHIFT_MAX = 20
 SAMPLER_SHARE = 0.2  # of KLL's variance, that the sampler in front may add
-MERGE_ITEMS_SORTED = 32  # in units of k: a merge of fewer items sorts them all
-MERGE_SHARE = 0.1  # of KLL's variance, that a merge's sampling may add
-
-
-@kernel()
-def _shift_of(blocks, halves):
-    """Logarithm of the size of blocks that add so much variance."""
-    bits = 0
-    whole = np.int64(min(blocks, 1e18))
-    while whole > 0:
-        whole >>= 1
-        bits += 1
-    return min(max(bits - 1, 0) // halves, BLOCK_SHIFT_MAX)
 
 
 @kernel()
 def _fold_one(run, k, caps, coins, out, offsets):
     """A sketch of a run of more than k items: levels in `out`; returns how many."""
     n = run.shape[0]
-    shift = _shift_of(SAMPLER_SHARE * n / (np.float64(k) * k), 1)
+    shift = shift_of(SAMPLER_SHARE * n / (np.float64(k) * k), 1)
     kept = np.empty(0, np.int64)
     kept_offsets = np.zeros(2, np.int64)
     height = 1
@@ -119,10 +105,9 @@ def fold_quantiles(items, bounds, k, caps, seed, starts, levels, level_starts, e
 
 @kernel()
 def _flatten(rows, starts, items, level_starts, levels, flat, edges, heights):
-    """The sketches of rows in a row, with their levels' edges; returns edges used and weight."""
+    """The sketches of rows in a row, with their levels' edges; returns edges used."""
     at = 0
     edge = 0
-    weight = 0
     for i in range(rows.shape[0]):
         row = rows[i]
         first = starts[row]
@@ -133,17 +118,15 @@ def _flatten(rows, starts, items, level_starts, levels, flat, edges, heights):
         edges[edge] = at
         if height == 0:
             edges[edge + 1] = at + size
-            weight += size
             height = 1
         else:
             for level in range(height):
                 own = levels[level_starts[row] + level]
-                weight += own << level
                 edges[edge + level + 1] = edges[edge + level] + own
         heights[i] = height
         edge += height + 1
         at += size
-    return edge, weight
+    return edge
 
 
 @kernel()
@@ -202,12 +185,9 @@ def merge_quantiles(
             flat = np.empty(total, np.int64)
             edges = np.empty(heights_sum + 2 * rows.shape[0], np.int64)
             heights = np.empty(rows.shape[0], np.int64)
-            edge, weight = _flatten(rows, starts, items, level_starts, levels, flat, edges, heights)
+            edge = _flatten(rows, starts, items, level_starts, levels, flat, edges, heights)
             coins = coins_of(flat, np.uint64(seed))
-            shift = 0
-            if total > MERGE_ITEMS_SORTED * k:
-                share = weight / np.float64(k)
-                shift = _shift_of(6 * MERGE_SHARE * 0.25 * share * share / heights_sum, 2)
+            shift = shift_of_merge(edges, heights, k)
             united_levels = max(levels_max, shift + 1)
             united = np.empty(total, np.int64)
             united_offsets = np.empty(united_levels + 1, np.int64)

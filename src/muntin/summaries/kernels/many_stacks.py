@@ -6,6 +6,31 @@ import numpy as np
 
 from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.compaction import draw
+from muntin.summaries.kernels.sampling import shift_of
+
+SORTED_ITEMS = 32  # in units of k: a merge of fewer items sorts them all
+VARIANCE_SHARE = 0.1  # of KLL's own, 0.25 / k^2, that a merge's sampling may add
+
+
+@kernel()
+def shift_of_merge(edges, heights, k):
+    """Level below which a merge of stacks samples items in blocks; 0 where it need not.
+
+    Blocks are of neighbours in a run, which is a level of a stack that holds any, so that only one
+    of each run matters to a rank: it errs by (2^shift)^2 / 6 in variance.
+    """
+    items = runs = weight = at = 0
+    for height in heights:
+        for level in range(height):
+            size = edges[at + level + 1] - edges[at + level]
+            items += size
+            runs += size > 0
+            weight += size << level
+        at += height + 1
+    if items <= SORTED_ITEMS * k:
+        return 0
+    share = weight / np.float64(k)
+    return shift_of(6 * VARIANCE_SHARE * 0.25 * share * share / runs, 2)
 
 
 @kernel()

@@ -11,6 +11,19 @@ from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.compaction import draw
 from muntin.summaries.kernels.order_keys import KEY_OF_MINUS_ZERO, key_of
 
+BLOCK_SHIFT_MAX = 20
+
+
+@kernel()
+def shift_of(blocks, halves):
+    """Logarithm of the size of blocks that add so much variance."""
+    bits = 0
+    whole = np.int64(min(blocks, 1e18))
+    while whole > 0:
+        whole >>= 1
+        bits += 1
+    return min(max(bits - 1, 0) // halves, BLOCK_SHIFT_MAX)
+
 
 @kernel()
 def sample_blocks(bits, of_doubles, shift, coins, out, offsets):
