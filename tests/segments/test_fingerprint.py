@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from muntin.errors import BadArgument, IncompatibleSummary
@@ -188,6 +188,41 @@ def test_ranks_are_as_those_of_one_digest() -> None:
     assert np.abs(np.array(rows["value"]) - truth).max() <= 0.01
     widths = np.array(rows["upper"]) - np.array(rows["lower"])
     assert widths.max() <= 2 * ((theirs.upper - theirs.lower) / 50_000).max() + 1e-3
+
+
+@given(
+    st.integers(1, 6000), st.integers(20, 60), st.integers(0, 99), st.booleans(), st.booleans(),
+    st.sampled_from([FloatOrder(31), IntegerRange(40)]),
+)  # fmt: skip
+def test_answers_are_those_of_the_class(
+    n: int, k: int, seed: int, whole: bool, inclusive: bool, domain: Any
+) -> None:
+    """Where both have compressed the same values to the same nodes, or not at all."""
+    values = np.random.default_rng(seed).lognormal(18, 1, n)
+    values = np.round(values, -6 if whole else 0).astype(np.int64)
+    algebra = replace(Fingerprints.over(domain, 0.5), k=k)
+    columns = [pa.array(np.arange(n)), pa.array(values)]
+    (table,) = build(algebra, np.zeros(n, np.int64), columns).tables
+    nodes, digest = table.states["nodes"], DyadicQDigest(k=k, domain=domain)
+    digest.update(values)
+    if table.states["ends"] is not None:
+        digest.compress()
+    assume(isinstance(nodes, Ragged) and np.array_equal(nodes.items, digest._ids))
+    points = (*np.quantile(values, ASKED).tolist(), 10**6, 5 * 10**7)
+    theirs = digest.rank(points, inclusive=inclusive), digest.quantile(ASKED)
+    for question, estimate, of in (
+        (RanksOf(points, inclusive), theirs[0], n), (QuantilesAt(ASKED), theirs[1], 1)
+    ):  # fmt: skip
+        ours = algebra.answer(table, question).to_pydict()
+        for name in ("value", "lower", "upper"):
+            assert ours[name] == (getattr(estimate, name) / of).tolist()
+    held = np.sort(values)
+    up_to = np.searchsorted(held, points, "right" if inclusive else "left")
+    assert ((theirs[0].lower <= up_to) & (up_to <= theirs[0].upper)).all()
+    if domain.exact:
+        assert (np.abs(theirs[0].value - up_to) <= algebra.rank_error * n).all()
+    places = [max(math.ceil(Fraction(str(q)) * n), 1) - 1 for q in ASKED]
+    assert ((theirs[1].lower <= held[places]) & (held[places] <= theirs[1].upper)).all()
 
 
 def test_the_rank_of_a_float_counts_those_equal_to_it() -> None:

@@ -6,8 +6,8 @@ State       a row: `prints`, the different keys as ascending fingerprints; `null
             first and last cell where it has a node that is no leaf, and `unranked`, events with
             a key that have no number, or one outside the domain
 Error       never a wrong no; a wrong yes with probability keys / 2**print_bits, which is at
-            most `fpp` up to 2**30 keys: no segment holds more. Rank: bounds that always hold,
-            their midpoint off by at most bits / 2k; 0 while there are few values
+            most `fpp` up to 2**30 keys: no segment holds more. Rank: bounds that always hold, a
+            value off by at most bits / 2k; 0 while there are few values
 Merge       sets: the set of all keys, bit by bit. Digests: equal nodes add up, then small
             counts move up; the bound is that of one digest of all
 Duplicates  harmless for membership, count each time for ranks
@@ -57,7 +57,7 @@ from muntin.summaries.dyadic_qdigest import K_MAX
 from muntin.summaries.dynamic_bloom import ItemType, item_type
 from muntin.summaries.items import hash_items
 from muntin.summaries.kernels.placement import spread
-from muntin.summaries.order_maps import IntegerRange, OrderMap, TimestampRange, order_map
+from muntin.summaries.order_maps import IntegerRange, OrderMap, TimestampRange, order_map, placed
 from muntin.summaries.weighted_view import check_fractions
 
 kernels: Any = _kernels  # lists of columns are unpacked into their calls
@@ -86,7 +86,7 @@ class Fingerprints(Algebra):
     domain : tuple of (name, value), optional
         Parameters of the number's `OrderMap`, sorted; None: keys only. See `over`.
     k : int
-        Of the digest: the midpoint of a rank's bounds is off by at most bits / 2k.
+        Of the digest: a rank is off by at most bits / 2k.
     items : "text", "integers", "dates" or "times", optional
         What the keys are. None: the first that there are decide it.
     """
@@ -302,29 +302,21 @@ class Fingerprints(Algebra):
         leaf, domain = 1 << self._map.bits, self._map
         if isinstance(question, QuantilesAt):
             asked = check_fractions(question.fractions)
-            out = np.empty((3, len(filled), len(asked)), np.int64)
+            out = np.empty((len(filled), 3, len(asked)), np.int64)
             kernels.quantile_cells(*stored, leaf, frozen(asked), out)
-            middle, low, high = (cells.ravel().view(np.uint64) for cells in out)
+            middle, low, high = (out[:, end].ravel().view(np.uint64) for end in range(3))
             found = domain.typical(middle), domain.lowest(low), domain.highest(high)
             return answer_table("q", asked, filled, found, 1.0)
         asked = np.atleast_1d(np.asarray(question.points))
-        points: Any = asked
-        inclusive, exact = question.inclusive, domain.exact
-        if isinstance(domain, IntegerRange) and not inclusive:
-            points = np.ceil(points)  # less than 2.5 is less than 3
-        cells, sides = domain.place(points)
-        where, share = (frozen(cells.view(np.int64)), frozen(sides)), ranked[filled][:, None]
-
-        def bounds(*own: bool) -> np.ndarray:
-            out = np.empty((2, len(filled), len(asked)), np.int64)
-            kernels.cell_ranks(*stored, leaf, *where, *own, out)
-            return out / share
-
-        ends = bounds(inclusive, inclusive)
-        value = ends.mean(axis=0)
-        if not exact:  # values beside the question in its cell may lie on either side
-            ends = bounds(False, True)
-        found = tuple(part.ravel() for part in (value, *ends))
+        where = placed(domain, asked, question.inclusive)
+        values = np.empty((len(filled), len(asked)))
+        bounds = np.empty((len(filled), 2, len(asked)), np.int64)
+        kernels.cell_ranks(
+            *stored, leaf, domain.bits, self.k,
+            *(frozen(part) for part in where), question.inclusive, domain.exact, values, bounds,
+        )  # fmt: skip
+        share = ranked[filled][:, None]
+        found = tuple((part / share).ravel() for part in (values, bounds[:, 0], bounds[:, 1]))
         return answer_table("x", asked, filled, found, 1.0)
 
     def _contains(self, table: Table, items: Sequence[Any]) -> pa.Table:

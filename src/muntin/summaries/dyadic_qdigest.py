@@ -1,9 +1,9 @@
 """Dyadic q-digest: ranks and quantiles with bounds that always hold.
 
-State       nodes of the binary tree over 2**bits cells: uint64 number, int64 count; ascending
-Error       rank: upper - lower <= bits * floor(n / k), always; the midpoint is off by half of it.
-            A quantile lies between its bounds where a node's values would lie evenly in its cells:
-            of smooth values, several times nearer
+State       nodes of the binary tree over 2**bits cells: number and count; ascending
+Error       rank: upper - lower <= bits * floor(n / k), always; the value is off by half of it at
+            most. Values of ranks and quantiles lie between their bounds where a node's values would
+            lie evenly in its cells: of smooth values, many times nearer
 Merge       with equal k and map; bounds hold for the whole (floor(a/k) + floor(b/k) <= floor(n/k))
 Duplicates  count each time
 Source      Shrivastava, Buragohain, Agrawal, Suri: Medians and Beyond, SenSys 2004
@@ -30,7 +30,8 @@ from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.base import Estimate
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.kernels import qdigest as kernels
-from muntin.summaries.order_maps import IntegerRange, OrderMap, as_numbers, order_map
+from muntin.summaries.kernels.sorting import sort_run
+from muntin.summaries.order_maps import IntegerRange, OrderMap, order_map, placed
 from muntin.summaries.reading import exact_sum
 from muntin.summaries.weighted_view import check_fractions
 from muntin.summaries.weights import as_weights
@@ -51,7 +52,7 @@ class DyadicQDigest:
         Values are integers in [0, 2**bits); 1 to 62. Where `domain` is given, its bits count.
     k : int
         Nodes that the digest may keep, up to a factor 3; rank error <= bits / k of the count
-        between the bounds, half of it for the midpoint. Measured errors are about ten times
+        between the bounds, half of it for the value. Measured errors are about ten times
         smaller.
     domain : OrderMap, optional
         Floats, timestamps or other integers: `FloatRange`, `FloatOrder`, `TimestampRange`,
@@ -72,7 +73,7 @@ class DyadicQDigest:
             raise BadArgument(f"k={k!r}: an integer from 1 to {K_MAX}")
         self._map: OrderMap = IntegerRange(bits) if domain is None else domain
         self._k = k
-        self._ids = np.empty(0, np.uint64)
+        self._ids = np.empty(0, np.int64)
         self._counts = np.empty(0, np.int64)
         self._total = 0
         self._first = 0
@@ -81,11 +82,11 @@ class DyadicQDigest:
         self._waiting = 0
         self._table: np.ndarray | None = None  # counts of all cells, while many values come
         self._is_compressed = True
-        self._index: _Index | None = None
+        self._index: tuple[Any, ...] | None = None
 
     @classmethod
     def for_error(cls, error: float, bits: int = 20, domain: OrderMap | None = None) -> Self:
-        """A digest whose rank (the midpoint) is never off by more than `error` of the count."""
+        """A digest whose rank is never off by more than `error` of the count."""
         if not isinstance(error, float) or not 0 < error < 1:
             raise BadArgument(f"error={error!r}: a fraction between 0 and 1, both excluded")
         bits = bits if domain is None else domain.bits
@@ -145,7 +146,7 @@ class DyadicQDigest:
         BadArgument
             A value outside the domain, NaN or null; a negative weight. Nothing is counted then.
         """
-        leaves = self._map.cells(values) + np.uint64(1 << self.bits)
+        leaves = self._map.cells(values).view(np.int64) + (1 << self.bits)
         if weights is not None:
             self._update_weighted(leaves, weights)
             return
@@ -165,9 +166,7 @@ class DyadicQDigest:
         if not leaves.size:
             return
         self._grow(leaves, int(given.sum()))
-        order = np.argsort(leaves, kind="stable")
-        ids, counts = np.empty_like(leaves), np.empty(len(leaves), np.int64)
-        self._add(ids, counts, kernels.weigh_sorted(leaves[order], order, given, ids, counts))
+        self._add(leaves, given, kernels.add_up(leaves, given))
 
     def merge(self, other: Self) -> None:
         """Count what `other` counted; its k and domain must be the same."""
@@ -185,7 +184,7 @@ class DyadicQDigest:
         other._collect()
         self._span(other._first, other._last)
         self._total += other._total
-        self._add(other._ids, other._counts, len(other._ids))
+        self._add(other._ids.copy(), other._counts.copy(), len(other._ids))
 
     def compress(self) -> None:
         """Move small counts up; at most 3k nodes and exact leaves remain."""
@@ -193,11 +192,10 @@ class DyadicQDigest:
         if self._is_compressed:
             return
         for whole in (True, False):  # the second keeps the bound on the nodes, whatever the data
-            ids, counts = np.empty_like(self._ids), np.empty_like(self._counts)
-            limit = self._total // self._k
-            begin = kernels.compress(self._ids, self._counts, limit, whole, ids, counts)
-            self._ids, self._counts = ids[begin:].copy(), counts[begin:].copy()
-            leaves = int((self._ids >= np.uint64(1 << self.bits)).sum())
+            leaf, limit = 1 << self.bits, self._total // self._k
+            left = kernels.compress(self._ids, self._counts, leaf, limit, whole)
+            self._ids, self._counts = self._ids[:left].copy(), self._counts[:left].copy()
+            leaves = int((self._ids >= leaf).sum())
             if len(self._ids) <= 3 * self._k + leaves:
                 break
         self._is_compressed = True
@@ -216,36 +214,17 @@ class DyadicQDigest:
         Returns
         -------
         Estimate
-            `value` (float64[n], the midpoint), `lower` and `upper` (int64[n]). The truth lies
-            between, always: confidence 1. upper - lower <= `error_bound`; where the map is not
-            exact, values in the same cell as the question are between the bounds, too, and for
-            `value` they are equal to it.
+            `value` (float64[n]), `lower` and `upper` (int64[n]). The truth lies between, always:
+            confidence 1. upper - lower <= `error_bound`, and `value` is off by half of that at
+            most; where the map is not exact, values in the same cell as the question are between
+            the bounds, too, and for `value` they are equal to it.
         """
-        if not inclusive and isinstance(self._map, IntegerRange):
-            values = as_numbers(values)
-            if values.dtype.kind == "f":
-                values = np.ceil(values)  # less than 2.5 is less than 3
-        cells, side = self._map.place(values)
-        lower, upper = self._bounds(cells, side, (inclusive, inclusive))
-        value = lower + (upper - lower) / 2
-        if not self._map.exact:  # values beside the question in its cell may lie on either side
-            lower, upper = self._bounds(cells, side, (False, True))
-        return Estimate(value, lower, upper, 1.0)
-
-    def _bounds(
-        self, cells: np.ndarray, side: np.ndarray, own: tuple[bool, bool]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Fewest and most values up to each cell; `own`: whether its own values count, in each."""
-        index = self._indexed()
-        lower = index.up_to(index.ends, index.by_end, cells, own=own[0])
-        upper = index.up_to(index.begins, index.by_begin, cells, own=own[1])
-        # The extreme values are known: nothing lies beyond them.
-        first, last = np.uint64(self._first), np.uint64(self._last)
-        lower = np.where(cells >= last if own[0] else cells > last, self._total, lower)
-        upper = np.where(cells < first if own[1] else cells <= first, 0, upper)
-        lower = np.where(side > 0, self._total, np.where(side < 0, 0, lower))
-        upper = np.where(side > 0, self._total, np.where(side < 0, 0, upper))
-        return lower, upper
+        cells, beyond = placed(self._map, values, inclusive)
+        value, bounds = np.zeros(len(cells)), np.zeros((2, len(cells)), np.int64)
+        if self._total:
+            margin, exact = self.error_bound / 2, self._map.exact
+            kernels.ranks(*self._indexed(), margin, cells, beyond, inclusive, exact, value, bounds)
+        return Estimate(value, bounds[0], bounds[1], 1.0)
 
     def quantile(self, q: Any) -> Estimate:
         """The smallest value whose rank is at least q * count.
@@ -273,14 +252,12 @@ class DyadicQDigest:
         targets = np.array(
             [max(1, math.ceil(Fraction(str(float(x))) * self._total)) for x in asked], np.int64
         )
-        index = self._indexed()
-        low = index.reached(index.begins, index.by_begin, targets)
-        high = index.reached(index.ends, index.by_end, targets)
-        first, last = np.uint64(self._first), np.uint64(self._last)
-        low, high = np.clip(low, first, last), np.clip(high, first, last)
-        middle = np.clip(index.between(targets, first, last), low, high)
-        lower, upper = self._map.lowest(low), self._map.highest(high)
-        return Estimate(self._map.typical(middle), lower, upper, 1.0)
+        found = np.empty((3, len(targets)), np.int64)
+        edges, sums, masses, _, *ends = self._indexed()
+        kernels.quantiles(edges, sums, masses, *ends, targets, found)
+        middle, low, high = found.view(np.uint64)
+        domain = self._map
+        return Estimate(domain.typical(middle), domain.lowest(low), domain.highest(high), 1.0)
 
     def copy(self) -> Self:
         """Another of the same contents."""
@@ -316,7 +293,7 @@ class DyadicQDigest:
         if len(body) != _HEADER.size + nodes * (id_width + count_width):
             raise CorruptSummary(f"dyadic_qdigest: {len(body)} bytes for {nodes} nodes")
         split = _HEADER.size + nodes * id_width
-        ids = np.frombuffer(body[_HEADER.size : split], f"<u{id_width}").astype(np.uint64)
+        ids = np.frombuffer(body[_HEADER.size : split], f"<u{id_width}").astype(np.int64)
         raw = np.frombuffer(body[split:], f"<u{count_width}")
         if nodes and (int(raw.min()) < 1 or float(raw.sum(dtype=np.float64)) > COUNT_MAX):
             raise CorruptSummary("dyadic_qdigest: counts are not from 1 to the largest total")
@@ -336,16 +313,14 @@ class DyadicQDigest:
             return
         if int(ids[0]) < 1 or int(ids[-1]) >> (bits + 1) or (ids[1:] <= ids[:-1]).any():
             raise CorruptSummary("dyadic_qdigest: nodes are not ascending numbers of the tree")
-        is_inner = ids < np.uint64(1 << bits)
+        is_inner = ids < 1 << bits
         if (self._counts[is_inner] > self._total // self._k).any():
             raise CorruptSummary("dyadic_qdigest: an inner node counts more than count / k")
         if len(ids) > 3 * self._k + int((~is_inner).sum()):
             raise CorruptSummary(f"dyadic_qdigest: {len(ids)} nodes are too many for k")
-        begins, ends = _spans(ids, bits)
-        if not (
-            self._first <= self._last
-            and int(begins.min()) <= self._first <= int(ends.min())
-            and int(begins.max()) <= self._last <= int(ends.max())
+        begins, ends = kernels.index(ids, self._counts, 1 << bits, 0, (1 << bits) - 1)[0][:2]
+        if not begins[0] <= self._first <= ends[0] or not (
+            max(self._first, begins[-1]) <= self._last <= ends[-1]
         ):
             raise CorruptSummary("dyadic_qdigest: extremes do not fit the nodes")
 
@@ -368,7 +343,7 @@ class DyadicQDigest:
         if self._table is not None:
             table, self._table = self._table, None
             distinct = int(np.count_nonzero(table))
-            ids, counts = np.empty(distinct, np.uint64), np.empty(distinct, np.int64)
+            ids, counts = np.empty(distinct, np.int64), np.empty(distinct, np.int64)
             self._add(ids, counts, kernels.drain_dense(table, ids, counts))
 
     def _count_waiting(self) -> None:
@@ -384,76 +359,33 @@ class DyadicQDigest:
             for values in waiting:
                 kernels.count_dense(values, self._table)
             return
-        values = np.sort(waiting[0] if len(waiting) == 1 else np.concatenate(waiting))
-        ids, counts = np.empty(len(values), np.uint64), np.empty(len(values), np.int64)
-        self._add(ids, counts, kernels.count_sorted(values, ids, counts))
+        values = waiting[0] if len(waiting) == 1 else np.concatenate(waiting)
+        sort_run(values)
+        counts = np.empty(len(values), np.int64)
+        self._add(values, counts, kernels.count_sorted(values, values, counts))
 
     def _add(self, ids: np.ndarray, counts: np.ndarray, length: int) -> None:
-        """Add the first `length` nodes of an ascending list."""
-        ids, counts = ids[:length], counts[:length]
-        size = len(self._ids) + length
-        both_ids, both_counts = np.empty(size, np.uint64), np.empty(size, np.int64)
-        size = kernels.add_nodes(self._ids, self._counts, ids, counts, both_ids, both_counts)
-        self._ids, self._counts = both_ids[:size].copy(), both_counts[:size].copy()
+        """Add the first `length` nodes of an ascending list, which becomes the digest's own."""
+        if len(self._ids):
+            lists = self._ids, self._counts, ids[:length], counts[:length]
+            ids, counts = np.empty((2, len(self._ids) + length), np.int64)
+            length = kernels.add_nodes(*lists, ids, counts)
+        self._ids, self._counts = ids[:length], counts[:length]
+        if 2 * length < len(ids):  # do not keep what was a million equal values
+            self._ids, self._counts = self._ids.copy(), self._counts.copy()
         self._index = None
         self._is_compressed = False
-        if size > 8 * self._k + 4096:
+        if length > 8 * self._k + 4096:
             self.compress()
 
-    def _indexed(self) -> _Index:
+    def _indexed(self) -> tuple[Any, ...]:
+        """What `kernels.ranks` takes first: `kernels.index`, first and last cell."""
         self._collect()
         if self._index is None:
-            self._index = _Index(self._ids, self._counts, self.bits)
+            ends = self._first, self._last
+            leaf = 1 << self.bits
+            self._index = (*kernels.index(self._ids, self._counts, leaf, *ends), *ends)
         return self._index
-
-
-class _Index:
-    """Counts accumulated by where nodes begin, where they end, and both: a query is a search."""
-
-    def __init__(self, ids: np.ndarray, counts: np.ndarray, bits: int) -> None:
-        begins, ends = _spans(ids, bits)
-        self.begins, self.by_begin = _accumulated(begins, counts)
-        self.ends, self.by_end = _accumulated(ends, counts)
-        order = np.lexsort([~ends, begins])
-        self._nodes = begins[order], ends[order], counts[order]
-
-    def between(self, targets: np.ndarray, first: np.uint64, last: np.uint64) -> np.ndarray:
-        """Where the counts reach each target, if a node's values lie evenly in its cells."""
-        begins, ends, counts = (np.empty_like(part) for part in self._nodes)
-        masses = counts.astype(np.float64)
-        found = kernels.spread(*self._nodes, begins, ends, masses)
-        begins, ends = np.maximum(begins[:found], first), np.minimum(ends[:found], last)
-        sums = np.cumsum(masses[:found])
-        at = np.minimum(np.searchsorted(sums, targets - 0.5), found - 1)
-        into = 1 - (sums[at] - (targets - 0.5)) / masses[at]
-        into = np.clip(into, 0, 1) * (ends[at] - begins[at]).astype(np.float64)
-        return begins[at] + into.astype(np.uint64)
-
-    @staticmethod
-    def up_to(edges: np.ndarray, sums: np.ndarray, cells: np.ndarray, *, own: bool) -> np.ndarray:
-        """Counts of nodes whose edge is before each cell, or also in it."""
-        return sums[np.searchsorted(edges, cells, side="right" if own else "left")]
-
-    @staticmethod
-    def reached(edges: np.ndarray, sums: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """First edge at which the sum is at least the target."""
-        return edges[np.searchsorted(sums[1:], targets, side="left")]
-
-
-def _accumulated(edges: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    order = np.argsort(edges, kind="stable")
-    return edges[order], np.concatenate([np.zeros(1, np.int64), np.cumsum(counts[order])])
-
-
-def _spans(ids: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
-    """First and last cell below each node."""
-    depths = np.zeros(len(ids), np.uint64)
-    for step in (32, 16, 8, 4, 2, 1):  # floor(log2), exact also beyond 2**53
-        is_wider = (ids >> depths) >= np.uint64(1 << step)
-        depths = np.where(is_wider, depths + np.uint64(step), depths)
-    heights = np.uint64(bits) - depths
-    begins = (ids << heights) - np.uint64(1 << bits)
-    return begins, begins + (np.uint64(1) << heights) - np.uint64(1)
 
 
 def _widths(ids: np.ndarray, counts: np.ndarray) -> tuple[int, int]:

@@ -181,8 +181,9 @@ class FloatOrder(OrderMap):
 
     def cells(self, values: Any) -> np.ndarray:
         raw = (_floats(values) + 0.0).view(np.uint64)  # + 0.0 makes one zero of two
-        ordered = np.where(raw & _SIGN, ~raw, raw | _SIGN)
-        return ordered >> np.uint64(64 - self.bits)
+        raw ^= (raw.view(np.int64) >> 63).view(np.uint64) | _SIGN
+        raw >>= np.uint64(64 - self.bits)
+        return raw
 
     def place(self, values: Any) -> tuple[np.ndarray, np.ndarray]:
         cells = self.cells(values)
@@ -273,6 +274,17 @@ def order_map(parameters: Mapping[str, Any]) -> OrderMap:
         return made(**given)
     except TypeError as problem:
         raise BadArgument(f"not an order-preserving map: {problem}") from None
+
+
+def placed(domain: OrderMap, values: Any, inclusive: bool) -> tuple[np.ndarray, np.ndarray]:
+    """As `OrderMap.place`, cells as int64[n]: of a rank, whether or not it is that of values equal
+    to the question."""
+    if isinstance(domain, IntegerRange) and not inclusive:
+        values = as_numbers(values)
+        if values.dtype.kind == "f":
+            values = np.ceil(values)  # less than 2.5 is less than 3
+    cells, beyond = domain.place(values)
+    return cells.view(np.int64), beyond
 
 
 def map_for(kind: pa.DataType) -> OrderMap:

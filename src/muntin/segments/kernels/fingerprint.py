@@ -1,8 +1,8 @@
 """Sorted sets of fingerprints, and dyadic q-digests, of many groups at once.
 
 A node of a digest is its number in the binary tree over 2**bits cells, as in
-`muntin.summaries.kernels.qdigest`; node lists ascend. A row has `ends`, its first and last cell,
-where it has a node that is no leaf.
+`muntin.summaries.kernels.qdigest`, which answers of each row; node lists ascend. A row has `ends`,
+its first and last cell, where it has a node that is no leaf.
 
 Searches and sorts are our own: `np.argsort` and `np.searchsorted` gave wrong places here, in
 processes that had loaded certain other kernels from Numba's cache before.
@@ -12,10 +12,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from muntin.summaries.kernels import kernel
-from muntin.summaries.kernels.copying import copy_to
-from muntin.summaries.kernels.qdigest import compress
-from muntin.summaries.kernels.sorting import search, sort_keys, sort_pairs
+from muntin.summaries.kernels import inlined, kernel
+from muntin.summaries.kernels.qdigest import (
+    add_up,
+    compress,
+    count_sorted,
+    index,
+    quantiles,
+    ranks,
+    span,
+)
+from muntin.summaries.kernels.sorting import search, sort_keys
 
 TIE = 2.0**-52  # a fraction is what was written: 0.07 of 100 is the seventh
 
@@ -72,25 +79,13 @@ def contains(starts, prints, asked, out):
 
 
 @kernel()
-def _squeezed(ids, counts, first, n, total, k):
-    """Compress the n nodes at `first`, in place; how many are left."""
-    if n <= 4 * k:
-        return n
-    begin = 0
+def _squeezed(ids, counts, leaf, total, k):
+    """Compress the nodes, in place; how many are left."""
+    left = ids.shape[0]
     for whole in (True, False):  # the second keeps the bound on the nodes, whatever the data
-        left = n - begin
-        own = ids[first : first + left].copy().view(np.uint64)
-        stored = counts[first : first + left].copy()
-        out = np.empty(left, np.uint64)
-        out_counts = np.empty(left, np.int64)
-        gone = compress(own, stored, total // k, whole, out, out_counts)
-        for i in range(gone, left):
-            ids[first + i - gone] = np.int64(out[i])
-            counts[first + i - gone] = out_counts[i]
-        begin += gone
-        if n - begin <= 4 * k:
-            break
-    return n - begin
+        if left > 4 * k:
+            left = compress(ids[:left], counts[:left], leaf, total // k, whole)
+    return left
 
 
 @kernel()
@@ -113,16 +108,11 @@ def fold_nodes(leaves, bounds, k, leaf, starts, ids, counts, end_starts, ends):
     for g in range(bounds.shape[0] - 1):
         first = bounds[g]
         n = bounds[g + 1] - first
-        sort_keys(leaves[first : first + n])
-        at = filled
-        for i in range(first, first + n):
-            if i > first and leaves[i] == leaves[i - 1]:
-                counts[at - 1] += 1
-            else:
-                ids[at] = leaves[i]
-                counts[at] = 1
-                at += 1
-        nodes = _squeezed(ids, counts, filled, at - filled, n, k)
+        own = leaves[first : first + n]
+        sort_keys(own)
+        nodes = count_sorted(own, ids[filled:], counts[filled:])
+        at = filled + nodes
+        nodes = _squeezed(ids[filled:at], counts[filled:at], leaf, n, k)
         if nodes and ids[filled] < leaf:
             ends[outer] = leaves[first] - leaf
             ends[outer + 1] = leaves[first + n - 1] - leaf
@@ -163,18 +153,9 @@ def merge_nodes(
                 out_counts[at] = counts[j]
                 total += counts[j]
                 at += 1
-        n = at - filled
         if bounds[g + 1] - bounds[g] > 1:
-            sort_pairs(out_ids[filled:at], out_counts[filled:at])
-        nodes = 0
-        for i in range(filled, at):
-            if nodes and out_ids[i] == out_ids[filled + nodes - 1]:
-                out_counts[filled + nodes - 1] += out_counts[i]
-            else:
-                out_ids[filled + nodes] = out_ids[i]
-                out_counts[filled + nodes] = out_counts[i]
-                nodes += 1
-        nodes = _squeezed(out_ids, out_counts, filled, nodes, total, k)
+            at = filled + add_up(out_ids[filled:at], out_counts[filled:at])
+        nodes = _squeezed(out_ids[filled:at], out_counts[filled:at], leaf, total, k)
         if nodes and out_ids[filled] < leaf:
             out_ends[outer] = low
             out_ends[outer + 1] = high
@@ -184,28 +165,12 @@ def merge_nodes(
         out_end_starts[g + 1] = outer
 
 
-@kernel()
-def _spans(ids, leaf, begins, ends):
-    """First and last cell below each node."""
-    for i in range(ids.shape[0]):
-        node = ids[i]
-        height = 0
-        while node < leaf:
-            node <<= 1
-            height += 1
-        begins[i] = node - leaf
-        ends[i] = node - leaf + (np.int64(1) << height) - 1
-
-
-@kernel()
-def _accumulated(edges, counts, own, sums):
-    """The edges ascending, and the counts up to each."""
-    n = edges.shape[0]
-    copy_to(own, edges)
-    copy_to(sums, counts)
-    sort_pairs(own[:n], sums[:n])
-    for i in range(1, n):
-        sums[i] += sums[i - 1]
+@inlined()
+def _extremes(ids, outer, leaf):
+    """First and last cell of a row, which are its `outer` where it has a node that is no leaf."""
+    if outer.shape[0]:
+        return outer[0], outer[1]
+    return ids[0] - leaf, ids[-1] - leaf
 
 
 @kernel()
@@ -219,105 +184,49 @@ def _target(fraction, total):
 
 
 @kernel()
-def _clipped(value, low, high):
-    return min(max(value, low), high)
-
-
-@kernel()
 def quantile_cells(starts, ids, counts, end_starts, ends, leaf, fractions, out):
-    """`out[:, row, i]` = cell to show at fraction i, the first and the last possible one.
+    """`out[row, :, i]` = cell to show at fraction i, the first and the last possible one.
 
     No row is empty.
     """
-    size = 1
+    targets = np.empty(fractions.shape[0], np.int64)
+    up_to = np.empty(counts.shape[0], np.int64)
     for row in range(starts.shape[0] - 1):
-        size = max(size, starts[row + 1] - starts[row])
-    edges = np.empty(2 * size, np.int64)
-    weights = np.empty(2 * size, np.int64)
-    places = np.empty((3, 2 * size), np.int64)
-    sums = np.empty((3, 2 * size), np.int64)
-    for row in range(starts.shape[0] - 1):
-        first = starts[row]
-        n = starts[row + 1] - first
-        own = ids[first : first + n]
-        if end_starts[row + 1] == end_starts[row]:
+        own = ids[starts[row] : starts[row + 1]]
+        held = counts[starts[row] : starts[row + 1]]
+        if end_starts[row + 1] == end_starts[row]:  # as most rows are: much faster
             total = np.int64(0)
-            for i in range(n):
-                total += counts[first + i]
-                sums[0, i] = total
+            for i in range(own.shape[0]):
+                total += held[i]
+                up_to[i] = total
             for i in range(fractions.shape[0]):
-                at = search(sums[0], 0, n, _target(fractions[i], total), False)
-                for e in range(3):
-                    out[e, row, i] = own[at] - leaf
+                at = search(up_to, 0, own.shape[0], _target(fractions[i], total), False)
+                for end in range(3):
+                    out[row, end, i] = own[at] - leaf
             continue
-        low = ends[end_starts[row]]
-        high = ends[end_starts[row] + 1]
-        _spans(own, leaf, edges[:n], edges[n : 2 * n])
-        copy_to(weights, counts[first : first + n])
-        copy_to(weights[n:], weights[:n])
-        _accumulated(edges[: 2 * n], weights[: 2 * n], places[0], sums[0])
-        _accumulated(edges[:n], weights[:n], places[1], sums[1])
-        _accumulated(edges[n : 2 * n], weights[:n], places[2], sums[2])
-        total = sums[1, n - 1]
+        low, high = _extremes(own, ends[end_starts[row] : end_starts[row + 1]], leaf)
+        edges, sums, masses, _ = index(own, held, leaf, low, high)
         for i in range(fractions.shape[0]):
-            target = _target(fractions[i], total)
-            at = search(sums[0], 0, 2 * n, 2 * target, False)
-            out[0, row, i] = _clipped(places[0, at], low, high)
-            for e in range(1, 3):
-                at = search(sums[e], 0, n, target, False)
-                out[e, row, i] = _clipped(places[e, at], low, high)
-
-
-@kernel()
-def _up_to(edges, sums, cell, own):
-    """Counts of the edges before the cell, or also in it."""
-    at = search(edges, 0, edges.shape[0], cell, own)
-    return sums[at - 1] if at else np.int64(0)
+            targets[i] = _target(fractions[i], sums[0, -1])
+        quantiles(edges, sums, masses, low, high, targets, out[row])
 
 
 @kernel()
 def cell_ranks(
-    starts, ids, counts, end_starts, ends, leaf, cells, sides, own_lower, own_upper, out
+    starts, ids, counts, end_starts, ends, leaf, bits, k,
+    cells, beyond, inclusive, exact, values, bounds,
 ):  # fmt: skip
-    """`out[:, row, i]` = fewest and most values up to cell i; no row is empty.
-
-    sides : int8[n]
-        -1, 0, 1: below the domain, in it, above.
-    own_lower, own_upper : bool
-        Whether the values of the cell itself are counted.
-    """
-    size = 1
+    """`values[row, i]`, `bounds[row, :, i]`: as `ranks`. No row is empty."""
     for row in range(starts.shape[0] - 1):
-        size = max(size, starts[row + 1] - starts[row])
-    edges = np.empty((2, size), np.int64)
-    places = np.empty((2, size), np.int64)
-    sums = np.empty((2, size), np.int64)
-    for row in range(starts.shape[0] - 1):
-        first = starts[row]
-        n = starts[row + 1] - first
-        _spans(ids[first : first + n], leaf, edges[0, :n], edges[1, :n])
-        for e in range(2):
-            _accumulated(edges[e, :n], counts[first : first + n], places[e], sums[e])
-        low = places[0, 0]
-        high = places[1, n - 1]
-        if end_starts[row + 1] > end_starts[row]:
-            low = ends[end_starts[row]]
-            high = ends[end_starts[row] + 1]
-        total = sums[0, n - 1]
-        for i in range(cells.shape[0]):
-            cell = cells[i]
-            lower = _up_to(places[1, :n], sums[1, :n], cell, own_lower)
-            upper = _up_to(places[0, :n], sums[0, :n], cell, own_upper)
-            if sides[i] > 0 or cell > high or (own_lower and cell == high):
-                lower = total
-            if sides[i] < 0 or cell < low or (not own_upper and cell == low):
-                upper = np.int64(0)
-            if sides[i] < 0:
-                lower = np.int64(0)
-            elif sides[i] > 0:
-                upper = total
-            out[0, row, i] = lower
-            out[1, row, i] = upper
+        own = ids[starts[row] : starts[row + 1]]
+        held = counts[starts[row] : starts[row + 1]]
+        low, high = _extremes(own, ends[end_starts[row] : end_starts[row + 1]], leaf)
+        edges, sums, masses, grained = index(own, held, leaf, low, high)
+        margin = bits * (sums[0, -1] // k) / 2
+        ranks(
+            edges, sums, masses, grained, low, high,
+            margin, cells, beyond, inclusive, exact, values[row], bounds[row],
+        )  # fmt: skip
 
 
 @kernel()
@@ -338,7 +247,6 @@ def check_sets(starts, prints, counts, universe):
 @kernel()
 def check_nodes(starts, ids, counts, end_starts, ends, totals, k, leaf):
     """The first row whose digest no values make, or -1. Nothing here can overflow."""
-    one = np.empty((2, 1), np.int64)
     for row in range(starts.shape[0] - 1):
         first = starts[row]
         n = starts[row + 1] - first
@@ -367,11 +275,11 @@ def check_nodes(starts, ids, counts, end_starts, ends, totals, k, leaf):
         least = np.int64(0x7FFF_FFFF_FFFF_FFFF)
         most = np.int64(-1)
         for j in range(first, first + n):
-            _spans(ids[j : j + 1], leaf, one[0], one[1])
-            if low > one[1, 0] or high < one[0, 0]:
+            begin, end = span(ids[j], leaf)
+            if low > end or high < begin:
                 return row
-            least = min(least, one[0, 0])
-            most = max(most, one[1, 0])
+            least = min(least, begin)
+            most = max(most, end)
         if low < least or high > most:
             return row
     return -1

@@ -1,4 +1,4 @@
-"""The q-digest's hot loops: counting equal values, adding node lists, one compression pass.
+"""The q-digest's hot loops: counting equal values, adding node lists, compressing, answering.
 
 A node is its number in the binary tree over the domain: the root is 1, the children of i are 2i
 and 2i + 1, the leaf of value v is v + 2**bits. Node lists ascend; so nodes of one level lie
@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from muntin.summaries.kernels import kernel
-
-_1 = np.uint64(1)
+from muntin.summaries.kernels import inlined, kernel
+from muntin.summaries.kernels.bits import leading_zeros
+from muntin.summaries.kernels.sorting import search, sort_pairs
 
 
 @kernel()
 def count_sorted(values, ids, counts):
-    """Run lengths of ascending uint64 `values`; how many runs."""
+    """Run lengths of ascending `values`; how many runs. `ids` may be `values`."""
     runs = 0
     i = 0
     while i < values.shape[0]:
@@ -33,9 +33,8 @@ def count_sorted(values, ids, counts):
 @kernel()
 def count_dense(values, table):
     """`table[v - first] += 1` for leaves v of a small domain; first = len(table)."""
-    first = np.uint64(table.shape[0])
     for i in range(values.shape[0]):
-        table[np.intp(values[i] - first)] += 1
+        table[values[i] - table.shape[0]] += 1
 
 
 @kernel()
@@ -44,28 +43,25 @@ def drain_dense(table, ids, counts):
     runs = 0
     for i in range(table.shape[0]):
         if table[i] != 0:
-            ids[runs] = np.uint64(i + table.shape[0])
+            ids[runs] = i + table.shape[0]
             counts[runs] = table[i]
             runs += 1
     return runs
 
 
 @kernel()
-def weigh_sorted(values, order, weights, ids, counts):
-    """As `count_sorted` with weights: `values` ascend, `weights[order[i]]` belongs to values[i]."""
-    runs = 0
-    i = 0
-    while i < values.shape[0]:
-        value = values[i]
-        total = np.int64(0)
-        while i < values.shape[0] and values[i] == value:
-            total += weights[order[i]]
-            i += 1
-        if total != 0:
-            ids[runs] = value
-            counts[runs] = total
-            runs += 1
-    return runs
+def add_up(ids, counts):
+    """Sort nodes in place, and add the counts of equal ones; how many are left."""
+    sort_pairs(ids, counts)
+    left = 0
+    for i in range(ids.shape[0]):
+        if left and ids[i] == ids[left - 1]:
+            counts[left - 1] += counts[i]
+        else:
+            ids[left] = ids[i]
+            counts[left] = counts[i]
+            left += 1
+    return left
 
 
 @kernel()
@@ -92,134 +88,262 @@ def add_nodes(ids_a, counts_a, ids_b, counts_b, ids, counts):
     return written
 
 
-@kernel()
-def compress(ids, counts, limit, whole, out_ids, out_counts):
-    """One pass from the leaves to the root: children whose family counts at most `limit` move up.
+@inlined()
+def _height(node, leaf):
+    return np.int64(leading_zeros(np.uint64(node)) - leading_zeros(np.uint64(leaf)))
 
-    `whole`: only where nothing of the family stays below, so that what a node counts is spread over
-    all of its cells. `ids` ascend. The result is written ascending to the end of `out_ids`,
-    `out_counts` (as long as `ids`); returns where it begins. It never has more nodes than went in.
-    """
-    total = ids.shape[0]
-    begin = total
-    # Nodes of the level below that were moved into a parent: the level's new list, descending. One
-    # that counts -1 was not: some of its family stays below.
-    moved_ids = np.empty(total, np.uint64)
-    moved_counts = np.empty(total, np.int64)
-    next_ids = np.empty(total, np.uint64)
-    next_counts = np.empty(total, np.int64)
-    moved = 0
-    at = total - 1
-    while at >= 0 or moved > 0:
-        # This level holds the stored nodes from `at` down and the moved ones; take the deepest.
-        deepest = np.uint64(0)
-        if at >= 0:
-            deepest = ids[at]
-        if moved > 0 and moved_ids[0] > deepest:
-            deepest = moved_ids[0]
-        floor = _1
-        while floor <= deepest >> _1:
-            floor <<= _1
-        if floor == _1:  # the root has no parent
-            count = np.int64(0)
-            if at >= 0:
-                count += counts[at]
-                at -= 1
-            if moved > 0:
-                count += max(moved_counts[0], 0)
-                moved = 0
-            if count > 0:
-                begin -= 1
-                out_ids[begin] = _1
-                out_counts[begin] = count
-            break
-        # Where this level's parents begin among the stored nodes.
-        parent_at = at
-        while parent_at >= 0 and ids[parent_at] >= floor:
-            parent_at -= 1
-        next_moved = 0
-        j = 0
-        while (at >= 0 and ids[at] >= floor) or j < moved:
-            # The next family, in descending order: right child, left child.
-            node = np.uint64(0)
-            if at >= 0 and ids[at] >= floor:
-                node = ids[at]
-            if j < moved and moved_ids[j] > node:
-                node = moved_ids[j]
-            parent = node >> _1
-            right = np.int64(0)
-            left = np.int64(0)
-            stays = False
-            for child in range(2):
-                wanted = (parent << _1) | np.uint64(1 - child)
-                count = np.int64(0)
-                if at >= 0 and ids[at] == wanted:
-                    count += counts[at]
-                    at -= 1
-                if j < moved and moved_ids[j] == wanted:
-                    stays |= moved_counts[j] < 0
-                    count += max(moved_counts[j], 0)
-                    j += 1
-                if child == 0:
-                    right = count
-                else:
-                    left = count
-            while parent_at >= 0 and ids[parent_at] > parent:
-                parent_at -= 1
-            above = np.int64(0)
-            if parent_at >= 0 and ids[parent_at] == parent:
-                above = counts[parent_at]
-            moves = not stays and right + left + above <= limit
-            if moves or whole:
-                next_ids[next_moved] = parent
-                next_counts[next_moved] = right + left if moves else -1
-                next_moved += 1
-            if not moves:
-                if right > 0:
-                    begin -= 1
-                    out_ids[begin] = (parent << _1) | _1
-                    out_counts[begin] = right
-                if left > 0:
-                    begin -= 1
-                    out_ids[begin] = parent << _1
-                    out_counts[begin] = left
-        moved_ids, next_ids = next_ids, moved_ids
-        moved_counts, next_counts = next_counts, moved_counts
-        moved = next_moved
-    return begin
+
+@inlined()
+def span(node, leaf):
+    """First and last cell below a node; `leaf` is the number of the first leaf."""
+    height = _height(node, leaf)
+    first = (node << height) - leaf
+    return first, first + (np.int64(1) << height) - 1
 
 
 @kernel()
-def spread(begins, ends, counts, out_begins, out_ends, out_counts):
-    """Nodes without nodes below them, in order, with what all above them count; how many.
+def _in_order(ids, leaf, begins):
+    """Which node each is in the order of where they begin, the widest first; fills `begins`."""
+    order = np.empty(ids.shape[0], np.int64)
+    for i in range(ids.shape[0]):
+        begins[i] = span(ids[i], leaf)[0]
+        order[i] = i
+    if ids.shape[0] and ids[0] < leaf:
+        sort_pairs(begins, order)  # a wider node has a smaller number, and ties keep their order
+    return order
 
-    Nodes come in order of where they begin, the widest first. What a node counts is shared by those
-    below it in proportion to what they count.
+
+@kernel()
+def compress(ids, counts, leaf, limit, whole):
+    """One pass from the leaves to the root, in place; how many nodes are left.
+
+    Children whose family counts at most `limit` move up. `whole`: only where nothing of the family
+    stays below, so that what a node counts is spread over all of its cells.
+
+    What counts at most `limit` with all that is below it moves as one. So only the nodes that count
+    more are looked at, and of these only those with a count of their own or nodes on both sides.
     """
-    n = begins.shape[0]
-    below = counts.astype(np.float64)  # with all that is below
-    open_ = np.empty(64, np.intp)
+    n = ids.shape[0]
+    if n == 0 or limit == 0:
+        return n
+    begins = np.empty(n, np.int64)
+    order = _in_order(ids, leaf, begins)
+    sums = np.empty(n + 1, np.int64)
+    sums[0] = 0
+    for i in range(n):
+        sums[i + 1] = sums[i] + counts[order[i]]
+    if sums[n] <= limit:
+        ids[0] = 1
+        counts[0] = sums[n]
+        return 1
+    room = min(2 * n, 63 * (sums[n] // limit))
+    nodes = np.empty(room, np.int64)  # each before those below it
+    own = np.empty(room, np.int64)
+    parts = np.empty((room, 2), np.int64)  # of the order
+    sides = np.empty(2 * room, np.int64)  # what comes from the left of each, and from its right
+    goes_to = np.empty(room, np.int64)  # which of these
+    parts[0, 0] = 0
+    parts[0, 1] = n
+    goes_to[0] = -1
+    found = 1
+    at = 0
+    while at < found:
+        first = parts[at, 0]
+        last = parts[at, 1]
+        node = ids[order[first]]
+        apart = np.uint64(begins[first] ^ begins[last - 1])
+        height = max(_height(node, leaf), 64 - np.int64(leading_zeros(apart)))
+        above = (begins[first] + leaf) >> height
+        nodes[at] = above
+        own[at] = 0
+        if node == above:
+            own[at] = counts[order[first]]
+            first += 1
+        middle = (above << height) - leaf + ((np.int64(1) << height) >> 1)
+        middle_at = search(begins, first, last, middle, False)
+        for side in range(2):
+            begin = middle_at if side else first
+            end = last if side else middle_at
+            sides[2 * at + side] = sums[end] - sums[begin]
+            if sums[end] - sums[begin] > limit:
+                sides[2 * at + side] = 0
+                parts[found, 0] = begin
+                parts[found, 1] = end
+                goes_to[found] = 2 * at + side
+                found += 1
+        at += 1
+    left = 0
+    for at in range(found - 1, -1, -1):
+        total = own[at]
+        if not whole and sides[2 * at] + sides[2 * at + 1] + total <= limit:
+            total += sides[2 * at] + sides[2 * at + 1]
+        else:
+            for side in range(2):
+                if sides[2 * at + side] > 0:
+                    ids[left] = 2 * nodes[at] + side
+                    counts[left] = sides[2 * at + side]
+                    left += 1
+        to = goes_to[at]
+        top = 2 * nodes[to >> 1] + (to & 1) if at else np.int64(1)
+        stays = whole or (total > limit and nodes[at] != top)
+        if at and not stays:
+            sides[to] = total
+        elif total > 0:
+            ids[left] = nodes[at] if stays else top
+            counts[left] = total
+            left += 1
+    sort_pairs(ids[:left], counts[:left])
+    return left
+
+
+@kernel()
+def index(ids, counts, leaf, low, high):
+    """What answers are read from.
+
+    A piece is a node without nodes below it, and what it counts lies evenly in its cells between
+    `low` and `high`, the first and the last that hold a value. What a node above counts is shared
+    by the pieces below it in proportion to what they count.
+
+    Returns
+    -------
+    edges : int64[4, n]
+        Where nodes begin and where they end, each ascending; where pieces begin and end.
+    sums : int64[2, n]
+        Counts of the nodes up to each beginning, and to each end.
+    masses : float64[pieces]
+        What there is up to the end of each piece.
+    grained : bool
+        Whether many values are equal, so that others may be round, too: a quarter lies in pieces of
+        one cell.
+    """
+    n = ids.shape[0]
+    edges = np.empty((4, n), np.int64)
+    sums = np.empty((2, n), np.int64)
+    masses = np.empty(n, np.float64)
+    order = _in_order(ids, leaf, edges[0])
+    begins = edges[0]
+    lasts = np.empty(n, np.int64)
+    below = np.empty(n, np.float64)  # with all that is below
+    open_ = np.empty(64, np.int64)
     depth = 0
+    total = np.int64(0)
+    ended = np.int64(0)
+    closed = 0
     for i in range(n + 1):
-        while depth > 0 and (i == n or ends[open_[depth - 1]] < begins[i]):
+        while depth > 0 and (i == n or lasts[open_[depth - 1]] < begins[i]):
             depth -= 1
+            at = open_[depth]
+            ended += counts[order[at]]
+            edges[1, closed] = lasts[at]
+            sums[1, closed] = ended
+            closed += 1
             if depth > 0:
-                below[open_[depth - 1]] += below[open_[depth]]
+                below[open_[depth - 1]] += below[at]
         if i < n:
+            lasts[i] = span(ids[order[i]], leaf)[1]
+            below[i] = counts[order[i]]
+            total += counts[order[i]]
+            sums[0, i] = total
             open_[depth] = i
             depth += 1
-    factors = np.ones(65)
+    factors = np.empty(65, np.float64)
+    factors[0] = 1.0
     found = 0
+    mass = single = 0.0
     for i in range(n):
-        while depth > 0 and ends[open_[depth - 1]] < begins[i]:
+        while depth > 0 and lasts[open_[depth - 1]] < begins[i]:
             depth -= 1
-        if i + 1 < n and begins[i + 1] <= ends[i]:
-            factors[depth + 1] = factors[depth] * below[i] / (below[i] - counts[i])
+        count = counts[order[i]]
+        if i + 1 < n and begins[i + 1] <= lasts[i]:
+            factors[depth + 1] = factors[depth] * below[i] / (below[i] - count)
         else:
-            out_begins[found] = begins[i]
-            out_ends[found] = ends[i]
-            out_counts[found] = factors[depth] * counts[i]
+            mass += factors[depth] * count
+            single += factors[depth] * count if begins[i] == lasts[i] else 0.0
+            edges[2, found] = max(begins[i], low)
+            edges[3, found] = min(lasts[i], high)
+            masses[found] = mass
             found += 1
         open_[depth] = i
         depth += 1
-    return found
+    return edges, sums, masses[:found], single > mass / 4
+
+
+@kernel()
+def quantiles(edges, sums, masses, low, high, targets, out):
+    """`out[:, i]` = the cell where the counts reach target i: to show, the first and the last."""
+    for i in range(targets.shape[0]):
+        for end in range(2):
+            at = search(sums[end], 0, sums.shape[1], targets[i], False)
+            out[1 + end, i] = min(max(edges[end, at], low), high)
+        wanted = targets[i] - 0.5
+        at = search(masses, 0, masses.shape[0] - 1, wanted, False)
+        before = masses[at - 1] if at else 0.0
+        share = 1.0
+        if wanted < masses[at]:
+            share = max(wanted - before, 0.0) / (masses[at] - before)
+        cell = edges[2, at] + np.int64(share * np.float64(edges[3, at] - edges[2, at]))
+        out[0, i] = min(max(cell, out[1, i]), out[2, i])
+
+
+@inlined()
+def _up_to(edges, sums, cell, own):
+    """Counts of the edges before the cell, or also in it."""
+    at = search(edges, 0, edges.shape[0], cell, own)
+    return sums[at - 1] if at else np.int64(0)
+
+
+@kernel()
+def _bounds(edges, sums, low, high, cell, own_lower, own_upper):
+    """Fewest and most values up to the cell; whether its own values count, in each."""
+    lower = _up_to(edges[1], sums[1], cell, own_lower)
+    upper = _up_to(edges[0], sums[0], cell, own_upper)
+    if cell > high or (own_lower and cell == high):
+        lower = sums[0, sums.shape[1] - 1]
+    if cell < low or (not own_upper and cell == low):
+        upper = np.int64(0)
+    return lower, upper
+
+
+@kernel()
+def ranks(
+    edges, sums, masses, grained, low, high,
+    margin, cells, beyond, inclusive, exact, values, bounds,
+):  # fmt: skip
+    """How many values are up to each cell, and the fewest and the most that there may be.
+
+    Parameters
+    ----------
+    margin : float
+        Half of what bounds may leave open: no value is further from the truth.
+    beyond : int8[n]
+        -1, 0, 1: below the domain, in it, above.
+    inclusive : bool
+        Whether the values of the cell itself are counted.
+    exact : bool
+        Whether these all are the value that is asked for; else they lie between the bounds.
+    values : float64[n]
+    bounds : int64[2, n]
+    """
+    total = sums[0, sums.shape[1] - 1]
+    for i in range(cells.shape[0]):
+        cell = cells[i]
+        if beyond[i]:
+            bounds[0, i] = bounds[1, i] = total if beyond[i] > 0 else 0
+            values[i] = bounds[0, i]
+            continue
+        lower, upper = _bounds(edges, sums, low, high, cell, inclusive, inclusive)
+        at = search(edges[3], 0, masses.shape[0], cell, False)
+        value = masses[at - 1] if at else 0.0
+        if at < masses.shape[0] and edges[2, at] <= cell:
+            cells_up_to = np.float64(cell - edges[2, at]) + inclusive
+            if grained and inclusive:
+                # Round values are the first of their pieces: a round question is thought to be half
+                # of the way to the next one.
+                cells_up_to += max(np.float64(cell & -cell) / 2 - 1, 0.0)
+            width = np.float64(edges[3, at] - edges[2, at]) + 1
+            value += (masses[at] - value) * min(cells_up_to / width, 1.0)
+        values[i] = min(max(value, lower, upper - margin), upper, lower + margin)
+        if not exact:
+            lower, upper = _bounds(edges, sums, low, high, cell, False, True)
+        bounds[0, i] = lower
+        bounds[1, i] = upper
