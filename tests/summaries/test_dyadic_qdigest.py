@@ -173,6 +173,19 @@ def test_an_empty_digest():
     assert DyadicQDigest.from_bytes(digest.to_bytes()).count == 0
 
 
+def test_asking_between_merges_changes_nothing():
+    """Merged digests wait until they are needed: the bytes are as if each was added at once."""
+    rng = np.random.default_rng(2)
+    asked, waiting = DyadicQDigest(31, 20), DyadicQDigest(31, 20)
+    for _ in range(60):
+        piece = DyadicQDigest(31, 20)
+        piece.update(rng.integers(0, 1 << 31, 700))
+        for digest in (asked, waiting):
+            digest.merge(piece)
+        assert asked.size
+    assert asked.to_bytes() == waiting.to_bytes()
+
+
 def test_same_calls_same_bytes():
     made = []
     for _ in range(2):

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Sequence
 from copy import deepcopy
 from fractions import Fraction
 from typing import Any, ClassVar, Self
@@ -73,6 +74,7 @@ class DyadicQDigest:
             raise BadArgument(f"k={k!r}: an integer from 1 to {K_MAX}")
         self._map: OrderMap = IntegerRange(bits) if domain is None else domain
         self._k = k
+        self._nodes_max = 8 * k + 4096  # more are compressed at once
         self._ids = np.empty(0, np.int64)
         self._counts = np.empty(0, np.int64)
         self._total = 0
@@ -80,6 +82,7 @@ class DyadicQDigest:
         self._last = 0
         self._pending: list[np.ndarray] = []
         self._waiting = 0
+        self._merged: list[tuple[np.ndarray, np.ndarray, int]] = []  # nodes; the count with them
         self._table: np.ndarray | None = None  # counts of all cells, while many values come
         self._is_compressed = True
         self._index: tuple[Any, ...] | None = None
@@ -125,7 +128,8 @@ class DyadicQDigest:
     def nbytes(self) -> int:
         """Memory of the digest and what waits to be added to it."""
         table = 0 if self._table is None else self._table.nbytes
-        return self._ids.nbytes + self._counts.nbytes + 8 * self._waiting + table
+        merged = sum(ids.nbytes + counts.nbytes for ids, counts, _ in self._merged)
+        return self._ids.nbytes + self._counts.nbytes + merged + 8 * self._waiting + table
 
     @property
     def error_bound(self) -> int:
@@ -180,19 +184,25 @@ class DyadicQDigest:
             return
         if self._total + other._total > COUNT_MAX:
             raise BadArgument(f"together they count more than {COUNT_MAX}")
-        self._collect()
+        if self._waiting or self._table is not None:
+            self._collect()
         other._collect()
         self._span(other._first, other._last)
         self._total += other._total
-        self._add(other._ids.copy(), other._counts.copy(), len(other._ids))
+        self._index, self._is_compressed = None, False
+        self._merged.append((other._ids.copy(), other._counts.copy(), self._total))
+        if sum(len(ids) for ids, _, _ in self._merged) > 4 * self._nodes_max:
+            self._collect()
 
     def compress(self) -> None:
         """Move small counts up; at most 3k nodes and exact leaves remain."""
         self._collect()
-        if self._is_compressed:
-            return
+        if not self._is_compressed:
+            self._squeeze(self._total)
+
+    def _squeeze(self, total: int) -> None:
         for whole in (True, False):  # the second keeps the bound on the nodes, whatever the data
-            leaf, limit = 1 << self.bits, self._total // self._k
+            leaf, limit = 1 << self.bits, total // self._k
             left = kernels.compress(self._ids, self._counts, leaf, limit, whole)
             self._ids, self._counts = self._ids[:left].copy(), self._counts[:left].copy()
             leaves = int((self._ids >= leaf).sum())
@@ -339,6 +349,7 @@ class DyadicQDigest:
 
     def _collect(self) -> None:
         """Bring all that was counted into the nodes."""
+        self._join_merged()
         self._count_waiting()
         if self._table is not None:
             table, self._table = self._table, None
@@ -366,17 +377,36 @@ class DyadicQDigest:
 
     def _add(self, ids: np.ndarray, counts: np.ndarray, length: int) -> None:
         """Add the first `length` nodes of an ascending list, which becomes the digest's own."""
-        if len(self._ids):
-            lists = self._ids, self._counts, ids[:length], counts[:length]
+        self._join_merged()
+        self._join([(ids[:length], counts[:length], None)])
+
+    def _join_merged(self) -> None:
+        lists, self._merged = self._merged, []
+        if lists:
+            self._join(lists)
+
+    def _join(self, lists: Sequence[tuple[np.ndarray, np.ndarray, int | None]]) -> None:
+        """Add lists of nodes, as if one by one: all at once if that makes not too many."""
+        ids, counts, total = lists[-1]
+        length = len(ids)
+        if len(lists) > 1:
+            ids = np.concatenate([self._ids, *(nodes for nodes, _, _ in lists)])
+            counts = np.concatenate([self._counts, *(held for _, held, _ in lists)])
+            length = kernels.add_up(ids, counts)
+            if length > self._nodes_max:
+                self._join(lists[: len(lists) // 2])
+                self._join(lists[len(lists) // 2 :])
+                return
+        elif len(self._ids):
+            both = self._ids, self._counts, ids, counts
             ids, counts = np.empty((2, len(self._ids) + length), np.int64)
-            length = kernels.add_nodes(*lists, ids, counts)
+            length = kernels.add_nodes(*both, ids, counts)
         self._ids, self._counts = ids[:length], counts[:length]
         if 2 * length < len(ids):  # do not keep what was a million equal values
             self._ids, self._counts = self._ids.copy(), self._counts.copy()
-        self._index = None
-        self._is_compressed = False
-        if length > 8 * self._k + 4096:
-            self.compress()
+        self._index, self._is_compressed = None, False
+        if length > self._nodes_max:
+            self.compress() if total is None else self._squeeze(total)
 
     def _indexed(self) -> tuple[Any, ...]:
         """What `kernels.ranks` takes first: `kernels.index`, first and last cell."""
