@@ -200,7 +200,21 @@ def test_every_documented_route_answers(http):
             if bare.status_code != 200:
                 assert set(bare.json()) == {"error"}, path
         other = http.request("DELETE", path)
-        assert other.status_code == 405
+        assert (other.status_code, other.json()["error"]["code"]) == (405, "method")
+
+
+def test_what_no_route_takes_is_an_error_as_any_other(http):
+    nothing, missing = http.get("/quer"), http.get("/static/none.js")
+    wrong, written = http.get("/query"), http.post("/static/muntin.js")
+    for answer, status, code in (
+        (nothing, 404, "path"), (missing, 404, "path"), (wrong, 405, "method"),
+        (written, 405, "method"),
+    ):  # fmt: skip
+        assert answer.status_code == status
+        assert set(answer.json()["error"]) == {"code", "message", "position", "length", "remedy"}
+        assert answer.json()["error"]["code"] == code
+    assert "'/quer'" in nothing.json()["error"]["message"]
+    assert wrong.headers["allow"] in wrong.json()["error"]["remedy"] == "send POST"
 
 
 def test_the_page_asks_for_its_modules_at_once():

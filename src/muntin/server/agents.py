@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -87,17 +86,13 @@ class Agents:
             json_response=True,
             max_request_body_size=limits.body_bytes_max,
         )
+        self.alongside = self._manager.run
         self._asks: dict[str, Callable[[Request, dict[str, Any]], Awaitable[dict[str, Any]]]] = {
             "list_summaries": self._summaries,
             "describe": self._describe,
             "query": self._query,
             "explain_bounds": self._explain,
         }
-
-    @asynccontextmanager
-    async def alongside(self) -> AsyncIterator[None]:
-        async with self._manager.run():
-            yield
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A request: through auth, and its body whole, before anything is made of it."""
@@ -107,8 +102,6 @@ class Agents:
         await response(scope, receive, send)
 
     async def _through(self, request: Request, _: Any) -> Response:
-        if request.method != "POST":
-            return Response(status_code=405, headers={"allow": "POST"})
         return _Handed(self._manager, await self._http.body(request))
 
     async def _tools(self, _: Any, __: Any) -> types.ListToolsResult:

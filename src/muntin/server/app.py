@@ -13,6 +13,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
@@ -27,6 +28,7 @@ from muntin.server.http import Http
 from muntin.server.limits import ServerLimits
 from muntin.server.live import Hub, Tokens
 from muntin.server.postgres.certificate import Certificate
+from muntin.server.problems import plain
 from muntin.server.reader import Reader
 from muntin.server.sending import Paced
 from muntin.server.sse import Events
@@ -141,12 +143,13 @@ def make_app(
         routes=[
             *http.routes(),
             *(addition.routes(http) if addition else ()),
-            *([Route("/mcp", spoken)] if spoken else ()),
+            *([Route("/mcp", spoken, methods=["POST"])] if spoken else ()),
             Route("/events", Events(http, hub)),
             WebSocketRoute("/live", hub.serve),
             *static_routes(),
         ],
         lifespan=lifespan,
+        exception_handlers={HTTPException: _refused},
     )
     app.state.hub = hub
     app.state.statements = statements
@@ -162,6 +165,16 @@ def make_app(
     app.add_middleware(Paced, limits=limits)
     app.add_middleware(_SafeHeaders)
     return app
+
+
+async def _refused(request: Request, error: Any) -> Response:
+    """What no route takes: a path that there is not, or another method than the path's."""
+    method, path = request.method[:20], request.url.path[:80]
+    allowed = (error.headers or {}).get("Allow", "GET, HEAD")
+    about = plain("path", f"there is nothing at {path!r}", "the paths are in /openapi.json")
+    if error.status_code == 405:
+        about = plain("method", f"{path!r} does not take {method}", f"send {allowed}")
+    return JSONResponse({"error": about}, error.status_code, error.headers)
 
 
 class _SafeHeaders:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
@@ -22,7 +23,7 @@ from muntin.server.frames import Frame
 from muntin.server.http import Http, parameters
 from muntin.server.live import Hub
 from muntin.server.messages import Subscribe, topic
-from muntin.server.problems import RefusalError, problem, status_of
+from muntin.server.problems import problem, status_of
 from muntin.server.sending import client_of
 from muntin.server.sockets import stream_of
 
@@ -43,7 +44,7 @@ class Events:
         request, hub = Request(scope, receive), self._hub
         try:
             if request.method != "GET":
-                raise RefusalError(405, "method", "only GET")
+                raise HTTPException(405, headers={"Allow": "GET"})
             grant = self._http.admitted(request)
             wanted = _wanted(request)
             connection = protocol.Connection(grant, hub.run, time.monotonic(), hub.limits)
