@@ -18,7 +18,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.utils.config import Config
 
 from muntin.errors import BadArgument, UnknownName
-from muntin.exporting import export, units
+from muntin.exporting import export, exporter
 from muntin.exporting.parquet import ParquetFolder
 from muntin.exporting.target import Overtaken
 from muntin.ledger.sqlite import SqliteLedger
@@ -131,15 +131,15 @@ def test_panes_go_out_once_they_are_sealed(ingest, place, form):
 
 def test_a_pane_that_is_dropped_meanwhile_goes_out_whole_or_not_at_all(tmp_path, monkeypatch):
     """What is stored of it then are the late events that came after."""
-    monkeypatch.setattr(units, "PANES_READ", 1)
-    monkeypatch.setattr(units, "COMMIT_BYTES", 0)
+    monkeypatch.setattr(exporter, "PANES_READ", 1)
+    monkeypatch.setattr(exporter, "COMMIT_BYTES", 0)
     kept = spec().model_copy(
         update={"retention": spec().retention.model_copy(update={"panes": 60_000_000})}
     )
     ingest = Ingest(kept, SqliteLedger(f"{tmp_path}/ledger.db"), query_id="q")
     ingest.take(0, gather([events(rows(0, 80))]))
     layout = ingest._assembler.layouts["areas"]
-    groups = units.panes(ingest.ledger, layout, (START // SECOND + 60) * SECOND, {})
+    groups = exporter.panes(ingest.ledger, layout, (START // SECOND + 60) * SECOND, {})
     out = [next(groups)]
     ingest.take(1, gather([events(rows(80, 300))]))
     ingest.take(2, gather([events(rows(15, 16) + rows(300, 301))]))
@@ -210,7 +210,7 @@ def test_a_table_that_others_made_takes_rows_while_it_is_empty(ingest, place, fo
 def test_of_two_exports_at_once_one_begins_anew(ingest, place, form, monkeypatch):
     """The second comes between what the first has read and what it writes."""
     ledger, to = ingest.ledger, (form, place[form])
-    real, met = units.windows, []
+    real, met = exporter.windows, []
 
     def first(*arguments):
         monkeypatch.setattr("muntin.exporting.exporter.windows", real)
@@ -237,9 +237,9 @@ def test_a_file_that_is_there_is_not_written_over(tmp_path):
 
 KILLED = """
 import sys
-from muntin.exporting import export, units
+from muntin.exporting import export, exporter
 from muntin.ledger.sqlite import SqliteLedger
-units.COMMIT_BYTES = -1
+exporter.COMMIT_BYTES = -1
 print("begun", flush=True)
 print(export(SqliteLedger(sys.argv[1]), "fares", sys.argv[2], sys.argv[3]), flush=True)
 """

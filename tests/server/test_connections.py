@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.server.connections import SPARE_MAX, Connections
-from muntin.server.limits import ServerLimits
-from muntin.server.token_bucket import TokenBucket
+from muntin.server.limits import ServerLimits, TokenBucket
 from tests.server.conftest import PATIENCE_SECONDS, until
 from tests.server.test_hostile import UPGRADE
 

@@ -12,8 +12,7 @@ from muntin.ledger.open import open_ledger
 from muntin.server.answering import Asked
 from muntin.server.limits import ServerLimits
 from muntin.server.reader import Reader
-from muntin.server.statements import Statements
-from muntin.server.turns import Turns
+from muntin.server.statements import Statements, Turns
 
 CLIENTS = "abcd"
 STEPS = st.lists(
@@ -32,19 +31,20 @@ def test_places_shares_and_turns(places, steps):
             waiting.append((step, asked))
             turns.put(step, (step, asked))
         elif running:
-            turns.done(running.pop(step % len(running)).client)
+            turns.done(running.pop(step % len(running))[0])
         while (turn := turns.take()) is not None:
-            mine = [w for w in waiting if w[0] == turn.client]
-            assert turn.work == mine[0]  # its own are in order
-            waiting.remove(turn.work)
+            client, work = turn
+            mine = [w for w in waiting if w[0] == client]
+            assert work == mine[0]  # its own are in order
+            waiting.remove(work)
             running.append(turn)
-            of = [t.client for t in running]
-            for client in {w[0] for w in waiting} - {turn.client}:
-                passed_over[client] += of.count(client) < max(1, places - 1)
-            passed_over[turn.client] = 0
+            of = [who for who, _ in running]
+            for other in {w[0] for w in waiting} - {client}:
+                passed_over[other] += of.count(other) < max(1, places - 1)
+            passed_over[client] = 0
             # whoever may run more is passed over by each other client once at most
             assert max(passed_over.values()) < len(CLIENTS)
-        held = [turn.client for turn in running]
+        held = [who for who, _ in running]
         assert len(held) <= places
         assert all(held.count(c) <= max(1, places - 1) for c in CLIENTS)
         assert turns.waiting == len(waiting)
@@ -59,8 +59,7 @@ def test_what_is_dropped_does_not_run():
     turns.drop("a", 1)
     turns.drop("b", 1)
     assert turns.waiting_of("a") == 1
-    turn = turns.take()
-    assert (turn.work, turns.take()) == (2, None)
+    assert (turns.take(), turns.take()) == (("a", 2), None)
     turns.done("a")
     assert turns.waiting_of("a") == 0
 

@@ -1,4 +1,4 @@
-"""The command line: one file per command; what a command needs is imported when it runs."""
+"""The command line: a file for each command, or for those alike; imports wait until it runs."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS = (
-    "run", "serve", "coordinator", "query", "contents", "export", "index", "capacity", "check",
-    "init", "ledger", "demo", "produce", "simulate", "doctor", "reproduce", "rejected",
+    "run", "serve", "coordinator", "ledger", "index", "capacity", "check", "init", "demo",
+    "produce", "simulate", "doctor", "reproduce",
 )  # fmt: skip
 for command in COMMANDS:
     import_module(f"muntin.cli.{command}").register(app)

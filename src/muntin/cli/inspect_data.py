@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -15,12 +14,12 @@ import pyarrow as pa
 
 from muntin.arrow import pc
 from muntin.errors import SourceError
-from muntin.select.syntax import in_select, quoted, text_literal
+from muntin.select.syntax import quoted, text_literal
 from muntin.spark.ddl import in_backticks
 from muntin.spark.file_starts import wrong_encoding
 from muntin.spark.files import files_at, partitions_of, unpacked
 from muntin.spec import format_of
-from muntin.times import duration_text, now_us
+from muntin.times import now_us
 
 SAMPLE_ROWS = 200_000
 KEYS_MAX, INDICATORS_MAX = 4, 6
@@ -63,7 +62,6 @@ _STRPTIME = {
 }  # fmt: skip
 _LETTERS = re.compile("|".join(_STRPTIME))
 # ways to write a number in text, and what makes of each one that Spark reads
-_EXPRESSION = r"[A-Za-z](?!.*(: | #)).*"  # of SQL, that YAML reads as it is
 _PLAIN = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
 _NUMBERS = {
     _PLAIN: "{}",
@@ -73,7 +71,7 @@ _NUMBERS = {
     ),
 }
 _SECOND = 1_000_000
-_WINDOWS_US = {  # pane -> window
+WINDOWS_US = {  # pane -> window
     _SECOND: 60 * _SECOND,
     10 * _SECOND: 600 * _SECOND,
     60 * _SECOND: 3600 * _SECOND,
@@ -205,68 +203,6 @@ def inspect(data: Path) -> Found:
     read = (time, *found.keys, *found.indicators)
     found.fields = {n: text for n, text in fields.items() if n in read} | found.fields
     return found
-
-
-def pipeline_text(found: Found) -> str:
-    """The commented pipeline file."""
-    name = re.sub(r"[^a-z0-9_-]+", "_", Path(found.path).stem.lower()).strip("_-") or "events"
-    name = name if name[0].isalpha() else f"s_{name}"
-    pane = found.pane_us
-    window = _WINDOWS_US[pane]
-    pair = found.keys[:2]
-    keys = ", ".join(
-        [*map(_quoted, found.keys), f"[{', '.join(map(_quoted, pair))}]"]
-        if len(pair) == 2
-        else map(_quoted, found.keys)
-    )
-    fields = "".join(
-        f"  {_quoted(n)}: {_quoted(text, _EXPRESSION)}\n" for n, text in found.fields.items()
-    )
-    if fields:
-        fields = f"\n# Columns made or replaced, by Spark's SQL.\nfields:\n{fields}"
-    warnings = "".join(f"# Note: {warning}.\n" for warning in found.warnings)
-    left_out = "".join(f"#   {column}: {why}\n" for column, why in found.left_out.items())
-    time = (
-        _quoted(found.time)
-        if found.unit is None
-        else f"{{column: {_quoted(found.time)}, unit: {found.unit}}}"
-    )
-    more = f", {in_select(found.indicators[0])}" if found.indicators else ""
-    key = in_select(found.keys[0])
-    select = f"SELECT {key}, count{more} FROM {in_select(name)}({key}) ORDER BY count DESC LIMIT 10"
-    entries = {"format": found.format, "path": found.path, **found.options}
-    source = ", ".join(f"{entry}: {_quoted(text)}" for entry, text in entries.items())
-    return f"""\
-# Written by `muntin init {found.path}`. Check it with `muntin check`, run it with `muntin run`.
-{warnings}name: {name}
-
-# Where events come from: any Spark source; further entries here are its options.
-source: {{{source}}}
-
-# The event time: a timestamp, ISO 8601 text (without a zone it is UTC), or a number with its unit.
-time: {time}
-{fields}
-# The smallest slice of time that is kept. Any window is made of whole panes.
-pane: {duration_text(pane)}
-
-# How late an event may come and still count towards where its window ends.
-lateness: {duration_text(found.lateness_us)}
-
-# The durable table of summaries.
-ledger: sqlite:///{name}.db
-
-summaries:
-  {name}:
-    kind: vector_matrix        # exact sums per key and key combination
-    keys: [{keys}]
-    indicators: [{", ".join(map(_quoted, found.indicators))}]
-    capacity: 100000           # rows per key; a window closes early before it would pass this
-    window: {{kind: floating, length: {duration_text(window)}}}
-{"# Columns left out:" + chr(10) + left_out if left_out else ""}
-# Run on each window that closes; the results are kept as a trend.
-queries:
-  busiest: {{select: '{select}', on: window}}
-"""
 
 
 def _files(data: Path) -> tuple[list[Path], str]:
@@ -491,7 +427,7 @@ def _pane_us(by_file: list[np.ndarray]) -> int:
     times = np.concatenate(by_file)
     spans = [np.quantile(own, [0.01, 0.99]) for own in by_file if len(own)]
     first, last = (np.min(spans), np.max(spans)) if spans else (0, 0)
-    panes = list(_WINDOWS_US)
+    panes = list(WINDOWS_US)
     for pane in panes:
         longer = [p for p in panes if p > pane]
         in_steps = longer and np.mean(times % longer[0] == 0) > 1 - BAD_SHARE_MAX
@@ -506,7 +442,7 @@ def _behind_us(times: np.ndarray) -> int:
         return 0
     near = times[times <= np.quantile(times, 0.99)]  # one that is far ahead makes none late
     behind = np.quantile(np.maximum.accumulate(near) - near, LATE_SHARE)
-    return next((pane for pane in _WINDOWS_US if pane >= behind), max(_WINDOWS_US))
+    return next((pane for pane in WINDOWS_US if pane >= behind), max(WINDOWS_US))
 
 
 def _number_in_text(column: pa.ChunkedArray) -> tuple[str, int] | None:
@@ -547,10 +483,3 @@ def _looks_like_key(name: str, kind: str, distinct: int) -> bool:
         bool(re.search(r"(^|_)(id|code|no|number|class|year|month|day|hour|minute)$", name.lower()))
         or distinct <= 2
     )
-
-
-def _quoted(text: str, plain: str = r"[A-Za-z_][\w./-]*") -> str:
-    """A text in YAML: as it is, where it is plain."""
-    if re.fullmatch(plain, text) and text.lower() not in ("true", "false", "null"):
-        return text
-    return json.dumps(text, ensure_ascii=False)  # YAML reads it alike

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from muntin.exporting.exporter import export
-from muntin.exporting.units import Exported
+from muntin.exporting.exporter import Exported, export
 
 __all__ = ["Exported", "export"]

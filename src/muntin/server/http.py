@@ -24,11 +24,10 @@ from muntin.server.limits import ServerLimits
 from muntin.server.live import Hub
 from muntin.server.messages import STATEMENT_CHARACTERS_MAX, command, json_object, unicode_text
 from muntin.server.metrics import Metrics
-from muntin.server.once import Once
 from muntin.server.problems import RefusalError, needs_token, problem, status_of
 from muntin.server.reader import Reader
 from muntin.server.sending import AnswerResponse, client_of
-from muntin.server.state import StateReader
+from muntin.server.state import Once, StateReader
 from muntin.server.statements import Statements
 from muntin.times import instant_us, now_us
 

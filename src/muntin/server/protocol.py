@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from muntin.server.auth import Grant
-from muntin.server.channel import BEGINNING, Channel, Place, Pushed
-from muntin.server.frames import Frame, frame
-from muntin.server.limits import ServerLimits
+from muntin.server.channel import BEGINNING, Channel, Frame, Place, Pushed, frame
+from muntin.server.limits import ServerLimits, TokenBucket
 from muntin.server.messages import (
     PROTOCOL,
     BadMessage,
@@ -28,7 +27,6 @@ from muntin.server.messages import (
     parse,
 )
 from muntin.server.problems import plain
-from muntin.server.token_bucket import TokenBucket
 
 GOING_AWAY = 1001
 BAD_MESSAGE = 4000

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import zlib
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Generic, TypeVar
 
 from muntin.assembly import alerts
 from muntin.assembly.following import LIMIT_FACTOR
@@ -121,3 +123,36 @@ class StateReader:
                 "capacity": None if spec.window_capacity is None else spec.window_capacity * factor,
             }
         return shown
+
+
+T = TypeVar("T")
+
+
+class Once(Generic[T]):
+    """A read with a thread of its own, so that it waits for nothing else.
+
+    Who asks while it runs hears of the next run, which begins after the question: an answer is
+    never older than its question.
+    """
+
+    def __init__(self, read: Callable[[], T], name: str) -> None:
+        self._read = read
+        self._pool = ThreadPoolExecutor(1, name)
+        self._turn = asyncio.Lock()
+        self._next: asyncio.Task[T] | None = None
+
+    async def __call__(self) -> T:
+        if self._next is None:
+            self._next = asyncio.create_task(self._in_turn())
+        return await asyncio.shield(self._next)
+
+    async def _in_turn(self) -> T:
+        async with self._turn:
+            self._next = None  # who asks from here on may want what is not there yet
+            return await asyncio.get_running_loop().run_in_executor(self._pool, self._read)
+
+    def close(self) -> None:
+        """For the loop's thread. Who waits for the next run is cancelled."""
+        if self._next is not None:
+            self._next.cancel()
+        self._pool.shutdown(wait=False, cancel_futures=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections import OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from typing import IO, Protocol
+from typing import IO, Generic, Protocol, TypeVar
 
 from muntin.errors import MuntinError
 from muntin.ledger.temporary import TemporaryLedger
@@ -16,8 +16,66 @@ from muntin.server.answering import INLINE_BYTES, Answering, Asked
 from muntin.server.limits import ServerLimits
 from muntin.server.problems import RefusalError, stops
 from muntin.server.reader import Reader
-from muntin.server.turns import Turns
 from muntin.server.workers import Workers
+
+Work = TypeVar("Work")
+
+
+class Turns(Generic[Work]):
+    """A queue for each client. The next to run is the first of the client that waits longest
+    since its last turn; one client never has all of the places at once.
+
+    Parameters
+    ----------
+    places : int
+        How much runs at once. One client has at most all but one, where there are several.
+    """
+
+    def __init__(self, places: int) -> None:
+        self._share = max(1, places - 1)
+        self._places = places
+        self._queues: OrderedDict[Hashable, deque[Work]] = OrderedDict()
+        self._running: Counter[Hashable] = Counter()
+
+    @property
+    def waiting(self) -> int:
+        return sum(len(queue) for queue in self._queues.values())
+
+    def waiting_of(self, client: Hashable) -> int:
+        return len(self._queues.get(client, ())) + self._running[client]
+
+    def put(self, client: Hashable, work: Work) -> None:
+        self._queues.setdefault(client, deque()).append(work)
+
+    def drop(self, client: Hashable, work: Work) -> None:
+        """It is not wanted any more. What runs already is not here."""
+        queue = self._queues.get(client)
+        if queue is not None and work in queue:
+            queue.remove(work)
+            if not queue:
+                del self._queues[client]
+
+    def take(self) -> tuple[Hashable, Work] | None:
+        """Who is next and with what, until `done`; None where nobody who waits may run more."""
+        if self._running.total() >= self._places:
+            return None
+        for client, queue in self._queues.items():
+            if self._running[client] < self._share:
+                work = queue.popleft()
+                if queue:
+                    self._queues.move_to_end(client)
+                else:
+                    del self._queues[client]
+                self._running[client] += 1
+                return client, work
+        return None
+
+    def done(self, client: Hashable) -> None:
+        """One that `take` gave has ended."""
+        self._running[client] -= 1
+        if self._running[client] <= 0:
+            del self._running[client]
+
 
 SHARED_SECONDS = 1.0  # `now()` and `stale` may be so old
 SHARED_MAX = 64
@@ -246,10 +304,10 @@ class Statements:
 
     def _dispatch(self) -> None:
         while (turn := self._turns.take()) is not None:
-            job = turn.work
+            client, job = turn
             job.started = True
             self._withdraw(job)
-            task = job.running = asyncio.create_task(self._run(turn.client, job))
+            task = job.running = asyncio.create_task(self._run(client, job))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 

@@ -7,8 +7,8 @@ import time
 
 from starlette.websockets import WebSocket
 
+from muntin.server.limits import TokenBucket
 from muntin.server.sockets import socket_of
-from muntin.server.token_bucket import TokenBucket
 from muntin.sites.outbox import Outbox
 from muntin.sites.protocol import SLOW
 from muntin.topk import MESSAGE_BYTES_MAX

@@ -17,28 +17,34 @@ from pygwire.exceptions import PygwireError
 from muntin.errors import MuntinError, SelectError
 from muntin.server.answering import Asked
 from muntin.server.auth import Auth, Grant
-from muntin.server.limits import KIB, ServerLimits
-from muntin.server.postgres import copying
+from muntin.server.limits import KIB, ServerLimits, TokenBucket
 from muntin.server.postgres.catalog import SETTINGS
 from muntin.server.postgres.certificate import Certificate
-from muntin.server.postgres.commands import Command, Cursor, shown
+from muntin.server.postgres.commands import (
+    COPY_END,
+    COPY_HEAD_BYTES,
+    Command,
+    Cursor,
+    copy_begun,
+    shown,
+)
 from muntin.server.postgres.link import FrameError, GoneError, Link
 from muntin.server.postgres.literals import compared, learned, stand_ins
 from muntin.server.postgres.portal import (
     Portal,
     Prepared,
+    PreparedStatements,
     check_described,
     prepared,
     row_description,
     wire,
+    within_limit,
 )
-from muntin.server.postgres.prepared import PreparedStatements, within_limit
 from muntin.server.postgres.reports import FATAL, Refusal, error_fields, notice_fields
 from muntin.server.postgres.rows import BINARY, formats_of
 from muntin.server.postgres.scram import MECHANISM, ScramError
 from muntin.server.postgres.text import statements_of
 from muntin.server.statements import Statements
-from muntin.server.token_bucket import TokenBucket
 
 STATEMENTS_AT_ONCE_MAX = 100  # in one text
 MESSAGES_PER_SECOND, MESSAGES_BURST = 5_000.0, 10_000.0  # beyond it, the client waits
@@ -318,12 +324,12 @@ class Session:
         self._out += wire.CopyOutResponse(overall_format=BINARY, col_formats=formats).to_wire()
         first = b""
         async for piece in portal.rows(0):
-            if len(first) < copying.HEAD_BYTES:
+            if len(first) < COPY_HEAD_BYTES:
                 first += piece
-                piece = copying.begun(first) if len(first) >= copying.HEAD_BYTES else b""
+                piece = copy_begun(first) if len(first) >= COPY_HEAD_BYTES else b""
             self._out += piece
             await self._flush()
-        self._out += copying.END if first else copying.begun(b"")
+        self._out += COPY_END if first else copy_begun(b"")
         self._out += wire.CopyDone().to_wire()
         self._put(wire.CommandComplete(tag=f"COPY {portal.rows_sent}"))
 
