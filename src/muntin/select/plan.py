@@ -61,15 +61,15 @@ class CheckedStatement:
         return show(self.statement)
 
 
+_Known = tuple[Mapping[str, SummaryInfo], Mapping[str, QueryInfo]]
+"""What there is to ask."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Entry:
     plan: CheckedStatement
-    summaries: Mapping[str, SummaryInfo]
-    queries: Mapping[str, QueryInfo]
+    known: _Known
     slots: Slots | None = None
-
-    def is_of(self, summaries: Mapping[str, SummaryInfo], queries: Mapping[str, QueryInfo]) -> bool:
-        return self.summaries == summaries and self.queries == queries
 
 
 class Planner:
@@ -82,32 +82,23 @@ class Planner:
 
     def plan(self, text: str, moment: Moment) -> CheckedStatement:
         """The plan of a text, from the last time if there is still the same to ask."""
-        summaries = dict(moment.summaries())
-        queries = dict(moment.queries())
+        known = dict(moment.summaries()), dict(moment.queries())
         entry = self._plans.get(text) if isinstance(text, str) else None
-        if entry is not None and entry.is_of(summaries, queries):
+        if entry is not None and entry.known == known:
             return entry.plan
         check_text(text, self._limits)
-        plan = self._listing(text, summaries, queries, moment)
+        plan = self._listing(text, known, moment)
         if plan is not None:
             return plan  # not kept: it lists what is stored now
-        plan = self._with_constants(text, summaries, queries)
-        if plan is None:
-            plan = self._make(text, summaries, queries, ())
-        self._plans.put(text, _Entry(plan, summaries, queries))
+        plan = self._with_constants(text, known) or self._make(text, known, ())
+        self._plans.put(text, _Entry(plan, known))
         return plan
 
-    def _listing(
-        self,
-        text: str,
-        summaries: Mapping[str, SummaryInfo],
-        queries: Mapping[str, QueryInfo],
-        moment: Moment,
-    ) -> CheckedStatement | None:
+    def _listing(self, text: str, known: _Known, moment: Moment) -> CheckedStatement | None:
         def columns_of(query: QueryInfo) -> tuple[str, ...]:
-            return self._make(query.select, summaries, queries, (query.name,)).columns
+            return self._make(query.select, known, (query.name,)).columns
 
-        found = listed(text, summaries, queries, columns_of, moment.span_of)
+        found = listed(text, *known, columns_of, moment.span_of)
         if found is None:
             return None
         columns, sql = found
@@ -116,13 +107,7 @@ class Planner:
             text, columns, (), (), (), sql, False, None, None, names, self._limits
         )
 
-    def _make(
-        self,
-        text: str,
-        summaries: Mapping[str, SummaryInfo],
-        queries: Mapping[str, QueryInfo],
-        around: tuple[str, ...],
-    ) -> CheckedStatement:
+    def _make(self, text: str, known: _Known, around: tuple[str, ...]) -> CheckedStatement:
         statement = parse(text, self._limits)
         check_tree(statement, self._limits)
 
@@ -133,10 +118,9 @@ class Planner:
                     code="from_item",
                     text=text,
                 )
-            inner = self._make(query.select, summaries, queries, (*around, query.name))
-            return inner.columns
+            return self._make(query.select, known, (*around, query.name)).columns
 
-        resolved = resolve(statement, Binder(text, summaries, queries, columns_of), self._limits)
+        resolved = resolve(statement, Binder(text, *known, columns_of), self._limits)
         sql, clock = render(resolved.tree)
         read = [b.source for b in resolved.items if b is not None and b.kind != "trend"]
         narrowing = narrowing_of(resolved.tree, resolved.items)
@@ -156,12 +140,10 @@ class Planner:
         slots = None if around else slots_of(statement, plan.sql, plan.narrowing)
         if slots is not None:
             outline, _ = outline_of(text)
-            self._shapes.put(outline, _Entry(plan, summaries, queries, slots))
+            self._shapes.put(outline, _Entry(plan, known, slots))
         return plan
 
-    def _with_constants(
-        self, text: str, summaries: Mapping[str, SummaryInfo], queries: Mapping[str, QueryInfo]
-    ) -> CheckedStatement | None:
+    def _with_constants(self, text: str, known: _Known) -> CheckedStatement | None:
         """The plan of a text that differs from an earlier one in constants of its FROM item, or
         of conditions.
 
@@ -169,7 +151,7 @@ class Planner:
         """
         outline, constants = outline_of(text)
         entry = self._shapes.get(outline)
-        if entry is None or entry.slots is None or not entry.is_of(summaries, queries):
+        if entry is None or entry.slots is None or entry.known != known:
             return None
         plan = entry.plan
         conditions = conditions_with(entry.slots, constants, plan.sql, plan.narrowing)
@@ -180,7 +162,7 @@ class Planner:
         items = plan.items
         if item is not entry.slots.item:
             try:
-                items = (Binder(text, summaries, queries, _no_columns).bind(item),)
+                items = (Binder(text, *known, _no_columns).bind(item),)
             except SelectError:
                 return None
         return replace(plan, text=text, items=items, sql=sql, narrowing=narrowing)

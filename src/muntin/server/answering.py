@@ -120,11 +120,11 @@ class Answering:
 
     def _windows(
         self,
-        summary: str | None,
-        start: int | None,
-        end: int | None,
-        limit: int,
-        newest_first: bool,
+        summary: str | None = None,
+        start: int | None = None,
+        end: int | None = None,
+        limit: int = 1_000,
+        newest_first: bool = False,
     ) -> Iterator[bytes]:
         if summary is not None:
             self._reader.pipeline_of(summary)
@@ -133,12 +133,14 @@ class Answering:
         )
         yield encoded({"windows": [window_json(window) for window in found]})
 
-    def _rejected(self, pipeline: str, limit: int, after: int) -> Iterator[bytes]:
+    def _rejected(self, pipeline: str = "", limit: int = 100, after: int = 0) -> Iterator[bytes]:
         self._reader.pipeline(pipeline)
         records = self._reader.ledger.rejected(pipeline, limit=limit, after=after)
         yield encoded({"rejected": [_rejected_json(number, record) for number, record in records]})
 
-    def _history(self, pipeline: str, start: int | None, end: int | None) -> Iterator[bytes]:
+    def _history(
+        self, pipeline: str = "", start: int | None = None, end: int | None = None
+    ) -> Iterator[bytes]:
         yield encoded(
             events_over_time(self._reader.ledger, self._reader.pipeline(pipeline), start, end)
         )

@@ -31,11 +31,11 @@ from muntin.server.state import Once, StateReader
 from muntin.server.statements import Statements
 from muntin.times import instant_us, now_us
 
-WINDOWS_MAX = 10_000
-REJECTED_MAX = 1_000
 _LOG = logging.getLogger("muntin.server")
 
 Endpoint = Callable[[Request], Awaitable[Response]]
+Read = Callable[[str, str], Any]
+"""(text, name of the entry) -> its value; BadArgument where it is none."""
 
 
 class Http:
@@ -70,11 +70,11 @@ class Http:
             Route("/query", self.guarded(self._query), methods=["POST"]),
             Route("/commands", self.guarded(self._command), methods=["POST"]),
             Route("/ticket", self.guarded(self._ticket), methods=["POST"]),
-            Route("/windows", self.guarded(self._windows)),
-            Route("/summaries", self.guarded(self._summaries)),
-            Route("/history", self.guarded(self._history)),
-            Route("/catalogue", self.guarded(self._catalogue)),
-            Route("/rejected", self.guarded(self._rejected)),
+            Route("/windows", self._listed("windows")),
+            Route("/summaries", self._listed("summaries")),
+            Route("/history", self._listed("history")),
+            Route("/catalogue", self._listed("catalogue")),
+            Route("/rejected", self._listed("rejected")),
             Route("/state", self.guarded(self._state_now)),
             Route("/metrics", self.guarded(self._metrics)),
             Route("/healthz", self._healthz),
@@ -136,42 +136,16 @@ class Http:
         ticket = self._hub.auth.issue(grant)
         return JSONResponse({"ticket": ticket, "seconds": self._limits.ticket_seconds})
 
-    async def _windows(self, request: Request, _: Grant) -> Response:
-        given = parameters(request, "summary", "start", "end", "limit", "newest_first")
-        start, end = (_instant(given.get(name), name) for name in ("start", "end"))
-        return await self._answered(
-            request,
-            "windows",
-            summary=given.get("summary"),
-            start=start,
-            end=end,
-            limit=_integer(given.get("limit", "1000"), "limit", 1, WINDOWS_MAX),
-            newest_first=_flag(given.get("newest_first", "false"), "newest_first"),
-        )
+    def _listed(self, name: str) -> Endpoint:
+        """What `Answering` makes of the entries of a query string."""
+        reads = _LISTS[name]
 
-    async def _summaries(self, request: Request, _: Grant) -> Response:
-        parameters(request)
-        return await self._answered(request, "summaries")
+        async def route(request: Request, _: Grant) -> Response:
+            given = parameters(request, *reads)
+            read = {entry: reads[entry](text, entry) for entry, text in given.items()}
+            return await self._answered(request, name, **read)
 
-    async def _history(self, request: Request, _: Grant) -> Response:
-        given = parameters(request, "pipeline", "start", "end")
-        start, end = (_instant(given.get(name), name) for name in ("start", "end"))
-        name = given.get("pipeline", "")
-        return await self._answered(request, "history", pipeline=name, start=start, end=end)
-
-    async def _catalogue(self, request: Request, _: Grant) -> Response:
-        parameters(request)
-        return await self._answered(request, "catalogue")
-
-    async def _rejected(self, request: Request, _: Grant) -> Response:
-        given = parameters(request, "pipeline", "after", "limit")
-        return await self._answered(
-            request,
-            "rejected",
-            pipeline=given.get("pipeline", ""),
-            after=_integer(given.get("after", "0"), "after", 0, 2**62),
-            limit=_integer(given.get("limit", "100"), "limit", 1, REJECTED_MAX),
-        )
+        return self.guarded(route)
 
     async def _state_now(self, request: Request, _: Grant) -> Response:
         parameters(request)
@@ -291,10 +265,17 @@ def parameters(request: Request, *names: str) -> dict[str, str]:
     return found
 
 
-def _integer(text: str, name: str, low: int, high: int) -> int:
-    if text.isascii() and text.isdigit() and len(text) < 20 and low <= int(text) <= high:
-        return int(text)
-    raise BadArgument(f"{name}: a whole number from {low} to {high}")
+def _text(text: str, _: str) -> str:
+    return text
+
+
+def _whole(low: int, high: int) -> Read:
+    def read(text: str, name: str) -> int:
+        if text.isascii() and text.isdigit() and len(text) < 20 and low <= int(text) <= high:
+            return int(text)
+        raise BadArgument(f"{name}: a whole number from {low} to {high}")
+
+    return read
 
 
 def _flag(text: str, name: str) -> bool:
@@ -303,13 +284,24 @@ def _flag(text: str, name: str) -> bool:
     return text == "true"
 
 
-def _instant(text: str | None, name: str) -> int | None:
-    if text is None:
-        return None
+def _instant(text: str, name: str) -> int:
     try:
         return instant_us(text)
     except BadArgument as wrong:
         raise BadArgument(f"{name}: {wrong}") from None
+
+
+_SPAN: dict[str, Read] = {"start": _instant, "end": _instant}
+_LISTS: dict[str, dict[str, Read]] = {
+    "windows": {
+        "summary": _text, **_SPAN, "limit": _whole(1, 10_000), "newest_first": _flag,
+    },
+    "summaries": {},
+    "history": {"pipeline": _text, **_SPAN},
+    "catalogue": {},
+    "rejected": {"pipeline": _text, "after": _whole(0, 2**62), "limit": _whole(1, 1_000)},
+}  # fmt: skip
+"""Lists of `Answering`, and how the entries of their query strings are read."""
 
 
 @cache
