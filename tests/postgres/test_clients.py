@@ -400,6 +400,33 @@ def test_information_schema(connection):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("binary", [False, True])
+def test_a_sum_beyond_int64_is_of_the_type_that_the_catalog_says(binary):
+    """ibis took bigint from it, and made -2^63 of the value; DuckDB reads rows by it alone."""
+    ledger = temporary()
+    feeder = Feeder(ledger)
+    feeder.rows([(second, "a", 1, 1, 2**62) for second in range(3)] + [(3, "b", 1, 1, 5)])
+    types = (
+        "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute JOIN pg_class "
+        "ON attrelid = pg_class.oid WHERE relname = 'orders(driver)' ORDER BY attnum"
+    )
+    with (
+        Server(ledger, port=0, postgres="127.0.0.1:0") as server,
+        psycopg.connect(server.postgres_url) as connected,
+    ):
+        *counts, fare = answered(connected, types)
+        assert counts == [("driver", "text"), ("count", "bigint"), ("served", "bigint")]
+        assert fare == ("fare", "numeric(38,0)")
+        for driver, value in (("a", 3 * 2**62), ("b", 5)):  # the second would fit into bigint
+            cursor = connected.cursor(binary=binary)
+            cursor.execute('SELECT count, fare FROM "orders(driver)" WHERE driver = %s', (driver,))
+            assert [(c.type_display, c.precision) for c in cursor.description] == [
+                ("int8", None), ("numeric(38,0)", 38),
+            ]  # fmt: skip
+            assert cursor.fetchall() == [(3 if driver == "a" else 1, value)]
+    feeder.close()
+
+
 psql = pytest.mark.skipif(shutil.which("psql") is None, reason="psql is not installed")
 
 

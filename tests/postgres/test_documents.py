@@ -60,7 +60,7 @@ def test_duckdb_attaches_it(fed):
     )
     assert done.returncode == 0, done.stderr[-2000:]
     with psycopg.connect(fed.postgres_url) as connected:
-        asked = 'SELECT driver, fare FROM "orders(driver)" WHERE fare > 5'
+        asked = "SELECT driver, fare FROM orders(driver) WHERE fare > 5 AND driver > 'a'"
         expected = connected.execute(asked).fetchall()
     assert expected
     assert done.stdout.strip() == str(sorted(expected))

@@ -150,6 +150,10 @@ def test_what_there_is_as_tables():
             'SELECT 1 FROM "orders(driver)" FOR ALL',
             "SELECT 1 FROM orders(driver) FOR ALL",
         ),
+        (  # as DuckDB compares texts
+            """SELECT paid FROM "public"."orders(driver)" WHERE "driver" > 'a' COLLATE "C" """,
+            """SELECT paid FROM orders(driver) AS "orders(driver)" WHERE "driver" > 'a'  """,
+        ),
         ('SELECT "orders(driver)".driver FROM x', 'SELECT "orders(driver)".driver FROM x'),
         (
             "SELECT count FROM orders WHERE time >= '2026-01-01' AND time < '2026-01-02'",

@@ -105,6 +105,7 @@ class Engine:
         window: WindowAsked | None = None,
         now: datetime | int | None = None,
         timeout_s: float | None = None,
+        wide: bool = False,
     ) -> Result:
         """Run a statement: `read` it of what there is now, and `answer`.
 
@@ -113,6 +114,8 @@ class Engine:
         `now`: what `now()` gives: a time (naive is UTC) or microseconds since 1970; default the
           wall clock.
         `timeout_s`: seconds in DuckDB; default, and at most, `limits.seconds`.
+        `wide`: no sum's type depends on which rows are left: where a FROM item has integers
+          beyond 64 bits, all sums have 128.
 
         Raises
         ------
@@ -121,7 +124,7 @@ class Engine:
         """
         with self._catalog.moment() as moment:
             reading = self.read(text, moment, window)
-        return self.answer(reading, now=now, timeout_s=timeout_s)
+        return self.answer(reading, now=now, timeout_s=timeout_s, wide=wide)
 
     def read(self, text: str, moment: Moment, window: WindowAsked | None = None) -> Reading:
         """Check a statement, and load what its FROM items ask for: all of it of one moment."""
@@ -130,7 +133,12 @@ class Engine:
         return Reading(plan, tuple(self._load(plan, moment, window)), started)
 
     def answer(
-        self, reading: Reading, *, now: datetime | int | None = None, timeout_s: float | None = None
+        self,
+        reading: Reading,
+        *,
+        now: datetime | int | None = None,
+        timeout_s: float | None = None,
+        wide: bool = False,
     ) -> Result:
         """The rows of a statement whose FROM items were read; the ledger is not looked at."""
         plan = reading.plan
@@ -144,7 +152,10 @@ class Engine:
                 )
             if table is None:
                 moment = _moment(now) if plan.clock else None
-                table = plain_table(self._run(plan, reading.items, moment, timeout_s), plan.columns)
+                table = self._run(plan, reading.items, moment, timeout_s)
+                kinds = [kind for read in known for kind in read.table.schema.types]
+                wide = wide and any(map(pa.types.is_decimal, kinds))
+                table = plain_table(table, plan.columns, wide=wide)
         except DatabaseError as error:
             raise converted(error, plan) from None
         return _result(table, known, time.perf_counter() - reading.started)

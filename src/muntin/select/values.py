@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -18,29 +19,29 @@ from muntin.errors import SelectError
 from muntin.times import datetime_of, instant_text, instant_us
 
 
-def plain_table(table: pa.Table, names: Sequence[str]) -> pa.Table:
+def plain_table(table: pa.Table, names: Sequence[str], *, wide: bool = False) -> pa.Table:
     """DuckDB's result in types that everyone reads.
 
-    Sums of int64 come as 128-bit integers: int64 where all fit, else decimal128(38, 0). Decimals
-    with digits after the point become float64, times get the zone that they are in, UTC. Intervals
-    without months are durations.
+    Sums of int64 come as 128-bit integers: int64 where all fit, else (or if `wide`)
+    decimal128(38, 0). Decimals with digits after the point become float64, times get the zone that
+    they are in, UTC. Intervals without months are durations.
 
     Raises
     ------
     SelectError
         A value that Arrow, Python or JSON cannot hold: names the column.
     """
-    arrays = [_plain(table.column(i), name) for i, name in enumerate(names)]
+    arrays = [_plain(table.column(i), name, wide) for i, name in enumerate(names)]
     return pa.Table.from_arrays(arrays, names=list(names))
 
 
-def _plain(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+def _plain(column: pa.ChunkedArray, name: str, wide: bool) -> pa.ChunkedArray:
     kind = column.type
     if pa.types.is_decimal(kind):
         if kind.scale > 0:
             # By way of text: Arrow's own cast is off by a unit in the last place (0.3).
             return column.cast(pa.string()).cast(pa.float64())
-        return _whole(column, name)
+        return _whole(column, name, wide)
     if pa.types.is_timestamp(kind):
         return _within_years(column.cast(pa.timestamp("us", "UTC")), pa.int64(), _YEARS_US, name)
     if pa.types.is_date32(kind):
@@ -63,17 +64,16 @@ _YEARS_US = (instant_us("0001-01-01"), instant_us("9999-12-31T23:59:59.999999"))
 _YEARS_DAYS = (_YEARS_US[0] // _DAY_US, _YEARS_US[1] // _DAY_US)
 
 
-def _whole(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+def _whole(column: pa.ChunkedArray, name: str, wide: bool) -> pa.ChunkedArray:
     """DuckDB's 128-bit integers."""
-    try:
-        return column.cast(pa.int64())
-    except pa.ArrowInvalid:
-        pass
+    if not wide:
+        with suppress(pa.ArrowInvalid):
+            return column.cast(pa.int64())
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
         raise _no_value(name, "holds an integer of more than 38 digits", "cast to DOUBLE") from None
-    return column
+    return column.cast(pa.decimal128(38, 0))
 
 
 def _within_years(

@@ -37,9 +37,9 @@ class Reader:
         self._engine = Engine(self._catalog, limits)
         self.rates = Rates()
 
-    def sql(self, text: str) -> Result:
+    def sql(self, text: str, *, wide: bool = False) -> Result:
         """Answer a statement."""
-        return self._engine.sql(text)
+        return self._engine.sql(text, wide=wide)
 
     def warm(self) -> None:
         """Compile and load what merging the newest panes needs, before somebody waits for it."""

@@ -16,7 +16,7 @@ from muntin.select.result import Result
 from muntin.server.postgres.catalog import PostgresCatalog, is_catalog, is_plain
 from muntin.server.postgres.catalog_tables import Columns
 from muntin.server.postgres.relations import Relation, relations, rewritten
-from muntin.server.postgres.rows import COPY_DATA, DATA_ROW, data_rows, type_of
+from muntin.server.postgres.rows import COPY_DATA, DATA_ROW, data_rows, modifier_of, type_of
 from muntin.server.reader import Reader
 
 HEAD = struct.Struct(">I")
@@ -65,7 +65,8 @@ class PostgresAnswers:
         types = [type_of(kind) for kind in schema.types]
         head: dict[str, Any] = {
             "columns": [
-                [name, kind.oid, kind.size] for name, kind in zip(schema.names, types, strict=True)
+                [field.name, kind.oid, kind.size, modifier_of(field.type)]
+                for field, kind in zip(schema, types, strict=True)
             ],
             "rows": len(result),
             "notice": said,
@@ -94,7 +95,7 @@ class PostgresAnswers:
             return self._catalog.sql(text, known), []
         edited, more = rewritten(text, known)
         try:
-            result = self._reader.sql(edited.text)
+            result = self._reader.sql(edited.text, wide=True)
         except SelectError as error:
             raise error.moved(edited.before) from None
         return result, [said_of(result), *(note.message for note in result.notes), *more]
@@ -103,7 +104,7 @@ class PostgresAnswers:
         """Of a statement without FROM: SELECT's answer, as by every other way; what SELECT does
         not know (`version()`, `'orders'::regclass`), a client asks the catalog."""
         try:
-            return self._reader.sql(text)
+            return self._reader.sql(text, wide=True)
         except SelectError as refused:
             if refused.code not in _NOT_SELECTS:
                 raise
@@ -115,7 +116,8 @@ class PostgresAnswers:
     def _columns_of(self, relation: Relation) -> Columns:
         """Names and types; none where the ledger cannot say."""
         try:
-            table = self._reader.sql(f"SELECT * FROM {relation.ask} LIMIT 0").table  # noqa: S608
+            text = f"SELECT * FROM {relation.ask} LIMIT 0"  # noqa: S608
+            table = self._reader.sql(text, wide=True).table
         except MuntinError:
             return ()
         return tuple(zip(table.schema.names, table.schema.types, strict=True))

@@ -358,7 +358,7 @@ def _call(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
     name = str(node.this).lower()
     given = list(node.expressions)
     if name == "format_type" and given:
-        return _type_names(given[0])
+        return _type_names(*given[:2])
     if name in ("to_regclass",) and given and isinstance(given[0], exp.Literal):
         return _regclass(given[0].name, oids)
     if name == "current_setting" and given and isinstance(given[0], exp.Literal):
@@ -381,11 +381,14 @@ def _call(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
     raise _refused(f"no function {name[:64]} in the catalog", "unknown_function")
 
 
-def _type_names(oid: exp.Expr) -> exp.Expr:
+def _type_names(oid: exp.Expr, modifier: exp.Expr | None = None) -> exp.Expr:
     whens = " ".join(f"WHEN {kind.oid} THEN '{kind.name}'" for kind in TYPES)
-    chosen = _sql(f"CASE 0 {whens} ELSE 'text' END")
-    chosen.set("this", oid.copy())
-    return chosen
+    digits = "CASE WHEN modifier > 4 THEN printf('(%d,%d)', modifier >> 16, modifier % 65536 - 4)"
+    chosen = _sql(f"CASE oid {whens} ELSE 'text' END || {digits} ELSE '' END")
+    given = {"oid": oid, "modifier": modifier or exp.null()}
+    return chosen.transform(
+        lambda part: given[part.name].copy() if isinstance(part, exp.Column) else part
+    )
 
 
 def _cast(node: exp.Cast, oids: Mapping[str, int]) -> exp.Expr:

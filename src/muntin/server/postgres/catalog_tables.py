@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from muntin.server.postgres.relations import Relation
-from muntin.server.postgres.rows import TYPES, PostgresType, type_of
+from muntin.server.postgres.rows import TYPES, PostgresType, modifier_of, type_of
 
 Columns = Sequence[tuple[str, pa.DataType]]
 CATALOGS = ("pg_catalog", "information_schema")
@@ -154,7 +154,8 @@ def _attribute(
     return {
         "attrelid": oid, "attname": name, "atttypid": of.oid, "attstattarget": -1,
         "attlen": of.size,
-        "attnum": at, "attndims": 0, "attcacheoff": -1, "atttypmod": -1, "attbyval": of.size > 0,
+        "attnum": at, "attndims": 0, "attcacheoff": -1, "attbyval": of.size > 0,
+        "atttypmod": modifier_of(kind or pa.string()),
         "attstorage": "p", "attalign": "d", "attnotnull": False, "atthasdef": False,
         "atthasmissing": False, "attidentity": "", "attgenerated": "", "attisdropped": False,
         "attislocal": True, "attinhcount": 0, "attcollation": 0, "attcompression": "",
@@ -198,7 +199,8 @@ def _information(
     fields = [
         {**place, "table_name": name, "column_name": column, "ordinal_position": at,
          "column_default": None, "is_nullable": "YES", "data_type": type_of(kind).name,
-         "character_maximum_length": None, "numeric_precision": None, "numeric_scale": None,
+         "character_maximum_length": None, "numeric_precision": getattr(kind, "precision", None),
+         "numeric_scale": getattr(kind, "scale", None),
          "datetime_precision": None, "udt_schema": "pg_catalog",
          "udt_name": type_of(kind).short, "is_updatable": "NO", "is_identity": "NO"}
         for name in known

@@ -149,14 +149,14 @@ def check_described(portal: Portal) -> None:
     """Raises Refusal where rows have other types than their client was told: it would read other
     values in their bytes."""
     told = portal.prepared.described
-    for (name, oid, _), was in zip(portal.head["columns"], told or (), strict=False):
+    for (name, oid, *_), was in zip(portal.head["columns"], told or (), strict=False):
         if oid != was:
             known = {kind.oid: kind.name for kind in TYPES}
             raise Refusal(
                 "0A000",
                 f"column '{name[:64]}' is {known[oid]}, and was described as {known[was]} before "
                 "the parameters were given",
-                "cast it to one type, for example to DOUBLE",
+                "cast it to one type, for example to DECIMAL(38, 0) or DOUBLE",
             )
 
 
@@ -169,10 +169,10 @@ def row_description(head: dict[str, Any], formats: tuple[int, ...]) -> Any:
             name=name.replace("\0", ""),
             type_oid=oid,
             type_size=size,
-            type_modifier=-1,
+            type_modifier=modifier,
             format_code=form,
         )
-        for (name, oid, size), form in zip(columns, each, strict=False)
+        for (name, oid, size, modifier), form in zip(columns, each, strict=False)
     ]
     return wire.RowDescription(fields=fields)
 

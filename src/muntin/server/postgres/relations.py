@@ -131,6 +131,8 @@ def _named(
         dot = number + 1 < len(words) and words[number + 1].text == "."
         if _qualifies(words, number):
             yield Edit(word.start, words[number + 1].end, "")
+        if word.is_word("COLLATE") and [w.text for w in words[number + 1 : number + 2]] == ['"C"']:
+            yield Edit(word.start, words[number + 1].end, "")  # as texts are compared anyhow
         relation = known.get(word.value) if word.kind == "quoted" else None
         if relation is None or dot or "(" not in relation.ask:
             continue

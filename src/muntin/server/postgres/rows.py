@@ -82,6 +82,11 @@ def type_of(kind: pa.DataType) -> PostgresType:
     return next((found for test, found in known if test(kind)), VARCHAR)
 
 
+def modifier_of(kind: pa.DataType) -> int:
+    """Of numeric, how many digits it has and how many of them after the point; else -1."""
+    return (kind.precision << 16 | kind.scale) + 4 if pa.types.is_decimal(kind) else -1
+
+
 def data_rows(table: pa.Table, formats: Sequence[int], letter: bytes = DATA_ROW) -> Iterator[bytes]:
     """DataRow messages, many at once.
 

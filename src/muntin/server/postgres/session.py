@@ -372,7 +372,7 @@ class Session:
             known.types = learned(known.types, dict(zip(probes, portal.head["types"], strict=True)))
             self._put_types(known)
             self._put(row_description(portal.head, ()))
-            known.described = tuple(oid for _, oid, _ in portal.head["columns"])
+            known.described = tuple(oid for _, oid, *_ in portal.head["columns"])
         finally:
             self._release(portal)
 
