@@ -367,7 +367,7 @@ def test_masked_values_times_and_weights_are_nulls():
     masked = np.ma.array([1, 2], mask=[False, True])
     digest = DyadicQDigest(10, 10)
     for call in (
-        lambda: digest.update(masked), lambda: digest.rank(masked),
+        lambda: digest.update(masked), lambda: digest.rank(masked), lambda: KLL().quantile(masked),
         lambda: digest.update([1, 2], masked), lambda: KLL().update([1.0, 2.0], masked),
         lambda: CountMin().update(["a", "b"], masked),
         lambda: TimeWindowQuantiles(9).update([1.0, 2.0], masked),

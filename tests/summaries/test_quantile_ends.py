@@ -27,9 +27,11 @@ POINTS = (
 def test_ranks_are_those_of_the_numbers_themselves(make, inclusive):
     sketch = make(dtype="int64")
     sketch.update(np.array(VALUES))
-    for points in POINTS:
+    mixed = [HIGH - 1, 0.5, HIGH, 2**70, LOW, -inf]  # as an array they would all be floats
+    for points in (*POINTS, mixed):
         asked = [x if isinstance(x, float) else int(x) for x in points]
-        found = sketch.rank(np.array(points), inclusive=inclusive)
+        given = points if points is mixed else np.array(points)
+        found = sketch.rank(given, inclusive=inclusive)
         exact = [sum(v < x or (inclusive and v == x) for v in VALUES) / 9 for x in asked]
         assert found.value.tolist() == found.lower.tolist() == found.upper.tolist() == exact
 

@@ -308,7 +308,8 @@ class Fingerprints(Algebra):
             found = domain.typical(middle), domain.lowest(low), domain.highest(high)
             return answer_table("q", asked, filled, found, 1.0)
         asked = np.atleast_1d(np.asarray(question.points))
-        where = placed(domain, asked, question.inclusive)
+        points = asked if asked.dtype != object else asked.astype(np.float64)
+        where = placed(domain, points, question.inclusive)
         values = np.empty((len(filled), len(asked)))
         bounds = np.empty((len(filled), 2, len(asked)), np.int64)
         kernels.cell_ranks(

@@ -159,7 +159,7 @@ class RankedRows(Algebra):
             found = [from_keys(part.ravel(), self.dtype) for part in keys]
             return answer_table("q", asked, filled, found, confidence)
         if isinstance(question, RanksOf):
-            asked = np.atleast_1d(np.asarray(question.points))
+            asked = question.points
             points = check_points(asked, self.dtype, question.inclusive)
             counts = self.counts(table)[filled][:, None]
             keys = frozen(to_keys(points))
@@ -219,9 +219,11 @@ class _Lists:
 
 
 def answer_table(
-    name: str, asked: np.ndarray, rows: np.ndarray, found: Sequence[Any], confidence: Any
+    name: str, asked: Any, rows: np.ndarray, found: Sequence[Any], confidence: Any
 ) -> pa.Table:
     """Value, lower and upper of each row and question; `confidence`: one, [rows, 1], or of each."""
+    asked = np.array(asked, ndmin=1)
+    asked = asked if asked.dtype.kind == "i" else asked.astype(np.float64)
     shape = (len(rows), len(asked))
     return pa.table(
         {

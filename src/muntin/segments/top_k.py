@@ -260,7 +260,7 @@ def places_in(
     """As `places_of`, of keys with the number of each that is asked for."""
     if table.items is None or not len(table.items):
         return np.full(len(table) * len(codes), -1, np.int64)
-    likely = np.flatnonzero(np.isin(table.items.hashes, asked.hashes))
+    likely = np.flatnonzero(np.isin(table.items.hashes, asked.hashes, kind="sort"))
     both, (mine, theirs) = union([table.items.take(likely), asked])
     to = np.full(len(both), -1, np.int64)
     to[mine] = likely

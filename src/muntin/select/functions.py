@@ -152,11 +152,6 @@ def _check_items(asked: tuple[Argument, ...], table: Table) -> None:
     )
 
 
-def _ranks_of(arguments: tuple[Any, ...]) -> RanksOf:
-    whole = all(isinstance(a, int) and abs(a) < 1 << 63 for a in arguments)
-    return RanksOf(arguments if whole else tuple(map(float, arguments)))
-
-
 def _with_parts(table: pa.Table, parts: tuple[str, ...]) -> pa.Table:
     """The parts of joined items as columns of their own."""
     if not parts:
@@ -254,7 +249,7 @@ TABLE_FUNCTIONS: dict[str, TableFunction] = {
         ),
         TableFunction(
             "ranks", _ORDERED, "ranks(<summary>, 15, 60)",
-            ("x", "rank", "lower", "upper", "confidence", "n"), _numbers("a value"), _ranks_of,
+            ("x", "rank", "lower", "upper", "confidence", "n"), _numbers("a value"), RanksOf,
         ),
         TableFunction(
             "frequency", _COUNTED, "frequency(<summary>, 'd1', 'd2')", ("item", *_BOUNDS), _items,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -91,6 +92,7 @@ def check_fractions(q: Any) -> np.ndarray:
 
 
 def _numbers(q: Any) -> np.ndarray:
+    q = array_of(q, "fraction") if isinstance(q, np.ma.MaskedArray) else q
     try:
         return np.array(q, np.float64, ndmin=1)
     except (TypeError, ValueError):
@@ -109,6 +111,9 @@ def check_points(x: Any, dtype: str, inclusive: bool) -> np.ndarray:
     if points.dtype.kind in "iu":
         wide = points.astype(np.uint64 if points.dtype.kind == "u" else np.int64)
         return np.minimum(wide, high).astype(np.int64)
+    if points.dtype == object:
+        near = math.floor if inclusive else math.ceil
+        return np.array([near(min(max(point, low), high)) for point in points], np.int64)
     whole = np.floor(points) if inclusive else np.ceil(points)
     inside = np.where(np.abs(whole) < 2.0**63, whole, 0).astype(np.int64)
     inside[whole >= 2.0**63] = high
@@ -121,23 +126,26 @@ def set_beyond(x: Any, dtype: str, parts: Sequence[np.ndarray], whole: Any, none
     two: in parts [..., n], `none` below them and `whole` above."""
     points = as_points(x)
     if dtype == "int64" and points.dtype.kind != "i":
-        of_floats = points.dtype.kind == "f"
         for part in parts:
-            part[..., points >= (2.0**63 if of_floats else np.uint64(1 << 63))] = whole
-            part[..., points < (-(2.0**63) if of_floats else 0)] = none
+            part[..., points >= np.uint64(1 << 63)] = whole
+            part[..., points < (0 if points.dtype.kind == "u" else -(2.0**63))] = none
 
 
 def as_points(x: Any) -> np.ndarray:
-    """Integers or float64, [n], none of them NaN; BadArgument."""
+    """Integers or float64, [n], none of them NaN, or both as objects, where the integers among
+    floats would lose a digit; BadArgument."""
     points = np.atleast_1d(array_of(x, "point"))
+    if points.dtype.kind == "f" and isinstance(x, list | tuple) and (np.abs(points) >= 2**53).any():
+        mixed = np.array(x, object)
+        points = mixed if any(isinstance(point, int) for point in mixed.flat) else points
     if points.ndim != 1:
         raise BadArgument(f"points have shape {points.shape}: give one dimension")
     if points.size == 0 or points.dtype.kind == "f":
         points = points.astype(np.float64, copy=False)
-    if points.dtype.kind not in "fiu":
+    if points.dtype.kind not in "fiu" and not all(isinstance(p, int | float) for p in points):
         raise BadArgument(f"points of type {points.dtype} are not numbers")
-    if points.dtype.kind == "f" and np.isnan(points).any():
-        at = int(np.isnan(points).argmax())
+    if (points != points).any():
+        at = int((points != points).argmax())
         raise BadArgument(f"point at position {at} is NaN: NaN has no rank")
     return points
 
