@@ -150,6 +150,7 @@ def test_what_there_is_as_tables():
             'SELECT 1 FROM "orders(driver)" FOR ALL',
             "SELECT 1 FROM orders(driver) FOR ALL",
         ),
+        ("SELECT 1 FROM x WHERE a LIKE '%b' escape ''", "SELECT 1 FROM x WHERE a LIKE '%b' "),
         (  # as DuckDB compares texts
             """SELECT paid FROM "public"."orders(driver)" WHERE "driver" > 'a' COLLATE "C" """,
             """SELECT paid FROM orders(driver) AS "orders(driver)" WHERE "driver" > 'a'  """,

@@ -23,6 +23,7 @@ _ENDS_WHERE = ("GROUP", "HAVING", "QUALIFY", "ORDER", "LIMIT", "OFFSET", "WINDOW
 ENDS_FROM = ("WHERE", *_ENDS_WHERE)
 SETS = ("UNION", "EXCEPT", "INTERSECT")
 _JOINS = ("JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "NATURAL", "SEMI", "ANTI", "ASOF")
+_AS_ANYHOW = (["COLLATE", "C"], ["ESCAPE", "''"])  # of DuckDB's extension, and of Hibernate
 _AFTER_ITEM = frozenset(("FOR", "ON", "USING", *_JOINS, *ENDS_FROM, *SETS))
 
 
@@ -131,8 +132,8 @@ def _named(
         dot = number + 1 < len(words) and words[number + 1].text == "."
         if _qualifies(words, number):
             yield Edit(word.start, words[number + 1].end, "")
-        if word.is_word("COLLATE") and [w.text for w in words[number + 1 : number + 2]] == ['"C"']:
-            yield Edit(word.start, words[number + 1].end, "")  # as texts are compared anyhow
+        if [w.value for w in words[number : number + 2]] in _AS_ANYHOW:
+            yield Edit(word.start, words[number + 1].end, "")
         relation = known.get(word.value) if word.kind == "quoted" else None
         if relation is None or dot or "(" not in relation.ask:
             continue
