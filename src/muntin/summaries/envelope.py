@@ -51,7 +51,7 @@ FAMILIES: dict[str, Family] = {
     "kll": Family(4, 1),
     "fixed_window_quantiles": Family(5, 1),
     "time_window_quantiles": Family(6, 1),
-    "distinct": Family(7, 2),
+    "distinct": Family(7, 3),
     "dyadic_qdigest": Family(8, 1),
     "dynamic_bloom": Family(9, 2),
     "fingerprint": Family(10, 2),
