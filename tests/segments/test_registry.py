@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import muntin.segments.kernels as kernels
 from muntin import kinds
-from muntin.segments.building import WHOLE, merge
+from muntin.segments.building import WHOLE, merge, relabelled
 from muntin.segments.codec import decode, encode
 from muntin.segments.registry import KINDS, algebra_class
 from muntin.select.bind import MATRIX
@@ -85,6 +85,19 @@ def test_merge_of_slices_is_slice_of_merges(kind: str, sizes: Any, first: int, d
         cut = data.draw(st.integers(first, last))
         halves = [between.between(first, cut), between.between(cut, last)]
         assert encode(merge(halves, WHOLE)) == encode(merge([between], WHOLE))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(-2, 2)), min_size=1, max_size=12))
+def test_slices_that_several_windows_hold_merge_in_each(kind: str, held: Any) -> None:
+    panes = example(kind, 60)
+    at, labels = (np.array(column) for column in zip(*held, strict=True))
+    windows = relabelled(panes, labels, at)
+    assert windows.slices.tolist() == sorted(set(labels.tolist()))
+    for label in windows.slices.tolist():
+        parts = [panes.between(100 + n, 101 + n) for n in at[labels == label].tolist()]
+        own = windows.between(label, label + 1)
+        assert encode(relabelled(own, np.zeros(1, np.int64))) == encode(merge(parts, WHOLE))
 
 
 def test_kernels_call_only_their_own_file_and_those_of_summaries() -> None:

@@ -14,7 +14,7 @@ from pane_by_pane import close_before, close_by, take
 from muntin.segments.building import build
 from muntin.segments.sums import Sums
 from muntin.windows.floating import Boundary, FloatingWindow, Reason, close_windows
-from muntin.windows.grid import starts_of_windows
+from muntin.windows.grid import starts_of_windows, tiles_of_runs
 
 PANE = 10
 
@@ -103,6 +103,19 @@ def test_windows_of_many_panes(panes, length, every):
     }
     found = starts_of_windows(starts, length * PANE, every * PANE)
     assert found.tolist() == sorted(expected)
+
+
+@given(st.lists(st.tuples(st.integers(-300, 300), st.integers(1, 200)), max_size=9))
+def test_runs_are_tiled_by_few_aligned_tiles(runs):
+    starts = np.array([start for start, _ in runs], np.int64)
+    lengths = np.array([length for _, length in runs], np.int64)
+    held = [[] for _ in runs]
+    for run, level, number in zip(*tiles_of_runs(starts, starts + lengths), strict=True):
+        held[run].append(range(number << level, (number + 1) << level))
+    for (start, length), tiles in zip(runs, held, strict=True):
+        units = sorted(unit for tile in tiles for unit in tile)
+        assert units == list(range(start, start + length))
+        assert len(tiles) <= 2 * length.bit_length()
 
 
 def test_the_dashboard_names_and_colours_each_reason():

@@ -11,7 +11,7 @@ does not close.
 from __future__ import annotations
 
 import copy
-from abc import ABC, abstractmethod
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -26,12 +26,14 @@ from muntin.reading.extent import Layout
 from muntin.reading.moment import window_at
 from muntin.reading.pieces import Merged, Pieces
 from muntin.segments.building import merge, relabelled
-from muntin.segments.table import Segment
+from muntin.segments.columns import starts_of
 from muntin.windows.floating import Boundary, FloatingWindow, Reason, close_windows
-from muntin.windows.grid import first_open, starts_of_windows
+from muntin.windows.grid import first_open, starts_of_windows, tiles_of_runs
 
 LIMIT_FACTOR = 8  # how far slow_down may lengthen a window, unless the spec says
 EVENTS_AT_ONCE = 4 << 20  # of panes that are read together
+ALONE, TOGETHER = 20, 100  # what it takes to merge a window, or several together, in slices
+TOGETHER_MAX = 64  # windows that are merged at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,83 +45,38 @@ class Closed:
     """None: not all of it is stored any more."""
 
 
-class Follower(ABC):
-    """Closes the windows of one summary; each kind of window has its own."""
+class _Follower:
+    """Closes the windows of one summary."""
 
     def __init__(self, layout: Layout, stored: Mapping[str, Any] | None) -> None:
         self._layout = layout
         self._next: int | None = stored["next"] if stored else None
         """Everything that ends at or before this was taken."""
-
-    @abstractmethod
-    def step(self, pieces: Pieces, sealed_until: int) -> Iterator[Closed]: ...
-
-    @abstractmethod
-    def end(self, pieces: Pieces) -> Iterator[Closed]:
-        """The windows that are open where the source has ended: they end with what was taken.
-
-        They stay open: where more comes after all, they close again as ever.
-        """
-
-    @abstractmethod
-    def open_starts(self, before: int) -> Sequence[int]:
-        """Starts of the windows that have not closed, before a time, ascending."""
-
-    @abstractmethod
-    def state(self) -> Mapping[str, Any]: ...
-
-    @abstractmethod
-    def open_window(self) -> tuple[int, int] | None: ...
-
-    @abstractmethod
-    def missed(self, pieces: Pieces, panes: np.ndarray) -> Iterator[Closed]:
-        """Windows that never closed, and would have if these sealed panes had had events then."""
+        self._contents: Merged | None = None
+        """What a floating window that is open holds so far."""
 
     def open_fill(self) -> Mapping[str, int]:
-        return {}
+        contents = self._contents and self._contents.segment
+        return {} if contents is None else self._layout.spec.fill(contents)
 
     def next_pane(self) -> int | None:
         return self._next
 
-    def forget(self) -> None:  # noqa: B027
+    def forget(self) -> None:
         """Panes that were taken have changed: read them again when needed."""
+        self._contents = None
 
 
-def follow(layout: Layout, window: WindowSpec, stored: Mapping[str, Any] | None) -> Follower:
-    """The follower of a summary's windows, at its stored state."""
-    if window.kind == "floating":
-        return FloatingFollower(layout, window, stored)
-    return GridFollower(layout, window, stored)
-
-
-@dataclass(frozen=True, slots=True)
-class _Contents:
-    """What the open window holds so far."""
-
-    segment: Segment
-    """In one slice."""
-    fill: Mapping[str, int]
-    events: int
-    late: int
-    until: int
-    """End of the last pane."""
-
-
-class FloatingFollower(Follower):
+class FloatingFollower(_Follower):
     def __init__(self, layout: Layout, spec: WindowSpec, stored: Mapping[str, Any] | None) -> None:
         super().__init__(layout, stored)
         self.window = FloatingWindow(
             spec.length, spec.limit or spec.length * LIMIT_FACTOR, layout.spec.window_capacity
         )
-        if stored:
-            kept = stored.get("window") or {"start": None, "overflowed": False, "factor": 1}
-            self.window = replace(
-                self.window,
-                start=kept["start"],
-                overflowed=kept["overflowed"],
-                factor=kept["factor"],
-            )
-        self._contents: _Contents | None = None
+        if stored and stored.get("window"):
+            self.window = replace(self.window, **stored["window"])
+        self._until = 0
+        """End of the last pane of what the open window holds."""
 
     def state(self) -> Mapping[str, Any]:
         window = asdict(self.window)
@@ -133,13 +90,8 @@ class FloatingFollower(Follower):
             return None
         return self.window.start, self.window.end
 
-    def open_fill(self) -> Mapping[str, int]:
-        return {} if self._contents is None else self._contents.fill
-
-    def forget(self) -> None:
-        self._contents = None
-
     def missed(self, pieces: Pieces, panes: np.ndarray) -> Iterator[Closed]:
+        """Windows that never closed, and would have if these sealed panes had had events then."""
         if self._next is None:
             return
         until = self._next if self.window.start is None else self.window.start
@@ -160,10 +112,10 @@ class FloatingFollower(Follower):
 
     def _as_it_is(self, end: int, reason: Reason) -> Iterator[Closed]:
         """The open window with what it holds."""
-        contents, window = self._contents, self.window
-        if contents is not None and window.start is not None:
+        window = self.window
+        if self._contents is not None and window.start is not None:
             boundary = Boundary(window.start, end, reason, window.overflowed)
-            yield _closed(self._layout, boundary, contents.segment, contents.events, contents.late)
+            yield _closed(self._layout, boundary, self._contents)
 
     def step(self, pieces: Pieces, sealed_until: int) -> Iterator[Closed]:
         pane = self._layout.pane
@@ -174,7 +126,7 @@ class FloatingFollower(Follower):
                 return
             first = bounds[0]
         if self.window.start is None:
-            first = max(first, _horizon(pieces, self._layout) or first)
+            first = max(first, pieces.extent(self._layout).dropped or first)
         panes = pieces.slices(self._layout, pane, first, sealed_until)
         for start, end in chunks(panes, first, sealed_until, pane):
             self._restore(pieces, start)
@@ -198,10 +150,7 @@ class FloatingFollower(Follower):
             for length, *run in reach.runs
             if len(starts := pieces.slices(self._layout, length, *run).starts)
         ]
-        self._contents = self._contents_of(merged.segment, merged.events, merged.late, ends[-1])
-
-    def _contents_of(self, segment: Segment, events: int, late: int, until: int) -> _Contents:
-        return _Contents(segment, self._layout.spec.fill(segment), events, late, until)
+        self._contents, self._until = merged, ends[-1]
 
     def _take(self, pieces: Pieces, panes: Slices, start: int, end: int) -> Iterator[Closed]:
         """Take the panes of one chunk; what is left is kept for the next."""
@@ -209,12 +158,11 @@ class FloatingFollower(Follower):
         parts = pieces.segments(self._layout, pane, start, end)
         starts, ends = panes.starts, panes.starts + pane
         counts = np.stack([panes.events, panes.late])
-        if contents is not None:
-            assert self.window.start is not None  # noqa: S101 (only open windows hold panes)
+        if contents is not None and contents.segment is not None and self.window.start is not None:
             before = relabelled(contents.segment, np.array([start // pane - 1]))
             parts = [before, *parts]
             starts = np.concatenate(([self.window.start], starts))
-            ends = np.concatenate(([contents.until], ends))
+            ends = np.concatenate(([self._until], ends))
             counts = np.concatenate(([[contents.events], [contents.late]], counts), axis=1)
         if not parts:
             return
@@ -228,11 +176,12 @@ class FloatingFollower(Follower):
         self._contents = None
         for number, (boundary, begin, last) in enumerate(runs):
             events, late = counts[:, begin:last].sum(axis=1).tolist()
-            yield _closed(self._layout, boundary, windows.between(number, number + 1), events, late)
+            segment = windows.between(number, number + 1)
+            yield _closed(self._layout, boundary, Merged(segment, events, late, None))
         if self.window.start is not None:
             events, late = counts[:, first:].sum(axis=1).tolist()
             left = windows.between(len(runs), len(runs) + 1)
-            self._contents = self._contents_of(left, events, late, int(ends[-1]))
+            self._contents, self._until = Merged(left, events, late, None), int(ends[-1])
 
     def end(self, pieces: Pieces) -> Iterator[Closed]:
         if self._next is not None:
@@ -244,7 +193,7 @@ class FloatingFollower(Follower):
         return [] if start is None or start >= before else [start]
 
 
-class GridFollower(Follower):
+class GridFollower(_Follower):
     """Tumbling and sliding windows: their panes are merged when they close."""
 
     def __init__(self, layout: Layout, spec: WindowSpec, stored: Mapping[str, Any] | None) -> None:
@@ -285,18 +234,23 @@ class GridFollower(Follower):
         after = self._next if self._next is not None else min(bounds[0], sealed_until)
         due, panes = self._due(pieces, after, sealed_until)
         due = due[due + self._length <= sealed_until]
-        for start, closed in self._closings(pieces, due, panes):
-            self._next = start + self._length
+        for closed in self._closings(pieces, due, panes):
+            self._next = closed.window.end
             yield closed
         self._next = max(sealed_until, after)
 
     def end(self, pieces: Pieces) -> Iterator[Closed]:
+        """The windows that are open where the source has ended: they end with what was taken.
+
+        They stay open: where more comes after all, they close again as ever.
+        """
         if self._next is None:
             return
         due, _ = self._due(pieces, self._next, self._next)
         yield from self._one_by_one(pieces, due.tolist(), self._next)
 
     def open_starts(self, before: int) -> Sequence[int]:
+        """Starts of the windows that have not closed, before a time, ascending."""
         if self._next is None:
             return []
         return range(first_open(self._next, self._length, self._every), before, self._every)
@@ -308,7 +262,7 @@ class GridFollower(Follower):
         """
         layout, length, every = self._layout, self._length, self._every
         first = after - length
-        whole = min(max(first, _horizon(pieces, layout) or first), until)
+        whole = min(max(first, pieces.extent(layout).dropped or first), until)
         panes = pieces.slices(layout, layout.pane, whole, until)
         due = [starts_of_windows(panes.starts, length, every)]
         for level, *run in pieces.extent(layout).rollups.tiles(first, whole):
@@ -318,30 +272,46 @@ class GridFollower(Follower):
         starts = np.unique(np.concatenate(due))
         return starts[starts + length > after], panes
 
-    def _closings(
-        self, pieces: Pieces, due: np.ndarray, panes: Slices
-    ) -> Iterator[tuple[int, Closed]]:
-        """Windows that do not overlap, and lie in panes: all of a chunk in one merge."""
+    def _closings(self, pieces: Pieces, due: np.ndarray, panes: Slices) -> Iterator[Closed]:
+        """Some together, where that takes fewer merges, and retention has dropped nothing."""
+        extent, length = pieces.extent(self._layout), self._length
+        ends = np.searchsorted(panes.starts, due + length)
+        chunk = starts_of(panes.events)[ends] // EVENTS_AT_ONCE
+        chunk[due < (extent.dropped or 0)] = -1
+        for some in np.split(due, np.flatnonzero(np.diff(chunk)) + 1) if len(due) else ():
+            first, last = int(some[0]), int(some[-1])
+            runs = extent.reach(last, last + length).runs
+            alone = len(some) * (ALONE + sum((until - at) // each for each, at, until in runs))
+            together = TOGETHER + len(panes.between(first, last + length))
+            if first < (extent.dropped or 0) or alone <= together:
+                yield from self._one_by_one(pieces, some.tolist())
+            else:
+                yield from self._together(pieces, some, panes)
+
+    def _together(self, pieces: Pieces, due: np.ndarray, panes: Slices) -> Iterator[Closed]:
+        """Windows that overlap share the runs of panes that they are merged from."""
         length, pane = self._length, self._layout.pane
-        horizon = _horizon(pieces, self._layout)
-        cut = len(due) if self._every < length else 0
-        if horizon is not None and self._every == length:
-            cut = int(np.searchsorted(due, horizon))
-        for closed in self._one_by_one(pieces, due[:cut].tolist()):
-            yield closed.window.start, closed
-        due = due[cut:]
-        if not len(due):
-            return
-        whole = panes.between(int(due[0]), int(due[-1]) + length).at_length(length)
-        for start, end in chunks(whole, int(due[0]), int(due[-1]) + length, length):
-            parts = pieces.segments(self._layout, pane, start, end)
-            windows = merge(parts, length // pane)
+        unit = math.gcd(length, self._every)
+        parts = pieces.segments(self._layout, pane, int(due[0]), int(due[-1]) + length)
+        window, level, number = tiles_of_runs(due // unit, (due + length) // unit)
+        levels = [merge(parts, unit // pane)]
+        for _ in range(int(level.max())):
+            levels.append(merge(levels[-1:], 2))
+        tiles = merge([relabelled(s, s.slices << 6 | n) for n, s in enumerate(levels)])
+        wanted = number << 6 | level
+        at = np.searchsorted(tiles.slices, wanted)
+        there = np.append(tiles.slices, -1)[at] == wanted  # the others hold no events
+        window, at = window[there], at[there]
+        for first in range(0, len(due), TOGETHER_MAX):
+            some = np.flatnonzero((window >= first) & (window < first + TOGETHER_MAX))
+            windows = relabelled(tiles, window[some], at[some])
             for number in windows.slices.tolist():
-                at = number * length
-                inside = whole.between(at, at + 1)
-                boundary = Boundary(at, at + length, "full", False)
+                start = int(due[number])
+                inside = panes.between(start, start + length)
                 segment = windows.between(number, number + 1)
-                yield at, _closed(self._layout, boundary, segment, inside.count, inside.late_count)
+                merged = Merged(segment, inside.count, inside.late_count, None)
+                boundary = Boundary(start, start + length, "full", False)
+                yield _closed(self._layout, boundary, merged)
 
     def _one_by_one(
         self, pieces: Pieces, due: Sequence[int], until: int | None = None
@@ -356,12 +326,16 @@ class GridFollower(Follower):
             reach = extent.reach(start, boundary.end)
             merged = pieces.merged_runs(self._layout, reach)
             if reach.whole and merged.segment is not None:
-                yield _closed(self._layout, boundary, merged.segment, merged.events, merged.late)
+                yield _closed(self._layout, boundary, merged)
 
 
-def _horizon(pieces: Pieces, layout: Layout) -> int | None:
-    """Retention has dropped the panes before this."""
-    return pieces.extent(layout).dropped
+Follower = FloatingFollower | GridFollower
+
+
+def follow(layout: Layout, window: WindowSpec, stored: Mapping[str, Any] | None) -> Follower:
+    """The follower of a summary's windows, at its stored state."""
+    kind = FloatingFollower if window.kind == "floating" else GridFollower
+    return kind(layout, window, stored)
 
 
 def gaps_between(
@@ -397,7 +371,8 @@ def chunks(slices: Slices, start: int, end: int, length: int) -> Iterator[tuple[
         yield start, end
 
 
-def _closed(layout: Layout, boundary: Boundary, segment: Segment, events: int, late: int) -> Closed:
+def _closed(layout: Layout, boundary: Boundary, merged: Merged) -> Closed:
+    assert merged.segment is not None  # noqa: S101 (a window that closes holds events)
     window = ClosedWindow(
         summary=layout.name,
         start=boundary.start,
@@ -405,9 +380,9 @@ def _closed(layout: Layout, boundary: Boundary, segment: Segment, events: int, l
         reason=boundary.reason,
         revision=0,
         overflowed=boundary.overflowed,
-        events=events,
-        late=late,
-        fill=layout.spec.fill(segment),
+        events=merged.events,
+        late=merged.late,
+        fill=layout.spec.fill(merged.segment),
         closed_at=0,
     )
-    return Closed(window, Merged(segment, events, late, None))
+    return Closed(window, merged)

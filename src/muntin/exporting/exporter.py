@@ -21,7 +21,7 @@ from muntin.ledger.base import Ledger
 from muntin.reading.extent import Layout
 from muntin.reading.pieces import Pieces, SegmentCache
 from muntin.reading.snapshot import Snapshot
-from muntin.segments.building import merge
+from muntin.segments.building import merge, relabelled
 from muntin.segments.exchange import check_exchanged
 from muntin.suggestions import did_you_mean
 from muntin.times import instant_text
@@ -98,7 +98,8 @@ def panes(ledger: Ledger, layout: Layout, sealed: int | None, done: Done) -> Ite
             spans = _panes(pieces, layout, start, end, done)
             if len(spans):  # retention may have come before us
                 whole = merge(pieces.segments(layout, layout.pane, start, end))
-                group.append(Unit(whole.at(spans.start // layout.pane), spans))
+                at = np.searchsorted(whole.slices, spans.start // layout.pane)
+                group.append(Unit(relabelled(whole, whole.slices[at], at), spans))
         if group and (not len(starts) or sum(u.segment.nbytes for u in group) > COMMIT_BYTES):
             yield group
             group = []

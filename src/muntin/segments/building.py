@@ -133,13 +133,18 @@ def merge(segments: Sequence[Segment], step: int = 1) -> Segment:
         joined = [_adapted(table, one, algebra) for one, table in parts]
         tables.append(merge_tables(algebra, joined, step, first.limit))
     slices = _stepped(np.concatenate([segment.slices for segment in segments]), step)
-    events = np.concatenate([segment.events for segment in segments])
+    found, totals = _totals(slices, np.concatenate([segment.events for segment in segments]))
+    shards = {segment.shard for segment in segments}
+    shard = shards.pop() if len(shards) == 1 else 0
+    return Segment(algebra, found, totals, tuple(tables), first.limit, shard)
+
+
+def _totals(slices: np.ndarray, events: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The different slices, ascending, and the events of each."""
     found, at = np.unique(slices, return_inverse=True)
     totals = np.zeros(len(found), np.int64)
     np.add.at(totals, at, events)
-    shards = {segment.shard for segment in segments}
-    shard = shards.pop() if len(shards) == 1 else 0
-    return Segment(algebra, frozen(found), frozen(totals), tuple(tables), first.limit, shard)
+    return frozen(found), frozen(totals)
 
 
 def _adapted(table: Table, one: Algebra, algebra: Algebra) -> Table:
@@ -276,22 +281,23 @@ def _subtract(algebra: Algebra, table: Table, other: Table) -> Table:
     return whole.rows_at(np.flatnonzero(events))
 
 
-def relabelled(segment: Segment, labels: np.ndarray) -> Segment:
+def relabelled(segment: Segment, labels: np.ndarray, at: np.ndarray | None = None) -> Segment:
     """The segment with slices of new numbers; slices of one number merge.
 
     Parameters
     ----------
-    labels : int64[slices]
-        Not descending.
+    labels : int64[n]
+    at : int64[n], optional
+        The slices that `labels` number, by their places; one may stand there again and again.
     """
-    found, at = np.unique(labels, return_inverse=True)
-    events = np.zeros(len(found), np.int64)
-    np.add.at(events, at, segment.events)
+    at = np.arange(len(segment.slices)) if at is None else at
+    found, events = _totals(labels, segment.events[at])
     tables = []
     for table in segment.tables:
-        new = labels[np.searchsorted(segment.slices, table.slices)]
-        moved = replace(table, slices=frozen(new))
-        if len(np.unique(new)) < len(new):
-            moved = merge_tables(segment.algebra, [moved], 1, segment.limit)
-        tables.append(moved)
-    return replace(segment, slices=frozen(found), events=frozen(events), tables=tuple(tables))
+        own = np.full(len(segment.slices), -1)
+        own[np.searchsorted(segment.slices, table.slices)] = np.arange(len(table.slices))
+        there = np.flatnonzero(own[at] >= 0)
+        moved = table.repeated(own[at][there], labels[there])
+        tables.append(merge_tables(segment.algebra, [moved], 1, segment.limit))
+    kept = tuple(table for table in tables if len(table))
+    return replace(segment, slices=found, events=events, tables=kept)

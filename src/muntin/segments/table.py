@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import IncompatibleSummary
-from muntin.segments.columns import Ragged, States, between, frozen, take
+from muntin.segments.columns import Ragged, States, between, frozen, starts_of, take
 from muntin.segments.kernels.lists import renumber
 from muntin.segments.keys import Keys, no_keys
 from muntin.summaries.key_columns import decoded
@@ -97,20 +97,28 @@ class Table:
         return cut.with_used_keys()
 
     def rows_at(self, rows: np.ndarray) -> Table:
-        """The rows of ascending numbers, in their slices."""
-        sizes = np.bincount(
-            np.searchsorted(self.starts, rows, side="right") - 1, minlength=len(self.slices)
-        )
-        kept = np.flatnonzero(sizes)
-        cut = replace(
+        """The rows of ascending numbers, in their slices; keys that are left go."""
+        place = np.searchsorted(self.starts, rows, side="right") - 1
+        kept, firsts = np.unique(place, return_index=True)
+        starts = frozen(np.append(firsts, len(rows)))
+        return self._moved(rows, frozen(self.slices[kept]), starts).with_used_keys()
+
+    def repeated(self, places: np.ndarray, labels: np.ndarray) -> Table:
+        """The rows of slices at places of `slices`, slice by slice, in slices of new numbers."""
+        sizes = np.diff(self.starts)[places]
+        starts = starts_of(sizes)
+        rows = np.arange(starts[-1]) + np.repeat(self.starts[places] - starts[:-1], sizes)
+        return self._moved(rows, labels, starts)
+
+    def _moved(self, rows: np.ndarray, slices: np.ndarray, starts: np.ndarray) -> Table:
+        return replace(
             self,
-            slices=frozen(self.slices[kept]),
-            starts=frozen(np.concatenate(([0], np.cumsum(sizes[kept])))),
+            slices=slices,
+            starts=starts,
             key=frozen(self.key[rows]),
             events=frozen(self.events[rows]),
             states={name: take(column, rows) for name, column in self.states.items()},
         )
-        return cut.with_used_keys()
 
     def with_used_keys(self) -> Table:
         """Without keys and items that no row names."""
@@ -192,20 +200,6 @@ class Segment:
         """The table of a key, or None."""
         named = ((table, table.name(self.algebra)) for table in self.tables)
         return next((table for table, name in named if name == tuple(by)), None)
-
-    def at(self, slices: np.ndarray) -> Segment:
-        """The slices of these numbers."""
-        if len(slices) == len(self.slices):
-            return self
-        kept = np.flatnonzero(np.isin(self.slices, slices))
-        rows = [np.flatnonzero(np.isin(table.slice_of_row, slices)) for table in self.tables]
-        cut = [table.rows_at(some) for table, some in zip(self.tables, rows, strict=True)]
-        return replace(
-            self,
-            slices=self.slices[kept],
-            events=self.events[kept],
-            tables=tuple(table for table in cut if len(table)),
-        )
 
     def between(self, first: int, last: int) -> Segment:
         """The slices first ... last - 1."""

@@ -25,3 +25,27 @@ def starts_of_windows(slices: np.ndarray, length: int, every: int, width: int = 
     offsets = np.arange(int(numbers.max(initial=0)))
     starts = firsts[:, None] + offsets * every
     return np.unique(starts[offsets < numbers[:, None]])
+
+
+def tiles_of_runs(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The fewest aligned runs of 1, 2, 4, ... units that make up each of some runs of units.
+
+    Parameters
+    ----------
+    starts, ends : int64[n]
+        Units.
+
+    Returns
+    -------
+    run, level, number
+        Tile by tile, int64: which run it is of; it holds the units from number << level on.
+    """
+    run, level = np.arange(len(starts)), 0
+    found = []
+    while len(run):
+        for odd, numbers in ((starts & 1 > 0, starts), (ends & 1 > 0, ends - 1)):
+            found.append((run[odd], np.full(np.count_nonzero(odd), level), numbers[odd]))
+        starts, ends, level = (starts + 1) >> 1, ends >> 1, level + 1
+        left = starts < ends
+        run, starts, ends = run[left], starts[left], ends[left]
+    return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
