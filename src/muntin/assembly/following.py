@@ -200,16 +200,13 @@ class GridFollower(_Follower):
         super().__init__(layout, stored)
         self._length = spec.length
         self._every = spec.every or spec.length
+        self._grid = [self._length, self._every]
         same = stored is not None and stored.get("grid") == self._grid
         self._since: int | None = stored["since"] if stored and same else self._next
         """Windows that ended before this were of another length: they are not looked for."""
 
     def state(self) -> Mapping[str, Any]:
         return {"next": self._next, "grid": self._grid, "since": self._since}
-
-    @property
-    def _grid(self) -> list[int]:
-        return [self._length, self._every]
 
     def open_window(self) -> tuple[int, int] | None:
         if self._next is None:
