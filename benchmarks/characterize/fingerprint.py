@@ -33,7 +33,6 @@ from muntin.spark.index.plan import CAPACITY_MIN, HEADROOM
 from muntin.spark.index.reader import IndexReader
 from muntin.spark.index.runs import CHUNK_KEYS, RunReader, RunWriter
 from muntin.summaries import DyadicQDigest
-from muntin.summaries.dyadic_qdigest import _spans
 from muntin.summaries.fingerprint_index import Fingerprint
 from muntin.summaries.items import hash_items
 
@@ -160,9 +159,9 @@ def routing(sites: int = 16, records: int = 400_000) -> None:
             digest = DyadicQDigest(20, 1000)
             digest.update(cells[site_of == site])
             digest.compress()
-            begins, ends = _spans(digest._ids, digest.bits)
-            until = np.searchsorted(np.sort(begins), asked.astype(np.uint64), side="right")
-            before = np.searchsorted(np.sort(ends), asked.astype(np.uint64), side="left")
+            begins, ends = digest._indexed()[0][:2]
+            until = np.searchsorted(begins, asked, side="right")
+            before = np.searchsorted(ends, asked, side="left")
             hits += until > before  # some node of the site's digest spans the cell
         return float(hits.mean())
 

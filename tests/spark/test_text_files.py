@@ -11,7 +11,8 @@ import pytest
 
 import muntin
 from muntin.cli.check_source import wrong_in
-from muntin.cli.inspect_data import inspect, pipeline_text
+from muntin.cli.init import pipeline_text
+from muntin.cli.inspect_data import inspect
 from muntin.errors import SourceError
 from muntin.ledger.temporary import temporary
 from tests.pipeline.support import SECOND, START, pipeline
