@@ -95,9 +95,11 @@ def test_a_pipeline_keeps_nothing_of_batches_that_are_behind_its_retention(tmp_p
         gc.collect()
         return sys.getallocatedblocks()
 
-    before = blocks_after(0, 240)
-    grown = blocks_after(240, 960) - before  # some hundreds come and go with windows and pieces
+    blocks_after(0, 240)
+    # some hundreds come and go with windows and pieces, and with what ran before in this process
+    blocks = [blocks_after(first, first + 60) for first in range(240, 960, 60)]
+    grown = min(blocks[-4:]) - max(blocks[:4])
     assert any(window.revision for window in ledger.windows())
     ingest.close()
     ledger.close()
-    assert grown < 600
+    assert grown < 300
