@@ -18,7 +18,9 @@ from itertools import islice
 from typing import Protocol
 
 from muntin.errors import LedgerError
-from muntin.server.channel import BEGINNING, Channel, Closing, Closings, Frame, Place, Pushed
+from muntin.server.channel import BEGINNING, Channel, Place, Pushed
+from muntin.server.closings import Closing, Closings
+from muntin.server.frames import Frame
 from muntin.server.limits import ServerLimits
 from muntin.server.messages import Topic
 from muntin.server.problems import RefusalError

@@ -12,16 +12,9 @@ from typing import Any
 from muntin.errors import MuntinError, UnknownName
 from muntin.ledger.records import ClosedWindow
 from muntin.server.answering import JSON, Asked, json_pieces, window_json, within
-from muntin.server.channel import (
-    BEGINNING,
-    CLOSED_AT_ONCE_MAX,
-    Frame,
-    Place,
-    Pushed,
-    compact,
-    frame,
-    joined,
-)
+from muntin.server.channel import BEGINNING, Place, Pushed
+from muntin.server.closings import CLOSED_AT_ONCE_MAX
+from muntin.server.frames import Frame, compact, frame, joined
 from muntin.server.limits import ServerLimits
 from muntin.server.messages import Topic
 from muntin.server.problems import problem, stops
