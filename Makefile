@@ -48,7 +48,7 @@ docs: setup # the site, in site/
 bench: setup
 	for file in benchmarks/[a-z]*.py; do $(BIN)/python $$file || exit 1; done
 
-# The short form of each that has a ratio, beside what benchmarks/results/ holds of it: some 17
+# The short form of each that has a ratio, beside what benchmarks/results/ holds of it: some ten
 # minutes. Without growth, scale, windows, topk, topk_spark, kafka_push, spark_format, ledger_stores
 # and postgres_wire, which are beside nothing but forms of ours, and peers/streams, whose engines
 # need an environment of their own.

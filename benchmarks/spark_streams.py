@@ -9,7 +9,8 @@ and Spark's group-by of the same panes and keys, written as Parquet: `answers` a
 where Spark has them (kll_sketch_agg, hll_sketch_agg, count_min_sketch). Runs are taken in turn:
 best and median seconds, of the clock and of the processor (this process, Java, Python workers),
 the bytes of both, and the peaks of memory. `--rollups`: with the ladder of rollups, too.
-`--stream`: the same file as a stream, `once`, against `summarize`. `--keep`: as a table of
+`--stream`: the same file as a stream, `once`, against `summarize`, and a stream of Spark's over it
+that does nothing. `--keep`: as a table of
 benchmarks/results/. `--check`: fail where a ratio fell below what is kept there.
 """
 
@@ -20,20 +21,23 @@ import shutil
 import statistics
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from _record import Table, check, keep, ratios
 from _spark import measured, removed, repeated_flights, written
 
 import muntin
 from muntin.demo.taxi import INDICATORS, KEYS, orders
+from muntin.spark.checkpoint import made_for, make_folders
 from muntin.spark.session import session
 
-ANSWERS, SKETCHES, MUNTIN = "answers", "sketches", "muntin"
+ANSWERS, SKETCHES, MUNTIN, NOTHING = "answers", "sketches", "muntin", "nothing"
 
 
 class Data:
@@ -44,6 +48,8 @@ class Data:
     ) -> None:
         self.table, self.keys, self.sums, self.value = table, keys, sums, value
         self.item, self.by, self.few = names["item"], names["by"], names["few"]
+        # A sketch rejects what is below 0.
+        self.counts = [name for name in sums if pc.min(table[name]).as_py() >= 0]
 
 
 def flights_of_years(rows: int) -> Data:
@@ -69,7 +75,9 @@ class Case:
 
 def cases(data: Data) -> list[Case]:
     item, by, few, value = data.item, data.by, data.few, data.value
-    sums = ", ".join(f"sum({name}) AS {name}" for name in data.sums)
+    sums, counts = (
+        ", ".join(f"sum({name}) AS {name}" for name in names) for names in (data.sums, data.counts)
+    )
     third = f"approx_percentile({value}, array(0.1, 0.5, 0.9))"
 
     def grouped(what: str, *names: str) -> str:
@@ -92,8 +100,8 @@ def cases(data: Data) -> list[Case]:
     def of(kind: str, **more: Any) -> dict[str, Any]:
         return {"kind": kind, **more}
 
-    def matrix(*keys: Any, **more: Any) -> dict[str, Any]:
-        return of("vector_matrix", keys=list(keys), indicators=list(data.sums), **more)
+    def matrix(*keys: Any, indicators: Sequence[str] = data.sums, **more: Any) -> dict[str, Any]:
+        return of("vector_matrix", keys=list(keys), indicators=list(indicators), **more)
 
     kll = f"kll_sketch_agg_bigint({value}, 200) AS sketch"
     hll = f"hll_sketch_agg({item}, 12) AS sketch"
@@ -104,7 +112,8 @@ def cases(data: Data) -> list[Case]:
         Case(f"sums by {by}", matrix(by), {ANSWERS: grouped(sums, by)}),
         Case(f"sums of {len(data.keys)} keys", matrix(*data.keys), {ANSWERS: sets(data.keys)}),
         Case(
-            f"sketched sums by {item}", matrix(item, sketch={}), {ANSWERS: grouped(sums, item)}
+            f"sketched sums by {item}", matrix(item, indicators=data.counts, sketch={}),
+            {ANSWERS: grouped(counts, item)},
         ),
         Case(
             "quantiles", of("quantiles", value=value),
@@ -152,7 +161,9 @@ class Bench:
         self.file = folder / "rows" / "rows.parquet"
         self.file.parent.mkdir()
         pq.write_table(data.table, self.file, row_group_size=250_000)
-        self.spark.read.parquet(str(self.file)).createOrReplaceTempView("source")
+        source = self.spark.read.parquet(str(self.file))
+        self.schema = source.schema
+        source.createOrReplaceTempView("source")
         self.spark.sql(
             f"SELECT *, date_trunc('{pane}', time) AS pane FROM source"
         ).createOrReplaceTempView("panes")
@@ -186,6 +197,20 @@ class Bench:
         shutil.rmtree(checkpoint)
         return removed(path)
 
+    def nothing(self) -> int:
+        """What Spark takes for a stream over the file that takes in nothing, checkpoint and all."""
+        self._number += 1
+        checkpoint = str(self.folder / f"checkpoint-{self._number}")
+        spark = made_for(self.spark, checkpoint)
+        make_folders(spark, checkpoint)
+        rows = spark.readStream.schema(self.schema).parquet(str(self.file.parent))
+        writer = rows.writeStream.foreachBatch(lambda _df, _batch: None)
+        writer.option("checkpointLocation", checkpoint).trigger(
+            availableNow=True
+        ).start().awaitTermination()
+        shutil.rmtree(checkpoint)
+        return 1
+
     def by_spark(self, statement: str) -> int:
         return written(self.spark.sql(statement), self.folder / "out")
 
@@ -205,7 +230,7 @@ def measure(bench: Bench, case: Case, options: Any) -> list[Any]:
     if options.rollups:
         runs["with rollups"] = lambda: bench.muntin(case, True)
     if options.stream:
-        runs["stream"] = lambda: bench.stream(case, False)
+        runs |= {"stream": lambda: bench.stream(case, False), NOTHING: bench.nothing}
     else:
         runs |= {
             name: (lambda text=text: bench.by_spark(text))
@@ -235,6 +260,10 @@ def measure(bench: Bench, case: Case, options: Any) -> list[Any]:
             continue
         row += [ratios(seconds[MUNTIN], seconds[name]), ratios(used[MUNTIN], used[name])]
         row += [] if options.stream else [round(sizes[MUNTIN] / sizes[name], 2)]
+    if options.stream:
+        row.append(
+            round(statistics.median(seconds[NOTHING]) / statistics.median(seconds[MUNTIN]), 2)
+        )
     memory = peaks["stream" if options.stream else MUNTIN]
     return [*row, f"{memory['driver']}, {memory['worker']}"]
 
@@ -244,7 +273,8 @@ def table_of(options: Any, rows: list[list[Any]]) -> Table:
     what = f"{options.data.capitalize()}, {options.rows:,} rows, panes of one {options.pane}"
     memory = "driver's Python, a worker, MiB"
     if options.stream:
-        columns = ["summary", "Muntin, s of the processor", "time", "processor time", memory]
+        columns = ["summary", "Muntin, s of the processor", "time", "processor time"]
+        columns += ["of it Spark's own stream of nothing", memory]
         title = f"{what}: `run --once`, times as long as `summarize`"
         name = f"streams-{options.data}-{options.pane}-once"
     else:
@@ -271,6 +301,7 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help="write benchmarks/results/")
     parser.add_argument("--check", action="store_true", help="compare with benchmarks/results/")
     options = parser.parse_args()
+    warnings.filterwarnings("error", ".*were rejected")  # such rows cost ours less
     data = (
         flights_of_years(options.rows) if options.data == "flights" else taxi_orders(options.rows)
     )

@@ -231,7 +231,7 @@ def by_muntin(servers: str, topic: str, window_us: int, answers: Answers) -> Non
     value = {"format": "json", "schema": SCHEMA}
     pipeline = {
         "name": "sums", "time": {"column": "time", "unit": "us"},
-        "pane": duration_text(window_us), "lateness": "10 seconds",
+        "pane": duration_text(window_us), "lateness": "10 seconds", "trigger": 0,
         "source": {"format": "kafka", "options": kafka_options(servers, topic), "value": value},
         "summaries": {"orders": {"keys": ["area"], "indicators": {"fare": "int64"}}},
     }  # fmt: skip

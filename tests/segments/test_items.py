@@ -15,6 +15,7 @@ from muntin.errors import IncompatibleSummary
 from muntin.segments.building import WHOLE, build, merge
 from muntin.segments.codec import encode
 from muntin.segments.columns import lists
+from muntin.segments.distinct import DistinctItems
 from muntin.segments.frequency import Frequency
 from muntin.segments.top_k import Heaviest, TopItems, WeightOf
 from muntin.summaries import CountMin, SpaceSaving
@@ -133,3 +134,18 @@ def test_items_of_another_type_are_refused() -> None:
     with pytest.raises(IncompatibleSummary):
         merge([one, two])
     assert by_bytes(merge([none, one])).count == 2
+
+
+@given(st.data(), st.sampled_from([TOP, Frequency(width=8, depth=2), DistinctItems()]))
+def test_a_dictionary_has_the_bytes_of_its_values(data: Any, algebra: Any) -> None:
+    texts = data.draw(st.lists(NAMES | st.none(), min_size=1, max_size=9))  # some twice, some null
+    numbers = st.integers(0, len(texts) - 1) | st.none()
+    rows = data.draw(st.lists(numbers, min_size=1, max_size=30))
+    coded = pa.DictionaryArray.from_arrays(pa.array(rows, pa.int32()), pa.array(texts, pa.string()))
+    slices = np.array(
+        data.draw(st.lists(st.integers(0, 2), min_size=len(rows), max_size=len(rows)))
+    )
+    given_so, plain = (
+        build(algebra, slices, [c], [()], {}) for c in (coded, coded.cast(pa.string()))
+    )
+    assert encode(given_so) == encode(plain)

@@ -28,12 +28,26 @@ def item_numbers(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
     if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
         text = pa.types.is_string_view(column.type)
         column = column.cast(pa.large_string() if text else pa.large_binary())
-    column = decoded(column)
+    if pa.types.is_dictionary(column.type):
+        if len(column.dictionary) <= len(column):
+            return _recoded(column)
+        column = decoded(column)
     if pa.types.is_null(column.type):
         return np.zeros(len(column), np.int64), pa.array([], pa.int64())
     encoded = _compute.dictionary_encode(column)
     codes = _compute.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)
     return codes.astype(np.int64), as_items(encoded.dictionary)
+
+
+def _recoded(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
+    """Numbers that the column has already: what no row has goes, and what is there twice."""
+    codes = _compute.fill_null(column.indices, 0).to_numpy(zero_copy_only=False)
+    used = np.zeros(len(column.dictionary), bool)
+    used[column.indices.drop_null().to_numpy()] = True
+    numbers, different = item_numbers(column.dictionary.filter(pa.array(used)))
+    to = np.zeros(len(used), np.int64)
+    to[used] = numbers
+    return to[codes], different
 
 
 def asked_items(items: Sequence[Any]) -> pa.Array:

@@ -4,7 +4,7 @@
 State       a row: the keys as items with their counts as in `top_k` (`item`, `weight`, `gained`,
             `offset`, `total`); of each indicator `list`, its sum for each item, `all`, its sum
             over all events, and `nulls`, events without a value. From more than
-            max(2 x track, width x depth / 8) keys on, `cells` of counts and of each indicator in
+            max(2 x track, 3/4 x width x depth) keys on, `cells` of counts and of each indicator in
             place of the lists of sums; the items are the heaviest then
 Error       none without cells (floats: their rounding); with them as `SketchedMatrix`:
             truth <= value, and value - truth <= e / width x the sum over all events, with
@@ -62,6 +62,17 @@ class SumsOf:
 
 
 @dataclass(frozen=True)
+class _Counts(Frequency):
+    """Of the events: `SketchedSums` says how many keys are few."""
+
+    @property
+    def few(self) -> int:
+        # Counts in cells have few bits each. Sums are as long there as in a list, and a key has
+        # `depth` of them: so many keys take as many bytes either way, and a list is exact.
+        return max(2 * self.track, 3 * self.width * self.depth // 4)
+
+
+@dataclass(frozen=True)
 class SketchedSums(OfIndicators):
     """Sums of indicators by keys. `fold` takes an array for each indicator.
 
@@ -92,7 +103,7 @@ class SketchedSums(OfIndicators):
     @property
     def _counts(self) -> Frequency:
         """The same of the numbers of events alone."""
-        return Frequency(self.width, self.depth, False, self.track)
+        return _Counts(self.width, self.depth, False, self.track)
 
     @property
     def confidence(self) -> float:
@@ -154,14 +165,17 @@ class SketchedSums(OfIndicators):
         del states["nulls"]
         item = lists(states["item"], len(bounds) - 1)
         states["cells"] = None
+        places = np.empty(len(order), np.int64)
+        most = int(item.items.max(initial=0))
+        kernels.find_places(named, order, bounds, item.starts, item.items, most, places)
         for (name, _), (amounts, missing) in zip(self.indicators, columns, strict=True):
-            counts = np.empty(len(bounds) - 1, np.int64)
-            sum_counts(missing, order, bounds, counts)
+            counts = np.zeros(len(bounds) - 1, np.int64)
+            if missing is not None:
+                sum_counts(missing, order, bounds, counts)
             totals = np.empty(len(bounds) - 1, amounts.dtype)
             kernels.total_lane(amounts, order, bounds, _limit(amounts.dtype), totals)
             out = np.empty(len(item.items), amounts.dtype)
-            lane = named, amounts, order, bounds, item.starts, item.items, frozen(totals), out
-            kernels.fold_lane(*lane)
+            kernels.fold_lane(frozen(places), amounts, order, bounds, frozen(totals), out)
             listed = Ragged(item.starts, frozen(out.view(np.int64))) if len(out) else None
             states |= {
                 f"{name}.nulls": present(counts),
@@ -184,6 +198,12 @@ class SketchedSums(OfIndicators):
         item = lists(states["item"], rows)
         dense = lists(out["cells"], groups)
         hashes = items.hashes if items is not None else np.empty(0, np.uint64)
+        columns = np.empty((self.depth + 1, len(item.items)), np.uint32)
+        kernels.find_merged(
+            item.starts, item.items, lists(states["cells"], rows).starts, order, bounds,
+            dense.starts, hashes, self.width, *listed, columns,
+        )  # fmt: skip
+        columns = frozen(columns)
         for name, kind in self.indicators:
             counts = np.zeros(groups, np.int64)
             nulls = states[f"{name}.nulls"]
@@ -201,9 +221,9 @@ class SketchedSums(OfIndicators):
                 np.zeros(len(dense.items), dtype),
             )
             kernels.merge_lane(
-                item.starts, item.items, stored.starts, stored.items.view(dtype), own.starts,
-                own.items.view(dtype), order, bounds, dense.starts, hashes, self.depth, self.width,
-                *listed, frozen(totals), list_starts, buffer, counters,
+                item.starts, columns, stored.starts, stored.items.view(dtype), own.starts,
+                own.items.view(dtype), order, bounds, dense.starts, self.width, listed[0],
+                frozen(totals), list_starts, buffer, counters,
             )  # fmt: skip
             used = int(list_starts[-1])
             sums = frozen(buffer[:used].view(np.int64).copy())
@@ -373,14 +393,18 @@ def _limit(dtype: Any) -> Any:
     return np.int64((1 << 63) - 1) if dtype == np.int64 else np.float64(np.finfo(np.float64).max)
 
 
-def _amounts(name: str, kind: SumType | None, column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Values with 0 where there is none, and which have none: int64[n] of 0 and 1."""
+def _amounts(
+    name: str, kind: SumType | None, column: pa.Array
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Values with 0 where there is none; int64[n] of 0 and 1, which have none, or None: all do."""
     read = indicator_values(name, column, kind)
     missing = missing_of(column) if read.nulls else np.zeros(len(column), np.bool_)
-    if read.numbers is None:
-        return frozen(np.zeros(len(column), kind or "int64")), frozen(missing.astype(np.int64))
-    negative = read.numbers < 0
-    amounts = np.where(negative, read.numbers.dtype.type(0), read.numbers)
+    amounts = read.numbers
+    if amounts is None:
+        amounts = np.zeros(len(column), kind or "int64")
+    elif (negative := amounts < 0).any():
+        amounts = np.where(negative, amounts.dtype.type(0), amounts)
+        missing = missing | negative
     # a column of less than 64 bits has sums of 64
     amounts = amounts.astype(kind or read.type or "int64", copy=False)
-    return frozen(amounts), frozen((missing | negative).astype(np.int64))
+    return frozen(amounts), frozen(missing.astype(np.int64)) if missing.any() else None

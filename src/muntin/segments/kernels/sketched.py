@@ -27,30 +27,63 @@ def total_lane(values, order, bounds, limit, totals):
 
 
 @kernel()
-def fold_lane(numbers, values, order, bounds, starts, items, totals, out):
-    """Sums of a column by listed key of each group whose total is not -1. Lists are complete."""
+def find_places(numbers, order, bounds, starts, items, most, places):
+    """`places[i]` = where the item of row `order[i]` is listed. Lists are complete; `most`: of all
+    items' numbers. One look at a row for all of its columns, and no search."""
+    place_of = np.empty(most + 1, np.int64)
     for g in range(bounds.shape[0] - 1):
         for j in range(starts[g], starts[g + 1]):
-            out[j] = 0
+            place_of[items[j]] = j
+        for i in range(bounds[g], bounds[g + 1]):
+            places[i] = place_of[numbers[order[i]]]
+
+
+@kernel()
+def fold_lane(places, values, order, bounds, totals, out):
+    """Sums of a column by place; they stay 0 for a group whose total is -1."""
+    for j in range(out.shape[0]):
+        out[j] = 0
+    for g in range(bounds.shape[0] - 1):
         if totals[g] < 0:
             continue
         for i in range(bounds[g], bounds[g + 1]):
+            out[places[i]] += values[order[i]]
+
+
+@kernel()
+def find_merged(
+    starts, items, cell_starts, order, bounds, dense_starts, hashes, width, listed_starts, listed,
+    columns,
+):  # fmt: skip
+    """`columns[:, j]` = the cells that item j's sums go to, in groups that have some
+    (`dense_starts`); in others `columns[0, j]` is its place in the group's list, which is
+    complete. Of rows that have cells nothing is looked up. uint32[depth + 1, items]."""
+    for g in range(bounds.shape[0] - 1):
+        dense = dense_starts[g + 1] > dense_starts[g]
+        first, last = listed_starts[g], listed_starts[g + 1]
+        for i in range(bounds[g], bounds[g + 1]):
             row = order[i]
-            at = search(items, starts[g], starts[g + 1], numbers[row], False)
-            out[at] += values[row]
+            if cell_starts[row + 1] > cell_starts[row]:
+                continue
+            for j in range(starts[row], starts[row + 1]):
+                item = items[j]
+                if dense:
+                    locate(hashes[item : item + 1], width, columns[:, j : j + 1])
+                else:
+                    columns[0, j] = search(listed, first, last, item, False) - first
 
 
 @kernel()
 def merge_lane(
-    starts, items, list_starts, values, cell_starts, cells, order, bounds, dense_starts, hashes,
-    depth, width, listed_starts, listed, totals, out_list_starts, out_list, out_cells,
+    starts, columns, list_starts, values, cell_starts, cells, order, bounds, dense_starts,
+    width, listed_starts, totals, out_list_starts, out_list, out_cells,
 ):  # fmt: skip
-    """Sums of groups: by key, or in cells for the groups that have some (`dense_starts`).
+    """Sums of groups: by key, or in cells for the groups that have some.
 
-    listed_starts, listed : the lists of the groups, complete where there are no cells
+    columns : of `find_merged`
     totals : of the groups; where one is -1 its sums are 0
     """
-    columns = np.empty((depth + 1, 1), np.uint32)
+    depth = columns.shape[0] - 1
     filled = 0
     out_list_starts[0] = 0
     for g in range(bounds.shape[0] - 1):
@@ -70,14 +103,12 @@ def merge_lane(
             if cell_starts[row + 1] > cell_starts[row]:
                 continue
             for j in range(list_starts[row], list_starts[row + 1]):
-                item = items[starts[row] + j - list_starts[row]]
+                at = starts[row] + j - list_starts[row]
                 if dense:
-                    locate(hashes[item : item + 1], width, columns)
                     for d in range(depth):
-                        out_cells[base + d * width + columns[d, 0]] += values[j]
+                        out_cells[base + d * width + columns[d, at]] += values[j]
                 else:
-                    at = search(listed, listed_starts[g], listed_starts[g + 1], item, False)
-                    out_list[filled + at - listed_starts[g]] += values[j]
+                    out_list[filled + columns[0, at]] += values[j]
         filled += size
         out_list_starts[g + 1] = filled
 
