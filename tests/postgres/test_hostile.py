@@ -15,7 +15,7 @@ import pytest
 from muntin.ledger.temporary import temporary
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
-from tests.server.conftest import Feeder, until
+from tests.server.conftest import Feeder, fed_server, until
 
 SELECT = "SELECT count FROM orders FOR ALL"
 STARTUP = struct.pack(">iI", 22, 196_608) + b"user\0someone\0\0"
@@ -159,6 +159,19 @@ def test_too_many_connections_and_slow_readers():
         slow.close()
         assert serves(server)
     feeder.close()
+
+
+def test_who_holds_cursors_open_refuses_nobody_else_an_answer():
+    rows = ", ".join(f"orders(driver, area) FOR ALL AS a{n}" for n in range(6))
+    with fed_server(postgres="127.0.0.1:0", limits=ServerLimits(answers_unread_max=8)) as server:
+        with psycopg.connect(server.postgres_url) as holding:
+            texts = (f"SELECT a0.driver, a1.driver, {n} FROM {rows}" for n in range(8))  # noqa: S608
+            declared = "; ".join(f"DECLARE c{n} CURSOR FOR {text}" for n, text in enumerate(texts))
+            with pytest.raises(psycopg.OperationalError, match="not read yet"):
+                holding.execute(declared)  # as many as it may have
+            assert 0 < server.app.state.statements.unread < 8
+            assert serves(server)
+        until(lambda: not server.app.state.statements.unread)
 
 
 def test_a_flood_of_messages_holds_up_nobody_else(fed):

@@ -123,7 +123,8 @@ class World(RuleBasedStateMachine):
     @precondition(lambda self: self.replays)
     @rule()
     def the_ledger_cannot_be_read(self):
-        self.connection.replay_failed(self.replays.pop(0))
+        self.replays.pop(0)
+        self.connection.replay_failed()
 
     @precondition(lambda self: not self.connection.closed)
     @rule(grant=st.sampled_from([OPERATOR, Grant(READ, "test"), None]))
@@ -182,8 +183,35 @@ class World(RuleBasedStateMachine):
     def what_is_held_is_bounded(self):
         assert len(self.connection._answers) <= LIMITS.answers_waiting_max
         assert len(self.windows._ring) <= LIMITS.ring_messages_max
-        for subscription in self.connection._subscriptions.values():
-            assert len(subscription.backlog) <= LIMITS.replay_messages_max + 2
+        held = [len(s.backlog) for s in self.connection._subscriptions.values()]
+        assert sum(held) <= LIMITS.replay_messages_max + 2
+        assert len(self.replays) + bool(sum(held)) <= 1
+
+
+def test_what_was_missed_is_held_for_one_subscription_at_a_time():
+    """And each of them hears all of it, in order."""
+    connection = Connection(OPERATOR, "run", 0.0, LIMITS)
+    channels = [Channel(n, "window", BEGINNING, LIMITS) for n in range(3)]
+    closed = [Pushed(Place(1, n), frame({"after": f"1.{n}"})) for n in range(1, 12)]
+    for n, channel in enumerate(channels):
+        (opening,) = connection.receive(json.dumps({**SUBSCRIBE, "id": str(n), "after": "0"}), 0.0)
+        connection.opened(opening.request, channel)
+        channel.skip_to(closed[-1].place)
+    heard, asked = [], []
+    while connection.has_news() or asked:
+        item = connection.next_frame()
+        if isinstance(item, Frame):
+            heard += [item.after] if item.after else []
+            continue
+        asked += [item] if item else []
+        assert len(asked) == 1
+        held = [len(s.backlog) for s in connection._subscriptions.values()]
+        assert sum(held) == 0
+        request = asked.pop()
+        missed = [p for p in closed if p.place > request.after]
+        connection.replayed(request, missed[: LIMITS.replay_messages_max], None)
+    for pushed in closed:
+        assert heard.count(pushed.frame.after) == len(channels)
 
 
 TestWorld = World.TestCase

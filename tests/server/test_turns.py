@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import io
+import tempfile
+from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.ledger.open import open_ledger
-from muntin.server.answering import Asked
+from muntin.server.answering import INLINE_BYTES, Asked
 from muntin.server.limits import ServerLimits
+from muntin.server.problems import RefusalError
 from muntin.server.reader import Reader
-from muntin.server.statements import Statements, Turns
+from muntin.server.statements import CLIENT_SHARE, Answer, Statements, Turns
 
 CLIENTS = "abcd"
 STEPS = st.lists(
@@ -91,6 +95,46 @@ def test_one_question_of_many_clients_is_computed_for_all_of_them():
         answers = await asyncio.gather(*waiting)
         assert {answer.data for answer in answers} == {b"answer"}
         assert len(slow.asked) == 2
+        statements._looking.shutdown()
+        ledger.close()
+
+    asyncio.run(ask())
+
+
+@pytest.mark.parametrize("limit", ["answers_unread_max", "answers_bytes_max"])
+def test_who_reads_nothing_has_a_share_of_the_room_for_answers(limit):
+    """All its questions are let in before the first is answered; then others ask."""
+    size = 2 * INLINE_BYTES
+    limits = replace(ServerLimits(), **{limit: 8 if limit == "answers_unread_max" else 8 * size})
+
+    class Large:
+        places, ended, can_end = 2, 0, False
+
+        async def run(self, asked):
+            made = tempfile.TemporaryFile()  # noqa: SIM115
+            made.write(bytes(size))
+            return made
+
+    async def ask():
+        ledger = open_ledger("memory://room")
+        statements = Statements(Reader(ledger), limits)
+        statements.runner = Large()
+
+        def asking(client, number):
+            question = Asked("sql", {"select": f"SELECT {number}"}, 1 << 20)
+            return statements.answer(question, client, asking=True)
+
+        waiting = [asking("a", number) for number in range(12)]
+        got = await asyncio.gather(*waiting, return_exceptions=True)
+        held = [answer for answer in got if isinstance(answer, Answer)]
+        assert 0 < len(held) <= 8 // CLIENT_SHARE + Large.places
+        assert {type(answer) for answer in got} == {Answer, RefusalError}
+        for client in "bc":
+            statements.release(await asking(client, -1), client)
+        for answer in held:
+            statements.release(answer, "a")
+        assert (statements.unread, statements.unread_bytes, statements._reading) == (0, 0, {})
+        statements.release(await asking("a", 1), "a")
         statements._looking.shutdown()
         ledger.close()
 

@@ -154,13 +154,12 @@ class Agents:
 
     async def _answered(self, request: Request, name: str, **arguments: Any) -> dict[str, Any]:
         asked = Asked(name, arguments, ANSWER_BYTES_MAX)
-        answer = await self._statements.answer(
-            asked, client_of(request.client), asking=True, ends=True
-        )
+        client = client_of(request.client)
+        answer = await self._statements.answer(asked, client, asking=True, ends=True)
         try:
             return json.loads(b"".join([piece async for piece in answer.pieces()]))
         finally:
-            self._statements.release(answer)
+            self._statements.release(answer, client)
 
 
 class _Handed(Response):

@@ -120,7 +120,7 @@ class Http:
         asked = Asked(name, arguments, self._limits.answer_bytes_max)
         client = client_of(request.client)
         answer = await self._statements.answer(asked, client, asking=True)
-        return AnswerResponse(answer, self._statements, media_type)
+        return AnswerResponse(answer, self._statements, client, media_type)
 
     async def _command(self, request: Request, grant: Grant) -> Response:
         given = await self._json(request)

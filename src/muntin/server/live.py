@@ -210,7 +210,7 @@ class Hub:
             found, gap = await self.feeds.replay(asked.channel, asked.after, who.client)
         except MuntinError:
             await asyncio.sleep(TICK_SECONDS)  # the ledger cannot be read now: try again
-            who.connection.replay_failed(asked)
+            who.connection.replay_failed()
         else:
             who.connection.replayed(asked, found, gap)
 

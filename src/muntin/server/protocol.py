@@ -92,7 +92,6 @@ class _Subscription:
     """Of the newest update that was sent."""
     place: Place = BEGINNING
     """Of the newest closed window that was sent."""
-    replaying: bool = False
     backlog: deque[Pushed | Frame] = field(default_factory=deque)
     """Replayed from the ledger; a few at a time."""
 
@@ -121,6 +120,9 @@ class Connection:
         self._subscriptions: dict[str, _Subscription] = {}
         self._opening: set[str] = set()
         self._asking = 0
+        self._replaying: Replay | None = None
+        """One at a time, and none before what the last one found is sent: else a client that reads
+        nothing would have a copy of what it missed for each of its subscriptions."""
         self._turn: deque[str] = deque()
         self._since = now
         self._messages = TokenBucket(
@@ -222,10 +224,12 @@ class Connection:
 
     def replayed(self, request: Replay, found: Sequence[Pushed], gap: Frame | None) -> None:
         """Closed windows after the place, oldest first; fewer than asked for: these are all."""
+        self._replaying = None
         subscription = self._subscriptions.get(request.id)
         if subscription is None or subscription.channel is not request.channel:
             return
-        subscription.replaying = False
+        if subscription.place != request.after:  # it has been subscribed anew since
+            return
         if gap is not None:
             subscription.backlog.append(gap)
         subscription.backlog.extend(found)
@@ -236,11 +240,9 @@ class Connection:
             elif reached < request.channel.floor:
                 subscription.backlog.append(Pushed(request.channel.floor, _NOTHING))
 
-    def replay_failed(self, request: Replay) -> None:
+    def replay_failed(self) -> None:
         """The ledger could not be read; it is asked for again."""
-        subscription = self._subscriptions.get(request.id)
-        if subscription is not None:
-            subscription.replaying = False
+        self._replaying = None
 
     # what goes out
 
@@ -264,7 +266,11 @@ class Connection:
         return bool(self._answers) or any(
             s.backlog
             or (s.channel.on == "update" and s.channel.seq > s.seq)
-            or (s.channel.on == "window" and s.channel.head > s.place and not s.replaying)
+            or (
+                s.channel.on == "window"
+                and s.channel.head > s.place
+                and not (self._replaying and s.place < s.channel.floor)
+            )
             for s in self._subscriptions.values()
         )
 
@@ -331,11 +337,13 @@ class Connection:
             subscription.place = max(subscription.place, item.place)
             if item.frame is not _NOTHING:
                 return item.frame
-        if subscription.replaying or subscription.place >= channel.head:
+        if subscription.place >= channel.head:
             return None
         if subscription.place < channel.floor:
-            subscription.replaying = True
-            return Replay(subscription.id, channel, subscription.place)
+            if self._replaying or any(s.backlog for s in self._subscriptions.values()):
+                return None
+            self._replaying = Replay(subscription.id, channel, subscription.place)
+            return self._replaying
         pushed = channel.after(subscription.place)
         if pushed is None:
             return None

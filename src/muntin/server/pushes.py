@@ -180,7 +180,7 @@ class Pushes:
         try:
             return b"".join([piece async for piece in answer.pieces()])
         finally:
-            self._statements.release(answer)
+            self._statements.release(answer, client)
 
     async def _read(self, work: Callable, *arguments: Any) -> Any:
         return await self._run(self._pool, work, *arguments)

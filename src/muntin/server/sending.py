@@ -28,10 +28,13 @@ def client_of(address: Address | None) -> Hashable:
 class AnswerResponse(Response):
     """An answer that `Statements` gave, which is given back at the end."""
 
-    def __init__(self, answer: Answer, statements: Statements, media_type: str) -> None:
+    def __init__(
+        self, answer: Answer, statements: Statements, client: Hashable, media_type: str
+    ) -> None:
         super().__init__(media_type=media_type)
         self.headers["content-length"] = str(answer.size)
         self._answer = answer
+        self._client = client
         self._statements = statements
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
@@ -44,7 +47,7 @@ class AnswerResponse(Response):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
-            self._statements.release(self._answer)
+            self._statements.release(self._answer, self._client)
 
 
 class Pace:

@@ -80,6 +80,7 @@ class Turns(Generic[Work]):
 SHARED_SECONDS = 1.0  # `now()` and `stale` may be so old
 SHARED_MAX = 64
 _LOG = logging.getLogger("muntin.server")
+CLIENT_SHARE = 4  # of the room for answers that are not read, one client has at most a fourth
 PIECE_BYTES = 64 << 10  # of an answer that is in memory for a client that reads
 
 
@@ -197,6 +198,8 @@ class Statements:
         self._leaving = False
         self.unread = self.unread_bytes = 0
         """Answers in files that are being read by clients."""
+        self._reading: dict[Hashable, list[Answer]] = {}
+        """The same by client; one that several read is in the list of each."""
 
     def start(self) -> None:
         self.runner.start()
@@ -222,7 +225,7 @@ class Statements:
     async def answer(
         self, asked: Asked, client: Hashable, *, asking: bool = False, ends: bool = False
     ) -> Answer:
-        """The answer; `release` it when it was used.
+        """The answer; `release` it for the same client when it was used.
 
         Parameters
         ----------
@@ -249,30 +252,50 @@ class Statements:
         job = self._job(key, asked, client)
         job.waiters += 1
         try:
-            return await asyncio.shield(job.answer)
+            answer = await asyncio.shield(job.answer)
         except asyncio.CancelledError:
             self._unwanted(job, ends=ends)
             raise
+        if answer.file_bytes:
+            self._reading.setdefault(client, []).append(answer)
+        return answer
 
-    def release(self, answer: Answer) -> None:
+    def release(self, answer: Answer, client: Hashable) -> None:
         """The answer was used, or will not be."""
+        held = self._reading.get(client, [])
+        if answer in held:
+            held.remove(answer)
+            if not held:
+                del self._reading[client]
+        self._unused(answer)
+
+    def _unused(self, answer: Answer) -> None:
         answer.users -= 1
         if answer.users == 0:
             self._discard(answer)
 
     def _admit(self, client: Hashable) -> None:
         limits = self._limits
-        full = self.unread_bytes >= limits.answers_bytes_max
-        if full or self.unread >= limits.answers_unread_max:
-            raise RefusalError(
-                503, "busy", "too many answers that are not read yet", "ask again in a second"
-            )
+        if not self._has_room(client):
+            raise _too_many_unread()
         if self._turns.waiting >= limits.statements_waiting_max:
             raise RefusalError(503, "busy", "too many statements at once", "ask again in a second")
         if self._turns.waiting_of(client) >= limits.statements_of_client_max:
             raise RefusalError(
                 503, "busy", "too many statements of one client at once", "ask one after another"
             )
+
+    def _has_room(self, client: Hashable) -> bool:
+        """Whether a client may be given one more answer in a file: of what there may be unread,
+        no client holds more than a share, however slowly it reads."""
+        limits, held = self._limits, self._reading.get(client, ())
+        most, bytes_max = limits.answers_unread_max, limits.answers_bytes_max
+        return (
+            self.unread < most
+            and self.unread_bytes < bytes_max
+            and len(held) < most // CLIENT_SHARE
+            and sum(answer.size for answer in held) < bytes_max // CLIENT_SHARE
+        )
 
     def _begun(self, key: tuple[str, int | None]) -> bool:
         """Whether the same was asked just now, and may have been read already.
@@ -313,6 +336,10 @@ class Statements:
 
     async def _run(self, client: Hashable, job: _Job) -> None:
         try:
+            # since they were let in, those before them may have filled the room
+            long = job.asked.bytes_max > INLINE_BYTES
+            if long and not any(map(self._has_room, job.clients)):
+                raise _too_many_unread()  # noqa: TRY301
             answer = Answer(await self.runner.run(job.asked))
         except asyncio.CancelledError:
             job.answer.cancel()
@@ -344,7 +371,7 @@ class Statements:
         job.waiters -= 1
         if job.answer.done():
             if not job.answer.cancelled() and job.answer.exception() is None:
-                self.release(job.answer.result())
+                self._unused(job.answer.result())
         elif not job.waiters and not job.started:
             self._withdraw(job)
             self._forget(job)
@@ -366,3 +393,8 @@ class Statements:
             self.unread -= 1
             self.unread_bytes -= answer.file_bytes
         answer.close()
+
+
+def _too_many_unread() -> RefusalError:
+    said = "too many answers that are not read yet"
+    return RefusalError(503, "busy", said, "read those that you have, or ask again in a second")

@@ -484,7 +484,7 @@ class Session:
 
     def _release(self, portal: Portal) -> None:
         if portal.answer is not None:
-            self._statements.release(portal.answer)
+            self._statements.release(portal.answer, self._client)
             portal.answer = None
 
     def _drop_portals(self) -> None:
