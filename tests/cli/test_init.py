@@ -46,6 +46,20 @@ def test_one_bad_time_among_many(init):
     assert "1 of 3,000 rows have no time in 'at', such as 'soon'" in said
 
 
+def test_one_bad_time_among_few_is_named_with_its_row(init):
+    for write, field in (
+        (lambda n: MINUTES[n], None),
+        (lambda n: f"{n + 1:02}/03/2024 10:00", "try_to_timestamp(`at`, 'd/M/yyyy H:mm')"),
+        (lambda n: 1_709_251_200_000 + n * 60_000, "TRY_CAST(`at` AS BIGINT)"),
+    ):
+        rows = [f"{write(n)},{'EJ'[n % 2]}WR,{n}" for n in range(10)]
+        rows[4] = "soon,EWR,3"
+        found, said = init("d.csv", csv(rows))
+        assert found.fields == ({"at": field} if field else {})
+        assert found.time.unit == ("ms" if field and "BIGINT" in field else None)
+        assert "1 of 10 rows have no time in 'at', such as 'soon' in row 5 of d.csv" in said
+
+
 def test_json_with_bad_lines(init):
     lines = [json.dumps({"at": t, "origin": "EWR", "delay": n}) for n, t in enumerate(MINUTES)]
     lines[100] = '{"at": "2024'
@@ -210,6 +224,7 @@ def test_what_no_run_could_read_of_parquet_files_is_left_out(init, tmp_path):
         ("d.csv.bz2", b"BZh", "there is no looking into .bz2"),
         ("d.json", b'{"at": "2024-03-01", "k": []}', "there are at DATE, k VARCHAR[]"),
         ("d.csv", b"", "holds no rows"),
+        ("d.csv", b"at,k\n,a\nsoon,a\n", "'at', such as 'soon' in row 2 of d.csv"),
     ],
 )
 def test_why_there_is_nothing_to_see_is_told_in_a_line(muntin, tmp_path, name, content, said):

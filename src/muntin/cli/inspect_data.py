@@ -16,6 +16,8 @@ from muntin.arrow import pc
 from muntin.errors import SourceError
 from muntin.select.syntax import quoted, text_literal
 from muntin.spark.ddl import in_backticks
+from muntin.spark.event_time import ABSENT, event_times
+from muntin.spark.event_units import unit_of
 from muntin.spark.file_starts import wrong_encoding
 from muntin.spark.files import files_at, partitions_of, unpacked
 from muntin.spec import format_of
@@ -139,15 +141,21 @@ def inspect(data: Path) -> Found:
     if form == "parquet":
         found.left_out = _unusable(data, files, {str(row[0]): row[3] for row in rows})
         columns = {name: about for name, about in columns.items() if name not in found.left_out}
-    time, found.unit, patterns = _time_column(connection, columns, sample)
-    for pattern in patterns[:1]:
+    ends = [*itertools.accumulate(map(len, parts))]
+    shown = _Shown(sample, [file.name for file in files], ends)
+    time, found.unit, patterns = _time_column(connection, columns, shown)
+    read = sample[time]
+    number = _number_in_text(read) if found.unit else None
+    if patterns or number:
         text = fields.get(time, in_backticks(time))
-        found.fields[time] = f"try_to_timestamp({text}, {text_literal(pattern)})"
-        parsed = connection.sql(f"SELECT {_parsing(time, pattern)} AS t FROM sample")
-        at = sample.schema.get_field_index(time)
-        sample = sample.set_column(at, time, parsed.to_arrow_table()["t"])
-    edges = itertools.pairwise([0, *itertools.accumulate(map(len, parts))])
-    by_file = [_times(sample[time].slice(a, b - a), found.unit) for a, b in edges]
+        if number:
+            found.fields[time], parsing = number[0].format(text), number[0].format(quoted(time))
+        else:
+            found.fields[time] = f"try_to_timestamp({text}, {text_literal(patterns[0])})"
+            parsing = _parsing(time, patterns[0])
+        read = connection.sql(f"SELECT {parsing} AS t FROM sample").to_arrow_table()["t"]
+    at = _event_times(read, found.unit)
+    by_file = [_present(own) for own in np.split(at, ends[:-1])]
     times = np.concatenate(by_file)
     found.time, found.pane_us = time, _pane_us(by_file)
     found.lateness_us = max(found.pane_us, _behind_us(by_file[0]))
@@ -163,22 +171,22 @@ def inspect(data: Path) -> Found:
     if absent:
         found.warnings.append(
             f"{absent:,} of {total:,} rows have no time in '{time}'"
-            f"{_shown(sample, time)}: they will be rejected"
+            f"{shown.first(time, at == ABSENT)}: they will be rejected"
         )
     for name, (kind, distinct) in columns.items():
         if name == time:
             continue
-        number = _number_in_text(sample[name]) if kind == "VARCHAR" else None
+        number = _number_in_text(sample[name])
         if not distinct:
             found.left_out[name] = "no values"
         elif number is not None:
             cast, bad = number
             found.fields[name] = cast.format(fields.get(name, in_backticks(name)))
             found.indicators.append(name)
-            if bad:
+            if bad.any():
                 found.warnings.append(
-                    f"{bad:,} of {total:,} rows have no number in '{name}'"
-                    f"{_shown(sample, name)}: a field reads them as null"
+                    f"{bad.sum():,} of {total:,} rows have no number in '{name}'"
+                    f"{shown.first(name, bad)}: a field reads them as null"
                 )
         elif _is_number(kind) and not _looks_like_key(name, kind, distinct):
             found.indicators.append(name)
@@ -345,11 +353,10 @@ def _taken_apart(sample: pa.Table) -> tuple[pa.Table, dict[str, str]]:
 
 
 def _time_column(
-    connection: Any, columns: dict[str, tuple[str, int]], sample: pa.Table
+    connection: Any, columns: dict[str, tuple[str, int]], shown: _Shown
 ) -> tuple[str, str | None, list[str]]:
     """The event time with its unit, or with the ways in which it can have been written."""
-    from muntin.spark.event_units import unit_of
-
+    sample = shown.sample
     named = [name for name in columns if _TIME_NAME.search(_CAMEL.sub("_", name))]
     for name, (kind, _) in columns.items():
         if kind.startswith("TIMESTAMP"):
@@ -364,16 +371,23 @@ def _time_column(
         if patterns:
             return name, None, patterns
     for name in named:
-        unit = unit_of(sample[name].combine_chunks(), now_us())
+        numbers = sample[name]
+        if found := _number_in_text(numbers):
+            numbers = pc.if_else(pa.array(found[1]), None, numbers).cast(pa.float64())
+        unit = unit_of(numbers.combine_chunks(), now_us())
         if unit is not None:
             return name, unit, []
     for name, (kind, _) in columns.items():
         if kind == "DATE":
             return name, None, []
+    odd = ((name, _event_times(sample[name], None) == ABSENT) for name in texts if name in named)
     raise SourceError(
         "no column looks like an event time (a timestamp, a date, ISO 8601 text, or a number since "
         "1970 whose name says time, ts, date, at, when, epoch, created); there are "
         f"{_listed(columns)}"
+        + "".join(
+            f"; {bad.sum():,} rows have no time in '{n}'{shown.first(n, bad)}" for n, bad in odd
+        )
     )
 
 
@@ -382,7 +396,9 @@ def _listed(columns: dict[str, tuple[str, int]]) -> str:
 
 
 def _most(column: pa.ChunkedArray) -> float:
-    return (1 - BAD_SHARE_MAX) * max(1, len(column) - column.null_count)
+    """All but a few, of which one is always let pass, and more than half."""
+    given = len(column) - column.null_count
+    return max(min((1 - BAD_SHARE_MAX) * given, given - 1), (given + 1) / 2)
 
 
 def _patterns(connection: Any, sample: pa.Table, name: str) -> list[str]:
@@ -393,7 +409,8 @@ def _patterns(connection: Any, sample: pa.Table, name: str) -> list[str]:
     texts = sample[name].drop_null()
     if _count(texts, r".*\d.*\d.*\d.*") < _most(texts):
         return []
-    texts = texts.take(np.linspace(0, len(texts) - 1, TRIED_ROWS).astype(np.int64))
+    if len(texts) > TRIED_ROWS:
+        texts = texts.take(np.linspace(0, len(texts) - 1, TRIED_ROWS).astype(np.int64))
     connection.register("tried", pa.table({name: texts}))
     patterns = [day + clock for day in _DAYS for clock in _CLOCKS]
     read = (f"{_parsing(name, pattern)}::TIMESTAMP AS p{n}" for n, pattern in enumerate(patterns))
@@ -412,10 +429,15 @@ def _parsing(name: str, pattern: str) -> str:
     return f"try_strptime({quoted(name)}, {text_literal(letters)})"
 
 
-def _times(column: pa.ChunkedArray, unit: str | None = None) -> np.ndarray:
-    from muntin.spark.event_time import ABSENT, event_times
+def _times(column: pa.ChunkedArray) -> np.ndarray:
+    return _present(_event_times(column, None))
 
-    times = event_times(column.combine_chunks(), unit)
+
+def _event_times(column: pa.ChunkedArray, unit: str | None) -> np.ndarray:
+    return event_times(column.combine_chunks(), unit)
+
+
+def _present(times: np.ndarray) -> np.ndarray:
     return times[times != ABSENT]
 
 
@@ -445,8 +467,10 @@ def _behind_us(times: np.ndarray) -> int:
     return next((pane for pane in WINDOWS_US if pane >= behind), max(WINDOWS_US))
 
 
-def _number_in_text(column: pa.ChunkedArray) -> tuple[str, int] | None:
-    """What makes numbers of a column of text, and of how many it does not."""
+def _number_in_text(column: pa.ChunkedArray) -> tuple[str, np.ndarray] | None:
+    """What makes numbers of a column of text, and of which rows it does not."""
+    if not pa.types.is_string(column.type):
+        return None
     texts = column.drop_null()
     counts = {form: _count(texts, form) for form in _NUMBERS}
     form = max(counts, key=lambda each: counts[each])
@@ -456,21 +480,30 @@ def _number_in_text(column: pa.ChunkedArray) -> tuple[str, int] | None:
     if bad > share * len(texts) or counts[_PLAIN] == len(texts):
         return None
     whole = form == _PLAIN and _count(texts, r"\s*[+-]?\d{1,18}\s*") == counts[form]
-    return f"TRY_CAST({_NUMBERS[form]} AS {'BIGINT' if whole else 'DOUBLE'})", bad
+    others_at = pc.fill_null(pc.is_in(column, pa.array(others, pa.string())), False)
+    cast = f"TRY_CAST({_NUMBERS[form]} AS {'BIGINT' if whole else 'DOUBLE'})"
+    return cast, others_at.to_numpy()
 
 
-def _shown(sample: pa.Table, name: str) -> str:
-    """The first text in a column that is no time and no number."""
-    from muntin.spark.event_time import ABSENT, event_times
+@dataclass(slots=True)
+class _Shown:
+    """The rows that were looked at, and of which file they are."""
 
-    column: Any = sample[name].combine_chunks().drop_null()
-    if not pa.types.is_string(column.type):
-        return ""
-    bad = event_times(column, None) == ABSENT
-    for text in column.filter(pa.array(bad)).to_pylist():
-        if not re.fullmatch(_PLAIN, text):
-            return f", such as {text[:40]!r}"
-    return ""
+    sample: pa.Table
+    files: list[str]
+    ends: list[int]
+
+    def first(self, name: str, bad: np.ndarray) -> str:
+        """The first of the values that are bad, and its row; not those that are null."""
+        column: Any = self.sample[name].combine_chunks()
+        rows = np.flatnonzero(bad & column.is_valid().to_numpy(zero_copy_only=False))
+        if not len(rows):
+            return ""
+        row = int(rows[0])
+        file = int(np.searchsorted(self.ends, row, "right"))
+        number = row + 1 - (self.ends[file - 1] if file else 0)
+        text = str(column[row].as_py())[:40]
+        return f", such as {text!r} in row {number:,} of {self.files[file]}"
 
 
 def _is_number(kind: str) -> bool:

@@ -40,14 +40,11 @@ def check_type(time: TimeSpec, kind: pa.DataType, guess: str = "ms") -> None:
                 f"time: column '{time.column}' is {kind}: say what it counts, "
                 f"for example  time: {{column: {time.column}, unit: {guess}}}"
             )
+    elif pa.types.is_null(kind):  # no value, or of a field whose type only Spark knows
+        return
     elif time.unit is not None:
         raise BadArgument(f"time: unit is for numbers, and column '{time.column}' is {kind}")
-    elif not (
-        pa.types.is_timestamp(kind)
-        or pa.types.is_date(kind)
-        or is_text(kind)
-        or pa.types.is_null(kind)
-    ):
+    elif not (pa.types.is_timestamp(kind) or pa.types.is_date(kind) or is_text(kind)):
         raise BadArgument(
             f"time: column '{time.column}' is {kind}: an event time is a timestamp, a date, "
             "ISO 8601 text, or a number with its unit"
