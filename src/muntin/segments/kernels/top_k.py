@@ -14,6 +14,7 @@ from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.sorting import nth_largest, sort_pairs
 
 INT64_MAX = np.int64(0x7FFF_FFFF_FFFF_FFFF)
+SPARSE = 4  # numbers for each event
 
 
 @kernel()
@@ -67,6 +68,10 @@ def fold_items(
         size = max(size, bounds[g + 1] - bounds[g])
     keys = np.empty(size, np.int64)
     heavy = np.empty(size, np.int64)
+    span = 0  # of numbers
+    for number in numbers:
+        span = max(span, number + 1)
+    sums = np.zeros(span if span <= SPARSE * size else 0, np.int64)
     for g in range(bounds.shape[0] - 1):
         n = bounds[g + 1] - bounds[g]
         total = np.int64(0)
@@ -79,8 +84,18 @@ def fold_items(
         offsets[g] = 0
         totals[g] = total
         if total >= 0:
-            sort_pairs(keys[:n], heavy[:n])
             at = filled
+            if span <= SPARSE * n:  # a look at all numbers is sooner done than sorting
+                for i in range(n):
+                    sums[keys[i]] += heavy[i]
+                for number in range(span):
+                    if sums[number] > 0:
+                        items[at] = number
+                        item_weights[at] = sums[number]
+                        at += 1
+                        sums[number] = 0
+                n = 0
+            sort_pairs(keys[:n], heavy[:n])
             for i in range(n):
                 if heavy[i] == 0:
                     continue
