@@ -72,7 +72,7 @@ def test_a_command_touches_no_file_whatever_is_named(root, monkeypatch) -> None:
             ("query", "-l", word, "SELECT * FROM orders(driver)"),
             ("query", "-l", f"sqlite:///{word}", "SELECT * FROM orders(driver)"),
             ("query", "-l", "sqlite:///kept.db", f"SELECT * FROM {word}"),  # noqa: S608
-            ("rejected", "-l", "sqlite:///kept.db", word),
+            ("rejected", "-l", "sqlite:///kept.db", "--pipeline", word),
         ):
             said = io.TextIOWrapper(io.BytesIO(), "utf-8", errors="backslashreplace")  # as Python's
             monkeypatch.setattr(sys, "stderr", said)

@@ -23,6 +23,7 @@ from muntin.ledger.open import open_ledger
 from muntin.ledger.temporary import temporary
 from muntin.server.serving import Server
 from muntin.spark.ingest import Ingest
+from tests.docs_samples import sample_of
 from tests.pipeline.support import SECOND, events, gather, pipeline
 from tests.server.beating import OVERDUE, Beating, beating_pipeline, now_us
 from tests.server.conftest import until
@@ -233,6 +234,10 @@ def test_a_webhook_gets_all_signed_after_it_was_away_and_nobody_waits(url, tmp_p
     once = list({line["id"]: line["event"] for line in found}.values())
     assert [(e["state"], e["by"]["driver"], e["at"][14:16]) for e in once] == EXPECTED
     assert once[0]["rows"][0]["count"] == 9
+    shown_in_docs = json.loads(sample_of("alerts.md", '"alert.firing"'))
+    assert once[0].keys() == shown_in_docs.keys()
+    (row,) = shown_in_docs["rows"]
+    assert once[0]["rows"][0].keys() - {"driver", "count"} == row.keys() - {"origin", "p99"}
     assert [c["id"] for c in shown["changes"]] == [e["id"] for e in once][::-1]
     assert shown["alerts"] == [
         {"name": "busy", "firing": 0, "pending": 0, "left_out": 0, "error": ""}

@@ -46,18 +46,22 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def rejected(
         ledger: str = LEDGER,
-        pipeline: str = typer.Option("", help="Only this pipeline's."),
+        pipeline: str | None = typer.Option(None, help="Only this pipeline's."),
         limit: int = typer.Option(20, min=1, max=100_000),
     ) -> None:
         """Show the records that were rejected, with their reason."""
         import pyarrow as pa
 
+        from muntin.errors import UnknownName
         from muntin.ledger.open import open_ledger
+        from muntin.suggestions import did_you_mean
 
         with closing(open_ledger(ledger, create=False)) as opened:
-            for info in opened.pipelines():
-                if pipeline not in ("", info.name):
-                    continue
+            known = {info.name: info for info in opened.pipelines()}
+            if pipeline is not None and pipeline not in known:
+                remedy = did_you_mean(pipeline, known)
+                raise UnknownName(f"no pipeline '{pipeline[:64]}' in this ledger; {remedy}")
+            for info in known.values() if pipeline is None else [known[pipeline]]:
                 typer.echo(f"{info.name}: {info.rejected:,} of {info.read:,} events rejected")
                 if not info.rejected:
                     continue
@@ -106,7 +110,7 @@ def register(app: typer.Typer) -> None:
         source: str = typer.Argument(..., help="For example sqlite:///flights.db"),
         target: str = typer.Argument(..., help="For example postgresql://user@host/database"),
     ) -> None:
-        """Copy all of a ledger to one that has no pipelines yet; stop the pipelines before."""
+        """Copy all of a ledger, as it is now, to one without pipelines; to move, stop it before."""
         from muntin.ledger.copying import copy_ledger
         from muntin.ledger.open import open_ledger
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Histogram
@@ -26,6 +26,15 @@ _COUNTED = {
     "batches": "Batches committed",
     "missed": "Offsets of Kafka that were passed over without a record",
 }
+_MOMENTS = (
+    ("watermark_seconds", "Watermark, seconds since 1970 UTC", "watermark"),
+    ("newest_event_seconds", "Newest event time, seconds since 1970 UTC", "newest"),
+    ("silent_seconds", "Since the pipeline was last heard of", "silent_us"),
+)
+_ALERT_STATES = ("firing", "pending")
+_OUTCOMES = ("delivered", "refused", "failures", "dropped")
+Rows = Iterable[tuple[Sequence[str], float]]
+"""Values of the labels, and the metric's."""
 
 
 class Metrics:
@@ -56,49 +65,30 @@ class Metrics:
     def _pipelines(self) -> Iterator[Metric]:
         pipelines = self._state.read(now_us())["pipelines"]
         for name, help_text in _COUNTED.items():
-            family = CounterMetricFamily(f"muntin_{name}", help_text, labels=["pipeline"])
-            for pipeline in pipelines:
-                family.add_metric([pipeline["name"]], pipeline[name])
-            yield family
-        gauges = (
-            ("watermark_seconds", "Watermark, seconds since 1970 UTC", "watermark"),
-            ("newest_event_seconds", "Newest event time, seconds since 1970 UTC", "newest"),
-            ("silent_seconds", "Since the pipeline was last heard of", "silent_us"),
-        )
-        for name, help_text, entry in gauges:
-            family = GaugeMetricFamily(f"muntin_{name}", help_text, labels=["pipeline"])
-            for pipeline in pipelines:
-                if pipeline[entry] is not None:
-                    family.add_metric([pipeline["name"]], pipeline[entry] / US_PER_SECOND)
-            yield family
-        stale = GaugeMetricFamily(
-            "muntin_stale", "1 where a pipeline is silent for too long", labels=["pipeline"]
-        )
-        length = GaugeMetricFamily(
-            "muntin_window_length_seconds",
-            "Length that open windows may have; above the usual while slowed down",
-            labels=["pipeline", "summary"],
-        )
-        fill = GaugeMetricFamily(
-            "muntin_window_rows", "Rows in the open window", labels=["pipeline", "summary", "key"]
-        )
-        lag = GaugeMetricFamily(
-            "muntin_lag_records",
-            "Records that the source is known to hold and that were not taken yet",
-            labels=["pipeline", "topic", "partition"],
-        )
+            rows = [([p["name"]], p[name]) for p in pipelines]
+            yield _counter(name, help_text, ["pipeline"], rows)
+        for name, help_text, entry in _MOMENTS:
+            rows = [
+                ([p["name"]], p[entry] / US_PER_SECOND) for p in pipelines if p[entry] is not None
+            ]
+            yield _gauge(name, help_text, ["pipeline"], rows)
         yield from _alerts(pipelines)
+        stale = [([p["name"]], float(p["stale"])) for p in pipelines]
+        yield _gauge("stale", "1 where a pipeline is silent for too long", ["pipeline"], stale)
+        lengths, fills, lags = [], [], []
         for pipeline in pipelines:
-            for topic, partitions in pipeline["lag"].items():
-                for partition, records in partitions.items():
-                    lag.add_metric([pipeline["name"], topic, partition], records)
-            stale.add_metric([pipeline["name"]], float(pipeline["stale"]))
             for summary, window in pipeline["open"].items():
                 labels = [pipeline["name"], summary]
-                length.add_metric(labels, window["length_us"] / US_PER_SECOND)
-                for key, rows in window["fill"].items():
-                    fill.add_metric([*labels, key], rows)
-        yield from (stale, length, fill, lag)
+                lengths.append((labels, window["length_us"] / US_PER_SECOND))
+                fills += [([*labels, key], rows) for key, rows in window["fill"].items()]
+            for topic, partitions in pipeline["lag"].items():
+                lags += [([pipeline["name"], topic, p], lag) for p, lag in partitions.items()]
+        said = "Length that open windows may have; above the usual while slowed down"
+        yield _gauge("window_length_seconds", said, ["pipeline", "summary"], lengths)
+        said = "Rows in the open window"
+        yield _gauge("window_rows", said, ["pipeline", "summary", "key"], fills)
+        said = "Records that the source is known to hold and that were not taken yet"
+        yield _gauge("lag_records", said, ["pipeline", "topic", "partition"], lags)
 
     def _server(self) -> Iterator[Metric]:
         hub = self._hub
@@ -108,49 +98,43 @@ class Metrics:
         yield CounterMetricFamily("muntin_pushes", "Messages made", hub.feeds.pushed)
         yield CounterMetricFamily("muntin_frames", "Frames written to clients", hub.sent)
         yield CounterMetricFamily("muntin_frame_bytes", "Bytes of those frames", hub.sent_bytes)
-        closed = CounterMetricFamily(
-            "muntin_closings", "Connections that the server closed", labels=["code"]
-        )
-        for code, number in sorted(hub.closings.items()):
-            closed.add_metric([str(code)], number)
-        yield closed
-        answers = CounterMetricFamily(
-            "muntin_queries", "Statements answered by POST /query", labels=["outcome"]
-        )
-        for outcome, number in sorted(self.answers.items()):
-            answers.add_metric([outcome], number)
-        yield answers
+        closed = [([str(code)], number) for code, number in sorted(hub.closings.items())]
+        yield _counter("closings", "Connections that the server closed", ["code"], closed)
+        answers = [([outcome], number) for outcome, number in sorted(self.answers.items())]
+        yield _counter("queries", "Statements answered by POST /query", ["outcome"], answers)
+
+
+def _counter(name: str, said: str, labels: Sequence[str], rows: Rows) -> Metric:
+    return _filled(CounterMetricFamily(f"muntin_{name}", said, labels=labels), rows)
+
+
+def _gauge(name: str, said: str, labels: Sequence[str], rows: Rows) -> Metric:
+    return _filled(GaugeMetricFamily(f"muntin_{name}", said, labels=labels), rows)
+
+
+def _filled(family: CounterMetricFamily | GaugeMetricFamily, rows: Rows) -> Metric:
+    for labels, value in rows:
+        family.add_metric(labels, value)
+    return family
 
 
 def _alerts(pipelines: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
     """Alerts of standing queries, and the webhook that they are pushed to."""
-    state = GaugeMetricFamily(
-        "muntin_alert",
-        "Conditions that hold: firing, or pending until they have lasted long enough",
-        labels=["pipeline", "alert", "state"],
-    )
-    failing = GaugeMetricFamily(
-        "muntin_alert_failing", "1 where it cannot be asked", labels=["pipeline", "alert"]
-    )
-    changes = CounterMetricFamily(
-        "muntin_alert_changes", "Alerts that fired or were resolved", labels=["pipeline"]
-    )
-    waiting = GaugeMetricFamily(
-        "muntin_webhook_waiting", "Changes that the webhook has yet to take", labels=["pipeline"]
-    )
-    tries = CounterMetricFamily(
-        "muntin_webhook_tries", "Pushes since the pipeline started", labels=["pipeline", "outcome"]
-    )
+    state, failing, tries = [], [], []
     for pipeline in pipelines:
         name, shown = pipeline["name"], pipeline["alerts"]
         for alert in shown["alerts"]:
-            for which in ("firing", "pending"):
-                state.add_metric([name, alert["name"], which], alert[which])
-            failing.add_metric([name, alert["name"]], float(bool(alert["error"])))
-        changes.add_metric([name], shown["number"])
-        waiting.add_metric([name], shown["waiting"])
-        for outcome in ("delivered", "refused", "failures"):
-            if outcome in shown["webhook"]:
-                tries.add_metric([name, outcome], shown["webhook"][outcome])
-        tries.add_metric([name, "dropped"], shown["dropped"])
-    yield from (state, failing, changes, waiting, tries)
+            state += [([name, alert["name"], which], alert[which]) for which in _ALERT_STATES]
+            failing.append(([name, alert["name"]], float(bool(alert["error"]))))
+        pushed = {**shown["webhook"], "dropped": shown["dropped"]}
+        tries += [([name, outcome], pushed[outcome]) for outcome in _OUTCOMES if outcome in pushed]
+    said = "Conditions that hold: firing, or pending until they have lasted long enough"
+    yield _gauge("alert", said, ["pipeline", "alert", "state"], state)
+    yield _gauge("alert_failing", "1 where it cannot be asked", ["pipeline", "alert"], failing)
+    changes = [([p["name"]], p["alerts"]["number"]) for p in pipelines]
+    yield _counter("alert_changes", "Alerts that fired or were resolved", ["pipeline"], changes)
+    waiting = [([p["name"]], p["alerts"]["waiting"]) for p in pipelines]
+    said = "Changes that the webhook has yet to take"
+    yield _gauge("webhook_waiting", said, ["pipeline"], waiting)
+    said = "Pushes since the pipeline started"
+    yield _counter("webhook_tries", said, ["pipeline", "outcome"], tries)
