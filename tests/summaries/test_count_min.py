@@ -4,6 +4,7 @@ import math
 from collections import Counter
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pytest
 from damage import damaged, golden
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary, SummaryOverflow
+from muntin.segments.streams import _ENTRIES
 from muntin.summaries.count_min import CELLS_MAX, CountMin
 from muntin.summaries.envelope import seal, unseal
 
@@ -354,3 +356,21 @@ def test_contradictions_are_found(change):
     parameters, body = unseal(example().to_bytes(), "count_min")
     with pytest.raises(CorruptSummary):
         CountMin.from_bytes(seal("count_min", parameters | change, bytes(body)))
+
+
+def test_few_bytes_take_little_memory():
+    """Whatever width they name: 100 bytes of a stranger are no reason to fill 128 MiB."""
+    empty = CountMin(width=1 << 24, depth=1).to_bytes()
+    parameters, body = unseal(empty, "count_min")
+    line = np.frombuffer(body, _ENTRIES).copy()
+    line["base"] = 1
+    forged = seal("count_min", parameters | {"events": 1, "total": 1 << 24}, line.tobytes())
+    before = psutil.Process().memory_info().rss
+    with pytest.raises(CorruptSummary, match="16777216 x 1 cells in"):
+        CountMin.from_bytes(forged)
+    with pytest.raises(CorruptSummary, match="not 16777216 zeros"):
+        CountMin.from_bytes(seal("count_min", parameters, line.tobytes()))
+    again = CountMin.from_bytes(empty)
+    assert psutil.Process().memory_info().rss - before < 1 << 25
+    again.update(["a"], 3)
+    assert CountMin.from_bytes(again.to_bytes()).estimate("a").value[0] == 3

@@ -226,6 +226,11 @@ class StreamReader:
             raise CorruptSummary("segment: integers that are written as decimals")
         return frozen(values)
 
+    def zeros(self, count: int) -> None:
+        """Pass over numbers that are all 0."""
+        if self._line() != (PLAIN, 0, 0, 0, 0, count, 0):
+            raise CorruptSummary(f"segment: not {count} zeros")
+
     def doubles(self, count: int, keys: bool = False) -> np.ndarray:
         """Bits or keys: int64[count]."""
         return frozen(_undecimal(*self._take(count), keys))

@@ -39,6 +39,8 @@ from muntin.summaries.space_saving import SpaceSaving
 from muntin.summaries.weights import added, as_weights, total_of
 
 DEPTH_MAX = 32  # a failure probability of exp(-32): no use has more rows
+CELLS_BELIEVED = 1 << 22  # whatever the bytes are that are said to hold them
+CELLS_A_BYTE = 1 << 15  # at most: zstd writes 128 KiB of one byte in 4
 CELLS_MAX = 1 << 28  # 2 GiB of int64 cells: past that, a width was mistyped
 TRACK_MAX = 1 << 20
 SEED_MAX = 2**64 - 1
@@ -283,7 +285,8 @@ class CountMin:
         Raises
         ------
         CorruptSummary
-            Anything else: damaged, cut, of another kind, or cells that contradict the total.
+            Anything else: damaged, cut, of another kind, cells that contradict the total, or more
+            than so few bytes can hold, unless all are 0.
         """
         parameters, view = unseal(data, cls.kind)
         fields = Fields(cls.kind, parameters)
@@ -301,13 +304,17 @@ class CountMin:
         if width * depth > CELLS_MAX:
             raise CorruptSummary(f"count_min: {width} x {depth} cells are too many")
         reader = StreamReader(body.view(ENTRY_BYTES), body.rest())
-        numbers = reader.numbers(width * depth)
-        if numbers.min() < 0 or numbers.max() > np.iinfo(cells).max:
-            raise CorruptSummary("count_min: a cell is beyond its type")
-        sketch = object.__new__(cls)
-        sketch.width, sketch.depth, sketch.seed, sketch.track = width, depth, seed, track
-        sketch.conservative, sketch.cells = conservative, cells
-        sketch._cells = numbers.astype(cells).reshape(depth, width)
+        if total == 0:  # and all cells: the system gives no memory before something is counted
+            reader.zeros(width * depth)
+        elif width * depth > max(CELLS_BELIEVED, CELLS_A_BYTE * len(view)):
+            raise CorruptSummary(f"count_min: {width} x {depth} cells in {len(view)} bytes")
+        sketch = cls(width, depth, conservative, cells, seed)
+        if total:
+            numbers = reader.numbers(width * depth)
+            if numbers.min() < 0 or numbers.max() > np.iinfo(cells).max:
+                raise CorruptSummary("count_min: a cell is beyond its type")
+            sketch._cells = numbers.astype(cells).reshape(depth, width)
+        sketch.track = track
         sketch._events, sketch._total, sketch._saturated = events, total, saturated
         sketch._heavy = SpaceSaving.from_bytes(bytes(reader.rest())) if track else None
         reader.done()
@@ -316,7 +323,8 @@ class CountMin:
 
     def _check(self) -> None:
         """What is true of every sketch that `update` and `merge` can make."""
-        sums = [exact_sum(row) for row in self._cells.astype(np.int64, copy=False)]
+        rows = self._cells.astype(np.int64, copy=False) if self._total else [np.zeros(1, np.int64)]
+        sums = [exact_sum(row) for row in rows]
         if max(sums) > self._total or (self._total > 0) != (min(sums) > 0):
             raise CorruptSummary(f"count_min: rows sum to {sums}, the total is {self._total}")
         if not (self.conservative or self._saturated) and min(sums) != self._total:
