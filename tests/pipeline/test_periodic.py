@@ -435,6 +435,32 @@ def test_a_summary_that_is_added_later_begins_there():
     assert (sum(s.count for s in read), sum(s.late for s in read)) == (1, 1)
 
 
+def test_no_interval_is_measured_across_the_time_that_a_summary_was_away():
+    """Whichever shard's items come first, or not before a restart."""
+    without, spec = pipeline({"calls": COUNTS}), pipeline()
+    ledger, drivers = temporary(), "abcdefgh"
+    beats = [(60 * n, driver, 1) for n in range(30) for driver in drivers]
+
+    def fed(spec, number, begin, end, drivers=drivers):
+        ingest = Ingest(spec, ledger, query_id="q")
+        rows = [row for row in beats if begin <= row[0] < end and row[1] in drivers]
+        ingest.take(number, gather([events(rows)]))
+        ingest.close()
+
+    for number, each in enumerate([
+        (spec, 0, 600), (without, 600, 1200), (spec, 1200, 1201, "a"), (spec, 1260, 1800),
+    ]):  # fmt: skip
+        fed(each[0], number, *each[1:])
+    top = HyperCalm.merged_top(
+        [PeriodicShard.from_bytes(payload).whole() for payload in ledger.states("beats").values()],
+        30,
+    ).to_pylist()
+    assert {row["item"] for row in top} == set(drivers)
+    for row in top:
+        assert row["interval_low"] <= 60 * SECOND < row["interval_high"]
+        assert row["periodicity"] == 9 + (9 if row["item"] == "a" else 8)
+
+
 def test_shards_have_room_for_their_share_of_the_highest():
     shard = (
         pipeline({"beats": BEATS | {"k": 1000, "memory": "1 MB"}}).summaries["beats"].new_shard(0)

@@ -25,7 +25,7 @@ from muntin.ledger.base import View
 from muntin.ledger.records import PAYLOAD_BYTES_MAX, State
 from muntin.spark.rows import Row
 from muntin.spark.sequencing import NULLS, SEQUENCED
-from muntin.spec import Pipeline
+from muntin.spec import AWAY, Pipeline
 from muntin.summaries.items import item_kind
 
 if TYPE_CHECKING:
@@ -58,9 +58,16 @@ class Sequences:
     def __init__(self, pipeline: Pipeline, stored: View) -> None:
         self._specs = {n: s for n, s in pipeline.summaries.items() if isinstance(s, PeriodicSpec)}
         self._shards: dict[Key, PeriodicShard] = {}
+        info = stored.pipeline(pipeline.name)
+        away = {} if info is None else info.spec.get(AWAY, {})
+        back = {n for n, a in away.items() if info and a["counts"][-1][1] == info.counted}
+        self._back: set[Key] = set()
+        """Shards of summaries that were away until now: nothing was committed since."""
         for name, spec in self._specs.items():
             for shard, payload in stored.states(name).items():
                 self._shards[name, shard] = _read(name, spec, shard, payload)
+                if name in back:
+                    self._back.add((name, shard))
 
     def advanced(
         self, rows: Sequence[Row], sealed_before: int | None, sealed: int | None
@@ -89,7 +96,8 @@ class Sequences:
             until=sealed,
             late_before=BEGINNING if sealed_before is None else sealed_before,
         )
-        keys = sorted(sent.keys() | {k for k, s in self._shards.items() if _waits(s, sealed)})
+        waiting = {key for key, shard in self._shards.items() if _waits(shard, sealed)}
+        keys = sorted(sent.keys() | waiting | self._back)
         if not keys:
             return Advanced({}, [], 0)
         with ThreadPoolExecutor(max_workers=min(len(keys), os.cpu_count() or 1)) as threads:
@@ -106,6 +114,7 @@ class Sequences:
     def accept(self, advanced: Advanced) -> None:
         """The batch was committed."""
         self._shards.update(advanced.shards)
+        self._back.difference_update(advanced.shards)
 
     def _check_types(self, sent: Mapping[Key, Sequence[Row]]) -> None:
         known = {(key[0], shard.item_type) for key, shard in self._shards.items()}
@@ -122,6 +131,8 @@ class Sequences:
         name, number = key
         before = self._shards.get(key)
         shard = self._specs[name].new_shard(number) if before is None else before.copy()
+        if key in self._back:
+            shard.pause(late_before)
         late = shard.late
         items, times = pa.array([], pa.string()), np.empty(0, np.int64)
         tables = [pa.ipc.open_stream(payload).read_all() for *_, payload in rows if payload]

@@ -216,6 +216,12 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
         self._count += len(array)
         self._first, self._last = first, last
 
+    def pause(self) -> None:
+        """Events are missing between the last and the next: no interval is measured across them."""
+        self._words[:] = 0
+        self._stamps[:] = 0
+        self._recorder = self._parameters.make_recorder()
+
     def top(self, k: int | None = None) -> pa.Table:
         """The pairs of highest periodicity.
 

@@ -113,6 +113,12 @@ class PeriodicShard:
         self._late += late_count
         self._nulls += nulls
 
+    def pause(self, until: int) -> None:
+        """Events are missing from here on: what the boundary has passed is folded, and no interval
+        is measured from it."""
+        self.update(pa.array([], pa.string()), (), until=until)
+        self._calm.pause()
+
     def whole(self) -> HyperCalm:
         """A HyperCalm of all events so far, the buffered ones included."""
         calm = self._calm.copy()
