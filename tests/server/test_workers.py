@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -218,8 +219,9 @@ def test_the_process_that_starts_them_is_replaced(feeder, ledger):
 
 
 def test_nobody_waits_for_one_clients_statements(feeder, ledger):
-    """Every place that one client may have is held; what others are told does not need it."""
-    with serving(ledger, FOR_EVER) as (server, http):
+    """Every place that one client may have is held; what others are told does not need it. More of
+    what it follows waits than may be asked at once, and nobody is refused for that."""
+    with serving(ledger, replace(FOR_EVER, statements_waiting_max=4)) as (server, http):
         hostile, other = Live(server), Live(server)
         windows = other.subscribe(windows="orders")
         ask(http, "SELECT count FROM orders")  # workers are there

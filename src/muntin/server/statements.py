@@ -37,10 +37,6 @@ class Turns(Generic[Work]):
         self._queues: OrderedDict[Hashable, deque[Work]] = OrderedDict()
         self._running: Counter[Hashable] = Counter()
 
-    @property
-    def waiting(self) -> int:
-        return sum(len(queue) for queue in self._queues.values())
-
     def waiting_of(self, client: Hashable) -> int:
         return len(self._queues.get(client, ())) + self._running[client]
 
@@ -172,7 +168,7 @@ class _Job:
         self.at = at
         self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.clients: list[Hashable] = []
-        self.started = False
+        self.asking = self.started = False
         self.running: asyncio.Task[None] | None = None
         self.waiters = 0
 
@@ -251,6 +247,7 @@ class Statements:
             key = text, await loop.run_in_executor(self._looking, self._reader.ledger.version)
         job = self._job(key, asked, client)
         job.waiters += 1
+        job.asking |= asking
         try:
             answer = await asyncio.shield(job.answer)
         except asyncio.CancelledError:
@@ -278,7 +275,9 @@ class Statements:
         limits = self._limits
         if not self._has_room(client):
             raise _too_many_unread()
-        if self._turns.waiting >= limits.statements_waiting_max:
+        # what is pushed waits in its followers' turns, and is bounded by the number of feeds
+        waiting = sum(job.asking and not job.started for job in self._unanswered)
+        if waiting >= limits.statements_waiting_max:
             raise RefusalError(503, "busy", "too many statements at once", "ask again in a second")
         if self._turns.waiting_of(client) >= limits.statements_of_client_max:
             raise RefusalError(
