@@ -32,7 +32,7 @@ from muntin.segments.nulls import check_nulls, counts_of, merged_nulls, without_
 from muntin.segments.table import Table
 from muntin.summaries.checks import integer_in
 from muntin.summaries.distinct import CONFIDENCE, LG_K_MAX, LG_K_MIN, interval
-from muntin.summaries.items import integers, text_buffers
+from muntin.summaries.items import as_items, integers, text_buffers
 
 kernels: Any = _kernels  # lists of columns are unpacked into their calls
 
@@ -71,13 +71,18 @@ class DistinctItems(Algebra):
         self, values: Sequence[Any], order: np.ndarray, bounds: np.ndarray, items: Keys | None
     ) -> States:
         order, bounds, nulls, _ = without_nulls(values, order, bounds)
-        codes, different = item_numbers(values[0])
+        (column,) = values
+        if column.null_count or pa.types.is_dictionary(column.type):
+            codes, different = item_numbers(column)
+            order = codes[order]
+        else:  # an item is sooner hashed than found among others
+            different = as_items(column)
         of_item = np.empty(len(different), np.int64)
         if pa.types.is_integer(different.type):
             kernels.entries_of_integers(integers(different), self.lg_k, of_item)
         else:
             kernels.entries_of_texts(*text_buffers(different), self.lg_k, of_item)
-        entries = of_item[codes[order]]
+        entries = of_item[order]
         m, groups = 1 << self.lg_k, len(bounds) - 1
         large = int(np.count_nonzero(np.diff(bounds) * kernels.ENTRY_BYTES >= m))
         starts, register_starts = np.empty(groups + 1, np.int64), np.empty(groups + 1, np.int64)

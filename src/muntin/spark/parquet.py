@@ -1,8 +1,8 @@
 """Parquet read in the workers by Arrow: no copy from the JVM to Python.
 
 Each worker has one share of the row groups, so that it makes one summary of as many rows as it
-can; more where there is very much to read. Strings of many distinct values are read plainly:
-dictionaries of them were slower to look up.
+can; more where there is very much to read. Strings that the file has as numbers of a dictionary
+are read so, which is a third sooner, unless they hardly repeat.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LOG = logging.getLogger("muntin.spark")
 ROWS_AT_ONCE = 1 << 18
 UNITS: dict[str, Any] = {"coerce_int96_timestamp_unit": "us"}
 """What Spark writes by default would be nanoseconds, where the year 9999 is taken for 1816."""
-DICTIONARY_BYTES_MAX = 64 << 10  # as it stands in the file
+DICTIONARY_ROW_BYTES = 3  # for each row, in the file; for more, the strings are as fast
 SHARE_BYTES = 512 << 20  # uncompressed, of one task
 
 
@@ -170,7 +170,8 @@ def _place(path: str, first: int, row: int) -> str:
 
 
 def _coded(path: str, columns: list[str]) -> list[str]:
-    """Columns of a file that are read as dictionaries: those of few distinct strings."""
+    """Columns of a file that are read as dictionaries: those of strings that repeat. A writer that
+    gives a dictionary up goes on with the strings themselves, of more bytes than a number."""
     metadata = pq.read_metadata(path)
     if not metadata.num_row_groups:
         return []
@@ -181,8 +182,11 @@ def _coded(path: str, columns: list[str]) -> list[str]:
         name = column.path_in_schema
         if column.physical_type != "BYTE_ARRAY" or name not in columns:
             continue
-        first = column.dictionary_page_offset
-        if first is not None and column.data_page_offset - first <= DICTIONARY_BYTES_MAX:
+        first, rows = column.dictionary_page_offset, column.num_values
+        if first is None:
+            continue
+        size = column.data_page_offset - first
+        if max(size, column.total_compressed_size - size) <= DICTIONARY_ROW_BYTES * rows:
             found.append(name)
     return found
 
