@@ -21,6 +21,7 @@ from muntin.ledger.open import open_ledger
 from muntin.server.serving import Server
 from muntin.sites import CoordinatorServer, CoordinatorSpec
 from muntin.spec import Pipeline
+from muntin.times import duration_or_zero_us
 from muntin.yaml_file import read
 from tests.docs_checks import check
 from tests.docs_samples import HOW, ROOT, TOKEN, as_input, commands_of, run_python, samples_of
@@ -35,6 +36,15 @@ def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_durations_within_the_text_are_durations():
+    """Those of entries: `retention: {panes: 2 days}`."""
+    code = [c for page in PAGES for c in re.findall(r"`([^`\n]+)`", page.read_text("utf-8"))]
+    found = [text for each in code for text in re.findall(r"\w+: (\d+ [a-z]+)\b", each)]
+    assert len(found) >= 5
+    for text in found:
+        duration_or_zero_us(text)  # or it says what is none
 
 
 def test_every_document_is_reached_from_the_readme():

@@ -1,6 +1,7 @@
 """Entries of the pipeline file: what is refused, with which words, and what goes through."""
 
 import math
+import re
 
 import pyarrow as pa
 import pytest
@@ -91,7 +92,6 @@ def test_as_json_and_back_and_warm(summary):
         ({"kind": "distinct", "item": "x", "precision": 3}, "precision"),
         ({"kind": "distinct", "item": "x", "precision": 22}, "precision"),
         ({"kind": "fingerprint", "key": "x", "fpp": 1}, "fpp"),
-        ({"kind": "fingerprint", "key": "x", "fpp": 1e-12, "capacity": 2**30}, "higher fpp"),
         ({"kind": "fingerprint", "key": "x", "bits": 20}, "`bits` goes with `rank`"),
         ({"kind": "fingerprint", "key": "x", "rank": "x"}, "both key and rank"),
         ({"kind": "fingerprint", "key": "x", "rank": "y", "k": 9, "error": 0.1}, "not both"),
@@ -108,6 +108,15 @@ def test_as_json_and_back_and_warm(summary):
 def test_named_refusals(summary, message):
     with pytest.raises(SpecError, match=message):
         spec(summary)
+
+
+def test_the_least_rate_that_an_error_names_is_taken():
+    with pytest.raises(SpecError) as refused:
+        spec({"kind": "fingerprint", "key": "x", "fpp": 1e-12})
+    least = float(re.findall(r"[0-9.]+e-[0-9]+", str(refused.value))[-1])
+    assert spec({"kind": "fingerprint", "key": "x", "fpp": least})
+    with pytest.raises(SpecError):
+        spec({"kind": "fingerprint", "key": "x", "fpp": least * 0.95})
 
 
 TYPES = {

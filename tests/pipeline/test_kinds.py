@@ -36,7 +36,7 @@ SUMMARIES = {
     },
     "sums": {
         "keys": ["dest"], "indicators": ["seats"], "window": TUMBLING,
-        "sketch": {"width": 16, "depth": 4, "track": 50},
+        "sketch": {"width": 16, "depth": 4, "track": 5},
     },
 }  # fmt: skip
 QUERIES = {

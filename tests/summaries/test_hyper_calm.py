@@ -333,6 +333,17 @@ def test_parameters_are_guessed_from_a_sample():
         HyperCalm.for_stream(["a", "a"], [2, 1])
 
 
+@pytest.mark.parametrize("items", [1, 50])
+def test_a_guess_finds_items_that_come_one_at_a_time(items):
+    """Each event is a batch: the gap is below all distances."""
+    times = np.sort(np.add.outer(np.arange(50) * 30_000_000, np.arange(items) * 100_000).ravel())
+    names = [f"poller {at % items}" for at in range(len(times))]
+    calm = HyperCalm.for_stream(names, times, memory=100_000, k=items)
+    calm.update(names, times)
+    assert sorted(calm.top()["item"].to_pylist()) == sorted(names[:items])
+    assert set(calm.top()["periodicity"].to_pylist()) == {49}
+
+
 @given(
     streams(),
     st.tuples(st.integers(1, 16), st.integers(1, 40)).filter(lambda pair: pair[0] <= pair[1]),

@@ -31,12 +31,7 @@ class FingerprintSpec(SketchSpec):
 
     kind: Literal["fingerprint"] = "fingerprint"  # pyright: ignore[reportIncompatibleVariableOverride]
     key: str = Field(description="A column of text, binary or integers; null is left out")
-    capacity: int = Field(
-        default=100_000,
-        ge=1,
-        le=CAPACITY_MAX,
-        description="Keys that are planned; the rate holds beyond",
-    )
+    capacity: int = Field(default=100_000, ge=1, le=CAPACITY_MAX, description="Changes nothing")
     fpp: float = Field(
         default=0.01, gt=0, lt=1, description="False-positive rate that is never passed"
     )
@@ -71,8 +66,7 @@ class FingerprintSpec(SketchSpec):
             raise ValueError(f"'{self.key}' cannot be both key and rank")
         if self.fpp < FPP_MIN:
             raise ValueError(
-                f"`fpp` {self.fpp} is beyond what fingerprints tell apart: ask for "
-                f"a higher fpp, {FPP_MIN:.2g} at least"
+                f"`fpp` {self.fpp} is beyond what fingerprints tell apart: use 2.4e-10 or more"
             )
         return self
 

@@ -15,6 +15,7 @@ from muntin.kinds.base import Part, SegmentSpec, Strict, as_tuple, check_case, d
 from muntin.kinds.columns import check_keys, check_number, is_numeric
 from muntin.kinds.values import Refused, below_zero
 from muntin.segments.algebra import Algebra
+from muntin.segments.columns import lists
 from muntin.segments.sketched import SketchedSums
 from muntin.segments.sums import Sums, counted_events, missing_of
 from muntin.segments.table import Segment
@@ -156,9 +157,11 @@ class VectorMatrixSpec(SegmentSpec):
             "indicators": list(self.indicators),
         }
 
-    def bounds(self, segment: Segment) -> Mapping[str, Any]:  # noqa: ARG002
+    def bounds(self, segment: Segment) -> Mapping[str, Any]:
         if self.sketch is None:
             return {}
+        if not any(lists(t.states["cells"], len(t)).sizes.any() for t in segment.tables):
+            return {"relative": 0.0, "confidence": 1.0}
         return {
             "relative": math.e / self.sketch.width,
             "confidence": -math.expm1(-self.sketch.depth),

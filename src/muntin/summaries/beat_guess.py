@@ -29,7 +29,7 @@ class Beat:
 def guess_beat(items: np.ndarray, times: np.ndarray, gap: int | None = None) -> Beat:
     """Guess a beat from a sample in time order.
 
-    The gap is the one that leaves the steadiest intervals: candidates between the shortest and the
+    The gap is the one that leaves the steadiest intervals: candidates from half the shortest to the
     longest distance of an item's occurrences are tried, and scored by how many adjacent intervals
     of an item are alike, times the share of those that are. Usually a wide range does equally
     well; its middle is taken. Where no interval repeats, it is the mean distance, as the paper's.
@@ -82,7 +82,8 @@ def _adjacent_intervals(
 
 def _steadiest_gap(items: np.ndarray, times: np.ndarray, distances: np.ndarray) -> int:
     """Middle of the gaps whose intervals repeat best; the mean distance where none does."""
-    tried = np.unique(np.geomspace(distances.min(), distances.max(), _CANDIDATES).astype(np.int64))
+    least = max(distances.min() // 2, 1)  # below all distances each event is a batch
+    tried = np.unique(np.geomspace(least, distances.max(), _CANDIDATES).astype(np.int64))
     scores = []
     for gap in tried.tolist():
         _, former, latter = _adjacent_intervals(items, times, gap)

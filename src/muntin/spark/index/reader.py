@@ -251,7 +251,9 @@ def check_key(kind: pa.DataType, name: str) -> None:
     try:
         hash_items(pa.array([], kind))
     except BadArgument:
-        raise BadArgument(f"column {name!r} is {kind}: a key is text, binary or integer") from None
+        raise BadArgument(
+            f"column {name!r} is {kind}: a key is text, binary, an integer, a date or a timestamp"
+        ) from None
 
 
 def read_digest(folder: str, manifest: Manifest) -> DyadicQDigest | None:
