@@ -76,7 +76,8 @@ def open(ledger: str | Path | Ledger) -> Session:  # noqa: A001 (muntin.open, as
     Parameters
     ----------
     ledger : str, Path or Ledger
-        "sqlite:///flights.db" (relative), "sqlite:////var/flights.db", "memory://name".
+        "sqlite:///flights.db" (relative), "sqlite:////var/flights.db", "memory://name",
+        "postgresql://user@host/database", "redis://host:6379/0".
 
     Raises
     ------

@@ -85,14 +85,14 @@ class Site:
         self._thread.start()
 
     def stop(self) -> None:
-        """Leave; returns when the thread has ended."""
+        """Leave; returns when the thread has ended, or does not within ten seconds."""
         self._stopped.set()
         if self._thread is not None:
             self._thread.join(STOP_SECONDS)
 
     @property
     def status(self) -> Mapping[str, Any]:
-        """What the site does: state ("waiting", "reading", "connected", "away", "failed",
+        """What the site does: state ("not started", "waiting", "connected", "away", "failed",
         "stopped"), problem, and the monitor's phase, unit, slack and counts.
         """
         return dict(self._status)

@@ -195,7 +195,10 @@ class DynamicBloom:
         self._filters.add(_spread(hashes))
 
     def contains(self, items: Any) -> np.ndarray:
-        """bool[n]: False means never seen; True is wrong with `false_positive_rate()`."""
+        """bool[n]: False means never seen; True is wrong with `false_positive_rate()`.
+
+        Items are refused as by `update`.
+        """
         return self.contains_hashes(self.hashes(items))
 
     def contains_hashes(self, hashes: np.ndarray) -> np.ndarray:
