@@ -133,7 +133,7 @@ def test_who_reads_nothing_has_a_share_of_the_room_for_answers(limit):
             statements.release(await asking(client, -1), client)
         for answer in held:
             statements.release(answer, "a")
-        assert (statements.unread, statements.unread_bytes, statements._reading) == (0, 0, {})
+        assert not statements.unread
         statements.release(await asking("a", 1), "a")
         statements._looking.shutdown()
         ledger.close()

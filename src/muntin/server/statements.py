@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncIterator, Collection, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Generic, Protocol, TypeVar
 
@@ -130,6 +130,7 @@ class Answer:
         self.size = made.seek(0, os.SEEK_END)
         made.seek(0)
         self.users = 0
+        self.readers: list[Hashable] = []
         self.data: bytes | None = None
         self._file: IO[bytes] | None = None
         if self.size <= INLINE_BYTES:
@@ -140,8 +141,8 @@ class Answer:
             self._file = made
 
     @property
-    def file_bytes(self) -> int:
-        return 0 if self._file is None else self.size
+    def is_in_file(self) -> bool:
+        return self._file is not None
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """All of it; of a file only what is being sent is in memory."""
@@ -192,10 +193,8 @@ class Statements:
         self._tasks: set[asyncio.Task[None]] = set()
         self._unanswered: set[_Job] = set()
         self._leaving = False
-        self.unread = self.unread_bytes = 0
-        """Answers in files that are being read by clients."""
-        self._reading: dict[Hashable, list[Answer]] = {}
-        """The same by client; one that several read is in the list of each."""
+        self.unread: set[Answer] = set()
+        """In files, and being read by clients."""
 
     def start(self) -> None:
         self.runner.start()
@@ -253,17 +252,12 @@ class Statements:
         except asyncio.CancelledError:
             self._unwanted(job, ends=ends)
             raise
-        if answer.file_bytes:
-            self._reading.setdefault(client, []).append(answer)
+        answer.readers.append(client)
         return answer
 
     def release(self, answer: Answer, client: Hashable) -> None:
         """The answer was used, or will not be."""
-        held = self._reading.get(client, [])
-        if answer in held:
-            held.remove(answer)
-            if not held:
-                del self._reading[client]
+        answer.readers.remove(client)
         self._unused(answer)
 
     def _unused(self, answer: Answer) -> None:
@@ -273,8 +267,7 @@ class Statements:
 
     def _admit(self, client: Hashable) -> None:
         limits = self._limits
-        if not self._has_room(client):
-            raise _too_many_unread()
+        self._check_room([client])
         # what is pushed waits in its followers' turns, and is bounded by the number of feeds
         waiting = sum(job.asking and not job.started for job in self._unanswered)
         if waiting >= limits.statements_waiting_max:
@@ -284,17 +277,20 @@ class Statements:
                 503, "busy", "too many statements of one client at once", "ask one after another"
             )
 
-    def _has_room(self, client: Hashable) -> bool:
-        """Whether a client may be given one more answer in a file: of what there may be unread,
-        no client holds more than a share, however slowly it reads."""
-        limits, held = self._limits, self._reading.get(client, ())
-        most, bytes_max = limits.answers_unread_max, limits.answers_bytes_max
-        return (
-            self.unread < most
-            and self.unread_bytes < bytes_max
-            and len(held) < most // CLIENT_SHARE
-            and sum(answer.size for answer in held) < bytes_max // CLIENT_SHARE
-        )
+    def _check_room(self, clients: Iterable[Hashable]) -> None:
+        """Raise where none of the clients may be given one more answer in a file: of what may be
+        unread, none holds more than a share, however slowly it reads."""
+        for client in clients:
+            own = [answer for answer in self.unread if client in answer.readers]
+            if self._fit(self.unread, 1) and self._fit(own, CLIENT_SHARE):
+                return
+        said = "too many answers that are not read yet"
+        raise RefusalError(503, "busy", said, "read those that you have, or ask again in a second")
+
+    def _fit(self, held: Collection[Answer], share: int) -> bool:
+        limits, nbytes = self._limits, sum(answer.size for answer in held)
+        few = len(held) < limits.answers_unread_max // share
+        return few and nbytes < limits.answers_bytes_max // share
 
     def _begun(self, key: tuple[str, int | None]) -> bool:
         """Whether the same was asked just now, and may have been read already.
@@ -335,10 +331,8 @@ class Statements:
 
     async def _run(self, client: Hashable, job: _Job) -> None:
         try:
-            # since they were let in, those before them may have filled the room
-            long = job.asked.bytes_max > INLINE_BYTES
-            if long and not any(map(self._has_room, job.clients)):
-                raise _too_many_unread()  # noqa: TRY301
+            if job.asked.bytes_max > INLINE_BYTES:
+                self._check_room(job.clients)  # which others may have filled since they were let in
             answer = Answer(await self.runner.run(job.asked))
         except asyncio.CancelledError:
             job.answer.cancel()
@@ -352,10 +346,9 @@ class Statements:
             if job.answer.done():  # the server stops
                 answer.close()
                 return
-            if answer.file_bytes:
+            if answer.is_in_file:
                 self._forget(job)
-                self.unread += 1
-                self.unread_bytes += answer.file_bytes
+                self.unread.add(answer)
             answer.users = job.waiters
             if not answer.users:
                 self._discard(answer)
@@ -388,12 +381,5 @@ class Statements:
             del self._shared[job.key]
 
     def _discard(self, answer: Answer) -> None:
-        if answer.file_bytes:
-            self.unread -= 1
-            self.unread_bytes -= answer.file_bytes
+        self.unread.discard(answer)
         answer.close()
-
-
-def _too_many_unread() -> RefusalError:
-    said = "too many answers that are not read yet"
-    return RefusalError(503, "busy", said, "read those that you have, or ask again in a second")
