@@ -111,7 +111,8 @@ def inspect(data: Path) -> Found:
 
     files, form = _files(data)
     file = files[0]
-    mixed = _beside(data, file)
+    # Spark would read a file of another kind as well
+    mixed = next((other for other in files_at(data) if other.suffix != file.suffix), None)
     if form != "parquet" and (wrong := wrong_encoding(str(file), {})):
         raise SourceError(f"{file}: {wrong}")
     connection, parts = duckdb.connect(), []
@@ -153,7 +154,7 @@ def inspect(data: Path) -> Found:
         else:
             found.fields[time] = f"try_to_timestamp({text}, {text_literal(patterns[0])})"
             parsing = _parsing(time, patterns[0])
-        read = connection.sql(f"SELECT {parsing} AS t FROM sample").to_arrow_table()["t"]
+        read = _read_as(connection, parsing)
     at = _event_times(read, found.unit)
     by_file = [_present(own) for own in np.split(at, ends[:-1])]
     times = np.concatenate(by_file)
@@ -198,10 +199,9 @@ def inspect(data: Path) -> Found:
         else:
             found.left_out[name] = f"type {kind}"
     found.keys.sort(key=lambda name: -columns[name][1])
-    for surplus in found.keys[KEYS_MAX:]:
-        found.left_out[surplus] = "could be a key as well"
-    for surplus in found.indicators[INDICATORS_MAX:]:
-        found.left_out[surplus] = "could be an indicator as well"
+    found.left_out |= dict.fromkeys(found.keys[KEYS_MAX:], "could be a key as well")
+    surplus = found.indicators[INDICATORS_MAX:]
+    found.left_out |= dict.fromkeys(surplus, "could be an indicator as well")
     del found.keys[KEYS_MAX:], found.indicators[INDICATORS_MAX:]
     if not found.keys:
         raise SourceError(
@@ -231,11 +231,6 @@ def _files(data: Path) -> tuple[list[Path], str]:
             "or a .gz, and then write this path into the pipeline file"
         )
     return list(dict.fromkeys((largest, alike[0], alike[-1]))), form
-
-
-def _beside(data: Path, file: Path) -> Path | None:
-    """A file of another kind than this one, which Spark would read as well."""
-    return next((other for other in files_at(data) if other.suffix != file.suffix), None)
 
 
 def _unusable(data: Path, files: list[Path], greatest: dict[str, Any]) -> dict[str, str]:
@@ -373,7 +368,7 @@ def _time_column(
     for name in named:
         numbers = sample[name]
         if found := _number_in_text(numbers):
-            numbers = pc.if_else(pa.array(found[1]), None, numbers).cast(pa.float64())
+            numbers = _read_as(connection, found[0].format(quoted(name)))
         unit = unit_of(numbers.combine_chunks(), now_us())
         if unit is not None:
             return name, unit, []
@@ -431,6 +426,10 @@ def _parsing(name: str, pattern: str) -> str:
 
 def _times(column: pa.ChunkedArray) -> np.ndarray:
     return _present(_event_times(column, None))
+
+
+def _read_as(connection: Any, expression: str) -> pa.ChunkedArray:
+    return connection.sql(f"SELECT {expression} AS t FROM sample").to_arrow_table()["t"]
 
 
 def _event_times(column: pa.ChunkedArray, unit: str | None) -> np.ndarray:

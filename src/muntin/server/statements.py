@@ -8,7 +8,7 @@ import os
 from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Collection, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import IO, Generic, Protocol, TypeVar
+from typing import IO, Generic, TypeVar
 
 from muntin.errors import MuntinError
 from muntin.ledger.temporary import TemporaryLedger
@@ -78,21 +78,6 @@ SHARED_MAX = 64
 _LOG = logging.getLogger("muntin.server")
 CLIENT_SHARE = 4  # of the room for answers that are not read, one client has at most a fourth
 PIECE_BYTES = 64 << 10  # of an answer that is in memory for a client that reads
-
-
-class Runner(Protocol):
-    """Where things are computed."""
-
-    places: int
-    ended: int
-    can_end: bool
-    """Whether cancelling `run` ends what computes."""
-
-    def start(self) -> None: ...
-
-    async def run(self, asked: Asked) -> IO[bytes]: ...
-
-    def close(self) -> None: ...
 
 
 class Threads:
@@ -182,7 +167,7 @@ class Statements:
         self._limits = limits
         # a ledger of this process only is asked in its threads
         shared = type(reader) is Reader and not isinstance(reader.ledger, TemporaryLedger)
-        self.runner: Runner = (
+        self.runner: Workers | Threads = (
             Workers(reader.ledger, limits)
             if shared and hasattr(os, "fork")
             else Threads(reader, limits)

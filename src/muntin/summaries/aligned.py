@@ -21,3 +21,10 @@ def aligned_zeros(size: int, dtype: Any) -> np.ndarray:
     raw = np.zeros(-(-wanted // step) * step + step, np.uint8)
     start = -raw.ctypes.data % step
     return raw[start : start + wanted].view(dtype)
+
+
+def aligned_copy(array: np.ndarray) -> np.ndarray:
+    """An independent equal, as `aligned_zeros` lays it out."""
+    twin = aligned_zeros(array.size, array.dtype).reshape(array.shape)
+    twin[...] = array
+    return twin

@@ -117,16 +117,6 @@ def check_count(kind: str, count: int, items: str | None) -> None:
         raise CorruptSummary(f"{kind}: items of type {items}")
 
 
-def copy_of(tables: CalmTables) -> CalmTables:
-    """An independent equal, aligned as the original."""
-    parts = []
-    for part in tables:
-        twin = aligned_zeros(part.size, part.dtype).reshape(part.shape)
-        twin[...] = part
-        parts.append(twin)
-    return CalmTables(*parts)
-
-
 def nbytes_of(tables: CalmTables) -> int:
     """Bytes of all tables."""
     return sum(part.nbytes for part in tables)

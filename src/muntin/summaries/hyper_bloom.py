@@ -20,21 +20,24 @@ slices of length T that begin i/8 T early, so that a gap a little over T is seen
 
 from __future__ import annotations
 
+import copy
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
-from muntin.summaries.aligned import aligned_zeros
-from muntin.summaries.checks import INT64_MAX, INT64_MIN, integer_in, parameters_of
+from muntin.errors import CorruptSummary, IncompatibleSummary
+from muntin.summaries.aligned import aligned_copy, aligned_zeros
+from muntin.summaries.checks import INT64_MAX, INT64_MIN, integer_in
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.items import as_items, hash_items
 from muntin.summaries.kernels.hyper_bloom import update_bloom
+from muntin.summaries.reading import Fields
 from muntin.summaries.times import as_times, check_order
 
 BLOCK_BYTES = 64 + 4  # cells and a stamp
 MEMORY_BYTES_MAX = 1 << 38
 GAP_MAX = 1 << 59
+SEED_MAX = (1 << 64) - 1
 CHUNK = 1 << 16  # hashes at once: 512 KiB, which the second-level cache holds
 
 
@@ -61,7 +64,7 @@ class HyperBloom:
     def __init__(self, memory: int, gap: int, seed: int = 0) -> None:
         self.memory = integer_in("memory", memory, BLOCK_BYTES, MEMORY_BYTES_MAX, "bytes")
         self.gap = integer_in("gap", gap, 1, GAP_MAX)
-        self.seed = integer_in("seed", seed, 0, (1 << 64) - 1)
+        self.seed = integer_in("seed", seed, 0, SEED_MAX)
         blocks = self.memory // BLOCK_BYTES
         self._words = aligned_zeros(blocks * 8, np.uint64)
         self._stamps = np.zeros(blocks, np.uint32)
@@ -116,10 +119,8 @@ class HyperBloom:
 
     def copy(self) -> Self:
         """An independent equal."""
-        twin = type(self)(self.memory, self.gap, self.seed)
-        twin._words[:] = self._words
-        twin._stamps[:] = self._stamps
-        twin._count, twin._last = self._count, self._last
+        twin = copy.copy(self)
+        twin._words, twin._stamps = aligned_copy(self._words), self._stamps.copy()
         return twin
 
     @property
@@ -148,23 +149,21 @@ class HyperBloom:
     def from_bytes(cls, data: bytes) -> Self:
         """What `to_bytes` wrote, with its own memory; `CorruptSummary` for anything else."""
         found, body = unseal(data, cls.kind)
-        names = {"memory": int, "gap": int, "seed": int, "count": int, "last": (int, type(None))}
-        parameters_of(cls.kind, found, names)
-        memory = found["memory"]
-        if memory < BLOCK_BYTES or len(body) != memory // BLOCK_BYTES * BLOCK_BYTES:
+        fields = Fields(cls.kind, found)
+        memory = fields.integer("memory", BLOCK_BYTES, MEMORY_BYTES_MAX)
+        gap, seed = fields.integer("gap", 1, GAP_MAX), fields.integer("seed", 0, SEED_MAX)
+        count = fields.integer("count", 0, INT64_MAX)
+        last = (
+            fields.integer("last", INT64_MIN, INT64_MAX) if count else fields.choice("last", [None])
+        )
+        fields.done()
+        if len(body) != memory // BLOCK_BYTES * BLOCK_BYTES:
             raise CorruptSummary(f"hyper_bloom: {len(body)} bytes of state for memory {memory}")
-        try:
-            made = cls(memory, found["gap"], found["seed"])
-        except BadArgument as problem:
-            raise CorruptSummary(f"hyper_bloom: {problem}") from None
+        made = cls(memory, gap, seed)
         words = made._words.nbytes
         made._words[:] = np.frombuffer(body[:words], "<u8")
         made._stamps[:] = np.frombuffer(body[words:], "<u4")
-        made._count, made._last = found["count"], found["last"]
-        if not 0 <= made._count <= INT64_MAX or (made._count == 0) != (made._last is None):
-            raise CorruptSummary(f"hyper_bloom: count {made._count}, last time {made._last}")
-        if made._last is None and (made._words.any() or made._stamps.any()):
+        made._count, made._last = count, last
+        if last is None and (made._words.any() or made._stamps.any()):
             raise CorruptSummary("hyper_bloom: cells are set, but no event was taken")
-        if made._last is not None and not INT64_MIN <= made._last <= INT64_MAX:
-            raise CorruptSummary(f"hyper_bloom: last time {made._last} is not int64")
         return made

@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from muntin.arrow import read_only
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
-from muntin.summaries.aligned import aligned_zeros
+from muntin.summaries.aligned import aligned_copy, aligned_zeros
 from muntin.summaries.beat_guess import guess_beat
 from muntin.summaries.calm_tables import nbytes_of
 from muntin.summaries.checks import INT64_MAX, INT64_MIN, integer_in
@@ -37,6 +37,7 @@ from muntin.summaries.hyper_calm_plan import GAP_TICKS, HyperCalmParameters
 from muntin.summaries.items import as_items, hash_items
 from muntin.summaries.kernels.calm_space_saving import COUNTED, ERROR_PLACE, FIRST, INTERVAL, LAST
 from muntin.summaries.kernels.hyper_calm import Clock, batch_ages, update_hyper_calm
+from muntin.summaries.kernels.recorder import Recorder
 from muntin.summaries.named_pairs import LOW, NamedPairs
 from muntin.summaries.times import as_times, check_order
 
@@ -327,12 +328,8 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
     def copy(self) -> Self:
         """An independent equal."""
         twin = super().copy()
-        twin._words = aligned_zeros(self._words.size, np.uint64)
-        twin._words[:] = self._words
-        twin._stamps = self._stamps.copy()
-        twin._recorder = self._parameters.make_recorder()
-        for to, of in zip(twin._recorder, self._recorder, strict=True):
-            to[:] = of
+        twin._words, twin._stamps = aligned_copy(self._words), self._stamps.copy()
+        twin._recorder = Recorder(*map(aligned_copy, self._recorder))
         return twin
 
     @property

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.summaries.aligned import aligned_copy
 from muntin.summaries.calm_tables import (
     CalmShape,
     check_count,
-    copy_of,
     item_bytes_of,
     items_of,
     kind_of_items,
@@ -27,7 +27,7 @@ from muntin.summaries.calm_tables import (
 from muntin.summaries.checks import parameters_of
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.items import as_items, hash_items
-from muntin.summaries.kernels.calm_space_saving import UNNAMED
+from muntin.summaries.kernels.calm_space_saving import UNNAMED, CalmTables
 
 MEMORY_BYTES_MAX = 1 << 38
 LOW = 0xFFFFFFFF  # of an int64 that holds two numbers of 32 bits
@@ -101,7 +101,7 @@ class NamedPairs(Generic[P]):
     def copy(self) -> Self:
         """An independent equal."""
         twin = copy.copy(self)
-        twin._tables = copy_of(self._tables)
+        twin._tables = CalmTables(*map(aligned_copy, self._tables))
         return twin
 
     def _checked(self, items: Any) -> tuple[pa.Array, str | None]:
