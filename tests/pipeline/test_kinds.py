@@ -36,7 +36,7 @@ SUMMARIES = {
     },
     "sums": {
         "keys": ["dest"], "indicators": ["seats"], "window": TUMBLING,
-        "sketch": {"width": 16, "depth": 4, "track": 5},
+        "sketch": {"width": 8, "depth": 2, "track": 5},
     },
 }  # fmt: skip
 QUERIES = {
@@ -270,7 +270,7 @@ def test_a_sketched_matrix_behind_the_same_select(flights):
         assert row["count_lower"] <= counts[row["dest"]] <= row["count"]
         assert seats[row["dest"]] <= row["seats"]
     assert not result.exact
-    assert result.bounds["sums"]["relative"] == pytest.approx(np.e / 16)
+    assert result.bounds["sums"]["relative"] == pytest.approx(np.e / 8)
     assert not session.sql("SELECT X1, X1.Y1 FROM sketch 1.1 OF sums FOR ALL").exact
     totals = session.sql("SELECT * FROM sums FOR ALL")
     assert totals.rows == [[len(rows), seats.total()]]

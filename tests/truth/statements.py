@@ -371,11 +371,11 @@ def _check_bounds(name: str, said: Said, events: Events) -> None:
         return
     bounds = said["bounds"][name]
     if name == "s":
-        is_list = len(set(events.columns["u"])) <= 6  # 2 x track, and width x depth / 8
+        is_list = len(set(events.columns["u"])) <= 9  # 3/4 of width x depth
         assert bounds == pytest.approx(
             {"relative": 0.0, "confidence": 1.0}
             if is_list
-            else {"relative": math.e / 16, "confidence": 1 - math.exp(-3)}
+            else {"relative": math.e / 4, "confidence": 1 - math.exp(-3)}
         )
         return
     assert bounds["nulls"] == oracle.nulls(name, events) or name == "p", bounds

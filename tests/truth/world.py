@@ -31,7 +31,7 @@ Span = tuple[int, int]
 KEYS = (("k",), ("n",), ("k", "h"))
 """The first is there from the beginning, the others come later."""
 SKETCHES: dict[str, dict[str, Any]] = {
-    "s": {"keys": ["u"], "indicators": ["w"], "sketch": {"width": 16, "depth": 3, "track": 3}},
+    "s": {"keys": ["u"], "indicators": ["w"], "sketch": {"width": 4, "depth": 3, "track": 3}},
     "q": {"kind": "quantiles", "value": "x", "accuracy": "tail", "k": 4},
     "qk": {"kind": "quantiles", "value": "x", "k": 8, "by": "k", "limit": 3},
     "d": {"kind": "distinct", "item": "u", "precision": 5},
