@@ -246,6 +246,19 @@ def test_a_refused_site_says_why(fed):
         other.close()
 
 
+def test_a_ledger_that_can_be_read_again_is_no_problem_any_more(fed, monkeypatch):
+    site = fed.fed[0].site
+
+    def busy(_):
+        raise LedgerError("it is busy")
+
+    with monkeypatch.context() as for_a_while:
+        for_a_while.setattr(site, "_changed", busy)
+        until(lambda: site.status["problem"] == "it is busy")
+    until(lambda: not site.status["problem"])
+    assert site.status["state"] == "connected"
+
+
 def test_k_may_change_while_it_runs(tmp_path):
     file = tmp_path / "coordinator.yaml"
     entries = coordinator(tmp_path).model_dump(mode="json", exclude_defaults=True)

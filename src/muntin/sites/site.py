@@ -153,15 +153,18 @@ class Site:
         """Move the window as panes are sealed."""
         loop = asyncio.get_running_loop()
         follower = Follower(self._ledger, self._pipeline, self.spec, time.monotonic)
-        version = -1
+        version, trouble = -1, ""
         while not self._stopped.is_set():
             try:
                 version = await loop.run_in_executor(pool, self._changed, version)
                 news = await loop.run_in_executor(pool, follower.look, self._stopped.is_set)
             except LedgerError as problem:
-                self._say(problem=str(problem))
+                trouble = str(problem)
+                self._say(problem=trouble)
                 await asyncio.sleep(REST_SECONDS)
                 continue
+            if trouble and self._status["problem"] == trouble:
+                self._say(problem="")
             if news is None:
                 continue
             link.send(machine.move(news, self._now()))
