@@ -510,8 +510,5 @@ def _is_number(kind: str) -> bool:
 
 
 def _looks_like_key(name: str, kind: str, distinct: int) -> bool:
-    whole = "INT" in kind
-    return whole and (
-        bool(re.search(r"(^|_)(id|code|no|number|class|year|month|day|hour|minute)$", name.lower()))
-        or distinct <= 2
-    )
+    words = r"(^|_)(id|code|no|number|class|year|month|day|hour|minute)$"
+    return "INT" in kind and (distinct <= 2 or bool(re.search(words, name.lower())))

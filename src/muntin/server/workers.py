@@ -242,19 +242,16 @@ class WorkerProcess:
             return False
         data = bytes(received[body : body + size])
         del received[: body + size]
-        if head["kind"] == "error":
-            self._hear(head)
-        else:
+        waiting = self._answer if self._answer is not None and not self._answer.done() else None
+        if head["kind"] != "error":
             file = os.fdopen(self._files.pop(0), "rb") if head["file"] else io.BytesIO(data)
-            if self._answer is not None and not self._answer.done():
-                self._answer.set_result(file)
+            if waiting:
+                waiting.set_result(file)
             else:
                 file.close()
+        elif waiting:
+            waiting.set_exception(error_of(head))
         return True
-
-    def _hear(self, head: dict[str, Any]) -> None:
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(error_of(head))
 
 
 class Workers:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
-from typing import Any, ClassVar, Generic, NoReturn, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,6 @@ import pyarrow as pa
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.aligned import aligned_copy
 from muntin.summaries.calm_tables import (
-    CalmShape,
     check_count,
     item_bytes_of,
     items_of,
@@ -37,20 +36,8 @@ _TYPES = {"int": int, "bool": bool, "str": str}
 Chunk = tuple[slice, np.ndarray, np.ndarray, np.ndarray]
 
 
-class PairParameters(Protocol):
-    """What such a summary is made from, checked: a frozen dataclass."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def k(self) -> int: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def shape(self) -> CalmShape: ...
-
-
-P = TypeVar("P", bound=PairParameters)
+P = TypeVar("P", bound=Any)
+"""What such a summary is made from, checked: a frozen dataclass with `k`, `seed` and `shape`."""
 
 
 class NamedPairs(Generic[P]):
