@@ -158,14 +158,12 @@ class VectorMatrixSpec(SegmentSpec):
         }
 
     def bounds(self, segment: Segment) -> Mapping[str, Any]:
-        if self.sketch is None:
+        algebra = segment.algebra
+        if not isinstance(algebra, SketchedSums):
             return {}
         if not any(lists(t.states["cells"], len(t)).sizes.any() for t in segment.tables):
             return {"relative": 0.0, "confidence": 1.0}
-        return {
-            "relative": math.e / self.sketch.width,
-            "confidence": -math.expm1(-self.sketch.depth),
-        }
+        return {"relative": math.e / algebra.width, "confidence": algebra.confidence}
 
     def lacking(
         self, segment: Segment, keys: Collection[tuple[str, ...]] | None = None
