@@ -37,7 +37,7 @@ def test_quantiles_and_ranks() -> None:
     for name in ("value", "lower", "upper", "confidence"):
         assert got[name] == expected[name].to_pylist()
     assert set(got["n"]) == {20_000}
-    got = _columns(engine, "SELECT x, rank, lower, upper FROM ranks(s, -1, 0.5) ORDER BY x")
+    got = _columns(engine, "SELECT x, rank, lower, upper FROM ranks(s, -1, .5) ORDER BY x")
     assert got["rank"] == segment.algebra.answer(table, RanksOf((-1, 0.5)))["value"].to_pylist()
     for rank, low, high, x in zip(got["rank"], got["lower"], got["upper"], (-1, 0.5), strict=True):
         assert low <= (values <= x).mean() <= high
