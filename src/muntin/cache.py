@@ -69,7 +69,3 @@ class Cache(Generic[V]):
         entry = self._entries.pop(name, None)
         if entry is not None:
             self._bytes -= entry[1]
-            self._gone(entry[0])
-
-    def _gone(self, value: V) -> None:
-        """A value is kept no longer."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -243,9 +244,12 @@ class Recording(Database):
         super().__init__(Limits())
         self.asked: list[str] = []
 
-    def run(self, sql: str, *arguments: object, **named: object) -> pa.Table:
-        self.asked.append(sql)
-        return super().run(sql, *arguments, **named)  # type: ignore[arg-type]
+    def run(self, sql: Callable[..., str], *arguments: object, **named: object) -> pa.Table:
+        def asked(*names: str) -> str:
+            self.asked.append(sql(*names))
+            return self.asked[-1]
+
+        return super().run(asked, *arguments, **named)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -434,6 +438,6 @@ def test_duckdb_itself_is_locked(tmp_path: Path, sql: str) -> None:
     file.write_text("a,b\n1,2\n")
     database = Database(Limits())
     with pytest.raises((DatabaseError, duckdb.Error)):
-        database.run(sql.format(path=file), {}, seconds=5, keep=set())
+        database.run(lambda: sql.format(path=file), (), seconds=5)
     assert [p.name for p in tmp_path.iterdir()] == ["secret.csv"]
     database.close()

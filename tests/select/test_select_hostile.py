@@ -6,7 +6,10 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from dataclasses import replace
+from datetime import datetime
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from select_catalogs import catalog, segment_of
@@ -14,7 +17,7 @@ from statement_fuzzer import outcome, run, write_out
 
 from muntin.errors import SelectError
 from muntin.select import Engine, Limits, SummaryInfo
-from muntin.select.database import _STATEMENTS_MAX, Database
+from muntin.select.database import _PLACES_MAX, _STATEMENTS_MAX, Database, DatabaseError
 from tests.totals import SEED, total
 
 _LIMITS = Limits(seconds=1.0, memory_bytes=256 << 20, result_rows=100_000)
@@ -140,7 +143,7 @@ def test_a_database_that_was_given_up_is_made_anew() -> None:
     database = Database(_LIMITS)
 
     def answer() -> list[dict[str, int]]:
-        return database.run("SELECT 1 AS a", {}, seconds=5, keep=()).to_pylist()
+        return database.run(lambda: "SELECT 1 AS a", (), seconds=5).to_pylist()
 
     assert answer() == [{"a": 1}]
     broken = database._root
@@ -158,22 +161,62 @@ def test_a_database_that_was_given_up_is_made_anew() -> None:
 def test_statements_that_are_kept_hold_no_table_and_are_few() -> None:
     database = Database(_LIMITS)
 
-    def ask(name: str, table: pa.Table, *, keep: bool = True) -> list[int]:
-        sql = f'SELECT a + 0 AS a FROM "{name}"'
-        kept = (name,) if keep else ()
-        return database.run(sql, {name: table}, seconds=5, keep=kept)["a"].to_pylist()
+    def ask(table: pa.Table, plus: int = 0) -> list[int]:
+        sql = f"SELECT a + {plus} AS a FROM {{}}"
+        return database.run(sql.format, [table], seconds=5)["a"].to_pylist()
 
     once = pa.table({"a": [1]})
     gone = weakref.ref(once)
-    assert [ask("t1", once) for _ in range(2)] == [[1], [1]]
-    assert ask("t2", pa.table({"a": [2]}), keep=False) == [2]  # and t1 is not kept any more
+    assert [ask(once) for _ in range(2)] == [[1], [1]]
     del once
     gc.collect()
     assert gone() is None
-    assert ask("t1", pa.table({"a": [3]})) == [3]  # bound anew: a name may come back
     (connection,) = database._idle
-    assert not any("t2" in sql for sql in connection._statements)
     for number in range(2 * _STATEMENTS_MAX):
-        ask(f"u{number}", pa.table({"a": [number]}))
+        assert ask(pa.table({"a": [number]}), number) == [2 * number]
+        ask(pa.table({"a": [number], f"b{number}": [0]}))
     assert len(connection._statements) == _STATEMENTS_MAX
+    assert len(connection._places) == _PLACES_MAX
+    assert ask(pa.table({"a": [3]})) == [3]
     database.close()
+
+
+def test_a_statement_says_of_each_table_what_one_that_is_new_says() -> None:
+    """Of windows of a summary, whichever came before: failures, sizes and types change too."""
+    random = np.random.default_rng(5)
+    statements = (
+        "SELECT a, count(*) OVER () AS n FROM {0} WHERE b > 2 ORDER BY b / nullif(c, 0), a LIMIT 3",
+        "SELECT a, sum(b) AS s, avg(c) AS m FROM {0} GROUP BY a ORDER BY s DESC, a LIMIT 4",
+        "SELECT DISTINCT CAST(a AS BIGINT) AS n FROM {0} ORDER BY n",
+        "SELECT l.a, r.b FROM {0} AS l JOIN {1} AS r ON l.a = r.a ORDER BY ALL",
+        "SELECT sum(b + 9223372036854770000) AS s, max($at::TIMESTAMP) AS t FROM {0}",
+    )
+
+    def table() -> pa.Table:
+        n = int(random.choice([0, 1, 7, 400]))
+        names = [str(x) if x < 39 else "none" for x in random.integers(0, 40, n)]
+        b = pa.array(random.integers(0, 9000, n), mask=random.random(n) < 0.1)
+        kinds = (pa.string(), pa.dictionary(pa.int32(), pa.string())), (pa.int64(), pa.float64())
+        a, c = (pa.array(names).cast(kinds[0][random.integers(2)]),
+                pa.array(random.integers(0, 5, n)).cast(kinds[1][random.integers(2)]))  # fmt: skip
+        return pa.table({"a": a, "b": b, "c": c})
+
+    def said(database: Database, sql: str, tables: list[pa.Table]) -> object:
+        at = {"at": datetime(2026, 1, 1)} if "$at" in sql else None
+        try:
+            return database.run(sql.format, tables, parameters=at, seconds=5)
+        except DatabaseError as error:
+            return error.kind, str(error)
+
+    limits = replace(_LIMITS, result_rows=1_000)
+    kept, outcomes = Database(limits), set()
+    for number in range(60):
+        sql = statements[number % len(statements)]
+        tables = [table(), table()][: 1 + ("{1}" in sql)]
+        new = Database(limits)
+        expected = said(new, sql, tables)
+        new.close()
+        assert said(kept, sql, tables) == expected
+        outcomes.add(expected[0] if isinstance(expected, tuple) else "rows")
+    kept.close()
+    assert outcomes >= {"rows", "too_large", "Conversion"}

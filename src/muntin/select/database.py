@@ -1,7 +1,8 @@
 """DuckDB, locked down: no files, no network, no extensions, no settings, bounded time and memory.
 
-One database in memory, and a pool of connections to it. A connection keeps the Arrow tables that
-it has registered, and the statements over them, so the pool gives out the one that was used last.
+One database in memory, and a pool of connections to it. A connection keeps its statements, bound to
+names for tables of a schema, and runs them over whatever tables of that schema there are; so the
+pool gives out the one that was used last.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,7 +21,7 @@ import pyarrow as pa
 
 from muntin.select.limits import Limits
 
-_REGISTERED_MAX = 64
+_PLACES_MAX = 64  # of a connection
 _STATEMENTS_MAX = 64  # of a connection: each is some 2 KB
 _BATCH_ROWS = 100_000
 _INVALIDATED = "database has been invalidated"
@@ -54,17 +55,15 @@ class Database:
 
     def run(
         self,
-        sql: str,
-        tables: Mapping[str, pa.Table],
+        sql: Callable[..., str],
+        tables: Sequence[pa.Table],
         *,
         parameters: Mapping[str, Any] | None = None,
         seconds: float,
-        keep: Container[str],
     ) -> pa.Table:
         """The result of one statement.
 
-        `tables`: registered under their names.
-        `keep`: tables that later statements may ask for; others are forgotten.
+        `sql`: its text, given the names that the tables have here.
 
         Raises DatabaseError.
         """
@@ -76,8 +75,8 @@ class Database:
                 left = end - time.monotonic()
                 with self._watchdog.watching(connection.cursor, max(left, 0.001)) as watch:
                     try:
-                        connection.register(tables, keep)
-                        return self._read(connection.statement(sql, tables, parameters, keep))
+                        with connection.placed(tables) as names:
+                            return self._read(connection.statement(sql(*names), parameters))
                     # what a stream of Arrow batches meets on its way comes as an OSError
                     except (duckdb.Error, OSError, pa.ArrowException) as error:
                         if _INVALIDATED not in str(error):
@@ -180,50 +179,60 @@ def _connected(limits: Limits) -> Any:
     return root
 
 
+class _Place:
+    """What a name in DuckDB stands for: a table of one schema, while a statement runs."""
+
+    def __init__(self, name: str, table: pa.Table) -> None:
+        self.name = name
+        self.table: pa.Table | None = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        assert self.table is not None  # noqa: S101 (nothing reads it between statements)
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
 class _Connection:
-    """A cursor of DuckDB, what is registered with it, and what was asked of that."""
+    """A cursor of DuckDB, the places for tables that it knows, and the statements over them."""
 
     def __init__(self, root: Any) -> None:
         self.root = root
         self.cursor = root.cursor()
-        self._names: dict[str, None] = {}
+        self._places: dict[tuple[int, pa.Schema], _Place] = {}
+        self._made = itertools.count(1)
         self._statements: dict[str, Any] = {}
 
-    def statement(
-        self,
-        sql: str,
-        tables: Mapping[str, pa.Table],
-        parameters: Mapping[str, Any] | None,
-        keep: Container[str],
-    ) -> Any:
+    def statement(self, sql: str, parameters: Mapping[str, Any] | None) -> Any:
         """A relation of DuckDB, which runs at each read: to parse and bind one takes as long as to
-        run it over a few rows, so those are kept that may be asked for again."""
+        run it over a few rows, so those are kept that were asked last."""
         if parameters:
             return self.cursor.sql(sql, params=dict(parameters))
         found = self._statements.pop(sql, None)
-        if found is None:
-            found = self.cursor.sql(sql)
-        if all(name in keep for name in tables):
-            self._statements[sql] = found
-            if len(self._statements) > _STATEMENTS_MAX:
-                del self._statements[next(iter(self._statements))]
+        self._statements[sql] = found = self.cursor.sql(sql) if found is None else found
+        if len(self._statements) > _STATEMENTS_MAX:
+            del self._statements[next(iter(self._statements))]
         return found
 
-    def register(self, tables: Mapping[str, pa.Table], keep: Container[str]) -> None:
-        for name in [n for n in self._names if n not in keep and n not in tables]:
-            self._forget(name)
-        for name, table in tables.items():
-            if name not in self._names:
-                self.cursor.register(name, table)
-            self._names.pop(name, None)
-            self._names[name] = None
-        for name in list(self._names)[: max(0, len(self._names) - _REGISTERED_MAX)]:
-            if name not in tables:
-                self._forget(name)
-
-    def _forget(self, name: str) -> None:
-        self.cursor.unregister(name)
-        self._names.pop(name, None)
+    @contextmanager
+    def placed(self, tables: Sequence[pa.Table]) -> Iterator[list[str]]:
+        """The names of these tables, until the statement has run. A name is of one schema for ever,
+        so that what was bound to it stays right; to register one takes longer than to read it."""
+        places: list[_Place] = []
+        try:
+            for key in enumerate(table.schema for table in tables):
+                place = self._places.pop(key, None)
+                if place is None:
+                    place = _Place(f"t{next(self._made)}", tables[key[0]])
+                    self.cursor.register(place.name, place)
+                place.table = tables[key[0]]
+                self._places[key] = place
+                places.append(place)
+            yield [place.name for place in places]
+        finally:
+            for place in places:
+                place.table = None
+            while len(self._places) > max(_PLACES_MAX, len(tables)):
+                gone = self._places.pop(next(iter(self._places)))
+                self.cursor.unregister(gone.name)
 
 
 class _Watch:

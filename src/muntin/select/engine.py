@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import time
 from collections.abc import Mapping
@@ -54,7 +53,6 @@ class _Read:
     exact: bool
     bounds: Mapping[str, Any]
     notes: tuple[Note, ...]
-    name: str
     table: pa.Table
 
 
@@ -85,7 +83,6 @@ class Engine:
         self._planner = Planner(self.limits)
         self._tables = TableCache(self.limits.cache_bytes, self.limits.cache_seconds)
         self._database = Database(self.limits)
-        self._copies = itertools.count()
 
     def check(self, text: str) -> CheckedStatement:
         """Everything that can be said about a statement without running it.
@@ -167,20 +164,19 @@ class Engine:
         moment: datetime | None,
         timeout_s: float | None,
     ) -> pa.Table:
-        tables = {read.name: read.table for read in reads if read is not None}
-        sources = ["" if read is None else _source(read.name, read.table) for read in reads]
+        tables = [read.table for read in reads if read is not None]
         if plan.narrowing is not None:
-            ((name, table),) = tables.items()
-            fewer = narrowed(table, plan.narrowing)
-            if fewer is not table:
-                name = f"{name}_{next(self._copies)}"
-                tables, sources = {name: fewer}, [_source(name, fewer)]
+            tables = [narrowed(tables[0], plan.narrowing)]
+
+        def sql(*names: str) -> str:
+            known = map(_source, names, tables)
+            return with_sources(plan.sql, ["" if r is None else next(known) for r in reads])
+
         return self._database.run(
-            with_sources(plan.sql, sources),
+            sql,
             tables,
             parameters=None if moment is None else {NOW: moment},
             seconds=min(timeout_s or self.limits.seconds, self.limits.seconds),
-            keep=self._tables,
         )
 
     def close(self) -> None:
@@ -229,7 +225,7 @@ class Engine:
         loaded = seen.get(wanted)
         if loaded is None:
             loaded = seen[wanted] = moment.load(*wanted)
-        name, table = self._tables.made(
+        table = self._tables.made(
             None if loaded.token is None else (loaded.token, bound.source, shape_of(bound)),
             lambda: table_of(bound, loaded, info, names),
         )
@@ -245,21 +241,19 @@ class Engine:
             notes = (*notes, _lacking_note(bound, short))
         window = WindowRead(bound.source, show_window(asked), loaded.covered)
         shown = f"{bound.shown} {window.asked}"
-        return _Read(window, loaded, shown, exact, bounds, notes, name, table)
+        return _Read(window, loaded, shown, exact, bounds, notes, table)
 
     def _read_history(self, bound: Bound, moment: Moment) -> _Read:
         find = moment.trend if bound.kind == "trend" else moment.windows
         loaded = find(bound.source, bound.window)
-        name, table = self._tables.made(
+        table = self._tables.made(
             None if loaded.token is None else (loaded.token, bound.source, shape_of(bound)),
             lambda: (conformed(loaded.table, bound.columns), True),
         )
         asked = show_window(bound.window or WindowAsked("all"))
         window = WindowRead(bound.source, asked, loaded.covered)
         shown = f"{bound.shown} {asked}"
-        return _Read(
-            window, loaded, shown, loaded.exact, loaded.bounds, loaded.notes, name, table
-        )  # fmt: skip
+        return _Read(window, loaded, shown, loaded.exact, loaded.bounds, loaded.notes, table)
 
 
 def _source(name: str, table: pa.Table) -> str:

@@ -6,7 +6,6 @@ ready.
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections.abc import Callable, Collection, Hashable
@@ -159,8 +158,8 @@ def _numbers(bound: Bound, info: SummaryInfo) -> pa.Table:
     return pa.table({n: pa.array([], pa.int64()) for n in bound.columns if n not in any_type})
 
 
-class TableCache(Cache[tuple[str, pa.Table]]):
-    """Arrow tables by name of their content, each with its name in DuckDB."""
+class TableCache(Cache[pa.Table]):
+    """Arrow tables by name of their content."""
 
     def __init__(
         self,
@@ -169,30 +168,17 @@ class TableCache(Cache[tuple[str, pa.Table]]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(bytes_max, kept_seconds, clock, _TABLES_MAX)
-        self._names: set[str] = set()
-        self._made = itertools.count(1)
 
-    def made(
-        self, name: Hashable, make: Callable[[], tuple[pa.Table, bool]]
-    ) -> tuple[str, pa.Table]:
-        """The table and its name in DuckDB, made if it is not there.
+    def made(self, name: Hashable, make: Callable[[], tuple[pa.Table, bool]]) -> pa.Table:
+        """The table, made if it is not there.
 
         `make` says too whether it may be kept. One whose name is None is never kept.
         """
         found = self.get(name)
         if found is not None:
             return found
-        entry_name = f"t{next(self._made)}"
         # made outside the lock: two threads may both make it, and one is kept
         table, keep = make()
         if name is not None and keep and table.nbytes <= self._bytes_max:
-            self._names.add(entry_name)
-            self.put(name, (entry_name, table), table.nbytes)
-        return entry_name, table
-
-    def _gone(self, value: tuple[str, pa.Table]) -> None:
-        self._names.discard(value[0])
-
-    def __contains__(self, name: object) -> bool:
-        """Whether the table of this name in DuckDB is kept."""
-        return name in self._names
+            self.put(name, table, table.nbytes)
+        return table

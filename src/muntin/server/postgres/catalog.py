@@ -138,8 +138,7 @@ class PostgresCatalog:
     def __init__(self, columns_of: Callable[[Relation], Columns]) -> None:
         self._columns_of = columns_of
         self._database = Database(_LIMITS)
-        self._made: tuple[Any, dict[str, pa.Table], int] | None = None
-        self._version = 0
+        self._made: tuple[Any, dict[str, pa.Table]] | None = None
 
     def sql(self, text: str, known: Mapping[str, Relation]) -> Result:
         """The answer to a statement.
@@ -148,24 +147,23 @@ class PostgresCatalog:
         ------
         SelectError
         """
-        tables, version = self._tables(known)
+        tables = self._tables(known)
         oids = _oids(tables)
         statement = _checked(text, tables, oids)
-        used: dict[str, pa.Table] = {}
-        for table in [*statement.find_all(exp.Table)]:
-            if table.name in tables:  # what is joined to it in brackets is a part of it: it stays
-                name = f"{table.name}_{version}"
-                used[name] = tables[table.name]
-                alias = exp.to_identifier(table.alias or table.name, quoted=True)
+        used = [table for table in statement.find_all(exp.Table) if table.name in tables]
+        read = [tables[table.name] for table in used]
+        for table in used:
+            alias = exp.to_identifier(table.alias or table.name, quoted=True)
+            table.set("alias", exp.TableAlias(this=alias))
+
+        def sql(*names: str) -> str:
+            for table, name in zip(used, names, strict=True):
+                # what is joined to it in brackets is a part of it: it stays
                 table.set("this", exp.to_identifier(name))
-                table.set("alias", exp.TableAlias(this=alias))
+            return statement.sql("duckdb", unsupported_level=ErrorLevel.IGNORE)
+
         try:
-            found = self._database.run(
-                statement.sql("duckdb", unsupported_level=ErrorLevel.IGNORE),
-                used,
-                seconds=_LIMITS.seconds,
-                keep=set(used),
-            )
+            found = self._database.run(sql, read, seconds=_LIMITS.seconds)
         except DatabaseError as error:
             code = {"timeout": "timeout", "memory": "limit", "too_large": "limit"}.get(error.kind)
             raise _refused(
@@ -173,19 +171,18 @@ class PostgresCatalog:
             ) from None
         return Result(found, (), None, 0, True, {}, (), 0, False, 0.0)
 
-    def _tables(self, known: Mapping[str, Relation]) -> tuple[dict[str, pa.Table], int]:
+    def _tables(self, known: Mapping[str, Relation]) -> dict[str, pa.Table]:
         key = tuple(known.values())
         made = self._made
         if made is None or made[0] != key:
             columns = {name: self._columns_of(relation) for name, relation in known.items()}
-            self._version += 1
             tables = catalog_tables(known, columns)
             complete = all(columns.values()) and not any(
                 pa.types.is_null(kind) for each in columns.values() for _, kind in each
             )
-            made = (key if complete else None, tables, self._version)
+            made = (key if complete else None, tables)
             self._made = made
-        return made[1], made[2]
+        return made[1]
 
 
 def _oids(tables: Mapping[str, pa.Table]) -> dict[str, int]:
