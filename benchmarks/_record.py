@@ -11,6 +11,7 @@ import argparse
 import datetime
 import importlib.metadata
 import json
+import math
 import os
 import platform
 import re
@@ -46,8 +47,12 @@ class Table:
 
 
 def ratios(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, float]:
-    """How many times as long as ours theirs takes: runs taken in turn are compared in pairs."""
-    found = sorted(their / our for our, their in zip(ours, theirs, strict=True))
+    """How many times as long as ours theirs takes: runs taken in turn are compared in pairs.
+
+    A pair of which one is not known (NaN) is left out.
+    """
+    pairs = [their / our for our, their in zip(ours, theirs, strict=True)]
+    found = sorted(ratio for ratio in pairs if not math.isnan(ratio))
     return {
         "worst": round(found[0], 3),
         "median": round(statistics.median(found), 3),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +43,10 @@ class Tree:
         """MiB of memory at most: the driver's Python, Java, and the largest worker."""
         found = {"driver": 0, "java": 0, "worker": 0}
         for process in self.processes():
-            lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+            try:
+                lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+            except FileNotFoundError:  # a worker that has just ended
+                continue
             told = [int(line.split()[1]) for line in lines if line.startswith("VmHWM")]
             kib = max(told, default=0)  # one that has just ended tells none
             named = "java" if "java" in process.name() else "worker"
@@ -71,7 +75,9 @@ def measured(runs: Mapping[str, Callable[[], int]], repeats: int) -> dict[str, M
             tree.forget()
             began = tree.seconds()
             found[name].bytes = runs[name]()
-            found[name].processor.append(tree.seconds() - began)
+            spent = tree.seconds() - began
+            # a worker that ended on its own took along what it had used before
+            found[name].processor.append(spent if spent > 0 else math.nan)
             found[name].peaks = tree.peaks()
 
         return run
