@@ -42,12 +42,28 @@ def test_a_path_that_is_not_there_is_told_before_spark_starts(run, tmp_path):
     assert done.stderr == f"error: source.path: {tmp_path}/nothing: no such file or folder\n"
 
 
-@pytest.mark.spark
-def test_a_python_that_spark_cannot_start_is_told_with_its_remedy(run, tmp_path):
+@pytest.fixture
+def flights(tmp_path):
     rows = {"date": pa.array([1], pa.timestamp("us", "UTC")), "origin": ["EWR"], "delay": [1]}
     (tmp_path / "flights").mkdir()
     pq.write_table(pa.table(rows), tmp_path / "flights" / "a.parquet")
-    done = run(tmp_path / "flights", PYSPARK_PYTHON="/nonexistent/python")
+    return tmp_path / "flights"
+
+
+@pytest.mark.spark
+def test_why_spark_does_not_start_is_told_once(run, flights):
+    """Not by Spark's own log as well; nor would that, where Ctrl-C ends Java while it starts."""
+    nowhere = "spark.driver.bindAddress=203.0.113.9"  # of documentation: no machine has it
+    done = run(flights, PYSPARK_SUBMIT_ARGS=f"--conf {nowhere} pyspark-shell")
+    assert done.returncode == 1
+    lines = [line for line in done.stderr.splitlines() if "incubator" not in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("error: Spark does not start: java.net.BindException: ")
+
+
+@pytest.mark.spark
+def test_a_python_that_spark_cannot_start_is_told_with_its_remedy(run, flights):
+    done = run(flights, PYSPARK_PYTHON="/nonexistent/python")
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
     assert last.startswith("error: Spark's Python workers do not start (")
