@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,12 +33,17 @@ class Tree:
 
     def seconds(self) -> float:
         """Processor time so far, those that have ended included."""
-        return sum(sum(p.cpu_times()[:4]) for p in self.processes())
+        taken = 0.0
+        for process in self.processes():
+            with suppress(psutil.NoSuchProcess):  # its parent's time counts it by now
+                taken += sum(process.cpu_times()[:4])
+        return taken
 
     def forget(self) -> None:
         """Peaks of memory begin anew (Linux)."""
         for process in self.processes():
-            Path(f"/proc/{process.pid}/clear_refs").write_text("5")
+            with suppress(FileNotFoundError, ProcessLookupError):  # a worker that has just ended
+                Path(f"/proc/{process.pid}/clear_refs").write_text("5")
 
     def peaks(self) -> dict[str, int]:
         """MiB of memory at most: the driver's Python, Java, and the largest worker."""
