@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from faulty import Faults, faulty_run
 from hostile_streams import STREAMS
 
 from muntin.topk import simulate
@@ -33,14 +34,14 @@ def test_never_much_more_than_naive(stream: str, objective: str) -> None:
 
 @pytest.mark.parametrize("stream", STREAMS)
 def test_nor_between_sites_that_do_not_wait_for_each_other(stream: str) -> None:
-    steady = {"lose": 0, "repeat": 0, "delay": 0.1, "crash": 0, "freeze": 0, "restart": 0}
+    steady = Faults(lose=0, repeat=0, delay=0.1, crash=0, freeze=0, restart=0)
     for seed, (sites, k, length, windows) in enumerate([(8, 10, 20, 80), (3, 4, 40, 120)]):
         rng = np.random.default_rng(seed)
         counts = STREAMS[stream](rng, length + windows, sites, 120)
         options = {"k": k, "window": length, "unit": 1, "windows": windows}
         naive = simulate(counts, policy="naive", **options)
         survey = simulate(counts, policy="hybrid", **options).bootstrap["bytes"]
-        ours = simulate(counts, policy="hybrid", faults=steady, **options)
+        ours = faulty_run(counts, length, "hybrid", steady, k=k).run(windows)
         assert ours.invalid == 0
         assert ours.unsure < windows / 2
         spent = np.cumsum(ours.series["bytes"]).astype(float)

@@ -6,9 +6,7 @@ import os
 
 import numpy as np
 import pytest
-
-from muntin.errors import BadArgument
-from muntin.topk import Faults, simulate
+from faulty import Faults, faulty_run
 
 RUNS = 1000
 LONG_FIRST = int(os.environ.get("MUNTIN_TOPK_FAULT_FIRST", RUNS))
@@ -21,27 +19,22 @@ def faulty(run: int) -> int:
     rng = np.random.default_rng(run)
     sites, objects = int(rng.integers(1, 5)), int(rng.integers(3, 10))
     rate = rng.gamma(1, 4, size=(1, sites, objects)) + np.arange(objects) ** 2 % 7
-    found = simulate(
-        rng.poisson(rate, size=(WINDOWS + 12, sites, objects)),
-        k=int(rng.integers(1, 4)),
-        epsilon=int(rng.choice([0, 0, 10])),
-        window=12,
-        unit=1,
-        windows=WINDOWS,
-        policy=str(rng.choice(["resolution", "hybrid", "even", "lsa"])),
-        objective=str(rng.choice(["bytes", "messages"])),
-        heartbeat=int(rng.integers(1, 5)),
-        seed=run,
-        faults=Faults(
-            lose=float(rng.choice([0, 0.05, 0.3])),
-            repeat=float(rng.choice([0, 0.2])),
-            delay=float(rng.choice([0.1, 0.3, 2])),
-            crash=float(rng.choice([0, 0.02])),
-            freeze=float(rng.choice([0, 0.02])),
-            outage=float(rng.choice([3, 30])),
-            restart=float(rng.choice([0, 0.03])),
-        ),
+    counts = rng.poisson(rate, size=(WINDOWS + 12, sites, objects))
+    k, epsilon = int(rng.integers(1, 4)), int(rng.choice([0, 0, 10]))
+    policy = str(rng.choice(["resolution", "hybrid", "even", "lsa"]))
+    objective = str(rng.choice(["bytes", "messages"]))
+    heartbeat = int(rng.integers(1, 5))
+    faults = Faults(
+        lose=float(rng.choice([0, 0.05, 0.3])),
+        repeat=float(rng.choice([0, 0.2])),
+        delay=float(rng.choice([0.1, 0.3, 2])),
+        crash=float(rng.choice([0, 0.02])),
+        freeze=float(rng.choice([0, 0.02])),
+        outage=float(rng.choice([3, 30])),
+        restart=float(rng.choice([0, 0.03])),
     )
+    made = faulty_run(counts, 12, policy, faults, objective, k, epsilon, heartbeat, run)
+    found = made.run(WINDOWS)
     assert found.invalid == 0, run
     return WINDOWS - found.unsure
 
@@ -66,22 +59,17 @@ def test_valid_again_after_healing(delay: float, policy: str) -> None:
     for seed in range(4):
         counts = np.random.default_rng(seed).poisson(np.arange(12, 0, -1) * 20.0, (130, 4, 12))
         faults = Faults(delay=delay, crash=0.02, freeze=0.02, restart=0.02, lose=0.2, quiet=75)
-        found = simulate(
-            counts, k=4, window=10, unit=1, windows=120, policy=policy, seed=seed, faults=faults
-        )
-        assert found.invalid == 0
-        assert found.healed is not None
-        assert found.healed <= bound
+        made = faulty_run(counts, 10, policy, faults, k=4, seed=seed)
+        assert made.run(120).invalid == 0
+        assert made.healed is not None
+        assert made.healed <= bound
 
 
 def test_same_seed_same_run() -> None:
-    options = {"objects": 20, "sites": 3, "k": 3, "windows": 20, "faults": {"lose": 0.2}}
-    first, second = (simulate("zipf", seed=4, **options) for _ in range(2))
+    counts = np.random.default_rng(4).poisson(np.arange(20, 0, -1), (30, 3, 20))
+    first, second = (
+        faulty_run(counts, 10, "resolution", Faults(lose=0.2), k=3, seed=4).run(20)
+        for _ in range(2)
+    )
     assert first.bytes == second.bytes
     assert first.series["messages"].tolist() == second.series["messages"].tolist()
-
-
-@pytest.mark.parametrize("wrong", [{"lose": 1.5}, {"delay": -1}, {"save_every": 0}])
-def test_impossible_faults(wrong: dict) -> None:
-    with pytest.raises(BadArgument):
-        Faults(**wrong)

@@ -25,7 +25,6 @@ from muntin.topk.messages import Reply as Reply
 from muntin.topk.messages import Request as Request
 from muntin.topk.messages import Watch as Watch
 from muntin.topk.monitor import Monitor as Monitor
-from muntin.topk.network import Faults as Faults
 from muntin.topk.policy import Policy as Policy
 from muntin.topk.simulation import Simulation as Simulation
 from muntin.topk.simulation import compare as compare

@@ -32,8 +32,6 @@ class Simulation:
         Messages, entries and bytes until the first answer.
     series : dict of int64[windows]
         "messages", "entries", "bytes".
-    healed : float or None
-        Units from the end of the faults to the first valid answer after it.
     """
 
     policy: str
@@ -44,7 +42,6 @@ class Simulation:
     changes: int = 0
     bootstrap: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COSTS, 0))
     series: dict[str, np.ndarray] = field(init=False)
-    healed: float | None = None
     partial: int = 0
     full: int = 0
     surveys: int = 0

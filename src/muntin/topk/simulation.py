@@ -18,10 +18,9 @@ from muntin.times import US_PER_SECOND, duration_us
 from muntin.topk import streams
 from muntin.topk.costs import Simulation, naive_push
 from muntin.topk.hybrid import CostModel
-from muntin.topk.network import Faults
 from muntin.topk.policy import POLICIES as SHARING
 from muntin.topk.policy import Policy
-from muntin.topk.runs import Faulty, Synchronous
+from muntin.topk.runs import Run
 
 POLICIES = ("resolution", "lsa", "gsa", "hybrid", "naive")
 
@@ -43,11 +42,11 @@ def simulate(
     objective: str = "bytes",
     overhead: int = 8,
     seed: int = 0,
-    faults: Faults | Mapping[str, Any] | None = None,
-    heartbeat: int = 6,
     columns: Mapping[str, str] | None = None,
 ) -> Simulation:
     """Run the protocol over a stream and count what it sends.
+
+    All messages of a slide arrive before the next one, and nothing is acknowledged.
 
     Parameters
     ----------
@@ -63,8 +62,6 @@ def simulate(
     overhead : int
         Bytes that a message costs beyond its own.
     columns : of a stream from a file, where they are not "time", "object", "site", "value"
-    faults : Faults, optional
-        Without it all messages of a slide arrive in it, and nothing is acknowledged.
 
     Raises
     ------
@@ -95,11 +92,8 @@ def simulate(
         return naive_push(counts, length, windows, overhead)
     model = CostModel(objective, overhead=overhead) if name == "hybrid" else None
     chosen = "resolution" if name == "hybrid" else policy
-    run = (counts, length, k, epsilon, chosen, model, overhead, Simulation(name, windows))
-    if faults is None:
-        return Synchronous(*run).run(windows)
-    faults = faults if isinstance(faults, Faults) else Faults(**faults)
-    return Faulty(*run, faults, seed, heartbeat).run(windows)
+    found = Simulation(name, windows)
+    return Run(counts, length, k, epsilon, chosen, model, overhead, found).run(windows)
 
 
 def compare(
