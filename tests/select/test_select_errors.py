@@ -86,7 +86,8 @@ WRONG = [
     ("SELECT »round«(driver) FROM orders(driver)", "type", "round(VARCHAR)", "cast"),
     ("SELECT »driver«, sum(count) FROM orders(driver)", "group_by", "GROUP BY", "GROUP BY"),
     ("SELECT cast(»driver« AS INT) FROM orders(driver)", "value", "'d1'", "TRY_CAST gives null"),
-    ("SELECT 1 FROM orders(driver) WHERE »driver« = 5", "value", "'d1'", "with 'texts'"),
+    ("SELECT 1 FROM orders(driver) WHERE »driver« = 5", "type", "driver is a text", "quotes"),
+    ("SELECT 1 FROM orders(driver) WHERE »time« = '1.5'", "type", "no integer", "without quotes"),
     ("SELECT time * 9223372036854775807 FROM orders(driver)", "overflow", "INT64", "DOUBLE"),
 ]
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muntin.errors import SelectError
 from muntin.ledger.temporary import temporary
 from muntin.session import Session
 from muntin.spark.ingest import Ingest
@@ -122,6 +123,40 @@ def test_keys_of_an_empty_window_compare_as_keys_do(session: Session) -> None:
         (f"SELECT count(*) FROM m(num) FOR ALL AS a FULL JOIN {nothing} AS b USING (num)", [[4]]),
     ):
         assert session.sql(text).rows == expected, text
+
+
+UNLIKE = (
+    "s = 5", "5 <> s", "s IN ('a', 5)", "s BETWEEN 'a' AND 5.0", "s IS DISTINCT FROM true",
+    "nullif(s, -5) IS NULL", "CASE s WHEN 'a' THEN 1 WHEN 5 THEN 2 END = 1",
+    "s = DATE '2020-01-01'", "s = num", "num = s", "num = 'a'", "num IN (1, 'b')",
+    "num > '1.5'", "i = 'x'",
+)  # fmt: skip
+ALIKE = (
+    "s = '5'", "num = '7'", "num = 7.5", "f = '7.5'", "f > 7", "s = CAST(num AS TEXT)",
+    "TRY_CAST(s AS DOUBLE) = 5", "num = true", "s > 'a'", "s IN ('a', NULL)", "i = num",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("condition", [*UNLIKE, *ALIKE])
+def test_what_can_be_compared_follows_from_types_alone(session: Session, condition: str) -> None:
+    for window in ("FOR ALL", NOTHING):
+        for text in (
+            f"SELECT s, num FROM m(num, s) {window} WHERE {condition}",
+            f"WITH a AS (SELECT * FROM m(num, s) {window}) SELECT s FROM a AS b WHERE {condition}",
+            f"SELECT {condition} AS is_it FROM m(num, s) {window}",
+        ):  # fmt: skip
+            if condition in ALIKE:
+                session.sql(text)
+                continue
+            with pytest.raises(SelectError, match=r"is (a|an) \w+, and is compared with") as raised:
+                session.sql(text)
+            assert raised.value.code == "type"
+            assert raised.value.remedy
+
+
+def test_a_name_given_by_as_is_compared_as_what_it_means(session: Session) -> None:
+    text = "SELECT num AS s, i FROM m(num, s) FOR ALL GROUP BY num, i HAVING s = 7"
+    assert session.sql(text).rows == session.sql(text.replace("s = 7", "num = 7")).rows
 
 
 def test_types_do_not_depend_on_who_asked_first(session: Session) -> None:

@@ -25,12 +25,27 @@ def indicator_number(name: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """A column of a FROM item, by the item's number in the statement."""
+
+    item: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Column:
     """A column of a source."""
 
     name: str
     pieces: int = 1
     """How many strings || and concat may have joined into one value."""
+    origin: Origin | None = None
+    """Where it is one of a FROM item as it is."""
+
+
+def origin_of(node: exp.Expr) -> Origin | None:
+    """What a resolved name means, where it is a column of a FROM item as it is."""
+    return node.meta.get("origin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +222,7 @@ class ColumnResolver:
             raise self._no_column(node, [source])
         else:
             node.set("this", _identifier(column.name, node.this))
+            node.meta["origin"] = column.origin
 
     def _source(self, node: exp.Column, scope: Scope) -> Source:
         name = node.table
@@ -269,6 +285,8 @@ class ColumnResolver:
                 shown = " or ".join(f"{s.alias}.{column.name}" for s in found[:3])
                 raise self._ambiguous(node, f"'{node.name}'", f"write {shown}")
         node.set("this", _identifier(column.name, node.this))
+        if name not in scope.given:  # in some clauses it means what AS has given
+            node.meta["origin"] = column.origin
 
     def _indicator(self, node: exp.Column, source: Source, number: int) -> str:
         bound = source.bound

@@ -27,6 +27,7 @@ from muntin.select.catalog import (
     Uncounted,
     WindowAsked,
 )
+from muntin.select.comparing import mismatch
 from muntin.select.database import Database, DatabaseError
 from muntin.select.limits import Limits
 from muntin.select.narrowing import answered, narrowed
@@ -142,6 +143,7 @@ class Engine:
         known = [read for read in reading.items if read is not None]
         try:
             self._database.check_open()
+            _check_compared(plan, reading.items)
             table = None
             if plan.projected is not None:
                 table = answered(
@@ -254,6 +256,15 @@ class Engine:
         window = WindowRead(bound.source, asked, loaded.covered)
         shown = f"{bound.shown} {asked}"
         return _Read(window, loaded, shown, loaded.exact, loaded.bounds, loaded.notes, table)
+
+
+def _check_compared(plan: CheckedStatement, reads: tuple[_Read | None, ...]) -> None:
+    if not plan.compared:
+        return
+    found = mismatch(plan.compared, [None if r is None else r.table.schema for r in reads])
+    if found is not None:
+        name, message, remedy = found
+        raise problem_at(plan.text, _place(f"'{name}'", plan), message, remedy, "type")
 
 
 def _source(name: str, table: pa.Table) -> str:
@@ -400,7 +411,7 @@ def converted(error: DatabaseError, plan: CheckedStatement) -> SelectError:
     elif error.kind.lower() in ("conversion", "invalid input", "invalidinput", "out of range"):
         code = "value"
         if lower.startswith("could not convert"):
-            remedy = "TRY_CAST gives null for such a value; texts are compared with 'texts'"
+            remedy = "TRY_CAST gives null for such a value"
     elif "must appear in the group by" in lower:
         code, remedy = "group_by", "add it to GROUP BY, or put it into sum(...), max(...), ..."
         message = message.split(".")[0]

@@ -14,7 +14,16 @@ from sqlglot import exp
 
 from muntin.errors import SelectError
 from muntin.select.bind import Binder, Bound
-from muntin.select.columns import Column, ColumnResolver, Relation, Scope, Source, shown_expression
+from muntin.select.columns import (
+    Column,
+    ColumnResolver,
+    Origin,
+    Relation,
+    Scope,
+    Source,
+    origin_of,
+    shown_expression,
+)
 from muntin.select.limits import Limits
 from muntin.select.places import problem_at
 from muntin.select.syntax import SourceItem, Statement, item_number, show_item
@@ -145,7 +154,11 @@ class _Resolution:
                 raise self._error(
                     inner, "several columns cannot be one", "name them one after the other"
                 )
-            column = Column(self._named(node, index, written), self.columns.pieces(inner, scope))
+            column = Column(
+                self._named(node, index, written),
+                self.columns.pieces(inner, scope),
+                origin_of(inner),
+            )
             if isinstance(projection, exp.Alias):
                 scope.given[column.name.lower()] = column.pieces
             columns.append(column)
@@ -204,7 +217,8 @@ class _Resolution:
         if relation is None:
             bound = self._bind(item, ctes)
             self.items[number] = bound
-            relation = Relation(tuple(Column(c) for c in bound.columns), 1)
+            columns = (Column(c, origin=Origin(number, c)) for c in bound.columns)
+            relation = Relation(tuple(columns), 1)
         elif isinstance(item, SourceItem):
             node.this.replace(exp.to_identifier(item.name, quoted=True))
         default = bound.alias if bound is not None else show_item(item).strip('"')

@@ -13,6 +13,7 @@ from muntin.errors import SelectError
 from muntin.select.bind import Binder, Bound
 from muntin.select.catalog import Moment, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.check import check_tree
+from muntin.select.comparing import Comparison, comparisons
 from muntin.select.limits import Limits
 from muntin.select.listing import listed
 from muntin.select.names import resolve
@@ -49,6 +50,7 @@ class CheckedStatement:
     """Which rows of the one FROM item are enough."""
     names: frozenset[str] | None
     """Columns that it reads, of whichever item; None: all that there are."""
+    compared: tuple[Comparison, ...]
     limits: Limits
 
     @property
@@ -104,7 +106,7 @@ class Planner:
         columns, sql = found
         names = frozenset[str]()
         return CheckedStatement(
-            text, columns, (), (), (), sql, False, None, None, names, self._limits
+            text, columns, (), (), (), sql, False, None, None, names, (), self._limits
         )
 
     def _make(self, text: str, known: _Known, around: tuple[str, ...]) -> CheckedStatement:
@@ -135,6 +137,7 @@ class Planner:
             projected(resolved.tree, resolved.items, narrowing),
             narrowing,
             _names_read(resolved.tree),
+            comparisons(resolved.tree),
             self._limits,
         )
         slots = None if around else slots_of(statement, plan.sql, plan.narrowing)
