@@ -39,7 +39,23 @@ def test_all_spellings_of_an_item_hash_alike():
         assert hash_items(pa.array(texts).cast(kind), 7).tolist() == expected
     assert hash_items(pa.array(["skip", *texts]).slice(1), 7).tolist() == expected
     assert hash_items(pa.array(texts).dictionary_encode(), 7).tolist() == expected
-    assert hash_items(np.array([1, 2], np.int32)).tolist() == hash_items([1, 2]).tolist()
+    for same in (np.array([1, 2], np.int32), np.array([1, 2], ">i4"), np.array([1, 2], ">u8")):
+        assert hash_items(same).tolist() == hash_items([1, 2]).tolist()
+    assert hash_items(np.array(5)).tolist() == hash_items(5).tolist()
+    assert hash_items(np.array(texts, ">U40"), 7).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("items", "message"),
+    [
+        (["a", None], "item at position 1 is null: drop"),
+        (np.ma.array([1, 2, 3], mask=[1, 0, 1]), "position 0 is null, of 2 that are: drop"),
+        (pa.array(["a", None]).dictionary_encode(), "item at position 1 is null: drop"),
+    ],
+)
+def test_a_null_is_no_item(items, message):
+    with pytest.raises(BadArgument, match=message):
+        hash_items(items)
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), max_size=20), seeds)

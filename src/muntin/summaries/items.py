@@ -56,6 +56,8 @@ def given_items(items: Any) -> pa.Array:
         items = items.combine_chunks()
         if isinstance(items, pa.ChunkedArray):  # Arrow keeps chunks that one array cannot hold
             items = pa.concat_arrays(items.chunks)
+    if isinstance(items, np.ndarray):  # Arrow takes neither numbers of other machines nor 0-d
+        items = np.atleast_1d(items).astype(items.dtype.newbyteorder("="), copy=False)
     if not isinstance(items, pa.Array):
         try:
             items = pa.array(items)
@@ -63,7 +65,9 @@ def given_items(items: Any) -> pa.Array:
             raise BadArgument(f"items must be strings, bytes or integers: {problem}") from None
     items = decoded(items)  # before nulls are counted: its dictionary may hold them
     if items.null_count:
-        raise BadArgument(f"{items.null_count} items are null: drop them, or give them a name")
+        at = items.is_null().index(True).as_py()
+        more = "" if items.null_count == 1 else f", of {items.null_count} that are"
+        raise BadArgument(f"item at position {at} is null{more}: drop nulls, or give them a name")
     return items
 
 
