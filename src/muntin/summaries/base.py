@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
@@ -29,6 +30,24 @@ class Summary(Protocol):
     def nbytes(self) -> int: ...
     @property
     def count(self) -> int: ...
+
+
+class Copied:
+    """A summary of which `copy.copy` is independent as well: a shallow copy shares arrays with its
+    original, and an update of one would be half an update of the other."""
+
+    def copy(self) -> Self:
+        """An independent equal."""
+        return deepcopy(self)
+
+    def __copy__(self) -> Self:
+        return self.copy()
+
+    def _shallow(self) -> Self:
+        """One that shares everything, for `copy` to replace what changes."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        return twin
 
 
 @dataclass(frozen=True, slots=True)

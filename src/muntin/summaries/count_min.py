@@ -21,7 +21,6 @@ libraries return the value itself as lower bound, which is false for every item 
 from __future__ import annotations
 
 import math
-from copy import deepcopy
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -29,7 +28,7 @@ import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.streams import ENTRY_BYTES, StreamReader, StreamWriter
-from muntin.summaries.base import Estimate
+from muntin.summaries.base import Copied, Estimate
 from muntin.summaries.checks import check_alike, integer_in
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.items import hash_items
@@ -50,7 +49,7 @@ _CELLS = ("int64", "int32")
 _E_NUMERATOR, _E_DENOMINATOR = 2_718_281_828_459_046, 10**15  # e, rounded up
 
 
-class CountMin:
+class CountMin(Copied):
     """Weights of items, each estimate at or above the truth.
 
     Parameters
@@ -261,10 +260,6 @@ class CountMin:
             "seed": self.seed,
             "track": self.track,
         }
-
-    def copy(self) -> Self:
-        """An independent copy."""
-        return deepcopy(self)
 
     def to_bytes(self) -> bytes:
         """The sketch in Muntin's envelope: cells as a stream of a segment, compressed."""

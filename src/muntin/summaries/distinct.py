@@ -30,7 +30,7 @@ import pyarrow as pa
 from muntin.errors import CorruptSummary, IncompatibleSummary
 from muntin.segments.streams import ENTRY_BYTES, StreamReader, StreamWriter
 from muntin.summaries import datasketches_hll
-from muntin.summaries.base import Estimate
+from muntin.summaries.base import Copied, Estimate
 from muntin.summaries.checks import integer_in
 from muntin.summaries.datasketches_hll import LG_K_MAX, LG_K_MIN
 from muntin.summaries.envelope import seal, unseal
@@ -44,7 +44,7 @@ CONFIDENCE = 0.99
 _Z = 2.5758293035489004  # of the normal distribution, for CONFIDENCE
 
 
-class Distinct:
+class Distinct(Copied):
     """How many different items a stream had.
 
     Parameters

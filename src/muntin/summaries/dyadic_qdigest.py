@@ -21,14 +21,13 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from copy import deepcopy
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
-from muntin.summaries.base import Estimate
+from muntin.summaries.base import Copied, Estimate
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.kernels import qdigest as kernels
 from muntin.summaries.kernels.sorting import sort_run
@@ -44,7 +43,7 @@ _DENSE_BITS_MAX = 22  # a table of all cells up to here (32 MiB, only while coun
 _HEADER = struct.Struct("<QQQBB6x")  # nodes, first and last cell, widths of numbers and counts
 
 
-class DyadicQDigest:
+class DyadicQDigest(Copied):
     """Counts over a dyadic domain, compressed to at most 3k nodes.
 
     Parameters
@@ -268,10 +267,6 @@ class DyadicQDigest:
         middle, low, high = found.view(np.uint64)
         domain = self._map
         return Estimate(domain.typical(middle), domain.lowest(low), domain.highest(high), 1.0)
-
-    def copy(self) -> Self:
-        """Another of the same contents."""
-        return deepcopy(self)
 
     def to_bytes(self) -> bytes:
         """Sealed bytes; compresses first."""

@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from muntin.arrow import is_text, value_type
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.summaries.base import Copied
 from muntin.summaries.checks import integer_in
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.growing_runs import GrowingRuns, RunPlan
@@ -39,7 +40,7 @@ HEADROOM_MAX = 1 << 20
 _COUNT = struct.Struct("<Q")
 
 
-class DynamicBloom:
+class DynamicBloom(Copied):
     """Which keys were seen.
 
     Parameters

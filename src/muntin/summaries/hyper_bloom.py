@@ -20,13 +20,13 @@ slices of length T that begin i/8 T early, so that a gap a little over T is seen
 
 from __future__ import annotations
 
-import copy
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from muntin.errors import CorruptSummary, IncompatibleSummary
 from muntin.summaries.aligned import aligned_copy, aligned_zeros
+from muntin.summaries.base import Copied
 from muntin.summaries.checks import INT64_MAX, INT64_MIN, integer_in
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.items import as_items, hash_items
@@ -41,7 +41,7 @@ SEED_MAX = (1 << 64) - 1
 CHUNK = 1 << 16  # hashes at once: 512 KiB, which the second-level cache holds
 
 
-class HyperBloom:
+class HyperBloom(Copied):
     """Tells which items begin a batch: the first, or more than `gap` after the item's last.
 
     Parameters
@@ -119,7 +119,7 @@ class HyperBloom:
 
     def copy(self) -> Self:
         """An independent equal."""
-        twin = copy.copy(self)
+        twin = self._shallow()
         twin._words, twin._stamps = aligned_copy(self._words), self._stamps.copy()
         return twin
 

@@ -6,7 +6,6 @@ frame around their bytes.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
 from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
@@ -16,6 +15,7 @@ import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.aligned import aligned_copy
+from muntin.summaries.base import Copied
 from muntin.summaries.calm_tables import (
     check_count,
     item_bytes_of,
@@ -40,7 +40,7 @@ P = TypeVar("P", bound=Any)
 """What such a summary is made from, checked: a frozen dataclass with `k`, `seed` and `shape`."""
 
 
-class NamedPairs(Generic[P]):
+class NamedPairs(Copied, Generic[P]):
     """Base of the summaries that count pairs and name the k highest."""
 
     kind: ClassVar[str]
@@ -87,7 +87,7 @@ class NamedPairs(Generic[P]):
 
     def copy(self) -> Self:
         """An independent equal."""
-        twin = copy.copy(self)
+        twin = self._shallow()
         twin._tables = CalmTables(*map(aligned_copy, self._tables))
         return twin
 

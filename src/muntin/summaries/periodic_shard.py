@@ -19,7 +19,6 @@ batches and spread over workers, the bytes are the same.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Any, ClassVar, NoReturn, Self
 
@@ -27,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.summaries.base import Copied
 from muntin.summaries.checks import INT64_MAX, INT64_MIN, integer_in
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.hyper_calm import HyperCalm
@@ -38,7 +38,7 @@ from muntin.summaries.times import as_times
 _TYPES = ("string", "int64", None)
 
 
-class PeriodicShard:
+class PeriodicShard(Copied):
     """Takes the events of one shard of the items in any order, and folds them in order of time.
 
     Parameters
@@ -135,7 +135,7 @@ class PeriodicShard:
 
     def copy(self) -> Self:
         """An independent equal."""
-        twin = copy.copy(self)  # arrays of buffered events are replaced, never written to
+        twin = self._shallow()  # arrays of buffered events are replaced, never written to
         twin._calm = self._calm.copy()
         return twin
 

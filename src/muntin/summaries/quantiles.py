@@ -28,6 +28,7 @@ import numpy as np
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary, SummaryOverflow
 from muntin.summaries import datasketches_kll
+from muntin.summaries.base import Copied
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.kernels.compaction import DRAWS, SEED, coins_of
 from muntin.summaries.kernels.sampling import BLOCK_SHIFT_MAX, sample_blocks
@@ -56,7 +57,7 @@ from muntin.summaries.weighted_view import WeightedView
 SAMPLER_VARIANCE_SHARE = 0.2
 
 
-class KLL(KLLAnswers):
+class KLL(KLLAnswers, Copied):
     """Quantiles and ranks of a stream of numbers.
 
     Parameters

@@ -35,7 +35,7 @@ from muntin.segments.ranked import QuantilesAt, RanksOf
 from muntin.segments.table import Segment, Table
 from muntin.segments.tail import TailQuantiles
 from muntin.summaries import datasketches_req
-from muntin.summaries.base import Estimate
+from muntin.summaries.base import Copied, Estimate
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.kernels.compaction import HASHED_MAX, LEVELS_MAX, coins_of
 from muntin.summaries.kernels.order_keys import KEY_OF_INFINITY, KEY_OF_MINUS_INFINITY
@@ -97,7 +97,7 @@ def _algebra_of(k: int, dtype: str, seed: int) -> TailQuantiles:
     return TailQuantiles(k, dtype, seed)
 
 
-class REQ:
+class REQ(Copied):
     """Quantiles and ranks of a stream of numbers, sharp near the maximum.
 
     Parameters

@@ -24,14 +24,13 @@ checks.
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
-from muntin.summaries.base import Estimate
+from muntin.summaries.base import Copied, Estimate
 from muntin.summaries.checks import check_alike, integer_in
 from muntin.summaries.entries import Entries
 from muntin.summaries.envelope import seal, unseal
@@ -46,7 +45,7 @@ _COLUMNS = ["item", "value", "lower", "upper"]
 _ORDER = [("value", "descending"), ("lower", "descending"), ("item", "ascending")]
 
 
-class SpaceSaving:
+class SpaceSaving(Copied):
     """The heaviest items with lower and upper counts.
 
     Parameters
@@ -210,10 +209,6 @@ class SpaceSaving:
         self._entries.merge(other._entries)
         self._total = total
         self._events = events
-
-    def copy(self) -> Self:
-        """An independent copy."""
-        return deepcopy(self)
 
     def to_bytes(self) -> bytes:
         """The summary in Muntin's envelope, with all its entries in their order."""

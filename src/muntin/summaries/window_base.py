@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
-from muntin.summaries.base import Estimate
+from muntin.summaries.base import Copied, Estimate
 from muntin.summaries.checks import integer_in
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.level_stack import COUNT_MAX, K_MAX, K_MIN, check_k, new_coins
@@ -28,7 +27,7 @@ PANE_ITEMS_MAX = 1 << 20  # panes * k: about 50 MiB
 UINT64_MAX = (1 << 64) - 1
 
 
-class WindowQuantiles:
+class WindowQuantiles(Copied):
     """Quantiles and ranks over an engine that holds the window; not to be used by itself."""
 
     kind: ClassVar[str]
@@ -183,10 +182,6 @@ class WindowQuantiles:
         if window.to_bytes() != data:
             raise CorruptSummary(f"{cls.kind}: not in the form that to_bytes writes")
         return window
-
-    def copy(self) -> Self:
-        """An independent window in the same state."""
-        return deepcopy(self)  # its panes go on to share their coins
 
     @classmethod
     def merged(cls, windows: Any) -> Self:

@@ -17,6 +17,7 @@ from muntin.segments.codec import encode
 from muntin.segments.keys import memory_of
 from muntin.segments.sums import Sums
 from muntin.segments.table import Segment
+from muntin.summaries.base import Copied
 from muntin.summaries.envelope import seal
 from muntin.summaries.indicators import IndicatorType
 from muntin.summaries.key_columns import KeyKind
@@ -34,7 +35,7 @@ from muntin.summaries.vector_matrix.whole import nothing
 _SEGMENTS_MAX = 64  # segments that wait to be merged, so that a small merge costs little
 
 
-class GatheredSums(ABC):
+class GatheredSums(Copied, ABC):
     """Sums of indicators by key, as one slice of a segment; not to be used by itself."""
 
     kind: ClassVar[str]
