@@ -24,6 +24,7 @@ from muntin.summaries import (
     HyperBloom,
     HyperCalm,
     PeriodicShard,
+    SketchedMatrix,
     SpaceSaving,
     TimeWindowQuantiles,
     VectorMatrix,
@@ -62,6 +63,7 @@ MAKERS: dict[type, tuple[Callable[[], Any], Callable[[Any, np.ndarray], None]]] 
     HyperCalm: (lambda: HyperCalm(200_000, 10, 5, 10), _timed),
     PeriodicShard: (lambda: PeriodicShard(HyperCalm(200_000, 10, 5, 10), ["item"]), _of_shard),
     VectorMatrix: (lambda: VectorMatrix(["key"], ["x"]), _table),
+    SketchedMatrix: (lambda: SketchedMatrix(["key"], ["x"]), _table),
 }
 
 

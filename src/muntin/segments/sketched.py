@@ -6,12 +6,12 @@ State       a row: the keys as items with their counts as in `top_k` (`item`, `w
             over all events, and `nulls`, events without a value. From more than
             max(2 x track, 3/4 x width x depth) keys on, `cells` of counts and of each indicator in
             place of the lists of sums; the items are the heaviest then
-Error       none without cells (floats: their rounding); with them truth <=
-            value, and value - truth <= e / width x the sum over all events, with
+Error       none without cells (floats: their rounding); with them as `SketchedMatrix`:
+            truth <= value, and value - truth <= e / width x the sum over all events, with
             probability 1 - exp(-depth)
 Merge       adds
 Duplicates  count again
-Source      Cormode & Muthukrishnan, J. Algorithms 55 (2005), with vectors for cells
+Source      see `muntin.summaries.sketched_matrix`
 Limits      what is negative, or would make a sum of a batch leave int64, is no value; a sum over
             all that leaves its type afterwards is null for ever, and so are its parts
 =========== =================================================================================

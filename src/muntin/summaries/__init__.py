@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from muntin.summaries.periodic_shard import PeriodicShard as PeriodicShard
     from muntin.summaries.quantiles import KLL as KLL
     from muntin.summaries.req import REQ as REQ
+    from muntin.summaries.sketched_matrix import SketchedMatrix as SketchedMatrix
     from muntin.summaries.space_saving import SpaceSaving as SpaceSaving
     from muntin.summaries.vector_matrix import VectorMatrix as VectorMatrix
     from muntin.summaries.window_quantiles import FixedWindowQuantiles as FixedWindowQuantiles
@@ -38,6 +39,7 @@ _MODULE_OF = {
     "TimeWindowQuantiles": "muntin.summaries.window_quantiles",
     "PeriodicShard": "muntin.summaries.periodic_shard",
     "REQ": "muntin.summaries.req",
+    "SketchedMatrix": "muntin.summaries.sketched_matrix",
     "SpaceSaving": "muntin.summaries.space_saving",
     "VectorMatrix": "muntin.summaries.vector_matrix",
 }

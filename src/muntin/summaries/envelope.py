@@ -54,9 +54,11 @@ FAMILIES: dict[str, Family] = {
     "distinct": Family(7, 3),
     "dyadic_qdigest": Family(8, 1),
     "dynamic_bloom": Family(9, 2),
+    "fingerprint": Family(10, 2),
     "hyper_bloom": Family(11, 2),
     "calm_space_saving": Family(12, 1),
     "hyper_calm": Family(13, 1),
+    "sketched_matrix": Family(15, 2),
     "periodic_shard": Family(17, 1),
     "req": Family(18, 1),
 }

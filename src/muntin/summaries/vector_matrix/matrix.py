@@ -4,45 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, Self, overload
+from typing import Any, ClassVar, Self, overload
 
-import numpy as np
 import pyarrow as pa
 
-from muntin.errors import (
-    BadArgument,
-    CorruptSummary,
-    IncompatibleSummary,
-    MuntinError,
-    UnknownName,
-)
-from muntin.segments.algebra import Algebra
-from muntin.segments.building import WHOLE, merge, subtract
-from muntin.segments.codec import encode
-from muntin.segments.keys import memory_of
+from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary, UnknownName
+from muntin.segments.building import subtract
 from muntin.segments.sums import Sums, counted_events
 from muntin.segments.table import Segment
-from muntin.summaries.base import Copied
-from muntin.summaries.envelope import seal
 from muntin.summaries.indicators import IndicatorType
-from muntin.summaries.key_columns import KeyKind
-from muntin.summaries.vector_matrix.accumulator import Accumulator
-from muntin.summaries.vector_matrix.batches import (
-    Batch,
-    built,
-    indicators_with,
-    kinds_with,
-    pieces_of,
-    read_batch,
-)
+from muntin.summaries.vector_matrix.batches import built
+from muntin.summaries.vector_matrix.gathered import GatheredSums, merged_to
 from muntin.summaries.vector_matrix.names import (
     INDICATORS_MAX,
     KEYS_MAX,
     Key,
     as_indicator,
-    as_indicators,
     as_key,
-    as_keys,
     as_type,
     find_key,
     refuse_both,
@@ -51,17 +29,15 @@ from muntin.summaries.vector_matrix.names import (
 from muntin.summaries.vector_matrix.whole import (
     check_capacity,
     check_whole,
-    nothing,
     read_whole,
     rows_of,
     without_indicator,
 )
 
 KeyName = str | Sequence[str]
-_SEGMENTS_MAX = 64  # segments that wait to be merged, so that a small merge costs little
 
 
-class VectorMatrix(Copied):
+class VectorMatrix(GatheredSums):
     """Sums of indicators by key, over the events of a pane or window.
 
     Parameters
@@ -94,9 +70,7 @@ class VectorMatrix(Copied):
     """
 
     kind: ClassVar[str] = "vector_matrix"
-    __slots__ = (
-        "_capacity", "_indicators", "_keys", "_kinds", "_recent", "_segments", "_shown", "_whole",
-    )  # fmt: skip
+    __slots__ = ("_capacity", "_shown")
 
     def __init__(
         self,
@@ -104,19 +78,11 @@ class VectorMatrix(Copied):
         indicators: Iterable[str] | Mapping[str, IndicatorType | None] = (),
         capacity: int | None = None,
     ) -> None:
-        self._keys = tuple(as_keys(keys))
-        self._indicators: dict[str, IndicatorType | None] = as_indicators(indicators)
-        refuse_both(self._keys, self._indicators)
-        self._kinds: dict[str, KeyKind | None] = {name: None for key in self._keys for name in key}
+        super().__init__(keys, indicators)
         self._capacity = check_capacity(capacity)
-        self._segments: list[Segment] = []
-        """What was merged in, or was gathered before keys or indicators changed."""
-        self._recent: Accumulator | None = None
-        """The events since."""
-        self._changed()
 
     def _changed(self) -> None:
-        self._whole: Segment | None = None
+        super()._changed()
         self._shown: dict[Key, pa.Table] = {}
 
     @property
@@ -126,33 +92,11 @@ class VectorMatrix(Copied):
     def __repr__(self) -> str:
         return f"VectorMatrix(count={self.count}, rows={self.rows()}, indicators={self.indicators})"
 
-    @property
-    def keys(self) -> tuple[Key, ...]:
-        """Each key as a tuple of its columns."""
-        return self._keys
+    def _empty(self) -> Self:
+        return type(self)(self._keys, self._indicators, self._capacity)
 
-    @property
-    def indicators(self) -> dict[str, IndicatorType | None]:
-        """Name -> type; None where no batch has decided it yet."""
-        return dict(self._indicators)
-
-    @property
-    def count(self) -> int:
-        """Events summarised."""
-        recent = self._recent.count if self._recent else 0
-        return recent + sum(segment.count for segment in self._segments)
-
-    @property
-    def nulls(self) -> dict[str, int]:
-        """Indicator -> events that had no value for it: null, NaN or infinite."""
-        found = dict.fromkeys(self._indicators, 0)
-        if self._recent is not None:
-            found |= zip(found, self._recent.nulls, strict=True)
-        for segment in self._segments:
-            for name in found:
-                column = segment.tables[0].states.get(f"{name}.nulls")
-                found[name] += int(column[0]) if isinstance(column, np.ndarray) else 0
-        return found
+    def _built(self, pieces: list[pa.RecordBatch], sums: Sums) -> list[Segment]:
+        return [built(sums, self._keys, piece) for piece in pieces]
 
     @property
     def capacity(self) -> int | None:
@@ -162,95 +106,13 @@ class VectorMatrix(Copied):
     @property
     def nbytes(self) -> int:
         """Memory now, in bytes; Arrow tables that `table` keeps are in it."""
-        segments = (
-            self._segments
-            if self._whole in (None, *self._segments)
-            else [*self._segments, self._whole]
-        )
-        keys = [keys for one in segments for table in one.tables for keys in table.dictionaries]
-        held = sum(segment.nbytes for segment in segments) + memory_of(keys)
-        held += sum(table.nbytes for table in self._shown.values())
-        return held + (self._recent.nbytes if self._recent else 0)
+        return super().nbytes + sum(table.nbytes for table in self._shown.values())
 
     @property
     def overflowed(self) -> bool:
         """Whether some key has more rows than `capacity`."""
         capacity = self._capacity
         return capacity is not None and any(rows > capacity for rows in self.rows().values())
-
-    def update(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Count the events of a batch. An update that raises changes nothing.
-
-        Parameters
-        ----------
-        batch : pyarrow.RecordBatch or pyarrow.Table
-            Columns that are neither key nor indicator are ignored. A null indicator adds nothing.
-
-        Raises
-        ------
-        BadArgument
-            A column is missing, or of a type that does not fit.
-        """
-        pieces = pieces_of(batch)
-        read = [read_batch(self._kinds, self._indicators, piece) for piece in pieces]
-        indicators, kinds = indicators_with(self._indicators, read), kinds_with(self._kinds, read)
-        self._count(read, pieces, Sums(tuple(indicators.items())))
-        self._indicators, self._kinds = indicators, kinds
-        self._changed()
-
-    def _count(self, read: list[Batch], pieces: list[pa.RecordBatch], sums: Sums) -> None:
-        recent = self._recent
-        if recent is None or recent.algebra != sums or not recent.fits(read):
-            self._settle()
-            self._recent = recent = Accumulator(self._keys, sums)
-        try:
-            if recent.fits(read):
-                recent.add(read)
-            else:  # sums of this batch alone may need more than 64 bits
-                for piece in pieces:
-                    self._add(built(sums, self._keys, piece))
-        except MuntinError:
-            self._settle()  # hash tables may have met values that no event has
-            raise
-
-    def _settle(self) -> None:
-        """Have the recent events as a segment."""
-        if self._recent is not None and self._recent.count:
-            self._add(self._recent.segment())
-        self._recent = None
-
-    def _add(self, segment: Segment) -> None:
-        """Have one more segment; where they are many, the small ones become one."""
-        segments = self._segments
-        segments.append(segment)
-        if len(segments) > _SEGMENTS_MAX:
-            small = sum(one.rows for one in segments[1:])
-            first = 1 if segments[0].rows > small else 0
-            segments[first:] = [merge(segments[first:], WHOLE)]
-
-    def _segment(self) -> Segment:
-        """All of it, as one segment with the keys and indicators as they are."""
-        if self._whole is None:
-            recent = []
-            if self._recent and self._recent.count:
-                recent = [self._recent.segment()]
-            whole = merged_to(self._algebra, [*self._segments, *recent])
-            found = [whole.table(key) for key in ((), *self._keys)]
-            self._whole = replace(whole, tables=tuple(table for table in found if table))
-            if not recent:
-                self._segments = [self._whole] if self._segments else []
-        return self._whole
-
-    def _kinds_with(self, other: VectorMatrix) -> dict[str, KeyKind | None]:
-        kinds = dict(self._kinds)
-        for name, kind in other._kinds.items():
-            known = kinds.get(name)
-            if kind is not None and known not in (None, kind):
-                raise IncompatibleSummary(
-                    f"key column {name!r} is {known} here and {kind} in the other"
-                )
-            kinds[name] = known or kind
-        return kinds
 
     def covered(self, key: KeyName | int) -> int:
         """Events that the key's rows hold: fewer than `count` where the key was added later."""
@@ -345,33 +207,6 @@ class VectorMatrix(Copied):
         self._capacity = None if None in both else max(c for c in both if c)
         self._changed()
 
-    @classmethod
-    def merged(cls, summaries: Iterable[Self]) -> Self:
-        """A new summary of the events of all, as merging one after the other would give."""
-        parts = list(summaries)
-        if not parts:
-            raise BadArgument("merged() of nothing: give at least one summary")
-        for part in parts:
-            cls._check(part, "merge")
-        new = parts[0].copy()
-        for part in parts[1:]:
-            new.merge(part)
-        return new
-
-    @classmethod
-    def _check(cls, other: object, verb: str) -> None:
-        if not isinstance(other, cls):
-            raise IncompatibleSummary(
-                f"cannot {verb} a {type(other).__name__} and a {cls.__name__}"
-            )
-
-    def copy(self) -> Self:
-        """A matrix of its own with the same rows."""
-        new = type(self)(self._keys, self._indicators, self._capacity)
-        new._kinds = dict(self._kinds)
-        new._segments = [self._segment()] if self.count else []
-        return new
-
     def subtract(self, other: VectorMatrix) -> None:
         """Take the events of another summary away, which must be a part of this one.
 
@@ -460,19 +295,13 @@ class VectorMatrix(Copied):
         self._segments = [without_indicator(segment, name) for segment in self._segments]
         self._changed()
 
-    def to_bytes(self) -> bytes:
-        """Bytes that depend on the content alone, not on the order of events or merges.
-
-        Float sums may differ in their low parts by the order of events.
-        """
-        keys = [list(key) for key in self._keys]
-        described = {"capacity": self._capacity, "columns": self._kinds, "keys": keys}
-        return seal(self.kind, described, encode(self._segment()))
+    def _described(self) -> dict[str, Any]:
+        return {"capacity": self._capacity, **super()._described()}
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Read what `to_bytes` wrote; `CorruptSummary` on anything else."""
-        parameters, whole, sums = read_whole(data)
+        parameters, whole, sums = read_whole(data, cls.kind, Sums, "capacity")
         try:
             new = cls(parameters["keys"], dict(sums.indicators), parameters["capacity"])
         except BadArgument as problem:
@@ -480,10 +309,3 @@ class VectorMatrix(Copied):
         new._kinds = check_whole(whole, ((), *new._keys), parameters["columns"])
         new._segments = [whole] if whole.count else []
         return new
-
-
-def merged_to(algebra: Algebra, parts: list[Segment]) -> Segment:
-    """One segment of one slice, of these parameters."""
-    if len(parts) == 1 and parts[0].algebra == algebra:
-        return parts[0]
-    return merge([nothing(algebra), *parts], WHOLE)

@@ -59,7 +59,9 @@ def no_rows(algebra: Any, key: Key, kinds: Mapping[str, str | None]) -> pa.Table
     return pa.table(columns)
 
 
-def read_whole(data: bytes) -> tuple[dict[str, Any], Segment, Sums]:
+def read_whole(
+    data: bytes, kind: str, algebra: type[Kind], *more: str
+) -> tuple[dict[str, Any], Segment, Kind]:
     """Of a matrix's bytes: parameters (their values are not checked), segment and its algebra.
 
     Raises
@@ -67,12 +69,12 @@ def read_whole(data: bytes) -> tuple[dict[str, Any], Segment, Sums]:
     CorruptSummary
         Not what a matrix writes.
     """
-    parameters, body = unseal(data, Sums.kind)
-    if set(parameters) != {"capacity", "columns", "keys"}:
-        raise CorruptSummary(f"vector_matrix: parameters {sorted(parameters)!r:.500}")
+    parameters, body = unseal(data, kind)
+    if set(parameters) != {"columns", "keys", *more}:
+        raise CorruptSummary(f"{kind}: parameters {sorted(parameters)!r:.500}")
     whole = decode(body)
-    if not isinstance(whole.algebra, Sums) or whole.limit is not None:
-        raise CorruptSummary("vector_matrix: the body is another kind of segment")
+    if not isinstance(whole.algebra, algebra) or whole.limit is not None:
+        raise CorruptSummary(f"{kind}: the body is another kind of segment")
     return parameters, whole, whole.algebra
 
 

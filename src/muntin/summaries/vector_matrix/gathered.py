@@ -1,0 +1,239 @@
+"""What matrices share: events gathered in hash tables, and segments of what was before."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.errors import BadArgument, IncompatibleSummary, MuntinError
+from muntin.segments.algebra import Algebra
+from muntin.segments.building import WHOLE, merge
+from muntin.segments.codec import encode
+from muntin.segments.keys import memory_of
+from muntin.segments.sums import Sums
+from muntin.segments.table import Segment
+from muntin.summaries.base import Copied
+from muntin.summaries.envelope import seal
+from muntin.summaries.indicators import IndicatorType
+from muntin.summaries.key_columns import KeyKind
+from muntin.summaries.vector_matrix.accumulator import Accumulator
+from muntin.summaries.vector_matrix.batches import (
+    Batch,
+    indicators_with,
+    kinds_with,
+    pieces_of,
+    read_batch,
+)
+from muntin.summaries.vector_matrix.names import Key, as_indicators, as_keys, refuse_both
+from muntin.summaries.vector_matrix.whole import nothing
+
+_SEGMENTS_MAX = 64  # segments that wait to be merged, so that a small merge costs little
+
+
+class GatheredSums(Copied, ABC):
+    """Sums of indicators by key, as one slice of a segment; not to be used by itself."""
+
+    kind: ClassVar[str]
+
+    __slots__ = ("_indicators", "_keys", "_kinds", "_recent", "_segments", "_whole")
+
+    def __init__(
+        self,
+        keys: Iterable[str | Sequence[str]],
+        indicators: Iterable[str] | Mapping[str, IndicatorType | None],
+    ) -> None:
+        self._keys = tuple(as_keys(keys))
+        self._indicators: dict[str, IndicatorType | None] = as_indicators(indicators)
+        refuse_both(self._keys, self._indicators)
+        self._kinds: dict[str, KeyKind | None] = {name: None for key in self._keys for name in key}
+        self._segments: list[Segment] = []
+        """What was merged in, or was gathered before keys or indicators changed."""
+        self._recent: Accumulator | None = None
+        """The events since."""
+        self._changed()
+
+    def _changed(self) -> None:
+        self._whole: Segment | None = None
+
+    @property
+    @abstractmethod
+    def _algebra(self) -> Algebra: ...
+
+    @abstractmethod
+    def _empty(self) -> Self:
+        """Another of the same parameters, without events."""
+
+    @abstractmethod
+    def _built(self, pieces: list[pa.RecordBatch], sums: Sums) -> list[Segment]:
+        """Batches whose sums may need more than 64 bits, as segments."""
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """Each key as a tuple of its columns."""
+        return self._keys
+
+    @property
+    def indicators(self) -> dict[str, IndicatorType | None]:
+        """Name -> type; None where no batch has decided it yet."""
+        return dict(self._indicators)
+
+    @property
+    def count(self) -> int:
+        """Events summarised."""
+        recent = self._recent.count if self._recent else 0
+        return recent + sum(segment.count for segment in self._segments)
+
+    @property
+    def nulls(self) -> dict[str, int]:
+        """Indicator -> events that had no value for it: null, NaN or infinite."""
+        found = dict.fromkeys(self._indicators, 0)
+        if self._recent is not None:
+            found |= zip(found, self._recent.nulls, strict=True)
+        for segment in self._segments:
+            for name in found:
+                column = segment.tables[0].states.get(f"{name}.nulls")
+                found[name] += int(column[0]) if isinstance(column, np.ndarray) else 0
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        """Memory now, in bytes."""
+        segments = (
+            self._segments
+            if self._whole in (None, *self._segments)
+            else [*self._segments, self._whole]
+        )
+        keys = [keys for one in segments for table in one.tables for keys in table.dictionaries]
+        held = sum(segment.nbytes for segment in segments) + memory_of(keys)
+        return held + (self._recent.nbytes if self._recent else 0)
+
+    def update(self, batch: pa.RecordBatch | pa.Table) -> None:
+        """Count the events of a batch. An update that raises changes nothing.
+
+        Parameters
+        ----------
+        batch : pyarrow.RecordBatch or pyarrow.Table
+            Columns that are neither key nor indicator are ignored. A null indicator adds nothing.
+
+        Raises
+        ------
+        BadArgument
+            A column is missing, or of a type that does not fit.
+        """
+        pieces = pieces_of(batch)
+        read = [read_batch(self._kinds, self._indicators, piece) for piece in pieces]
+        indicators, kinds = indicators_with(self._indicators, read), kinds_with(self._kinds, read)
+        self._count(read, pieces, Sums(tuple(indicators.items())))
+        self._indicators, self._kinds = indicators, kinds
+        self._changed()
+
+    def _count(self, read: list[Batch], pieces: list[pa.RecordBatch], sums: Sums) -> None:
+        recent = self._recent
+        if recent is None or recent.algebra != sums or not recent.fits(read):
+            self._settle()
+            self._recent = recent = Accumulator(self._keys, sums)
+        try:
+            if recent.fits(read):
+                recent.add(read)
+            else:  # sums of this batch alone may need more than 64 bits
+                for segment in self._built(pieces, sums):
+                    self._add(segment)
+        except MuntinError:
+            self._settle()  # hash tables may have met values that no event has
+            raise
+
+    def _settle(self) -> None:
+        """Have the recent events as a segment."""
+        if self._recent is not None and self._recent.count:
+            self._add(self._made_of(self._recent.segment()))
+        self._recent = None
+
+    def _made_of(self, sums: Segment) -> Segment:
+        """What is kept of exact sums."""
+        return sums
+
+    def _add(self, segment: Segment) -> None:
+        """Have one more segment; where they are many, the small ones become one."""
+        segments = self._segments
+        segments.append(segment)
+        if len(segments) > _SEGMENTS_MAX:
+            small = sum(one.rows for one in segments[1:])
+            first = 1 if segments[0].rows > small else 0
+            segments[first:] = [merge(segments[first:], WHOLE)]
+
+    def _segment(self) -> Segment:
+        """All of it, as one segment with the keys and indicators as they are."""
+        if self._whole is None:
+            recent = []
+            if self._recent and self._recent.count:
+                recent = [self._made_of(self._recent.segment())]
+            whole = merged_to(self._algebra, [*self._segments, *recent])
+            found = [whole.table(key) for key in ((), *self._keys)]
+            self._whole = replace(whole, tables=tuple(table for table in found if table))
+            if not recent:
+                self._segments = [self._whole] if self._segments else []
+        return self._whole
+
+    def _kinds_with(self, other: GatheredSums) -> dict[str, KeyKind | None]:
+        kinds = dict(self._kinds)
+        for name, kind in other._kinds.items():
+            known = kinds.get(name)
+            if kind is not None and known not in (None, kind):
+                raise IncompatibleSummary(
+                    f"key column {name!r} is {known} here and {kind} in the other"
+                )
+            kinds[name] = known or kind
+        return kinds
+
+    @abstractmethod
+    def merge(self, other: Any) -> None:
+        """Add the events of another, which stays as it is."""
+
+    @classmethod
+    def merged(cls, summaries: Iterable[Self]) -> Self:
+        """A new summary of the events of all, as merging one after the other would give."""
+        parts = list(summaries)
+        if not parts:
+            raise BadArgument("merged() of nothing: give at least one summary")
+        for part in parts:
+            cls._check(part, "merge")
+        new = parts[0].copy()
+        for part in parts[1:]:
+            new.merge(part)
+        return new
+
+    @classmethod
+    def _check(cls, other: object, verb: str) -> None:
+        if not isinstance(other, cls):
+            raise IncompatibleSummary(
+                f"cannot {verb} a {type(other).__name__} and a {cls.__name__}"
+            )
+
+    def copy(self) -> Self:
+        """A matrix of its own with the same rows."""
+        new = self._empty()
+        new._kinds = dict(self._kinds)
+        new._segments = [self._segment()] if self.count else []
+        return new
+
+    def _described(self) -> dict[str, Any]:
+        return {"columns": self._kinds, "keys": [list(key) for key in self._keys]}
+
+    def to_bytes(self) -> bytes:
+        """Bytes that depend on the content alone, not on the order of events or merges.
+
+        Float sums may differ in their low parts by the order of events.
+        """
+        return seal(self.kind, self._described(), encode(self._segment()))
+
+
+def merged_to(algebra: Algebra, parts: list[Segment]) -> Segment:
+    """One segment of one slice, of these parameters."""
+    if len(parts) == 1 and parts[0].algebra == algebra:
+        return parts[0]
+    return merge([nothing(algebra), *parts], WHOLE)
