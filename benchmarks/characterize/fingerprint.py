@@ -32,7 +32,8 @@ from muntin.spark.index.manifest import Manifest, PartitionFile
 from muntin.spark.index.plan import CAPACITY_MIN, HEADROOM
 from muntin.spark.index.reader import IndexReader
 from muntin.spark.index.runs import CHUNK_KEYS, RunReader, RunWriter
-from muntin.summaries import DyadicQDigest, DynamicBloom
+from muntin.summaries import DyadicQDigest
+from muntin.summaries.fingerprint_index import Fingerprint
 from muntin.summaries.items import hash_items
 
 PAPER_RECORDS = 1_400_000_000
@@ -213,7 +214,7 @@ def cost_of(records: int, partitions: int, folder: Path) -> Cost:
     def write_files() -> list[PartitionFile]:
         reader = RunReader(str(runs), [name], partitions)
         return [
-            write_partition(str(runs), partition, filter_of(mine), int(mine.min()), int(mine.max()))
+            write_partition(str(runs), partition, filter_of(mine))
             for partition in range(partitions)
             if len(mine := reader.hashes(partition))
         ]
@@ -252,8 +253,8 @@ def cost_of(records: int, partitions: int, folder: Path) -> Cost:
     return found
 
 
-def filter_of(hashes: np.ndarray) -> DynamicBloom:
-    return DynamicBloom.of_hashes(hashes, 0.001, headroom=HEADROOM, capacity_min=CAPACITY_MIN)
+def filter_of(hashes: np.ndarray) -> Fingerprint:
+    return Fingerprint.of_hashes(hashes, 0.001, headroom=HEADROOM, capacity_min=CAPACITY_MIN)
 
 
 def over_records(largest: int, folder: Path, partitions: int = 64) -> list[Cost]:

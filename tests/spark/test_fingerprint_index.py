@@ -579,8 +579,8 @@ def test_a_folder_that_is_no_whole_index(spark, index, tmp_path):
 
     other = saved("other")
     manifest = json.loads((other / "manifest.json").read_text())
-    (other / "manifest.json").write_text(json.dumps({**manifest, "muntin_index": 9}))
-    with pytest.raises(SourceError, match="format 9"):
+    (other / "manifest.json").write_text(json.dumps({**manifest, "muntin_index": 2}))
+    with pytest.raises(SourceError, match="format 2"):
         FingerprintIndex.load(spark, other)
     (other / "manifest.json").write_text(json.dumps({**manifest, "fpp": 0.5}))
     with pytest.raises(CorruptSummary, match="checksum"):

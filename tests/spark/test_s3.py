@@ -95,7 +95,7 @@ def test_an_index_is_the_same_there(store, tmp_path):
     found = index.contains(keys)
     assert found.equals(IndexReader.open(tmp_path).contains(keys))
     assert found["present"].to_pylist()[:1000] == [True] * 1000
-    more, _ = build(url, far.by_partition())
+    more, _ = build(url, {file.partition: file.file for file in far.files})
     assert sum(file.records for file in more.files) == 10_000
 
     place.write(f"{url}/.runs-left/x.u64", b"12345678", lasting=False)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import tempfile
 import weakref
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -288,7 +287,7 @@ class FingerprintIndex(IndexReader):
     def _add(
         self, source: Source, changes: dict[str, Any], progress: bool | None, text: str
     ) -> None:
-        files, digest = self._run(source, self._manifest.by_partition(), None, progress, text)
+        files, digest = self._run(source, self._names, None, progress, text)
         if self._manifest.revision:
             self._check_newest()
         merged = self._digest
@@ -302,7 +301,7 @@ class FingerprintIndex(IndexReader):
     def _run(
         self,
         source: Source,
-        base: Mapping[int, PartitionFile],
+        base: dict[int, str],
         only: frozenset[int] | None,
         progress: bool | None,
         text: str,
@@ -370,12 +369,11 @@ class FingerprintIndex(IndexReader):
     def _rebuild(self, partitions: list[int]) -> None:
         """Build lost partitions again from where the records came from."""
         self._check_newest()
-        files = self._manifest.by_partition()
-        base = {p: file for p, file in files.items() if p not in partitions}
+        base = {p: name for p, name in self._names.items() if p not in partitions}
         for source in self._sources or []:
-            made, _ = self._run(source, base, frozenset(partitions), False, "rebuilding")
-            base.update({file.partition: file for file in made})
-            self._use(self._manifest.with_files(made))
+            files, _ = self._run(source, base, frozenset(partitions), False, "rebuilding")
+            base.update({file.partition: file.file for file in files})
+            self._use(self._manifest.with_files(files))
         self._commit((), {}, self._digest)
 
 

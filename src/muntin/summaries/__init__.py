@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from muntin.summaries.distinct import Distinct as Distinct
     from muntin.summaries.dyadic_qdigest import DyadicQDigest as DyadicQDigest
     from muntin.summaries.dynamic_bloom import DynamicBloom as DynamicBloom
+    from muntin.summaries.fingerprint_index import Fingerprint as Fingerprint
     from muntin.summaries.hyper_bloom import HyperBloom as HyperBloom
     from muntin.summaries.hyper_calm import HyperCalm as HyperCalm
     from muntin.summaries.periodic_shard import PeriodicShard as PeriodicShard
@@ -32,6 +33,7 @@ _MODULE_OF = {
     "DyadicQDigest": "muntin.summaries.dyadic_qdigest",
     "DynamicBloom": "muntin.summaries.dynamic_bloom",
     "FixedWindowQuantiles": "muntin.summaries.window_quantiles",
+    "Fingerprint": "muntin.summaries.fingerprint_index",
     "CalmSpaceSaving": "muntin.summaries.calm_space_saving",
     "HyperBloom": "muntin.summaries.hyper_bloom",
     "HyperCalm": "muntin.summaries.hyper_calm",

@@ -74,7 +74,7 @@ def warm() -> None:
             kind = item_type(keys.type)
             plan = Plan(folder, folder, 2, 1, 0.01, 2, 0, kind, IntegerRange(8), 0.1, {})
             (file, *_), _ = _here(plan, keys, numbers)
-            _here(replace(plan, base={file.partition: file}), keys, numbers)
+            _here(replace(plan, base={file.partition: file.file}), keys, numbers)
 
 
 def _here(plan: Plan, keys: pa.Array, numbers: pa.Array) -> Built:

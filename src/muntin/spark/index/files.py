@@ -13,12 +13,12 @@ import numpy as np
 from muntin.errors import SourceError
 from muntin.spark.index.manifest import PartitionFile
 from muntin.storage import is_elsewhere, is_file, place_of
-from muntin.summaries.dynamic_bloom import DynamicBloom
+from muntin.summaries.fingerprint_index import Fingerprint
 from muntin.summaries.static_filter import to_partitions
 
 _GUARD = ".appending"
 OPEN_MAX = 4096  # mapped files that a process keeps
-_open: dict[str, DynamicBloom] = {}
+_open: dict[str, Fingerprint] = {}
 
 
 @contextmanager
@@ -55,26 +55,24 @@ def write_once(folder: str, stem: str, data: bytes) -> str:
     return name
 
 
-def write_partition(
-    folder: str, partition: int, keys: DynamicBloom, least: int, most: int
-) -> PartitionFile:
-    """A file of these keys, whose hashes reach from `least` to `most`."""
-    data = keys.to_bytes()
+def write_partition(folder: str, partition: int, summary: Fingerprint) -> PartitionFile:
+    data = summary.to_bytes()
+    least, most = summary.hash_range or (0, 0)
     return PartitionFile(
         partition=partition,
         file=write_once(folder, f"part-{partition:05d}", data),
         size=len(data),
-        records=keys.count,
-        keys=keys.keys,
+        records=summary.count,
+        keys=summary.keys,
         least=least,
         most=most,
-        false_positive_rate=keys.false_positive_rate(),
-        filter_bytes=round(keys.bits_per_key * keys.keys / 8),
+        false_positive_rate=summary.false_positive_rate(),
+        filter_bytes=round(summary.bits_per_key * summary.keys / 8),
     )
 
 
-def opened(path: str) -> DynamicBloom:
-    """A file's keys, read in place; checked once in a process.
+def opened(path: str) -> Fingerprint:
+    """A file's summary, read in place; checked once in a process.
 
     Raises
     ------
@@ -92,7 +90,7 @@ def opened(path: str) -> DynamicBloom:
             raise SourceError(f"the index lacks its file {path}, or it is empty") from None
         except OSError as problem:
             raise SourceError(f"{path} cannot be read: {problem}") from None
-        found = DynamicBloom.mapped(view)
+        found = Fingerprint.mapped(view)
         if len(_open) >= OPEN_MAX:
             _open.pop(next(iter(_open)))
         _open[path] = found

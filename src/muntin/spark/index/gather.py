@@ -17,7 +17,7 @@ from muntin.spark.index.plan import CAPACITY_MIN, Plan
 from muntin.spark.index.runs import RunReader, whole
 from muntin.spark.index.scatter import DIGEST, ERROR, piece
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
-from muntin.summaries.dynamic_bloom import DynamicBloom
+from muntin.summaries.fingerprint_index import Fingerprint
 
 FILE = 3  # beside the kinds of the first stage
 
@@ -44,7 +44,8 @@ def _gathered(plan: Plan, left: Left, task: int) -> Iterator[pa.RecordBatch]:
     for partition in mine:
         hashes = runs.hashes(partition)
         if len(hashes):
-            file = _partition(plan, partition, hashes)
+            summary = _partition(plan, partition, hashes)
+            file = write_partition(plan.folder, partition, summary)
             yield piece(FILE, json.dumps(asdict(file)).encode())
     digests = left.digests[task :: plan.tasks]
     digest = sum_of_digests(whole(f"{plan.runs}/{name}") for name in digests)
@@ -63,12 +64,11 @@ def sum_of_digests(stored: Iterable[bytes]) -> DyadicQDigest | None:
     return digest
 
 
-def _partition(plan: Plan, partition: int, hashes: np.ndarray) -> PartitionFile:
-    """A file that is the same in whatever order the hashes come."""
-    least, most = int(hashes.min()), int(hashes.max())
+def _partition(plan: Plan, partition: int, hashes: np.ndarray) -> Fingerprint:
+    """A filter that is the same in whatever order the hashes come."""
     base = plan.base.get(partition)
     if base is None:
-        keys = DynamicBloom.of_hashes(
+        return Fingerprint.of_hashes(
             hashes,
             plan.fpp,
             plan.seed,
@@ -76,11 +76,9 @@ def _partition(plan: Plan, partition: int, hashes: np.ndarray) -> PartitionFile:
             capacity_min=CAPACITY_MIN,
             headroom=plan.headroom,
         )
-    else:
-        keys = DynamicBloom.from_bytes(whole(f"{plan.folder}/{base.file}"))
-        keys.update_hashes(hashes, plan.item_type)
-        least, most = min(least, base.least), max(most, base.most)
-    return write_partition(plan.folder, partition, keys, least, most)
+    summary = Fingerprint.from_bytes(whole(f"{plan.folder}/{base}"))
+    summary.update_hashes(hashes, plan.item_type)
+    return summary
 
 
 def read_described(data: bytes) -> PartitionFile:

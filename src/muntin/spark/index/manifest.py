@@ -14,7 +14,7 @@ from muntin.errors import CorruptSummary, SourceError
 from muntin.storage import place_of
 from muntin.summaries.dynamic_bloom import ItemType
 
-FORMAT = 2
+FORMAT = 1
 MANIFEST = "manifest.json"
 PARTITIONS_MAX = 1 << 16
 _NAME = re.compile(r"(part-\d{5}|digest)-[0-9a-f]{16}\.mntn")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from muntin.spark.index.manifest import PartitionFile
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
 from muntin.summaries.dynamic_bloom import ItemType
 from muntin.summaries.order_maps import OrderMap
@@ -31,7 +29,7 @@ class Plan:
     item_type: ItemType
     domain: OrderMap | None
     error: float
-    base: Mapping[int, PartitionFile]
+    base: dict[int, str]
     """Files of partitions that are extended."""
     only: frozenset[int] | None = None
     """Partitions to build; None: all."""
