@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
-from muntin.summaries.base import Estimate
+from muntin.summaries.base import Copied, Estimate
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
 from muntin.summaries.dynamic_bloom import HEADROOM, DynamicBloom, ItemType
 from muntin.summaries.envelope import seal, unseal
@@ -28,7 +28,7 @@ from muntin.summaries.order_maps import OrderMap
 _HEADER = struct.Struct("<QQQ")  # smallest and largest hash, length of the filter
 
 
-class Fingerprint:
+class Fingerprint(Copied):
     """What keys there are, and between which ranks a number lies.
 
     Parameters
@@ -189,14 +189,6 @@ class Fingerprint:
             ours.merge(theirs)
         self._least = min(self._least, other._least)
         self._most = max(self._most, other._most)
-
-    def copy(self) -> Self:
-        """A summary of its own with the same keys and ranks."""
-        twin = type(self).__new__(type(self))
-        twin._bloom = self._bloom.copy()
-        twin._digest = self._digest.copy() if self._digest else None
-        twin._least, twin._most = self._least, self._most
-        return twin
 
     def to_bytes(self) -> bytes:
         """Versioned bytes with a checksum."""
