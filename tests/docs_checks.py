@@ -6,14 +6,15 @@ import re
 import shlex
 import subprocess
 import tomllib
+import zipfile
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import yaml
 
-from muntin.spark import setting_names
 from tests.docs_samples import ROOT, Sample, commands_of
 
 FOLDERS = ("benchmarks", "deploy", "docs", "examples", "scripts", "src", "tests")
@@ -108,8 +109,25 @@ OPEN_SETTINGS = re.compile(  # a part of them is what the reader names
 
 def is_setting(name: str) -> bool:
     if not _KNOWN:
-        _KNOWN.update(setting_names._known())
+        _KNOWN.update(_settings())
     return name in _KNOWN or bool(OPEN_SETTINGS.fullmatch(name))
+
+
+_CLASSES = re.compile(
+    r".*(/config/.*|Conf(ig)?\$?|SparkLauncher|HiveUtils\$?|SqlApiConfHelper\$?)\.class"
+)
+# a class file's constant that is a text: a tag, the length, the text; after it, the next one's tag
+_NAME = re.compile(rb"\x01(..)(spark(?:\.[A-Za-z][A-Za-z0-9_-]*)+)", re.DOTALL)
+
+
+def _settings() -> Iterator[str]:
+    """Those that the installed Spark knows, read from its classes."""
+    for jar in Path(pyspark.__file__).parent.glob("jars/spark-*.jar"):
+        with zipfile.ZipFile(jar) as classes:
+            for name in filter(_CLASSES.fullmatch, classes.namelist()):
+                for size, text in _NAME.findall(classes.read(name)):
+                    if int.from_bytes(size) == len(text):
+                        yield text.decode()
 
 
 def image(sample: Sample) -> None:

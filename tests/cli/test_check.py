@@ -232,21 +232,6 @@ def test_folders_of_files_of_several_kinds_and_spreadsheets(check, tmp_path):
     assert "rows.xlsx is a spreadsheet or another zip file" in told
 
 
-def test_a_setting_that_is_nearly_one_of_sparks_is_warned_of(check):
-    own = "spark.mine.shufle: 1, spark.hadoop.fs.s3a.endpoint: x, spark.executorEnv.MINE: y"
-    right = "spark.sql.session.timeZone: UTC, spark.driver.memory: 1g, spark.jars.packages: a:b:1"
-    wrong = "spark.sql.shufle.partitions: 8, spark.sql.ansi.Enable: true"
-    good = check(GOOD)[1]
-    assert check(f"{GOOD}spark: {{{own}, {right}}}\n") == (0, good)
-    code, said = check(f"{GOOD}spark: {{{own}, {wrong}}}\n")
-    assert (code, said.splitlines()[1:-1]) == (0, [
-        "warning: spark: Spark has no setting 'spark.sql.ansi.Enable'; "
-        "did you mean 'spark.sql.ansi.enabled'?",
-        "warning: spark: Spark has no setting 'spark.sql.shufle.partitions'; "
-        "did you mean 'spark.sql.shuffle.partitions'?",
-    ])  # fmt: skip
-
-
 def test_what_does_not_fit_what_the_ledger_holds(check):
     own = "ledger: sqlite:///x.db\nsummaries:\n  delays: {kind: quantiles, value: delay, k: 200}\n"
     text = GOOD.partition("fields:")[0] + own

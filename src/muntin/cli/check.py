@@ -28,7 +28,6 @@ def register(app: typer.Typer) -> None:
 
         from muntin import spec_file
         from muntin.errors import SpecError
-        from muntin.spark.setting_names import slips
         from muntin.spec import Pipeline
         from muntin.yaml_file import read
 
@@ -48,8 +47,6 @@ def register(app: typer.Typer) -> None:
             f"{pipeline}: good: {summaries} {'summary' if summaries == 1 else 'summaries'}, "
             f"{queries} {'query' if queries == 1 else 'queries'}"
         )
-        for name, meant in slips(checked.spark).items():  # hardly meant; Spark takes any
-            typer.echo(f"warning: spark: Spark has no setting '{name}'; did you mean '{meant}'?")
         for line in _fetched(checked):
             typer.echo(line)
         if checked.fields and not spark:
