@@ -31,10 +31,11 @@ def ago(seconds):
     (ago(1), None, "running", False),
     (ago(1), {"state": "running", "at": ago(1)}, "running", False),
     (ago(60), {"state": "running", "at": ago(2)}, "idle", False),
-    (None, {"state": "running", "at": ago(2)}, "idle", True),
+    (None, {"state": "running", "at": ago(2)}, "idle", False),  # an empty topic
     (ago(60), {"state": "running", "at": ago(60)}, "stale", True),
     (ago(60), None, "stale", True),
     (ago(60), {"state": "finished", "at": ago(60)}, "finished", False),
+    (None, {"state": "finished", "at": ago(60)}, "finished", False),  # an empty source
     (ago(2), {"state": "failed", "at": ago(1), "reason": "no column x"}, "failed", True),
     (ago(900), {"state": "failed", "at": ago(600), "reason": "no column x"}, "failed", True),
     (ago(1), {"state": "failed", "at": ago(60), "reason": "no column x"}, "running", False),

@@ -50,11 +50,11 @@ def liveness(
         return Liveness("unknown", True, None)
     silent = now_us - alive
     if said == "finished":
-        return Liveness("finished", not committed, silent)
+        return Liveness("finished", False, silent)
     if said == "failed" and committed <= said_at:
         return Liveness("failed", True, silent, str(status.get("reason", "")))
     limit = max(STALE_US_MIN, STALE_TRIGGERS * trigger_us)
     if silent > limit:
         return Liveness("stale", True, silent)
     idle = now_us - committed > limit
-    return Liveness("idle" if idle else "running", not committed, silent)
+    return Liveness("idle" if idle else "running", False, silent)
