@@ -72,7 +72,9 @@ def main() -> None:
     for words, extra in (
         (("run", str(FOLDER / "pipeline.yaml")), "spark"),
         (("index", "build", str(file), "-k", "origin", "-o", str(FOLDER / "index")), "spark"),
-        (("demo",), "spark"),
+        (("demo",), "demo"),
+        (("demo", "--taxi"), "spark"),
+        (("demo", "--kafka"), "kafka"),
         (("produce", str(file), "--topic", "orders"), "kafka"),
         (("serve", "--ledger", ledger, "--port", "0", "--postgres", "127.0.0.1:0"), "postgres"),
     ):

@@ -60,13 +60,13 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Replay flights (or taxi orders) through Spark and watch windows open and close."""
         if recorded:
-            if taxi or kafka or sites:
+            if taxi or kafka or sites or speed:
                 raise typer.BadParameter("--replay plays flights, alone")
             return _recorded(seconds, port, _place(folder), show)
         from muntin.cli.serve import PORT
         from muntin.extras import needs
 
-        needs("spark", "muntin demo")
+        needs("kafka" if kafka else "spark" if taxi else "demo", "muntin demo", "pyspark")
         place = _place(folder)
         if sites:
             if taxi:
