@@ -118,6 +118,7 @@ def test_what_spark_would_read_is_good(check, tmp_path, path, data, more):
         ("sqlite:///flights.db", "sqlite:///data.db", "7:1", "the file is not a ledger"),
         ("pane: 1 hour", "pane: 1 hour\npane: 2 hours", "5:1", "stands twice, first in line 4"),
         ("name:", "retention: {panes: 1 minute}\nname:", "1:13", "shorter than a pane"),
+        ("name:", "rollups: [1 day, 2 hours]\nname:", "1:1", "rollups: 2 hours is not a multiple"),
         ("delay > 15", "delay >> > 15", "6:3", "near '>'"),
         ("delay > 15", "dealy > 15", "6:3", "no column 'dealy'; did you mean 'delay'?"),
         ("[origin]", "[orign]", "9:3", "no column 'orign'; did you mean 'origin'?"),
@@ -182,6 +183,15 @@ def test_kafka_needs_servers_a_topic_and_columns_of_its_value(check):
     assert "the source has no column 'aera'; did you mean 'area'?" in told
     code, told = check(kafka.replace("subscribe: x}", value.replace("area int", "area")))
     assert "column 'area' has no type" in told
+
+
+def test_an_expression_without_its_end_is_told_in_words_where_there_is_no_spark(check, monkeypatch):
+    monkeypatch.setattr("muntin.cli.check_source.spark_says", lambda _: None)
+    told = check(GOOD.replace("CAST(delay > 15 AS BIGINT)", "delay +"))[1]
+    assert told == (
+        "p.yaml:6:3: fields.late: 'delay +' is not an expression: "
+        "Something is missing. Line 1, Col: 7.\n"
+    )
 
 
 def test_all_that_is_wrong_is_said_at_once(check):

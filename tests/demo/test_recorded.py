@@ -78,7 +78,8 @@ def test_a_port_that_is_taken_ends_it_before_spark_starts(tmp_path, what):
             env={"PATH": "/nowhere", "HOME": str(tmp_path)},  # there is no Java
         )
     assert done.returncode == 1
-    assert f"error: cannot listen on 127.0.0.1:{port}" in done.stderr
+    why = "Address already in use; choose another --port"
+    assert f"error: cannot listen on 127.0.0.1:{port}: {why}\n" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

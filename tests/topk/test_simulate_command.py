@@ -63,7 +63,7 @@ def test_a_file_with_columns_of_other_names(tmp_path) -> None:
     ("arguments", "message"),
     [
         (["--policy", "best"], "policy 'best': one of"),
-        (["--stream", "none.csv"], "none.csv cannot be read"),
+        (["--stream", "none.csv"], "none.csv: no such file"),
         (["--sites", "0"], "sites is 0"),
         (["--k", "0"], "k is 0: give 1"),
         (["--epsilon", "-1"], "epsilon is -1"),

@@ -103,7 +103,7 @@ def test_streams_from_files(kind: str, tmp_path) -> None:
 
 
 def test_streams_that_cannot_be_read(tmp_path) -> None:
-    with pytest.raises(BadArgument, match="cannot be read"):
+    with pytest.raises(BadArgument, match=r"none\.csv: no such file"):
         streams.from_file(tmp_path / "none.csv", 10)
     for table, said in (
         (pa.table({"time": [1]}), "no column 'object'"),

@@ -255,7 +255,8 @@ def parsed_field(text: str) -> tuple[Any, str]:
     try:
         return sqlglot.parse_one(text, dialect="spark"), ""
     except SqlglotError as problem:
-        ours = str(problem).splitlines()[0]
+        # of an operator without its other side it names a class of its own
+        ours = re.sub(r"^Required .*>\.", "Something is missing.", str(problem).splitlines()[0])
     # it may be right all the same: sqlglot does not know all that Spark reads
     said = spark_says(text)
     if said is None:

@@ -236,7 +236,8 @@ def _listening(host: str, port: int, option: str = "--port") -> socket.socket:
         listening.listen(BACKLOG)
     except (OSError, OverflowError) as problem:
         listening.close()
+        why = getattr(problem, "strerror", problem)
         raise BadArgument(
-            f"cannot listen on {host}:{port}: {problem}; choose another {option}"
+            f"cannot listen on {host}:{port}: {why}; choose another {option}"
         ) from None
     return listening

@@ -6,6 +6,7 @@ measurement uses ``numpy.random.default_rng(100 * r + 7)``.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from os import PathLike
 
@@ -86,6 +87,8 @@ def from_file(
         take more than 2 GiB.
     """
     name = str(path)
+    if not os.path.isfile(name):
+        raise BadArgument(f"{name}: no such file")
     try:
         if name.endswith(".npy"):
             counts = np.load(name, allow_pickle=False)

@@ -35,6 +35,7 @@ def checked_ladder(pane: int, rungs: Sequence[int]) -> tuple[int, ...]:
     for below, above in pairwise((pane, *rungs)):
         if above <= below or above % below:
             raise BadArgument(
-                f"rollup {duration_text(above)} is not a multiple of {duration_text(below)}"
+                f"rollups: {duration_text(above)} is not a multiple of {duration_text(below)}, the "
+                "length before it: each must be, the first of the pane"
             )
     return tuple(rungs)
