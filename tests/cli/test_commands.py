@@ -242,6 +242,13 @@ def test_the_schema_for_editors_has_the_entries_of_every_kind(muntin):
     assert muntin("check")[0] == 2
 
 
+@pytest.mark.parametrize("more", [["--taxi"], ["--kafka"], ["--sites", "3"], ["--speed", "1 day"]])
+def test_a_replay_takes_nothing_that_it_would_pass_over(muntin, more):
+    code, _, err = muntin("demo", "--replay", *more)
+    assert code == 2
+    assert "--replay plays flights at its own speed" in err
+
+
 def test_help_names_every_command(muntin):
     code, out, _ = muntin("--help")
     assert code == 0

@@ -61,7 +61,7 @@ def register(app: typer.Typer) -> None:
         """Replay flights (or taxi orders) through Spark and watch windows open and close."""
         if recorded:
             if taxi or kafka or sites or speed:
-                raise typer.BadParameter("--replay plays flights, alone")
+                raise typer.BadParameter("--replay plays flights at its own speed, alone")
             return _recorded(seconds, port, _place(folder), show)
         from muntin.cli.serve import PORT
         from muntin.extras import needs
