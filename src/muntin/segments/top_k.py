@@ -35,7 +35,7 @@ from muntin.segments.kernels import top_k as _kernels
 from muntin.segments.keys import Keys, union
 from muntin.segments.nulls import check_nulls, counts_of, merged_nulls, without_nulls
 from muntin.segments.table import Table
-from muntin.summaries.checks import integer_in
+from muntin.summaries.checks import INT64_MAX, integer_in
 from muntin.summaries.space_saving import CAPACITY_MAX
 
 kernels: Any = _kernels  # lists of columns are unpacked into their calls
@@ -205,8 +205,7 @@ def check_entries(table: Table, capacity: int, most: np.ndarray, kind: str) -> N
 
 def heaviest(table: Table, stored: tuple[np.ndarray, ...], k: int | None) -> pa.Table:
     """The answer to `Heaviest`."""
-    if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 0):
-        raise BadArgument(f"k must be an integer of at least 0, got {k!r}")
+    k = None if k is None else integer_in("k", k, 0, INT64_MAX)
     starts, items, weights, gained, offsets, _ = stored
     sizes = np.diff(starts)
     row = np.repeat(np.arange(len(sizes)), sizes)

@@ -90,7 +90,8 @@ def unseal(data: bytes, kind: str) -> tuple[dict[str, Any], memoryview]:
     """
     if not isinstance(data, bytes | bytearray | memoryview):
         raise CorruptSummary(f"expected bytes, got {type(data).__name__}")
-    view = memoryview(data).cast("B") if isinstance(data, memoryview) else memoryview(data)
+    view = memoryview(data)
+    view = view.cast("B") if view.c_contiguous else memoryview(view.tobytes())
     size = len(view)
     if size < _HEADER.size + _CHECKSUM.size:
         raise CorruptSummary(f"{size} bytes are too few for a summary")

@@ -113,8 +113,8 @@ class HyperBloom(Copied):
     def merge(self, other: Self) -> None:
         """Always refused: `IncompatibleSummary`."""
         raise IncompatibleSummary(
-            f"a HyperBloom follows one stream in time order and cannot take in a {other.kind}: "
-            "give each shard of the items its own"
+            f"a HyperBloom follows one stream in time order and cannot take in a "
+            f"{type(other).__name__}: give each shard of the items its own"
         )
 
     def copy(self) -> Self:

@@ -82,7 +82,7 @@ class NamedPairs(Copied, Generic[P]):
         """Always refused: `IncompatibleSummary`."""
         raise IncompatibleSummary(
             f"a {type(self).__name__} follows one stream in its order and cannot take in a "
-            f"{other.kind}: {self.instead_of_merging}"
+            f"{type(other).__name__}: {self.instead_of_merging}"
         )
 
     def copy(self) -> Self:

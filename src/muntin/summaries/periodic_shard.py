@@ -129,7 +129,7 @@ class PeriodicShard(Copied):
     def merge(self, other: Self) -> NoReturn:
         """Always refused: `IncompatibleSummary`."""
         raise IncompatibleSummary(
-            f"a shard of a periodic stream cannot take in a {other.kind}: "
+            f"a shard of a periodic stream cannot take in a {type(other).__name__}: "
             "use HyperCalm.merged_top over the shards' whole()"
         )
 

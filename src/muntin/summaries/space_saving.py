@@ -29,7 +29,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
-from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.errors import CorruptSummary, IncompatibleSummary
 from muntin.summaries.base import Copied, Estimate
 from muntin.summaries.checks import check_alike, integer_in
 from muntin.summaries.entries import Entries
@@ -176,8 +176,7 @@ class SpaceSaving(Copied):
         self, k: int | None, at_most: Callable[[pa.Array], np.ndarray] | None = None
     ) -> pa.Table:
         """As `top`, where `at_most` knows of items that they weigh no more."""
-        if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 0):
-            raise BadArgument(f"k must be an integer of at least 0, got {k!r}")
+        k = None if k is None else integer_in("k", k, 0, INT64_MAX)
         items, upper, rival = self._entries.values(), self._entries.counts.copy(), 0
         if at_most is not None:
             upper = np.minimum(upper, at_most(items))

@@ -1,4 +1,4 @@
-"""A copy of a summary is independent of it, however it was made, for each public class."""
+"""Each public class of summary: its copies are independent, and what it refuses or reads."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from muntin import summaries
+from muntin.errors import IncompatibleSummary
 from muntin.summaries import (
     KLL,
     REQ,
@@ -99,3 +100,21 @@ def test_a_copy_is_independent(kind: type, copied: Callable[[Any], Any]) -> None
     for summary in (original, expected):
         update(summary, second)
     assert twin.to_bytes() == original.to_bytes() == expected.to_bytes()
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_what_is_no_summary_is_not_taken_in(kind: type) -> None:
+    make, _ = MAKERS[kind]
+    with pytest.raises(IncompatibleSummary, match="NoneType"):
+        make().merge(None)
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_bytes_are_read_from_memory_with_gaps(kind: type) -> None:
+    make, update = MAKERS[kind]
+    summary = make()
+    update(summary, np.arange(300))
+    data = summary.to_bytes()
+    apart = bytearray(2 * len(data))
+    apart[::2] = data
+    assert summary.from_bytes(memoryview(apart)[::2]).to_bytes() == data
