@@ -449,9 +449,12 @@ def _json(value: Any) -> Any:
     return value
 
 
-def by_row(rows: list[list[Any]]) -> list[str]:
-    """Rows in an order that does not depend on how they came; 1 and 1.0 are one."""
-    return sorted(repr([float(v) if type(v) is int else v for v in row]) for row in rows)
+def by_row(rows: Sequence[Sequence[Any]]) -> list[str]:
+    """Rows in an order that does not depend on how they came; 1 and 1.0 are one, and 0 and -0.
+
+    Of 0 and -0, which DuckDB orders as equals, a LIMIT keeps the one that came first.
+    """
+    return sorted(repr([v + 0.0 if type(v) in (int, float) else v for v in row]) for row in rows)
 
 
 def _naive(at: int) -> str:

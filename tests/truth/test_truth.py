@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+import duckdb
 import pytest
 
 from muntin.errors import SelectError
@@ -143,6 +144,13 @@ def test_a_thousand_statements() -> None:
     found = sum((each.found for each in asked), Counter[str]())
     assert found.total() > 1_000
     assert min(found[how] for how in ("exact", "bounds", "uncounted", "dropped", "nothing")) > 5
+
+
+def test_rows_are_the_same_whichever_zero_a_limit_keeps() -> None:
+    asked = "SELECT 0 / i FROM (SELECT unnest(?) AS i) ORDER BY 1 LIMIT 1"
+    kept = [duckdb.execute(asked, [rows]).fetchall() for rows in ([-3, 3], [3, -3])]
+    assert repr(kept[0]) != repr(kept[1])
+    assert by_row(kept[0]) == by_row(kept[1])
 
 
 def test_the_same_by_every_way() -> None:
