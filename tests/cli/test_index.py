@@ -60,7 +60,7 @@ def test_build_prints_what_it_made(muntin, built, records):
     assert "overwrite" in err
     code, _, err = muntin("build", records / "log.parquet", "-k", "no", "-o", built.parent / "x")
     assert code == 1
-    assert "no column 'no': url, id, bytes" in err.replace("\n", " ")
+    assert "no column 'no'; columns: url, id, bytes" in err.replace("\n", " ")
 
 
 def test_contains_in_all_formats(muntin, built, tmp_path):

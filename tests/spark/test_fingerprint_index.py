@@ -491,7 +491,7 @@ def test_other_types_of_keys_and_numbers(spark, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"key": "nothing"}, "no column 'nothing': url, bytes"),
+        ({"key": "nothing"}, "no column 'nothing'; columns: url, bytes"),
         ({"rank": "url"}, "no rank"),
         ({"partitions": 0}, "partitions=0"),
         ({"fpp": 1.0}, "fpp=1.0"),

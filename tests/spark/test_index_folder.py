@@ -2,8 +2,9 @@
 
 import pytest
 
-from muntin.errors import SourceError, SpecError
+from muntin.errors import BadArgument, SourceError, SpecError
 from muntin.spark.index.reader import IndexReader
+from muntin.spark.index.sources import _check_columns
 from muntin.storage import full_name
 
 
@@ -21,3 +22,11 @@ def test_a_url_of_no_kind_is_refused_and_no_local_folder_is_made(path, tmp_path,
     with pytest.raises(SpecError, match="Protocol not known"):
         IndexReader.open(path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_mistyped_column_is_told_without_those_that_reading_adds():
+    with pytest.raises(BadArgument) as told:
+        _check_columns(["are"], ["time", "_muntin_file"], "the DataFrame")
+    assert str(told.value) == "the DataFrame has no column 'are'; columns: time"
+    with pytest.raises(BadArgument, match="did you mean 'area'"):
+        _check_columns(["are"], ["time", "area"], "the DataFrame")

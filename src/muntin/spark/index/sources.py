@@ -18,6 +18,7 @@ from muntin.spark.files import filled_files
 from muntin.spark.index.plan import Plan
 from muntin.spark.index.scatter import PIECE_DDL, scatter
 from muntin.spark.parquet import ROWS_AT_ONCE, Split, shares_of
+from muntin.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -164,7 +165,9 @@ def _types(schema: pa.Schema, key: str, rank: str | None) -> tuple[pa.DataType, 
 def _check_columns(wanted: list[str], there: list[str], where: str) -> None:
     for name in wanted:
         if name not in there:
-            raise BadArgument(f"{where} has no column {name!r}: {', '.join(map(str, there))}")
+            shown = [each for each in map(str, there) if not each.startswith("_muntin_")]
+            hint = did_you_mean(name, shown, "columns")
+            raise BadArgument(f"{where} has no column '{name}'; {hint}")
 
 
 def scanned_files(df: DataFrame) -> list[str]:
