@@ -1,6 +1,9 @@
 """Our XXH64 against the `xxhash` package."""
 
+from collections import Counter
+
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 import xxhash
@@ -56,6 +59,25 @@ def test_all_spellings_of_an_item_hash_alike():
 def test_a_null_is_no_item(items, message):
     with pytest.raises(BadArgument, match=message):
         hash_items(items)
+
+
+@pytest.mark.parametrize(
+    ("items", "message"),
+    [
+        (Counter("aab"), "items are a Counter: give its keys as a list, counts as weights"),
+        (pa.table({"a": [1, 2]}), r"items have shape \(2, 1\): give one column"),
+        (pd.DataFrame({"a": [1]}), r"items have shape \(1, 1\): give one column"),
+        (np.zeros((2, 3), np.int64), r"items have shape \(2, 3\): give one column"),
+    ],
+)
+def test_what_is_not_one_column_is_refused(items, message):
+    """Of a Counter the keys would count once each, and nobody would see it."""
+    with pytest.raises(BadArgument, match=message):
+        hash_items(items)
+
+
+def test_bytes_that_may_change_are_one_item():
+    assert hash_items(bytearray(b"ab")).tolist() == hash_items(b"ab").tolist()
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), max_size=20), seeds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -50,8 +51,14 @@ def as_items(items: Any) -> pa.Array:
 
 def given_items(items: Any) -> pa.Array:
     """Items as `as_items` takes them, as one array of their own type; no dictionary."""
-    if isinstance(items, str | bytes | int | np.integer):
+    if isinstance(items, str | bytes | bytearray | int | np.integer):
         items = [items]
+    if isinstance(items, Mapping):
+        raise BadArgument(
+            f"items are a {type(items).__name__}: give its keys as a list, counts as weights"
+        )
+    if len(shape := getattr(items, "shape", (0,))) > 1:
+        raise BadArgument(f"items have shape {tuple(shape)}: give one column")
     if isinstance(items, pa.ChunkedArray):
         items = items.combine_chunks()
         if isinstance(items, pa.ChunkedArray):  # Arrow keeps chunks that one array cannot hold

@@ -67,7 +67,8 @@ class KLL(KLLAnswers, Copied):
     seed : int
         Of the sketch's coins, 0 to 2^64 - 1.
     dtype : {"float64", "float32", "int64"}
-        Of the values. Inside, each takes 8 bytes; a float32 takes 4 in `to_bytes`.
+        Of the values. Inside, each takes 8 bytes; a float32 takes 4 in `to_bytes`. Only int64 keeps
+        whole numbers beyond 2^53: as floats they are rounded to the nearest, as NumPy does.
     """
 
     kind: ClassVar[str] = "kll"
