@@ -88,6 +88,7 @@ WRONG = [
     ("SELECT cast(»driver« AS INT) FROM orders(driver)", "value", "'d1'", "TRY_CAST gives null"),
     ("SELECT 1 FROM orders(driver) WHERE »driver« = 5", "type", "driver is a text", "quotes"),
     ("SELECT 1 FROM orders(driver) WHERE »time« = '1.5'", "type", "no integer", "without quotes"),
+    ("SELECT date_trunc(»driver«, now()) FROM orders(driver)", "not_allowed", "unit that is", ""),
     ("SELECT time * 9223372036854775807 FROM orders(driver)", "overflow", "INT64", "DOUBLE"),
 ]
 

@@ -74,8 +74,12 @@ CHOICE = frozenset(("coalesce", "nullif", "ifnull", "if"))
 
 FUNCTIONS = AGGREGATES | WINDOW_FUNCTIONS | NUMBERS | TEXT | TIME | CHOICE
 
-LITERAL_PATTERN = {"regexp_matches": 1, "regexp_full_match": 1, "regexp_extract": 1}
-"""Functions whose argument (counted from 0) must be a constant: a pattern is compiled once."""
+CONSTANTS = {
+    **dict.fromkeys(("regexp_matches", "regexp_full_match", "regexp_extract", "strftime"), 1),
+    **dict.fromkeys(("date_trunc", "date_part", "date_diff", "datediff"), 0),
+}
+"""Functions whose argument (counted from 0) must be a constant: a pattern is compiled once, and
+what is no unit would be an error of the first row that has it."""
 
 
 # sqlglot notes with / how the dialect divides; DuckDB's own way is what we render.
@@ -232,11 +236,11 @@ def _check_function(statement: Statement, node: exp.Anonymous) -> None:
         remedy = did_you_mean(name, sorted(FUNCTIONS), "functions")
         message = f"no function '{name[:64]}'"
         raise problem_at(statement.text, place, message, remedy, "unknown_function")
-    position = LITERAL_PATTERN.get(name.lower())
+    position = CONSTANTS.get(name.lower())
     arguments = node.expressions
     pattern = None if position is None else arguments[position : position + 1]
     if pattern and not isinstance(pattern[0], exp.Literal):
-        raise _refused(statement, pattern[0], "a pattern that is not a constant")
+        raise _refused(statement, pattern[0], "a pattern, format or unit that is not a constant")
     for argument in arguments:
         if isinstance(argument, (exp.Alias, exp.Subquery, exp.Select)):
             if isinstance(argument, exp.Subquery) and not argument.alias:

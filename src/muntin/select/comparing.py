@@ -1,8 +1,8 @@
 """What a statement compares, and whether it can be: decided by types, never by the rows.
 
-DuckDB turns the texts of a column into numbers where they are compared with one, and fails at the
-first that is none: a statement would work until such a row comes. It rounds '1.5' to compare it
-with integers, so that 2 would be the same.
+DuckDB turns texts into numbers where they are compared with one, and fails at the first that is
+none: a statement would work until such a row comes. It rounds '1.5' to compare it with integers, so
+that 2 would be the same.
 """
 
 from __future__ import annotations
@@ -15,66 +15,102 @@ from dataclasses import dataclass
 import pyarrow as pa
 from sqlglot import exp
 
+from muntin.select.check import words
 from muntin.select.columns import Origin, origin_of
+from muntin.select.syntax import DIALECT
 
 _PAIRS = (
     exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ,
 )  # fmt: skip
+_TEXT, _INTEGER, _NUMBER, _TRUTH, _TIME = (
+    "a text", "an integer", "a number", "a truth value", "a time",
+)  # fmt: skip
 _CASTS = {
-    **dict.fromkeys(("FLOAT", "DOUBLE", "DECIMAL"), "a number"),
-    **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT", "INT128"), "an integer"),
-    **dict.fromkeys(("UTINYINT", "USMALLINT", "UINT", "UBIGINT"), "an integer"),
-    **dict.fromkeys(("DATE", "TIMESTAMP", "TIMESTAMPNTZ"), "a time"),
-    "BOOLEAN": "a truth value",
+    **dict.fromkeys(("FLOAT", "DOUBLE", "DECIMAL"), _NUMBER),
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT", "INT128"), _INTEGER),
+    **dict.fromkeys(("UTINYINT", "USMALLINT", "UINT", "UBIGINT"), _INTEGER),
+    **dict.fromkeys(("DATE", "TIMESTAMP", "TIMESTAMPNTZ"), _TIME),
+    **dict.fromkeys(("TEXT", "VARCHAR"), _TEXT),
+    "BOOLEAN": _TRUTH,
 }
-_INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*\Z", re.ASCII)
+_GIVES = {
+    name: kind
+    for kind, names in {
+        _TEXT: """
+            lower upper substr substring left right trim ltrim rtrim concat split_part reverse
+            regexp_extract strftime dayname monthname
+        """,
+        _INTEGER: "length strlen strpos instr count row_number rank dense_rank ntile",
+        _TRUTH: "starts_with ends_with contains regexp_matches regexp_full_match",
+    }.items()
+    for name in words(names)
+}
+"""Types of what functions give, whatever they are given."""
+_SAME = words(
+    """
+    min max first last any_value arg_min arg_max min_by max_by mode lag lead first_value last_value
+    nth_value coalesce ifnull nullif greatest least
+    """
+)
+"""Functions that give one of their first argument's type."""
+_NUMBERS = words("abs round floor ceil ceiling trunc sum sqrt ln log exp power pow")
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod)
+_WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*\Z", re.ASCII)
 _ANY_TEXT, _NUMBER_TEXT = "a text that is no number", "a text that is no integer"
 _UNLIKE = {
-    "a text": frozenset(("an integer", "a number", "a truth value", "a time")),
-    "an integer": frozenset((_ANY_TEXT, _NUMBER_TEXT)),
-    "a number": frozenset((_ANY_TEXT,)),
+    _TEXT: frozenset((_INTEGER, _NUMBER, _TRUTH, _TIME)),
+    _INTEGER: frozenset((_ANY_TEXT, _NUMBER_TEXT)),
+    _NUMBER: frozenset((_ANY_TEXT,)),
 }
-"""Of a column, and what it cannot be compared with; whatever else there is, DuckDB decides by
-types alone."""
+"""What cannot be compared with each other; of all else, DuckDB decides by types alone."""
+
+Kind = str | Origin | tuple["Kind", ...] | None
+"""A type; that of a column; a number, if all of these are numbers; None: only DuckDB knows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A column of a FROM item, and what it is compared with: another, or a constant of a type."""
+    """`shown` is compared with another; each by its type."""
 
-    column: Origin
-    other: Origin | str
+    shown: str
+    name: str
+    """A column in it."""
+    mine: Kind
+    other: Kind
 
 
 def comparisons(tree: exp.Expr) -> tuple[Comparison, ...]:
     """Those of a resolved statement whose types are known once its tables are there."""
     found: dict[Comparison, None] = {}
     for node in tree.walk():
-        first, *others = [_operand(each) for each in _operands(node)] or [None]
-        for other in others:
-            for one, two in ((first, other), (other, first)):
-                if isinstance(one, Origin) and two is not None:
-                    found[Comparison(one, two)] = None
+        operands = _operands(node)
+        if not operands:
+            continue
+        first, *others = operands
+        mine = _kind(first)
+        for theirs, other in {_kind(other): other for other in others}.items():
+            for one, kind, against in ((first, mine, theirs), (other, theirs, mine)):
+                column = one.find(exp.Column)
+                if column is not None and kind is not None and against is not None:
+                    found[Comparison(_shown(one), column.name, kind, against)] = None
     return tuple(found)
 
 
 def mismatch(
     compared: Sequence[Comparison], schemas: Sequence[pa.Schema | None]
 ) -> tuple[str, str, str] | None:
-    """A column that cannot be compared as it is: its name, what is wrong, and what to write.
+    """What cannot be compared as it is: a column in it, what is wrong, and what to write.
 
     `schemas`: of each FROM item, as it was loaded.
     """
     for each in compared:
-        mine = _type_in(each.column, schemas)
-        other = each.other if isinstance(each.other, str) else _type_in(each.other, schemas)
+        mine, other = _type_of(each.mine, schemas), _type_of(each.other, schemas)
         if other not in _UNLIKE.get(mine, ()):
             continue
-        name = each.column.name
         remedy = "write the constant without quotes"
-        if mine == "a text":
-            remedy = "write the constant in single quotes, or cast the column with TRY_CAST"
-        return name, f"{name} is {mine}, and is compared with {other}", remedy
+        if mine == _TEXT:
+            remedy = "write the constant in single quotes, or cast the text with TRY_CAST"
+        return each.name, f"{each.shown} is {mine}, and is compared with {other}", remedy
     return None
 
 
@@ -93,21 +129,35 @@ def _operands(node: exp.Expr) -> list[exp.Expr]:
     return []
 
 
-def _operand(node: exp.Expr) -> Origin | str | None:
-    """A column of a FROM item, or the type of a constant; None: only DuckDB knows."""
-    while isinstance(node, (exp.Paren, exp.Neg)):
+def _kind(node: exp.Expr) -> Kind:
+    while isinstance(node, (exp.Paren, exp.Neg, exp.Filter, exp.Window)):
         node = node.this
     if isinstance(node, exp.Column):
         return origin_of(node)
     if isinstance(node, exp.Boolean):
-        return "a truth value"
+        return _TRUTH
     if isinstance(node, exp.Cast):
         return _CASTS.get(node.to.this.value)
+    if isinstance(node, exp.DPipe):
+        return _TEXT
+    if isinstance(node, _ARITHMETIC):
+        of = (_kind(node.this), _kind(node.expression))
+        return (_NUMBER, *of) if isinstance(node, exp.Div) else of
+    if isinstance(node, exp.Case):
+        return _kind(node.args["ifs"][0].args["true"])
+    if isinstance(node, exp.Anonymous):
+        name = str(node.this).lower()
+        if name in _GIVES or not node.expressions:
+            return _GIVES.get(name)
+        of_first = _kind(node.expressions[0])
+        if name in _SAME:
+            return of_first
+        return (_NUMBER, of_first) if name in _NUMBERS else None
     if not isinstance(node, exp.Literal):
         return None
     if not node.is_string:
-        return "an integer" if node.name.isdigit() else "a number"
-    if _INTEGER.match(node.name):
+        return _INTEGER if node.name.isdigit() else _NUMBER
+    if _WHOLE.match(node.name):
         return None
     with contextlib.suppress(ValueError):
         float(node.name)
@@ -115,18 +165,29 @@ def _operand(node: exp.Expr) -> Origin | str | None:
     return _ANY_TEXT
 
 
-def _type_in(origin: Origin, schemas: Sequence[pa.Schema | None]) -> str:
-    """The type of a column as it was loaded; "" where nothing follows from it."""
-    schema = schemas[origin.item]
-    kind = pa.null() if schema is None else schema.field(origin.name).type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return "a text"
-    if pa.types.is_integer(kind) or pa.types.is_decimal(kind):  # wide integers
-        return "an integer"
-    if pa.types.is_floating(kind):
-        return "a number"
-    if pa.types.is_boolean(kind):
-        return "a truth value"
-    return "a time" if pa.types.is_temporal(kind) else ""
+def _shown(node: exp.Expr) -> str:
+    return node.name if isinstance(node, exp.Column) else node.sql(dialect=DIALECT)[:64]
+
+
+def _type_of(kind: Kind, schemas: Sequence[pa.Schema | None]) -> str:
+    """A type in words; "" where nothing follows from it."""
+    if isinstance(kind, tuple):
+        parts = {_type_of(part, schemas) for part in kind}
+        if not parts <= {_INTEGER, _NUMBER}:
+            return ""
+        return _NUMBER if _NUMBER in parts else _INTEGER
+    if not isinstance(kind, Origin):
+        return kind or ""
+    schema = schemas[kind.item]
+    found = pa.null() if schema is None else schema.field(kind.name).type
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    if pa.types.is_string(found) or pa.types.is_large_string(found):
+        return _TEXT
+    if pa.types.is_integer(found) or pa.types.is_decimal(found):  # wide integers
+        return _INTEGER
+    if pa.types.is_floating(found):
+        return _NUMBER
+    if pa.types.is_boolean(found):
+        return _TRUTH
+    return _TIME if pa.types.is_temporal(found) else ""
