@@ -124,6 +124,8 @@ class World:
     sketches: int = 2
     long: bool = False
     """Windows longer than what retention keeps, declared after some batches."""
+    window: int | None = None
+    """Which of the kinds of window the matrix has; None: any."""
     ledger: Ledger = field(default_factory=temporary)
     on_step: Callable[[], None] | None = None
 
@@ -133,6 +135,8 @@ class World:
         self.names = ["m", *names]
         kinds = LONG if self.long else WINDOWS
         self.windows = {name: random.choice(kinds) for name in self.names}
+        if self.window is not None:
+            self.windows["m"] = kinds[self.window]
         self.items = [f"{random.randrange(1 << 40):x}" for _ in range(random.randint(4, 60))]
         self.burst = random.choice([3, 8, 40])
         self.since: dict[Any, int] = {KEYS[0]: 0, "i": 0, "x": 0}
@@ -176,7 +180,8 @@ class World:
         )
 
     def step(self) -> None:
-        """A batch; now and then after a restart, in a crash, or with one more key or indicator."""
+        """A batch; now and then after a restart, in a crash, with one more key or indicator, or
+        after a client has asked for longer windows."""
         chance = self.random.random()
         if chance < 0.05:
             self.ingest.close()
@@ -185,6 +190,8 @@ class World:
             self.ingest.reconfigure(self.spec())
         elif chance < 0.13 and self.batches:
             self._one_more()
+        elif 0.2 <= chance < 0.3:
+            self.ingest.command(self.random.choice(("slow_down", "slow_down", "resume")))
         made = self._made()
         table = pa.table(
             {
