@@ -86,6 +86,7 @@ def _ask_and_leave() -> NoReturn:
     system at the end: to take them apart one by one takes as long as to answer.
     """
     gc.disable()
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's: their start costs, none is used
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"  # looks through all there is
     sys.meta_path.insert(0, _NotNeeded())
     code = 0
