@@ -118,3 +118,14 @@ def test_bytes_are_read_from_memory_with_gaps(kind: type) -> None:
     apart = bytearray(2 * len(data))
     apart[::2] = data
     assert summary.from_bytes(memoryview(apart)[::2]).to_bytes() == data
+
+
+@pytest.mark.parametrize("kind", [KLL, REQ, DyadicQDigest, FixedWindowQuantiles])
+@pytest.mark.parametrize("flags", [[True, False, True], pa.array([False, True, True])])
+def test_a_boolean_is_0_or_1(kind: type, flags: Any) -> None:
+    summary = MAKERS[kind][0]()
+    summary.update(flags)
+    summary.update(True)
+    assert summary.quantile([0.1, 0.9]).value.tolist() == [0, 1]
+    ranks = summary.rank([False, True]).value
+    assert (ranks / ranks[1]).tolist() == [0.25, 1]

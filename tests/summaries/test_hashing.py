@@ -88,6 +88,16 @@ def test_integers_beyond_int64_are_no_negative_ones(items, seed):
     assert same.tolist() == [item < 2**63 for item in items]
 
 
+def test_integers_of_python_are_taken_up_to_uint64():
+    numbers = [1, 2**63, 2**64 - 1]
+    expected = hash_items(np.array(numbers, np.uint64)).tolist()
+    assert hash_items(numbers).tolist() == expected
+    assert [hash_items(number).item() for number in numbers] == expected
+    for refused in ([2**64], [-1, 2**63], [2**63, 1.5], (number for number in numbers)):
+        with pytest.raises(BadArgument, match="items must be"):
+            hash_items(refused)
+
+
 def test_a_time_is_one_item_in_any_unit():
     units = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
     times = [pa.array([1_700_000_000 * n], pa.timestamp(unit)) for unit, n in units.items()]

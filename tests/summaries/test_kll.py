@@ -6,6 +6,8 @@ from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -200,7 +202,10 @@ class TestRefused:
             (np.ma.masked_array([1.0, 2.0], [True, False]), "position 0 is masked"),
             (["a"], "not numbers"),
             (np.zeros((2, 2)), "shape"),
-            (np.array([True]), "not numbers"),
+            (pd.array([1, None], "Int64"), "position 1 is null"),
+            (pd.Series([0.5, None], dtype="Float64"), "position 1 is null"),
+            (pl.Series([1, None]), "position 1 is null"),
+            (np.array([0, "1e4000"], np.longdouble), r"1e\+4000 at position 1 is beyond float64"),
             (np.array(["2026-01-01"], "M8[us]"), "not numbers"),
             ([[1.0], [1.0, 2.0]], "must be numbers"),
         ],
@@ -236,7 +241,7 @@ class TestRefused:
         with pytest.raises(BadArgument):
             KLL(**options)
 
-    @pytest.mark.parametrize("q", [-0.1, 1.1, np.nan, [0.5, 2.0]])
+    @pytest.mark.parametrize("q", [-0.1, 1.1, np.nan, [0.5, 2.0], "0.5", [b"0.5"]])
     def test_fractions(self, q):
         with pytest.raises(BadArgument, match="use 0 <= q <= 1"):
             KLL().quantile(q)

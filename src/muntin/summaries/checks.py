@@ -30,19 +30,23 @@ def array_of(values: Any, what: str = "value") -> np.ndarray:
     Raises
     ------
     BadArgument
-        A null or masked one (the first position is named), or what is no array of one type.
+        A null or masked one, a number beyond float64 (the first position is named), or what is no
+        array of one type.
     """
     arrow = isinstance(values, pa.Array | pa.ChunkedArray)
+    kind = values.type if arrow else getattr(values, "dtype", np.dtype(object))
     if isinstance(values, np.ma.MaskedArray):
         mask = np.ma.getmaskarray(values)
         if mask.any():
             at = int(mask.argmax())
             raise BadArgument(f"{what} at position {at} is masked: use {what}s.compressed()")
-    elif arrow:
-        if values.null_count:
-            at = int(np.asarray(values.is_null()).argmax())
+    elif not isinstance(kind, np.dtype):  # of Arrow and polars, or of pandas
+        nulls = getattr(values, "is_null", None) or getattr(values, "isna", None)
+        known = values.null_count if arrow else None
+        if nulls and known != 0 and (found := np.asarray(nulls())).any():
+            at = int(found.argmax())
             raise BadArgument(f"{what} at position {at} is null: drop nulls first")
-        if pa.types.is_decimal(values.type):
+        if arrow and pa.types.is_decimal(kind):
             chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
             values = pa.chunked_array(map(floats_of_decimals, chunks), pa.float64())
     elif isinstance(values, pa.Scalar):
@@ -55,7 +59,19 @@ def array_of(values: Any, what: str = "value") -> np.ndarray:
         for at, value in enumerate(array.ravel()):
             if value is None:
                 raise BadArgument(f"{what} at position {at} is null: drop nulls first")
-    return array
+    return narrowed(array, "float64", what) if array.dtype == np.longdouble else array
+
+
+def narrowed(array: np.ndarray, dtype: str, what: str = "value") -> np.ndarray:
+    """Floats as float64 or float32; `BadArgument` where a finite one is beyond it."""
+    with np.errstate(over="ignore"):
+        narrow = array.astype(dtype)
+    beyond = np.isinf(narrow) & ~np.isinf(array)
+    if beyond.any():
+        at = int(beyond.argmax())
+        remedy = "use float64" if dtype == "float32" else "divide all by one number"
+        raise BadArgument(f"{what} {array.flat[at]!s} at position {at} is beyond {dtype}: {remedy}")
+    return narrow
 
 
 def parameters_of(kind: str, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,7 +67,12 @@ def given_items(items: Any) -> pa.Array:
         items = np.atleast_1d(items).astype(items.dtype.newbyteorder("="), copy=False)
     if not isinstance(items, pa.Array):
         try:
-            items = pa.array(items)
+            try:
+                items = pa.array(items)
+            except OverflowError:  # from 2**63 on; what can be read once only is gone by now
+                if not isinstance(items, Sequence | np.ndarray):
+                    raise
+                items = pa.array(items, pa.uint64())
         except (pa.ArrowException, TypeError, ValueError, KeyError, OverflowError) as problem:
             raise BadArgument(f"items must be strings, bytes or integers: {problem}") from None
     items = decoded(items)  # before nulls are counted: its dictionary may hold them

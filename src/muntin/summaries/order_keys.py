@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from muntin.errors import BadArgument, CorruptSummary
-from muntin.summaries.checks import array_of
+from muntin.summaries.checks import array_of, narrowed
 from muntin.summaries.kernels.order_keys import (
     KEY_OF_INFINITY,
     KEY_OF_MINUS_INFINITY,
@@ -40,6 +40,7 @@ def as_column(values: Any, dtype: str) -> np.ndarray:
     Parameters
     ----------
     values : ndarray[n], pyarrow Array or ChunkedArray, sequence of numbers, or one number
+        Booleans are 0 and 1.
         No copy is made of float64 and int64 buffers.
 
     Returns
@@ -68,6 +69,8 @@ def _one_dimension(values: Any) -> np.ndarray:
     column = array_of(values)
     if column.ndim > 1:
         raise BadArgument(f"values have shape {column.shape}: give one dimension")
+    if column.dtype == np.bool_:
+        column = column.view(np.uint8)
     return column.reshape(1) if column.ndim == 0 else column
 
 
@@ -86,13 +89,7 @@ def _converted(column: np.ndarray, dtype: str) -> np.ndarray:
         raise BadArgument(f"values of type {column.dtype} are not numbers: cast them to {dtype}")
     wide = np.ascontiguousarray(column, np.float64)
     if dtype == "float32" and column.dtype.itemsize > 2 and column.dtype != np.float32:
-        with np.errstate(over="ignore"):
-            narrow = wide.astype(np.float32).astype(np.float64)
-        beyond = np.isinf(narrow) & ~np.isinf(wide)
-        if beyond.any():
-            at = int(beyond.argmax())
-            raise BadArgument(f"value {wide[at]} at position {at} is beyond float32: use float64")
-        return narrow
+        return narrowed(wide, dtype).astype(np.float64)
     return wide
 
 

@@ -92,11 +92,10 @@ def check_fractions(q: Any) -> np.ndarray:
 
 
 def _numbers(q: Any) -> np.ndarray:
-    q = array_of(q, "fraction") if isinstance(q, np.ma.MaskedArray) else q
-    try:
-        return np.array(q, np.float64, ndmin=1)
-    except (TypeError, ValueError):
-        raise BadArgument(f"fractions {q!r:.80} are not numbers: use 0 <= q <= 1") from None
+    fractions = array_of(q, "fraction")
+    if fractions.size and fractions.dtype.kind not in "fiub":
+        raise BadArgument(f"fractions {q!r:.80} are not numbers: use 0 <= q <= 1")
+    return np.array(fractions, np.float64, ndmin=1)
 
 
 def check_points(x: Any, dtype: str, inclusive: bool) -> np.ndarray:
@@ -142,6 +141,8 @@ def as_points(x: Any) -> np.ndarray:
         raise BadArgument(f"points have shape {points.shape}: give one dimension")
     if points.size == 0 or points.dtype.kind == "f":
         points = points.astype(np.float64, copy=False)
+    if points.dtype == np.bool_:
+        points = points.view(np.uint8)
     if points.dtype.kind not in "fiu" and not all(isinstance(p, int | float) for p in points):
         raise BadArgument(f"points of type {points.dtype} are not numbers")
     if (points != points).any():
