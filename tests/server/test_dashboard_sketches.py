@@ -87,3 +87,18 @@ def test_heavy_items_with_bounds(page, watched):
     wait(page, f"{found}.querySelectorAll('.bars .unsure').length > 0")
     wait(page, f"{panel('Most frequent in trips')}?.innerText.includes('1,238')")
     wait(page, f"{panel('Different items in areas')}?.querySelectorAll('.bars .range').length > 1")
+
+
+def test_cards_stand_below_each_other_without_gaps(page, watched):
+    server, _ = watched
+    page.set_viewport_size({"width": 1500, "height": 1000})
+    page.goto(server.url)
+    places = "[...document.querySelectorAll('#panels section')].map(s => s.getBoundingClientRect())"
+    wait(page, f"{places}.length == 5 && {places}.every(p => p.height > 100)")
+    packed = (
+        f"{places}.every((p, i) => i < 3 || {places}.some(q => q.left == p.left"
+        " && p.top - q.bottom > 10 && p.top - q.bottom < 20))"
+    )
+    wait(page, packed)
+    columns = page.evaluate(f"{places}.map(p => p.left)")
+    assert columns[3:] == columns[:2] == sorted(columns[:2])

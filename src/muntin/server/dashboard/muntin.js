@@ -6,6 +6,7 @@ import { duration, make } from "./dom.js";
 import { admitted, theme } from "./entry.js";
 import { Live } from "./live.js";
 import { headline, load, openWindows, waiting } from "./load.js";
+import { pack } from "./packing.js";
 import { chooser, overview } from "./pipelines.js";
 import { Range } from "./range.js";
 import { rejected } from "./rejected.js";
@@ -51,6 +52,7 @@ async function panels(summaries, files) {
 
 async function start() {
   theme();
+  pack(at("board"));
   const found = await admitted(live, "/summaries", say); // the names
   const files = live.ask("/panels").then((names) => new Set(names));
   const names = Object.keys(found.specs), asked = decodeURIComponent(location.hash.slice(1));
