@@ -301,6 +301,27 @@ def test_what_cannot_be_opened_says_why_and_never_the_password(server, request):
     ledger.close()
 
 
+def test_a_redis_that_would_lose_commits_is_told_at_every_start(request, caplog):
+    """Settings change after a ledger was made."""
+    server = request.getfixturevalue("redis_server")
+    url, client = server.url(schema=name_of(request)), server.client()
+    open_ledger(url).close()
+    lossy = {"maxmemory": "1gb", "maxmemory-policy": "allkeys-lru", "appendonly": "no"}
+    usual = {name: client.config_get(name)[name] for name in lossy}
+    try:
+        client.config_set("appendonly", "no")
+        open_ledger(url).close()
+        assert "set appendonly yes" in caplog.text
+        for name, value in lossy.items():
+            client.config_set(name, value)
+        with pytest.raises(LedgerError, match=r"allkeys-lru\): set it to noeviction"):
+            open_ledger(url)
+        open_ledger(url, create=False).close()
+    finally:
+        for name, value in usual.items():
+            client.config_set(name, value)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_tls_is_checked(own, kind, tmp_path):
     """A server whose certificate is another's is refused before a password is said."""

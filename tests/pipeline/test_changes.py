@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from muntin.assembly import cutting
+from muntin.assembly.changes import check_changes
 from muntin.errors import LedgerConflict, SelectError, SourceError, SpecError
 from muntin.ledger.files import payload_folder
 from muntin.ledger.open import open_ledger
@@ -69,6 +70,15 @@ def test_of_a_time_before_it_joined_a_summary_does_not_say_that_nothing_came():
     assert said(ledger, asked.format("15")) == ([[1]], False, [{"n": 4}])
     assert said(ledger, "SELECT count FROM n FOR LAST '1 minute'") == ([[1]], False, [{"n": 4}])
     assert said(ledger, "SELECT count FROM n FOR LAST '20 s'") == ([[1]], True, [])
+
+
+@pytest.mark.parametrize("pane", ["5 seconds", "1 minute"])
+def test_panes_stay_as_long_as_they_are(pane):
+    """Also where rollups go with them: retention is not to blame."""
+    ledger = temporary()
+    fed(ledger, ONE, [[0, 70]], 0)
+    with pytest.raises(SpecError, match=f"^pane: 10 seconds in what is stored, now {pane}"):
+        check_changes(pipeline(summaries=ONE, queries={}, pane=pane), ledger)
 
 
 def test_rollups_that_are_taken_out_go_whole_or_not_at_all():

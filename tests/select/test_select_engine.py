@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from select_catalogs import HOUR, MemoryCatalog, catalog, loaded_of, matrix_of
 
-from muntin.errors import BadArgument, SelectError
+from muntin.errors import BadArgument, LedgerError, SelectError
 from muntin.segments import Segment
 from muntin.segments.table import Table
 from muntin.select import Engine, Limits, QueryInfo, SummaryInfo, WindowAsked
@@ -274,7 +274,11 @@ def test_particulars_add_up(fresh: tuple[Engine, MemoryCatalog]) -> None:
 
 def test_errors_of_loading_are_placed(fresh: tuple[Engine, MemoryCatalog]) -> None:
     engine, made = fresh
-    for error, code in ((BadArgument("broken"), "load"), (KeyError("orders"), "unknown_name")):
+    for error, code in (
+        (LedgerError("broken"), "load"),
+        (BadArgument("odd"), "from_item"),
+        (KeyError("orders"), "unknown_name"),
+    ):
 
         def load(
             summary: str,

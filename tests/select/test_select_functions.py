@@ -202,7 +202,7 @@ def test_wrong_counts_and_items() -> None:
     untracked = segment_of("frequency", many, item="i", track=0, width=8, depth=2)
     with pytest.raises(SelectError) as caught:
         _engine("frequency", untracked).sql("SELECT 1 FROM top_k(s, 3)")
-    assert caught.value.code == "load"
+    assert caught.value.code == "from_item"
     assert "lists no items" in caught.value.message
 
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import muntin
-from muntin.errors import LedgerConflict, SourceError
+from muntin.errors import LedgerConflict, SourceError, SpecError
 from muntin.ledger.temporary import temporary
 from muntin.spark import stream as streams
 from muntin.spark.ingest import Ingest, gather_from
@@ -221,6 +221,9 @@ def test_keys_change_without_a_restart(spark, tmp_path):
     summary = dict(spec.as_json()["summaries"]["orders"])
     summary["keys"] = [*summary["keys"], ["area"]]
     summary["window"] = {"kind": "floating", "length": "1 minute"}
+    for entry, other in (("name", "other"), ("ledger", "memory://"), ("trigger", "1 hour")):
+        with pytest.raises(SpecError, match=f"^{entry}: cannot change while the pipeline runs"):
+            stream.reconfigure(pipeline(**{"trigger": "100 ms", entry: other}))
     stream.reconfigure(pipeline(trigger="100 ms", summaries={"orders": summary}))
     arrive(events([(s, "b", 2, 1, 1) for s in range(40, 80, 5)]), folder / "b.parquet")
     stream.query.processAllAvailable()

@@ -29,14 +29,20 @@ def check_changes(pipeline: Pipeline, ledger: Ledger) -> None:
     Raises
     ------
     SpecError
-        A summary has another kind, size or columns than what is stored of it: they would not
-        merge, or make one summary of two things.
+        Its panes have another length, or a summary another kind, size or columns than what is
+        stored of it: they would not merge, or make one summary of two things.
     """
     found = _fed(pipeline, ledger)
     if found is None:
         return
     plain = {**found.spec, "summaries": _known(found.spec), "queries": {}}
     before = Pipeline.from_json(plain)
+    if pipeline.pane != before.pane:
+        raise SpecError(
+            f"pane: {duration_text(before.pane)} in what is stored, now "
+            f"{duration_text(pipeline.pane)}: keep the pane, use another ledger, or start over "
+            "with --reset"
+        )
     lengths = (before.pane, *before.rungs)
     for name, summary in pipeline.summaries.items():
         old = before.summaries.get(name)

@@ -136,12 +136,13 @@ class RedisStore:
             return client.hget(self._ledger, "format")
 
         found = self._ask(patience, look)
+        if create:
+            self._ask(patience, self._check_server)
         if found is None:
             if not create:
                 raise LedgerMissing(
                     f"there is no ledger under {self._keys} in {self.place}: correct the URL"
                 )
-            self._ask(patience, self._check_server)
             self._ask(patience, lambda client: self._create(client, meta))
             found = self._ask(patience, look)
         check_format(int(found), self.place)

@@ -121,7 +121,7 @@ class Loaded:
     `stored`: start and end of all that the ledger holds of the summary.
     `revision`: of a closed window: 0, and +1 each time a late event changed it.
     `late`: events in it that came after their pane was sealed.
-    `stale`: the pipeline has not committed for longer than it should.
+    `stale`: events that have come since may be missing: see `reading.liveness`.
     `exact`: the summary is exact (what approximate summaries answer is never exact).
     `bounds`: for an approximate one: what is known about its error, e.g. {"relative": 0.01}.
     `uncounted`: what of it has not counted every event of the window.

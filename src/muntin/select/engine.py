@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from muntin.errors import MuntinError, SelectError, SummaryOverflow
+from muntin.errors import BadArgument, MuntinError, SelectError, SummaryOverflow
 from muntin.select.bind import Bound
 from muntin.select.catalog import (
     OPEN,
@@ -210,7 +210,8 @@ class Engine:
                 found = SelectError(str(error), code="overflow", remedy=remedy)
                 raise _placed(found, plan, number) from None
             except MuntinError as error:
-                raise _placed(SelectError(str(error), code="load"), plan, number) from error
+                code = "from_item" if isinstance(error, BadArgument) else "load"
+                raise _placed(SelectError(str(error), code=code), plan, number) from error
         return reads
 
     def _read(

@@ -84,7 +84,8 @@ class Result:
     late : int
         Events in the windows that came after their pane was sealed; they are counted.
     stale : bool
-        A pipeline has not committed for longer than it should.
+        Events that have come since may be missing: a pipeline failed, or gave no sign of life for
+        three triggers and 10 s.
     seconds : float
         How long it took, loading included.
     """

@@ -67,7 +67,7 @@ def footer(count: int, about: Mapping[str, Any], seconds: float) -> str:
     if about["late"]:
         parts.append(f"{about['late']:,} late")
     if about["stale"]:
-        parts.append("STALE: the pipeline has not committed lately")
+        parts.append("STALE: events that came since may be missing")
     parts.append(f"{seconds * 1000:.1f} ms")
     return "\n".join([" | ".join(parts), *(f"! {note['message']}" for note in about["notes"])])
 

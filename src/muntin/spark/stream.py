@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("muntin.spark")
 START_SECONDS_MAX = 60.0  # a query that started knows its id long before
 WATCH_SECONDS = 0.5
+AT_START = ("name", "source", "ledger", "checkpoint", "trigger", "spark")
+"""Entries that a pipeline which runs was started with."""
 RESTARTS_MAX = 20  # while an older process still writes to the checkpoint
 
 
@@ -198,8 +200,11 @@ class Stream(Running):
         """
         try:
             pipeline = Pipeline.of(spec)
-            if pipeline.source != self._pipeline.source:
-                raise SpecError("source: cannot change while the pipeline runs: start it again")
+            for entry in AT_START:
+                if getattr(pipeline, entry) != getattr(self._pipeline, entry):
+                    raise SpecError(
+                        f"{entry}: cannot change while the pipeline runs: start it again"
+                    )
             needed(self._df, pipeline)
             if self._ingest is not None:
                 self._ingest.reconfigure(pipeline)
