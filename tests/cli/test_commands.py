@@ -272,6 +272,13 @@ def test_produce_takes_no_secret_from_the_command_line(muntin, tmp_path, option,
     assert "=geheim" not in told
 
 
+def test_produce_names_a_broker_that_is_not_there(muntin, tmp_path):
+    (tmp_path / "a.jsonl").write_text("{}")
+    code, _, told = muntin("produce", tmp_path / "a.jsonl", "-t", "a", "--servers", "127.0.0.1:1")
+    assert code == 1
+    assert "no broker is there (127.0.0.1:1: " in " ".join(told.split())
+
+
 def test_produce_takes_secrets_from_the_environment(monkeypatch):
     monkeypatch.setenv("KAFKA_PASSWORD", "geheim")
     given = ["sasl.password=${env:KAFKA_PASSWORD}", "sasl.oauthbearer.token.endpoint.url=http://x"]

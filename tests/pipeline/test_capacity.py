@@ -68,6 +68,7 @@ def test_its_bytes_are_those_of_a_real_ledger_within_30_percent():
     ("options", "message"),
     [
         (["--rate", "10", "--keys", "driver=200"], "ledger:"),
+        (["--rate", "10", "--keep", "30 dayz"], "--keep: '30 dayz' is not a duration"),
         (["--rate", "10", "--keys", "driver"], "write for example user=200000"),
         (["--rate", "10", "--keys", "who=3"], "no summary reads 'who'; they read driver, area"),
     ],

@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
         from muntin.assembly.capacity import missing
         from muntin.errors import BadArgument
         from muntin.spec import Pipeline
-        from muntin.times import duration_text, duration_us
+        from muntin.times import duration_text
 
         spec = Pipeline.of(pipeline)
         given: dict[str, int] = {}
@@ -37,7 +37,7 @@ def register(app: typer.Typer) -> None:
         if unknown:
             known = ", ".join(spec.columns())
             raise BadArgument(f"--keys: no summary reads '{min(unknown)}'; they read {known}")
-        found = found_for(spec, rate, given, duration_us(keep))
+        found = found_for(spec, rate, given, duration_of("--keep", keep))
         for line in found.lines:
             typer.echo(
                 f"{line.summary:20} slices of {duration_text(line.length_us):12} "
@@ -50,6 +50,17 @@ def register(app: typer.Typer) -> None:
         guessed = missing(spec, given)
         if guessed:
             typer.echo(f"1,000 different values were taken for: {', '.join(guessed)}")
+
+
+def duration_of(option: str, text: str) -> int:
+    """Microseconds of an option; BadArgument that names it."""
+    from muntin.errors import BadArgument
+    from muntin.times import duration_us
+
+    try:
+        return duration_us(text)
+    except BadArgument as problem:
+        raise BadArgument(f"{option}: {problem}") from None
 
 
 def _size(nbytes: float) -> str:

@@ -162,11 +162,11 @@ def _ask(spec: Pipeline) -> str:
 
 
 def _flights(speed: str) -> tuple[Iterator[pa.Table], dict, str]:
+    from muntin.cli.capacity import duration_of
     from muntin.demo.flights import PIPELINE, SCHEMA, departures_file, flights
     from muntin.demo.replay import TICK_SECONDS, slices_of
-    from muntin.times import duration_us
 
-    event_seconds = duration_us(speed or "2 days") / 1e6
+    event_seconds = duration_of("--speed", speed or "2 days") / 1e6
     departures_file()  # a missing package is reported at once
 
     def slices() -> Iterator[pa.Table]:
@@ -176,11 +176,11 @@ def _flights(speed: str) -> tuple[Iterator[pa.Table], dict, str]:
 
 
 def _taxi(speed: str, drivers: int, orders: int) -> tuple[Iterator[pa.Table], dict, str]:
+    from muntin.cli.capacity import duration_of
     from muntin.demo.replay import TICK_SECONDS
     from muntin.demo.taxi import PIPELINE, SCHEMA, order_stream
-    from muntin.times import duration_us
 
-    event_seconds = duration_us(speed or "20 seconds") / 1e6
+    event_seconds = duration_of("--speed", speed or "20 seconds") / 1e6
     return order_stream(drivers, orders, event_seconds * TICK_SECONDS), PIPELINE, SCHEMA
 
 
@@ -271,16 +271,16 @@ def _sites(sites: int, speed: str, seconds: float, port: int, folder: Path, show
 
     import yaml
 
+    from muntin.cli.capacity import duration_of
     from muntin.cli.serve import open_page
     from muntin.cli.stopping import stopping
     from muntin.demo import sites as demo
     from muntin.demo.flights import flights
     from muntin.demo.replay import TICK_SECONDS, slices_of
     from muntin.sites import CoordinatorServer
-    from muntin.times import duration_us
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.ERROR)
-    event_seconds = duration_us(speed or demo.SPEED) / 1e6
+    event_seconds = duration_of("--speed", speed or demo.SPEED) / 1e6
     table, names = demo.at_sites(flights(), sites)
     replay = demo.SplitReplay(
         slices_of(table, event_seconds * TICK_SECONDS), folder / "events", names

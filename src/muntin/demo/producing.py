@@ -76,10 +76,12 @@ def produce(
     Raises
     ------
     SourceError
-        The client is not installed, or an option is wrong.
+        The client is not installed, an option is wrong, or no broker is there.
     """
     needs("kafka", "muntin produce")
     from confluent_kafka import KafkaException, Producer
+
+    from muntin.spark.kafka import check_servers
 
     done = Produced()
     try:
@@ -87,6 +89,8 @@ def produce(
         producer = Producer({"linger.ms": 5, "enable.idempotence": True, **quiet, **options})
     except (KafkaException, TypeError, ValueError) as problem:
         raise SourceError(f"kafka: {problem}") from None
+    servers = options.get("bootstrap.servers", "")
+    check_servers(servers, "bootstrap.servers")  # the client would wait for one
 
     def acknowledged(problem: object, _: object) -> None:
         if problem is None:
@@ -116,7 +120,7 @@ def produce(
     left = producer.flush(FLUSH_SECONDS_MAX)
     if left:
         done.failed += left
-        done.why = done.why or "not acknowledged in time: is the broker there?"
+        done.why = done.why or f"{servers}: no answer for {FLUSH_SECONDS_MAX:g} s: is it there?"
     return done
 
 

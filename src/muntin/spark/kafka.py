@@ -53,16 +53,18 @@ def columns_of(source: SourceSpec) -> dict[str, pa.DataType]:
 
 def check_broker(source: SourceSpec) -> None:
     """SourceError where no broker takes a connection: Spark would try for ever, and say nothing."""
-    if source.format != "kafka":
-        return
-    servers = source.options.get("kafka.bootstrap.servers", "")
+    if source.format == "kafka":
+        option = "kafka.bootstrap.servers"
+        check_servers(source.options.get(option, ""), f"source: {option}")
+
+
+def check_servers(servers: str, option: str) -> None:
+    """SourceError, which names the option, where none of these servers takes a connection."""
     if "${" in servers:
         return  # Kafka's clients know what stands for it
     given = [server.strip() for server in servers.split(",") if server.strip()]
     if not given:
-        raise SourceError(
-            "source: kafka.bootstrap.servers is missing: write for example localhost:9092"
-        )
+        raise SourceError(f"{option} is missing: write for example localhost:9092")
     why = ""
     for server in given:
         host, _, port = server.rpartition(":")
@@ -71,9 +73,11 @@ def check_broker(source: SourceSpec) -> None:
             socket.create_connection((host.strip("[]"), number), CONNECT_SECONDS).close()
         except (OSError, ValueError, OverflowError) as problem:
             why = f"{server}: {problem}"
+            if isinstance(problem, TimeoutError):
+                why += f" after {CONNECT_SECONDS:g} s"
         else:
             return
-    raise SourceError(f"source: kafka.bootstrap.servers: no broker is there ({why})")
+    raise SourceError(f"{option}: no broker is there ({why})")
 
 
 def named(df: DataFrame, source: SourceSpec) -> DataFrame:
