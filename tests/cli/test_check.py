@@ -110,6 +110,7 @@ def test_what_spark_would_read_is_good(check, tmp_path, path, data, more):
         ),
         ("format: parquet", "format: csv", "2:10", "data.parquet is parquet, not csv"),
         ("data.parquet", "data.csv", "2:10", "data.csv is not parquet: write csv"),
+        ("data.parquet", "data.parquet, mergSchema: true", "2:47", "you mean 'mergeSchema'?"),
         ("data.parquet", "no/such", "2:27", "no/such: no such file or folder"),
         ("data.parquet", "'*.parqet'", "2:27", "no file matches"),
         ("sqlite:///flights.db", "mysql://db/x", "7:1", "there is no ledger of kind 'mysql'"),

@@ -13,7 +13,7 @@ name: flights
 source: {{format: parquet, path: {path}}}
 time: date
 pane: 1 hour
-ledger: memory://flights
+ledger: sqlite:///{path}.db
 checkpoint: {path}.checkpoint
 summaries:
   flights: {{keys: [origin], indicators: [delay]}}
@@ -40,6 +40,7 @@ def test_a_path_that_is_not_there_is_told_before_spark_starts(run, tmp_path):
     done = run(tmp_path / "nothing")
     assert done.returncode == 1
     assert done.stderr == f"error: source.path: {tmp_path}/nothing: no such file or folder\n"
+    assert [file.name for file in tmp_path.iterdir()] == ["pipeline.yaml"]  # and no ledger
 
 
 @pytest.fixture
@@ -48,6 +49,13 @@ def flights(tmp_path):
     (tmp_path / "flights").mkdir()
     pq.write_table(pa.table(rows), tmp_path / "flights" / "a.parquet")
     return tmp_path / "flights"
+
+
+def test_no_ledger_is_made_where_there_is_no_java(run, flights):
+    done = run(flights, JAVA_HOME=str(flights))
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: Spark needs Java 17, and none was found")
+    assert sorted(file.name for file in flights.parent.iterdir()) == ["flights", "pipeline.yaml"]
 
 
 @pytest.mark.spark

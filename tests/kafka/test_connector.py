@@ -124,6 +124,7 @@ def test_no_broker_is_told_before_spark_starts(servers, tmp_path):
     )
     with pytest.raises(SourceError, match=r"kafka\.bootstrap\.servers: no broker is there \("):
         muntin.stream(None, spec)
+    assert not list(tmp_path.iterdir())
 
 
 def test_lag_is_what_kafka_has_beyond_what_was_taken():

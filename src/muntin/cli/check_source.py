@@ -21,6 +21,7 @@ from muntin.spark.ddl import declared as declared_columns
 from muntin.spark.file_starts import check_content, form_of, wrong_encoding
 from muntin.spark.files import FILE_FORMATS, files_at, filled_files, is_pattern, partitions_of
 from muntin.spark.kafka import columns_of
+from muntin.spark.options import mistyped
 from muntin.spec import Pipeline, SourceSpec, format_of
 from muntin.suggestions import did_you_mean
 
@@ -74,6 +75,7 @@ def _wrong_format(source: SourceSpec) -> Iterator[str]:
             f"source.format: Spark has no source '{source.format}'; {hint} "
             "A source of a package of yours goes by the name of its class, with dots"
         )
+    yield from mistyped(source)
     if source.format == "kafka":
         ways = ("subscribe", "subscribePattern", "assign")
         if "kafka.bootstrap.servers" not in source.options:

@@ -67,12 +67,15 @@ def _run(
     from muntin.spec import Pipeline
 
     needs("spark", "muntin run")
+    from muntin.spark.source import check_source
+
     spec = Pipeline.of(file)
     if spec.sites is not None:
         from muntin.sites.site import token_for
 
         token_for(spec)  # a missing one is an error now, not after Spark has started
     began = time.monotonic()
+    check_source(spec.source)
     ledger = open_ledger(spec.ledger_url)
     with ExitStack() as ending:
         if serve:

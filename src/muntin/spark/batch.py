@@ -21,14 +21,14 @@ from muntin.spark.connector import with_connector
 from muntin.spark.failures import plainly
 from muntin.spark.files import FILE_FORMATS, files_at, local_path
 from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from
-from muntin.spark.kafka import check_broker, is_raw
+from muntin.spark.kafka import is_raw
 from muntin.spark.parquet import gather_parquet
 from muntin.spark.partials import Plan
 from muntin.spark.progress import job_progress
 from muntin.spark.rows import Row
 from muntin.spark.session import is_classic
 from muntin.spark.session import session as spark_session
-from muntin.spark.source import batch_source, check_path, needed
+from muntin.spark.source import batch_source, check_source, needed
 from muntin.spark.tables import arrow_of, gather_table, is_table, spark_table
 from muntin.spec import Pipeline, SourceSpec, format_of
 
@@ -159,8 +159,7 @@ def _of_table(data: Any, pipeline: Pipeline) -> GatherRows:
 def _of_files(sources: Sequence[SourceSpec], pipeline: Pipeline) -> GatherRows:
     needs("spark", "summarising files")
     for source in sources:
-        check_path(source)
-        check_broker(source)
+        check_source(source)
     with in_background(lambda: warm(pipeline)):  # while Spark starts
         spark = spark_session(settings=with_connector(pipeline))
         gathers = [_of_source(spark, source, pipeline) for source in sources]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from muntin.errors import SourceError
@@ -94,6 +95,7 @@ def java_remedy() -> str:
     return "install OpenJDK 17 with your package manager"
 
 
+@cache  # where there is one: to ask takes 0.1 s
 def check_java() -> None:
     """SourceError where there is no Java that Spark can use."""
     major, path = java_version()

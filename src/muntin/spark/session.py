@@ -48,10 +48,10 @@ def session(name: str = "muntin", settings: Mapping[str, str] | None = None) -> 
     from pyspark.sql import SparkSession
 
     own = dict(settings or {})
-    running = SparkSession.getActiveSession() or _default_session()
+    running = _running()
     if running is not None:
         return _with_settings(running, own)
-    check_java()  # asks Java for its version, which takes 0.1 s
+    check_startable()
     chosen = settings_for(own)
     said = {**said_outside(), **chosen}
     os.environ["PYSPARK_PYTHON"] = worker_python(said)
@@ -70,6 +70,12 @@ def session(name: str = "muntin", settings: Mapping[str, str] | None = None) -> 
     if is_classic(started):
         _ours.add(started.sparkContext.applicationId)
     return started
+
+
+def check_startable() -> None:
+    """SourceError where a Spark is to be started here, and there is no Java for it."""
+    if not is_elsewhere() and _running() is None:
+        check_java()
 
 
 @contextmanager
@@ -127,11 +133,14 @@ def own_python(spark: SparkSession) -> Iterator[None]:
         context.pythonExec = before
 
 
-def _default_session() -> SparkSession | None:
-    """The one of another thread."""
+def _running() -> SparkSession | None:
+    """This thread's session, or that of another one."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    found = SparkSession.getActiveSession()
+    if found is not None:
+        return found
     found = SparkSession._instantiatedSession
     if found is not None and found._sc._jsc is not None:
         return found

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Collection, Iterable, Mapping
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from muntin.errors import BadArgument, SourceError
+from muntin.errors import BadArgument, SourceError, SpecError
 from muntin.spark.ddl import declared, in_backticks
 from muntin.spark.event_time import check_type
 from muntin.spark.failures import reason
@@ -23,10 +24,11 @@ from muntin.spark.files import (
     local_path,
     partitions_of,
 )
-from muntin.spark.kafka import KEPT_COLUMNS, named, parsed
+from muntin.spark.kafka import KEPT_COLUMNS, check_broker, named, parsed
+from muntin.spark.options import mistyped
 from muntin.spark.partials import CORRUPT_COLUMN
 from muntin.spark.places import FILE_COLUMNS, with_files
-from muntin.spark.session import is_classic, is_elsewhere
+from muntin.spark.session import check_startable, is_classic, is_elsewhere
 from muntin.spec import Pipeline, SourceSpec
 from muntin.spec_secrets import hide_secrets
 from muntin.suggestions import did_you_mean
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+_LOG = logging.getLogger("muntin.spark")
 _TEXT_FORMATS = ("csv", "json")
 SAMPLE_ROWS = 100
 _TIME_OF_DAY = re.compile(r"\s*T?\d{1,2}:\d")
@@ -136,6 +139,25 @@ def _units(file: str | Path) -> dict[str, str]:
     except (pa.ArrowInvalid, OSError):
         return {}  # Spark says why
     return {f.name: f.type.unit for f in schema if pa.types.is_timestamp(f.type)}
+
+
+def check_source(source: SourceSpec | None) -> SourceSpec:
+    """The source, so far as can be seen before Spark has started: nothing needs to be made for one
+    that is not there.
+
+    Raises
+    ------
+    SpecError, SourceError
+        There is none, as `check_path` and `check_broker`, or Spark has no Java.
+    """
+    if source is None:
+        raise SpecError("source: is missing: name one, or give a DataFrame")
+    for line in mistyped(source):
+        _LOG.warning("%s", line)
+    check_path(source)
+    check_broker(source)
+    check_startable()
+    return source
 
 
 def check_path(source: SourceSpec) -> None:

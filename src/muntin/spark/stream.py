@@ -34,13 +34,13 @@ from muntin.spark.connector import with_connector
 from muntin.spark.failures import plainly, worker_error
 from muntin.spark.files import local_path
 from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from
-from muntin.spark.kafka import Missed, check_broker, lag_of
+from muntin.spark.kafka import Missed, lag_of
 from muntin.spark.parquet import gather_batch
 from muntin.spark.partials import Plan
 from muntin.spark.rows import Row
 from muntin.spark.session import is_elsewhere, start_worker
 from muntin.spark.session import session as spark_session
-from muntin.spark.source import check_path, nanoseconds_of, needed, stream_source
+from muntin.spark.source import check_source, nanoseconds_of, needed, stream_source
 from muntin.spec import Pipeline, SourceSpec
 
 if TYPE_CHECKING:
@@ -405,6 +405,7 @@ def stream(
     """
     needs("spark", "muntin.stream")
     pipeline = Pipeline.of(spec)
+    own_source = check_source(pipeline.source) if data is None else None
     if ledger is None:
         ledger = pipeline.ledger_url
     url = ledger if isinstance(ledger, str) else ledger.url
@@ -418,7 +419,6 @@ def stream(
     query_id = query_of(place)
     if query_id is not None:
         check_before(pipeline, opened, mode, query_id)
-    own_source = pipeline.source if data is None else None
     if data is None:
         with plainly():
             data = _own_source(pipeline, place)
@@ -492,10 +492,7 @@ def _check_streaming(data: DataFrame) -> None:
 
 def _own_source(pipeline: Pipeline, checkpoint: str = "") -> DataFrame:
     """The spec's source as a stream; kernels and Python workers get ready while Spark does."""
-    if pipeline.source is None:
-        raise SpecError("source: is missing: name one, or give stream a DataFrame")
-    check_path(pipeline.source)
-    check_broker(pipeline.source)
+    assert pipeline.source is not None  # noqa: S101 (`check_source` has seen it)
     with in_background(lambda: warm(pipeline)):
         spark = made_for(spark_session(settings=with_connector(pipeline)), checkpoint)
         with in_background(lambda: start_worker(spark)):
