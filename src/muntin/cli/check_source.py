@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from muntin import storage
-from muntin.cli.inspect_data import UNREAD
+from muntin.cli.sample import UNREAD
 from muntin.errors import BadArgument, SourceError
 from muntin.select.syntax import text_literal
 from muntin.spark.ddl import UNKNOWN

@@ -1,0 +1,273 @@
+"""The first rows of some data files, in the types that Spark will read them as."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from muntin.arrow import pc
+from muntin.errors import SourceError
+from muntin.select.syntax import quoted, text_literal
+from muntin.spark.ddl import in_backticks
+from muntin.spark.file_starts import wrong_encoding
+from muntin.spark.files import files_at, partitions_of, unpacked
+from muntin.spec import format_of
+
+SAMPLE_ROWS = 200_000
+# records that do not parse are rejected when the pipeline runs, and no reason not to look
+_READERS = {
+    "parquet": "read_parquet($1{})",
+    "csv": "read_csv($1, ignore_errors=true, all_varchar=true{})",
+    "json": "read_json($1, ignore_errors=true{})",
+}
+UNREAD = (".bz2", ".deflate", ".lz4", ".snappy", ".xz")  # by DuckDB; Spark reads some of them
+HEAD_BYTES = 1 << 20
+# texts that are of a type to Spark, which takes no others where a CSV file's schema says so
+_TYPES = {
+    "bigint": r"[+-]?(0|[1-9]\d{0,17})",
+    "double": r"[+-]?((0|[1-9]\d*)(\.\d*)?|\.\d+)([eE][+-]?\d+)?",
+    "boolean": "(?i:true|false)",
+    "date": r"\d{4}-\d\d-\d\d",
+    "timestamp": r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,9})?( ?UTC|Z|[+-]\d\d(:?\d\d)?)?)?",
+}
+
+
+@dataclass(slots=True)
+class Sample:
+    """The rows that were looked at, and how Spark is to read all of them."""
+
+    format: str
+    files: list[Path]
+    options: dict[str, str] = field(default_factory=dict)
+    """Of the source."""
+    table: pa.Table = field(default_factory=lambda: pa.table({}))
+    connection: Any = None
+    """DuckDB's, to which the table is `sample`."""
+    ends: list[int] = field(default_factory=list)
+    """Behind which row each file's end."""
+    columns: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """Name -> DuckDB's word for its type, and about how many values there are."""
+    fields: dict[str, str] = field(default_factory=dict)
+    """Column of the table that is none of the files -> how Spark's SQL spells it."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Column of the files -> why a pipeline cannot read it."""
+    warnings: list[str] = field(default_factory=list)
+
+    def made(self, expression: str) -> pa.ChunkedArray:
+        """What DuckDB makes of each row."""
+        made = self.connection.sql(f"SELECT {expression} AS t FROM sample")
+        return made.to_arrow_table()["t"]
+
+    def first(self, name: str, bad: np.ndarray) -> str:
+        """The first of the values that are bad, and its row; not those that are null."""
+        column: Any = self.table[name].combine_chunks()
+        rows = np.flatnonzero(bad & column.is_valid().to_numpy(zero_copy_only=False))
+        if not len(rows):
+            return ""
+        row = int(rows[0])
+        file = int(np.searchsorted(self.ends, row, "right"))
+        number = row + 1 - (self.ends[file - 1] if file else 0)
+        text = str(column[row].as_py())[:40]
+        return f", such as {text!r} in row {number:,} of {self.files[file].name}"
+
+    def listed(self) -> str:
+        return ", ".join(f"{name} {kind}" for name, (kind, _) in self.columns.items())
+
+
+def sampled(data: Path) -> Sample:
+    """The first rows of some files; SourceError where they cannot be read, or hold none."""
+    import duckdb
+
+    sample = Sample(*_files(data))
+    file, form = sample.files[0], sample.format
+    if form != "parquet" and (wrong := wrong_encoding(str(file), {})):
+        raise SourceError(f"{file}: {wrong}")
+    parts: list[pa.Table] = []
+    try:
+        rows, kinds = _read(duckdb.connect(), data, sample, parts)
+    except duckdb.Error as problem:
+        where = sample.files[min(len(parts), len(sample.files) - 1)]
+        said = str(problem).splitlines()[0][:300]
+        raise SourceError(f"{where}: cannot be read as {form}: {said}") from None
+    if not sample.table.num_rows:
+        raise SourceError(f"{file}: holds no rows, so there is nothing to look at")
+    sample.ends = [*itertools.accumulate(map(len, parts))]
+    if form == "parquet":
+        sample.left_out = _unusable(data, sample.files, {str(row[0]): row[3] for row in rows})
+    sample.columns = {
+        str(row[0]): (kinds.get(row[0], str(row[1])), int(row[4] or 0))
+        for row in rows
+        if row[0] not in sample.left_out
+    }
+    # Spark would read a file of another kind as well
+    mixed = next((other for other in files_at(data) if other.suffix != file.suffix), None)
+    if mixed is not None:
+        sample.options["pathGlobFilter"] = f"*{file.suffix}"
+        sample.warnings.append(f"{data} holds {mixed.name}, too: only *{file.suffix} is read")
+    if "encoding" in sample.options:
+        sample.warnings.append(f"{file} is not UTF-8: it is read as {sample.options['encoding']}")
+    return sample
+
+
+def _read(
+    connection: Any, data: Path, sample: Sample, parts: list[pa.Table]
+) -> tuple[list[tuple[Any, ...]], dict[str, str]]:
+    """Reads the files into `parts`, and these into the sample: what DuckDB says of its columns, and
+    of which texts it does not know that they are times."""
+    files, form = sample.files, sample.format
+    sample.connection = connection
+    sample.options, how = _options(connection, files[0], form)
+    statement = f"SELECT * FROM {_READERS[form].format(how)} LIMIT {SAMPLE_ROWS // len(files)}"
+    for each in files:
+        parts.append(connection.sql(statement, params=[str(each)]).to_arrow_table())
+        connection.register(f"part{len(parts)}", parts[-1])
+    united = (f"SELECT * FROM part{number + 1}" for number in range(len(parts)))
+    table = connection.sql(" UNION ALL BY NAME ".join(united)).to_arrow_table()
+    kinds: dict[str, str] = {}
+    if form == "json":
+        table, sample.fields = _taken_apart(table)
+    if form == "csv":
+        table, kinds = _typed(connection, table, sample.options, partitions_of(data, files))
+    sample.table = table
+    connection.register("sample", table)
+    return connection.sql("SUMMARIZE sample").fetchall(), kinds
+
+
+def _files(data: Path) -> tuple[str, list[Path]]:
+    """The largest file, then the first and the last, which tell how long a time there is."""
+    if not data.exists():
+        raise SourceError(f"{data}: no such file or folder")
+    files = [file for file in files_at(data) if format_of(file) in _READERS]
+    if not files:
+        raise SourceError(f"{data}: no .parquet, .csv, .tsv, .json or .jsonl file")
+    form = format_of(files[0]) or ""
+    alike = [file for file in files if format_of(file) == form and file.stat().st_size]
+    if not alike:
+        raise SourceError(f"{files[0]}: holds no rows, so there is nothing to look at")
+    largest = max(alike, key=lambda file: file.stat().st_size)
+    if largest.suffix in UNREAD:
+        raise SourceError(
+            f"{largest}: there is no looking into {largest.suffix}: name a file that is unpacked, "
+            "or a .gz, and then write this path into the pipeline file"
+        )
+    return form, list(dict.fromkeys((largest, alike[0], alike[-1])))
+
+
+def _unusable(data: Path, files: list[Path], greatest: dict[str, Any]) -> dict[str, str]:
+    """Columns of Parquet files that a pipeline cannot read, and why."""
+    import pyarrow.parquet as pq
+
+    schemas = {file: pq.read_schema(file) for file in files}
+    kinds = {field.name: field.type for schema in schemas.values() for field in schema}
+    found = {}
+    for name in greatest.keys() - partitions_of(data, files):
+        lacking = [file.name for file, schema in schemas.items() if name not in schema.names]
+        if name not in kinds:
+            found[name] = "its name is another's, but for upper and lower case"
+        elif lacking:
+            found[name] = f"not in {lacking[0]}"
+        elif name.startswith("__index_level_"):
+            found[name] = "the index of a pandas DataFrame"
+        elif pa.types.is_duration(kinds[name]):
+            found[name] = f"type {kinds[name]}"
+        elif pa.types.is_uint64(kinds[name]) and int(greatest[name] or 0) >= 1 << 63:
+            found[name] = "values beyond int64"
+    return found
+
+
+def _options(connection: Any, file: Path, form: str) -> tuple[dict[str, str], str]:
+    """What the source must say of such files, and the same for DuckDB's reader."""
+    if form == "parquet":
+        return {}, ""
+    with unpacked(str(file)) or BytesIO(b"{}") as stream:
+        head = stream.read(HEAD_BYTES)
+    if form == "json":
+        first = head.lstrip().partition(b"\n")[0].rstrip()
+        if first[:1] == b"{" and (first[-1:] == b"}" or len(first) == HEAD_BYTES):
+            return {}, ", format='newline_delimited'"
+        return {"multiLine": "true"}, ""
+    options, encoding = {}, ""
+    try:
+        head.decode("utf-8")
+    except UnicodeDecodeError as problem:
+        if problem.start < HEAD_BYTES - 4:  # not where the head was cut off
+            options["encoding"], encoding = "ISO-8859-1", ", encoding='latin-1'"
+    separator, header, quote, escape, comment = connection.sql(
+        "SELECT Delimiter, HasHeader, Quote, Escape, Comment "
+        f"FROM sniff_csv($1, ignore_errors=true{encoding})",
+        params=[str(file)],
+    ).fetchall()[0]
+    quote, comment = quote if len(quote) == 1 else '"', comment if len(comment) == 1 else ""
+    escape = escape if len(escape) == 1 else quote
+    usual = {"sep": ",", "header": "true", "quote": '"', "escape": '"', "comment": ""}
+    found = dict(zip(usual, (separator, str(header).lower(), quote, escape, comment), strict=True))
+    told = ", ".join(f"{name}={text_literal(text)}" for name, text in found.items())
+    return options | {n: text for n, text in found.items() if text != usual[n]}, (
+        f"{encoding}, {told}"
+    )
+
+
+def _typed(
+    connection: Any, sample: pa.Table, options: dict[str, str], partitions: set[str]
+) -> tuple[pa.Table, dict[str, str]]:
+    """Texts of CSV in the types that Spark reads them as, and which of them are times.
+
+    Adds to the options the schema, so that Spark need not read all of the files to infer one.
+    """
+    names = [name for name in sample.column_names if name not in partitions]
+    texts = [sample[name] for name in names]
+    if any(pc.any(pc.equal(column, "\\N")).as_py() for column in texts):  # as PostgreSQL writes
+        options["nullValue"] = "\\N"
+        texts = [pc.if_else(pc.equal(column, "\\N"), None, column) for column in texts]
+    trimmed = [pc.utf8_trim_whitespace(column) for column in texts]
+    trimmed = [pc.if_else(pc.equal(column, ""), None, column) for column in trimmed]
+    kinds = [_type_of(column) for column in trimmed]
+    if kinds != [_type_of(column) for column in texts]:
+        options |= {"ignoreLeadingWhiteSpace": "true", "ignoreTrailingWhiteSpace": "true"}
+        texts = trimmed
+    if any(pc.any(pc.match_substring(column, "\n")).as_py() for column in texts):
+        options["multiLine"] = "true"
+    ddl = (f"{in_backticks(name)} {kind}" for name, kind in zip(names, kinds, strict=True))
+    options["schema"] = ", ".join(ddl)
+    for name, text in zip(names, texts, strict=True):
+        sample = sample.set_column(sample.schema.get_field_index(name), name, text)
+    connection.register("sample", sample)
+    casts = ", ".join(
+        f"CAST({quoted(name)} AS {kind}) AS {quoted(name)}"
+        for name, kind in zip(names, kinds, strict=True)
+        if kind in ("bigint", "double", "boolean")
+    )
+    if casts:
+        sample = connection.sql(f"SELECT * REPLACE ({casts}) FROM sample").to_arrow_table()
+    times = ("date", "timestamp")
+    return sample, {n: k.upper() for n, k in zip(names, kinds, strict=True) if k in times}
+
+
+def _type_of(column: pa.ChunkedArray) -> str:
+    given = column.drop_null()
+    fitting = (kind for kind, form in _TYPES.items() if len(given) == count(given, form))
+    return next(fitting, "string") if len(given) else "string"
+
+
+def count(texts: pa.ChunkedArray, form: str) -> int:
+    """How many of the texts have this form."""
+    return pc.sum(pc.match_substring_regex(texts, f"^({form})$")).as_py() or 0
+
+
+def _taken_apart(sample: pa.Table) -> tuple[pa.Table, dict[str, str]]:
+    """What stands in JSON's objects as columns, too, and how Spark's SQL spells it."""
+    fields = {}
+    for outer in sample.schema:
+        for inner in outer.type if pa.types.is_struct(outer.type) else ():
+            name = f"{outer.name}_{inner.name}"
+            if name not in sample.column_names and not pa.types.is_nested(inner.type):
+                values = pc.struct_field(sample[outer.name], inner.name)
+                sample = sample.append_column(name, values)
+                fields[name] = f"{in_backticks(outer.name)}.{in_backticks(inner.name)}"
+    return sample, fields
