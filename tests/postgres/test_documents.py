@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
+from muntin.errors import SelectError
+from muntin.server.postgres.reports import error_fields
 from tests.docs_samples import ROOT, samples_of
 
 SAMPLES = samples_of(ROOT / "docs" / "postgres.md")
@@ -34,6 +37,19 @@ def test_what_is_shown_is_what_comes(fed):
     assert [[str(v) for v in row] for row in found] == [
         [part.strip() for part in line.split("|")] for line in (first, second)
     ]
+
+
+def test_each_code_of_an_error_has_a_state():
+    """None is told as an error inside the server, which XX000 is."""
+    page = (ROOT / "docs" / "select.md").read_text("utf-8").split("\n## Errors\n")[1]
+    table = page.split("\n## ")[0]
+    codes = [
+        code for line in re.findall(r"^\| (`.*?) \|", table, re.M) for code in line.split(", ")
+    ]
+    assert len(codes) >= 20
+    for code in codes:
+        fields = error_fields(SelectError("", code=code.strip("`")))
+        assert fields["C"] != "XX000", code
 
 
 DUCKDB = """

@@ -21,6 +21,7 @@ _STATES = {
     "not_allowed": "0A000",
     "type": "42804",
     "group_by": "42803",
+    "sums": "42803",
     "value": "22023",
     "overflow": "22003",
     "window": "22023",
