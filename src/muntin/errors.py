@@ -11,6 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 
+def how_many(number: int, thing: str) -> str:
+    """For example 1 row, 2 rows."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
 class MuntinError(Exception):
     """Base of all errors that Muntin raises on purpose."""
 

@@ -11,6 +11,7 @@ def test_how_far_behind():
     assert behind({"orders": {"0": 2_000, "1": 5}}, NOW - DAY, NOW, False) == [
         "2,005 records behind"
     ]
+    assert behind({"orders": {"0": 1}}, None, NOW, False) == ["1 record behind"]
     assert behind({}, NOW - 7_500 * SECOND - 3, NOW, False) == ["2 hours behind the clock"]
     assert behind({}, NOW - 3 * DAY - 1, NOW, False) == ["3 days behind the clock"]
     assert behind({}, NOW + SECOND, NOW, False) == ["0 seconds behind the clock"]

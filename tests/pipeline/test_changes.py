@@ -332,7 +332,7 @@ def test_results_over_a_summary_that_was_away_say_so():
     fed(ledger, m, [[0, 1], [25], [45]], 0, queries=asked)
     fed(ledger, other, [[2, 50]], 3)
     fed(ledger, m, [[65]], 4, queries=asked)
-    lacking = "by_m: m was not there all the time: they lack at most 1 events"
+    lacking = "by_m: m was not there all the time: they lack at most 1 event"
     counts, exact, notes = trend_of(ledger)
     assert (counts, exact, notes[0]) == ([2, 1, 1], False, lacking)
 

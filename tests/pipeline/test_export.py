@@ -158,6 +158,9 @@ def test_what_cannot_go_out_says_so(ingest, place, tmp_path):
     export(ledger, "fares", "parquet", folder)
     with pytest.raises(BadArgument, match="another place"):
         export(ledger, "areas", "parquet", folder, of="panes")
+    export(ledger, "fares", "delta", place["delta"])
+    with pytest.raises(BadArgument, match="is a Delta Lake table: use --to delta"):
+        export(ledger, "fares", "parquet", place["delta"])
     with pytest.raises(BadArgument, match="is a URL"):
         export(ledger, "fares", "parquet", "s3://bucket/folder")
     other = Ingest(spec(), SqliteLedger(f"{tmp_path}/other.db"), query_id="q")

@@ -158,6 +158,18 @@ def test_what_can_be_compared_follows_from_types_alone(session: Session, conditi
                 session.sql(text)
             assert raised.value.code == "type"
             assert raised.value.remedy
+            begin = text.index(condition)
+            assert begin <= raised.value.position < begin + len(condition)
+
+
+@pytest.mark.parametrize("fraction", ["0.5", "0.123456", "0.9"])
+def test_a_comparison_is_placed_whatever_the_constants_before(
+    session: Session, fraction: str
+) -> None:
+    text = f"SELECT q FROM quantiles(q, {fraction}) FOR ALL WHERE q = 'a'"
+    with pytest.raises(SelectError, match="q is a number") as raised:
+        session.sql(text)
+    assert raised.value.position == text.index("q = 'a'")
 
 
 def test_times_and_aggregates_are_compared_by_their_types(session: Session) -> None:

@@ -274,7 +274,7 @@ def test_for_error_keeps_its_word():
         (lambda: DyadicQDigest(8).update([[1]]), "one-dimensional"),
         (lambda: DyadicQDigest(8).update([1, None]), "position 1 is null"),
         (lambda: DyadicQDigest(8).update([1], [-1]), "weight -1 at position 0"),
-        (lambda: DyadicQDigest(8).update([1], [1, 2]), "2 weights for 1 items"),
+        (lambda: DyadicQDigest(8).update([1], [1, 2]), "2 weights for 1 item:"),
         (lambda: DyadicQDigest(8).update([1], [1.5]), "must be integers"),
         (lambda: DyadicQDigest(8).update([1], [1 << 62]), "add up"),
         (lambda: DyadicQDigest(8).rank(["a"], inclusive=False), "not numbers"),

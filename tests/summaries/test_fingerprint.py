@@ -59,7 +59,7 @@ def test_the_range_of_hashes_is_exact():
         (lambda: Fingerprint().update(["a"], [1]), "no domain"),
         (lambda: Fingerprint().quantile(0.5), "no domain"),
         (lambda: made().update(["a"]), "give `ranks`"),
-        (lambda: made().update(["a"], [1, 2]), "1 keys and 2 ranks"),
+        (lambda: made().update(["a"], [1, 2]), "1 key and 2 ranks"),
         (lambda: made().update(["a"], [float("nan")]), "NaN"),
         (lambda: made().update_hashes(np.zeros(1, np.uint64)), "use `update`"),
         (lambda: made([("a", 1)]).update([1], [1]), "integers"),
@@ -112,6 +112,6 @@ def test_damaged_bytes_are_refused_or_sound():
 
 def test_one_number_for_several_keys_is_refused():
     summary = made([("a", 1)])
-    with pytest.raises(BadArgument, match="2 keys and 1 ranks"):
+    with pytest.raises(BadArgument, match="2 keys and 1 rank:"):
         summary.update(["b", "c"], 5)
     assert (summary.count, summary.digest.count) == (1, 1)

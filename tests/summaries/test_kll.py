@@ -294,7 +294,7 @@ class TestWeights:
 
     def test_refused(self):
         for weights, match in (
-            ([1], "1 weights for 2"), ([1, -1], "position 1"), ([0.5, 1.0], "must be integers"),
+            ([1], "1 weight for 2"), ([1, -1], "position 1"), ([0.5, 1.0], "must be integers"),
         ):  # fmt: skip
             with pytest.raises(BadArgument, match=match):
                 KLL().update([1.0, 2.0], weights)

@@ -120,7 +120,7 @@ def test_shards_take_about_as_many_items_each():
         (pa.array(["a", None]), "null"),
         (pa.array([b"a", b"b"]), "use text or int64"),
         (pa.array([1.5, 2]), "cannot be hashed"),
-        (pa.array(["a"]), "2 times for 1 items"),
+        (pa.array(["a"]), "2 times for 1 item:"),
     ],
 )
 @pytest.mark.parametrize("until", [0, LAST])

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from muntin.errors import how_many
+
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
@@ -40,7 +42,7 @@ def register(app: typer.Typer) -> None:
                 wrong += 1
                 typer.echo(f"       remedy: {remedy}")
         if wrong:
-            typer.echo(f"\n{wrong} thing{'s' if wrong > 1 else ''} to put right")
+            typer.echo(f"\n{how_many(wrong, 'thing')} to put right")
             raise typer.Exit(1)
         typer.echo("\nall is well")
 

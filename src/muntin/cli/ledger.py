@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 from muntin.cli.tables import FORMAT, LEDGER, Format, print_result, print_rows, print_table
+from muntin.errors import how_many
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,11 +93,13 @@ def register(app: typer.Typer) -> None:
         what = "panes" if panes else "windows"
         with closing(open_ledger(ledger, create=False)) as opened:
             said = export(opened, summary, to, place, of=what, catalog=catalog)
-        typer.echo(f"{said.units:,} {what} in {said.rows:,} rows, {said.commits:,} commits")
+        units, rows = how_many(said.units, what[:-1]), how_many(said.rows, "row")
+        typer.echo(f"{units} in {rows}, {how_many(said.commits, 'commit')}")
         if said.waiting:
-            typer.echo(f"{said.waiting:,} windows wait for the revision with their late events")
+            waiting = how_many(said.waiting, "window")
+            typer.echo(f"{waiting} left for the revision that has their late events")
         if said.dropped:
-            typer.echo(f"{said.dropped:,} windows cannot go out: retention has dropped their panes")
+            typer.echo(f"{how_many(said.dropped, 'window')} left out: retention has dropped panes")
 
     group = typer.Typer(no_args_is_help=True)
     app.add_typer(group, name="ledger", help="Move a ledger.")
@@ -119,7 +122,7 @@ def register(app: typer.Typer) -> None:
             closing(open_ledger(target)) as made,
         ):
             rows = copy_ledger(opened, made)
-            typer.echo(f"{rows:,} rows copied to {made.url}")
+            typer.echo(f"{how_many(rows, 'row')} copied to {made.url}")
 
 
 def contents(session: Session) -> pa.Table:

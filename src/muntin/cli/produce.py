@@ -7,7 +7,7 @@ import re
 
 import typer
 
-from muntin.errors import BadArgument, SourceError
+from muntin.errors import BadArgument, SourceError, how_many
 from muntin.spec_secrets import is_secret
 
 _OF_ENVIRONMENT = re.compile(r"\$\{env:([^}]*)\}")  # as Kafka's EnvVarConfigProvider
@@ -42,10 +42,11 @@ def register(app: typer.Typer) -> None:
             stop.begun()
             values = islice(values_of(what, seed, rate or 2_000.0), records)
             done = send(values, topic, options, rate=rate, stopped=stop.is_set)
+        sent = how_many(done.sent, "record")
         seconds = max(time.monotonic() - began, 1e-9)
-        typer.echo(f"{done.sent:,} records in {seconds:.1f} s, {done.sent / seconds:,.0f} a second")
+        typer.echo(f"{sent} in {seconds:.1f} s, {done.sent / seconds:,.0f} a second")
         if done.failed:
-            raise SourceError(f"{done.failed:,} records were not taken: {done.why}")
+            raise SourceError(f"not taken: {how_many(done.failed, 'record')}: {done.why}")
 
 
 def options_of(given: list[str]) -> dict[str, str]:

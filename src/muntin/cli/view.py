@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from muntin.cli.tables import rich_table
-from muntin.errors import SelectError
+from muntin.errors import SelectError, how_many
 from muntin.progress import READING
 from muntin.times import age_text, duration_text, instant_text, now_us
 
@@ -66,7 +66,7 @@ def behind(
     """
     if lag:
         waiting = sum(n for partitions in lag.values() for n in partitions.values())
-        return [f"{waiting:,} records behind"]
+        return [f"{how_many(waiting, 'record')} behind"]
     if newest is None or once or now - newest > AGE_US_MAX:
         return []
     return [f"{age_text(max(0, now - newest))} behind the clock"]
@@ -149,8 +149,8 @@ class View:
         grid = lines[0]
         grid.add_row(
             f"[bold]{rate:,.0f}[/] events/s",
-            f"{progress.read:,} events",
-            f"{progress.panes:,} panes",
+            how_many(progress.read, "event"),
+            how_many(progress.panes, "pane"),
             f"{progress.late:,} late",
             f"{progress.rejected:,} rejected",
         )

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from muntin.errors import BadArgument, UnknownName
+from muntin.errors import BadArgument, UnknownName, how_many
 from muntin.exporting.rows import Spans, Unit, batches, schema_of
 from muntin.exporting.target import ABOUT, Overtaken, Target, done
 from muntin.extras import needs
@@ -131,8 +131,8 @@ def _is_there(done: Done, start: int, revision: int, end: int, events: int) -> b
     if found != (end, events):
         raise BadArgument(
             f"what starts at {instant_text(start)} is in the table until {instant_text(there)} "
-            f"with {counted:,} events, and in the ledger until {instant_text(end)} with "
-            f"{events:,}: the pipeline was reset, or it is another one's table; export into "
+            f"with {how_many(counted, 'event')}, and in the ledger until {instant_text(end)} "
+            f"with {events:,}: the pipeline was reset, or it is another one's table; export into "
             "another place"
         )
     return True

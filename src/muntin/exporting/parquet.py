@@ -32,6 +32,8 @@ class ParquetFolder:
                 "delta or --to iceberg, whose commits are safe there"
             )
         self._folder = Path(place)
+        if (self._folder / "_delta_log").is_dir():
+            raise BadArgument(f"{place} is a Delta Lake table: use --to delta, or another folder")
         self._folder.mkdir(parents=True, exist_ok=True)
         self._files = self._written()
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from muntin.errors import SelectError
+from muntin.errors import SelectError, how_many
 from muntin.kinds import PeriodicSpec
 from muntin.ledger.base import View
 from muntin.ledger.records import ClosedWindow
@@ -103,7 +103,9 @@ class LedgerMoment:
         lacking = absences.of_windows(self._pieces, known, layout, found.covered)
         if lacking:
             bounds = {"uncounted": {summary: lacking}}
-            said = f"was not there all the time: its windows lack at most {lacking:,} events"
+            said = (
+                f"was not there all the time: its windows lack at most {how_many(lacking, 'event')}"
+            )
             notes = (*notes, Note("uncounted", summary, f"{summary}: {said}"))
         exact = found.exact and not notes
         return replace(found, exact=exact, bounds=bounds, notes=(*found.notes, *notes))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from muntin.errors import how_many
 from muntin.ledger.records import TrendPoint
 from muntin.reading import absences
 from muntin.reading.extent import Layout
@@ -57,9 +58,8 @@ def overtaken(
         lacking = _lacking(pieces, known, name, results)
         if lacking:
             bounds.setdefault("uncounted", {})[name] = lacking
-            said = (
-                f"{query}: {name} was not there all the time: they lack at most {lacking:,} events"
-            )
+            lack = how_many(lacking, "event")
+            said = f"{query}: {name} was not there all the time: they lack at most {lack}"
             notes.append(Note("uncounted", query, said))
     return bounds, tuple(notes)
 

@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from muntin.select.check import words
 from muntin.select.columns import Origin, origin_of
+from muntin.select.places import NOWHERE, span_of, starts_of
 from muntin.select.syntax import DIALECT
 
 _PAIRS = (
@@ -75,11 +76,13 @@ class Comparison:
     shown: str
     name: str
     """A column in it."""
+    nth: int
+    """Of the places of that name in the text, from 0: constants before it may be others."""
     mine: Kind
     other: Kind
 
 
-def comparisons(tree: exp.Expr) -> tuple[Comparison, ...]:
+def comparisons(tree: exp.Expr, text: str) -> tuple[Comparison, ...]:
     """Those of a resolved statement whose types are known once its tables are there."""
     found: dict[Comparison, None] = {}
     for node in tree.walk():
@@ -92,14 +95,16 @@ def comparisons(tree: exp.Expr) -> tuple[Comparison, ...]:
             for one, kind, against in ((first, mine, theirs), (other, theirs, mine)):
                 column = one.find(exp.Column)
                 if column is not None and kind is not None and against is not None:
-                    found[Comparison(_shown(one), column.name, kind, against)] = None
+                    place = span_of(column) or NOWHERE
+                    nth = sum(start < place.start for start in starts_of(column.name, text))
+                    found[Comparison(_shown(one), column.name, nth, kind, against)] = None
     return tuple(found)
 
 
 def mismatch(
     compared: Sequence[Comparison], schemas: Sequence[pa.Schema | None]
-) -> tuple[str, str, str] | None:
-    """What cannot be compared as it is: a column in it, what is wrong, and what to write.
+) -> tuple[Comparison, str, str] | None:
+    """What cannot be compared as it is, what is wrong with it, and what to write.
 
     `schemas`: of each FROM item, as it was loaded.
     """
@@ -110,7 +115,7 @@ def mismatch(
         remedy = "write the constant without quotes"
         if mine == _TEXT:
             remedy = "write the constant in single quotes, or cast the text with TRY_CAST"
-        return each.name, f"{each.shown} is {mine}, and is compared with {other}", remedy
+        return each, f"{each.shown} is {mine}, and is compared with {other}", remedy
     return None
 
 

@@ -31,7 +31,7 @@ from muntin.select.comparing import mismatch
 from muntin.select.database import Database, DatabaseError
 from muntin.select.limits import Limits
 from muntin.select.narrowing import answered, narrowed
-from muntin.select.places import NOWHERE, Span, problem_at
+from muntin.select.places import NOWHERE, Span, problem_at, starts_of
 from muntin.select.plan import NOW, CheckedStatement, Planner, with_sources
 from muntin.select.result import Result, WindowRead
 from muntin.select.syntax import quoted
@@ -264,8 +264,10 @@ def _check_compared(plan: CheckedStatement, reads: tuple[_Read | None, ...]) -> 
         return
     found = mismatch(plan.compared, [None if r is None else r.table.schema for r in reads])
     if found is not None:
-        name, message, remedy = found
-        raise problem_at(plan.text, _place(f"'{name}'", plan), message, remedy, "type")
+        each, message, remedy = found
+        starts = starts_of(each.name, plan.text)[: each.nth + 1]
+        place = Span(starts[-1], len(each.name)) if starts else NOWHERE
+        raise problem_at(plan.text, place, message, remedy, "type")
 
 
 def _source(name: str, table: pa.Table) -> str:
@@ -427,9 +429,7 @@ def _place(message: str, plan: CheckedStatement) -> Span:
     it is not in a FROM item, about which DuckDB knows nothing."""
     for match in (*_COLUMN.finditer(message), *_QUOTED.finditer(message)):
         word = next(g for g in match.groups() if g)
-        pattern = rf"(?<!\w){re.escape(word)}(?!\w)"
-        starts = [found.start() for found in re.finditer(pattern, plan.text, re.IGNORECASE)]
-        if starts:
+        if starts := starts_of(word, plan.text):
             items = [item.span for item in plan.statement.items] if plan.items else []
             outside = (
                 s for s in starts if not any(i.start <= s < i.start + i.length for i in items)

@@ -12,7 +12,7 @@ from functools import partial
 
 from sqlglot import exp
 
-from muntin.errors import SelectError
+from muntin.errors import SelectError, how_many
 from muntin.select.bind import Binder, Bound
 from muntin.select.columns import (
     Column,
@@ -101,7 +101,7 @@ class _Resolution:
         if len(left.columns) != len(right.columns) and not node.args.get("by_name"):
             raise self._error(
                 node.expression,
-                f"the second SELECT has {len(right.columns)} columns, the first "
+                f"the second SELECT has {how_many(len(right.columns), 'column')}, the first "
                 f"{len(left.columns)}",
                 "both sides need the same columns",
             )

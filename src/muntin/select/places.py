@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -28,6 +29,12 @@ def span_of(node: exp.Expr | None) -> Span | None:
         return None
     start = min(place["start"] for place in places)
     return Span(start, max(place["end"] for place in places) + 1 - start)
+
+
+def starts_of(name: str, text: str) -> list[int]:
+    """Where a name stands in a text, as a word."""
+    pattern = rf"(?<!\w){re.escape(name)}(?!\w)"
+    return [found.start() for found in re.finditer(pattern, text, re.IGNORECASE)]
 
 
 def problem_at(

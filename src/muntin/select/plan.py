@@ -137,7 +137,7 @@ class Planner:
             projected(resolved.tree, resolved.items, narrowing),
             narrowing,
             _names_read(resolved.tree),
-            comparisons(resolved.tree),
+            comparisons(resolved.tree, text),
             self._limits,
         )
         slots = None if around else slots_of(statement, plan.sql, plan.narrowing)

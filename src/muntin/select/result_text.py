@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from muntin.errors import how_many
+
 _CELL_MAX = 60
 _SPECIAL = re.compile(r'[",\r\n]')
 HTML_ROWS_MAX = 100
@@ -54,7 +56,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) ->
 
 
 def footer(count: int, about: Mapping[str, Any], seconds: float) -> str:
-    parts = [f"{count:,} row{'' if count == 1 else 's'}"]
+    parts = [how_many(count, "row")]
     for window in about["windows"]:
         covered = window["covered"]
         run = f"{covered['start']} to {covered['end']}" if covered else "nothing"

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary, how_many
 from muntin.summaries.base import Copied, Estimate
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
 from muntin.summaries.dynamic_bloom import HEADROOM, DynamicBloom, ItemType
@@ -130,7 +130,9 @@ class Fingerprint(Copied):
                 raise BadArgument("this fingerprint counts numbers, too: give `ranks`")
             given = len(ranks) if np.ndim(ranks) else 1
             if given != len(hashes):
-                raise BadArgument(f"{len(hashes)} keys and {given} ranks")
+                raise BadArgument(
+                    f"{how_many(len(hashes), 'key')} and {how_many(given, 'rank')}: give each one"
+                )
             self._digest.update(ranks)
         self._bloom.update_hashes(hashes, found)
         self._stretch(hashes)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.arrow import read_only
-from muntin.errors import BadArgument
+from muntin.errors import BadArgument, how_many
 from muntin.summaries.kernels.hyper_bloom import first_backwards
 
 _PER_MICROSECOND = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}
@@ -45,7 +45,9 @@ def as_times(times: Any, length: int) -> np.ndarray:
     else:
         values = _from_arrow(_as_arrow(times))
     if len(values) != length:
-        raise BadArgument(f"{len(values)} times for {length} items: give each item one time")
+        raise BadArgument(
+            f"{how_many(len(values), 'time')} for {how_many(length, 'item')}: give each one"
+        )
     return read_only(np.ascontiguousarray(values))
 
 

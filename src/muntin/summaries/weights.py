@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from muntin.errors import BadArgument, SummaryOverflow
+from muntin.errors import BadArgument, SummaryOverflow, how_many
 from muntin.summaries.checks import array_of
 from muntin.summaries.reading import INT64_MAX, exact_sum
 
@@ -31,7 +31,9 @@ def as_weights(weights: Any, items: int) -> np.ndarray:
     if array.dtype.kind not in "iu" or array.ndim > 1:
         raise BadArgument(f"weights must be integers, got {array.dtype} of shape {array.shape}")
     if not scalar and array.shape[0] != items:
-        raise BadArgument(f"{array.shape[0]} weights for {items} items: give each item one")
+        raise BadArgument(
+            f"{how_many(array.shape[0], 'weight')} for {how_many(items, 'item')}: give each one"
+        )
     beyond = (array < 0) | (array > INT64_MAX) if array.size else array
     if beyond.any():
         at = int(beyond.argmax())

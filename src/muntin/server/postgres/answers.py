@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from muntin.errors import MuntinError, SelectError
+from muntin.errors import MuntinError, SelectError, how_many
 from muntin.select.check import words
 from muntin.select.result import Result
 from muntin.server.postgres.catalog import PostgresCatalog, is_catalog, is_plain
@@ -60,7 +60,9 @@ class PostgresAnswers:
         schema = result.table.schema
         if len(formats) > 1 and len(formats) != len(schema) and describe is None:
             raise SelectError(
-                f"{len(formats)} formats for {len(schema)} columns", code="value", remedy="give one"
+                f"{how_many(len(formats), 'format')} for {how_many(len(schema), 'column')}",
+                code="value",
+                remedy="give one",
             )
         types = [type_of(kind) for kind in schema.types]
         head: dict[str, Any] = {

@@ -9,6 +9,7 @@ from typing import Any
 
 import pygwire.messages
 
+from muntin.errors import how_many
 from muntin.server.limits import KIB
 from muntin.server.postgres.answers import HEAD
 from muntin.server.postgres.catalog import STATEMENT_BYTES_MAX
@@ -213,10 +214,8 @@ class PreparedStatements:
         if known is None:
             raise Refusal("26000", f"there is no statement {message.statement[:64]!r}")
         if len(message.param_values) != len(known.types):
-            raise Refusal(
-                "08P01",
-                f"{len(message.param_values)} parameters, {len(known.types)} in the statement",
-            )
+            said = how_many(len(message.param_values), "parameter")
+            raise Refusal("08P01", f"{said}, {len(known.types)} in the statement")
         if any(form not in (0, 1) for form in (*message.param_formats, *message.result_formats)):
             raise Refusal("08P01", "a format is 0 (text) or 1 (binary)")
         given = literals(message.param_values, message.param_formats, known.types)
