@@ -84,6 +84,17 @@ def test_the_daemon_has_one_thread_when_it_forks():
     assert done.stdout.split() == ["1"]
 
 
+def test_workers_need_no_pandas():
+    script = (
+        "import sys; sys.modules['pandas'] = None; from muntin.spark.daemon import preload; "
+        "preload(); print('muntin.spark.partials' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["True"]
+
+
 def test_the_memory_of_a_task_serves_the_next(spark):
     if not Path("/proc/self/cmdline").exists() or not sys.platform.startswith("linux"):
         pytest.skip("Linux has an allocator that can be told")

@@ -78,7 +78,8 @@ def preload() -> None:
     """
     if sys.platform == "darwin":
         return
-    importlib.import_module("pandas")  # Arrow asks for it when it makes an array
+    with suppress(ImportError):  # which needs none: Arrow asks for it when it makes an array
+        importlib.import_module("pandas")
     importlib.import_module("muntin.spark.partials")
     gc.freeze()  # memory that no worker's collection touches stays shared by all
 
