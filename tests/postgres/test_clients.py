@@ -253,6 +253,8 @@ def test_parameters_have_types_before_values(connection, text, types, values, ro
          "WHERE (n > $3 OR part < $4)", (1184, 1184, 20, 701)),
         ("SELECT area, sum(count) AS n FROM orders(driver, area) FOR ALL WHERE area <> $1 "
          "GROUP BY area HAVING sum(count) > $2 AND avg(count) IN ($3)", (20, 20, 701)),
+        ("SELECT driver FROM trend(busiest) WHERE CAST(window_start AS TIME) > $1 "
+         "AND CAST(window_end AS TIME) < $2::time", (1083, 1083)),
         ("SELECT count > $1 AS more FROM orders FOR ALL WHERE nothing = $2", (20, 25)),
         ("SELECT a.count FROM orders(driver) FOR ALL AS a JOIN orders FOR ALL AS b "
          "ON a.count < b.count AND b.count > $1", (20,)),
@@ -315,6 +317,14 @@ def test_lists(connection, binary):
         connection.execute("SELECT count FROM orders WHERE count <> ALL(%s)", ([1],))
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="is no value of type"):
         connection.execute("SELECT count FROM orders WHERE count = ANY(%s)", ([[1], [2]],))
+
+
+@pytest.mark.parametrize("form", ["%t", "%b"])
+def test_a_time_of_day(connection, form):
+    """psycopg sends it in binary by itself."""
+    text = f"SELECT driver FROM orders(driver) FOR ALL WHERE CAST('10:30' AS TIME) = {form}"  # noqa: S608
+    assert len(answered(connection, text, dt.time(10, 30))) == 5
+    assert answered(connection, text, dt.time(10, 30, 0, 1)) == []
 
 
 def test_numbers_of_sqlalchemy(connection):

@@ -12,7 +12,6 @@ from muntin.errors import BadArgument, SelectError
 from muntin.select.syntax import text_literal
 from muntin.server.postgres.relations import TIME, clauses
 from muntin.server.postgres.rows import BINARY, BYTEA, TEXT, TYPES, formats_of
-from muntin.server.postgres.rows import TIME as TIME_OF_DAY
 from muntin.server.postgres.text import (
     IS_ANY,
     Word,
@@ -29,10 +28,11 @@ _FLOATS = {700: ">f", 701: ">d"}
 _TEXTS = frozenset((0, 18, 19, 25, 705, 1042, 1043))
 _EPOCH = datetime(2000, 1, 1)
 _SQL = {16: "BOOLEAN", 20: "BIGINT", 21: "SMALLINT", 23: "INTEGER", 700: "FLOAT", 701: "DOUBLE",
-        1082: "DATE", 1114: "TIMESTAMP", 1184: "TIMESTAMP", 1186: "INTERVAL"}  # fmt: skip
+        1082: "DATE", 1083: "TIME", 1114: "TIMESTAMP", 1184: "TIMESTAMP",
+        1186: "INTERVAL"}  # fmt: skip
 
 _DAY_IN_ZONE = re.compile(r"(\d{4}-\d\d-\d\d) ([+-]\d\d(?::\d\d)?)")
-_CASTS = {word: kind.oid for kind in reversed(TYPES) if kind not in (BYTEA, TIME_OF_DAY)
+_CASTS = {word: kind.oid for kind in reversed(TYPES) if kind is not BYTEA
           for word in (kind.name.split()[0].upper(), kind.short.upper())}  # fmt: skip
 _CASTS |= {"INT": 23, "FLOAT": 701, "DECIMAL": 1700, "OID": 26}
 _LISTS = {kind.oid: kind.lists for kind in TYPES} | {26: 1028}
@@ -304,6 +304,13 @@ def _binary_instant(value: bytes) -> str:
     return text_literal(at.isoformat(" "))
 
 
+def _binary_time(value: bytes) -> str:
+    at = _EPOCH + timedelta(microseconds=struct.unpack(">q", value)[0])
+    if at.date() != _EPOCH.date():
+        raise ValueError(value)
+    return text_literal(at.time().isoformat())
+
+
 def _binary_interval(value: bytes) -> str:
     us, days, months = struct.unpack(">qii", value)
     if months:
@@ -325,6 +332,7 @@ def _binary_numeric(value: bytes) -> str:
 
 _BINARY: dict[int, Callable[[bytes], str]] = {
     16: _bool,
+    1083: _binary_time,
     1082: _binary_date,
     1114: _binary_instant,
     1184: _binary_instant,
