@@ -126,3 +126,13 @@ def test_tokens_come_from_files_that_may_change(tmp_path):
     assert _secret(path, "") == READER
     path.write_text(OTHER)
     assert _secret(path, "") == OTHER
+
+
+@pytest.mark.parametrize("held", [b"", b"\n", b"\xff" * 20])
+def test_a_file_without_a_token_lets_nobody_in_and_takes_nobody_out(tmp_path, held):
+    from muntin.cli.serve import _secret
+
+    path = tmp_path / "token"
+    path.write_bytes(held)
+    with pytest.raises(BadArgument, match="holds no token"):
+        _secret(path, "")

@@ -25,10 +25,11 @@ def register(app: typer.Typer) -> None:
         """Keep a top k over several sites, and serve it."""
         import logging
 
+        from muntin.cli.serve import token_in
         from muntin.sites.coordinating import CoordinatorServer
 
         logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-        token = token_file.read_text("utf-8").strip() if token_file else None
+        token = token_in(token_file) if token_file else None
         server = CoordinatorServer(file, reader_token=token, port=port)
         _say(server)
         server.run()

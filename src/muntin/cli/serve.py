@@ -121,4 +121,20 @@ def _secret(path: Path | None, variable: str) -> str:
     """From a file or the environment: a command line can be read by every process."""
     import os
 
-    return path.read_text("utf-8").strip() if path else os.environ.get(variable, "")
+    return token_in(path) if path else os.environ.get(variable, "")
+
+
+def token_in(path: Path) -> str:
+    """The token that a file holds.
+
+    Raises
+    ------
+    BadArgument
+        It holds none: without one everybody could come in.
+    """
+    from muntin.errors import BadArgument
+
+    found = path.read_bytes().strip()
+    if not found or not found.isascii():
+        raise BadArgument(f"{path} holds no token: write one, as `openssl rand -hex 16` gives")
+    return found.decode()
