@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from itertools import pairwise
 
 import pytest
 
@@ -146,6 +147,26 @@ def test_what_closed_is_pushed_where_it_could_not_be_read_at_once(feeder, ledger
             await happens(lambda: tried.count(ledger.version()) > 2)
             away.clear()
             await happens(lambda: channel.seq == 1)
+        finally:
+            await feeds.stop()
+
+    asyncio.run(follow())
+
+
+def test_the_state_of_a_quiet_ledger_comes_as_often_as_clients_are_told(feeder, ledger):
+    """They take longer silence for a lost connection: the time between two pushes is no rest that
+    comes on top."""
+
+    async def follow():
+        feeds = feeds_of(ledger, ServerLimits(state_seconds=1.0, quiet_seconds=1.0))
+        await feeds.start()
+        try:
+            channel = await feeds.open(Topic("state", "", "update"), Listener())
+            gaps, clock = [], asyncio.get_running_loop().time
+            for number in (2, 3, 4):  # the ledger is news only to the first two
+                await happens(lambda number=number: channel.seq >= number)
+                gaps.append(clock())
+            assert min(after - before for before, after in pairwise(gaps)) < 1.8
         finally:
             await feeds.stop()
 

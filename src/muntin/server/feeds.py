@@ -252,11 +252,13 @@ class Feeds:
         state = feed.topic.kind == "state"
         usual = self._limits.state_seconds if state else self._limits.update_seconds
         quiet = self._limits.quiet_seconds if state else RECHECK_SECONDS
+        due = time.monotonic() + quiet
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(feed.wake.wait(), quiet)
+                await asyncio.wait_for(feed.wake.wait(), due - time.monotonic())
             feed.wake.clear()
             began = time.monotonic()
+            due = began + quiet
             said, made = await self._pushes.update(
                 feed.topic, feed.channel.number, feed.channel.seq + 1, self._client(feed)
             )
