@@ -192,7 +192,7 @@ class Pipeline(Strict):
     lateness: MicrosecondsOrZero = 0
     max_future_skew: MicrosecondsOrZero = HOUR_US
     max_rejected: float = Field(
-        default=0.1, ge=0, le=1, description="Share of rejected records at which a run has failed"
+        default=0.1, ge=0, le=1, description="Share of rejected records beyond which a run fails"
     )
     fields: dict[str, str] = Field(
         default_factory=dict, description="Further columns: SQL expressions, evaluated by Spark"

@@ -21,7 +21,7 @@ class DistinctSpec(SplitSpec):
     """`kind: distinct`: the number of different items."""
 
     kind: Literal["distinct"] = "distinct"  # pyright: ignore[reportIncompatibleVariableOverride]
-    item: str = Field(description="A column of any type but floats; null is left out")
+    item: str = Field(description="A column of any type but floats and decimals; null is left out")
     precision: int = Field(
         default=12,
         ge=LG_K_MIN,
