@@ -224,7 +224,8 @@ def place_of(path: str) -> tuple[Place, str]:
     try:  # what was listed once says nothing of what others write
         return _Objects(url_to_fs(path, use_listings_cache=False)[0]), path
     except (ImportError, ValueError) as problem:
-        raise SpecError(f"{path}: {problem}") from None
+        remedy = "; pip install 'muntin[s3]'" if path.startswith(("s3:", "s3a:")) else ""
+        raise SpecError(f"{path}: {problem}{remedy}") from None
 
 
 def is_file(path: str) -> bool:

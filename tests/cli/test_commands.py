@@ -285,3 +285,14 @@ def test_produce_takes_secrets_from_the_environment(monkeypatch):
     assert options_of(given) == {
         "sasl.password": "geheim", "sasl.oauthbearer.token.endpoint.url": "http://x",
     }  # fmt: skip
+
+
+def test_the_demo_with_kafka_says_what_is_missing_before_it_starts_anything(muntin, monkeypatch):
+    monkeypatch.delitem(sys.modules, "confluent_kafka", raising=False)
+    monkeypatch.setattr("muntin.extras.find_spec", lambda name: name != "confluent_kafka" or None)
+    monkeypatch.setattr("muntin.cli.demo._kafka", lambda *_: pytest.fail("it was started"))
+    code, _, told = muntin("demo", "--kafka")
+    assert code == 1
+    assert told.strip().endswith(
+        "confluent_kafka, which is not installed: pip install 'muntin[kafka]'"
+    )

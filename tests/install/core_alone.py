@@ -69,6 +69,7 @@ def main() -> None:
     assert status == 0, told
     assert "Spark: not installed" in ran("doctor")[1]
     assert refused(muntin.summarize, str(file), SPEC).endswith("pip install 'muntin[spark]'")
+    assert refused(muntin.register, None).endswith("pip install 'muntin[spark]'")
     for words, extra in (
         (("run", str(FOLDER / "pipeline.yaml")), "spark"),
         (("index", "build", str(file), "-k", "origin", "-o", str(FOLDER / "index")), "spark"),

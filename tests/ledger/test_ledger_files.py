@@ -164,6 +164,15 @@ def test_a_url_without_fsspec_or_of_no_kind_is_refused(ledger: Ledger) -> None:
         ledger.payload_folder("p", "nowhere://x")
 
 
+def test_a_url_whose_package_is_missing_is_refused_with_its_extra(ledger, monkeypatch) -> None:
+    def missing(*_: object, **__: object) -> None:
+        raise ImportError("Install s3fs to access S3")
+
+    monkeypatch.setattr("fsspec.core.url_to_fs", missing)
+    with pytest.raises(SpecError, match=r"Install s3fs to access S3; pip install 'muntin\[s3\]'"):
+        ledger.payload_folder("p", "s3a://bucket/x")
+
+
 def test_a_copy_shares_no_file_with_its_original(ledger: Ledger, tmp_path: Path) -> None:
     """Both go on at one place, and each sweeps what it does not name; so does a backup."""
     place = str(tmp_path / "far")

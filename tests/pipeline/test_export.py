@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 from pyiceberg.utils.config import Config
 
-from muntin.errors import BadArgument, UnknownName
+from muntin.errors import BadArgument, SourceError, UnknownName
 from muntin.exporting import export, exporter
 from muntin.exporting.parquet import ParquetFolder
 from muntin.exporting.target import Overtaken
@@ -318,3 +318,30 @@ def test_sketches_that_others_made_come_in(tmp_path):
     assert abs(found["value"] - 4000) < 200
     assert asked.bounds["delays"]["nulls"] == 2
     ingest.close()
+
+
+def test_what_others_raise_is_one_line_that_names_the_place(ingest, place, tmp_path, monkeypatch):
+    """A package that is not there, a catalog that does not answer, a place that is none."""
+    (tmp_path / "files").write_text("no folder")
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "part-00000001.parquet").write_text("x")
+    told = {}
+    for form, where, uri in (
+        ("iceberg", "a.hive", "thrift://127.0.0.1:9"),
+        ("iceberg", "a.sqlite", f"sqlite:///{tmp_path}/no/catalog.db"),
+        ("delta", f"{tmp_path}/files/below", ""),
+        ("delta", "nowhere://x", ""),
+        ("parquet", f"{tmp_path}/files", ""),
+        ("parquet", f"{tmp_path}/damaged", ""),
+    ):
+        monkeypatch.setenv("PYICEBERG_CATALOG__DEFAULT__URI", uri)
+        monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+        with pytest.raises(SourceError) as raised:
+            export(ingest.ledger, "fares", form, where)
+        told[where] = str(raised.value)
+        assert "\n" not in told[where]
+        assert f"'{where}'" in told[where]
+    assert "pip install 'pyiceberg[hive]'" in told["a.hive"]
+    assert "unable to open database file" in told["a.sqlite"]
+    with pytest.raises(BadArgument, match="name a folder"):
+        export(ingest.ledger, "fares", "parquet", "")

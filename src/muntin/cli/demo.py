@@ -67,6 +67,8 @@ def register(app: typer.Typer) -> None:
         from muntin.extras import needs
 
         needs("kafka" if kafka else "spark" if taxi else "demo", "muntin demo", "pyspark")
+        if kafka:
+            needs("kafka", "muntin demo --kafka")
         place = _place(folder)
         if sites:
             if taxi:

@@ -46,6 +46,8 @@ class DeltaLake:
                     raise_if_key_not_exists=False,
                 )
             except DeltaError as problem:
+                if not DeltaTable.is_deltatable(self._place):
+                    raise
                 raise Overtaken(str(problem)) from problem
         elif ABOUT not in table.metadata().configuration:
             said = {ABOUT: about_of(rows.schema) or ""}

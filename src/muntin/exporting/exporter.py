@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from muntin.errors import BadArgument, UnknownName, how_many
 from muntin.exporting.rows import Spans, Unit, batches, schema_of
-from muntin.exporting.target import ABOUT, Overtaken, Target, done
+from muntin.exporting.target import ABOUT, Overtaken, Target, done, told
 from muntin.extras import needs
 from muntin.kinds import SegmentSpec
 from muntin.ledger.base import Ledger
@@ -181,6 +181,8 @@ def export(
         summary, panes where windows are to go out, or another ledger's.
     MissingExtra
         A package is missing that this form needs.
+    SourceError
+        The place, or the catalog, cannot be reached, read or written.
 
     Examples
     --------
@@ -195,18 +197,22 @@ def export(
     check_exchanged(layout.spec.algebra())
     stored = {"kind": layout.spec.kind, **layout.spec.stored_as()}
     about = {"of": of, "summary": summary, "pipeline": pipeline, **stored}
-    target = _target(to, place, catalog)
+    if not place:
+        raise BadArgument("place='': name a folder, or a table")
+    with told(place):
+        target = _target(to, place, catalog)
     said = Exported()
     for _ in range(TRIES):
         said.waiting = said.dropped = 0
-        there = done(target)
+        with told(place):
+            there = done(target)
         _check_same(target, about, place, empty=not there)
         if of == "windows":
             groups = windows(ledger, layout, there, said)
         else:
             groups = panes(ledger, layout, sealed, there)
         with suppress(Overtaken):
-            _append(target, layout, groups, said, about)
+            _append(target, place, layout, groups, said, about)
             return said
     raise BadArgument(
         f"{place}: other exports wrote into it {TRIES} times while this one tried: let one be done "
@@ -235,6 +241,7 @@ def _check_same(target: Target, about: Mapping[str, Any], place: str, *, empty: 
 
 def _append(
     target: Target,
+    place: str,
     layout: Layout,
     groups: Iterator[list[Unit]],
     said: Exported,
@@ -247,7 +254,8 @@ def _append(
         own = schema_of(_by(layout), segments)
         schema = (own if schema is None else _united(schema, own)).with_metadata(metadata)
         rows = pa.RecordBatchReader.from_batches(schema, batches(units, schema))
-        target.append(rows)
+        with told(place):
+            target.append(rows)
         said.commits += 1
         said.units += sum(len(unit.spans) for unit in units)
         said.rows += sum(segment.rows for segment in segments)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import pyarrow as pa
+
+from muntin.errors import MuntinError, SourceError
 
 KNOWN = ("start", "end", "revision", "events")
 ABOUT = "muntin.export"
@@ -40,6 +44,21 @@ class Target(Protocol):
             Nothing was written: see `known`.
         """
         ...
+
+
+_COLOUR = re.compile(r"\x1b\[\d*m")
+
+
+@contextmanager
+def told(place: str) -> Iterator[None]:
+    """What catalogs, stores and their packages raise, each in its own way, as one line of ours."""
+    try:
+        yield
+    except (MuntinError, Overtaken):
+        raise
+    except Exception as problem:
+        said = " ".join(_COLOUR.sub("", str(problem)).split()) or type(problem).__name__
+        raise SourceError(f"cannot export to '{place}': {said[:500]}") from problem
 
 
 def done(target: Target) -> dict[tuple[int, int], tuple[int, int]]:

@@ -27,7 +27,6 @@ from muntin.errors import BadArgument, SourceError, SpecError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
     from muntin.ledger.base import Mode
@@ -39,7 +38,7 @@ READ_BYTES = 16 << 20  # of an answer, in one partition
 
 
 class MuntinSource(DataSource):
-    """Register it by `muntin.register(spark)`."""
+    """Made known to a session by `muntin.register(spark)`."""
 
     @classmethod
     def name(cls) -> str:
@@ -61,29 +60,6 @@ class MuntinSource(DataSource):
         if mode not in ("continue", "append", "overwrite"):
             raise BadArgument(f"option mode={mode!r}: continue, append or overwrite")
         return _StreamSink(self.options, schema, mode)
-
-
-def register(spark: SparkSession) -> None:
-    """Make `format("muntin")` known to a session: for `read`, `write` and `writeStream`.
-
-    Parameters
-    ----------
-    spark : SparkSession
-        Classic, or of Spark Connect. The Python of its driver and of its workers must have Muntin.
-
-    Examples
-    --------
-    >>> muntin.register(spark)
-    >>> spark.read.format("muntin").option("ledger", "sqlite:////var/flights.db").option(
-    ...     "select", "SELECT origin, count FROM flights(origin) FOR ALL").load()
-    >>> df.writeStream.format("muntin").option("spec", "flights.yaml").option(
-    ...     "checkpointLocation", "/var/flights").start()
-    """
-    from muntin.spark.failures import plainly
-    from muntin.spark.session import own_python
-
-    with plainly(), own_python(spark):
-        spark.dataSource.register(MuntinSource)
 
 
 class Sent(WriterCommitMessage):

@@ -17,10 +17,10 @@ from muntin.errors import LedgerError, MuntinError, SpecError
 from muntin.ledger.base import Ledger, Mode
 from muntin.ledger.open import open_ledger
 from muntin.progress import Progress
-from muntin.spark.data_source import register
 from muntin.spark.failures import worker_error
 from muntin.spark.ingest import Ingest
 from muntin.spark.kafka import lag_of
+from muntin.spark.registering import register
 from muntin.spark.source import needed
 from muntin.spark.stream import Running
 from muntin.spec import Pipeline
