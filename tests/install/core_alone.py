@@ -46,7 +46,7 @@ def main() -> None:
         assert find_spec(name) is None, name
     times = pa.array([1357017300, 1357019999, 1357020000], pa.timestamp("s"))
     table = pa.table({"time": times, "origin": ["EWR", "JFK", "EWR"], "delay": [1, 2, 4]})
-    ledger = f"sqlite:///{FOLDER}/flights.db"
+    ledger = f"sqlite:///{FOLDER}/kept.db"
     with muntin.summarize(table, SPEC, ledger=ledger) as session:
         result = session.sql(SELECT)
         assert result.rows == [["EWR", 2, 5], ["JFK", 1, 2]]
