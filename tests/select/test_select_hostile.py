@@ -85,6 +85,12 @@ def test_values_that_no_client_can_hold(engine: Engine, text: str, said: str) ->
     assert caught.value.code in ("value", "limit", "overflow")
 
 
+def test_a_message_that_duckdb_cuts_inside_a_letter_is_told(engine: Engine) -> None:
+    with pytest.raises(SelectError, match="Unrecognized Regex option") as caught:
+        engine.sql("SELECT regexp_extract('a', '(a)', 'é')")
+    assert caught.value.code == "value"
+
+
 @pytest.mark.parametrize(
     ("text", "row"),
     [

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
 from muntin import summaries
-from muntin.errors import IncompatibleSummary
+from muntin.errors import IncompatibleSummary, MuntinError
 from muntin.summaries import (
     KLL,
     REQ,
@@ -129,3 +130,45 @@ def test_a_boolean_is_0_or_1(kind: type, flags: Any) -> None:
     assert summary.quantile([0.1, 0.9]).value.tolist() == [0, 1]
     ranks = summary.rank([False, True]).value
     assert (ranks / ranks[1]).tolist() == [0.25, 1]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: REQ(k=None), "k must be an integer, got None"),
+        (lambda: REQ(seed=1.5), "seed must be an integer, got 1.5"),
+        (lambda: REQ(dtype="\ud800"), "use one of float64"),
+        (lambda: KLL(dtype="\ud800"), "use one of float64"),
+        (lambda: KLL(seed=np.timedelta64(1, "D")), "seed"),
+        (lambda: CountMin(depth=np.timedelta64(1, "D")), "depth must be an integer"),
+        (lambda: SketchedMatrix(["k"], ["x"], track=None), "track must be an integer"),
+        (lambda: CountMin.for_error(None, 0.1), "epsilon must lie between 0 and 1, got None"),
+        (lambda: DyadicQDigest(domain=5), "domain=5: give a map"),
+        (lambda: HyperCalm.for_stream([1, 1], [1, 2], seed=-1), "seed=-1 is out of range"),
+        (lambda: KLL().rank(10**400), "beyond float64"),
+        (lambda: KLL.merged(None), "cannot merge a NoneType: give a list of KLL"),
+        (lambda: KLL.merged([]), "no KLL to merge"),
+        (lambda: KLL.merged(["a"]), "cannot merge a str into a KLL"),
+        (lambda: REQ.merged([[]]), "cannot merge a list into a REQ"),
+        (lambda: FixedWindowQuantiles.merged("a"), "cannot merge a str"),
+        (lambda: VectorMatrix.merged(None), "cannot merge a NoneType"),
+        (lambda: HyperCalm.merged_top([1], 3), "cannot merge a int into a HyperCalm"),
+        (lambda: Distinct.from_datasketches(8), "is bytes, got int"),
+        (lambda: TimeWindowQuantiles(100).advance(pd.NaT), "times must be"),
+        (lambda: TimeWindowQuantiles(100).update([1], ["\ud800"]), "times must be"),
+        (lambda: CalmSpaceSaving(100_000, 10).update([1, 2], [[1], [2, 3]]), "of one type"),
+    ],
+)
+def test_what_makes_no_sense_is_named(call: Callable[[], Any], said: str) -> None:
+    with pytest.raises(MuntinError, match=said):
+        call()
+
+
+def test_numbers_and_instants_of_numpy_are_as_those_of_python() -> None:
+    wide = SketchedMatrix(["k"], ["x"], depth=np.int8(3))
+    assert wide.parameters == SketchedMatrix(["k"], ["x"], depth=3).parameters
+    instant = np.datetime64("2020-01-01", "ms")
+    made = [HyperBloom(10_000, 10) for _ in range(2)]
+    made[0].update(["a", "b"], instant)
+    made[1].update(["a", "b"], np.array([instant, instant]))
+    assert made[0].to_bytes() == made[1].to_bytes()

@@ -81,6 +81,9 @@ class Database:
                     except (duckdb.Error, OSError, pa.ArrowException) as error:
                         if _INVALIDATED not in str(error):
                             raise _converted(error, watch.fired, seconds) from None
+                    except UnicodeDecodeError as error:  # it cut its own message inside a letter
+                        said = error.object.decode(errors="replace")
+                        raise DatabaseError("invalid input", said) from None
                     except MemoryError:
                         raise DatabaseError("memory", "not enough memory") from None
                 self._renew(connection)

@@ -36,7 +36,7 @@ from muntin.summaries.calm_tables import (
     encode,
     nbytes_of,
 )
-from muntin.summaries.checks import integer_in
+from muntin.summaries.checks import array_of, integer_in
 from muntin.summaries.kernels.calm_space_saving import (
     COUNTED,
     ERROR_PLACE,
@@ -143,7 +143,7 @@ class CalmSpaceSaving(NamedPairs[CalmParameters]):
         array, kind = self._checked(items)
         spans = np.empty(0, np.int64)
         if intervals is not None:
-            spans = np.ascontiguousarray(intervals)
+            spans = np.ascontiguousarray(array_of(intervals, "interval"))
             if spans.ndim != 1 or spans.dtype.kind not in "iu" or len(spans) != len(array):
                 raise BadArgument(
                     f"intervals must be {len(array)} integers, got {spans.dtype}{list(spans.shape)}"

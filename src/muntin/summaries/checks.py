@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -11,12 +11,14 @@ import pyarrow as pa
 from muntin.arrow import floats_of_decimals
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 
+Summary = TypeVar("Summary")
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
 def integer_in(name: str, value: Any, low: int, high: int, unit: str = "") -> int:
     """`value` as an int between `low` and `high`, both included; `BadArgument` otherwise."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
+    no_number = bool | np.bool_ | np.timedelta64  # which NumPy counts among its integers
+    if isinstance(value, no_number) or not isinstance(value, int | np.integer):
         raise BadArgument(f"{name} must be an integer, got {value!r}")
     if not low <= value <= high:
         shown = f" {unit}" if unit else ""
@@ -82,6 +84,21 @@ def parameters_of(kind: str, found: Mapping[str, Any], expected: Mapping[str, An
         allowed = types if isinstance(types, tuple) else (types,)
         if type(found[name]) not in allowed:
             raise CorruptSummary(f"{kind}: parameter {name} is {found[name]!r}")
+
+
+def to_merge(kind: type[Summary], given: Iterable[Summary]) -> list[Summary]:
+    """Summaries as a list; BadArgument for no list or an empty one, IncompatibleSummary."""
+    if not isinstance(given, Iterable):
+        raise BadArgument(f"cannot merge a {type(given).__name__}: give a list of {kind.__name__}")
+    found = list(given)
+    if not found:
+        raise BadArgument(f"no {kind.__name__} to merge: give at least one")
+    for each in found:
+        if not isinstance(each, kind):
+            raise IncompatibleSummary(
+                f"cannot merge a {type(each).__name__} into a {kind.__name__}"
+            )
+    return found
 
 
 def check_alike(mine: Any, other: Any) -> None:

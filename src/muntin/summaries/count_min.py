@@ -21,6 +21,7 @@ libraries return the value itself as lower bound, which is false for every item 
 from __future__ import annotations
 
 import math
+from numbers import Real
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -126,8 +127,8 @@ class CountMin(Copied):
             `conservative`, `cells`, `seed`, `track`.
         """
         for name, value in (("epsilon", epsilon), ("delta", delta)):
-            if not 0 < value < 1:
-                raise BadArgument(f"{name} must lie between 0 and 1, got {value}")
+            if not isinstance(value, Real) or not 0 < value < 1:
+                raise BadArgument(f"{name} must lie between 0 and 1, got {value!r}")
         return cls(*size_for(epsilon, delta), **parameters)
 
     @property

@@ -59,6 +59,8 @@ def write(registers: np.ndarray) -> bytes:
 
 def read(data: bytes) -> np.ndarray:
     """Registers, uint8[2**lg_k], of a sketch of any type in any of its three modes."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise CorruptSummary(f"an HLL sketch is bytes, got {type(data).__name__}")
     view = memoryview(bytes(data))
     if len(view) < _PREAMBLE.size:
         raise CorruptSummary(f"HLL sketch: {len(view)} bytes are too few")

@@ -71,6 +71,8 @@ class DyadicQDigest(Copied):
     def __init__(self, bits: int = 20, k: int = 1000, domain: OrderMap | None = None) -> None:
         if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= K_MAX:
             raise BadArgument(f"k={k!r}: an integer from 1 to {K_MAX}")
+        if not isinstance(domain, OrderMap | None):
+            raise BadArgument(f"domain={domain!r:.80}: give a map of muntin.summaries.order_maps")
         self._map: OrderMap = IntegerRange(bits) if domain is None else domain
         self._k = k
         self._nodes_max = 8 * k + 4096  # more are compressed at once

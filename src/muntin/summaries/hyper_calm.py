@@ -27,11 +27,12 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.arrow import read_only
-from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.errors import CorruptSummary, IncompatibleSummary
 from muntin.summaries.aligned import aligned_copy, aligned_zeros
 from muntin.summaries.beat_guess import guess_beat
 from muntin.summaries.calm_tables import nbytes_of
-from muntin.summaries.checks import INT64_MAX, INT64_MIN, integer_in
+from muntin.summaries.checks import INT64_MAX, INT64_MIN, integer_in, to_merge
+from muntin.summaries.hyper_bloom import SEED_MAX
 from muntin.summaries.hyper_calm_bytes import decode_state, encode_state
 from muntin.summaries.hyper_calm_plan import GAP_TICKS, HyperCalmParameters
 from muntin.summaries.items import as_items, hash_items
@@ -162,6 +163,7 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
         array = as_items(sample_items)
         times = as_times(sample_times, len(array))
         check_order(times, None)
+        integer_in("seed", seed, 0, SEED_MAX)
         guess = guess_beat(hash_items(array, seed), times, others.get("gap"))
         chosen: dict[str, Any] = {
             "gap": guess.gap,
@@ -307,8 +309,7 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
         BadArgument
             No shards, or k out of range.
         """
-        if not shards:
-            raise BadArgument("merged_top needs at least one HyperCalm")
+        shards = to_merge(HyperCalm, shards)
         alike = ("gap", "interval_unit", "consecutive", "batch_size", "bins")
         for shard in shards[1:]:
             for name in alike:

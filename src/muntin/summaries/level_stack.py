@@ -15,6 +15,7 @@ from typing import Self
 import numpy as np
 
 from muntin.errors import BadArgument
+from muntin.summaries.checks import integer_in
 from muntin.summaries.kernels.compaction import DRAWS, LEVELS_MAX, absorb
 from muntin.summaries.kernels.many_stacks import gather_levels, shift_of_merge
 from muntin.summaries.kernels.sorting import sort_pairs, sort_run
@@ -57,10 +58,7 @@ def check_k(k: int) -> int:
 
 def new_coins(seed: int) -> np.ndarray:
     """Coins of a stack, from a seed of 64 bits: uint64[4]."""
-    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
-    if not whole or not 0 <= seed < 1 << 64:
-        raise BadArgument(f"seed={seed!r}: use an integer from 0 to 2^64 - 1")
-    return np.array([seed, 0, 0, 0], np.uint64)
+    return np.array([integer_in("seed", seed, 0, (1 << 64) - 1), 0, 0, 0], np.uint64)
 
 
 def levels_sorted(items: np.ndarray, offsets: np.ndarray) -> bool:

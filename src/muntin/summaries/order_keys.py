@@ -27,7 +27,7 @@ def check_dtype(dtype: Any) -> str:
         return dtype
     try:
         name = np.dtype(dtype).name
-    except TypeError:
+    except (TypeError, ValueError):
         name = str(dtype)
     if name not in DTYPES:
         raise BadArgument(f"dtype {dtype!r}: use one of {', '.join(DTYPES)}")

@@ -26,9 +26,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary, SummaryOverflow
+from muntin.errors import CorruptSummary, IncompatibleSummary, SummaryOverflow
 from muntin.summaries import datasketches_kll
 from muntin.summaries.base import Copied
+from muntin.summaries.checks import to_merge
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.kernels.compaction import DRAWS, SEED, coins_of
 from muntin.summaries.kernels.sampling import BLOCK_SHIFT_MAX, sample_blocks
@@ -188,9 +189,7 @@ class KLL(KLLAnswers, Copied):
         IncompatibleSummary
             Different k or dtype.
         """
-        sketches = list(sketches)
-        if not sketches:
-            raise BadArgument("no sketches to merge: give at least one")
+        sketches = to_merge(cls, sketches)
         result = sketches[0].copy()
         kind, k, dtype = type(result), result.k, result.dtype
         rest = []

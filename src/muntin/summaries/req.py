@@ -31,11 +31,13 @@ from muntin.segments.columns import NOTHING, States, frozen, lists, ragged
 from muntin.segments.exchange import sketch_bytes, tail_bytes
 from muntin.segments.kernels.tail import DOUBLES, FLOATS, INTEGERS, fold_run
 from muntin.segments.keys import NO_KEY
-from muntin.segments.ranked import QuantilesAt, RanksOf
+from muntin.segments.ranked import SEED_MAX, QuantilesAt, RanksOf
 from muntin.segments.table import Segment, Table
 from muntin.segments.tail import TailQuantiles
 from muntin.summaries import datasketches_req
 from muntin.summaries.base import Copied, Estimate
+from muntin.summaries.checks import integer_in, to_merge
+from muntin.summaries.datasketches_req import K_MAX, K_MIN
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.kernels.compaction import HASHED_MAX, LEVELS_MAX, coins_of
 from muntin.summaries.kernels.order_keys import KEY_OF_INFINITY, KEY_OF_MINUS_INFINITY
@@ -45,6 +47,7 @@ from muntin.summaries.order_keys import (
     as_read,
     bits_of,
     bounds_of,
+    check_dtype,
     checked_bounds,
     to_keys,
 )
@@ -127,7 +130,8 @@ class REQ(Copied):
     __slots__ = ("_algebra", "_row", "_size", "_waiting")
 
     def __init__(self, k: int = 12, seed: int = 0, dtype: Any = "float64") -> None:
-        self._algebra = _algebra_of(int(k), str(np.dtype(dtype)), int(seed))
+        k, seed = integer_in("k", k, K_MIN, K_MAX), integer_in("seed", seed, 0, SEED_MAX)
+        self._algebra = _algebra_of(k, check_dtype(dtype), seed)
         self._row: _Row | None = None
         self._waiting: list[np.ndarray] = []
         self._size = 0
@@ -217,9 +221,7 @@ class REQ(Copied):
         Faster and no less exact than one `merge` after another. The first one's k, dtype and seed
         are taken on. BadArgument without sketches, IncompatibleSummary where they differ.
         """
-        sketches = list(sketches)
-        if not sketches:
-            raise BadArgument("no sketches to merge: give at least one")
+        sketches = to_merge(cls, sketches)
         result = sketches[0].copy()
         for sketch in sketches:
             if type(sketch) is not cls or sketch._algebra is not result._algebra:

@@ -32,8 +32,8 @@ from muntin.segments.sums import Sums
 from muntin.segments.table import Segment, Table
 from muntin.summaries import key_columns
 from muntin.summaries.base import Estimate
-from muntin.summaries.checks import check_alike
-from muntin.summaries.count_min import CELLS_MAX
+from muntin.summaries.checks import check_alike, integer_in
+from muntin.summaries.count_min import CELLS_MAX, DEPTH_MAX, TRACK_MAX
 from muntin.summaries.indicators import IndicatorType
 from muntin.summaries.reading import INT64_MAX, exact_sum
 from muntin.summaries.vector_matrix.batches import Batch
@@ -89,9 +89,11 @@ class SketchedMatrix(GatheredSums):
         for name in (COUNT, *self._indicators):
             if name + LOWER in names:
                 raise BadArgument(f"{name + LOWER!r} names the lower bounds of {name!r}: rename it")
-        self.width, self.depth, self.track = width, depth, track
-        _ = self._algebra  # refuses what is out of range
-        if width * depth * (1 + len(self._indicators)) * len(self._keys) > CELLS_MAX:
+        self.width = integer_in("width", width, 2, CELLS_MAX)
+        self.depth = integer_in("depth", depth, 1, DEPTH_MAX)
+        self.track = integer_in("track", track, 1, TRACK_MAX)
+        _ = self._algebra  # refuses what is too much together
+        if self.width * self.depth * (1 + len(self._indicators)) * len(self._keys) > CELLS_MAX:
             raise BadArgument(f"{width} x {depth} cells of all keys and indicators: too many")
         self._totals: dict[str, int | float] = dict.fromkeys((COUNT, *self._indicators), 0)
 

@@ -35,7 +35,9 @@ def as_times(times: Any, length: int) -> np.ndarray:
     """
     if isinstance(times, pa.ChunkedArray):
         times = times.combine_chunks()
-    if isinstance(times, datetime):
+    if isinstance(times, np.datetime64):
+        times = np.full(length, times)
+    if isinstance(times, datetime) and times == times:  # not pandas' NaT
         zoned = times if times.tzinfo else times.replace(tzinfo=UTC)
         times = (zoned - _EPOCH) // _MICROSECOND
     if isinstance(times, int | np.integer) and not isinstance(times, bool):
@@ -67,7 +69,7 @@ def _as_arrow(times: Any) -> pa.Array:
         return times
     try:
         return pa.array(times)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError) as problem:
+    except (pa.ArrowException, OverflowError, TypeError, ValueError, KeyError) as problem:
         raise BadArgument(f"times must be integers or timestamps: {problem}") from None
 
 

@@ -105,7 +105,10 @@ def check_points(x: Any, dtype: str, inclusive: bool) -> np.ndarray:
     """
     points = as_points(x)
     if dtype != "int64":
-        return points.astype(np.float64, copy=False)
+        try:
+            return points.astype(np.float64, copy=False)
+        except OverflowError:
+            raise BadArgument("a point is an integer beyond float64: use inf or -inf") from None
     low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max
     if points.dtype.kind in "iu":
         wide = points.astype(np.uint64 if points.dtype.kind == "u" else np.int64)

@@ -8,7 +8,7 @@ import numpy as np
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.base import Copied, Estimate
-from muntin.summaries.checks import integer_in
+from muntin.summaries.checks import integer_in, to_merge
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.level_stack import COUNT_MAX, K_MAX, K_MIN, check_k, new_coins
 from muntin.summaries.order_keys import DTYPES, check_dtype, check_keys, from_keys
@@ -186,9 +186,7 @@ class WindowQuantiles(Copied):
     @classmethod
     def merged(cls, windows: Any) -> Self:
         """One window out of several nodes', as by `merge`; none is changed."""
-        windows = list(windows)
-        if not windows:
-            raise BadArgument("no windows to merge: give at least one")
+        windows = to_merge(cls, windows)
         result = windows[0].copy()
         for window in windows[1:]:
             result.merge(window)

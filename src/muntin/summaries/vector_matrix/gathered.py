@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
-from muntin.errors import BadArgument, IncompatibleSummary, MuntinError
+from muntin.errors import IncompatibleSummary, MuntinError
 from muntin.segments.algebra import Algebra
 from muntin.segments.building import WHOLE, merge
 from muntin.segments.codec import encode
@@ -18,6 +18,7 @@ from muntin.segments.keys import memory_of
 from muntin.segments.sums import Sums
 from muntin.segments.table import Segment
 from muntin.summaries.base import Copied
+from muntin.summaries.checks import to_merge
 from muntin.summaries.envelope import seal
 from muntin.summaries.indicators import IndicatorType
 from muntin.summaries.key_columns import KeyKind
@@ -197,11 +198,7 @@ class GatheredSums(Copied, ABC):
     @classmethod
     def merged(cls, summaries: Iterable[Self]) -> Self:
         """A new summary of the events of all, as merging one after the other would give."""
-        parts = list(summaries)
-        if not parts:
-            raise BadArgument("merged() of nothing: give at least one summary")
-        for part in parts:
-            cls._check(part, "merge")
+        parts = to_merge(cls, summaries)
         new = parts[0].copy()
         for part in parts[1:]:
             new.merge(part)
