@@ -168,6 +168,12 @@ def test_who_never_answered_is_told_so():
             client.sql(SELECT)
 
 
+@pytest.mark.parametrize("url", ["http://[::1", None, 5])
+def test_what_is_no_server_is_told(url):
+    with pytest.raises(BadArgument, match="is no server: "):
+        muntin.connect(url)
+
+
 def test_an_answer_that_is_cut_is_told_so():
     with socket.create_server(("127.0.0.1", 0)) as listening:
 

@@ -10,7 +10,15 @@ import pyarrow as pa
 import pytest
 
 import muntin
-from muntin.errors import BadArgument, LedgerConflict, SelectError, SourceError, SpecError
+from muntin.errors import (
+    BadArgument,
+    LedgerConflict,
+    LedgerError,
+    SelectError,
+    SourceError,
+    SpecError,
+    UnknownName,
+)
 from muntin.spark import batch
 
 TIMES = [dt.datetime(2013, 1, 1, 5, 15), dt.datetime(2013, 1, 1, 5, 59), dt.datetime(2013, 1, 1, 6)]
@@ -121,6 +129,17 @@ def test_two_columns_of_one_name_are_refused():
 def test_what_is_no_ledger_is_not_opened():
     with pytest.raises(BadArgument, match="takes the URL of a ledger, not None"):
         muntin.open(None)
+    with pytest.raises(LedgerError, match="True is not the URL of a ledger"):
+        muntin.summarize(pa.table(ROWS), SPEC, ledger=True)
+
+
+def test_a_ledger_is_named_by_a_path_as_well(tmp_path):
+    with muntin.summarize(pa.table(ROWS), SPEC, ledger=tmp_path / "a.db") as session:
+        (name,) = session.summaries()
+        assert session.span_of(name)
+        with pytest.raises(UnknownName, match=f"no summary '{name}s'.*did you mean '{name}'"):
+            session.span_of(f"{name}s")
+    assert muntin.open(tmp_path / "a.db").summaries()
 
 
 def counted_in(times, unit):

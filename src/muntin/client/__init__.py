@@ -41,7 +41,10 @@ class Client:
     """
 
     def __init__(self, url: str, token: str = "", *, timeout: float = TIMEOUT_SECONDS) -> None:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
+        try:
+            parts = urlsplit(url if "://" in url else f"http://{url}")
+        except (TypeError, ValueError) as problem:  # of an IPv6 address
+            raise BadArgument(f"{url!r} is no server: {problem}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise BadArgument(f"{url!r} is no server: write for example http://127.0.0.1:8787")
         if token and parts.scheme == "http" and parts.hostname not in _LOOPBACK:

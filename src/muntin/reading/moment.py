@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
-from muntin.errors import SelectError, how_many
+from muntin.errors import SelectError, UnknownName, how_many
 from muntin.kinds import PeriodicSpec
 from muntin.ledger.base import View
 from muntin.ledger.records import ClosedWindow
@@ -33,6 +34,7 @@ from muntin.select.catalog import (
     WindowAsked,
 )
 from muntin.select.result import Result
+from muntin.suggestions import did_you_mean
 from muntin.times import instant_text
 from muntin.windows.grid import first_open
 
@@ -163,7 +165,9 @@ class LedgerMoment:
     def _find(self, summary: str) -> tuple[Known, Layout]:
         known = self.pipeline_of(summary)
         if known is None:
-            raise KeyError(summary)
+            each = [known.pipeline.summaries for known in self.snapshot.pipelines.values()]
+            hint = did_you_mean(str(summary), chain.from_iterable(each))
+            raise UnknownName(f"no summary {summary!r} in this ledger; {hint}")
         pipeline = known.pipeline
         spec: Any = pipeline.summaries[summary]
         return known, Layout(summary, spec, pipeline.pane, pipeline.rungs)

@@ -113,7 +113,7 @@ def _warn_of_rejected(ledger: Ledger, pipeline: Pipeline, progress: Progress) ->
 
 def _ledger(ledger: Ledger | str | None, pipeline: Pipeline, mode: Mode) -> Ledger:
     if ledger is not None:
-        return open_ledger(ledger) if isinstance(ledger, str) else ledger
+        return ledger if isinstance(ledger, Ledger) else open_ledger(ledger)
     if pipeline.ledger:
         return open_ledger(pipeline.ledger)
     if mode == "error":  # nobody asked to keep it: the same cell may run again

@@ -408,6 +408,8 @@ def stream(
     own_source = check_source(pipeline.source) if data is None else None
     if ledger is None:
         ledger = pipeline.ledger_url
+    if not isinstance(ledger, str | Ledger):
+        ledger = open_ledger(ledger)
     url = ledger if isinstance(ledger, str) else ledger.url
     if is_elsewhere(data):
         address = url if isinstance(ledger, str) else getattr(ledger, "address", url)
