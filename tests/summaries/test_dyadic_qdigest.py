@@ -205,6 +205,13 @@ def test_float_domains(values):
         assert DyadicQDigest.from_bytes(digest.to_bytes()).to_bytes() == digest.to_bytes()
 
 
+@pytest.mark.parametrize("low", [0, np.float32(0), np.int64(0)])
+def test_bytes_of_a_range_of_whole_numbers_are_read(low):
+    digest = DyadicQDigest(domain=FloatRange(low, 100))
+    digest.update([0.5, 99.0])
+    assert DyadicQDigest.from_bytes(digest.to_bytes()).domain == FloatRange(0.0, 100.0)
+
+
 def test_float_order_takes_infinities_and_both_zeros():
     digest = DyadicQDigest(k=100, domain=FloatOrder(16))
     digest.update([-np.inf, -0.0, 0.0, 5e-324, 1.7e308, np.inf])
@@ -285,6 +292,8 @@ def test_for_error_keeps_its_word():
         (lambda: DyadicQDigest(domain=FloatOrder()).update([math.nan]), "NaN"),
         (lambda: FloatRange(1, 0), "low < high"),
         (lambda: FloatRange(0.0, 1e-300), "too wide or narrow"),
+        (lambda: FloatRange(None, 1), "finite and low < high"),
+        (lambda: FloatRange(0, 10**400), "finite and low < high"),
         (lambda: TimestampRange(step=0), "step=0"),
         (lambda: IntegerRange(62, (1 << 62) + 1), "int64"),
         (

@@ -12,6 +12,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -127,6 +128,8 @@ class FloatRange(OrderMap):
 
     def __post_init__(self) -> None:
         _check_bits(self.bits, 40)  # rounding stays below a thousandth of a cell
+        for end in ("low", "high"):
+            object.__setattr__(self, end, _float(getattr(self, end)))  # 0 as 0.0, as in bytes
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
             raise BadArgument(f"low={self.low}, high={self.high}: finite and low < high")
         if not math.isfinite(self.high - self.low) or self._width < sys.float_info.min:
@@ -305,6 +308,14 @@ def _check_bits(bits: Any, largest: int = BITS_MAX) -> None:
 
 def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _float(value: Any) -> float:
+    """NaN for what is no number."""
+    try:
+        return float(value) if isinstance(value, Real) else math.nan
+    except OverflowError:
+        return math.inf
 
 
 def _as_uint64(value: int) -> np.uint64:
