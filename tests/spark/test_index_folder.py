@@ -1,11 +1,22 @@
 """An index goes where its path says, or is refused."""
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
 import pytest
 
-from muntin.errors import BadArgument, SourceError, SpecError
+from muntin.errors import BadArgument, CorruptSummary, SourceError, SpecError
+from muntin.spark import fingerprint_index
+from muntin.spark.fingerprint_index import FingerprintIndex
+from muntin.spark.index import files, reader
+from muntin.spark.index.build import _here
+from muntin.spark.index.manifest import Manifest
+from muntin.spark.index.plan import Plan, new_digest
 from muntin.spark.index.reader import IndexReader
 from muntin.spark.index.sources import _check_columns
 from muntin.storage import full_name
+from muntin.summaries.order_maps import IntegerRange
 
 
 def test_a_path_and_a_uri_of_this_machine(tmp_path):
@@ -30,3 +41,125 @@ def test_a_mistyped_column_is_told_without_those_that_reading_adds():
     assert str(told.value) == "the DataFrame has no column 'are'; columns: time"
     with pytest.raises(BadArgument, match="did you mean 'area'"):
         _check_columns(["are"], ["time", "area"], "the DataFrame")
+
+
+RANGE = IntegerRange(20)
+
+
+def made(folder, keys, partitions=8):
+    """An index of keys, each with its length as its number, built in this process."""
+    folder.mkdir(exist_ok=True)
+    manifest = Manifest("key", "n", "text", partitions, 0.001, 0.01, 0)
+    index = FingerprintIndex(None, str(folder), manifest, new_digest(0.01, RANGE), [])
+    return with_more(index, keys)
+
+
+def with_more(index, keys):
+    """Append, as `FingerprintIndex._add` does."""
+    manifest, runs = index.manifest, f"{index.folder}/.runs-x"
+    files.place_of(runs)[0].make_folder(runs)
+    base = {file.partition: file.file for file in manifest.files}
+    plan = Plan(
+        index.folder, runs, manifest.partitions, 1, 0.001, 2, 0, "text", RANGE, 0.01, base
+    )  # fmt: skip
+    numbers = pa.array([len(key) for key in keys])
+    parts, digest = _here(plan, pa.array(keys), numbers)
+    merged = index.digest.copy()
+    merged.merge(digest)
+    old = Manifest.names_in(index.folder)
+    index._commit(parts, {}, merged)
+    index._delete(old)
+    return index
+
+
+def texts(name, count=500):
+    return [f"{name}{number}" for number in range(count)]
+
+
+def are_there(index, keys):
+    return index.contains(keys)["present"].to_pylist() == [True] * len(keys)
+
+
+def once(monkeypatch, owner, name, then):
+    """Let something happen when a function is called next."""
+    real, waiting = getattr(owner, name), [then]
+
+    def call(*given):
+        while waiting:
+            waiting.pop()()
+        return real(*given)
+
+    monkeypatch.setattr(owner, name, call)
+
+
+def test_a_file_that_took_the_place_of_another_is_found(tmp_path):
+    """Both are whole, and of one size: asked for the other's keys, each would say no to all."""
+    for number in range(400):
+        keys = texts(f"{number}-", 40)
+        index = made(tmp_path / str(number), keys, partitions=2)
+        first, second = index.manifest.files
+        if first.size == second.size:
+            break
+    one, other = (tmp_path / str(number) / file.file for file in (first, second))
+    one.rename(tmp_path / "x")
+    other.rename(one)
+    (tmp_path / "x").rename(other)
+    with pytest.raises(CorruptSummary, match=f"{one.name}|{other.name}"):
+        IndexReader.open(index.folder).contains(keys)
+
+
+def test_a_digest_that_took_the_place_of_another_is_found(tmp_path):
+    index, other = made(tmp_path / "a", texts("a")), made(tmp_path / "b", texts("bbbbbb"))
+    data = (tmp_path / "b" / other.manifest.digest).read_bytes()
+    (tmp_path / "a" / index.manifest.digest).write_bytes(data)
+    with pytest.raises(CorruptSummary, match=index.manifest.digest):
+        IndexReader.open(index.folder)
+
+
+def test_who_asks_while_another_thread_appends_is_answered(tmp_path, monkeypatch):
+    """Of the files that the question began with none is left when it comes to open them."""
+    index = made(tmp_path / "index", texts("a"))
+    once(monkeypatch, fingerprint_index, "ask_here", lambda: with_more(index, texts("b")))
+    assert are_there(index, texts("a"))
+    assert are_there(index, texts("b"))
+
+
+@pytest.mark.parametrize("partitions", [2, 64])
+def test_a_question_is_answered_of_one_index(tmp_path, monkeypatch, partitions):
+    """Another thread refreshes the reader to one that was built over it, of other partitions."""
+    made(tmp_path / "index", texts("a"))
+    asked = IndexReader.open(tmp_path / "index")
+
+    def replaced():
+        made(tmp_path / "index", texts("a") + texts("b"), partitions)
+        assert asked.refresh()
+
+    once(monkeypatch, reader, "by_partition", replaced)
+    assert are_there(asked, texts("a"))
+    assert asked.manifest.partitions == partitions
+
+
+def test_an_index_is_opened_while_another_is_built_over_it(tmp_path, monkeypatch):
+    made(tmp_path / "index", texts("a"))
+    read = Manifest.stored
+
+    def replaced(folder):
+        found = read(folder)
+        monkeypatch.setattr(Manifest, "stored", read)
+        made(tmp_path / "index", texts("b"))
+        return found
+
+    monkeypatch.setattr(Manifest, "stored", replaced)
+    assert are_there(IndexReader.open(tmp_path / "index"), texts("b"))
+
+
+def test_threads_ask_more_files_than_stay_open(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "OPEN_MAX", 2)
+    index = made(tmp_path / "index", texts("a"), partitions=16)
+    often = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            assert all(threads.map(lambda _: are_there(index, texts("a")), range(100)))
+    finally:
+        sys.setswitchinterval(often)

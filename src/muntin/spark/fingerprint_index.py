@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import tempfile
 import weakref
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -26,7 +27,7 @@ from muntin.spark.index.files import can_read, changing, forget, write_once
 from muntin.spark.index.manifest import MANIFEST, PARTITIONS_MAX, Manifest, PartitionFile
 from muntin.spark.index.plan import HEADROOM, Plan, new_digest
 from muntin.spark.index.query import Groups, ask_by_job, ask_here, keep_present
-from muntin.spark.index.reader import IndexReader, check_key, read_digest
+from muntin.spark.index.reader import IndexReader, Revision, check_key, check_type, read_newest
 from muntin.spark.index.runs import remove_left, run_folder
 from muntin.spark.index.sources import Source, source_of
 from muntin.spark.progress import job_progress
@@ -160,8 +161,7 @@ class FingerprintIndex(IndexReader):
     def load(cls, spark: SparkSession, path: str | Path) -> Self:
         """Open a saved index, as `IndexReader.open`, to append to it or to ask it by jobs."""
         folder = full_name(path)
-        manifest = Manifest.read(folder)
-        return cls(spark, folder, manifest, read_digest(folder, manifest))
+        return cls(spark, folder, *read_newest(folder))
 
     def contains(self, keys: Any, via: Via = "auto") -> pa.Table:
         """As `IndexReader.contains`.
@@ -173,27 +173,29 @@ class FingerprintIndex(IndexReader):
             raise BadArgument(f"via={via!r}: auto, driver or job")
         return self._contained(keys, partial(self._ask, via=via))
 
-    def _ask(self, groups: Groups, via: Via = "auto") -> np.ndarray:
-        folder, names = self._folder, self._names
+    def _ask(self, names: Mapping[int, str], groups: Groups, via: Via = "auto") -> np.ndarray:
+        folder = self._folder
         asked = [names[partition] for partition, _ in groups]
         if via == "job" and self._sources is None:
-            return self._ask_by_job(groups)
+            return self._ask_by_job(names, groups)
         is_here = can_read(folder, asked)
+        if not is_here and names != self._now.names:
+            raise SourceError(f"another thread has replaced files of {folder}")  # it is asked again
         if self._sources and not is_here:
             with changing(folder):
                 self._rebuild([p for p, _ in groups if not can_read(folder, [names[p]])])
-            is_here = True
+            names, is_here = self._now.names, True
         if via == "driver" or (via == "auto" and is_here):
-            return ask_here(folder, self._names, groups)
-        return self._ask_by_job(groups)
+            return ask_here(folder, names, groups)
+        return self._ask_by_job(names, groups)
 
-    def _ask_by_job(self, groups: Groups) -> np.ndarray:
+    def _ask_by_job(self, names: Mapping[int, str], groups: Groups) -> np.ndarray:
         context = self._spark.sparkContext
         if self._tasks is None:  # one a core, made once: a job that goes to some starts no others
             cores = max(1, context.defaultParallelism)
             self._tasks = context.parallelize(range(cores), cores)
         with plainly(), own_python(self._spark):
-            return ask_by_job(context, self._tasks, self._folder, self._names, groups)
+            return ask_by_job(context, self._tasks, self._folder, names, groups)
 
     def filter(self, df: DataFrame, column: str, *, keep: bool = True) -> DataFrame:
         """Rows of a DataFrame whose key may be in the index.
@@ -202,15 +204,16 @@ class FingerprintIndex(IndexReader):
         that are surely not in it. Use it before a join, to drop most rows that find no partner.
         """
         kind = source_of(df, column, None, None).key_type
-        self._check_type(kind, column)
+        now = self._now
+        check_type(now.manifest, kind, column)
         keeping = partial(
             keep_present,
             column=df.columns.index(column),
             folder=self._folder,
-            names=self._names,
-            zones=self._zones,
-            partitions=self._manifest.partitions,
-            seed=self._manifest.seed,
+            names=now.names,
+            zones=now.zones,
+            partitions=now.manifest.partitions,
+            seed=now.manifest.seed,
             keep=keep,
         )
         with own_python(df.sparkSession):
@@ -254,13 +257,13 @@ class FingerprintIndex(IndexReader):
             if not is_elsewhere(self._folder):  # there, others may be writing at the same time
                 remove_left(self._folder)
                 self._delete(Manifest.names_in(self._folder))
-            if batch_id is not None and batch_id <= self._manifest.batches.get(stream, -1):
+            if batch_id is not None and batch_id <= self.manifest.batches.get(stream, -1):
                 return False
-            source = source_of(df, self._manifest.key, self._manifest.rank, self._spark)
-            self._check_type(source.key_type, self._manifest.key)
+            source = source_of(df, self.manifest.key, self.manifest.rank, self._spark)
+            check_type(self.manifest, source.key_type, self.manifest.key)
             changes: dict[str, Any] = {}
             if batch_id is not None:
-                changes["batches"] = {**self._manifest.batches, stream: batch_id}
+                changes["batches"] = {**self.manifest.batches, stream: batch_id}
                 self._sources = None  # a micro-batch cannot be read again later
             self._add(source, changes, progress, "appending")
         return True
@@ -277,20 +280,20 @@ class FingerprintIndex(IndexReader):
         target = full_name(path)
         if target == self._folder:
             return
-        self._manifest.check_files(self._folder)
+        self.manifest.check_files(self._folder)
         (here, folder), (there, other) = place_of(self._folder), place_of(target)
-        for name in self._manifest.names():
+        for name in self.manifest.names():
             there.write(f"{other}/{name}", here.read(f"{folder}/{name}", 0, None), lasting=False)
-        there.sync(other, self._manifest.names())
-        self._manifest.write(target)
+        there.sync(other, self.manifest.names())
+        self.manifest.write(target)
 
     def _add(
         self, source: Source, changes: dict[str, Any], progress: bool | None, text: str
     ) -> None:
-        files, digest = self._run(source, self._names, None, progress, text)
-        if self._manifest.revision:
+        files, digest = self._run(source, self._now.names, None, progress, text)
+        if self.manifest.revision:
             self._check_newest()
-        merged = self._digest
+        merged = self.digest
         if digest is not None and merged is not None:
             merged = merged.copy()
             merged.merge(digest)
@@ -306,7 +309,7 @@ class FingerprintIndex(IndexReader):
         progress: bool | None,
         text: str,
     ) -> building.Built:
-        manifest = self._manifest
+        manifest = self.manifest
         building.warm()
         with (
             run_folder(self._folder) as runs,
@@ -325,7 +328,7 @@ class FingerprintIndex(IndexReader):
                 headroom=manifest.headroom,
                 seed=manifest.seed,
                 item_type=manifest.item_type,
-                domain=self._digest.domain if self._digest and only is None else None,
+                domain=self.digest.domain if self.digest and only is None else None,
                 error=manifest.error,
                 base=base,
                 only=only,
@@ -339,28 +342,27 @@ class FingerprintIndex(IndexReader):
         digest: DyadicQDigest | None,
     ) -> None:
         """The next revision; what fails before it is written changes nothing."""
-        before = set(self._manifest.names())
+        before = set(self.manifest.names())
         if digest is not None:
             changes["digest"] = write_once(self._folder, "digest", digest.to_bytes())
-        made = self._manifest.with_files(files, **changes)
+        made = self.manifest.with_files(files, **changes)
         where, folder = place_of(self._folder)
         where.sync(folder, set(made.names()) - before)  # before the manifest names them
         records = sum(file.records for file in made.files)
-        made = replace(made, records=records, revision=self._manifest.revision + 1)
+        made = replace(made, records=records, revision=self.manifest.revision + 1)
         made.write(self._folder)
-        self._digest = digest
-        self._use(made)
+        self._now = Revision(made, digest)
         self._delete(before)
 
     def _delete(self, names: set[str]) -> None:
         """Those files that the manifest names no more."""
         where, folder = place_of(self._folder)
-        for name in names - set(self._manifest.names()):
+        for name in names - set(self.manifest.names()):
             with suppress(FileNotFoundError):
                 where.delete(f"{folder}/{name}")
 
     def _check_newest(self) -> None:
-        if Manifest.stored(self._folder) != self._manifest:
+        if Manifest.stored(self._folder) != self.manifest:
             raise SourceError(
                 f"the index in {self._folder} was changed by another process meanwhile: nothing "
                 "was added; try again"
@@ -369,12 +371,13 @@ class FingerprintIndex(IndexReader):
     def _rebuild(self, partitions: list[int]) -> None:
         """Build lost partitions again from where the records came from."""
         self._check_newest()
-        base = {p: name for p, name in self._names.items() if p not in partitions}
+        base = {p: name for p, name in self._now.names.items() if p not in partitions}
+        made: dict[int, PartitionFile] = {}
         for source in self._sources or []:
             files, _ = self._run(source, base, frozenset(partitions), False, "rebuilding")
-            base.update({file.partition: file.file for file in files})
-            self._use(self._manifest.with_files(files))
-        self._commit((), {}, self._digest)
+            made |= {file.partition: file for file in files}
+            base |= {file.partition: file.file for file in files}
+        self._commit(tuple(made.values()), {}, self.digest)
 
 
 def _check_fraction(name: str, value: Any) -> None:

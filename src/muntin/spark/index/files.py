@@ -5,12 +5,13 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 
-from muntin.errors import SourceError
+from muntin.errors import CorruptSummary, SourceError
 from muntin.spark.index.manifest import PartitionFile
 from muntin.storage import is_elsewhere, is_file, place_of
 from muntin.summaries.fingerprint_index import Fingerprint
@@ -19,6 +20,7 @@ from muntin.summaries.static_filter import to_partitions
 _GUARD = ".appending"
 OPEN_MAX = 4096  # mapped files that a process keeps
 _open: dict[str, Fingerprint] = {}
+_changing_open = threading.Lock()
 
 
 @contextmanager
@@ -38,9 +40,25 @@ def changing(folder: str) -> Iterator[None]:
         os.close(guard)
 
 
+def _name_of(stem: str, data: bytes | memoryview) -> str:
+    return f"{stem}-{hashlib.sha256(data).hexdigest()[:16]}.mntn"
+
+
+def check_content(path: str, data: bytes | memoryview) -> None:
+    """CorruptSummary where these bytes are not those that the file's name was made of.
+
+    They may be whole and another file's, which would say no to all keys of this one.
+    """
+    if _name_of(path.rpartition("-")[0], data) != path:
+        raise CorruptSummary(
+            f"{path} does not hold what was written under this name: restore it or build the "
+            "index anew"
+        )
+
+
 def write_once(folder: str, stem: str, data: bytes) -> str:
     """Write a file named after its content; the same bytes again change nothing."""
-    name = f"{stem}-{hashlib.sha256(data).hexdigest()[:16]}.mntn"
+    name = _name_of(stem, data)
     place, path = place_of(f"{folder}/{name}")
     try:
         if place.size(path) == len(data):
@@ -90,18 +108,21 @@ def opened(path: str) -> Fingerprint:
             raise SourceError(f"the index lacks its file {path}, or it is empty") from None
         except OSError as problem:
             raise SourceError(f"{path} cannot be read: {problem}") from None
+        check_content(path, view)
         found = Fingerprint.mapped(view)
-        if len(_open) >= OPEN_MAX:
-            _open.pop(next(iter(_open)))
-        _open[path] = found
+        with _changing_open:
+            if len(_open) >= OPEN_MAX:
+                _open.pop(next(iter(_open)))
+            _open[path] = found
     return found
 
 
 def forget(folder: str) -> None:
     """Close what this process keeps of a folder."""
     prefix = f"{folder}/"
-    for path in [path for path in _open if path.startswith(prefix)]:
-        del _open[path]
+    with _changing_open:
+        for path in [path for path in _open if path.startswith(prefix)]:
+            del _open[path]
 
 
 def can_read(folder: str, names: Iterable[str]) -> bool:

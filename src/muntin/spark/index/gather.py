@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from muntin.errors import MuntinError
 from muntin.spark.index.errors_sent import packed
-from muntin.spark.index.files import write_partition
+from muntin.spark.index.files import check_content, write_partition
 from muntin.spark.index.manifest import PartitionFile
 from muntin.spark.index.plan import CAPACITY_MIN, Plan
 from muntin.spark.index.runs import RunReader, whole
@@ -76,7 +76,10 @@ def _partition(plan: Plan, partition: int, hashes: np.ndarray) -> Fingerprint:
             capacity_min=CAPACITY_MIN,
             headroom=plan.headroom,
         )
-    summary = Fingerprint.from_bytes(whole(f"{plan.folder}/{base}"))
+    path = f"{plan.folder}/{base}"
+    data = whole(path)
+    check_content(path, data)
+    summary = Fingerprint.from_bytes(data)
     summary.update_hashes(hashes, plan.item_type)
     return summary
 

@@ -83,23 +83,16 @@ class Manifest:
         return {name for name in place.sizes(path) if _NAME.match(name)}
 
     @classmethod
-    def read(cls, folder: str) -> Self:
-        """The manifest of a folder, whose files are all there in their sizes.
+    def stored(cls, folder: str) -> Self:
+        """The manifest of a folder, without a look at its files.
 
         Raises
         ------
         SourceError
-            There is no index, it is of another version, or a file is missing; the file is named.
+            There is no index, or it is of another version.
         CorruptSummary
-            The manifest is damaged, or a file has another size.
+            It is damaged.
         """
-        made = cls.stored(folder)
-        made.check_files(folder)
-        return made
-
-    @classmethod
-    def stored(cls, folder: str) -> Self:
-        """As `read`, without a look at the files."""
         place, path = place_of(f"{folder}/{MANIFEST}")
         try:
             content = json.loads(place.read(path, 0, None))

@@ -6,7 +6,10 @@ do: build, append, ask where the files are, prune a DataFrame.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary, SourceError
-from muntin.spark.index.files import by_partition, opened
+from muntin.spark.index.files import by_partition, check_content, opened
 from muntin.spark.index.manifest import Manifest
 from muntin.spark.index.query import Groups, ask_here
 from muntin.storage import full_name, place_of
@@ -24,6 +27,33 @@ from muntin.summaries.dynamic_bloom import item_type
 from muntin.summaries.items import given_items, hash_items
 from muntin.summaries.static_filter import to_partitions
 from muntin.summaries.weighted_view import check_fractions
+
+
+@dataclass(frozen=True)
+class Revision:
+    """What an index holds at one time: a question is answered of one, whatever comes meanwhile."""
+
+    manifest: Manifest
+    digest: DyadicQDigest | None
+
+    @cached_property
+    def names(self) -> dict[int, str]:
+        """Each partition's file."""
+        return {file.partition: file.file for file in self.manifest.files}
+
+    @cached_property
+    def zones(self) -> dict[int, tuple[int, int]]:
+        """The range of hashes that each partition holds."""
+        return {file.partition: (file.least, file.most) for file in self.manifest.files}
+
+    @cached_property
+    def rates(self) -> dict[int, float]:
+        """Each partition's false-positive rate."""
+        return {file.partition: file.false_positive_rate for file in self.manifest.files}
+
+
+Ask = Callable[[Mapping[int, str], Groups], np.ndarray]
+"""Whether each hash may be there, of partitions whose files are named."""
 
 
 class IndexReader:
@@ -38,8 +68,7 @@ class IndexReader:
 
     def __init__(self, folder: str, manifest: Manifest, digest: DyadicQDigest | None) -> None:
         self._folder = folder
-        self._digest = digest
-        self._use(manifest)
+        self._now = Revision(manifest, digest)
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
@@ -53,8 +82,7 @@ class IndexReader:
             A file is damaged. Filters are checked when they are first asked.
         """
         folder = full_name(path)
-        manifest = Manifest.read(folder)
-        return cls(folder, manifest, read_digest(folder, manifest))
+        return cls(folder, *read_newest(folder))
 
     def refresh(self) -> bool:
         """Answer from what the folder holds now; False where that is what was open already.
@@ -62,21 +90,10 @@ class IndexReader:
         Another process may have appended to the index, or built it anew: until then answers are
         those of what was opened, and where the files of that are gone it is done unasked.
         """
-        manifest = Manifest.stored(self._folder)
-        if manifest == self._manifest:
+        if Manifest.stored(self._folder) == self.manifest:
             return False
-        manifest.check_files(self._folder)
-        self._digest = read_digest(self._folder, manifest)
-        self._use(manifest)
+        self._now = Revision(*read_newest(self._folder))
         return True
-
-    def _use(self, manifest: Manifest) -> None:
-        """Answer from this manifest from now on."""
-        files = manifest.by_partition()
-        self._manifest = manifest
-        self._names = {partition: file.file for partition, file in files.items()}
-        self._zones = {partition: (file.least, file.most) for partition, file in files.items()}
-        self._rates = {partition: file.false_positive_rate for partition, file in files.items()}
 
     @property
     def folder(self) -> str:
@@ -86,51 +103,51 @@ class IndexReader:
     @property
     def manifest(self) -> Manifest:
         """Parameters and partition map."""
-        return self._manifest
+        return self._now.manifest
 
     @property
     def digest(self) -> DyadicQDigest | None:
         """The global digest of the ranked column."""
-        return self._digest
+        return self._now.digest
 
     @property
     def records(self) -> int:
         """How many records were indexed."""
-        return self._manifest.records
+        return self.manifest.records
 
     @property
     def keys(self) -> int:
         """Different keys (but those that were taken for others)."""
-        return sum(file.keys for file in self._manifest.files)
+        return sum(file.keys for file in self.manifest.files)
 
     @property
     def bits_per_key(self) -> float:
         """Size of the filters for each key; 0 while there are none."""
         keys = self.keys
-        return 8 * sum(f.filter_bytes for f in self._manifest.files) / keys if keys else 0.0
+        return 8 * sum(f.filter_bytes for f in self.manifest.files) / keys if keys else 0.0
 
     def false_positive_rate(self) -> float:
         """Largest rate of a partition; `contains` reports that of the partition asked."""
-        return max((f.false_positive_rate for f in self._manifest.files), default=0.0)
+        return max((f.false_positive_rate for f in self.manifest.files), default=0.0)
 
     def info(self) -> dict[str, Any]:
         """What the index is, for people and monitoring."""
-        files = self._manifest.files
+        files = self.manifest.files
         return {
             "folder": self._folder,
-            "revision": self._manifest.revision,
-            "key": self._manifest.key,
-            "key_type": self._manifest.item_type,
-            "rank": self._manifest.rank,
+            "revision": self.manifest.revision,
+            "key": self.manifest.key,
+            "key_type": self.manifest.item_type,
+            "rank": self.manifest.rank,
             "records": self.records,
             "keys": self.keys,
-            "partitions": self._manifest.partitions,
-            "fpp": self._manifest.fpp,
+            "partitions": self.manifest.partitions,
+            "fpp": self.manifest.fpp,
             "false_positive_rate": self.false_positive_rate(),
             "bits_per_key": self.bits_per_key,
-            "error": self._manifest.error,
-            "rank_error_bound": self._digest.error_bound if self._digest else None,
-            "digest_nodes": self._digest.size if self._digest else None,
+            "error": self.manifest.error,
+            "rank_error_bound": self.digest.error_bound if self.digest else None,
+            "digest_nodes": self.digest.size if self.digest else None,
             "file_bytes": sum(file.size for file in files),
         }
 
@@ -149,50 +166,32 @@ class IndexReader:
         """
         return self._contained(keys, self._ask)
 
-    def _contained(self, keys: Any, ask: Callable[[Groups], np.ndarray]) -> pa.Table:
+    def _contained(self, keys: Any, ask: Ask) -> pa.Table:
         array, _, present, rates = self._asked(keys, ask)
         columns = {"present": pa.array(present), "false_positive_rate": pa.array(rates)}
         return pa.table({"key": array, **columns})
 
-    def _asked(
-        self, keys: Any, ask: Callable[[Groups], np.ndarray]
-    ) -> tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]:
-        """The keys and their hashes, and what `_found` says of these."""
-        array, hashes = self._hashed(keys)
-        try:
-            return array, hashes, *self._found(hashes, ask)
-        except SourceError as gone:  # is there a newer revision, which has other files?
+    def _asked(self, keys: Any, ask: Ask) -> tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]:
+        """The keys, the partition of each, and what `_found` says of them."""
+        while True:
+            now = self._now
+            array, hashes = self._hashed(keys, now.manifest)
             try:
-                newer = self.refresh()
-            except SourceError:
-                newer = False
-            if not newer:
-                raise gone from None
-        array, hashes = self._hashed(keys)
-        return array, hashes, *self._found(hashes, ask)
+                found = _found(now, hashes, ask)
+            except SourceError:  # is there a newer revision, which has other files?
+                with suppress(SourceError):
+                    self.refresh()
+                if self._now is now:
+                    raise
+                continue
+            return array, to_partitions(hashes, now.manifest.partitions), *found
 
-    def _found(
-        self, hashes: np.ndarray, ask: Callable[[Groups], np.ndarray]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Whether each hash may be there (bool[n]), and how often that is wrong (float64[n])."""
-        where, groups = by_partition(hashes, self._manifest.partitions, self._zones)
-        present = np.zeros(len(hashes), np.bool_)
-        rates = np.zeros(len(hashes))
-        if groups:
-            present[where] = ask(groups)
-            rates[where] = np.repeat(
-                [self._rates[partition] for partition, _ in groups],
-                [len(part) for _, part in groups],
-            )
-        return present, rates
-
-    def _ask(self, groups: Groups) -> np.ndarray:
-        return ask_here(self._folder, self._names, groups)
+    def _ask(self, names: Mapping[int, str], groups: Groups) -> np.ndarray:
+        return ask_here(self._folder, names, groups)
 
     def locate(self, keys: Any) -> pa.Table:
         """The partitions that may hold each key: none or one. Columns key, partitions."""
-        array, hashes, found, _ = self._asked(keys, self._ask)
-        placed = to_partitions(hashes, self._manifest.partitions)
+        array, placed, found, _ = self._asked(keys, self._ask)
         ends = np.concatenate([[0], np.cumsum(found)]).astype(np.int32)
         lists = pa.ListArray.from_arrays(ends, pa.array(placed[found].astype(np.int32)))
         return pa.table({"key": array, "partitions": lists})
@@ -224,26 +223,43 @@ class IndexReader:
 
     def warm(self) -> None:
         """Map and check all files now, not when they are first asked."""
-        for name in self._names.values():
+        for name in self._now.names.values():
             opened(f"{self._folder}/{name}")
 
     def _ranked(self) -> DyadicQDigest:
-        if self._digest is None:
+        digest = self.digest
+        if digest is None:
             raise BadArgument("this index was built without `rank`: it knows no quantiles")
-        return self._digest
+        return digest
 
-    def _hashed(self, keys: Any) -> tuple[pa.Array, np.ndarray]:
+    def _hashed(self, keys: Any, manifest: Manifest) -> tuple[pa.Array, np.ndarray]:
         array = keys if isinstance(keys, pa.DictionaryArray) else given_items(keys)
         if len(array):
-            self._check_type(array.type, "keys")
-        return array, hash_items(array, self._manifest.seed)
+            check_type(manifest, array.type, "keys")
+        return array, hash_items(array, manifest.seed)
 
-    def _check_type(self, kind: pa.DataType, name: str) -> None:
-        check_key(kind, name)
-        if item_type(kind) != self._manifest.item_type:
-            raise BadArgument(
-                f"{name!r} is {kind}, but the keys of this index are {self._manifest.item_type}"
-            )
+
+def _found(now: Revision, hashes: np.ndarray, ask: Ask) -> tuple[np.ndarray, np.ndarray]:
+    """Whether each hash may be there (bool[n]), and how often that is wrong (float64[n])."""
+    where, groups = by_partition(hashes, now.manifest.partitions, now.zones)
+    present = np.zeros(len(hashes), np.bool_)
+    rates = np.zeros(len(hashes))
+    if groups:
+        present[where] = ask(now.names, groups)
+        rates[where] = np.repeat(
+            [now.rates[partition] for partition, _ in groups],
+            [len(part) for _, part in groups],
+        )
+    return present, rates
+
+
+def check_type(manifest: Manifest, kind: pa.DataType, name: str) -> None:
+    """BadArgument where a column of that type has no keys of this index."""
+    check_key(kind, name)
+    if item_type(kind) != manifest.item_type:
+        raise BadArgument(
+            f"{name!r} is {kind}, but the keys of this index are {manifest.item_type}"
+        )
 
 
 def check_key(kind: pa.DataType, name: str) -> None:
@@ -256,18 +272,36 @@ def check_key(kind: pa.DataType, name: str) -> None:
         ) from None
 
 
-def read_digest(folder: str, manifest: Manifest) -> DyadicQDigest | None:
-    """The global digest that a manifest names.
+def read_newest(folder: str) -> tuple[Manifest, DyadicQDigest | None]:
+    """The manifest of a folder, whose files are all there, and the digest that it names.
 
     Raises
     ------
+    SourceError
+        There is no index, it is of another version, or a file is missing; the file is named.
     CorruptSummary
-        It is damaged, or counted another number of records than the manifest says.
+        The manifest or the digest is damaged, or a file has another size.
     """
+    while True:
+        manifest = Manifest.stored(folder)
+        try:
+            manifest.check_files(folder)
+            return manifest, _read_digest(folder, manifest)
+        except SourceError:  # is it that another process made a newer one, and deletes the old?
+            if Manifest.stored(folder) == manifest:
+                raise
+
+
+def _read_digest(folder: str, manifest: Manifest) -> DyadicQDigest | None:
     if not manifest.digest:
         return None
     place, path = place_of(f"{folder}/{manifest.digest}")
-    digest = DyadicQDigest.from_bytes(place.read(path, 0, None))
+    try:
+        data = place.read(path, 0, None)
+    except OSError as problem:
+        raise SourceError(f"{path} cannot be read: {problem}") from None
+    check_content(path, data)
+    digest = DyadicQDigest.from_bytes(data)
     if digest.count != manifest.records:
         raise CorruptSummary(f"{path} counted {digest.count} of {manifest.records} records")
     return digest
