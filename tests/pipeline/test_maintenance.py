@@ -98,6 +98,13 @@ def test_rollups_that_begin_after_retention_take_no_part_of_a_slice_for_whole():
             assert reach[MINUTE] == -(-horizon // MINUTE) * MINUTE
 
 
+def test_panes_wait_for_the_first_rollup_however_short_they_are_kept():
+    spec = pipeline(rollups=["1 minute", "1 hour"], retention={"panes": "20 seconds"})
+    with run(spec, stream(300, 5)) as ingest:
+        assert Session(ingest.ledger).sql("SELECT count FROM orders FOR ALL").rows == [[124]]
+        assert ingest.ledger.horizon("orders", spec.pane) > START + 200 * SECOND
+
+
 def test_a_pane_that_is_too_large_is_refused_before_its_commit(monkeypatch):
     rows = [[events([(at / 10, f"d{at}", at % 3, 1, at) for at in range(100)])]]
     with run(pipeline(), []) as ingest:

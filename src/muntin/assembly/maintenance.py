@@ -216,7 +216,7 @@ class Maintenance:
         """
         for length in (layout.pane, *layout.rungs):
             horizon = self._kept(length)
-            if horizon is None:
+            if horizon is None or (length == layout.pane and self._awaits_rollups(layout)):
                 continue
             before = watermark - horizon
             starts = self._open_starts(layout.name, before)
@@ -225,6 +225,14 @@ class Maintenance:
                     read = now.extent(layout).rollups.read_by(starts, watermark)
                 before = min(before, read.get(length, before))
             self._writer.drop_before(layout.name, length, before)
+
+    def _awaits_rollups(self, layout: Layout) -> bool:
+        """Whether panes are to be kept on in rollups, of which none is made yet: where these are
+        longer than panes are kept, none ever would be. Once there are some, the ledger waits."""
+        keep = self._pipeline.retention
+        if not layout.rungs or (keep.rollups or TIME_US_MAX) <= (keep.panes or 0):
+            return False
+        return all(r.length != layout.rungs[0] for r in self._ledger.coverage(layout.name))
 
     def _retain_former(self, watermark: int) -> None:
         """The same for summaries that were taken out of the pipeline, which may come back and go
