@@ -58,6 +58,18 @@ def test_an_agent_finds_out_and_asks(served):
     assert any("only the open window is read" in said for said in explained["sentences"])
 
 
+def test_bounds_are_told_in_words():
+    from muntin.server.agents import sentences_of
+
+    bounds = {"keys": 5, "unranked": 2, "k": 10}
+    about = dict.fromkeys(("watermark", "late", "stale"), None) | {"windows": [], "notes": []}
+    assert sentences_of({**about, "exact": True, "bounds": {"s": bounds}})[1:] == [
+        "s: 5 keys have answers of their own.",
+        "s: 2 events had no number to rank.",
+        "s: at most the 10 highest are named.",
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "given", "said"),
     [

@@ -6,6 +6,7 @@ import json
 import re
 import socket
 import threading
+from pathlib import Path
 
 import httpx
 import pyarrow as pa
@@ -21,6 +22,7 @@ from tests.pipeline.support import START
 from tests.server.beating import OVERDUE, beating_pipeline
 from tests.server.conftest import fed_server
 
+DOCS = Path(__file__).parents[2] / "docs"
 SELECT = "SELECT driver, count FROM orders(driver) FOR ALL ORDER BY driver"
 ARROW = "application/vnd.apache.arrow.stream"
 
@@ -176,6 +178,13 @@ def test_health_and_metrics(http):
     assert 'muntin_read_total{pipeline="orders"} 90.0' in text
     assert "muntin_query_seconds_bucket" in text
     assert 'muntin_queries_total{outcome="answered"}' in text
+
+
+def test_each_metric_is_in_the_documents(http):
+    told = "".join(page.read_text("utf-8") for page in DOCS.glob("*.md"))
+    text = re.sub(r"^# TYPE \w+_created .*", "", http.get("/metrics").text, flags=re.MULTILINE)
+    named = re.findall(r"^# TYPE (\w+)", text, re.MULTILINE)
+    assert [name for name in named if not re.search(rf"`{name}\b", told)] == []
 
 
 def test_beside_a_pipeline_nothing_is_ready_before_it_has_begun(ledger, feeder):

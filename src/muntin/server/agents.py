@@ -253,6 +253,9 @@ def _parts(bounds: Mapping[str, Any]) -> list[str]:
         "error": lambda v: f"an item's weight is off by at most {v:,}{with_it}.",
         "false_positive_rate": lambda v: f"of items that never came, {v:g} are said to have come.",
         "nulls": lambda v: f"{v:,} events had no value." if v else "",
+        "unranked": lambda v: f"{v:,} events had no number to rank." if v else "",
+        "keys": lambda v: f"{v:,} keys have answers of their own.",
+        "k": lambda v: f"at most the {v:,} highest are named.",
         "other": lambda v: f"{v:,} events are of keys beyond the limit." if v else "",
         "left_out_late": lambda v: f"{v:,} late events were left out." if v else "",
         "uncounted": lambda v: (
