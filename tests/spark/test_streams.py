@@ -4,12 +4,15 @@ import gc
 import os
 import threading
 import weakref
+from io import StringIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 import muntin
+from muntin.cli.view import View
 from muntin.errors import LedgerConflict, SourceError, SpecError
 from muntin.ledger.temporary import temporary
 from muntin.spark import stream as streams
@@ -224,9 +227,16 @@ def test_keys_change_without_a_restart(spark, tmp_path):
     for entry, other in (("name", "other"), ("ledger", "memory://"), ("trigger", "1 hour")):
         with pytest.raises(SpecError, match=f"^{entry}: cannot change while the pipeline runs"):
             stream.reconfigure(pipeline(**{"trigger": "100 ms", entry: other}))
-    stream.reconfigure(pipeline(trigger="100 ms", summaries={"orders": summary}))
+    both = {
+        "orders": summary,
+        "more": summary | {"window": {"kind": "tumbling", "length": "1 minute"}},
+    }
+    stream.reconfigure(pipeline(trigger="100 ms", summaries=both))
     arrive(events([(s, "b", 2, 1, 1) for s in range(40, 80, 5)]), folder / "b.parquet")
     stream.query.processAllAvailable()
+    shown = StringIO()
+    Console(file=shown, width=200).print(View(stream).render())
+    assert "open window of more" in shown.getvalue()
     found = stream.sql("SELECT area, count FROM orders(area) FOR ALL")
     assert found.rows == [[2, 8]]
     assert stream.sql("SELECT driver, count FROM orders(driver) FOR ALL ORDER BY driver").rows == [

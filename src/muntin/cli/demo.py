@@ -127,7 +127,7 @@ def _run(
                 stream.stop()
 
         source.start()
-        follow(stream, spec, tick)
+        follow(stream, tick)
     print_progress(spec, stream.progress, time.monotonic() - began)
 
 

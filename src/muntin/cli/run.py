@@ -92,9 +92,9 @@ def _run(
             if stop.is_set():
                 stream.stop()
 
-        follow(stream, spec, tick, live=live and not once)
-    print_progress(spec, stream.progress, time.monotonic() - began)
-    return spec, stream.progress
+        follow(stream, tick, live=live and not once)
+    print_progress(stream.pipeline, stream.progress, time.monotonic() - began)
+    return stream.pipeline, stream.progress
 
 
 def _sites(spec: Pipeline, stream: Stream | SinkStream) -> list[Site]:

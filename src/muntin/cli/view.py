@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from muntin.spark.sink_stream import SinkStream
     from muntin.spark.stream import Stream
-    from muntin.spec import Pipeline
 
 REFRESH_SECONDS = 0.5
 TICK_SECONDS = 0.5
@@ -29,7 +28,6 @@ BAR_CHARACTERS = 20
 
 def follow(
     stream: Stream | SinkStream,
-    pipeline: Pipeline,
     on_tick: Callable[[], None] = lambda: None,
     *,
     live: bool = True,
@@ -47,7 +45,7 @@ def follow(
             if line:
                 console.print(line, highlight=False, soft_wrap=True)
         return
-    view = View(stream, pipeline)
+    view = View(stream)
     with Live(console=console, auto_refresh=False, screen=False) as shown:
         while True:
             ended = stream.await_termination(REFRESH_SECONDS)
@@ -122,16 +120,15 @@ class Lines:
 class View:
     """Reads the ledger, as any other reader would; keeps only what rates need."""
 
-    def __init__(self, stream: Stream | SinkStream, pipeline: Pipeline) -> None:
+    def __init__(self, stream: Stream | SinkStream) -> None:
         self._stream = stream
-        self._pipeline = pipeline
         self._seen: list[tuple[float, int]] = []
 
     def render(self) -> Group:
         from rich.console import Group
 
         parts: list[RenderableType] = [self._headline(), self._windows()]
-        parts += [self._query(name) for name in list(self._pipeline.queries)[:2]]
+        parts += [self._query(name) for name in list(self._stream.pipeline.queries)[:2]]
         return Group(*parts)
 
     def _headline(self) -> RenderableType:
@@ -162,14 +159,15 @@ class View:
                 f"closes after {duration_text(info['end'] - info['start'])}",
                 info["fill"],
             )
-        return Panel(Group(*lines), title=f"muntin · {self._pipeline.name}", title_align="left")
+        title = f"muntin · {self._stream.pipeline.name}"
+        return Panel(Group(*lines), title=title, title_align="left")
 
     def _open(self) -> dict[str, Any]:
         ingest = self._stream.ingest
-        status = self._stream.ledger.status(self._pipeline.name) if ingest else None
+        status = self._stream.ledger.status(self._stream.pipeline.name) if ingest else None
         shown = {}
         for name, window in ((status or {}).get("open") or {}).items():
-            spec = self._pipeline.summaries[name]
+            spec = self._stream.pipeline.summaries[name]
             rows = window.get("fill") or {}
             capacity = spec.window_capacity
             if capacity and rows:
@@ -208,7 +206,7 @@ class View:
 
         if self._stream.ingest is None:  # the ledger does not know the summaries yet
             return Text(f"{name}: waiting for the first events", style="dim")
-        select = self._pipeline.queries[name].select
+        select = self._stream.pipeline.queries[name].select
         try:
             began = time.perf_counter()
             result = self._stream.sql(select)

@@ -69,6 +69,11 @@ class Running(ABC):
         self.once = once
 
     @property
+    def pipeline(self) -> Pipeline:
+        """What it runs by: another one after a file that has changed was taken over."""
+        return self._pipeline
+
+    @property
     @abstractmethod
     def ledger(self) -> Ledger:
         """Where the summaries go."""
