@@ -271,6 +271,7 @@ def test_the_format_tells_what_is_wrong_in_a_line(ready, tmp_path):
         (frame.drop("origin"), {}, "the source has no column 'origin'"),
         (frame, {"ledger": "memory://x"}, "is lost with the process that commits"),
         (frame, {"shard": "1"}, "there is no option shard"),
+        (frame, {"mode": "overwrite"}, "option mode is of writeStream"),
     ):
         given = {"ledger": f"sqlite:///{tmp_path}/x.db"} | options
         with pytest.raises(MuntinError, match=said), plainly():

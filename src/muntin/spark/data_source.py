@@ -53,6 +53,8 @@ class MuntinSource(DataSource):
         return _Answered(self.options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        if "mode" in self.options:  # Spark's own, which this would contradict in silence
+            raise BadArgument('option mode is of writeStream: say write.mode("overwrite")')
         return _BatchSink(self.options, schema, "overwrite" if overwrite else "append")
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:

@@ -5,13 +5,13 @@ more than pushing every change at every slide ("naive", the values of its first 
 each pushed difference stands for one or more changes since the last report. What is to be bounded
 is the rest: surveys, alerts, requests, replies, factors, orders to watch.
 
-The rest is paid from a budget. It starts with half of what the survey cost. Added are the changes
+The rest is paid from a budget. It starts with what the survey cost. Added are the changes
 that were not pushed, at the price that sites put on them in their alerts, and a share of all that
 naive would have cost. When it is empty everything is pushed, until it has again what it started
 with.
 Hence after every slide, with a barrier,
 
-    cost <= (1 + share) naive + 1.5 surveys + what the slide that emptied the budget overdrew
+    cost <= (1 + share) naive + 2 surveys + what the slide that emptied the budget overdrew
 
 where the last is at most one message of every site, and a request and reply (or an order to push)
 for each. What is not reported (changes at sites that do not alert) is left out, so this errs on the
