@@ -269,7 +269,7 @@ def test_for_error_keeps_its_word():
         (lambda: DyadicQDigest(bits=0), "bits=0"),
         (lambda: DyadicQDigest(bits=63), "bits=63"),
         (lambda: DyadicQDigest(k=0), "k=0"),
-        (lambda: DyadicQDigest(k=1.5), "k=1.5"),
+        (lambda: DyadicQDigest(k=1.5), "k must be an integer, got 1.5"),
         (lambda: DyadicQDigest.for_error(0.0), "error=0.0"),
         (lambda: DyadicQDigest.for_error(1.0), "error=1.0"),
         (lambda: DyadicQDigest.for_error(math.nan), "error=nan"),

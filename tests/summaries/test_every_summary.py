@@ -165,8 +165,15 @@ def test_what_makes_no_sense_is_named(call: Callable[[], Any], said: str) -> Non
 
 
 def test_numbers_and_instants_of_numpy_are_as_those_of_python() -> None:
-    wide = SketchedMatrix(["k"], ["x"], depth=np.int8(3))
-    assert wide.parameters == SketchedMatrix(["k"], ["x"], depth=3).parameters
+    for plain, given in (
+        (SketchedMatrix(["key"], ["x"], depth=3), SketchedMatrix(["key"], ["x"], depth=np.int8(3))),
+        (CalmSpaceSaving(100_000, 10), CalmSpaceSaving(np.uint64(100_000), np.int8(10))),
+        (HyperCalm(200_000, 10, 5, 10), HyperCalm(200_000, np.int64(10), np.int8(5), np.int8(10))),
+        (DyadicQDigest(10, 20), DyadicQDigest(np.int64(10), np.uint64(20))),
+    ):
+        for summary in (plain, given):
+            MAKERS[type(summary)][1](summary, np.arange(300))
+        assert given.to_bytes() == plain.to_bytes()
     instant = np.datetime64("2020-01-01", "ms")
     made = [HyperBloom(10_000, 10) for _ in range(2)]
     made[0].update(["a", "b"], instant)

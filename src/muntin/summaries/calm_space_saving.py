@@ -36,7 +36,7 @@ from muntin.summaries.calm_tables import (
     encode,
     nbytes_of,
 )
-from muntin.summaries.checks import array_of, integer_in
+from muntin.summaries.checks import array_of, integer_in, with_plain_integers
 from muntin.summaries.kernels.calm_space_saving import (
     COUNTED,
     ERROR_PLACE,
@@ -61,6 +61,7 @@ class CalmParameters:
     item_bytes: int
 
     def __post_init__(self) -> None:
+        with_plain_integers(self)
         integer_in("seed", self.seed, 0, (1 << 64) - 1)
         check_store(self.k, self.promote, self.queue_ways, self.item_bytes)
         integer_in("memory", self.memory, 1, MEMORY_BYTES_MAX, "bytes")

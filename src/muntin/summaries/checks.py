@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,6 +25,15 @@ def integer_in(name: str, value: Any, low: int, high: int, unit: str = "") -> in
         shown = f" {unit}" if unit else ""
         raise BadArgument(f"{name}={value} is out of range: give {low} to {high}{shown}")
     return int(value)
+
+
+def with_plain_integers(made: Any) -> None:
+    """NumPy's integers in the fields of a dataclass become Python's, which JSON has, and which do
+    not overflow where sizes are computed of them."""
+    for each in fields(made):
+        value = getattr(made, each.name)
+        if isinstance(value, np.integer) and not isinstance(value, np.timedelta64):
+            object.__setattr__(made, each.name, int(value))
 
 
 def array_of(values: Any, what: str = "value") -> np.ndarray:

@@ -28,6 +28,7 @@ import numpy as np
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.base import Copied, Estimate
+from muntin.summaries.checks import integer_in
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.kernels import qdigest as kernels
 from muntin.summaries.kernels.sorting import sort_run
@@ -69,13 +70,11 @@ class DyadicQDigest(Copied):
     kind: ClassVar[str] = "dyadic_qdigest"
 
     def __init__(self, bits: int = 20, k: int = 1000, domain: OrderMap | None = None) -> None:
-        if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= K_MAX:
-            raise BadArgument(f"k={k!r}: an integer from 1 to {K_MAX}")
         if not isinstance(domain, OrderMap | None):
             raise BadArgument(f"domain={domain!r:.80}: give a map of muntin.summaries.order_maps")
         self._map: OrderMap = IntegerRange(bits) if domain is None else domain
-        self._k = k
-        self._nodes_max = 8 * k + 4096  # more are compressed at once
+        self._k = integer_in("k", k, 1, K_MAX)
+        self._nodes_max = 8 * self._k + 4096  # more are compressed at once
         self._ids = np.empty(0, np.int64)
         self._counts = np.empty(0, np.int64)
         self._total = 0

@@ -110,7 +110,7 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
         recorder_percent: int = 60,
         item_bytes: int = 16,
     ) -> None:
-        integer_in("gap", gap, 1, INT64_MAX)
+        gap = integer_in("gap", gap, 1, INT64_MAX)
         parameters = HyperCalmParameters(
             memory=memory,
             gap=gap,

@@ -15,7 +15,7 @@ import numpy as np
 from muntin.errors import BadArgument
 from muntin.summaries.aligned import aligned_zeros
 from muntin.summaries.calm_tables import CalmShape, check_store
-from muntin.summaries.checks import INT64_MAX, integer_in
+from muntin.summaries.checks import INT64_MAX, integer_in, with_plain_integers
 from muntin.summaries.kernels.hyper_calm import Settings
 from muntin.summaries.kernels.recorder import WAYS, Recorder
 from muntin.summaries.named_pairs import MEMORY_BYTES_MAX
@@ -49,6 +49,7 @@ class HyperCalmParameters:
     item_bytes: int
 
     def __post_init__(self) -> None:
+        with_plain_integers(self)
         integer_in("gap", self.gap, 1, GAP_MAX)
         integer_in("seed", self.seed, 0, (1 << 64) - 1)
         integer_in("batch_size", self.batch_size, 1, BATCH_SIZE_MAX, "items")

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import BadArgument
-from muntin.summaries.checks import array_of
+from muntin.summaries.checks import array_of, with_plain_integers
 from muntin.summaries.times import as_times
 
 BITS_MAX = 62  # a node's number needs one bit more, and counts of cells stay inside int64
@@ -72,6 +72,7 @@ class IntegerRange(OrderMap):
     name: ClassVar[str] = "integers"
 
     def __post_init__(self) -> None:
+        with_plain_integers(self)
         _check_bits(self.bits)
         if not _is_integer(self.start) or not _INT64_MIN <= self.start <= self._last <= _INT64_MAX:
             raise BadArgument(
@@ -127,6 +128,7 @@ class FloatRange(OrderMap):
     name: ClassVar[str] = "float_range"
 
     def __post_init__(self) -> None:
+        with_plain_integers(self)
         _check_bits(self.bits, 40)  # rounding stays below a thousandth of a cell
         for end in ("low", "high"):
             object.__setattr__(self, end, _float(getattr(self, end)))  # 0 as 0.0, as in bytes
@@ -180,6 +182,7 @@ class FloatOrder(OrderMap):
     name: ClassVar[str] = "float_order"
 
     def __post_init__(self) -> None:
+        with_plain_integers(self)
         _check_bits(self.bits)
 
     def cells(self, values: Any) -> np.ndarray:
@@ -221,6 +224,7 @@ class TimestampRange(OrderMap):
     name: ClassVar[str] = "timestamps"
 
     def __post_init__(self) -> None:
+        with_plain_integers(self)
         _check_bits(self.bits)
         if not _is_integer(self.step) or self.step < 1:
             raise BadArgument(f"step={self.step!r}: microseconds in a cell, 1 or more")
