@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from datetime import date
+from datetime import date, datetime
 
 import numpy as np
 import pandas as pd
@@ -510,15 +510,15 @@ def test_bad_parameters(frame, options, message):
 @pytest.mark.parametrize(
     ("rows", "schema", "options", "message"),
     [
-        ([("a", float("nan"))], "url string, bytes double", {}, "NaN"),
+        ([("a", float("nan"))], "url string, bytes double", {}, "column 'bytes': NaN"),
         (
             [("a", 1), ("b", 1 << 20)],
             "url string, bytes long",
             {"domain": IntegerRange(20)},
             "outside",
         ),
-        ([(None, 1)], "url string, bytes long", {}, "null"),
-        ([("a", None)], "url string, bytes long", {}, "null"),
+        ([(None, 1)], "url string, bytes long", {}, "column 'url': .* is null"),
+        ([("a", None)], "url string, bytes long", {}, "column 'bytes': .* is null"),
         ([(1.5, 1)], "url double, bytes long", {}, "a key is .* a date or a time"),
     ],
 )
@@ -526,6 +526,17 @@ def test_bad_values(spark, rows, schema, options, message):
     df = spark.createDataFrame(rows, schema)
     with pytest.raises(BadArgument, match=message):
         FingerprintIndex.build(df, "url", "bytes", 2, progress=False, **options)
+
+
+def test_times_of_files_in_nanoseconds_are_not_wrapped(spark, tmp_path):
+    """INT96, as Spark writes times by default; the year 9999 stands for 'never' in many tables."""
+    times = [datetime(year, 12, 30, 1, 2, 3, 456789) for year in (1, 1815, 2024, 2300, 9999)]
+    table = pa.table({"at": pa.array(times, pa.timestamp("us"))})
+    pq.write_table(table, tmp_path / "x.parquet", use_deprecated_int96_timestamps=True)
+    index = FingerprintIndex.build(tmp_path / "x.parquet", "at", "at", 2, spark=spark)
+    assert index.contains(times)["present"].to_pylist() == [True] * len(times)
+    assert index.rank(times)["value"].to_pylist() == [1, 2, 3, 4, 5]
+    assert index.quantile([0.0, 1.0])["value"].to_pylist() == [times[0], times[-1]]
 
 
 def test_bad_questions(spark, index, frame):

@@ -8,7 +8,7 @@ import pytest
 
 from muntin.errors import BadArgument, CorruptSummary, SourceError, SpecError
 from muntin.spark import fingerprint_index
-from muntin.spark.fingerprint_index import FingerprintIndex
+from muntin.spark.fingerprint_index import FingerprintIndex, _empty_folder
 from muntin.spark.index import files, reader
 from muntin.spark.index.build import _here
 from muntin.spark.index.manifest import Manifest
@@ -33,6 +33,14 @@ def test_a_url_of_no_kind_is_refused_and_no_local_folder_is_made(path, tmp_path,
     with pytest.raises(SpecError, match="Protocol not known"):
         IndexReader.open(path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_can_be_no_folder_is_refused(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(SourceError, match="file: no folder can be made there"):
+        _empty_folder(tmp_path / "file", overwrite=False)
+    with pytest.raises(BadArgument, match="path=''"):
+        _empty_folder("", overwrite=False)
 
 
 def test_a_mistyped_column_is_told_without_those_that_reading_adds():

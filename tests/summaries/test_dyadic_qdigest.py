@@ -1,6 +1,7 @@
 """The q-digest's bounds hold always, against exact ranks and quantiles."""
 
 import math
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 
@@ -250,6 +251,14 @@ def test_timestamps(seconds, step):
     rank = digest.rank(times)
     exact = (times[None, :] <= times[:, None]).sum(axis=1)
     assert ((rank.lower <= exact) & (exact <= rank.upper)).all()
+
+
+@pytest.mark.filterwarnings("error")
+def test_instants_of_any_zone_are_asked():
+    digest = DyadicQDigest.for_error(0.1, domain=TimestampRange())
+    hours = [datetime(2024, 1, 1, hour, tzinfo=UTC) for hour in range(4)]
+    digest.update([at.astimezone(timezone(timedelta(hours=5, minutes=30))) for at in hours])
+    assert digest.rank([*hours, datetime(2024, 1, 1, 1)]).value.tolist() == [1, 2, 3, 4, 2]
 
 
 def test_for_error_keeps_its_word():

@@ -101,7 +101,8 @@ class FingerprintIndex(IndexReader):
         key : str
             Column of text, binary, integers, dates or timestamps, without nulls.
         rank : str, optional
-            Column of numbers, dates or timestamps, without nulls and NaN.
+            Column of numbers, dates or timestamps, without nulls and NaN. A decimal counts as the
+            double that is nearest to it, in answers as well.
         partitions : int
             Hash ranges, 1 to 65,536; a few hundred thousand to a few million keys each.
         fpp : float
@@ -332,6 +333,8 @@ class FingerprintIndex(IndexReader):
                 error=manifest.error,
                 base=base,
                 only=only,
+                key=manifest.key,
+                rank=manifest.rank or "",
             )
             return building.run(source.spark, source.pieces(plan), plan)
 
@@ -389,9 +392,14 @@ def _empty_folder(path: str | Path | None, *, overwrite: bool) -> str:
     """Where a new index goes; BadArgument where there is one that shall stay."""
     if path is None:
         return full_name(tempfile.mkdtemp(prefix="muntin-index-"))
+    if not str(path):
+        raise BadArgument("path='': name a folder, or None for a temporary one")
     folder = full_name(path)
     where, full = place_of(folder)
-    where.make_folder(full)
+    try:
+        where.make_folder(full)
+    except OSError as problem:
+        raise SourceError(f"{folder}: no folder can be made there ({problem})") from None
     if is_file(f"{folder}/{MANIFEST}") and not overwrite:
         raise BadArgument(f"{folder} holds an index already: load it, or overwrite=True")
     remove_left(folder)

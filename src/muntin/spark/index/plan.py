@@ -33,6 +33,9 @@ class Plan:
     """Files of partitions that are extended."""
     only: frozenset[int] | None = None
     """Partitions to build; None: all."""
+    key: str = "key"
+    rank: str = "rank"
+    """Columns, as the user names them."""
 
     def partitions_of(self, task: int) -> range:
         """The hash ranges that a task of the second stage makes files of."""

@@ -7,11 +7,12 @@ a task that runs twice is counted once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
-from muntin.errors import MuntinError
+from muntin.errors import BadArgument, MuntinError
 from muntin.spark.index.errors_sent import packed
 from muntin.spark.index.files import write_once
 from muntin.spark.index.plan import Plan
@@ -44,14 +45,26 @@ def _scattered(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
     writer = RunWriter(folder, plan.partitions, plan.only)
     for keys, numbers in batches:
         if digest is not None and numbers is not None:
-            digest.update(numbers)
-        writer.add(hash_items(keys, plan.seed))
+            with _of(plan.rank):
+                digest.update(numbers)
+        with _of(plan.key):
+            hashes = hash_items(keys, plan.seed)
+        writer.add(hashes)
     run = writer.finish()
     if run is not None:
         yield piece(RUN, run.encode())
     if digest is not None and digest.count:
         # Two tasks with the same numbers make the same file, which then counts for each.
         yield piece(DIGEST, write_once(folder, "digest", digest.to_bytes()).encode())
+
+
+@contextmanager
+def _of(column: str) -> Iterator[None]:
+    """What cannot be used is told with its column."""
+    try:
+        yield
+    except BadArgument as problem:
+        raise BadArgument(f"column {column!r}: {problem}") from None
 
 
 def piece(kind: int, payload: Any) -> pa.RecordBatch:

@@ -17,7 +17,7 @@ from muntin.spark.ddl import in_backticks
 from muntin.spark.files import filled_files
 from muntin.spark.index.plan import Plan
 from muntin.spark.index.scatter import PIECE_DDL, scatter
-from muntin.spark.parquet import ROWS_AT_ONCE, Split, shares_of
+from muntin.spark.parquet import ROWS_AT_ONCE, UNITS, Split, shares_of
 from muntin.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _read(
 ) -> Iterator[tuple[pa.Array, pa.Array | None]]:
     columns = [key] if rank is None else list(dict.fromkeys([key, rank]))
     for split in splits:
-        with pq.ParquetFile(split.path) as file:
+        with pq.ParquetFile(split.path, **UNITS) as file:
             groups = list(split.row_groups)
             for batch in file.iter_batches(ROWS_AT_ONCE, groups, columns, use_threads=False):
                 yield batch.column(key), batch.column(rank) if rank is not None else None
@@ -147,7 +147,8 @@ def _of_files(files: list[str], key: str, rank: str | None, spark: SparkSession)
     types: list[tuple[pa.DataType, pa.DataType | None]] = []
     for file in files:
         try:
-            schema = pq.read_schema(file)
+            with pq.ParquetFile(file, **UNITS) as opened:
+                schema = opened.schema_arrow
         except (pa.ArrowInvalid, OSError) as problem:
             raise SourceError(f"{file}: not a Parquet file: {problem}") from None
         _check_columns([key] if rank is None else [key, rank], schema.names, file)
