@@ -10,7 +10,7 @@ from muntin.ledger import ClosedWindow
 from muntin.ledger.sqlite import SqliteLedger
 from muntin.server.closings import Closings
 from muntin.session import Session
-from muntin.sites.follower import Follower
+from muntin.sites.follower import PaneReader
 from muntin.spark.ingest import Ingest
 from muntin.spec_sites import SiteSpec
 from tests.pipeline.support import events, gather, pipeline, run
@@ -66,7 +66,7 @@ def test_answers_are_of_the_file_that_is_there_now(tmp_path):
         with run(spec, [[events(rows)]], SqliteLedger(path)):
             if session is None or follower is None:
                 session = Session(SqliteLedger(path))
-                follower = Follower(session.ledger, spec, site, lambda: 0.0)
+                follower = PaneReader(session.ledger, spec, site, lambda: 0.0)
             assert session.sql("SELECT sum(fare) FROM orders(driver) FOR ALL").rows == [[10 * fare]]
             news = follower.look()
             assert news is not None

@@ -50,7 +50,7 @@ class World(RuleBasedStateMachine):
             if isinstance(effect, protocol.Open):
                 channel = self.windows if effect.request.topic.on == "window" else self.moves
                 assert not self.connection.opened(effect.request, channel)
-            if isinstance(effect, protocol.Ask):
+            if isinstance(effect, protocol.AskPipeline):
                 assert not self.connection.answered(effect.command, {"done": True})
         return effects
 
@@ -97,7 +97,7 @@ class World(RuleBasedStateMachine):
             item = self.connection.next_frame()
             if item is None:
                 return
-            if isinstance(item, protocol.Replay):
+            if isinstance(item, protocol.ReplayWindows):
                 self.replays.append(item)
             else:
                 self.hear(json.loads(item.text))
@@ -294,7 +294,7 @@ def test_no_conversation_breaks_the_machine(conversation, pauses):
         for effect in connection.receive(json.dumps(said), now):
             if isinstance(effect, protocol.Open):
                 connection.opened(effect.request, Channel(1, effect.request.topic.on))
-            assert not isinstance(effect, protocol.Ask)  # a reader may not command
+            assert not isinstance(effect, protocol.AskPipeline)  # a reader may not command
         connection.tick(now)
         connection.next_frame()
 

@@ -16,7 +16,7 @@ from muntin.server.answering import INLINE_BYTES, Asked
 from muntin.server.limits import ServerLimits
 from muntin.server.problems import RefusalError
 from muntin.server.reader import Reader
-from muntin.server.statements import CLIENT_SHARE, Answer, Statements, Turns
+from muntin.server.statements import CLIENT_SHARE, Statements, StoredAnswer, Turns
 
 CLIENTS = "abcd"
 STEPS = st.lists(
@@ -126,9 +126,9 @@ def test_who_reads_nothing_has_a_share_of_the_room_for_answers(limit):
 
         waiting = [asking("a", number) for number in range(12)]
         got = await asyncio.gather(*waiting, return_exceptions=True)
-        held = [answer for answer in got if isinstance(answer, Answer)]
+        held = [answer for answer in got if isinstance(answer, StoredAnswer)]
         assert 0 < len(held) <= 8 // CLIENT_SHARE + Large.places
-        assert {type(answer) for answer in got} == {Answer, RefusalError}
+        assert {type(answer) for answer in got} == {StoredAnswer, RefusalError}
         for client in "bc":
             statements.release(await asking(client, -1), client)
         for answer in held:

@@ -14,7 +14,7 @@ from muntin.errors import BadArgument
 from muntin.ledger.temporary import temporary
 from muntin.sites.costs import FRAME_BYTES, NaiveCost
 from muntin.sites.counts import SiteCounts
-from muntin.sites.follower import Follower
+from muntin.sites.follower import PaneReader
 from muntin.sites.machine import SiteMachine
 from muntin.sites.objects import ranked
 from muntin.sites.units import Units
@@ -79,7 +79,7 @@ class Fed:
         self.events = []
         self.batches = 0
         self.ingest = None
-        self.follower = Follower(self.ledger, spec, spec.sites, clock)
+        self.follower = PaneReader(self.ledger, spec, spec.sites, clock)
         self.machine = SiteMachine(spec.sites)
         self.wired = Wired(self.machine)
         self.begin("continue")

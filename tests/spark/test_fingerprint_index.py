@@ -16,11 +16,11 @@ from muntin.spark import fingerprint_index
 from muntin.spark.fingerprint_index import FingerprintIndex
 from muntin.spark.index.files import forget
 from muntin.spark.index.gather import FILE, Left, gather
-from muntin.spark.index.plan import Plan
+from muntin.spark.index.plan import IndexPlan
 from muntin.spark.index.reader import IndexReader
 from muntin.spark.index.runs import RunReader
 from muntin.spark.index.scatter import DIGEST, RUN, scatter
-from muntin.spark.index.sources import Files, Frame, source_of
+from muntin.spark.index.sources import Files, FrameSource, source_of
 from muntin.summaries.items import hash_items
 from muntin.summaries.order_maps import IntegerRange
 from muntin.summaries.static_filter import to_partitions
@@ -137,7 +137,7 @@ def test_a_frame_that_is_plain_files_is_read_by_arrow(spark, folder, tmp_path):
     assert spaced.shares[0][0].path == str(tmp_path / "a part=1.parquet")
     cached = spark.read.parquet(str(folder)).cache()
     try:
-        assert isinstance(source_of(cached, "url", None, None), Frame)
+        assert isinstance(source_of(cached, "url", None, None), FrameSource)
     finally:
         cached.unpersist(blocking=True)
     for frame in (
@@ -149,7 +149,7 @@ def test_a_frame_that_is_plain_files_is_read_by_arrow(spark, folder, tmp_path):
         spark.read.parquet(str(tmp_path / "day=1" / "..")),
         spark.read.schema("url string, bytes int").parquet(str(folder)),
     ):
-        assert isinstance(source_of(frame, "url", "bytes", None), Frame)
+        assert isinstance(source_of(frame, "url", "bytes", None), FrameSource)
 
 
 def test_save_load_append(spark, index, frame, tmp_path):
@@ -394,7 +394,7 @@ def plan_for(folder, **others):
         "error": 0.01,
         "base": {},
     }
-    return Plan(**{**options, **others})
+    return IndexPlan(**{**options, **others})
 
 
 def test_a_task_that_runs_twice_makes_the_same_files(tmp_path):

@@ -12,7 +12,7 @@ from muntin.spark.fingerprint_index import FingerprintIndex, _empty_folder
 from muntin.spark.index import files, reader
 from muntin.spark.index.build import _here
 from muntin.spark.index.manifest import Manifest
-from muntin.spark.index.plan import Plan, new_digest
+from muntin.spark.index.plan import IndexPlan, new_digest
 from muntin.spark.index.reader import IndexReader
 from muntin.spark.index.sources import _check_columns
 from muntin.storage import full_name
@@ -67,7 +67,7 @@ def with_more(index, keys):
     manifest, runs = index.manifest, f"{index.folder}/.runs-x"
     files.place_of(runs)[0].make_folder(runs)
     base = {file.partition: file.file for file in manifest.files}
-    plan = Plan(
+    plan = IndexPlan(
         index.folder, runs, manifest.partitions, 1, 0.001, 2, 0, "text", RANGE, 0.01, base
     )  # fmt: skip
     numbers = pa.array([len(key) for key in keys])

@@ -15,7 +15,7 @@ from muntin.session import Session
 from muntin.spark.index.build import _here
 from muntin.spark.index.files import opened
 from muntin.spark.index.manifest import Manifest
-from muntin.spark.index.plan import Plan
+from muntin.spark.index.plan import IndexPlan
 from muntin.spark.index.reader import IndexReader
 from muntin.spark.index.runs import remove_left, run_folder
 from muntin.storage import place_of
@@ -72,7 +72,7 @@ def build(folder, base=None):
     numbers = np.arange(5000)
     keys, values = pa.array([f"page/{n}" for n in numbers]), pa.array(numbers * 7 % 1000)
     with run_folder(folder) as runs:
-        plan = Plan(folder, runs, 4, 1, 0.01, 2, 0, "text", IntegerRange(10), 0.01, base or {})
+        plan = IndexPlan(folder, runs, 4, 1, 0.01, 2, 0, "text", IntegerRange(10), 0.01, base or {})
         files, digest = _here(plan, keys, values)
     made = Manifest("url", "bytes", "text", 4, 0.01, 0.01, 0).with_files(files)
     made.write(folder)

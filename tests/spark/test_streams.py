@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 import muntin
-from muntin.cli.view import View
+from muntin.cli.view import LiveView
 from muntin.errors import LedgerConflict, SourceError, SpecError
 from muntin.ledger.temporary import temporary
 from muntin.spark import stream as streams
@@ -235,7 +235,7 @@ def test_keys_change_without_a_restart(spark, tmp_path):
     arrive(events([(s, "b", 2, 1, 1) for s in range(40, 80, 5)]), folder / "b.parquet")
     stream.query.processAllAvailable()
     shown = StringIO()
-    Console(file=shown, width=200).print(View(stream).render())
+    Console(file=shown, width=200).print(LiveView(stream).render())
     assert "open window of more" in shown.getvalue()
     found = stream.sql("SELECT area, count FROM orders(area) FOR ALL")
     assert found.rows == [[2, 8]]

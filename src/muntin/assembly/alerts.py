@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from muntin.assembly.standing import StandingQueries
-from muntin.assembly.webhook import Push, Webhook
+from muntin.assembly.webhook import Webhook, WebhookEvent
 from muntin.errors import LedgerConflict, LedgerError, MuntinError
 from muntin.ledger.base import Ledger, Writer
 from muntin.ledger.records import ClosedWindow
@@ -204,15 +204,17 @@ class Alerts:
         if self._webhook is not None and self._stored["waiting"]:
             self._webhook.wake()
 
-    def _next(self) -> Push | None:
+    def _next(self) -> WebhookEvent | None:
         """What the webhook is offered."""
         with self._lock:
             waiting = self._stored["waiting"]
             if self._pipeline.webhook is None or not waiting:
                 return None
-            return Push(waiting[0]["id"], json.dumps(waiting[0], ensure_ascii=False).encode())
+            return WebhookEvent(
+                waiting[0]["id"], json.dumps(waiting[0], ensure_ascii=False).encode()
+            )
 
-    def _taken(self, push: Push) -> None:
+    def _taken(self, push: WebhookEvent) -> None:
         """The webhook has it, or will never take it."""
         with self._lock:
             waiting = [event for event in self._stored["waiting"] if event["id"] != push.id]

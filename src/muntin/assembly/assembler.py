@@ -13,7 +13,7 @@ from typing import Any
 
 from muntin.assembly.following import (
     LIMIT_FACTOR,
-    Closed,
+    ClosingWindow,
     FloatingFollower,
     Follower,
     follow,
@@ -176,13 +176,13 @@ class Assembler:
             return now.slices(layout, layout.pane, first or bounds[0], end).starts
         return late if first is None else late[late >= first]
 
-    def _write_each(self, name: str, closings: Iterator[Closed]) -> list[ClosedWindow]:
+    def _write_each(self, name: str, closings: Iterator[ClosingWindow]) -> list[ClosedWindow]:
         """Write windows as they close, some at once.
 
         One that the end of a source had closed is the next revision; as it was, it is none.
         """
         written: list[ClosedWindow] = []
-        pending: list[Closed] = []
+        pending: list[ClosingWindow] = []
         newest = self._ledger.windows(name, limit=1, newest_first=True)
         for closed in closings:
             window = replace(closed.window, closed_at=now_us())
@@ -250,7 +250,7 @@ class Assembler:
         at = last = None
         if not self._check_all:
             at, last = int(late.starts[0]) - reach, int(late.starts[-1]) + 1
-        found: list[Closed] = []
+        found: list[ClosingWindow] = []
         while True:
             windows = self._ledger.windows(name, start=at, end=last, limit=1000)
             for window in windows:
@@ -275,7 +275,7 @@ class Assembler:
 
     def _revised(
         self, now: Pieces, layout: Layout, window: ClosedWindow, came: Slices
-    ) -> Closed | None:
+    ) -> ClosingWindow | None:
         """The next revision of a window, if it has changed."""
         reach = now.extent(layout).reach(window.start, window.end)
         after = replace(window, revision=window.revision + 1, closed_at=now_us())
@@ -283,15 +283,17 @@ class Assembler:
             if not len(came):
                 return None
             events, late = window.events + came.count, window.late + came.late_count
-            return Closed(replace(after, events=events, late=late), None)
+            return ClosingWindow(replace(after, events=events, late=late), None)
         if now.events(layout, window.start, window.end) <= window.events:
             return None
         merged = now.merged_runs(layout, reach)
         assert merged.segment is not None  # noqa: S101 (it has more events)
         fill = layout.spec.fill(merged.segment)
-        return Closed(replace(after, events=merged.events, late=merged.late, fill=fill), merged)
+        return ClosingWindow(
+            replace(after, events=merged.events, late=merged.late, fill=fill), merged
+        )
 
-    def _write(self, closed: Sequence[Closed], always: bool = False) -> list[ClosedWindow]:
+    def _write(self, closed: Sequence[ClosingWindow], always: bool = False) -> list[ClosedWindow]:
         if not closed and not always:
             return []
         with self._standing.moment() as moment:
@@ -304,7 +306,7 @@ class Assembler:
         self._store([each.window for each in closed], trends)
         return [each.window for each in closed]
 
-    def _result(self, query: str, closed: Closed, moment: LedgerMoment) -> bytes | None:
+    def _result(self, query: str, closed: ClosingWindow, moment: LedgerMoment) -> bytes | None:
         """A standing query's result on a window; where that is gone, that of before."""
         window = closed.window
         if closed.merged is not None:

@@ -37,7 +37,7 @@ TOGETHER_MAX = 64  # windows that are merged at once
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class ClosingWindow:
     """A window that closes, with what it holds."""
 
     window: ClosedWindow
@@ -90,7 +90,7 @@ class FloatingFollower(_Follower):
             return None
         return self.window.start, self.window.end
 
-    def missed(self, pieces: Pieces, panes: np.ndarray) -> Iterator[Closed]:
+    def missed(self, pieces: Pieces, panes: np.ndarray) -> Iterator[ClosingWindow]:
         """Windows that never closed, and would have if these sealed panes had had events then."""
         if self._next is None:
             return
@@ -98,7 +98,7 @@ class FloatingFollower(_Follower):
         for start, end in list(gaps_between(pieces.view, self._layout.name, panes, until)):
             yield from self._closed_in(pieces, start, end)
 
-    def _closed_in(self, pieces: Pieces, start: int, end: int) -> Iterator[Closed]:
+    def _closed_in(self, pieces: Pieces, start: int, end: int) -> Iterator[ClosingWindow]:
         """The windows of a gap: as ever, but the last ends where the gap does at the latest.
 
         It says `late` where it did not reach its own end.
@@ -110,14 +110,14 @@ class FloatingFollower(_Follower):
             yield from gap._take(pieces, panes.between(first, until), first, until)
         yield from gap._as_it_is(end, "late")
 
-    def _as_it_is(self, end: int, reason: Reason) -> Iterator[Closed]:
+    def _as_it_is(self, end: int, reason: Reason) -> Iterator[ClosingWindow]:
         """The open window with what it holds."""
         window = self.window
         if self._contents is not None and window.start is not None:
             boundary = Boundary(window.start, end, reason, window.overflowed)
             yield _closed(self._layout, boundary, self._contents)
 
-    def step(self, pieces: Pieces, sealed_until: int) -> Iterator[Closed]:
+    def step(self, pieces: Pieces, sealed_until: int) -> Iterator[ClosingWindow]:
         pane = self._layout.pane
         first = self._next
         if first is None:
@@ -152,7 +152,7 @@ class FloatingFollower(_Follower):
         ]
         self._contents, self._until = merged, ends[-1]
 
-    def _take(self, pieces: Pieces, panes: Slices, start: int, end: int) -> Iterator[Closed]:
+    def _take(self, pieces: Pieces, panes: Slices, start: int, end: int) -> Iterator[ClosingWindow]:
         """Take the panes of one chunk; what is left is kept for the next."""
         pane, contents = self._layout.pane, self._contents
         parts = pieces.segments(self._layout, pane, start, end)
@@ -183,7 +183,7 @@ class FloatingFollower(_Follower):
             left = windows.between(len(runs), len(runs) + 1)
             self._contents, self._until = Merged(left, events, late, None), int(ends[-1])
 
-    def end(self, pieces: Pieces) -> Iterator[Closed]:
+    def end(self, pieces: Pieces) -> Iterator[ClosingWindow]:
         if self._next is not None:
             self._restore(pieces, self._next)
             yield from self._as_it_is(self._next, "end")
@@ -214,7 +214,7 @@ class GridFollower(_Follower):
         start = first_open(self._next, self._length, self._every)
         return start, start + self._length
 
-    def missed(self, pieces: Pieces, panes: np.ndarray) -> Iterator[Closed]:
+    def missed(self, pieces: Pieces, panes: np.ndarray) -> Iterator[ClosingWindow]:
         if self._next is None:
             return
         starts = starts_of_windows(panes, self._length, self._every)
@@ -223,7 +223,7 @@ class GridFollower(_Follower):
         new = [at for at in due.tolist() if not window_at(pieces.view, self._layout.name, at)]
         yield from self._one_by_one(pieces, new)
 
-    def step(self, pieces: Pieces, sealed_until: int) -> Iterator[Closed]:
+    def step(self, pieces: Pieces, sealed_until: int) -> Iterator[ClosingWindow]:
         bounds = pieces.bounds(self._layout)
         if bounds is None:
             return
@@ -236,7 +236,7 @@ class GridFollower(_Follower):
             yield closed
         self._next = max(sealed_until, after)
 
-    def end(self, pieces: Pieces) -> Iterator[Closed]:
+    def end(self, pieces: Pieces) -> Iterator[ClosingWindow]:
         """The windows that are open where the source has ended: they end with what was taken.
 
         They stay open: where more comes after all, they close again as ever.
@@ -269,7 +269,7 @@ class GridFollower(_Follower):
         starts = np.unique(np.concatenate(due))
         return starts[starts + length > after], panes
 
-    def _closings(self, pieces: Pieces, due: np.ndarray, panes: Slices) -> Iterator[Closed]:
+    def _closings(self, pieces: Pieces, due: np.ndarray, panes: Slices) -> Iterator[ClosingWindow]:
         """Some together, where that takes fewer merges, and retention has dropped nothing."""
         extent, length = pieces.extent(self._layout), self._length
         ends = np.searchsorted(panes.starts, due + length)
@@ -285,7 +285,7 @@ class GridFollower(_Follower):
             else:
                 yield from self._together(pieces, some, panes)
 
-    def _together(self, pieces: Pieces, due: np.ndarray, panes: Slices) -> Iterator[Closed]:
+    def _together(self, pieces: Pieces, due: np.ndarray, panes: Slices) -> Iterator[ClosingWindow]:
         """Windows that overlap share the runs of panes that they are merged from."""
         length, pane = self._length, self._layout.pane
         unit = math.gcd(length, self._every)
@@ -312,7 +312,7 @@ class GridFollower(_Follower):
 
     def _one_by_one(
         self, pieces: Pieces, due: Sequence[int], until: int | None = None
-    ) -> Iterator[Closed]:
+    ) -> Iterator[ClosingWindow]:
         """Windows that may overlap, and of which retention may have dropped a part."""
         extent = pieces.extent(self._layout)
         for start in due:
@@ -368,7 +368,7 @@ def chunks(slices: Slices, start: int, end: int, length: int) -> Iterator[tuple[
         yield start, end
 
 
-def _closed(layout: Layout, boundary: Boundary, merged: Merged) -> Closed:
+def _closed(layout: Layout, boundary: Boundary, merged: Merged) -> ClosingWindow:
     assert merged.segment is not None  # noqa: S101 (a window that closes holds events)
     window = ClosedWindow(
         summary=layout.name,
@@ -382,4 +382,4 @@ def _closed(layout: Layout, boundary: Boundary, merged: Merged) -> Closed:
         fill=layout.spec.fill(merged.segment),
         closed_at=0,
     )
-    return Closed(window, merged)
+    return ClosingWindow(window, merged)

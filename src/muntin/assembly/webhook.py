@@ -31,14 +31,14 @@ ERROR_CHARACTERS_MAX = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Push:
+class WebhookEvent:
     """An event to be sent."""
 
     id: str
     body: bytes
 
 
-def signature(key: bytes, push: Push, timestamp: int) -> str:
+def signature(key: bytes, push: WebhookEvent, timestamp: int) -> str:
     """The `webhook-signature` of an event."""
     signed = f"{push.id}.{timestamp}.".encode() + push.body
     return "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
@@ -54,8 +54,8 @@ class Webhook:
         self,
         url: str,
         key: bytes,
-        following: Callable[[], Push | None],
-        taken: Callable[[Push], None],
+        following: Callable[[], WebhookEvent | None],
+        taken: Callable[[WebhookEvent], None],
     ) -> None:
         self._parts = urlsplit(url)
         self._key = key
@@ -131,7 +131,7 @@ class Webhook:
         self._error = why[:ERROR_CHARACTERS_MAX]
         return False
 
-    def _send(self, push: Push) -> int:
+    def _send(self, push: WebhookEvent) -> int:
         parts, timestamp = self._parts, int(time.time())
         port, host = parts.port, parts.hostname or ""
         if parts.scheme == "https":

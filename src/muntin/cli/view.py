@@ -45,7 +45,7 @@ def follow(
             if line:
                 console.print(line, highlight=False, soft_wrap=True)
         return
-    view = View(stream)
+    view = LiveView(stream)
     with Live(console=console, auto_refresh=False, screen=False) as shown:
         while True:
             ended = stream.await_termination(REFRESH_SECONDS)
@@ -117,7 +117,7 @@ class Lines:
         return f"{text}, about {duration_text(int(spent * (total / done - 1)) * 1_000_000)} left"
 
 
-class View:
+class LiveView:
     """Reads the ledger, as any other reader would; keeps only what rates need."""
 
     def __init__(self, stream: Stream | SinkStream) -> None:

@@ -10,7 +10,7 @@ from muntin.errors import LedgerError
 from muntin.ledger.files import beside
 from muntin.ledger.payload import as_it_is
 from muntin.ledger.records import Stored
-from muntin.ledger.schema import DOCUMENTS, FOLDERS, PAYLOADS, PIPELINES, TABLES, Table
+from muntin.ledger.schema import DOCUMENTS, FOLDERS, PAYLOADS, PIPELINES, TABLES, SqlTable
 from muntin.ledger.sqlite import SqliteLedger
 from muntin.ledger.sqlite_view import home_of, in_memory
 from muntin.ledger.tables import Row, Tables
@@ -59,7 +59,7 @@ def copy_ledger(source: SqliteLedger, target: SqliteLedger) -> int:
     return copied + len(target.pipelines())
 
 
-def _put(target: SqliteLedger, table: Table, rows: Iterator[Row]) -> int:
+def _put(target: SqliteLedger, table: SqlTable, rows: Iterator[Row]) -> int:
     count = 0
     for some in _portions(rows):
         target.write(lambda connection: connection.put(table, some))  # noqa: B023
@@ -81,7 +81,7 @@ def _portions(rows: Iterator[Row]) -> Iterator[Sequence[Row]]:
         yield some
 
 
-def _rows(reading: Tables, table: Table) -> Iterator[Row]:
+def _rows(reading: Tables, table: SqlTable) -> Iterator[Row]:
     """Rows as they are stored, whose checksums are right."""
     for row in reading.execute(f"SELECT {table.all_columns} FROM {table.name}"):
         table.open_row(row, reading.place)

@@ -93,7 +93,7 @@ FROM {schema}.log WHERE number >= %(number)s ORDER BY number
 """
 
 
-class _Connection(psycopg.Connection[Any]):
+class _PatientConnection(psycopg.Connection[Any]):
     """Waits for an answer no longer than it is allowed to."""
 
     patience: float = 10.0
@@ -116,7 +116,7 @@ class PostgresStore:
         self._schema = '"' + check_name(schema, "schema") + '"'
         self._channel = f"muntin_{schema}"[:63]
         self._lock = threading.Lock()
-        self._idle: dict[bool, list[_Connection]] = {False: [], True: []}
+        self._idle: dict[bool, list[_PatientConnection]] = {False: [], True: []}
         self._process = os.getpid()
         self._closed = False
         self._deaf_until = 0.0
@@ -124,7 +124,9 @@ class PostgresStore:
     # Connections
 
     @contextmanager
-    def _connection(self, patience: float, *, listens: bool = False) -> Iterator[_Connection]:
+    def _connection(
+        self, patience: float, *, listens: bool = False
+    ) -> Iterator[_PatientConnection]:
         connection = self._taken(listens) or self._connect(patience, listens=listens)
         connection.patience = patience
         try:
@@ -141,7 +143,7 @@ class PostgresStore:
                 return
         connection.close()
 
-    def _taken(self, listens: bool) -> _Connection | None:
+    def _taken(self, listens: bool) -> _PatientConnection | None:
         with self._lock:
             if self._process != os.getpid():  # a fork must not use its parent's connections
                 self._idle, self._process = {False: [], True: []}, os.getpid()
@@ -151,9 +153,9 @@ class PostgresStore:
                     return connection
         return None
 
-    def _connect(self, patience: float, *, listens: bool) -> _Connection:
+    def _connect(self, patience: float, *, listens: bool) -> _PatientConnection:
         try:
-            connection = _Connection.connect(
+            connection = _PatientConnection.connect(
                 self._conninfo, autocommit=True, prepare_threshold=None,
                 connect_timeout=max(2, round(patience)), fallback_application_name="muntin",
             )  # fmt: skip
@@ -204,14 +206,14 @@ class PostgresStore:
                 found = self._format(connection)
         check_format(found or 0, self.place)
 
-    def _format(self, connection: _Connection) -> int | None:
+    def _format(self, connection: _PatientConnection) -> int | None:
         there = connection.execute("SELECT to_regclass(%s)", [f"{self._schema}.ledger"])
         if there.fetchone() == (None,):
             return None
         row = connection.execute(self._sql("SELECT format FROM {schema}.ledger")).fetchone()
         return 0 if row is None else row[0]
 
-    def _create(self, connection: _Connection, meta: bytes) -> None:
+    def _create(self, connection: _PatientConnection, meta: bytes) -> None:
         """Two may do so at once: the second finds it made."""
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         with connection.transaction():

@@ -21,7 +21,7 @@ PAGE_BYTES = 8192  # a compressed summary of a few KB fits into one page
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class SqlTable:
     """A table's columns in order, and the SQL that follows from them."""
 
     name: str
@@ -94,7 +94,7 @@ def _table(
     keys: int = 1,
     reused: bool = False,
     rowid: bool = False,
-) -> Table:
+) -> SqlTable:
     """A table from its columns: whole numbers, unless they say `text`; with ? where null may stand.
 
     `more` are further constraints. A key of one column is an id: it is never used again, unless it
@@ -115,7 +115,7 @@ def _table(
     lines += [f"PRIMARY KEY ({', '.join(columns[:keys])})"] if keys > 1 else []
     options = "STRICT" if payload or rowid or keys == 1 else "STRICT, WITHOUT ROWID"
     create = f"CREATE TABLE {name} ({', '.join([*lines, *more])}) {options}"
-    return Table(name, columns, payload, keys, create)
+    return SqlTable(name, columns, payload, keys, create)
 
 
 PIPELINES = _table(

@@ -287,7 +287,7 @@ def _packed(meta: dict[str, Any]) -> bytes:
 
 
 def _apply(connection: Tables, changes: Sequence[Change], place: str) -> None:
-    put: dict[schema.Table, list[Row]] = {}
+    put: dict[schema.SqlTable, list[Row]] = {}
     for name, data in changes:
         if name == META:
             continue

@@ -229,7 +229,7 @@ class SqliteLedger(View):
             found.append(str(problem))
         return found
 
-    def _damaged_rows(self, connection: Tables, table: schema.Table) -> Iterator[str]:
+    def _damaged_rows(self, connection: Tables, table: schema.SqlTable) -> Iterator[str]:
         for row in connection.execute(f"SELECT {table.all_columns} FROM {table.name}"):  # noqa: S608
             try:
                 opened = table.open_row(row, self._place)

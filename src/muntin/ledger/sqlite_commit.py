@@ -30,7 +30,7 @@ Packed = tuple[int, int, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PackedBatch:
     """A batch that has been checked and packed, before the transaction begins."""
 
     batch: Batch
@@ -42,9 +42,9 @@ class Prepared:
     rejected: Sequence[tuple[Rejected, Packed]]
 
 
-def prepare(batch: Batch, owned: Owned, identifiers: Mapping[tuple[str, str], int]) -> Prepared:
+def prepare(batch: Batch, owned: Owned, identifiers: Mapping[tuple[str, str], int]) -> PackedBatch:
     """Compress outside the transaction, so that it is short."""
-    return Prepared(
+    return PackedBatch(
         batch,
         owned.pane_us,
         {one.summary: identifiers[ROLE_SUMMARY, one.summary] for one in batch.partials},
@@ -60,7 +60,7 @@ def prepare(batch: Batch, owned: Owned, identifiers: Mapping[tuple[str, str], in
 
 
 def store(
-    connection: Tables, opened: Opened, record: dict[str, Any], prepared: Prepared, now: int
+    connection: Tables, opened: Opened, record: dict[str, Any], prepared: PackedBatch, now: int
 ) -> bool:
     """Store a batch, or return False where it is there already.
 
@@ -119,7 +119,7 @@ def _mark(connection: Tables, pipeline: int, batch: Batch, ranges: list[tuple[in
 
 
 def _store_partials(
-    connection: Tables, prepared: Prepared, panes: Mapping[str, Slices], watermark: int | None
+    connection: Tables, prepared: PackedBatch, panes: Mapping[str, Slices], watermark: int | None
 ) -> None:
     for name, summary in prepared.summaries.items():
         rollups = load_rollups(connection, summary, prepared.pane_us)

@@ -50,7 +50,7 @@ class View:
     # Rows
 
     def _rows(
-        self, table: schema.Table, clause: str, values: Sequence[Any] = ()
+        self, table: schema.SqlTable, clause: str, values: Sequence[Any] = ()
     ) -> list[tuple[Any, ...]]:
         with self._connect() as connection:
             return connection.rows(table, clause, _bindable(values))

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from muntin.errors import LedgerError
 from muntin.ledger.payload import IN_FILE
-from muntin.ledger.schema import PAYLOADS, PIECES, TABLES, Table
+from muntin.ledger.schema import PAYLOADS, PIECES, TABLES, SqlTable
 from muntin.ledger.tables import Noted, Row
 
 LOG_KEPT = 1_000
@@ -119,18 +119,18 @@ def entry_of(noted: Noted, meta: bytes) -> Entry:
     return Entry([*changes, (META, meta)], payloads, gone)
 
 
-def _key(table: Table, key: Row) -> str:
+def _key(table: SqlTable, key: Row) -> str:
     return f"{table.name}:{json.dumps(key, separators=(',', ':'))}"
 
 
-def _encode(table: Table, row: Row) -> bytes:
+def _encode(table: SqlTable, row: Row) -> bytes:
     """The columns as JSON, and the payload as it is in a line of its own."""
     if not table.payload:
         return json.dumps(row, separators=(",", ":")).encode("ascii")
     return json.dumps(row[:-1], separators=(",", ":")).encode("ascii") + b"\n" + row[-1]
 
 
-def decode_row(table: Table, data: bytes, place: str) -> Row:
+def decode_row(table: SqlTable, data: bytes, place: str) -> Row:
     """The sealed row; its checksum is still to be checked."""
     head, separator, payload = data.partition(b"\n")
     try:
@@ -142,7 +142,7 @@ def decode_row(table: Table, data: bytes, place: str) -> Row:
     return (*columns, payload) if table.payload else tuple(columns)
 
 
-def decode_key(name: str, place: str) -> tuple[Table, Row]:
+def decode_key(name: str, place: str) -> tuple[SqlTable, Row]:
     """The table and the key of a change."""
     kind, _, key = name.partition(":")
     if kind not in _TABLES:

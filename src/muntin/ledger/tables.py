@@ -15,7 +15,7 @@ from typing import Any
 from muntin.errors import LedgerError
 from muntin.ledger.payload import IN_FILE, RAW
 from muntin.ledger.records import Payload
-from muntin.ledger.schema import GIVEN_UP, PAYLOADS, Table
+from muntin.ledger.schema import GIVEN_UP, PAYLOADS, SqlTable
 from muntin.times import now_us
 
 Row = tuple[Any, ...]
@@ -25,9 +25,9 @@ Row = tuple[Any, ...]
 class Noted:
     """What a transaction has written."""
 
-    put: dict[tuple[Table, Row], Row] = field(default_factory=dict)
+    put: dict[tuple[SqlTable, Row], Row] = field(default_factory=dict)
     """Whole rows, by table and key."""
-    removed: set[tuple[Table, Row]] = field(default_factory=set)
+    removed: set[tuple[SqlTable, Row]] = field(default_factory=set)
 
 
 class Tables(sqlite3.Connection):
@@ -42,7 +42,7 @@ class Tables(sqlite3.Connection):
     noted: Noted | None = None
     fetch: Callable[[Sequence[int]], Iterable[Row]] | None = None
 
-    def rows(self, table: Table, clause: str = "", values: Sequence[Any] = ()) -> list[Row]:
+    def rows(self, table: SqlTable, clause: str = "", values: Sequence[Any] = ()) -> list[Row]:
         """Rows whose checksum is right, without it."""
         cursor = self.execute(f"SELECT {table.all_columns} FROM {table.name} {clause}", values)
         return [table.open_row(row, self.place) for row in cursor]
@@ -72,7 +72,7 @@ class Tables(sqlite3.Connection):
                 missing.append(identifier)
         return found | self.payloads(missing)
 
-    def put(self, table: Table, rows: Iterable[Row]) -> None:
+    def put(self, table: SqlTable, rows: Iterable[Row]) -> None:
         """Insert sealed rows; one with the same key is replaced."""
         rows = list(rows)
         if self.noted is not None:
@@ -84,7 +84,7 @@ class Tables(sqlite3.Connection):
                 rows = [row for row in rows if row[2] == IN_FILE]
         self.executemany(table.insert, rows)
 
-    def remove(self, table: Table, clause: str, values: Sequence[Any] = ()) -> int:
+    def remove(self, table: SqlTable, clause: str, values: Sequence[Any] = ()) -> int:
         """Delete rows; how many."""
         if self.noted is None:
             return self.execute(f"DELETE FROM {table.name} {clause}", values).rowcount
@@ -110,13 +110,13 @@ class Tables(sqlite3.Connection):
                 continue  # damaged: which file it named is not known, and that one goes by its age
             self.put(GIVEN_UP, [GIVEN_UP.seal_row(pipeline, stored.path, now)])
 
-    def next_id(self, table: Table) -> int:
+    def next_id(self, table: SqlTable) -> int:
         """The next id of a table with AUTOINCREMENT; a row's checksum has to know it beforehand."""
         statement = "SELECT seq FROM sqlite_sequence WHERE name = ?"
         row = self.execute(statement, (table.name,)).fetchone()
         return row[0] + 1 if row else 1
 
-    def next_number(self, table: Table) -> int:
+    def next_number(self, table: SqlTable) -> int:
         """An id that no other history of this ledger has given: where the last commits were lost,
         or an older copy was put back, there are caches and followers that know those numbers."""
         return max(self.next_id(table), now_us())

@@ -35,7 +35,7 @@ from muntin.segments.nulls import check_nulls, merged_nulls
 from muntin.segments.table import Table
 from muntin.segments.top_k import (
     ENTRIES,
-    Entries,
+    GroupEntries,
     Heaviest,
     WeightOf,
     check_entries,
@@ -125,7 +125,7 @@ class Frequency(Algebra):
         """The states of a merge; and starts and items of each group before any were let go."""
         stored = flat(states, len(order))
         groups = len(bounds) - 1
-        out = Entries.empty(groups, len(stored[1]))
+        out = GroupEntries.empty(groups, len(stored[1]))
         _merge(*stored, order, bounds, 1, ANY, *out.arrays)
         starts, named, weights, gained, offsets, totals = out.arrays
         cells = lists(states["cells"], len(order))

@@ -96,7 +96,7 @@ class TopItems(Algebra):
         self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None
     ) -> States:
         stored = flat(states, len(order))
-        out = Entries.empty(len(bounds) - 1, len(stored[1]))
+        out = GroupEntries.empty(len(bounds) - 1, len(stored[1]))
         most = 2 * self.capacity
         kernels.merge_items(*stored, order, bounds, self.capacity, most, *out.arrays)
         return {"nulls": merged_nulls(states, order, bounds), **out.states()}
@@ -140,13 +140,13 @@ def folded(
         weights = frozen(_compute.fill_null(values[1], 0).to_numpy(zero_copy_only=False))
     order, bounds, nulls, _ = without_nulls(values, order, bounds)
     named = frozen(_compute.fill_null(values[0], 0).to_numpy(zero_copy_only=False))
-    out = Entries.empty(len(bounds) - 1, len(order))
+    out = GroupEntries.empty(len(bounds) - 1, len(order))
     kernels.fold_items(named, weights, order, bounds, capacity, most, *out.arrays)
     return {"nulls": nulls, **out.states()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Entries:
+class GroupEntries:
     """Room for the lists of groups: starts, items, weights, gained, offsets, totals."""
 
     arrays: tuple[np.ndarray, ...]

@@ -57,7 +57,7 @@ class Relation:
 
 
 @dataclass(slots=True)
-class Source:
+class FromSource:
     """One FROM item of a SELECT, under its alias."""
 
     alias: str
@@ -84,23 +84,23 @@ class Scope:
     """Inside one SELECT."""
 
     parent: Scope | None = None
-    sources: list[Source] = field(default_factory=list)
+    sources: list[FromSource] = field(default_factory=list)
     given: dict[str, int] = field(default_factory=dict)
     """Names given by AS in the SELECT list (lower case), with their pieces."""
     joined: dict[str, str] = field(default_factory=dict)
     """Columns that a join makes one (lower case), with the alias they are read from."""
 
-    def source(self, alias: str) -> Source | None:
+    def source(self, alias: str) -> FromSource | None:
         lower = alias.lower()
         return next((s for s in self.sources if s.alias.lower() == lower), None)
 
-    def with_key(self, number: int) -> list[Source]:
+    def with_key(self, number: int) -> list[FromSource]:
         return [s for s in self.sources if s.bound is not None and s.bound.key_number == number]
 
-    def with_column(self, name: str) -> list[Source]:
+    def with_column(self, name: str) -> list[FromSource]:
         return [s for s in self.sources if s.column(name) is not None]
 
-    def with_indicators(self) -> list[Source]:
+    def with_indicators(self) -> list[FromSource]:
         return [
             s
             for s in self.sources
@@ -224,7 +224,7 @@ class ColumnResolver:
             node.set("this", _identifier(column.name, node.this))
             node.meta["origin"] = column.origin
 
-    def _source(self, node: exp.Column, scope: Scope) -> Source:
+    def _source(self, node: exp.Column, scope: Scope) -> FromSource:
         name = node.table
         for around in scope.chain():
             source = around.source(name)
@@ -272,7 +272,7 @@ class ColumnResolver:
         visible = [s for around in scope.chain() for s in around.sources]
         raise self._no_column(node, visible, [g for s in scope.chain() for g in s.given])
 
-    def _found(self, node: exp.Column, scope: Scope, found: list[Source]) -> None:
+    def _found(self, node: exp.Column, scope: Scope, found: list[FromSource]) -> None:
         name = node.name.lower()
         column = found[0].column(name)
         assert column is not None  # noqa: S101 - the scope found it there
@@ -288,7 +288,7 @@ class ColumnResolver:
         if name not in scope.given:  # in some clauses it means what AS has given
             node.meta["origin"] = column.origin
 
-    def _indicator(self, node: exp.Column, source: Source, number: int) -> str:
+    def _indicator(self, node: exp.Column, source: FromSource, number: int) -> str:
         bound = source.bound
         names = bound.indicators if bound is not None else ()
         if number > len(names):
@@ -419,7 +419,7 @@ class ColumnResolver:
         return self._error(node, f"{name} is in more than one FROM item", remedy, "ambiguous")
 
     def _no_column(
-        self, node: exp.Column, sources: list[Source], given: list[str] | None = None
+        self, node: exp.Column, sources: list[FromSource], given: list[str] | None = None
     ) -> SelectError:
         names = [c.name for s in sources for c in s.relation.columns] + (given or [])
         for source in sources:

@@ -182,7 +182,7 @@ def _connected(limits: Limits) -> Any:
     return root
 
 
-class _Place:
+class _TablePlace:
     """What a name in DuckDB stands for: a table of one schema, while a statement runs."""
 
     def __init__(self, name: str, table: pa.Table) -> None:
@@ -200,7 +200,7 @@ class _Connection:
     def __init__(self, root: Any) -> None:
         self.root = root
         self.cursor = root.cursor()
-        self._places: dict[tuple[int, pa.Schema], _Place] = {}
+        self._places: dict[tuple[int, pa.Schema], _TablePlace] = {}
         self._made = itertools.count(1)
         self._statements: dict[str, Any] = {}
 
@@ -219,12 +219,12 @@ class _Connection:
     def placed(self, tables: Sequence[pa.Table]) -> Iterator[list[str]]:
         """The names of these tables, until the statement has run. A name is of one schema for ever,
         so that what was bound to it stays right; to register one takes longer than to read it."""
-        places: list[_Place] = []
+        places: list[_TablePlace] = []
         try:
             for key in enumerate(table.schema for table in tables):
                 place = self._places.pop(key, None)
                 if place is None:
-                    place = _Place(f"t{next(self._made)}", tables[key[0]])
+                    place = _TablePlace(f"t{next(self._made)}", tables[key[0]])
                     self.cursor.register(place.name, place)
                 place.table = tables[key[0]]
                 self._places[key] = place
@@ -238,7 +238,7 @@ class _Connection:
                 self.cursor.unregister(gone.name)
 
 
-class _Watch:
+class _RunningStatement:
     """One running statement."""
 
     def __init__(self, cursor: Any) -> None:
@@ -251,15 +251,15 @@ class _Watchdog:
     """One thread that interrupts statements whose time is up."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, _Watch]] = []
+        self._heap: list[tuple[float, int, _RunningStatement]] = []
         self._order = itertools.count()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
 
     @contextmanager
-    def watching(self, cursor: Any, seconds: float) -> Iterator[_Watch]:
-        watch = _Watch(cursor)
+    def watching(self, cursor: Any, seconds: float) -> Iterator[_RunningStatement]:
+        watch = _RunningStatement(cursor)
         with self._changed:
             earliest = self._heap[0][0] if self._heap else None
             end = time.monotonic() + seconds

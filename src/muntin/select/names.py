@@ -17,10 +17,10 @@ from muntin.select.bind import Binder, Bound
 from muntin.select.columns import (
     Column,
     ColumnResolver,
+    FromSource,
     Origin,
     Relation,
     Scope,
-    Source,
     origin_of,
     shown_expression,
 )
@@ -33,7 +33,7 @@ Ctes = Mapping[str, Relation]
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedStatement:
     """A statement whose names all exist.
 
     `items` are in the order of the statement's; None where one turned out to be a CTE.
@@ -44,7 +44,7 @@ class Resolved:
     columns: tuple[str, ...]
 
 
-def resolve(statement: Statement, binder: Binder, limits: Limits) -> Resolved:
+def resolve(statement: Statement, binder: Binder, limits: Limits) -> ResolvedStatement:
     """Look up all names.
 
     Raises
@@ -56,7 +56,7 @@ def resolve(statement: Statement, binder: Binder, limits: Limits) -> Resolved:
     tree = statement.tree.copy()
     relation = resolution.query(tree, {}, None)
     columns = tuple(c.name for c in relation.columns)
-    return Resolved(tuple(resolution.items), tree, columns)
+    return ResolvedStatement(tuple(resolution.items), tree, columns)
 
 
 class _Resolution:
@@ -121,7 +121,7 @@ class _Resolution:
         """ORDER BY after UNION or brackets sees the result's columns only."""
         order = node.args.get("order")
         if order is not None:
-            scope = Scope(parent, [Source("result", relation)])
+            scope = Scope(parent, [FromSource("result", relation)])
             self._expression(order, scope, ctes)
 
     def _select(self, node: exp.Select, ctes: Ctes, parent: Scope | None) -> Relation:
@@ -201,11 +201,11 @@ class _Resolution:
             reads += source.relation.reads
         return reads
 
-    def _source(self, node: exp.Expr, scope: Scope, ctes: Ctes) -> Source:
+    def _source(self, node: exp.Expr, scope: Scope, ctes: Ctes) -> FromSource:
         alias = node.alias
         if isinstance(node, exp.Subquery):
             relation = self.query(node, ctes, scope.parent)
-            return Source(alias or f"query {len(scope.sources) + 1}", relation, named=True)
+            return FromSource(alias or f"query {len(scope.sources) + 1}", relation, named=True)
         number = item_number(node)
         if number is None:
             raise self._error(node, "this is not a FROM item", "FROM <summary>(<key>)")
@@ -224,7 +224,7 @@ class _Resolution:
         default = bound.alias if bound is not None else show_item(item).strip('"')
         if not alias:
             node.set("alias", exp.TableAlias(this=exp.to_identifier(default, quoted=True)))
-        return Source(alias or default, relation, bound, named=bool(alias))
+        return FromSource(alias or default, relation, bound, named=bool(alias))
 
     def _bind(self, item: object, ctes: Ctes) -> Bound:
         if isinstance(item, SourceItem) and item.name.lower() in ctes:
@@ -324,13 +324,13 @@ def _joined_names(node: exp.Select, scope: Scope) -> dict[str, str]:
     return {name: alias for name, alias in names.items() if scope.with_column(name)}
 
 
-def _shared(source: Source, other: Source) -> list[str]:
+def _shared(source: FromSource, other: FromSource) -> list[str]:
     mine = (source.bound.key if source.bound else None) or ()
     theirs = (other.bound.key if other.bound else None) or ()
     return [name for name in mine if name in theirs]
 
 
-def _same(source: Source, other: Source, name: str) -> exp.Expr:
+def _same(source: FromSource, other: FromSource, name: str) -> exp.Expr:
     return exp.NullSafeEQ(
         this=exp.column(name, source.alias, quoted=True),
         expression=exp.column(name, other.alias, quoted=True),

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from muntin.errors import BadArgument
 from muntin.server.limits import ServerLimits
-from muntin.server.postgres.scram import Exchange, Keys, Salt
+from muntin.server.postgres.scram import Exchange, Salt, ScramKeys
 from muntin.spec_sites import checked_token
 
 _ORIGIN = re.compile(r"(https?)://([a-z0-9._-]+|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?")
@@ -35,7 +35,7 @@ class Grant:
     """For the control table: never a secret."""
     key: bytes = field(default=b"", repr=False)
     """Digest of the token that it was given for; a ticket's is that of its token."""
-    scram: Keys | None = field(default=None, repr=False)
+    scram: ScramKeys | None = field(default=None, repr=False)
     """The same token as PostgreSQL's clients prove that they know it."""
 
     @property

@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from muntin.errors import UnknownName
 from muntin.server.limits import ServerLimits
-from muntin.server.messages import Command
+from muntin.server.messages import LiveCommand
 from muntin.server.problems import RefusalError
 from muntin.server.reader import Reader
 
@@ -24,7 +24,7 @@ class Commands:
         self._reader = reader
         self._limits = limits
 
-    async def obey(self, command: Command, who: str) -> dict[str, Any]:
+    async def obey(self, command: LiveCommand, who: str) -> dict[str, Any]:
         """Put the command into the ledger and wait for what was done, by summary.
 
         Raises
@@ -49,7 +49,7 @@ class Commands:
             "is it running? When it runs again it will obey",
         )
 
-    def _pipeline(self, command: Command) -> str:
+    def _pipeline(self, command: LiveCommand) -> str:
         if command.summary:
             found = self._reader.pipeline_of(command.summary)
             if command.pipeline in ("", found):

@@ -24,7 +24,7 @@ from muntin.server.frames import Frame
 from muntin.server.limits import ServerLimits
 from muntin.server.messages import Topic
 from muntin.server.problems import RefusalError
-from muntin.server.pushes import Pushes
+from muntin.server.pushes import PushMaker
 from muntin.server.reader import Reader
 from muntin.server.statements import Statements
 
@@ -68,7 +68,7 @@ class Feeds:
         self._reader = reader
         self._statements = statements
         self._limits = limits
-        self._pushes = Pushes(reader, statements, limits)
+        self._pushes = PushMaker(reader, statements, limits)
         self._closings = Closings(reader.ledger)
         self._head = BEGINNING
         self._version = -1

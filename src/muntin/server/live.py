@@ -33,7 +33,7 @@ Tokens = Callable[[], tuple[str, str]]
 _LOG = logging.getLogger("muntin.server")
 
 
-class Follower(Subscriber, Protocol):
+class Connected(Subscriber, Protocol):
     """Whoever is connected: a WebSocket's client or a stream of events."""
 
     connection: protocol.Connection
@@ -43,7 +43,7 @@ class Follower(Subscriber, Protocol):
         ...
 
 
-class Client:
+class LiveClient:
     """One WebSocket; the loop's thread only."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Client:
             item = connection.next_frame()
             if item is None:
                 return
-            if isinstance(item, protocol.Replay):
+            if isinstance(item, protocol.ReplayWindows):
                 self._spawn(self._replay(item))
                 continue
             socket.push(item)
@@ -84,7 +84,7 @@ class Client:
                     self._hub.feeds.leave(channel, self, still=still)
                 case protocol.Open():
                     self._spawn(self._open(effect))
-                case protocol.Ask():
+                case protocol.AskPipeline():
                     self._spawn(self._ask(effect))
                 case protocol.Redeem(ticket):
                     self._redeem(ticket)
@@ -114,7 +114,7 @@ class Client:
             return
         self.carry_out(self.connection.opened(effect.request, channel))
 
-    async def _ask(self, effect: protocol.Ask) -> None:
+    async def _ask(self, effect: protocol.AskPipeline) -> None:
         grant = self.connection.grant
         who = grant.who if grant else ""
         try:
@@ -124,7 +124,7 @@ class Client:
             return
         self.carry_out(self.connection.answered(effect.command, answer))
 
-    async def _replay(self, effect: protocol.Replay) -> None:
+    async def _replay(self, effect: protocol.ReplayWindows) -> None:
         await self._hub.replay(self, effect)
         self.pump()
 
@@ -151,8 +151,8 @@ class Hub:
         self.commands = commands
         self.limits = limits
         self.run = secrets.token_hex(8)
-        self.clients: set[Follower] = set()
-        self.streams: set[Follower] = set()
+        self.clients: set[Connected] = set()
+        self.streams: set[Connected] = set()
         """SSE clients."""
         self.sent = 0
         self.sent_bytes = 0
@@ -166,7 +166,7 @@ class Hub:
         try:
             grant = self.admit(headers, secure=secure)
             connection = protocol.Connection(grant, self.run, time.monotonic(), self.limits)
-            client = Client(connection, socket_of(websocket), self, client_of(websocket.client))
+            client = LiveClient(connection, socket_of(websocket), self, client_of(websocket.client))
             with self.place(client, self.clients, websocket.client):
                 await websocket.accept()
                 await self._converse(websocket, client)
@@ -174,7 +174,7 @@ class Hub:
             body = {"error": problem(refused)}
             await websocket.send_denial_response(JSONResponse(body, refused.status))
 
-    async def _converse(self, websocket: WebSocket, client: Client) -> None:
+    async def _converse(self, websocket: WebSocket, client: LiveClient) -> None:
         connection = client.connection
         try:
             client.pump()
@@ -204,7 +204,7 @@ class Hub:
             raise needs_token()
         return grant
 
-    async def replay(self, who: Follower, asked: protocol.Replay) -> None:
+    async def replay(self, who: Connected, asked: protocol.ReplayWindows) -> None:
         """Give a connection the windows that it has missed."""
         try:
             found, gap = await self.feeds.replay(asked.channel, asked.after, who.client)
@@ -215,7 +215,9 @@ class Hub:
             who.connection.replayed(asked, found, gap)
 
     @contextmanager
-    def place(self, who: Follower, among: set[Follower], address: Address | None) -> Iterator[None]:
+    def place(
+        self, who: Connected, among: set[Connected], address: Address | None
+    ) -> Iterator[None]:
         """A place for a client while it stays. Raises RefusalError where there are too many."""
         if self._places.full:
             raise RefusalError(503, "busy", "too many clients", "come again later")
@@ -259,5 +261,5 @@ class Hub:
         for client in self._everybody():
             client.carry_out(client.connection.leave())
 
-    def _everybody(self) -> tuple[Follower, ...]:
+    def _everybody(self) -> tuple[Connected, ...]:
         return (*self.clients, *self.streams)

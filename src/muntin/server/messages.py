@@ -30,7 +30,7 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
-class Hello:
+class LiveHello:
     ticket: str
 
 
@@ -48,7 +48,7 @@ class Unsubscribe:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class LiveCommand:
     id: str
     action: str
     """"slow_down" or "resume"."""
@@ -58,7 +58,7 @@ class Command:
     """"" for all of the pipeline."""
 
 
-Message = Hello | Subscribe | Unsubscribe | Command
+Message = LiveHello | Subscribe | Unsubscribe | LiveCommand
 
 
 class BadMessage(BadArgument):
@@ -83,7 +83,7 @@ def parse(text: str) -> Message:
     kind = given.get("type")
     if kind == "hello":
         _only(given, "", "type", "id", "ticket")
-        return Hello(_text(given, "ticket", _TICKET_MAX, identifier))
+        return LiveHello(_text(given, "ticket", _TICKET_MAX, identifier))
     if kind == "unsubscribe":
         _only(given, identifier, "type", "id")
         return Unsubscribe(identifier)
@@ -121,7 +121,7 @@ def json_object(text: str, what: str) -> dict[str, Any]:
     return given
 
 
-def command(action: str, given: dict[str, Any], identifier: str = "") -> Command:
+def command(action: str, given: dict[str, Any], identifier: str = "") -> LiveCommand:
     """A command, named by `action`, with the pipeline or summary that it is for.
 
     Raises
@@ -131,7 +131,7 @@ def command(action: str, given: dict[str, Any], identifier: str = "") -> Command
     if action not in ACTIONS:
         raise BadMessage(f"action: one of {', '.join(ACTIONS)}", identifier)
     pipeline, summary = (_text(given, n, _NAME_MAX, identifier) for n in ("pipeline", "summary"))
-    return Command(identifier, action, pipeline, summary)
+    return LiveCommand(identifier, action, pipeline, summary)
 
 
 def topic(given: dict[str, Any], identifier: str = "") -> Topic:

@@ -21,8 +21,8 @@ from muntin.server.limits import ServerLimits, TokenBucket
 from muntin.server.messages import (
     PROTOCOL,
     BadMessage,
-    Command,
-    Hello,
+    LiveCommand,
+    LiveHello,
     Subscribe,
     Unsubscribe,
     parse,
@@ -66,14 +66,14 @@ class Leave:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class AskPipeline:
     """Put a command before the pipeline; call `answered` or `failed`."""
 
-    command: Command
+    command: LiveCommand
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class ReplayWindows:
     """Read closed windows after a place from the ledger; call `replayed`."""
 
     id: str
@@ -81,7 +81,7 @@ class Replay:
     after: Place
 
 
-Effect = Close | Redeem | Open | Leave | Ask
+Effect = Close | Redeem | Open | Leave | AskPipeline
 
 
 @dataclass(slots=True)
@@ -120,7 +120,7 @@ class Connection:
         self._subscriptions: dict[str, _Subscription] = {}
         self._opening: set[str] = set()
         self._asking = 0
-        self._replaying: Replay | None = None
+        self._replaying: ReplayWindows | None = None
         """One at a time, and none before what the last one found is sent: else a client that reads
         nothing would have a copy of what it missed for each of its subscriptions."""
         self._turn: deque[str] = deque()
@@ -146,7 +146,7 @@ class Connection:
             if bad.fatal or self.grant is None:
                 return self._close(BAD_MESSAGE, str(bad))
             return self._fail(bad.id, "message", str(bad))
-        if isinstance(message, Hello):
+        if isinstance(message, LiveHello):
             if self.grant is not None:
                 return self._fail("", "message", "hello: is said once")
             return [Redeem(message.ticket)]
@@ -163,7 +163,7 @@ class Connection:
         if self._asking >= self.limits.commands_waiting_max:
             return self._fail(message.id, "busy", "earlier commands are not answered yet")
         self._asking += 1
-        return [Ask(message)]
+        return [AskPipeline(message)]
 
     def receive_bytes(self) -> list[Effect]:
         """A binary message, which the protocol has not."""
@@ -207,22 +207,22 @@ class Connection:
             }
         )
 
-    def failed(self, request: Subscribe | Command, problem: dict[str, Any]) -> list[Effect]:
+    def failed(self, request: Subscribe | LiveCommand, problem: dict[str, Any]) -> list[Effect]:
         """A request cannot be met."""
-        if isinstance(request, Command):
+        if isinstance(request, LiveCommand):
             self._asking -= 1
         else:
             self._opening.discard(request.id)
         return self._answer({"type": "error", "id": request.id, **problem})
 
-    def answered(self, command: Command, answer: dict[str, Any]) -> list[Effect]:
+    def answered(self, command: LiveCommand, answer: dict[str, Any]) -> list[Effect]:
         """What the pipeline did."""
         self._asking -= 1
         return self._answer(
             {"type": "done", "id": command.id, "action": command.action, "answer": answer}
         )
 
-    def replayed(self, request: Replay, found: Sequence[Pushed], gap: Frame | None) -> None:
+    def replayed(self, request: ReplayWindows, found: Sequence[Pushed], gap: Frame | None) -> None:
         """Closed windows after the place, oldest first; fewer than asked for: these are all."""
         self._replaying = None
         subscription = self._subscriptions.get(request.id)
@@ -246,8 +246,8 @@ class Connection:
 
     # what goes out
 
-    def next_frame(self) -> Frame | Replay | None:
-        """What to write next; None where there is no news. A `Replay` is for the shell to do."""
+    def next_frame(self) -> Frame | ReplayWindows | None:
+        """What to write next; None where there is no news. A `ReplayWindows` is for the shell to do."""
         self._stalled_since = None
         if self.closed:
             return None
@@ -323,7 +323,7 @@ class Connection:
             *self._answer({"type": "unsubscribed", "id": identifier}),
         ]
 
-    def _next_of(self, subscription: _Subscription) -> Frame | Replay | None:
+    def _next_of(self, subscription: _Subscription) -> Frame | ReplayWindows | None:
         channel = subscription.channel
         if channel.on == "update":
             if channel.seq > subscription.seq and channel.latest is not None:
@@ -342,7 +342,7 @@ class Connection:
         if subscription.place < channel.floor:
             if self._replaying or any(s.backlog for s in self._subscriptions.values()):
                 return None
-            self._replaying = Replay(subscription.id, channel, subscription.place)
+            self._replaying = ReplayWindows(subscription.id, channel, subscription.place)
             return self._replaying
         pushed = channel.after(subscription.place)
         if pushed is None:

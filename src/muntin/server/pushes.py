@@ -27,7 +27,7 @@ THREADS = 2  # that read small things of the ledger for messages; no statement r
 _LOG = logging.getLogger("muntin.server")
 
 
-class Pushes:
+class PushMaker:
     """For the loop's thread. What costs time is in the statements' turns; the pipeline's own
     results are read from the ledger, and wait for nobody."""
 

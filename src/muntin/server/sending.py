@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from muntin.server.auth import is_loopback
 from muntin.server.limits import ServerLimits
 from muntin.server.sockets import stream_of
-from muntin.server.statements import PIECE_BYTES, Answer, Statements
+from muntin.server.statements import PIECE_BYTES, Statements, StoredAnswer
 
 EVENTS = "/events"  # looks after its own clients
 
@@ -29,7 +29,7 @@ class AnswerResponse(Response):
     """An answer that `Statements` gave, which is given back at the end."""
 
     def __init__(
-        self, answer: Answer, statements: Statements, client: Hashable, media_type: str
+        self, answer: StoredAnswer, statements: Statements, client: Hashable, media_type: str
     ) -> None:
         super().__init__(media_type=media_type)
         self.headers["content-length"] = str(answer.size)

@@ -132,7 +132,7 @@ class _EventClient:
         while not self._gone:
             self._news.clear()
             item = self.connection.next_frame()
-            if isinstance(item, protocol.Replay):
+            if isinstance(item, protocol.ReplayWindows):
                 await self._hub.replay(self, item)
             elif item is not None:
                 self._hub.sent += 1

@@ -108,7 +108,7 @@ class Threads:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-class Answer:
+class StoredAnswer:
     """An answer's bytes, in memory where they are few, else in a file without a name."""
 
     def __init__(self, made: IO[bytes]) -> None:
@@ -152,7 +152,7 @@ class _Job:
         self.asked = asked
         self.key = key
         self.at = at
-        self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[StoredAnswer] = asyncio.get_running_loop().create_future()
         self.clients: list[Hashable] = []
         self.asking = self.started = False
         self.running: asyncio.Task[None] | None = None
@@ -178,7 +178,7 @@ class Statements:
         self._tasks: set[asyncio.Task[None]] = set()
         self._unanswered: set[_Job] = set()
         self._leaving = False
-        self.unread: set[Answer] = set()
+        self.unread: set[StoredAnswer] = set()
         """In files, and being read by clients."""
 
     def start(self) -> None:
@@ -204,7 +204,7 @@ class Statements:
 
     async def answer(
         self, asked: Asked, client: Hashable, *, asking: bool = False, ends: bool = False
-    ) -> Answer:
+    ) -> StoredAnswer:
         """The answer; `release` it for the same client when it was used.
 
         Parameters
@@ -240,12 +240,12 @@ class Statements:
         answer.readers.append(client)
         return answer
 
-    def release(self, answer: Answer, client: Hashable) -> None:
+    def release(self, answer: StoredAnswer, client: Hashable) -> None:
         """The answer was used, or will not be."""
         answer.readers.remove(client)
         self._unused(answer)
 
-    def _unused(self, answer: Answer) -> None:
+    def _unused(self, answer: StoredAnswer) -> None:
         answer.users -= 1
         if answer.users == 0:
             self._discard(answer)
@@ -272,7 +272,7 @@ class Statements:
         said = "too many answers that are not read yet"
         raise RefusalError(503, "busy", said, "read those that you have, or ask again in a second")
 
-    def _fit(self, held: Collection[Answer], share: int) -> bool:
+    def _fit(self, held: Collection[StoredAnswer], share: int) -> bool:
         limits, nbytes = self._limits, sum(answer.size for answer in held)
         few = len(held) < limits.answers_unread_max // share
         return few and nbytes < limits.answers_bytes_max // share
@@ -318,7 +318,7 @@ class Statements:
         try:
             if job.asked.bytes_max > INLINE_BYTES:
                 self._check_room(job.clients)  # which others may have filled since they were let in
-            answer = Answer(await self.runner.run(job.asked))
+            answer = StoredAnswer(await self.runner.run(job.asked))
         except asyncio.CancelledError:
             job.answer.cancel()
             raise
@@ -365,6 +365,6 @@ class Statements:
         if self._shared.get(job.key) is job:
             del self._shared[job.key]
 
-    def _discard(self, answer: Answer) -> None:
+    def _discard(self, answer: StoredAnswer) -> None:
         self.unread.discard(answer)
         answer.close()

@@ -14,7 +14,7 @@ from muntin.ledger.temporary import TemporaryLedger
 from muntin.select.catalog import KeyNames, Loaded, LoadedTable, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.functions import GLOBAL_TOP_K
 from muntin.server.reader import Reader
-from muntin.sites.snapshot import Snapshot
+from muntin.sites.snapshot import TopKSnapshot
 from muntin.sites.status import Status
 
 _MOMENT = pa.timestamp("us")
@@ -24,7 +24,7 @@ _MOMENT = pa.timestamp("us")
 class GlobalTopK:
     """What `top_k` asks: items and values of one answer."""
 
-    snapshot: Snapshot
+    snapshot: TopKSnapshot
     kind: ClassVar[str] = GLOBAL_TOP_K
 
     def top(self, k: int) -> pa.Table:

@@ -18,7 +18,7 @@ from muntin.server.sockets import socket_of
 from muntin.sites import protocol
 from muntin.sites.protocol import Refused
 from muntin.sites.service import CoordinatorService
-from muntin.sites.session import Session
+from muntin.sites.session import SiteSession
 
 HELLO_SECONDS = 10.0
 LOG_SECONDS = 10.0
@@ -89,7 +89,7 @@ class Endpoint:
         if site not in allowed:
             raise Refused(protocol.UNAUTHORISED, f"the token is not that of site {site}")
         protocol.check_agreement(said, self._service.spec)
-        session = Session(site, websocket)
+        session = SiteSession(site, websocket)
         coordinator = self._service.coordinator
         missing_after = self._service.spec.missing_after
         kept = protocol.Welcome(coordinator.k, coordinator.epsilon, missing_after)
@@ -101,7 +101,7 @@ class Endpoint:
             self._service.leave(session)
             await session.end()
 
-    async def _listen(self, websocket: WebSocket, session: Session) -> None:
+    async def _listen(self, websocket: WebSocket, session: SiteSession) -> None:
         while True:
             text, data = await _frame(websocket)
             if not session.spend():

@@ -36,7 +36,7 @@ class News:
     anew: bool = False
 
 
-class Follower:
+class PaneReader:
     """Reads sealed panes of one summary. Used by one thread at a time.
 
     A unit is sealed when the watermark has passed its end. What comes late for a sealed unit

@@ -19,7 +19,7 @@ from muntin.errors import CorruptMessage, LedgerError
 from muntin.ledger.temporary import TemporaryLedger
 from muntin.sites import protocol
 from muntin.sites.counts import SiteCounts
-from muntin.sites.session import Session
+from muntin.sites.session import SiteSession
 from muntin.sites.spec import CoordinatorSpec
 from muntin.sites.state_file import StateFile, clock_epoch
 from muntin.sites.status import Status
@@ -36,7 +36,7 @@ class CoordinatorService:
     def __init__(self, spec: CoordinatorSpec, updates: TemporaryLedger) -> None:
         self.spec = spec
         self.run = secrets.token_hex(8)
-        self.sessions: dict[str, Session] = {}
+        self.sessions: dict[str, SiteSession] = {}
         self.counts = {name: SiteCounts() for name in spec.sites}
         self.refused: dict[int, int] = {}
         """Connections that were closed with each code."""
@@ -85,7 +85,7 @@ class CoordinatorService:
 
     # -- from sites
 
-    def join(self, session: Session) -> None:
+    def join(self, session: SiteSession) -> None:
         """A site is connected; an earlier connection of the same site ends."""
         earlier = self.sessions.get(session.site)
         if earlier is not None:
@@ -94,13 +94,13 @@ class CoordinatorService:
         self.sessions[session.site] = session
         self._publish()
 
-    def leave(self, session: Session) -> None:
+    def leave(self, session: SiteSession) -> None:
         """A connection has ended. The site is missing only when it is not heard of for long."""
         if self.sessions.get(session.site) is session:
             del self.sessions[session.site]
             self._publish()
 
-    def hear(self, session: Session, data: bytes) -> None:
+    def hear(self, session: SiteSession, data: bytes) -> None:
         """A message of a site; raises CorruptMessage."""
         message = decode(data)
         self.counts[session.site].up.count(message, len(data), masked=True)
@@ -111,7 +111,7 @@ class CoordinatorService:
         except Exception:
             self._start_over()
 
-    def report(self, session: Session, text: str) -> None:
+    def report(self, session: SiteSession, text: str) -> None:
         """What a site tells of itself; raises `protocol.Refused`."""
         self.counts[session.site].report(protocol.parse_report(text), len(text.encode()))
 

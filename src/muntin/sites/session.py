@@ -19,7 +19,7 @@ BYTES_PER_SECOND = 2.0 * MESSAGE_BYTES_MAX
 BYTES_BURST = 16.0 * MESSAGE_BYTES_MAX
 
 
-class Session:
+class SiteSession:
     """Writes what is put into its outbox, and counts how often the site speaks."""
 
     def __init__(self, site: str, websocket: WebSocket) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from muntin.errors import LedgerError, MuntinError, SpecError
 from muntin.ledger.base import Ledger
-from muntin.sites.follower import Follower
+from muntin.sites.follower import PaneReader
 from muntin.sites.link import Link
 from muntin.sites.machine import SiteMachine
 from muntin.spec import Pipeline
@@ -152,7 +152,7 @@ class Site:
     async def _follow(self, machine: SiteMachine, link: Link, pool: ThreadPoolExecutor) -> None:
         """Move the window as panes are sealed."""
         loop = asyncio.get_running_loop()
-        follower = Follower(self._ledger, self._pipeline, self.spec, time.monotonic)
+        follower = PaneReader(self._ledger, self._pipeline, self.spec, time.monotonic)
         version, trouble = -1, ""
         while not self._stopped.is_set():
             try:

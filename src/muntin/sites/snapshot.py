@@ -13,7 +13,7 @@ Value = int | float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class TopKSnapshot:
     """The top k, and how far it can be trusted, in the units of the source.
 
     `stale`: the answer's unit has not moved for longer than the lease: no site seals panes any

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from muntin.sites.counts import SiteCounts, totals
-from muntin.sites.snapshot import Snapshot
+from muntin.sites.snapshot import TopKSnapshot
 from muntin.sites.spec import CoordinatorSpec
 from muntin.times import instant_text
 from muntin.topk import Coordinator
@@ -33,7 +33,7 @@ class Status:
     `pushed`: the same without what grows long: it is pushed twice a second.
     """
 
-    snapshot: Snapshot
+    snapshot: TopKSnapshot
     state: dict[str, Any]
     pushed: dict[str, Any]
 
@@ -93,12 +93,12 @@ class Status:
         moved, self._said = said != self._said, said
         return moved
 
-    def _seen(self, coordinator: Coordinator, now: float) -> Snapshot:
+    def _seen(self, coordinator: Coordinator, now: float) -> TopKSnapshot:
         answer = coordinator.answer()
         if answer.as_of != self._as_of[0]:
             self._as_of = (answer.as_of, now)
         stale = answer.as_of is not None and now - self._as_of[1] > self._spec.lease
-        return Snapshot(answer, coordinator.k, coordinator.epsilon, self._spec, stale)
+        return TopKSnapshot(answer, coordinator.k, coordinator.epsilon, self._spec, stale)
 
     def _note_top(self, coordinator: Coordinator) -> None:
         members = tuple(item for item in coordinator.top if item != NOTHING)

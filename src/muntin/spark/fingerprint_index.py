@@ -25,7 +25,7 @@ from muntin.spark.failures import plainly
 from muntin.spark.index import build as building
 from muntin.spark.index.files import can_read, changing, forget, write_once
 from muntin.spark.index.manifest import MANIFEST, PARTITIONS_MAX, Manifest, PartitionFile
-from muntin.spark.index.plan import HEADROOM, Plan, new_digest
+from muntin.spark.index.plan import HEADROOM, IndexPlan, new_digest
 from muntin.spark.index.query import Groups, ask_by_job, ask_here, keep_present
 from muntin.spark.index.reader import IndexReader, Revision, check_key, check_type, read_newest
 from muntin.spark.index.runs import remove_left, run_folder
@@ -318,7 +318,7 @@ class FingerprintIndex(IndexReader):
             plainly(),
             own_python(source.spark),
         ):
-            plan = Plan(
+            plan = IndexPlan(
                 folder=self._folder,
                 runs=runs,
                 partitions=manifest.partitions,

@@ -35,7 +35,7 @@ from muntin.spark.kafka import prepared
 from muntin.spark.partials import Plan, Tally, fold_placed, gathered, merged
 from muntin.spark.rows import ROWS_DDL, Row, as_batches, from_table
 from muntin.spark.runs import tasks_of
-from muntin.spark.sequences import Sequences
+from muntin.spark.sequences import PipelineShards
 from muntin.spark.session import own_python
 from muntin.spark.source import needed
 from muntin.spec import Pipeline
@@ -85,7 +85,9 @@ class Ingest:
         before = None
         if mode != "overwrite":
             check_changes(pipeline, ledger)
-            Sequences(pipeline, ledger)  # the same for shards, before the ledger has a new writer
+            PipelineShards(
+                pipeline, ledger
+            )  # the same for shards, before the ledger has a new writer
             before = ledger.pipeline(pipeline.name)
         self._runs = _with_run(runs_of(ledger, pipeline.name), run)
         plain = spec_to_store(pipeline, before)
@@ -111,7 +113,7 @@ class Ingest:
         self._answering.start()
 
     def _set_up(self) -> None:
-        self._sequences = Sequences(self.pipeline, self.ledger)
+        self._sequences = PipelineShards(self.pipeline, self.ledger)
         self._cuttings = cuttings_of(self.pipeline, self.ledger)
         self._types = StoredTypes(self._cuttings)
         trigger_seconds = (self.pipeline.trigger or 0) / 1e6
@@ -237,7 +239,9 @@ class Ingest:
                 pipeline.webhook.key()
             queries = StandingQueries(pipeline, self.ledger)
             check_changes(pipeline, self.ledger)
-            Sequences(pipeline, self.ledger)  # refuses other parameters, before anything changes
+            PipelineShards(
+                pipeline, self.ledger
+            )  # refuses other parameters, before anything changes
             cuttings_of(pipeline, self.ledger)  # and shards without a place for them
             self.writer.set_spec(spec_to_store(pipeline, self.ledger.pipeline(pipeline.name)))
             self._alerts.adopt(pipeline, queries)
@@ -412,7 +416,7 @@ def check_before(pipeline: Pipeline, ledger: Ledger, mode: Mode, query_id: str =
         known = bool(query_id)  # whether it fed the ledger, the writer looks up
         check_query(pipeline.name, ledger.url, mode, query_id or "to come", info.query_id, known)
     check_changes(pipeline, ledger)
-    Sequences(pipeline, ledger)
+    PipelineShards(pipeline, ledger)
 
 
 def gather_from(df: DataFrame, pipeline: Pipeline) -> GatherRows:

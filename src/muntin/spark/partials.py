@@ -82,7 +82,7 @@ class Tally:
         self.doubt.add(other.doubt)
 
 
-class Folder:
+class TaskFold:
     """Folds one task's batches into partial summaries."""
 
     def __init__(self, plan: Plan, where: str = "") -> None:
@@ -245,7 +245,7 @@ def fold(plan: Plan, batches: Iterable[pa.RecordBatch], where: str = "") -> Iter
 
 def fold_placed(plan: Plan, batches: Iterable[Placed], where: str = "") -> Iterator[Row]:
     """As `fold`, of batches that know where their rows stand."""
-    folder = Folder(plan, where)
+    folder = TaskFold(plan, where)
     for batch, place in batches:
         folder.fold(batch, place)
         yield from folder.emit(all_of_it=False)

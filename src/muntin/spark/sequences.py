@@ -46,7 +46,7 @@ class Advanced:
     """Events that came too late: in the summary that left out the most."""
 
 
-class Sequences:
+class PipelineShards:
     """The shards of a pipeline's sequential summaries, as the last commit left them.
 
     Raises

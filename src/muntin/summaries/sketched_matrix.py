@@ -36,7 +36,7 @@ from muntin.summaries.checks import check_alike, integer_in
 from muntin.summaries.count_min import CELLS_MAX, DEPTH_MAX, TRACK_MAX
 from muntin.summaries.indicators import IndicatorType
 from muntin.summaries.reading import INT64_MAX, exact_sum
-from muntin.summaries.vector_matrix.batches import Batch
+from muntin.summaries.vector_matrix.batches import EventColumns
 from muntin.summaries.vector_matrix.gathered import GatheredSums
 from muntin.summaries.vector_matrix.names import COUNT, find_key
 from muntin.summaries.vector_matrix.whole import check_whole, no_rows, read_whole
@@ -132,7 +132,7 @@ class SketchedMatrix(GatheredSums):
             found[table.name(self._algebra)] = len(lists(table.states["item"], 1).items)
         return found
 
-    def _count(self, read: list[Batch], pieces: list[pa.RecordBatch], sums: Sums) -> None:
+    def _count(self, read: list[EventColumns], pieces: list[pa.RecordBatch], sums: Sums) -> None:
         totals = {COUNT: _added(COUNT, self.count, sum(batch.events for batch in read))}
         for at, (name, kind) in enumerate(sums.indicators):
             columns = [batch.values[at].numbers for batch in read]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from muntin.topk.messages import NOTHING, Object, order
-from muntin.topk.site import Site
+from muntin.topk.site import SiteState
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Answer:
     bound: int | None
 
 
-def calm_until(sites: Sequence[Site], before: int | None) -> int | None:
+def calm_until(sites: Sequence[SiteState], before: int | None) -> int | None:
     """The newest unit at which all sites were calm with the factors of now, or `before`."""
     if not sites or not confirmed(sites):
         return before
@@ -58,7 +58,7 @@ def calm_until(sites: Sequence[Site], before: int | None) -> int | None:
     return until if before is None else max(before, until)
 
 
-def confirmed(sites: Sequence[Site]) -> bool:
+def confirmed(sites: Sequence[SiteState]) -> bool:
     """Every site holds the factors last sent, and was calm with them at some common unit."""
     return all(s.acked == s.version and s.until is not None for s in sites) and (
         max((s.since or 0 for s in sites), default=1)
@@ -68,7 +68,7 @@ def confirmed(sites: Sequence[Site]) -> bool:
 
 def answer_of(
     top: tuple[Object, ...],
-    sites: Sequence[Site],
+    sites: Sequence[SiteState],
     missing: tuple[str, ...],
     epsilon: int,
     as_of: int | None,

@@ -43,7 +43,7 @@ from muntin.topk.policy import Policy, policy_named
 from muntin.topk.resolution import Report
 from muntin.topk.round import AskSites, Resolved, Round
 from muntin.topk.saved import Saved
-from muntin.topk.site import Site
+from muntin.topk.site import SiteState
 from muntin.topk.survey_schedule import HELLOS_BELIEVED, SurveySchedule
 from muntin.topk.watch_mode import WatchMode
 
@@ -127,7 +127,7 @@ class Coordinator:
         self._now = 0.0
 
     @property
-    def sites(self) -> dict[str, Site]:
+    def sites(self) -> dict[str, SiteState]:
         """What is known of each site."""
         return self.membership.sites
 
@@ -406,7 +406,7 @@ class Coordinator:
 
     # -- what sites say
 
-    def _hello(self, site: Site, message: Hello, now: float) -> Addressed:
+    def _hello(self, site: SiteState, message: Hello, now: float) -> Addressed:
         """A site says that it holds no factors; unless it said so before it got them."""
         newer = self._schedule.greeted(site, message)
         if self.phase == SURVEY or self._schedule.due:
@@ -422,7 +422,7 @@ class Coordinator:
             self._schedule.call()
         return []
 
-    def _alerted(self, site: Site, alert: Alert, _now: float) -> Addressed:
+    def _alerted(self, site: SiteState, alert: Alert, _now: float) -> Addressed:
         if self.phase not in (CALM, POLLING) or alert.version != site.version:
             return []
         values = dict(alert.entries)
@@ -436,7 +436,7 @@ class Coordinator:
             self._round.reports[site.name] = site.alert
         return []
 
-    def _replied(self, site: Site, reply: Reply, now: float) -> Addressed:
+    def _replied(self, site: SiteState, reply: Reply, now: float) -> Addressed:
         replies = self._pending.take(site, reply)
         if replies is None:
             return []
@@ -455,7 +455,7 @@ class Coordinator:
             self._round.reports[name] = Report(dict(reply.entries), reply.border)
         return self._advance(now)
 
-    def _calmed(self, site: Site, calm: Calm, _now: float) -> Addressed:
+    def _calmed(self, site: SiteState, calm: Calm, _now: float) -> Addressed:
         if calm.version != site.version or calm.since > calm.unit:
             return []
         site.acknowledge(calm.version)
@@ -463,7 +463,7 @@ class Coordinator:
         site.until = calm.unit if site.until is None else max(site.until, calm.unit)
         return []
 
-    def _pushed(self, site: Site, push: Push, now: float) -> Addressed:
+    def _pushed(self, site: SiteState, push: Push, now: float) -> Addressed:
         if self._watch is not None:
             self._watch.take(site, push, now)
         return []

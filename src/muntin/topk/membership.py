@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from muntin.errors import BadArgument
 from muntin.topk.messages import K_MAX, SITES_MAX, VALUE_MAX, Message, Object
-from muntin.topk.site import Site, put
+from muntin.topk.site import SiteState, put
 
 Addressed = list[tuple[str, Message]]
 
@@ -21,17 +21,17 @@ class Membership:
     """
 
     def __init__(self, names: Iterable[str], *, barrier: bool, epoch: int) -> None:
-        self.sites = {name: Site(name) for name in check_sites(list(names))}
+        self.sites = {name: SiteState(name) for name in check_sites(list(names))}
         self.barrier = barrier
         self.epoch = epoch
         self.top: tuple[Object, ...] = ()
         self.own: dict[Object, int] = {}
 
-    def members(self) -> list[Site]:
+    def members(self) -> list[SiteState]:
         """The sites that take part in the epoch."""
         return [site for site in self.sites.values() if site.member]
 
-    def taking_part(self) -> dict[str, Site]:
+    def taking_part(self) -> dict[str, SiteState]:
         """The same by name."""
         return {site.name: site for site in self.members()}
 
@@ -69,7 +69,7 @@ class Membership:
         """Change the coordinator's factors."""
         put(self.own, new)
 
-    def send(self, site: Site, now: float) -> tuple[str, Message]:
+    def send(self, site: SiteState, now: float) -> tuple[str, Message]:
         """What brings the site up to date."""
         message = site.outstanding(self.epoch)
         site.sent_at = now

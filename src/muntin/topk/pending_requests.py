@@ -8,7 +8,7 @@ from muntin.errors import CorruptMessage
 from muntin.topk.bootstrap import Ask
 from muntin.topk.membership import Addressed, Membership
 from muntin.topk.messages import Reply, Request
-from muntin.topk.site import Site
+from muntin.topk.site import SiteState
 
 ROUNDS_MAX = 40  # requests of one resolution before it is begun again as a survey
 
@@ -30,7 +30,7 @@ class PendingRequests:
         """No reply is wanted any more."""
         self.requests = {}
 
-    def ask(self, sites: Iterable[Site], epoch: int, ask: Ask, now: float) -> Addressed | None:
+    def ask(self, sites: Iterable[SiteState], epoch: int, ask: Ask, now: float) -> Addressed | None:
         """The requests; None where there were too many: values move faster than one can ask."""
         if self._left == 0:
             return None
@@ -44,7 +44,7 @@ class PendingRequests:
             site.sent_at = now
         return list(self.requests.items())
 
-    def take(self, site: Site, reply: Reply) -> dict[str, Reply] | None:
+    def take(self, site: SiteState, reply: Reply) -> dict[str, Reply] | None:
         """All replies by site, once the last is there; None before, and for one not asked for."""
         request = self.requests.get(site.name)
         if request is None or reply.round != request.round or reply.version != site.version:

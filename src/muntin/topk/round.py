@@ -10,7 +10,7 @@ from muntin.topk.expectation import by_expectation, expected_values, reserve_nee
 from muntin.topk.messages import NOTHING, Object, order
 from muntin.topk.policy import Policy, share_weights
 from muntin.topk.resolution import Allocation, Report, allocate, choose_top, common, total_slack
-from muntin.topk.site import Site
+from muntin.topk.site import SiteState
 
 
 def _gap(top: tuple[Object, ...], report: Report) -> int:
@@ -59,7 +59,7 @@ class Round:
         self._wanted: set[Object] = set()  # when more were asked for
 
     def step(
-        self, sites: Mapping[str, Site], own: Mapping[Object, int]
+        self, sites: Mapping[str, SiteState], own: Mapping[Object, int]
     ) -> AskSites | Resolved | None:
         """What follows from the reports; `sites` are all that take part in the protocol.
 
@@ -113,7 +113,7 @@ class Round:
             [report.values[outside] for report in reports],
         )
 
-    def _ask(self, sites: Mapping[str, Site], everyone: bool) -> AskSites | None:
+    def _ask(self, sites: Mapping[str, SiteState], everyone: bool) -> AskSites | None:
         wanted = {item for report in self.reports.values() for item in report.values}
         told = everyone and all(self._covers(name, wanted) for name in sites)
         if told and any(NOTHING in site.factors for site in sites.values()):
@@ -146,7 +146,7 @@ class Round:
     def contenders(
         self,
         top: tuple[Object, ...],
-        sites: Mapping[str, Site],
+        sites: Mapping[str, SiteState],
         own: Mapping[Object, int],
         more: int,
     ) -> tuple[tuple[Object, ...], Allocation] | None:

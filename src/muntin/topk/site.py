@@ -15,7 +15,7 @@ UNIT_MIN = -(1 << 62)  # nothing was heard of its units
 
 
 @dataclass(slots=True)
-class Site:
+class SiteState:
     """One site as the coordinator sees it.
 
     `present`: heard of lately; `member`: takes part in this epoch, which the answer is about.

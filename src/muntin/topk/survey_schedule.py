@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muntin.topk.membership import Membership
 from muntin.topk.messages import Hello
-from muntin.topk.site import Site
+from muntin.topk.site import SiteState
 
 HELLOS_BELIEVED = 4  # in a row: a late one or two are what is left of an earlier start
 
@@ -56,13 +56,13 @@ class SurveySchedule:
         """The survey begins."""
         self.due, self._begun, self._came = False, True, None
 
-    def greeted(self, site: Site, hello: Hello) -> bool:
+    def greeted(self, site: SiteState, hello: Hello) -> bool:
         """Whether this is the first that is heard of a new life of the site."""
         newer = hello.life > site.life
         site.life = max(site.life, hello.life)
         return newer
 
-    def believes(self, site: Site, hello: Hello, *, newer: bool) -> bool:
+    def believes(self, site: SiteState, hello: Hello, *, newer: bool) -> bool:
         """Whether a site that had factors has none any more; else the Hello was under way long."""
         site.hellos += 1
         return newer or hello.unit > site.unit or site.hellos >= HELLOS_BELIEVED

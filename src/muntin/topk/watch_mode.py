@@ -18,7 +18,7 @@ from muntin.topk.hybrid import CostModel
 from muntin.topk.membership import Addressed, Membership
 from muntin.topk.messages import LINE_ALL, Message, Object, Push
 from muntin.topk.resolution import Allocation, Report, Shares, choose_top
-from muntin.topk.site import Site
+from muntin.topk.site import SiteState
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class WatchMode:
 
     def _order(
         self,
-        site: Site,
+        site: SiteState,
         now: float,
         objects: AbstractSet[Object] = frozenset(),
         factors: dict[Object, int] | None = None,
@@ -88,7 +88,7 @@ class WatchMode:
             site.recall()
         return self.membership.send(site, now)
 
-    def take(self, site: Site, push: Push, now: float) -> None:
+    def take(self, site: SiteState, push: Push, now: float) -> None:
         """Note what a site pushes."""
         if not site.watching or push.version != site.version:
             return
@@ -135,7 +135,7 @@ class WatchMode:
             return Judged(unit, say=self.push_everything(now))
         return Judged(unit)
 
-    def _newest(self, sites: Mapping[str, Site], as_of: int | None, now: float) -> int | None:
+    def _newest(self, sites: Mapping[str, SiteState], as_of: int | None, now: float) -> int | None:
         """The newest unit of which the sites' values are known; None where it was judged."""
         if self.membership.barrier:  # what was not pushed has not changed
             return int(now)
@@ -150,7 +150,7 @@ class WatchMode:
         return unit
 
     def _proven(
-        self, sites: Mapping[str, Site], k: int, epsilon: int
+        self, sites: Mapping[str, SiteState], k: int, epsilon: int
     ) -> tuple[tuple[Object, ...], dict[str, set[Object]], int | None]:
         """T by the values pushed, and what it lacks to be proven.
 
@@ -194,7 +194,7 @@ class WatchMode:
         runners_up = sorted(exact.values(), reverse=True)[: k + self.model.runners_up]
         return top, ask, self._between(min(runners_up, default=0), enough - 1)
 
-    def _add_up(self, sites: Mapping[str, Site]) -> dict[Object, int]:
+    def _add_up(self, sites: Mapping[str, SiteState]) -> dict[Object, int]:
         """Totals of all objects: added up once, then kept in line with what moves."""
         first = self._totals is None
         totals = {} if self._totals is None else self._totals
@@ -241,7 +241,7 @@ class WatchMode:
                 self._lines[name] = max(0, self._lines[name] - part)
             names = [name for name in names if self._lines[name] > 0] if spare > 0 else []
 
-    def _report(self, site: Site) -> Report:
+    def _report(self, site: SiteState) -> Report:
         """The site's values as the report of a resolution: the line is the border.
 
         Where everything was pushed, T and what exceeds its least member at the site.

@@ -15,7 +15,7 @@ from muntin.select.check import words
 from muntin.select.result import Result
 from muntin.server.postgres.catalog import PostgresCatalog, is_catalog, is_plain
 from muntin.server.postgres.catalog_tables import Columns
-from muntin.server.postgres.relations import Relation, relations, rewritten
+from muntin.server.postgres.relations import ShownTable, relations, rewritten
 from muntin.server.postgres.rows import COPY_DATA, DATA_ROW, data_rows, modifier_of, type_of
 from muntin.server.reader import Reader
 
@@ -34,7 +34,7 @@ class PostgresAnswers:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._catalog = PostgresCatalog(self._columns_of)
-        self._known: tuple[Any, dict[str, Relation]] | None = None
+        self._known: tuple[Any, dict[str, ShownTable]] | None = None
 
     def answer(
         self, text: str, formats: Sequence[int], describe: Sequence[str] | None, copy: bool
@@ -102,7 +102,7 @@ class PostgresAnswers:
             raise error.moved(edited.before) from None
         return result, [said_of(result), *(note.message for note in result.notes), *more]
 
-    def _plain(self, text: str, known: Mapping[str, Relation]) -> Result:
+    def _plain(self, text: str, known: Mapping[str, ShownTable]) -> Result:
         """Of a statement without FROM: SELECT's answer, as by every other way; what SELECT does
         not know (`version()`, `'orders'::regclass`), a client asks the catalog."""
         try:
@@ -115,7 +115,7 @@ class PostgresAnswers:
             except SelectError:
                 raise refused from None
 
-    def _columns_of(self, relation: Relation) -> Columns:
+    def _columns_of(self, relation: ShownTable) -> Columns:
         """Names and types; none where the ledger cannot say."""
         try:
             text = f"SELECT * FROM {relation.ask} LIMIT 0"  # noqa: S608

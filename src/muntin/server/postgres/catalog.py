@@ -27,7 +27,7 @@ from muntin.server.postgres.catalog_tables import (
     Columns,
     catalog_tables,
 )
-from muntin.server.postgres.relations import Relation
+from muntin.server.postgres.relations import ShownTable
 from muntin.server.postgres.rows import TYPES
 from muntin.server.postgres.text import Edit, Edited, words_of
 from muntin.suggestions import did_you_mean
@@ -102,7 +102,7 @@ _KEPT_CASTS = words(
 _NAMES = words("name char cstring")
 
 
-def is_catalog(text: str, known: Mapping[str, Relation]) -> bool:
+def is_catalog(text: str, known: Mapping[str, ShownTable]) -> bool:
     """Whether a statement asks about tables, or about the server, and of no summary."""
     words = words_of(text)
     if any(word.is_name and word.value.lower() in CATALOGS for word in words):
@@ -135,12 +135,12 @@ class PostgresCatalog:
         (Relation) -> names and Arrow types of its columns.
     """
 
-    def __init__(self, columns_of: Callable[[Relation], Columns]) -> None:
+    def __init__(self, columns_of: Callable[[ShownTable], Columns]) -> None:
         self._columns_of = columns_of
         self._database = Database(_LIMITS)
         self._made: tuple[Any, dict[str, pa.Table]] | None = None
 
-    def sql(self, text: str, known: Mapping[str, Relation]) -> Result:
+    def sql(self, text: str, known: Mapping[str, ShownTable]) -> Result:
         """The answer to a statement.
 
         Raises
@@ -171,7 +171,7 @@ class PostgresCatalog:
             ) from None
         return Result(found, (), None, 0, True, {}, (), 0, False, 0.0)
 
-    def _tables(self, known: Mapping[str, Relation]) -> dict[str, pa.Table]:
+    def _tables(self, known: Mapping[str, ShownTable]) -> dict[str, pa.Table]:
         key = tuple(known.values())
         made = self._made
         if made is None or made[0] != key:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from muntin.server.postgres.relations import Relation
+from muntin.server.postgres.relations import ShownTable
 from muntin.server.postgres.rows import TYPES, PostgresType, modifier_of, type_of
 
 Columns = Sequence[tuple[str, pa.DataType]]
@@ -73,7 +73,7 @@ _EMPTY = {
 
 
 def catalog_tables(
-    known: Mapping[str, Relation], columns: Mapping[str, Columns]
+    known: Mapping[str, ShownTable], columns: Mapping[str, Columns]
 ) -> dict[str, pa.Table]:
     """By name; those of information_schema with it in front."""
     oids = {name: _FIRST_OID + at for at, name in enumerate(known)}
@@ -105,7 +105,7 @@ def catalog_tables(
     return tables | _information(known, columns)
 
 
-def _server_tables(known: Mapping[str, Relation]) -> dict[str, pa.Table]:
+def _server_tables(known: Mapping[str, ShownTable]) -> dict[str, pa.Table]:
     role = {"oid": 10, "rolname": USER, "rolsuper": False, "rolinherit": True,
             "rolcreaterole": False, "rolcreatedb": False, "rolcanlogin": True,
             "rolreplication": False, "rolconnlimit": -1, "rolvaliduntil": None,
@@ -188,7 +188,7 @@ def _types(kind: PostgresType) -> Iterator[dict[str, Any]]:
 
 
 def _information(
-    known: Mapping[str, Relation], columns: Mapping[str, Columns]
+    known: Mapping[str, ShownTable], columns: Mapping[str, Columns]
 ) -> dict[str, pa.Table]:
     place = {"table_catalog": DATABASE, "table_schema": SCHEMA}
     names = {"table_catalog": "", "table_schema": "", "table_name": ""}

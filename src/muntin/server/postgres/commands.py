@@ -30,7 +30,7 @@ _TAGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class SessionCommand:
     """Something that is obeyed without an answer of rows.
 
     Attributes
@@ -47,7 +47,7 @@ class Command:
     value: str = ""
 
 
-def command_of(text: str) -> Command | None:
+def command_of(text: str) -> SessionCommand | None:
     """The command that a text is; None where it is a question.
 
     Raises
@@ -64,10 +64,10 @@ def command_of(text: str) -> Command | None:
     if tag in ("DEALLOCATE", "CLOSE CURSOR"):
         names = [w for w in words[1:] if w.is_name and not w.is_word("PREPARE")]
         everything = not names or names[0].is_word("ALL")
-        return Command(tag, "" if everything else names[0].plain)
+        return SessionCommand(tag, "" if everything else names[0].plain)
     if tag == "ROLLBACK" and any(word.is_word("TO") for word in words):
-        return Command(tag, words[-1].plain)
-    return Command(tag)
+        return SessionCommand(tag, words[-1].plain)
+    return SessionCommand(tag)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +129,10 @@ def shown(text: str, settings: Mapping[str, str]) -> str:
     return f'SELECT {text_literal(known[name][1])} AS "{name}"'
 
 
-def _setting(words: Sequence[Word]) -> Command:
+def _setting(words: Sequence[Word]) -> SessionCommand:
     rest = [word for word in words[1:] if not word.is_word("SESSION", "LOCAL")]
     if not rest:
-        return Command("SET")
+        return SessionCommand("SET")
     name = rest[0].plain
     value = "".join(w.plain for w in rest[1:] if not w.is_word("TO", "="))
     if name in ("client_encoding", "names") and value.upper().replace("-", "") not in (
@@ -141,8 +141,10 @@ def _setting(words: Sequence[Word]) -> Command:
         said = f"texts are in UTF-8, not in {value[:40]}"
         raise rest[0].wrong(said, "not_allowed", "SET client_encoding TO 'UTF8'")
     if name == "timezone" and value.upper() not in ("UTC", "GMT", "DEFAULT", "ETC/UTC"):
-        return Command("SET", "timezone", "UTC")  # times come with their zone: nothing is lost
-    return Command("SET", name, value)
+        return SessionCommand(
+            "SET", "timezone", "UTC"
+        )  # times come with their zone: nothing is lost
+    return SessionCommand("SET", name, value)
 
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)  # no flags, nothing more

@@ -24,14 +24,14 @@ class FrameError(Exception):
     """What came is no message."""
 
 
-class Link(asyncio.Protocol):
+class ClientLink(asyncio.Protocol):
     """For the loop's thread; `on_made` begins the session, `on_lost` ends it."""
 
     def __init__(
         self,
         limits: ServerLimits,
-        on_made: Callable[[Link], None],
-        on_lost: Callable[[Link], None],
+        on_made: Callable[[ClientLink], None],
+        on_lost: Callable[[ClientLink], None],
     ) -> None:
         self.transport: asyncio.Transport
         self.lost = False

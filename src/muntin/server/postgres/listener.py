@@ -14,8 +14,8 @@ from muntin.server.auth import Auth, is_loopback
 from muntin.server.connections import ACCEPTS_AT_ONCE, SPARE_MAX, Places
 from muntin.server.limits import ServerLimits
 from muntin.server.postgres.certificate import Certificate
-from muntin.server.postgres.link import Link
-from muntin.server.postgres.session import Session
+from muntin.server.postgres.link import ClientLink
+from muntin.server.postgres.session import PostgresSession
 from muntin.server.sending import client_of
 from muntin.server.statements import Statements
 
@@ -39,8 +39,8 @@ class PostgresListener:
         self._auth = auth
         self._limits = limits
         self._server: asyncio.Server | None = None
-        self._tasks: dict[Link, asyncio.Task[None]] = {}
-        self._sessions: dict[int, Session] = {}
+        self._tasks: dict[ClientLink, asyncio.Task[None]] = {}
+        self._sessions: dict[int, PostgresSession] = {}
         self._places = Places(
             limits.postgres_connections_max, limits.postgres_connections_per_address_max
         )
@@ -52,7 +52,7 @@ class PostgresListener:
 
     async def start(self) -> None:
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: Link(self._limits, self._made, self._lost),
+            lambda: ClientLink(self._limits, self._made, self._lost),
             sock=self._listening,
             backlog=ACCEPTS_AT_ONCE,
         )
@@ -68,7 +68,7 @@ class PostgresListener:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _made(self, link: Link) -> None:
+    def _made(self, link: ClientLink) -> None:
         peer = link.transport.get_extra_info("peername")
         address = Address(str(peer[0]), int(peer[1])) if peer else Address("", 0)
         spare = not self._places.take(link, address.host)
@@ -78,7 +78,7 @@ class PostgresListener:
         number = secrets.randbelow(1 << 31)
         while number in self._sessions:
             number = secrets.randbelow(1 << 31)
-        session = Session(
+        session = PostgresSession(
             link,
             client_of(address),
             self._statements,
@@ -95,13 +95,13 @@ class PostgresListener:
         self._tasks[link] = task
         task.add_done_callback(lambda done: self._ended(link, session, done))
 
-    def _lost(self, link: Link) -> None:
+    def _lost(self, link: ClientLink) -> None:
         task = self._tasks.get(link)
         if task is not None:
             task.cancel()
         self._places.leave(link)
 
-    def _ended(self, link: Link, session: Session, task: asyncio.Task[None]) -> None:
+    def _ended(self, link: ClientLink, session: PostgresSession, task: asyncio.Task[None]) -> None:
         self._tasks.pop(link, None)
         self._sessions.pop(session.number, None)
         if not task.cancelled() and (error := task.exception()) is not None:

@@ -13,7 +13,7 @@ from muntin.errors import how_many
 from muntin.server.limits import KIB
 from muntin.server.postgres.answers import HEAD
 from muntin.server.postgres.catalog import STATEMENT_BYTES_MAX
-from muntin.server.postgres.commands import Command, Cursor, command_of, copied, cursor_of
+from muntin.server.postgres.commands import Cursor, SessionCommand, command_of, copied, cursor_of
 from muntin.server.postgres.literals import literals, types_of
 from muntin.server.postgres.reports import Refusal
 from muntin.server.postgres.rows import BINARY, TYPES, formats_of
@@ -25,7 +25,7 @@ from muntin.server.postgres.text import (
     with_parameters,
     words_of,
 )
-from muntin.server.statements import Answer
+from muntin.server.statements import StoredAnswer
 
 wire: Any = pygwire.messages  # its registry takes the types of the messages away
 
@@ -38,7 +38,7 @@ class Prepared:
     given: tuple[int, ...]
     """Types of its parameters, as the client says; 0: it does not."""
     types: tuple[int, ...]
-    command: Command | None
+    command: SessionCommand | None
     copy: tuple[Edit, ...]
     """What leaves the SELECT whose rows it copies."""
     cursor: Cursor | None
@@ -78,7 +78,7 @@ class Portal:
     prepared: Prepared
     edited: Edited
     formats: tuple[int, ...]
-    answer: Answer | None = None
+    answer: StoredAnswer | None = None
     head: dict[str, Any] = field(default_factory=dict)
     rows_sent: int = 0
     described: bool = False
@@ -86,7 +86,7 @@ class Portal:
     _pieces: AsyncIterator[bytes] | None = None
     _rest: bytes = b""
 
-    async def begin(self, answer: Answer) -> None:
+    async def begin(self, answer: StoredAnswer) -> None:
         """Take an answer, and read its head."""
         self.answer = answer
         self._pieces = answer.pieces()

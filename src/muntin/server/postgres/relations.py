@@ -28,7 +28,7 @@ _AFTER_ITEM = frozenset(("FOR", "ON", "USING", *_JOINS, *ENDS_FROM, *SETS))
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
+class ShownTable:
     """A table, as clients see it."""
 
     name: str
@@ -43,9 +43,9 @@ class Relation:
 
 def relations(
     summaries: Mapping[str, SummaryInfo], queries: Mapping[str, QueryInfo]
-) -> dict[str, Relation]:
+) -> dict[str, ShownTable]:
     """By name, in the order of names."""
-    found: dict[str, Relation] = {}
+    found: dict[str, ShownTable] = {}
     for info in summaries.values():
         own = {name for key in info.keys for name in key} | {
             *info.indicators,
@@ -53,12 +53,12 @@ def relations(
             *info.parts,
         }
         for name, ask in _ways(info):
-            found[name] = Relation(name, ask, info.name, info.kind, frozenset(own))
+            found[name] = ShownTable(name, ask, info.name, info.kind, frozenset(own))
         name, ask = _call("windows", info.name)
-        found[name] = Relation(name, ask, info.name, "closed windows", frozenset((TIME,)))
+        found[name] = ShownTable(name, ask, info.name, "closed windows", frozenset((TIME,)))
     for query in queries.values():
         name, ask = _call("trend", query.name)
-        found[name] = Relation(name, ask, query.name, "standing query", frozenset((TIME,)))
+        found[name] = ShownTable(name, ask, query.name, "standing query", frozenset((TIME,)))
     return dict(sorted(found.items()))
 
 
@@ -86,7 +86,7 @@ def _call(function: str, name: str, arguments: str = "") -> tuple[str, str]:
     return f"{function}({name}{after})", f"{function}({in_select(name)}{after})"
 
 
-def rewritten(text: str, known: Mapping[str, Relation]) -> tuple[Edited, tuple[str, ...]]:
+def rewritten(text: str, known: Mapping[str, ShownTable]) -> tuple[Edited, tuple[str, ...]]:
     """The statement as SELECT here reads it, and what is to be said of that.
 
     Raises
@@ -120,7 +120,7 @@ def clauses(words: Sequence[Word], select: int) -> dict[str, int]:
 
 
 def _named(
-    words: Sequence[Word], known: Mapping[str, Relation], selects: Iterable[Mapping[str, int]]
+    words: Sequence[Word], known: Mapping[str, ShownTable], selects: Iterable[Mapping[str, int]]
 ) -> Iterator[Edit]:
     """Tables by their names as SELECT's FROM items; schema and database are left out."""
     begins = {at for at, word in enumerate(words) if word.is_word("FROM", "JOIN")}
@@ -164,7 +164,7 @@ def _qualifies(words: Sequence[Word], at: int) -> bool:
 
 def _window(
     words: Sequence[Word],
-    known: Mapping[str, Relation],
+    known: Mapping[str, ShownTable],
     found: Mapping[str, int],
     inside: frozenset[int],
 ) -> tuple[list[Edit], set[str]]:
@@ -200,7 +200,9 @@ def _window(
     return edits, {"BETWEEN on time: the end is excluded"} if between else set()
 
 
-def _relation_at(words: Sequence[Word], at: int, known: Mapping[str, Relation]) -> Relation | None:
+def _relation_at(
+    words: Sequence[Word], at: int, known: Mapping[str, ShownTable]
+) -> ShownTable | None:
     """Of a FROM item."""
     while _qualifies(words, at):
         at += 2

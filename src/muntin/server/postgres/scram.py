@@ -30,15 +30,15 @@ class Salt:
 
     value: bytes = field(default_factory=lambda: secrets.token_bytes(16))
 
-    def keys(self, token: str) -> Keys:
+    def keys(self, token: str) -> ScramKeys:
         salted = hashlib.pbkdf2_hmac("sha256", token.encode(), self.value, ITERATIONS)
         client = hmac.digest(salted, b"Client Key", "sha256")
         stored = hashlib.sha256(client).digest()
-        return Keys(stored, hmac.digest(salted, b"Server Key", "sha256"))
+        return ScramKeys(stored, hmac.digest(salted, b"Server Key", "sha256"))
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class ScramKeys:
     """What the server knows of a token."""
 
     stored: bytes = field(repr=False)
@@ -48,7 +48,7 @@ class Keys:
 class Exchange(Generic[Owner]):
     """One log-in: `first` answers the client's first message, `final` its last."""
 
-    def __init__(self, salt: Salt, known: Sequence[tuple[Keys, Owner]]) -> None:
+    def __init__(self, salt: Salt, known: Sequence[tuple[ScramKeys, Owner]]) -> None:
         self._salt = salt
         self._known = known
         self._nonce = ""

@@ -23,12 +23,12 @@ from muntin.server.postgres.certificate import Certificate
 from muntin.server.postgres.commands import (
     COPY_END,
     COPY_HEAD_BYTES,
-    Command,
     Cursor,
+    SessionCommand,
     copy_begun,
     shown,
 )
-from muntin.server.postgres.link import FrameError, GoneError, Link
+from muntin.server.postgres.link import ClientLink, FrameError, GoneError
 from muntin.server.postgres.literals import compared, learned, stand_ins
 from muntin.server.postgres.portal import (
     Portal,
@@ -56,7 +56,7 @@ _MALFORMED = (PygwireError, struct.error, UnicodeError, IndexError)
 _LOG = logging.getLogger("muntin.server.postgres")
 
 
-class Session:
+class PostgresSession:
     """Used on the loop's thread.
 
     Parameters
@@ -74,7 +74,7 @@ class Session:
 
     def __init__(
         self,
-        link: Link,
+        link: ClientLink,
         client: Hashable,
         statements: Statements,
         auth: Auth,
@@ -456,7 +456,7 @@ class Session:
             return
         self._put(wire.CommandComplete(tag=f"{tag} {portal.rows_sent - before}"))
 
-    def _obey(self, command: Command) -> None:
+    def _obey(self, command: SessionCommand) -> None:
         failed = self._status == TransactionStatus.ERROR_TRANSACTION
         tag = command.tag
         if failed and tag not in ("ROLLBACK", "COMMIT"):

@@ -18,7 +18,7 @@ import pyarrow as pa
 from muntin.spark.index.errors_sent import unpacked
 from muntin.spark.index.gather import FILE, Left, gather, read_described, sum_of_digests
 from muntin.spark.index.manifest import PartitionFile
-from muntin.spark.index.plan import Plan
+from muntin.spark.index.plan import IndexPlan
 from muntin.spark.index.scatter import DIGEST, ERROR, PIECE_DDL, RUN, scatter
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
 from muntin.summaries.dynamic_bloom import item_type
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Built = tuple[tuple[PartitionFile, ...], DyadicQDigest | None]
 
 
-def run(spark: SparkSession, pieces: DataFrame, plan: Plan) -> Built:
+def run(spark: SparkSession, pieces: DataFrame, plan: IndexPlan) -> Built:
     """Both stages' results at the driver; `pieces` is what `scatter` makes of the records."""
     left = _left(_by_kind(pieces.toArrow()))
     if not left.runs:
@@ -72,12 +72,12 @@ def warm() -> None:
     with TemporaryDirectory(prefix="muntin-warm-") as folder:
         for keys in (pa.array(["a", "b", "b"]), numbers):
             kind = item_type(keys.type)
-            plan = Plan(folder, folder, 2, 1, 0.01, 2, 0, kind, IntegerRange(8), 0.1, {})
+            plan = IndexPlan(folder, folder, 2, 1, 0.01, 2, 0, kind, IntegerRange(8), 0.1, {})
             (file, *_), _ = _here(plan, keys, numbers)
             _here(replace(plan, base={file.partition: file.file}), keys, numbers)
 
 
-def _here(plan: Plan, keys: pa.Array, numbers: pa.Array) -> Built:
+def _here(plan: IndexPlan, keys: pa.Array, numbers: pa.Array) -> Built:
     """Both stages in this process."""
     left = _left(_by_kind(pa.Table.from_batches(list(scatter(plan, [(keys, numbers)])))))
     return _built(_by_kind(pa.Table.from_batches(list(gather(plan, left, 0)))))

@@ -13,7 +13,7 @@ from muntin.errors import MuntinError
 from muntin.spark.index.errors_sent import packed
 from muntin.spark.index.files import check_content, write_partition
 from muntin.spark.index.manifest import PartitionFile
-from muntin.spark.index.plan import CAPACITY_MIN, Plan
+from muntin.spark.index.plan import CAPACITY_MIN, IndexPlan
 from muntin.spark.index.runs import RunReader, whole
 from muntin.spark.index.scatter import DIGEST, ERROR, piece
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
@@ -30,7 +30,7 @@ class Left:
     digests: Sequence[str]
 
 
-def gather(plan: Plan, left: Left, task: int) -> Iterator[pa.RecordBatch]:
+def gather(plan: IndexPlan, left: Left, task: int) -> Iterator[pa.RecordBatch]:
     """The files of the task's partitions, described, and the sum of its share of the digests."""
     try:
         yield from _gathered(plan, left, task)
@@ -38,7 +38,7 @@ def gather(plan: Plan, left: Left, task: int) -> Iterator[pa.RecordBatch]:
         yield piece(ERROR, packed(problem))
 
 
-def _gathered(plan: Plan, left: Left, task: int) -> Iterator[pa.RecordBatch]:
+def _gathered(plan: IndexPlan, left: Left, task: int) -> Iterator[pa.RecordBatch]:
     mine = plan.partitions_of(task)
     runs = RunReader(plan.runs, left.runs, plan.partitions, mine)
     for partition in mine:
@@ -64,7 +64,7 @@ def sum_of_digests(stored: Iterable[bytes]) -> DyadicQDigest | None:
     return digest
 
 
-def _partition(plan: Plan, partition: int, hashes: np.ndarray) -> Fingerprint:
+def _partition(plan: IndexPlan, partition: int, hashes: np.ndarray) -> Fingerprint:
     """A filter that is the same in whatever order the hashes come."""
     base = plan.base.get(partition)
     if base is None:

@@ -13,7 +13,7 @@ CAPACITY_MIN = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class IndexPlan:
     """One build, append or rebuild."""
 
     folder: str

@@ -15,7 +15,7 @@ import pyarrow as pa
 from muntin.errors import BadArgument, MuntinError
 from muntin.spark.index.errors_sent import packed
 from muntin.spark.index.files import write_once
-from muntin.spark.index.plan import Plan
+from muntin.spark.index.plan import IndexPlan
 from muntin.spark.index.runs import RunWriter
 from muntin.summaries.items import hash_items
 
@@ -25,7 +25,7 @@ PIECE_DDL = "kind int, payload binary"
 _PIECE = pa.schema([("kind", pa.int32()), ("payload", pa.binary())])
 
 
-def scatter(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
+def scatter(plan: IndexPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
     """The names of the files with the hashes and the digest of these keys and numbers.
 
     What is wrong with the records is passed on, not raised: it is wrong each time they are read.
@@ -39,7 +39,7 @@ def scatter(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
             pass
 
 
-def _scattered(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _scattered(plan: IndexPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
     digest = plan.new_digest()
     folder = plan.runs
     writer = RunWriter(folder, plan.partitions, plan.only)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from muntin.errors import BadArgument, SourceError
 from muntin.spark.ddl import in_backticks
 from muntin.spark.files import filled_files
-from muntin.spark.index.plan import Plan
+from muntin.spark.index.plan import IndexPlan
 from muntin.spark.index.scatter import PIECE_DDL, scatter
 from muntin.spark.parquet import ROWS_AT_ONCE, UNITS, Split, shares_of
 from muntin.suggestions import did_you_mean
@@ -35,13 +35,13 @@ class Source(Protocol):
     @property
     def spark(self) -> SparkSession: ...
 
-    def pieces(self, plan: Plan) -> DataFrame:
+    def pieces(self, plan: IndexPlan) -> DataFrame:
         """What `scatter` makes of the records."""
         ...
 
 
 @dataclass
-class Frame:
+class FrameSource:
     """A DataFrame."""
 
     df: DataFrame
@@ -54,7 +54,7 @@ class Frame:
     def spark(self) -> SparkSession:
         return self.df.sparkSession
 
-    def pieces(self, plan: Plan) -> DataFrame:
+    def pieces(self, plan: IndexPlan) -> DataFrame:
         columns = [in_backticks(self.key)]
         if plan.domain is not None and self.rank is not None:
             columns.append(in_backticks(self.rank))
@@ -81,7 +81,7 @@ class Files:
     key_type: pa.DataType
     rank_type: pa.DataType | None
 
-    def pieces(self, plan: Plan) -> DataFrame:
+    def pieces(self, plan: IndexPlan) -> DataFrame:
         key, rank = self.key, self.rank if plan.domain is not None else None
         shares = self.shares
 
@@ -128,7 +128,7 @@ def source_of(given: Any, key: str, rank: str | None, spark: SparkSession | None
             source = _of_files(files, key, rank, given.sparkSession)
             if (source.key_type, source.rank_type) == types:
                 return source
-    return Frame(given, key, rank, *types)
+    return FrameSource(given, key, rank, *types)
 
 
 def _files(path: str, key: str, rank: str | None, spark: SparkSession | None) -> Source:

@@ -22,8 +22,8 @@ from muntin.summaries import key_columns
 from muntin.summaries.aligned import aligned_zeros
 from muntin.summaries.indicators import INT64_MAX
 from muntin.summaries.kernels.vector_sums import add_vectors, gather_columns
-from muntin.summaries.vector_matrix.batches import Batch
-from muntin.summaries.vector_matrix.layout import Layout, blank_vectors, vectors_of_events
+from muntin.summaries.vector_matrix.batches import EventColumns
+from muntin.summaries.vector_matrix.layout import CellLayout, blank_vectors, vectors_of_events
 from muntin.summaries.vector_matrix.names import Key
 from muntin.summaries.vector_matrix.numbering import Numbering
 
@@ -47,7 +47,7 @@ class Accumulator:
         self.keys = tuple(keys)
         self.algebra = algebra
         self.numbering = Numbering(keys)
-        layout = Layout(tuple(kind for _, kind in algebra.indicators))
+        layout = CellLayout(tuple(kind for _, kind in algebra.indicators))
         leading = [key for key in keys if not any(_holds(parent, key) for parent in keys)]
         self._tables = {key: KeyTable(layout) for key in leading}
         self._derived: dict[Key, KeyTable] = {}
@@ -60,7 +60,7 @@ class Accumulator:
         tables = (*self._tables.values(), *self._derived.values())
         return self.numbering.nbytes + sum(table.matrix.nbytes for table in tables)
 
-    def fits(self, batches: Sequence[Batch]) -> bool:
+    def fits(self, batches: Sequence[EventColumns]) -> bool:
         """Whether no sum can leave its type, whatever keys the events have."""
         return all(
             bound < (_FLOAT_SAFE_MAX if kind == "float64" else INT64_MAX)
@@ -69,13 +69,13 @@ class Accumulator:
             )
         )
 
-    def _widened(self, batches: Sequence[Batch]) -> list[int | float]:
+    def _widened(self, batches: Sequence[EventColumns]) -> list[int | float]:
         return [
             bound + sum(batch.values[at].largest * batch.events for batch in batches)
             for at, bound in enumerate(self._bounds)
         ]
 
-    def add(self, batches: Sequence[Batch]) -> None:
+    def add(self, batches: Sequence[EventColumns]) -> None:
         """Add events that fit. Where this raises, nothing was added, and nothing must be."""
         numbers = [self.numbering.number(batch.keys, batch.events) for batch in batches]
         self._bounds = self._widened(batches)
@@ -89,7 +89,7 @@ class Accumulator:
                 nulls + column.nulls for nulls, column in zip(self.nulls, batch.values, strict=True)
             ]
 
-    def _add(self, batch: Batch, rows: Mapping[Key, np.ndarray]) -> None:
+    def _add(self, batch: EventColumns, rows: Mapping[Key, np.ndarray]) -> None:
         layout = self._layout
         buffer = blank_vectors(layout, min(batch.events, CHUNK_EVENTS))
         for begin in range(0, batch.events, CHUNK_EVENTS):
@@ -99,7 +99,7 @@ class Accumulator:
                 table.add(rows[key][begin:end], vectors)
 
     @property
-    def _layout(self) -> Layout:
+    def _layout(self) -> CellLayout:
         return next(iter(self._tables.values())).layout
 
     def tables(self) -> dict[Key, KeyTable]:
@@ -179,7 +179,7 @@ class KeyTable:
 
     __slots__ = ("layout", "live", "matrix")
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: CellLayout) -> None:
         self.layout = layout
         self.live = 0
         """Rows that are there."""

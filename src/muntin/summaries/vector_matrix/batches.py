@@ -23,7 +23,7 @@ Indicators = Mapping[str, IndicatorType | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class EventColumns:
     """Columns of events."""
 
     keys: Mapping[str, KeyValues]
@@ -53,7 +53,7 @@ def _column(batch: pa.RecordBatch, what: str, name: str) -> pa.Array:
     )
 
 
-def read_batch(kinds: Kinds, indicators: Indicators, batch: pa.RecordBatch) -> Batch:
+def read_batch(kinds: Kinds, indicators: Indicators, batch: pa.RecordBatch) -> EventColumns:
     """The key columns and indicators of a batch.
 
     Raises
@@ -73,10 +73,10 @@ def read_batch(kinds: Kinds, indicators: Indicators, batch: pa.RecordBatch) -> B
         indicator_values(name, _column(batch, "indicator", name), kind)
         for name, kind in indicators.items()
     ]
-    return Batch(keys, values, batch.num_rows)
+    return EventColumns(keys, values, batch.num_rows)
 
 
-def kinds_with(kinds: Kinds, read: Sequence[Batch]) -> dict[str, KeyKind | None]:
+def kinds_with(kinds: Kinds, read: Sequence[EventColumns]) -> dict[str, KeyKind | None]:
     """Types of key columns, those that batches decide included."""
     found = dict(kinds)
     for batch in read:
@@ -86,7 +86,7 @@ def kinds_with(kinds: Kinds, read: Sequence[Batch]) -> dict[str, KeyKind | None]
 
 
 def indicators_with(
-    indicators: Indicators, read: Sequence[Batch]
+    indicators: Indicators, read: Sequence[EventColumns]
 ) -> dict[str, IndicatorType | None]:
     """Types of indicators, those that batches decide included."""
     found = dict(indicators)

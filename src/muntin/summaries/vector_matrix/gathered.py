@@ -24,7 +24,7 @@ from muntin.summaries.indicators import IndicatorType
 from muntin.summaries.key_columns import KeyKind
 from muntin.summaries.vector_matrix.accumulator import Accumulator
 from muntin.summaries.vector_matrix.batches import (
-    Batch,
+    EventColumns,
     indicators_with,
     kinds_with,
     pieces_of,
@@ -133,7 +133,7 @@ class GatheredSums(Copied, ABC):
         self._indicators, self._kinds = indicators, kinds
         self._changed()
 
-    def _count(self, read: list[Batch], pieces: list[pa.RecordBatch], sums: Sums) -> None:
+    def _count(self, read: list[EventColumns], pieces: list[pa.RecordBatch], sums: Sums) -> None:
         recent = self._recent
         if recent is None or recent.algebra != sums or not recent.fits(read):
             self._settle()

@@ -12,7 +12,7 @@ _LINE_CELLS = 8  # a cache line of 64 bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class CellLayout:
     """Which cells of a row hold what: count, integer sums, then pairs of floats."""
 
     types: tuple[IndicatorType | None, ...]
@@ -46,7 +46,7 @@ def _width(cells: int) -> int:
     return -(-cells // _LINE_CELLS) * _LINE_CELLS
 
 
-def blank_vectors(layout: Layout, events: int) -> np.ndarray:
+def blank_vectors(layout: CellLayout, events: int) -> np.ndarray:
     """Events without indicators, as rows of the matrix's layout: count 1, all else 0."""
     buffer = np.zeros((events, layout.width), np.int64)
     buffer[:, 0] = 1
@@ -54,7 +54,7 @@ def blank_vectors(layout: Layout, events: int) -> np.ndarray:
 
 
 def vectors_of_events(
-    layout: Layout, values: list[IndicatorValues], begin: int, end: int, buffer: np.ndarray
+    layout: CellLayout, values: list[IndicatorValues], begin: int, end: int, buffer: np.ndarray
 ) -> np.ndarray:
     """Events [begin, end) with their indicators, in the memory of `buffer`."""
     vectors = buffer[: end - begin]
