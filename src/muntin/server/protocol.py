@@ -247,7 +247,7 @@ class Connection:
     # what goes out
 
     def next_frame(self) -> Frame | ReplayWindows | None:
-        """What to write next; None where there is no news. A `ReplayWindows` is for the shell to do."""
+        """What to write next; None where there is no news. The shell does `ReplayWindows`."""
         self._stalled_since = None
         if self.closed:
             return None
