@@ -60,8 +60,8 @@ def stated_figures(page, text):
 GIVEN = {
     "a limit, or what somebody chose": {
         "docs/ledger.md": ["every 50 ms there"],
+        "docs/pipeline-file.md": ["1 ms or longer"],
         "docs/server.md": [
-            "20 messages a second (40",
             "100 a second, 400 at once",
             "20 a second, 40 at once",
             "10 a second, fewer",
