@@ -1,6 +1,6 @@
 """The vector matrix's paper, measured: figures 6 and 7 and the floating windows of section 5.
 
-python benchmarks/characterize/vector_matrix.py [--only error|storage|windows] [--drivers N]
+python benchmarks/characterize/vector_matrix.py [--only error|bounds|storage|windows] [--drivers N]
     [--out FOLDER] [--keep]
 
 Each part prints a table and writes a CSV and a PNG; --keep writes benchmarks/results/ as well.
@@ -10,6 +10,8 @@ error    Query (12), the average delivery time over all trips, from Count-Min in
          drivers are added up and divided by the trips; "ratio" divides by estimates of the trips,
          added up as well; "row" divides the sums of one row of cells, which are exact: each event
          is in one cell of a row. The vector matrix, beside them, is exact.
+bounds   What Count-Min's own paper promises of one estimate (Cormode and Muthukrishnan 2005, 4.1:
+         at most e / w of all too high, but for e^-d of them), and so of their sum, beside it.
 storage  Bytes of one vector against one sketch, by drivers; then what holds keys as well.
 windows  A day's window with room for 640,000 drivers: 500,000 drivers a day, then 700,000, then
          1,280,000, then 500,000 again; when windows close, why, and how many events they hold.
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -154,6 +157,58 @@ def draw_error(rows: list[dict[str, Any]], axis: Any) -> None:
     axis.legend(fontsize=7)
 
 
+def bounds(most: int) -> list[dict[str, Any]]:
+    """As `error`, of plain Count-Min: each driver's estimate, and the average by their sum."""
+    rows = []
+    for drivers in steps(most):
+        times = np.random.default_rng(drivers).integers(1, 101, drivers)
+        names = np.arange(drivers)
+        for depth, width in SHAPES:
+            sketch = CountMin(width, depth, conservative=False)
+            sketch.update(names, times)
+            off = sketch.estimate(names).value - times
+            bound = math.e / width * times.sum()
+            rows.append(
+                {
+                    "drivers": drivers,
+                    "depth": depth,
+                    "width": width,
+                    "bound": round(bound),
+                    "median": round(float(np.median(off))),
+                    "largest": int(off.max()),
+                    "beyond_percent": round(100 * float((off > bound).mean()), 4),
+                    "allowed_percent": round(100 * math.exp(-depth), 5),
+                    "average_bound_percent": round(100 * drivers * math.e / width),
+                    "average_percent": percent(float((times + off).mean()), times.mean()),
+                }
+            )
+            show(rows[-1])
+    return rows
+
+
+def table_of_bounds(rows: list[dict[str, Any]]) -> Table:
+    kept = [row for row in rows if row["drivers"] in (160_000, 640_000, 1_000_000)]
+    return Table(
+        "bounds",
+        "Too high by how much: promised, and measured; seconds of one driver, % of the average",
+        ["drivers: d x w", "one driver: promised", "median", "largest", "beyond, % of drivers",
+         "allowed, %", "average: promised, %", "measured, %"],
+        [[f"{row['drivers']:,}: {row['depth']} x {row['width']:,}", *list(row.values())[3:]]
+         for row in kept],
+    )  # fmt: skip
+
+
+def draw_bounds(rows: list[dict[str, Any]], axis: Any) -> None:
+    for depth, width in SHAPES:
+        here = [row for row in rows if (row["depth"], row["width"]) == (depth, width)]
+        drivers = [row["drivers"] for row in here]
+        label = f"d = {depth}, w = {width:,}"
+        line = axis.plot(drivers, [row["largest"] for row in here], "-o", label=label)[0]
+        axis.plot(drivers, [row["bound"] for row in here], ":", color=line.get_color())
+    axis.set(xlabel="drivers", ylabel="largest error, and its bound (dots), s", yscale="log")
+    axis.legend(fontsize=7)
+
+
 def storage(most: int) -> list[dict[str, Any]]:
     """Keys are UUIDs of 36 characters, as the paper's drivers are told apart by name."""
     rows = []
@@ -278,6 +333,7 @@ def draw_windows(rows: list[dict[str, Any]], axis: Any) -> None:
 
 PARTS = {
     "error": (error, draw_error, table_of_errors),
+    "bounds": (bounds, draw_bounds, table_of_bounds),
     "storage": (storage, draw_storage, table_of_storage),
     "windows": (windows, draw_windows, table_of_windows),
 }
