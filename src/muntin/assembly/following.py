@@ -27,6 +27,7 @@ from muntin.reading.moment import window_at
 from muntin.reading.pieces import Merged, Pieces
 from muntin.segments.building import merge, relabelled
 from muntin.segments.columns import starts_of
+from muntin.sets import ascending
 from muntin.windows.floating import Boundary, FloatingWindow, Reason, close_windows
 from muntin.windows.grid import first_open, starts_of_windows, tiles_of_runs
 
@@ -266,7 +267,7 @@ class GridFollower(_Follower):
             if level is not None:
                 starts = pieces.slices(layout, level, *run).starts
                 due.append(starts_of_windows(starts, length, every, level))
-        starts = np.unique(np.concatenate(due))
+        starts = ascending(np.concatenate(due))
         return starts[starts + length > after], panes
 
     def _closings(self, pieces: Pieces, due: np.ndarray, panes: Slices) -> Iterator[ClosingWindow]:

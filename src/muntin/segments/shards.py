@@ -17,6 +17,7 @@ import numpy as np
 from muntin.segments.columns import between, frozen, take
 from muntin.segments.keys import Keys
 from muntin.segments.table import Segment, Table
+from muntin.sets import ascending
 
 SHARDS_MAX = 1024
 WHOLE_KEYS = 0
@@ -57,7 +58,7 @@ def split(segment: Segment, shards: int) -> list[Segment]:
             continue
         slices, events = segment.slices, segment.events
         if number:
-            slices = frozen(np.unique(np.concatenate([table.slices for table in tables])))
+            slices = frozen(ascending(np.concatenate([table.slices for table in tables])))
             events = frozen(np.zeros(len(slices), np.int64))
         found.append(
             replace(

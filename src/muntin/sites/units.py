@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from muntin.sets import ascending
+
 Cells = tuple[np.ndarray, np.ndarray]
 """rows int64[n] and values int64[n]"""
 NO_CELLS: Cells = (np.zeros(0, np.int64), np.zeros(0, np.int64))
@@ -52,7 +54,7 @@ class Units:
     def referred(self) -> np.ndarray:
         """Rows that some unit holds, each once."""
         there = [rows for rows, _ in self._units if len(rows)]
-        return np.unique(np.concatenate(there)) if there else NO_CELLS[0]
+        return ascending(np.concatenate(there)) if there else NO_CELLS[0]
 
     def renumber(self, new: np.ndarray) -> None:
         """Rows have new numbers: `new[old]`."""

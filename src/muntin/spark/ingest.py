@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -239,10 +238,9 @@ class Ingest:
                 pipeline.webhook.key()
             queries = StandingQueries(pipeline, self.ledger)
             check_changes(pipeline, self.ledger)
-            PipelineShards(
-                pipeline, self.ledger
-            )  # refuses other parameters, before anything changes
-            cuttings_of(pipeline, self.ledger)  # and shards without a place for them
+            # refuse other parameters, and shards without a place for them, before anything changes
+            PipelineShards(pipeline, self.ledger)
+            cuttings_of(pipeline, self.ledger)
             self.writer.set_spec(spec_to_store(pipeline, self.ledger.pipeline(pipeline.name)))
             self._alerts.adopt(pipeline, queries)
             self._queries.close()
@@ -293,7 +291,7 @@ class Ingest:
         if not committed:
             return {}
         self._sequences.accept(sequenced)
-        starts = chain.from_iterable(slices.starts.tolist() for slices in panes.values())
+        starts = [slices.starts for slices in panes.values()]
         self.progress.reached(starts, self._sealed(self._watermark), self._sealed(watermark))
         self._watermark = watermark
         if tally.newest is not None:
