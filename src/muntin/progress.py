@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from muntin.sets import Int64s, ascending
+from muntin.sets import Int64s, as_set
 
 READING, CLOSING = "reading", "closing windows"
 
@@ -61,6 +61,6 @@ class Progress:
         new = [
             each[np.searchsorted(each, first if sealed is None else sealed) :] for each in starts
         ]
-        found = ascending(np.concatenate([self.open, *new]))
+        found = as_set(np.concatenate([self.open, *new]))
         self.panes += len(found) - len(self.open)
         self.open = found[np.searchsorted(found, first if until is None else until) :]

@@ -8,8 +8,8 @@ import numpy.typing as npt
 Int64s = npt.NDArray[np.int64]
 
 
-def ascending(numbers: Int64s) -> Int64s:
-    """The different ones of int64[n].
+def as_set(numbers: Int64s) -> Int64s:
+    """The different ones of int64[n], ascending.
 
     `np.unique` hashes them since NumPy 2.3: times, which are multiples of a pane's length, fall
     into few of its buckets then, and take a hundred times as long as to be sorted.

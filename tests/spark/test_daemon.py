@@ -74,25 +74,22 @@ def test_a_worker_is_forked_with_what_tasks_need(spark):
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts threads in /proc")
 def test_the_daemon_has_one_thread_when_it_forks():
-    script = (
-        "import os; from muntin.spark.daemon import preload; preload(); "
-        "print(len(os.listdir('/proc/self/task')))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == ["1"]
+    counted = "import os; print(len(os.listdir('/proc/self/task')))"
+    assert _after_preload(counted) == ["1"]
 
 
 def test_workers_need_no_pandas():
-    script = (
-        "import sys; sys.modules['pandas'] = None; from muntin.spark.daemon import preload; "
-        "preload(); print('muntin.spark.partials' in sys.modules)"
-    )
+    found = "print('muntin.spark.partials' in sys.modules)"
+    assert _after_preload(found, "sys.modules['pandas'] = None") == ["True"]
+
+
+def _after_preload(asked, before="pass"):
+    """What a process prints that has loaded what the daemon does."""
+    script = f"import sys; {before}; from muntin.spark.daemon import preload; preload(); {asked}"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == ["True"]
+    return done.stdout.split()
 
 
 def test_the_memory_of_a_task_serves_the_next(spark):

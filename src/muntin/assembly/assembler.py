@@ -22,11 +22,12 @@ from muntin.assembly.standing import StandingQueries
 from muntin.kinds import SegmentSpec
 from muntin.ledger.base import Ledger, Writer
 from muntin.ledger.records import ClosedWindow, TrendPoint
-from muntin.ledger.slices import NOTHING, Int64s, Slices, added_up
+from muntin.ledger.slices import NOTHING, Slices, added_up
 from muntin.reading.extent import Layout
 from muntin.reading.moment import LedgerMoment, window_at
 from muntin.reading.pieces import Pieces, SegmentCache, pieces_of
 from muntin.reading.stored_results import outdated
+from muntin.sets import Int64s
 from muntin.spec import Pipeline
 from muntin.times import now_us
 

@@ -27,7 +27,7 @@ from muntin.reading.moment import window_at
 from muntin.reading.pieces import Merged, Pieces
 from muntin.segments.building import merge, relabelled
 from muntin.segments.columns import starts_of
-from muntin.sets import ascending
+from muntin.sets import as_set
 from muntin.windows.floating import Boundary, FloatingWindow, Reason, close_windows
 from muntin.windows.grid import first_open, starts_of_windows, tiles_of_runs
 
@@ -267,7 +267,7 @@ class GridFollower(_Follower):
             if level is not None:
                 starts = pieces.slices(layout, level, *run).starts
                 due.append(starts_of_windows(starts, length, every, level))
-        starts = ascending(np.concatenate(due))
+        starts = as_set(np.concatenate(due))
         return starts[starts + length > after], panes
 
     def _closings(self, pieces: Pieces, due: np.ndarray, panes: Slices) -> Iterator[ClosingWindow]:

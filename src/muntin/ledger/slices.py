@@ -10,11 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from muntin.errors import BadArgument
+from muntin.sets import Int64s
 
-Int64s = npt.NDArray[np.int64]
 SLICES_MAX = 1 << 24  # of one piece; 16 million panes of a second are half a year
 _COLUMNS = 3
 

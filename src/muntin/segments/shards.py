@@ -17,7 +17,7 @@ import numpy as np
 from muntin.segments.columns import between, frozen, take
 from muntin.segments.keys import Keys
 from muntin.segments.table import Segment, Table
-from muntin.sets import ascending
+from muntin.sets import as_set
 
 SHARDS_MAX = 1024
 WHOLE_KEYS = 0
@@ -58,7 +58,7 @@ def split(segment: Segment, shards: int) -> list[Segment]:
             continue
         slices, events = segment.slices, segment.events
         if number:
-            slices = frozen(ascending(np.concatenate([table.slices for table in tables])))
+            slices = frozen(as_set(np.concatenate([table.slices for table in tables])))
             events = frozen(np.zeros(len(slices), np.int64))
         found.append(
             replace(

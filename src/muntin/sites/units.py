@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from muntin.sets import ascending
+from muntin.sets import as_set
 
 Cells = tuple[np.ndarray, np.ndarray]
 """rows int64[n] and values int64[n]"""
@@ -54,7 +54,7 @@ class Units:
     def referred(self) -> np.ndarray:
         """Rows that some unit holds, each once."""
         there = [rows for rows, _ in self._units if len(rows)]
-        return ascending(np.concatenate(there)) if there else NO_CELLS[0]
+        return as_set(np.concatenate(there)) if there else NO_CELLS[0]
 
     def renumber(self, new: np.ndarray) -> None:
         """Rows have new numbers: `new[old]`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from muntin.sets import ascending
+from muntin.sets import as_set
 
 
 def first_open(after: int, length: int, every: int) -> int:
@@ -26,7 +26,7 @@ def starts_of_windows(slices: np.ndarray, length: int, every: int, width: int = 
     numbers = (slices + width - 1 - firsts) // every + 1
     offsets = np.arange(int(numbers.max(initial=0)))
     starts = firsts[:, None] + offsets * every
-    return ascending(starts[offsets < numbers[:, None]])
+    return as_set(starts[offsets < numbers[:, None]])
 
 
 def tiles_of_runs(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, ...]:
