@@ -37,7 +37,7 @@ SPEC = {
     "time": "time",
     "pane": "10 seconds",
     "lateness": "30 seconds",
-    "summaries": {"orders": {"keys": ["driver"], "indicators": ["fare"], "capacity": 5_000_000}},
+    "summaries": {"orders": {"keys": ["driver"], "indicators": ["fare"]}},
 }
 
 

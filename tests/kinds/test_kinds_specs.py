@@ -101,6 +101,11 @@ def test_as_json_and_back_and_warm(summary):
         ({"keys": ["x"], "sketch": {"width": 1}}, "width"),
         ({"keys": ["x"], "sketch": {"hight": 1}}, "unknown entry"),
         ({"keys": ["x"], "sketch": {}, "capacity": 5}, "a sketch never grows"),
+        ({"keys": ["x"], "capacity": 5}, "changes nothing of no window: leave it out"),
+        (
+            {"keys": ["x"], "capacity": 5, "window": {"kind": "tumbling", "length": "1 minute"}},
+            "changes nothing of a tumbling window: leave it out, or",
+        ),
         ({"keys": ["x"], "sketch": {"width": 2**28, "depth": 2}}, "too large"),
         ({"keys": ["x"], "indicators": ["a", "a_lower"], "sketch": {}}, "rename it"),
     ],
@@ -108,6 +113,12 @@ def test_as_json_and_back_and_warm(summary):
 def test_named_refusals(summary, message):
     with pytest.raises(SpecError, match=message):
         spec(summary)
+
+
+def test_a_capacity_that_changes_nothing_is_still_read_from_a_ledger():
+    made = pipeline({"keys": ["x"]}).as_json()
+    made["summaries"]["s"]["capacity"] = 5
+    assert Pipeline.from_json(made).summaries["s"].capacity == 5
 
 
 def test_the_least_rate_that_an_error_names_is_taken():

@@ -65,7 +65,7 @@ def _spec(random: np.random.Generator, moment: pa.DataType) -> Pipeline:
     matrix = {"keys": ["k"], "indicators": indicators, "window": _window(random)}
     if random.random() < 0.3:
         matrix |= {"keys": ["k", "i", ["k", "i"]]}
-    if random.random() < 0.3:
+    if random.random() < 0.3 and matrix["window"]["kind"] == "floating":
         matrix["capacity"] = 3
     if random.random() < 0.2 and "capacity" not in matrix:
         matrix["sketch"] = {"width": 16, "depth": 2, "track": 4}

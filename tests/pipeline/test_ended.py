@@ -20,7 +20,8 @@ COUNT = {"q": "SELECT driver, count FROM orders(driver)"}
 
 
 def spec_of(kind):
-    summary = {"keys": ["driver"], "capacity": 3, "window": WINDOWS[kind]}
+    capacity = {"capacity": 3} if kind == "floating" else {}
+    summary = {"keys": ["driver"], "window": WINDOWS[kind], **capacity}
     return pipeline(summaries={"orders": summary}, queries=COUNT)
 
 

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
 from muntin.errors import BadArgument
-from muntin.kinds.base import Part, SegmentSpec, Strict, as_tuple, check_case, distinct
+from muntin.kinds.base import STORED, Part, SegmentSpec, Strict, as_tuple, check_case, distinct
 from muntin.kinds.columns import check_keys, check_number, is_numeric
 from muntin.kinds.values import Refused, below_zero
 from muntin.segments.algebra import Algebra
@@ -80,6 +80,17 @@ class VectorMatrixSpec(SegmentSpec):
                     "give one of them another name under fields"
                 )
         return self
+
+    @model_validator(mode="after")
+    def _capacity_fits(self, info: ValidationInfo) -> Self:
+        floats = self.window is not None and self.window.kind == "floating"
+        if self.capacity is None or self.sketch is not None or floats or info.context == STORED:
+            return self  # what is stored, older versions have taken
+        there = "no window" if self.window is None else f"a {self.window.kind} window"
+        raise ValueError(
+            f"`capacity` is of a floating window, and changes nothing of {there}: leave it out, or "
+            "write  window: {kind: floating, length: ...}"
+        )
 
     @model_validator(mode="after")
     def _sketch_fits(self) -> Self:
