@@ -127,10 +127,7 @@ def _secret(path: Path | None, variable: str) -> str:
 def token_in(path: Path) -> str:
     """The token that a file holds.
 
-    Raises
-    ------
-    BadArgument
-        It holds none: without one everybody could come in.
+    BadArgument: it holds none: without one everybody could come in.
     """
     from muntin.errors import BadArgument
 

@@ -48,16 +48,10 @@ class Pane:
 class PaneRing(Ring):
     """See the module.
 
-    Parameters
-    ----------
-    window : int
-        Items.
-    panes : int
-        Panes that make a window; one more is cut by its edge.
-    k : int
-        Of each pane.
-    coins : uint64[4]
-        Shared by all panes.
+    `window`: items.
+    `panes`: panes that make a window; one more is cut by its edge.
+    `k`: of each pane.
+    `coins` (uint64[4]): shared by all panes.
     """
 
     __slots__ = ("_cut", "coins", "edge", "end", "k", "panes", "ring", "window")

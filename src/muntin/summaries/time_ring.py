@@ -48,16 +48,10 @@ class TimePane:
 class TimeRing(Ring):
     """See the module.
 
-    Parameters
-    ----------
-    window : int
-        Length, microseconds. It holds the times t with end - window < t <= end.
-    panes : int
-        Panes that make a window.
-    k : int
-        Of each pane.
-    coins : uint64[4]
-        Shared by all panes.
+    `window`: length, microseconds. It holds the times t with end - window < t <= end.
+    `panes`: panes that make a window.
+    `k`: of each pane.
+    `coins` (uint64[4]): shared by all panes.
     """
 
     __slots__ = ("coins", "end", "k", "panes", "ring", "window")

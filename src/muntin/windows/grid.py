@@ -15,12 +15,8 @@ def first_open(after: int, length: int, every: int) -> int:
 def starts_of_windows(slices: np.ndarray, length: int, every: int, width: int = 1) -> np.ndarray:
     """Starts of the windows that hold any part of these slices: int64[n], ascending.
 
-    Parameters
-    ----------
-    slices : int64[p]
-        Their starts.
-    width : int
-        How long they are, microseconds. A pane lies in a window whole: 1 will do.
+    `slices` (int64[p]): their starts.
+    `width`: how long they are, microseconds. A pane lies in a window whole: 1 will do.
     """
     firsts = (slices - length) // every * every + every
     numbers = (slices + width - 1 - firsts) // every + 1
@@ -32,15 +28,8 @@ def starts_of_windows(slices: np.ndarray, length: int, every: int, width: int = 
 def tiles_of_runs(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, ...]:
     """The fewest aligned runs of 1, 2, 4, ... units that make up each of some runs of units.
 
-    Parameters
-    ----------
-    starts, ends : int64[n]
-        Units.
-
-    Returns
-    -------
-    run, level, number
-        Tile by tile, int64: which run it is of; it holds the units from number << level on.
+    `starts`, `ends` (int64[n]): units.
+    Returns tile by tile, int64: which run it is of; it holds the units from number << level on.
     """
     run, level = np.arange(len(starts)), 0
     found = []
