@@ -71,16 +71,8 @@ def _unique(entries, first, filled, n):
 
 @kernel()
 def fold_distinct(entries, bounds, m, starts, registers, register_starts):
-    """Entries of groups, in place, as the states of groups.
-
-    Parameters
-    ----------
-    entries : int64[n]
-        Group g is entries[bounds[g]:bounds[g + 1]].
-    m : int
-        Registers.
-    registers : uint8[m * groups of at least m / 5 entries]
-    """
+    """Entries of groups (g is entries[bounds[g]:bounds[g + 1]]), in place, as the states of groups.
+    `registers`: uint8[m * groups of at least m / 5 entries], of m registers."""
     scratch = np.zeros(m, np.uint8)
     filled = 0
     dense = 0

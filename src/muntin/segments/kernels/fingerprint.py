@@ -92,15 +92,10 @@ def _squeezed(ids, counts, leaf, total, k):
 def fold_nodes(leaves, bounds, k, leaf, starts, ids, counts, end_starts, ends):
     """Leaves of groups, in place, as one digest a group.
 
-    Parameters
-    ----------
-    leaves : int64[n]
-        Group g is leaves[bounds[g]:bounds[g + 1]].
-    leaf : int
-        2**bits: the number of the first leaf.
-    ids, counts : int64[n]
-        Filled from the front.
-    ends : int64[2 * groups]
+    `leaves` (int64[n]): group g is leaves[bounds[g]:bounds[g + 1]].
+    `leaf`: 2**bits: the number of the first leaf.
+    `ids`, `counts` (int64[n]): filled from the front.
+    `ends` (int64[2 * groups]).
     """
     filled = 0
     outer = 0
@@ -185,10 +180,8 @@ def _target(fraction, total):
 
 @kernel()
 def quantile_cells(starts, ids, counts, end_starts, ends, leaf, fractions, out):
-    """`out[row, :, i]` = cell to show at fraction i, the first and the last possible one.
-
-    No row is empty.
-    """
+    """`out[row, :, i]` = cell to show at fraction i, the first and the last possible one. No row is
+    empty."""
     targets = np.empty(fractions.shape[0], np.int64)
     up_to = np.empty(counts.shape[0], np.int64)
     for row in range(starts.shape[0] - 1):

@@ -16,18 +16,13 @@ def merge_cells(
 ):  # fmt: skip
     """Cells of the groups that have, or get, any.
 
-    Parameters
-    ----------
-    starts, items, weights, cell_starts, cells
-        The states: those without cells list all of their items.
-    sizes : int64[groups]
-        Different items that the lists of each group hold together.
-    totals : int64[groups]
-        -1: nothing is kept of the group.
-    few : int
-        A group of more items gets cells.
-    hashes : uint64[items]
-    out : int64[depth * width * groups that may get cells]
+    `starts`, `items`, `weights`, `cell_starts`, `cells`: the states: those without cells list all
+      of their items.
+    `sizes` (int64[groups]): different items that the lists of each group hold together.
+    `totals` (int64[groups]): -1: nothing is kept of the group.
+    `few`: a group of more items gets cells.
+    `hashes` (uint64[items]).
+    `out` (int64[depth * width * groups that may get cells]).
     """
     filled = 0
     out_starts[0] = 0

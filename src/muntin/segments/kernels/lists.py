@@ -188,10 +188,8 @@ def sort_short_lists(items, starts, bounds):
 
 @kernel()
 def in_order_of_coming(numbers, size, codes, used):
-    """Numbers below `size` as 0, 1, ... in the order in which they come; `size`, null, is 0.
-
-    `used` takes the number that each code stands for; returns how many there are.
-    """
+    """Numbers below `size` as 0, 1, ... in the order in which they come; `size`, null, is 0. `used`
+    takes the number that each code stands for; returns how many there are."""
     to = np.full(size, -1, np.int64)
     count = 0
     for i in range(numbers.shape[0]):

@@ -58,14 +58,9 @@ def _fold_one(run, k, caps, coins, out, offsets):
 def fold_quantiles(items, bounds, k, caps, seed, starts, levels, level_starts, ends, end_starts):
     """Items of groups, each becoming a sketch, in place.
 
-    Parameters
-    ----------
-    items : int64[n]
-        Group g is items[bounds[g]:bounds[g + 1]]. Sketches are put in front.
-    starts, level_starts, end_starts : int64[groups + 1]
-        Filled with the lists' starts.
-    levels, ends : int64[...]
-        62 and 2 for each group of more than k items.
+    `items` (int64[n]): group g is items[bounds[g]:bounds[g + 1]]. Sketches are put in front.
+    `starts`, `level_starts`, `end_starts` (int64[groups + 1]): filled with the lists' starts.
+    `levels`, `ends` (int64[...]): 62 and 2 for each group of more than k items.
     """
     filled = 0
     offsets = np.empty(LEVELS_MAX + 2, np.int64)

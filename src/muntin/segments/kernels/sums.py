@@ -26,14 +26,9 @@ def sum_integers(low, beyond, groups, small, out_low, out_beyond):
     Row by row, as they lie: a loop over each group would read rows here and there, and guess wrong
     where it ends, which costs more than adding where groups have one row or two.
 
-    Parameters
-    ----------
-    beyond : int64[rows]
-        Empty: zeros.
-    groups : int64[rows]
-        Number of each row's group.
-    small : bool
-        No sum can be beyond int64: there is no carry, and `out_beyond` is not written.
+    `beyond` (int64[rows]): empty: zeros.
+    `groups` (int64[rows]): number of each row's group.
+    `small`: no sum can be beyond int64: there is no carry, and `out_beyond` is not written.
     """
     if small:
         for i in range(low.shape[0]):

@@ -99,12 +99,8 @@ def _divide(keys, threshold, shift, coins, lows, above, taken, place):
 
 @kernel()
 def _tier(items, form, allowed, shift_max, coins, keys, lows, above, taken, end, ends):
-    """Sample what is below the upper quarter of items (see `_sampled`), where that pays.
-
-    Returns
-    -------
-    The blocks' shift, or 0; how many items are left, in `above`; where `taken` begins.
-    """
+    """Sample what is below the upper quarter of items (see `_sampled`), where that pays. Returns
+    the blocks' shift, or 0; how many items are left, in `above`; where `taken` begins."""
     n = items.shape[0]
     threshold, share = _upper_quarter(items, form, keys)
     place = np.empty(4, np.int64)
@@ -147,19 +143,15 @@ def _sampled(items, form, allowed, coins, one, other, taken, sizes, ends):
     """Items, not sorted, as a stack of levels at the end of `taken`; its first item, its levels.
 
     A tier is what is below the upper quarter of the items that no tier has yet. Of each block of
-    2^shift of its items one is taken. A rank that m items of a tier of size `below` are above has
-    a variance of at most 2^shift m (1 - m / below) from it, whichever blocks these are in, and
-    nothing from the other tiers. With `above` items over the tier, that is at most
-    2^shift below / (4 above (above + below)) of the square of all that is above: at most
-    `allowed` / 4. Where many items are alike and most are over the tier, `below` stands for
-    `above`, so that it is as little of the square of everything.
+    2^shift of its items one is taken. A rank that m items of a tier of size `below` are above has a
+    variance of at most 2^shift m (1 - m / below) from it, whichever blocks these are in, and
+    nothing from the other tiers. With `above` items over the tier, that is at most 2^shift below /
+    (4 above (above + below)) of the square of all that is above: at most `allowed` / 4. Where many
+    items are alike and most are over the tier, `below` stands for `above`, so that it is as little
+    of the square of everything.
 
-    Parameters
-    ----------
-    one, other, taken : int64[n]
-        Space.
-    ends : int64[2]
-        Filled with the least and the greatest key.
+    `one`, `other`, `taken` (int64[n]): space.
+    `ends` (int64[2]): filled with the least and the greatest key.
     """
     keys, lows = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
     end = taken.shape[0]
@@ -199,12 +191,8 @@ def _sampled(items, form, allowed, coins, one, other, taken, sizes, ends):
 def fold_run(items, form, k, coins, turns, sizes, ends):
     """A sketch of items (integers, or values of `form`); returns what it keeps, and its levels.
 
-    Parameters
-    ----------
-    turns, sizes : int64[LEVELS_MAX + 2]
-        Of levels; `turns` begins as zeros.
-    ends : int64[2]
-        Filled with the least and the greatest key.
+    `turns`, `sizes` (int64[LEVELS_MAX + 2]): of levels; `turns` begins as zeros.
+    `ends` (int64[2]): filled with the least and the greatest key.
     """
     n = items.shape[0]
     ends[0], ends[1] = LOW_63, ~LOW_63
@@ -241,14 +229,10 @@ def fold_run(items, form, k, coins, turns, sizes, ends):
 def fold_tail(items, bounds, k, seed, starts, levels, level_starts, least, least_starts):
     """Items of groups, each becoming a sketch, in place.
 
-    Parameters
-    ----------
-    items : int64[n]
-        Group g is items[bounds[g]:bounds[g + 1]]. Sketches are put in front.
-    starts, level_starts, least_starts : int64[groups + 1]
-        Filled with the lists' starts.
-    levels, least : int64[...]
-        2 x LEVELS_MAX and 1 for each group of more than EXACT_IN_K x k items.
+    `items` (int64[n]): group g is items[bounds[g]:bounds[g + 1]]. Sketches are put in front.
+    `starts`, `level_starts`, `least_starts` (int64[groups + 1]): filled with the lists' starts.
+    `levels`, `least` (int64[...]): 2 x LEVELS_MAX and 1 for each group of more than EXACT_IN_K x k
+      items.
     """
     filled = 0
     sizes = np.empty(LEVELS_MAX + 2, np.int64)

@@ -45,14 +45,10 @@ def quantiles(
 ):  # fmt: skip
     """`out[:, row, i]` = key at fraction i, and at the ends of its interval. No row is empty.
 
-    Parameters
-    ----------
-    near, far : float64
-        Half-width of an interval: in shares of what is above, and of everything; the smaller.
-    exact_top : int
-        So many items below the maximum hold their places.
-    sure : bool[rows, fractions]
-        Filled: whether value and place are certain.
+    `near`, `far`: half-width of an interval: in shares of what is above, and of everything; the
+      smaller.
+    `exact_top`: so many items below the maximum hold their places.
+    `sure` (bool[rows, fractions]): filled: whether value and place are certain.
     """
     size = 1
     for row in range(starts.shape[0] - 1):
@@ -95,10 +91,8 @@ def quantiles(
 def ranks(
     starts, items, level_starts, levels, least_starts, least, points, inclusive, weight, sure
 ):  # fmt: skip
-    """Weight of the items > (or >=, where not inclusive) each point; whether none is below it.
-
-    No row is empty.
-    """
+    """Weight of the items > (or >=, where not inclusive) each point; whether none is below it. No
+    row is empty."""
     for row in range(starts.shape[0] - 1):
         exact = level_starts[row + 1] == level_starts[row]
         low = items[starts[row]] if exact else least[least_starts[row]]

@@ -41,9 +41,7 @@ def _unite_turns(rows, level_starts, levels, turns):
 @kernel()
 def _thresholds(rows, starts, items, level_starts, levels, total, first, found):
     """Keys that have about so much above them: `first`, then each time 2^TIER_SHIFT times as much.
-
-    Returns how many were found; a sample of the items is asked.
-    """
+    Returns how many were found; a sample of the items is asked."""
     step = total // SAMPLED + 1
     keys = np.empty(total // step + 1, np.int64)
     weights = np.empty(keys.shape[0], np.int64)
@@ -83,9 +81,7 @@ def _gather(rows, starts, items, level_starts, levels, height, thresholds, coins
     Items below thresholds[j] may go up to level (j + 1) x TIER_SHIFT: of each block of neighbours
     one is taken, with the weight of all. What fills no block stays where it is.
 
-    Returns
-    -------
-    The number of levels; `sizes` is filled.
+    Returns the number of levels; `sizes` is filled.
     """
     tiers = thresholds.shape[0]
     there = max(height, tiers * TIER_SHIFT + 1)

@@ -103,26 +103,17 @@ def absorb(
 ):  # fmt: skip
     """Unite stacks a and b (all levels sorted) and compact while they hold too much.
 
-    Parameters
-    ----------
-    caps : int64[61]
-        Capacity of a level by its distance from the top.
-    spare : int
-        How much below its capacity the whole is brought once it has to be compacted.
-    thrifty_depth : int
-        Levels at most so far below the top are halved only as far as they have to be.
-    coins : uint64[4]
-        Advanced in place.
-    out, out_stamps : int64[len(a) + len(b)]
-        The items that remain, levels from 0 upwards.
-    out_offsets : int64[LEVELS_MAX + 2]
+    `caps` (int64[61]): capacity of a level by its distance from the top.
+    `spare`: how much below its capacity the whole is brought once it has to be compacted.
+    `thrifty_depth`: levels at most so far below the top are halved only as far as they have to be.
+    `coins` (uint64[4]): advanced in place.
+    `out`, `out_stamps` (int64[len(a) + len(b)]): the items that remain, levels from 0 upwards.
+    `out_offsets` (int64[LEVELS_MAX + 2]).
 
-    Returns
-    -------
-    The number of levels. A level is compacted only while the whole is at or above its capacity,
-    so that small levels lend their space to others. A thrifty compaction halves no more pairs than
-    it has to, spread evenly; a rank changes only by the one pair that it cuts, so a pair costs the
-    same wherever it is.
+    Returns the number of levels. A level is compacted only while the whole is at or above its
+    capacity, so that small levels lend their space to others. A thrifty compaction halves no more
+    pairs than it has to, spread evenly; a rank changes only by the one pair that it cuts, so a pair
+    costs the same wherever it is.
     """
     a_height = a_offsets.shape[0] - 1
     b_height = b_offsets.shape[0] - 1

@@ -143,15 +143,11 @@ def number_strings(
 ):
     """`out[i - begin]` = number of string i, for i in [begin, end); new strings are appended.
 
-    Parameters
-    ----------
-    data, offsets : uint8[m], int32 or int64[n + 1]
-        The strings.
-    bits, bit_offset : uint8[], int
-        Arrow's validity bitmap and the bit of string 0; empty where nothing is null.
-    slots, hashes, starts, arena
-        uint64[power of two], uint64[capacity], int64[capacity + 1], uint8[bytes]: the numbered
-        strings; an arena ends in `SLACK` bytes that are not used.
+    `data`, `offsets` (uint8[m], int32 or int64[n + 1]): the strings.
+    `bits`, `bit_offset` (uint8[], int): Arrow's validity bitmap and the bit of string 0; empty
+      where nothing is null.
+    `slots`, `hashes`, `starts`, `arena`: uint64[power of two], uint64[capacity], int64[capacity +
+      1], uint8[bytes]: the numbered strings; an arena ends in `SLACK` bytes that are not used.
     """
     mask = np.uint64(slots.shape[0] - 1)
     block_hashes = np.empty(BLOCK, np.uint64)

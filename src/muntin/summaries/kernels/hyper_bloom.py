@@ -85,10 +85,8 @@ def visit_stamped(words, stamps, block, item_hash, now):
 
 @kernel()
 def update_bloom(words, stamps, hashes, times, last, gap, starts):
-    """`starts[i]`: item i begins a batch. Times never go backwards, nor below `last`.
-
-    gap * 8 fits in 63 bits; `last` is the time of the event before, or that of the first.
-    """
+    """`starts[i]`: item i begins a batch. Times never go backwards, nor below `last`. gap * 8 fits
+    in 63 bits; `last` is the time of the event before, or that of the first."""
     blocks = np.uint64(stamps.shape[0])
     n = hashes.shape[0]
     now = np.uint64(0)

@@ -121,10 +121,8 @@ def _bins(distance, settings):
 
 @bare()
 def count_interval(tables, settings, item_hash, distance, own, other, data, start, length, time):
-    """One more batch at this distance from the last: to the pair of its bin or a neighbour's.
-
-    True where that pair was there already, in Space-Saving or its queue: the interval repeats.
-    """
+    """One more batch at this distance from the last: to the pair of its bin or a neighbour's. True
+    where that pair was there already, in Space-Saving or its queue: the interval repeats."""
     interval = own
     pair = pair_hash(item_hash, own)
     bucket = bucket_of(tables, pair)
@@ -236,10 +234,8 @@ def _may_enter(recorder, at, item_hash, tick):
 def update_hyper_calm(
     words, stamps, recorder, tables, settings, clock, hashes, times, data, offsets
 ):
-    """Take events in time order; `offsets` is empty for items that are 8-byte integers.
-
-    Returns what `clock.aligned` is after them.
-    """
+    """Take events in time order; `offsets` is empty for items that are 8-byte integers. Returns
+    what `clock.aligned` is after them."""
     n = hashes.shape[0]
     text = offsets.shape[0] > 0
     blocks = np.uint64(stamps.shape[0])

@@ -37,19 +37,14 @@ def shift_of_merge(edges, heights, k):
 def gather_levels(flat, edges, heights, shift, coins, out, offsets):
     """Items of many stacks, level by level, not sorted.
 
-    Parameters
-    ----------
-    flat : int64[n]
-        The items of all stacks, one stack after the other, each from its level 0 on.
-    edges, heights : int64[sum(heights + 1)], int64[stacks]
-        Where the levels of each stack begin and end, up to a constant of the stack; how many
-        levels it has.
-    shift : int
-        A level below it gives one item of each 2^(shift - level) neighbours to level `shift`.
-        What is left over is cut into blocks of powers of two, so that weights add up exactly.
-    out : int64[n]
-    offsets : int64[levels + 1]
-        Filled with the levels' offsets in `out`; at least heights.max() and shift + 1 levels.
+    `flat` (int64[n]): the items of all stacks, one stack after the other, each from its level 0 on.
+    `edges`, `heights` (int64[sum(heights + 1)], int64[stacks]): where the levels of each stack
+      begin and end, up to a constant of the stack; how many levels it has.
+    `shift`: a level below it gives one item of each 2^(shift - level) neighbours to level `shift`.
+      What is left over is cut into blocks of powers of two, so that weights add up exactly.
+    `out` (int64[n]).
+    `offsets` (int64[levels + 1]): filled with the levels' offsets in `out`; at least heights.max()
+      and shift + 1 levels.
     """
     stacks = heights.shape[0]
     levels = offsets.shape[0] - 1

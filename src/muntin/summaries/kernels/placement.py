@@ -11,9 +11,7 @@ from muntin.summaries.kernels.bits import multiply_high
 @kernel()
 def place(hashes, partitions, starts, out):
     """Copy `hashes` to `out`, partition by partition; partition p is out[starts[p]:starts[p + 1]].
-
-    `starts` is int64[partitions + 1], zeroed. Order inside a partition is kept.
-    """
+    `starts` is int64[partitions + 1], zeroed. Order inside a partition is kept."""
     count = np.uint64(partitions)
     for i in range(hashes.shape[0]):
         starts[np.intp(multiply_high(hashes[i], count)) + 1] += 1

@@ -204,17 +204,12 @@ def index(ids, counts, leaf, low, high):
     `low` and `high`, the first and the last that hold a value. What a node above counts is shared
     by the pieces below it in proportion to what they count.
 
-    Returns
-    -------
-    edges : int64[4, n]
-        Where nodes begin and where they end, each ascending; where pieces begin and end.
-    sums : int64[2, n]
-        Counts of the nodes up to each beginning, and to each end.
-    masses : float64[pieces]
-        What there is up to the end of each piece.
-    grained : bool
-        Whether many values are equal, so that others may be round, too: a quarter lies in pieces of
-        one cell.
+    Returned are `edges` (int64[4, n]): where nodes begin and where they end, each ascending; where
+      pieces begin and end.
+    `sums` (int64[2, n]): counts of the nodes up to each beginning, and to each end.
+    `masses` (float64[pieces]): what there is up to the end of each piece.
+    `grained`: whether many values are equal, so that others may be round, too: a quarter
+      lies in pieces of one cell.
     """
     n = ids.shape[0]
     edges = np.empty((4, n), np.int64)
@@ -311,18 +306,12 @@ def ranks(
 ):  # fmt: skip
     """How many values are up to each cell, and the fewest and the most that there may be.
 
-    Parameters
-    ----------
-    margin : float
-        Half of what bounds may leave open: no value is further from the truth.
-    beyond : int8[n]
-        -1, 0, 1: below the domain, in it, above.
-    inclusive : bool
-        Whether the values of the cell itself are counted.
-    exact : bool
-        Whether these all are the value that is asked for; else they lie between the bounds.
-    values : float64[n]
-    bounds : int64[2, n]
+    `margin`: half of what bounds may leave open: no value is further from the truth.
+    `beyond` (int8[n]): -1, 0, 1: below the domain, in it, above.
+    `inclusive`: whether the values of the cell itself are counted.
+    `exact`: whether these all are the value that is asked for; else they lie between the bounds.
+    `values` (float64[n]).
+    `bounds` (int64[2, n]).
     """
     total = sums[0, sums.shape[1] - 1]
     for i in range(cells.shape[0]):

@@ -53,18 +53,11 @@ def compact_stack(
 ):  # fmt: skip
     """Unite two stacks of sorted levels, and compact the levels that are full.
 
-    Parameters
-    ----------
-    a, a_sizes, b, b_sizes : int64
-        Items, level by level, and how many each level has.
-    turns : int64[LEVELS_MAX]
-        Of each level: 4 x compactions + 2 x the last coin + whether its opposite is still to
-        come. Advanced in place.
-    out, out_sizes : int64[len(a) + len(b)], int64[LEVELS_MAX]
-
-    Returns
-    -------
-    Levels and items.
+    `a`, `a_sizes`, `b`, `b_sizes`: items, level by level, and how many each level has.
+    `turns` (int64[LEVELS_MAX]): of each level: 4 x compactions + 2 x the last coin + whether its
+      opposite is still to come. Advanced in place.
+    `out`, `out_sizes` (int64[len(a) + len(b)], int64[LEVELS_MAX]).
+    Returns levels and items.
     """
     height = max(a_sizes.shape[0], b_sizes.shape[0])
     count = a.shape[0] + b.shape[0]

@@ -29,16 +29,12 @@ def shift_of(blocks, halves):
 def sample_blocks(bits, of_doubles, shift, coins, out, offsets):
     """Keys of the samples of consecutive blocks, as the levels of a stack.
 
-    Parameters
-    ----------
-    bits : int64[n]
-        Doubles' bits, or integers.
-    shift : int
-        Blocks of 2^shift items go to level `shift`. The rest, fewer than 2^shift items, is cut
-        into blocks of the powers of two that it is made of, so that weights add up to n exactly.
-    out : int64[n >> shift + shift]
-    offsets : int64[shift + 2]
-        Filled with the levels' offsets in `out`. The last level is not sorted.
+    `bits` (int64[n]): doubles' bits, or integers.
+    `shift`: blocks of 2^shift items go to level `shift`. The rest, fewer than 2^shift items, is cut
+      into blocks of the powers of two that it is made of, so that weights add up to n exactly.
+    `out` (int64[n >> shift + shift]).
+    `offsets` (int64[shift + 2]): filled with the levels' offsets in `out`. The last level is not
+      sorted.
     """
     n = bits.shape[0]
     whole = n >> shift

@@ -98,10 +98,8 @@ def reindex(table, hashes, entries):
 
 @kernel()
 def evict(state, capacity, hashes, counts, errors, starts, arena, table):
-    """Keep the `capacity` largest counts (of equal ones the oldest) and raise the offset.
-
-    The offset becomes the largest count that is let go. There are more entries than capacity.
-    """
+    """Keep the `capacity` largest counts (of equal ones the oldest) and raise the offset. The
+    offset becomes the largest count that is let go. There are more entries than capacity."""
     entries = state[ENTRIES]
     threshold = nth_largest(counts[:entries], capacity)
     larger = 0
@@ -132,10 +130,8 @@ def count(
     at, item_hashes, weights, data, offsets,
     state, capacity, hashes, counts, errors, starts, arena, table,
 ):  # fmt: skip
-    """Count items from number `at` on; returns the number of the first that found no space.
-
-    Text i is data[offsets[i]:offsets[i + 1]]; integer i, without offsets, is data[i].
-    """
+    """Count items from number `at` on; returns the number of the first that found no space. Text i
+    is data[offsets[i]:offsets[i + 1]]; integer i, without offsets, is data[i]."""
     i, n = np.uint64(at), np.uint64(item_hashes.shape[0])
     step = np.uint64(weights.shape[0] > 1)
     while True:
@@ -178,10 +174,8 @@ def merge(
     more, more_offset, more_hashes, more_counts, more_errors, more_starts, more_arena,
     state, capacity, hashes, counts, errors, starts, arena, table,
 ):  # fmt: skip
-    """Add `more` other entries, for which there is space, and the offset that they come with.
-
-    An item that one side does not keep may have weighed up to that side's offset there.
-    """
+    """Add `more` other entries, for which there is space, and the offset that they come with. An
+    item that one side does not keep may have weighed up to that side's offset there."""
     mine = state[OFFSET]
     entries = state[ENTRIES]
     for entry in range(entries):

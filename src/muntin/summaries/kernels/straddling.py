@@ -14,22 +14,15 @@ from muntin.summaries.kernels.sorting import sort_keys
 def surviving(weights, stamps, edge, survivors, total, out):
     """Weights of a pane's items (sorted by value) as far as the window still holds them.
 
-    Parameters
-    ----------
-    weights, stamps : int64[n]
-        The weights' sum is `total`.
-    edge : int64
-        Items with a stamp below it have left.
-    survivors : int64
-        How many of the pane's `total` items are inside: known exactly, 0 < survivors <= total.
-    out : int64[n]
-        New weights, which add up to `survivors` exactly.
-
-    Notes
-    -----
     Items inside are scaled to the survivors. Of the items <= x in the whole pane, at most the
     expired are gone and at most the survivors are left: the running sum is kept between the two,
     which bounds the error whatever the sample of stamps was.
+
+    `weights`, `stamps` (int64[n]): the weights' sum is `total`.
+    `edge`: items with a stamp below it have left.
+    `survivors`: how many of the pane's `total` items are inside: known exactly, 0 < survivors <=
+      total.
+    `out` (int64[n]): new weights, which add up to `survivors` exactly.
     """
     n = weights.shape[0]
     inside = 0
@@ -56,13 +49,9 @@ def surviving(weights, stamps, edge, survivors, total, out):
 def join_runs(a, a_weights, b, b_weights, newest, offsets, keys, cumulative):
     """Two sorted runs and the items of a stack as one sorted run, with its running weight.
 
-    Parameters
-    ----------
-    newest, offsets : int64[m], int64[levels + 1]
-        A stack's array, which is not changed, and where its levels begin. All levels but the
-        first are sorted.
-    keys, cumulative : int64[len(a) + len(b) + items of the stack]
-        Filled.
+    `newest`, `offsets` (int64[m], int64[levels + 1]): a stack's array, which is not changed, and
+      where its levels begin. All levels but the first are sorted.
+    `keys`, `cumulative` (int64[len(a) + len(b) + items of the stack]): filled.
     """
     size = newest.shape[0] - offsets[0]
     own, own_weights = np.empty(size, np.int64), np.empty(size, np.int64)

@@ -24,13 +24,8 @@ LOOK_SECONDS = 0.02
 
 
 class Turn:
-    """A file's lock, from here to `end`; or none, where it cannot be had.
-
-    Attributes
-    ----------
-    waited : bool
-        Another process had it: there may be something to load.
-    """
+    """A file's lock, from here to `end`; or none, where it cannot be had. `waited`: another process
+    had it: there may be something to load."""
 
     def __init__(self, path: Path) -> None:
         self.waited = False

@@ -45,15 +45,8 @@ def _add_floats(floats, row, other, i, first, last):
 
 @kernel()
 def add_vectors(matrix, floats, rows, vectors, vector_floats, integers, last):
-    """Add vector i to row `rows[i]`; the caller knows that no sum can leave its range.
-
-    Cells [0, integers) are integers, [integers, last) pairs of floats.
-
-    Returns
-    -------
-    int
-        Rows whose count was 0 and is no longer.
-    """
+    """Add vector i to row `rows[i]`; the caller knows that no sum can leave its range. Cells [0,
+    integers) are integers, [integers, last) pairs of floats. Returns how many rows' count was 0."""
     n = rows.shape[0]
     woken = 0
     if matrix.shape[1] == 8 and integers == last:  # one cache line, one vector instruction

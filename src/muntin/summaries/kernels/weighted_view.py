@@ -12,18 +12,11 @@ from muntin.summaries.kernels.sorting import search
 def find_around(fractions, error, cumulative, ends, places):
     """Places of the items at each fraction, at `error` below it, and at `error` above it.
 
-    Parameters
-    ----------
-    fractions : float64[n]
-    cumulative : int64[m]
-        Running sum of the items' weights; m > 0.
-    ends : bool
-        Whether the exact ends stand before and after the items, so that places count from 1.
-    places : int64[3, n]
-
-    Returns
-    -------
-    False where a fraction is not in [0, 1]: there is nothing to be found in `places` then.
+    `fractions` (float64[n]).
+    `cumulative` (int64[m]): running sum of the items' weights; m > 0.
+    `ends`: whether the exact ends stand before and after the items, so that places count from 1.
+    `places` (int64[3, n]).
+    Returns False where a fraction is not in [0, 1]: there is nothing to be found in `places` then.
     """
     total = cumulative[-1]
     for i in range(fractions.shape[0]):
