@@ -223,23 +223,17 @@ def test_a_wrong_password_is_told_and_none_is_shown(broker, tmp_path):
 
 
 def test_records_that_retention_took_end_the_run_and_partitions_may_grow(broker, tmp_path):
-    admin = AdminClient({"bootstrap.servers": broker.servers})
     server = {"bootstrap.servers": broker.servers}
     spec = spec_of("growing", broker, tmp_path)
     spec["source"]["options"] |= {"subscribe": "growing"}
     produce(orders(range(100)), "growing", server)
     run(spec)
-    for done in admin.create_partitions([NewPartitions("growing", 5)]).values():
-        done.result()
-    while len(admin.list_topics("growing").topics["growing"].partitions) < 5:
-        time.sleep(0.1)
+    grow(broker, "growing", 5)
     produce(orders(range(100, 300)), "growing", server)
     assert counted(run(spec)) == oracle(range(300))
 
     produce(orders(range(300, 500)), "growing", server)
-    gone = [TopicPartition("growing", n, OFFSET_END) for n in range(5)]
-    for done in admin.delete_records(gone).values():
-        done.result()
+    delete_records(broker, [TopicPartition("growing", n, OFFSET_END) for n in range(5)])
     produce(orders(range(500, 600)), "growing", server)
     with pytest.raises(
         SourceError, match=r"are gone from Kafka.*growing-\d.*failOnDataLoss: false"
@@ -251,6 +245,23 @@ def test_records_that_retention_took_end_the_run_and_partitions_may_grow(broker,
     assert stream.ledger.status("growing")["missed"] == 200
     assert run(spec).ledger.status("growing")["missed"] == 200
     assert counted(stream) == oracle([*range(300), *range(500, 600)])
+
+
+def grow(broker: Broker, topic: str, partitions: int) -> None:
+    """In a function of its own: a client that outlives the broker calls for it on stderr, and an
+    error that a test expects holds what stands in the test until it is collected."""
+    admin = AdminClient({"bootstrap.servers": broker.servers})
+    for done in admin.create_partitions([NewPartitions(topic, partitions)]).values():
+        done.result()
+    while len(admin.list_topics(topic).topics[topic].partitions) < partitions:
+        time.sleep(0.1)
+
+
+def delete_records(broker: Broker, until: list[TopicPartition]) -> None:
+    """As retention does."""
+    admin = AdminClient({"bootstrap.servers": broker.servers})
+    for done in admin.delete_records(until).values():
+        done.result()
 
 
 def test_produce_sends_lines_as_they_are_and_orders_at_a_rate(broker, tmp_path):

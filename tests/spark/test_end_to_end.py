@@ -72,6 +72,23 @@ def test_what_the_source_lacks_is_named(spark, table, changes, message):
         muntin.summarize(spark.createDataFrame(table), pipeline(**changes), ledger=temporary())
 
 
+def test_no_ledger_is_made_of_a_source_that_is_wrong(spark, table, tmp_path):
+    pq.write_table(table, tmp_path / "a.parquet")
+    (tmp_path / "other.csv").write_text("time\n2024-01-01\n")
+    ledger = f"sqlite:///{tmp_path}/l.db"
+    there = sorted(tmp_path.iterdir())
+    for data in (tmp_path / "none.parquet", tmp_path / "other.csv", table.select(["time"])):
+        with pytest.raises(SourceError):
+            muntin.summarize(data, pipeline(), ledger=ledger)
+    wrong = pipeline(
+        source={"format": "parquet", "path": str(tmp_path / "a.parquet")},
+        summaries={"orders": {"keys": ["none"]}}, queries={},
+    )  # fmt: skip
+    with pytest.raises(SourceError, match="no column 'none'"):
+        muntin.stream(None, wrong, ledger=ledger)
+    assert sorted(tmp_path.iterdir()) == there
+
+
 def test_text_cannot_be_an_indicator(spark, table):
     summary = {"keys": ["area"], "indicators": ["driver"]}
     with pytest.raises(SourceError, match="CAST"):

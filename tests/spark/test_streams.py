@@ -227,10 +227,8 @@ def test_keys_change_without_a_restart(spark, tmp_path):
     for entry, other in (("name", "other"), ("ledger", "memory://"), ("trigger", "1 hour")):
         with pytest.raises(SpecError, match=f"^{entry}: cannot change while the pipeline runs"):
             stream.reconfigure(pipeline(**{"trigger": "100 ms", entry: other}))
-    both = {
-        "orders": summary,
-        "more": summary | {"window": {"kind": "tumbling", "length": "1 minute"}},
-    }
+    tumbling = {"window": {"kind": "tumbling", "length": "1 minute"}, "capacity": None}
+    both = {"orders": summary, "more": summary | tumbling}
     stream.reconfigure(pipeline(trigger="100 ms", summaries=both))
     arrive(events([(s, "b", 2, 1, 1) for s in range(40, 80, 5)]), folder / "b.parquet")
     stream.query.processAllAvailable()

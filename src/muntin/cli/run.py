@@ -75,14 +75,17 @@ def _run(
 
         token_for(spec)  # a missing one is an error now, not after Spark has started
     began = time.monotonic()
-    check_source(spec.source)
-    ledger = open_ledger(spec.ledger_url)
+    ledger = None
     with ExitStack() as ending:
         if serve:
+            check_source(spec.source)  # before a ledger is made, as where a stream makes it
+            ledger = open_ledger(spec.ledger_url)
             ending.callback(beside(ledger, port, begun=stop.has_begun).stop)
         ending.callback(stop_spark)
         stream = muntin.stream(None, spec, ledger=ledger, once=once, mode=mode)
         ending.callback(stream.stop)
+        if stream.ingest is None:  # by Spark Connect: the view does not wait for the first batch
+            open_ledger(spec.ledger_url).close()
         stop.begun()
         for site in _sites(spec, stream):
             ending.callback(site.stop)

@@ -20,7 +20,7 @@ from muntin.session import Session
 from muntin.spark.connector import with_connector
 from muntin.spark.failures import plainly
 from muntin.spark.files import FILE_FORMATS, files_at, local_path
-from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from
+from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from, ledger_there
 from muntin.spark.kafka import is_raw
 from muntin.spark.parquet import gather_parquet
 from muntin.spark.partials import Plan
@@ -80,10 +80,16 @@ def summarize(
         The ledger has data of this pipeline and mode is "error".
     """
     pipeline = Pipeline.of(spec)
-    opened = _ledger(ledger, pipeline, mode)
+    where = pipeline.ledger or f"memory://{pipeline.name}" if ledger is None else ledger
+    # nobody asked to keep it: the same cell may run again
+    is_new = ledger is None and not pipeline.ledger and mode == "error"
+    opened = None if is_new else ledger_there(where)
     check_before(pipeline, opened, mode)
     with plainly():
         gather = _gather(data, pipeline)
+    if is_new:
+        forget(pipeline.name)
+    opened = opened or open_ledger(where)  # pyright: ignore[reportArgumentType]
     query_id = f"batch-{uuid.uuid4()}"
     ingest = Ingest(pipeline, opened, query_id=query_id, mode=mode)
     try:
@@ -109,16 +115,6 @@ def _warn_of_rejected(ledger: Ledger, pipeline: Pipeline, progress: Progress) ->
         f"more in session.ledger.rejected({pipeline.name!r})",
         stacklevel=3,
     )
-
-
-def _ledger(ledger: Ledger | str | None, pipeline: Pipeline, mode: Mode) -> Ledger:
-    if ledger is not None:
-        return ledger if isinstance(ledger, Ledger) else open_ledger(ledger)
-    if pipeline.ledger:
-        return open_ledger(pipeline.ledger)
-    if mode == "error":  # nobody asked to keep it: the same cell may run again
-        forget(pipeline.name)
-    return open_ledger(f"memory://{pipeline.name}")
 
 
 def _gather(data: Given | None, pipeline: Pipeline) -> GatherRows:

@@ -22,8 +22,9 @@ from muntin.assembly.changes import StoredTypes, check_changes, spec_to_store
 from muntin.assembly.cutting import cuttings_of
 from muntin.assembly.maintenance import Maintenance
 from muntin.assembly.standing import StandingQueries
-from muntin.errors import LedgerConflict, LedgerError, MuntinError
+from muntin.errors import LedgerConflict, LedgerError, LedgerMissing, MuntinError
 from muntin.ledger.base import Ledger, Mode, Writer
+from muntin.ledger.open import open_ledger
 from muntin.ledger.records import Batch, ClosedWindow, Command
 from muntin.ledger.rules import check_query, panes_of, with_late
 from muntin.ledger.slices import Slices
@@ -400,11 +401,23 @@ def runs_of(ledger: Ledger, name: str) -> list[str]:
     return list((ledger.status(name) or {}).get("runs", ()))
 
 
-def check_before(pipeline: Pipeline, ledger: Ledger, mode: Mode, query_id: str = "") -> None:
-    """All that an ingest would refuse, before Spark starts.
+def ledger_there(ledger: Ledger | str) -> Ledger | None:
+    """The ledger, None where it is not made yet: nothing is, before the source was looked at, so
+    that a wrong one leaves nothing behind."""
+    if isinstance(ledger, Ledger):
+        return ledger
+    try:
+        return open_ledger(ledger, create=False)
+    except LedgerMissing:
+        return None
+
+
+def check_before(pipeline: Pipeline, ledger: Ledger | None, mode: Mode, query_id: str = "") -> None:
+    """All that an ingest would refuse, before Spark starts and a ledger is made.
 
     `query_id` is that of the checkpoint, "" where a new query would begin.
     """
+    ledger = open_ledger("memory://") if ledger is None else ledger
     StandingQueries(pipeline, ledger).close()
     cuttings_of(pipeline, ledger)
     if mode == "overwrite":

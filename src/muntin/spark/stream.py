@@ -33,7 +33,7 @@ from muntin.spark.checkpoint import (
 from muntin.spark.connector import with_connector
 from muntin.spark.failures import plainly, worker_error
 from muntin.spark.files import local_path
-from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from
+from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from, ledger_there
 from muntin.spark.kafka import Missed, lag_of
 from muntin.spark.parquet import gather_batch
 from muntin.spark.partials import Plan
@@ -413,13 +413,11 @@ def stream(
     own_source = check_source(pipeline.source) if data is None else None
     if ledger is None:
         ledger = pipeline.ledger_url
-    if not isinstance(ledger, str | Ledger):
-        ledger = open_ledger(ledger)
-    url = ledger if isinstance(ledger, str) else ledger.url
+    url = ledger.url if isinstance(ledger, Ledger) else str(ledger)
     if is_elsewhere(data):
         address = url if isinstance(ledger, str) else getattr(ledger, "address", url)
         return _elsewhere(data, pipeline, absolute(address), checkpoint, once=once, mode=mode)
-    opened = open_ledger(ledger) if isinstance(ledger, str) else ledger
+    opened = ledger_there(ledger)
     place = checkpoint or pipeline.checkpoint or checkpoint_beside(url, pipeline.name)
     if mode != "overwrite":
         check_undamaged(place)
@@ -431,6 +429,7 @@ def stream(
             data = _own_source(pipeline, place)
     _check_streaming(data)
     needed(data, pipeline)
+    opened = opened or open_ledger(ledger)  # pyright: ignore[reportArgumentType]
     if own_source is None:
         warm(pipeline)
     if mode == "overwrite":
