@@ -83,20 +83,25 @@ def add(cells, hashes, weights, limit, conservative):
     for start in range(0, hashes.shape[0], BLOCK):
         some = hashes[start : start + BLOCK]
         locate_block(cells, some, columns)
-        for i in range(some.shape[0]):
-            weight = weights[(start + i) * step]
-            if not conservative and limit == LIMIT_MAX:
+        if conservative:
+            for i in range(some.shape[0]):
+                goal = least_of(cells, columns, i) + weights[(start + i) * step]
+                clamped |= goal > limit
+                goal = min(goal, limit)
                 for row in range(depth):
-                    cells[row, columns[row, i]] += weight
+                    before = np.int64(cells[row, columns[row, i]])
+                    cells[row, columns[row, i]] = max(before, goal)
+            continue
+        for row in range(depth):  # not item by item: the cells of one row lie near each other
+            own, places = cells[row], columns[row]
+            if limit == LIMIT_MAX:
+                for i in range(some.shape[0]):
+                    own[places[i]] += weights[(start + i) * step]
                 continue
-            goal = least_of(cells, columns, i) + weight if conservative else 0
-            for row in range(depth):
-                before = np.int64(cells[row, columns[row, i]])
-                total = max(before, goal) if conservative else before + weight
-                if total > limit:
-                    total = limit
-                    clamped = True
-                cells[row, columns[row, i]] = total
+            for i in range(some.shape[0]):
+                total = np.int64(own[places[i]]) + weights[(start + i) * step]
+                clamped |= total > limit
+                own[places[i]] = min(total, limit)
     return clamped
 
 
@@ -107,8 +112,13 @@ def estimate(cells, hashes, out):
     for start in range(0, hashes.shape[0], BLOCK):
         some = hashes[start : start + BLOCK]
         locate_block(cells, some, columns)
+        least = out[start : start + BLOCK]
         for i in range(some.shape[0]):
-            out[start + i] = least_of(cells, columns, i)
+            least[i] = cells[0, columns[0, i]]
+        for row in range(1, cells.shape[0]):
+            own, places = cells[row], columns[row]
+            for i in range(some.shape[0]):
+                least[i] = min(least[i], np.int64(own[places[i]]))
 
 
 @kernel()
