@@ -15,6 +15,21 @@ def as_set(numbers: Int64s) -> Int64s:
     into few of its buckets then, and take a hundred times as long as to be sorted.
     """
     found = np.sort(numbers, kind="stable")  # mostly runs that ascend
-    first = np.ones(len(found), np.bool_)
-    np.not_equal(found[1:], found[:-1], out=first[1:])
-    return found[first]
+    return found[_firsts(found)]
+
+
+def sums_of_set(numbers: Int64s, *columns: Int64s) -> tuple[Int64s, ...]:
+    """The different ones of int64[n], ascending, and the sum of each int64[n] column over each."""
+    if (numbers[1:] < numbers[:-1]).any():
+        order = np.argsort(numbers, kind="stable")
+        numbers, columns = numbers[order], tuple(column[order] for column in columns)
+    starts = np.flatnonzero(_firsts(numbers))
+    if not len(starts):
+        return numbers, *columns
+    return numbers[starts], *(np.add.reduceat(column, starts) for column in columns)
+
+
+def _firsts(ascending: Int64s) -> npt.NDArray[np.bool_]:
+    first = np.ones(len(ascending), np.bool_)
+    np.not_equal(ascending[1:], ascending[:-1], out=first[1:])
+    return first

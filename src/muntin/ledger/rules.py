@@ -270,7 +270,7 @@ def count_late(
     counted most.
     """
     late = [with_late(slices, pane_us, watermark) for slices in panes.values()]
-    if not late:
+    if not any(slices.late_count for slices in late):
         return 0
     starts, place = np.unique(np.concatenate([s.starts for s in late]), return_inverse=True)
     most = np.zeros(len(starts), np.int64)

@@ -6,13 +6,13 @@ and what readers look up without opening them (which slices hold events) is in t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from muntin.errors import BadArgument
-from muntin.sets import Int64s
+from muntin.sets import Int64s, sums_of_set
 
 SLICES_MAX = 1 << 24  # of one piece; 16 million panes of a second are half a year
 _COLUMNS = 3
@@ -104,15 +104,14 @@ NOTHING = Slices(*(np.empty(0, np.int64) for _ in range(_COLUMNS)))
 
 def added_up(parts: Iterable[Slices]) -> Slices:
     """The slices of several pieces of one length, each slice once."""
-    filled: Sequence[Slices] = [part for part in parts if len(part)]
+    filled = [part for part in parts if len(part)]
     if not filled:
         return NOTHING
-    starts = np.concatenate([part.starts for part in filled])
-    unique, place = np.unique(starts, return_inverse=True)
-    sums = np.zeros((2, len(unique)), np.int64)
-    np.add.at(sums[0], place, np.concatenate([part.events for part in filled]))
-    np.add.at(sums[1], place, np.concatenate([part.late for part in filled]))
-    return Slices(unique, sums[0], sums[1])
+    starts, events, late = (
+        np.concatenate([getattr(part, name) for part in filled])
+        for name in ("starts", "events", "late")
+    )
+    return Slices(*sums_of_set(starts, events, late))
 
 
 def check_slices(what: str, slices: Slices, length: int) -> Slices:

@@ -16,6 +16,7 @@ from muntin.segments.grouping import as_slices, counted, group, limited
 from muntin.segments.kernels.lists import sum_counts
 from muntin.segments.keys import NO_KEY, Encoded, Keys, union
 from muntin.segments.table import Segment, Table, check_same
+from muntin.sets import sums_of_set
 
 WHOLE = 0
 """`merge(..., step=WHOLE)`: all slices become slice 0."""
@@ -114,18 +115,11 @@ def merge(segments: Sequence[Segment], step: int = 1) -> Segment:
         joined = [_adapted(table, one, algebra) for one, table in parts]
         tables.append(merge_tables(algebra, joined, step, first.limit))
     slices = _stepped(np.concatenate([segment.slices for segment in segments]), step)
-    found, totals = _totals(slices, np.concatenate([segment.events for segment in segments]))
+    events = np.concatenate([segment.events for segment in segments])
+    found, totals = map(frozen, sums_of_set(slices, events))
     shards = {segment.shard for segment in segments}
     shard = shards.pop() if len(shards) == 1 else 0
     return Segment(algebra, found, totals, tuple(tables), first.limit, shard)
-
-
-def _totals(slices: np.ndarray, events: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The different slices, ascending, and the events of each."""
-    found, at = np.unique(slices, return_inverse=True)
-    totals = np.zeros(len(found), np.int64)
-    np.add.at(totals, at, events)
-    return frozen(found), frozen(totals)
 
 
 def _adapted(table: Table, one: Algebra, algebra: Algebra) -> Table:
@@ -263,7 +257,7 @@ def relabelled(segment: Segment, labels: np.ndarray, at: np.ndarray | None = Non
     """The segment with slices of new numbers (`labels`); slices of one number merge. `at`: the
     slices that `labels` number, by their places; one may stand there again and again."""
     at = np.arange(len(segment.slices)) if at is None else at
-    found, events = _totals(labels, segment.events[at])
+    found, events = map(frozen, sums_of_set(labels, segment.events[at]))
     tables = []
     for table in segment.tables:
         own = np.full(len(segment.slices), -1)
