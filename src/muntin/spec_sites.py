@@ -120,8 +120,7 @@ class SiteSpec(Ranking):
     coordinator: str = Field(description="For example ws://127.0.0.1:8790")
     site: str = Field(default="", description="This site's name in the coordinator's list")
     site_column: str = Field(
-        default="",
-        description="Instead of site: a column that says which site a record belongs to",
+        default="", description="Instead of site: a column that says which site a record belongs to"
     )
     site_values: dict[str, str] = Field(
         default_factory=dict, description="Name of each site -> its value in site_column"

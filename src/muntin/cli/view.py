@@ -27,10 +27,7 @@ BAR_CHARACTERS = 20
 
 
 def follow(
-    stream: Stream | SinkStream,
-    on_tick: Callable[[], None] = lambda: None,
-    *,
-    live: bool = True,
+    stream: Stream | SinkStream, on_tick: Callable[[], None] = lambda: None, *, live: bool = True
 ) -> None:
     """Show the view until the stream ends; lines where this is no terminal, or not `live`."""
     from rich.console import Console

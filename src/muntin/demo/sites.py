@@ -103,11 +103,7 @@ class SplitReplay(Replay):
     """Replays each slice to all sites at once: a folder below `folder` for each."""
 
     def __init__(
-        self,
-        slices: Iterator[pa.Table],
-        folder: Path,
-        names: list[str],
-        tick: float = TICK_SECONDS,
+        self, slices: Iterator[pa.Table], folder: Path, names: list[str], tick: float = TICK_SECONDS
     ) -> None:
         super().__init__(slices, folder, tick)
         self._sites = names

@@ -100,12 +100,7 @@ def of_panes(
 
 
 def _witnesses(
-    pieces: Pieces,
-    known: Known,
-    layout: Layout,
-    span: tuple[int, int],
-    own: int,
-    away: Spans,
+    pieces: Pieces, known: Known, layout: Layout, span: tuple[int, int], own: int, away: Spans
 ) -> Iterator[tuple[int, bool, Spans]]:
     """What each other summary tells of a span: how many events of a part of an absence came there,
     whether that is too many, and which part."""

@@ -219,9 +219,7 @@ def decode(data: bytes | memoryview, keys: Sequence[tuple[str, ...]] | None = No
     return segment
 
 
-def _opened(
-    data: bytes | memoryview,
-) -> tuple[Index, StreamReader, dict[str, Any], memoryview]:
+def _opened(data: bytes | memoryview) -> tuple[Index, StreamReader, dict[str, Any], memoryview]:
     view, header, (at, directory, head, size) = _head_of(data)
     if len(view) != size:
         raise CorruptSummary(f"segment: {len(view)} bytes are not what its head says")

@@ -36,16 +36,7 @@ import pyarrow.compute as pc
 from muntin.arrow import decoded
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.segments.algebra import Algebra, Shape
-from muntin.segments.columns import (
-    Column,
-    States,
-    frozen,
-    lists,
-    numbers,
-    present,
-    taken,
-    trimmed,
-)
+from muntin.segments.columns import Column, States, frozen, lists, numbers, present, taken, trimmed
 from muntin.segments.items import asked_items
 from muntin.segments.kernels import fingerprint as _kernels
 from muntin.segments.kernels.lists import keep_present, sum_counts

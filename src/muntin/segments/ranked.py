@@ -22,13 +22,7 @@ from muntin.segments.kernels.lists import SHORT, gather_lists, sort_short_lists
 from muntin.segments.keys import Keys
 from muntin.segments.nulls import check_nulls, counts_of, merged_nulls, without_nulls
 from muntin.segments.table import Table
-from muntin.summaries.order_keys import (
-    DTYPES,
-    as_column,
-    check_keys,
-    from_keys,
-    to_keys,
-)
+from muntin.summaries.order_keys import DTYPES, as_column, check_keys, from_keys, to_keys
 from muntin.summaries.weighted_view import check_fractions, check_points, set_beyond
 
 SEED_MAX = (1 << 64) - 1
@@ -208,11 +202,8 @@ class _Lists:
     """Room for the sketches of groups; pages that are not used cost nothing."""
 
     def __init__(self, groups: int, items: np.ndarray, levels: int, ends: int) -> None:
-        self.items, self.levels, self.ends = (
-            items,
-            np.empty(levels, np.int64),
-            np.empty(ends, np.int64),
-        )
+        self.items = items
+        self.levels, self.ends = np.empty(levels, np.int64), np.empty(ends, np.int64)
         self.starts, self.level_starts, self.end_starts = (
             np.empty(groups + 1, np.int64) for _ in range(3)
         )

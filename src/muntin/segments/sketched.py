@@ -211,10 +211,8 @@ class SketchedSums(OfIndicators):
             stored = lists(states[f"{name}.list"], rows)
             own = lists(states[f"{name}.cells"], rows)
             buffer = np.empty(len(stored.items), dtype)
-            list_starts, counters = (
-                np.empty(groups + 1, np.int64),
-                np.zeros(len(dense.items), dtype),
-            )
+            list_starts = np.empty(groups + 1, np.int64)
+            counters = np.zeros(len(dense.items), dtype)
             kernels.merge_lane(
                 item.starts, columns, stored.starts, stored.items.view(dtype), own.starts,
                 own.items.view(dtype), order, bounds, dense.starts, self.width, listed[0],

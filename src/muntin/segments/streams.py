@@ -30,12 +30,8 @@ SCALES = (1.0, 10.0, 100.0, 1000.0)
 PLAIN = 0  # form of a stream: 0, or 1 + the number of a scale
 _SHORT = ("form", "u1"), ("width", "u1"), ("compressed", "u1"), ("coded", "u1")
 _ENTRIES = np.dtype([*_SHORT, ("base", "<i8"), ("numbers", "<u8"), ("stored", "<u8")])
-_COMPRESSED, _CODED, _NUMBERS, _STORED = (
-    2,
-    3,
-    5,
-    6,
-)  # places in a line: tuples are read faster than records
+_COMPRESSED, _CODED, _NUMBERS, _STORED = 2, 3, 5, 6
+"""Places in a line: tuples are read faster than records."""
 ENTRY_BYTES = _ENTRIES.itemsize
 _WIDTHS = (0, 1, 2, 4, 8)
 

@@ -29,13 +29,7 @@ import pyarrow as pa
 
 from muntin.arrow import read_only
 from muntin.errors import BadArgument, CorruptSummary
-from muntin.summaries.calm_tables import (
-    CalmShape,
-    check_store,
-    decode,
-    encode,
-    nbytes_of,
-)
+from muntin.summaries.calm_tables import CalmShape, check_store, decode, encode, nbytes_of
 from muntin.summaries.checks import array_of, integer_in, with_plain_integers
 from muntin.summaries.kernels.calm_space_saving import (
     COUNTED,

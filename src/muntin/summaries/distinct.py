@@ -27,11 +27,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
-from muntin.errors import CorruptSummary, IncompatibleSummary
+from muntin.errors import CorruptSummary
 from muntin.segments.streams import ENTRY_BYTES, StreamReader, StreamWriter
 from muntin.summaries import datasketches_hll
 from muntin.summaries.base import Copied, Estimate
-from muntin.summaries.checks import integer_in
+from muntin.summaries.checks import check_alike, integer_in
 from muntin.summaries.datasketches_hll import LG_K_MAX, LG_K_MIN
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.items import as_items, integers, text_buffers
@@ -136,10 +136,7 @@ class Distinct(Copied):
         SummaryOverflow
             More events than int64 counts. Nothing was changed.
         """
-        if not isinstance(other, Distinct):
-            raise IncompatibleSummary(f"cannot merge a {type(other).__name__} into a Distinct")
-        if other.lg_k != self.lg_k:
-            raise IncompatibleSummary(f"lg_k {other.lg_k} cannot join lg_k {self.lg_k}")
+        check_alike(self, other)
         events = added(self._events, other._events, self.kind, "events")
         np.maximum(self._registers, other._registers, out=self._registers)
         self._events = events

@@ -66,11 +66,7 @@ class DynamicBloom(Copied):
     kind: ClassVar[str] = "dynamic_bloom"
 
     def __init__(
-        self,
-        capacity: int = 100_000,
-        fpp: float = 0.01,
-        seed: int = 0,
-        headroom: int = HEADROOM,
+        self, capacity: int = 100_000, fpp: float = 0.01, seed: int = 0, headroom: int = HEADROOM
     ) -> None:
         capacity = integer_in("capacity", capacity, 1, CAPACITY_MAX)
         seed = integer_in("seed", seed, 0, 2**64 - 1)

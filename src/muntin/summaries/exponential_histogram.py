@@ -27,6 +27,7 @@ from muntin.summaries.panes import (
     DEVIATIONS,
     KLL_DEVIATION,
     Cut,
+    WindowEngine,
     WindowView,
     merged_run,
     restore_stacks,
@@ -106,16 +107,13 @@ class Block:
         return self.count - int(self.marks[1, at]), int(self.marks[0, at])
 
 
-class _Histogram:
+class _Histogram(WindowEngine):
     """Blocks from the oldest to the newest; the newest is being filled."""
 
-    __slots__ = ("blocks", "coins", "k", "panes", "window")
+    __slots__ = ("blocks",)
 
     def __init__(self, window: int, panes: int, k: int, coins: np.ndarray) -> None:
-        self.window = window
-        self.panes = panes
-        self.k = k
-        self.coins = coins
+        super().__init__(window, panes, k, coins)
         self.blocks: list[Block] = []
 
     @property

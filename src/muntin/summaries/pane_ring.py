@@ -46,21 +46,12 @@ class Pane:
 
 
 class PaneRing(Ring):
-    """See the module.
+    """See the module."""
 
-    `window`: items.
-    `panes`: panes that make a window; one more is cut by its edge.
-    `k`: of each pane.
-    `coins` (uint64[4]): shared by all panes.
-    """
-
-    __slots__ = ("_cut", "coins", "edge", "end", "k", "panes", "ring", "window")
+    __slots__ = ("_cut", "edge", "end", "ring")
 
     def __init__(self, window: int, panes: int, k: int, coins: np.ndarray) -> None:
-        self.window = window
-        self.panes = panes
-        self.k = k
-        self.coins = coins
+        super().__init__(window, panes, k, coins)
         self.ring: list[Pane] = []
         self.edge = 0  # position of the window's oldest item
         self.end = 0  # that of the next item
@@ -149,7 +140,7 @@ class PaneRing(Ring):
                 stack.merge(moved)
             united += [Pane(at, size, stack)] * bool(size)
         self.ring = united[::-1]
-        self.window += other.window
+        self.window = self.window + other.window
         self.end, self.edge = end, end - count
         self._forget()
 

@@ -131,13 +131,28 @@ class Cut:
         return self.keys, out
 
 
-class Ring:
+class WindowEngine:
+    """What holds a window of items, or of microseconds.
+
+    `panes`: so many make a window; one more is cut by its edge.
+    `k`: of each pane.
+    `coins` (uint64[4]): shared by all panes.
+    """
+
+    __slots__ = ("coins", "k", "panes", "window")
+
+    def __init__(self, window: int, panes: int, k: int, coins: np.ndarray) -> None:
+        self.window = window
+        self.panes = panes
+        self.k = k
+        self.coins = coins
+
+
+class Ring(WindowEngine):
     """What rings of panes share: a view, in which those that no longer change are sorted once."""
 
     __slots__ = ("_closed",)
-
-    def __init__(self) -> None:
-        self._closed: tuple[list[int], Closed] | None = None
+    _closed: tuple[list[int], Closed] | None
 
     @property
     def _cached(self) -> int:

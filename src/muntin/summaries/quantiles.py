@@ -35,13 +35,7 @@ from muntin.summaries.kernels.compaction import DRAWS, SEED, coins_of
 from muntin.summaries.kernels.sampling import BLOCK_SHIFT_MAX, sample_blocks
 from muntin.summaries.kernels.sorting import sort_run
 from muntin.summaries.kll_answers import KLLAnswers
-from muntin.summaries.level_stack import (
-    COUNT_MAX,
-    RUN_ITEMS_MAX,
-    LevelStack,
-    check_k,
-    new_coins,
-)
+from muntin.summaries.level_stack import COUNT_MAX, RUN_ITEMS_MAX, LevelStack, check_k, new_coins
 from muntin.summaries.order_keys import (
     as_column,
     bits_of,

@@ -46,24 +46,15 @@ class TimePane:
 
 
 class TimeRing(Ring):
-    """See the module.
+    """See the module. A window holds the times t with end - window < t <= end."""
 
-    `window`: length, microseconds. It holds the times t with end - window < t <= end.
-    `panes`: panes that make a window.
-    `k`: of each pane.
-    `coins` (uint64[4]): shared by all panes.
-    """
-
-    __slots__ = ("coins", "end", "k", "panes", "ring", "window")
+    __slots__ = ("end", "ring")
 
     def __init__(self, window: int, panes: int, k: int, coins: np.ndarray) -> None:
-        self.window = window
-        self.panes = panes
-        self.k = k
-        self.coins = coins
+        super().__init__(window, panes, k, coins)
         self.ring: dict[int, TimePane] = {}  # by number on the grid
         self.end: int | None = None
-        super().__init__()
+        self._closed = None
 
     @property
     def pane_us(self) -> int:
