@@ -146,7 +146,9 @@ class Assembler:
 
     def end(self, newest: int) -> list[ClosedWindow]:
         """The source has ended: all its panes are passed, and what is open closes with them.
-        `newest` is the time of the newest event, microseconds."""
+
+        `newest` is the time of the newest event, microseconds.
+        """
         pane = self._pipeline.pane
         written = []
         with pieces_of(self._ledger, self._cache) as now:
@@ -176,8 +178,10 @@ class Assembler:
         return late if first is None else late[late >= first]
 
     def _write_each(self, name: str, closings: Iterator[ClosingWindow]) -> list[ClosedWindow]:
-        """Write windows as they close, some at once. One that the end of a source had closed is the
-        next revision; as it was, it is none."""
+        """Write windows as they close, some at once.
+
+        One that the end of a source had closed is the next revision; as it was, it is none.
+        """
         written: list[ClosedWindow] = []
         pending: list[ClosingWindow] = []
         newest = self._ledger.windows(name, limit=1, newest_first=True)
@@ -236,7 +240,9 @@ class Assembler:
 
     def _revise(self, now: Pieces, name: str, late: Slices) -> list[ClosedWindow]:
         """Publish again the closed windows whose panes hold more events than when they closed.
-        Where retention has dropped a part of one, its revision says what it lacks."""
+
+        Where retention has dropped a part of one, its revision says what it lacks.
+        """
         layout = self.layouts[name]
         window_spec = layout.spec.window
         assert window_spec is not None  # noqa: S101 (only followed summaries come here)

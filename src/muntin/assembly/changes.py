@@ -26,8 +26,11 @@ LOOKED_AT_BYTES = 1 << 14  # of a piece: most say within them what it holds
 def check_changes(pipeline: Pipeline, ledger: Ledger) -> None:
     """Compare a pipeline with the one of the same name that fed the ledger until now.
 
-    SpecError: its panes have another length, or a summary another kind, size or columns than what
-      is stored of it: they would not merge, or make one summary of two things.
+    Raises
+    ------
+    SpecError
+        Its panes have another length, or a summary another kind, size or columns than what is
+        stored of it: they would not merge, or make one summary of two things.
     """
     found = _fed(pipeline, ledger)
     if found is None:
@@ -171,8 +174,13 @@ class StoredTypes:
         self._of: dict[str, _Known] = {}
 
     def check(self, now: Pieces, layout: Layout, partials: Iterable[Partial]) -> None:
-        """Compare what a batch brings to one summary with what came before. SourceError: a column
-        has another type than what is stored of it."""
+        """Compare what a batch brings to one summary with what came before.
+
+        Raises
+        ------
+        SourceError
+            A column has another type than what is stored of it.
+        """
         name = layout.name
         came: _Known | None = None
         for partial in partials:

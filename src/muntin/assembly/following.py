@@ -100,8 +100,10 @@ class FloatingFollower(_Follower):
             yield from self._closed_in(pieces, start, end)
 
     def _closed_in(self, pieces: Pieces, start: int, end: int) -> Iterator[ClosingWindow]:
-        """The windows of a gap: as ever, but the last ends where the gap does at the latest. It
-        says `late` where it did not reach its own end."""
+        """The windows of a gap: as ever, but the last ends where the gap does at the latest.
+
+        It says `late` where it did not reach its own end.
+        """
         gap = copy.copy(self)
         gap.window, gap._contents = replace(self.window, start=None, overflowed=False), None
         panes = pieces.slices(self._layout, self._layout.pane, start, end)
@@ -253,7 +255,9 @@ class GridFollower(_Follower):
 
     def _due(self, pieces: Pieces, after: int, until: int) -> tuple[np.ndarray, Slices]:
         """Starts of the windows that end after a time and hold events of before `until`; the panes.
-        Where panes are gone, rollups tell."""
+
+        Where panes are gone, rollups tell.
+        """
         layout, length, every = self._layout, self._length, self._every
         first = after - length
         whole = min(max(first, pieces.extent(layout).dropped or first), until)

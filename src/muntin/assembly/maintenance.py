@@ -210,8 +210,10 @@ class Maintenance:
         return self._made(layout, merge(parts), added_up(slices_of), length)
 
     def _retain(self, layout: Layout, watermark: int) -> None:
-        """Drop slices past their horizon, but for what open windows read. The ledger keeps what no
-        longer rollup stands for."""
+        """Drop slices past their horizon, but for what open windows read.
+
+        The ledger keeps what no longer rollup stands for.
+        """
         for length in (layout.pane, *layout.rungs):
             horizon = self._kept(length)
             if horizon is None or (length == layout.pane and self._awaits_rollups(layout)):
@@ -287,8 +289,10 @@ def _blocks(whole: Segment, length: int, block: int | None) -> Iterator[Segment]
 
 
 def _crowded(pieces: Sequence[Piece], block: int | None) -> list[Piece]:
-    """Pieces of one block, and of about one size, that are too many; else none. Those that lie in
-    several blocks are brought together first, and cut."""
+    """Pieces of one block, and of about one size, that are too many; else none.
+
+    Those that lie in several blocks are brought together first, and cut.
+    """
     groups: dict[tuple[int, int | None, int], list[Piece]] = {}
     for piece in pieces:
         if piece.nbytes >= WHOLE_BYTES:

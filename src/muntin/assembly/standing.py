@@ -34,9 +34,13 @@ _LOG = logging.getLogger("muntin")
 class StandingQueries:
     """The standing queries of a pipeline, checked against its summaries.
 
+    Raises
+    ------
+    SpecError
+        A query is wrong; names it and the place in its text.
+
     `failing`: standing query -> {"start", "error"}, of those that failed on the window that closed
       last.
-    SpecError: a query is wrong; names it and the place in its text.
     """
 
     def __init__(self, pipeline: Pipeline, ledger: Ledger) -> None:

@@ -244,8 +244,10 @@ def _present(times: np.ndarray) -> np.ndarray:
 
 
 def _pane_us(by_file: list[np.ndarray]) -> int:
-    """Some thousands of panes at most, and none below the step in which the times come. A few times
-    that are far off say nothing about the others of their file."""
+    """Some thousands of panes at most, and none below the step in which the times come.
+
+    A few times that are far off say nothing about the others of their file.
+    """
     times = np.concatenate(by_file)
     spans = [np.quantile(own, [0.01, 0.99]) for own in by_file if len(own)]
     first, last = (np.min(spans), np.max(spans)) if spans else (0, 0)

@@ -161,8 +161,13 @@ def _select(item: str) -> str:
 
 
 def columns_of(session: Session, name: str) -> pa.Table:
-    """A row for each column of a summary, or of a standing query's trend. UnknownName: there is
-    none of this name; the message lists those that there are."""
+    """A row for each column of a summary, or of a standing query's trend.
+
+    Raises
+    ------
+    UnknownName
+        There is none of this name; the message lists those that there are.
+    """
     from muntin.errors import UnknownName
     from muntin.select.bind import named
     from muntin.select.listing import asked

@@ -127,7 +127,10 @@ def _secret(path: Path | None, variable: str) -> str:
 def token_in(path: Path) -> str:
     """The token that a file holds.
 
-    BadArgument: it holds none: without one everybody could come in.
+    Raises
+    ------
+    BadArgument
+        It holds none: without one everybody could come in.
     """
     from muntin.errors import BadArgument
 

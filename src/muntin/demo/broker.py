@@ -28,8 +28,13 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.
 
 
 def broker_jars() -> Path:
-    """The folder with Kafka's jars, which Maven fetches the first time. SourceError: there is no
-    Maven, or it cannot fetch them."""
+    """The folder with Kafka's jars, which Maven fetches the first time.
+
+    Raises
+    ------
+    SourceError
+        There is no Maven, or it cannot fetch them.
+    """
     folder = cache_folder().parent / f"kafka-{VERSION}"
     if (folder / f"kafka_2.13-{VERSION}.jar").is_file():
         return folder
@@ -60,12 +65,23 @@ def broker_jars() -> Path:
 class Broker:
     """A broker for the length of a `with` block; its data are in `folder`.
 
-    `folder` (Path): data of an earlier broker that are there are gone on with.
-    `settings` (mapping): further ones, instead of its own.
-    `formatting` (sequence of str): what the first start takes beside them, such as --add-scram.
-    `java` (sequence of str): options of Java.
-    `servers`: what clients take as `bootstrap.servers`.
-    `process` (Popen or None): the broker, while it runs.
+    Parameters
+    ----------
+    folder : Path
+        Data of an earlier broker that are there are gone on with.
+    settings : mapping, optional
+        Further ones, instead of its own.
+    formatting : sequence of str, optional
+        What the first start takes beside them, such as --add-scram.
+    java : sequence of str, optional
+        Options of Java.
+
+    Attributes
+    ----------
+    servers : str
+        What clients take as `bootstrap.servers`.
+    process : Popen or None
+        The broker, while it runs.
     """
 
     def __init__(

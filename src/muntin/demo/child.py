@@ -30,8 +30,10 @@ def start(arguments: Sequence[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
 
 
 def end_with_parent() -> None:
-    """In the process started: end, with all that it has started, once its parent has gone. First as
-    on Ctrl-C; whatever is left after `STOP_SECONDS`, at once."""
+    """In the process started: end, with all that it has started, once its parent has gone.
+
+    First as on Ctrl-C; whatever is left after `STOP_SECONDS`, at once.
+    """
 
     def wait() -> None:
         while os.read(sys.stdin.fileno(), 4096):

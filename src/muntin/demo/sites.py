@@ -44,8 +44,10 @@ SPARK = SHORT_RUN | {
 
 
 def at_sites(flights: pa.Table, sites: int) -> tuple[pa.Table, list[str]]:
-    """Flights with a column `site`, and the sites' names. Three sites are the airports; any other
-    number share the carriers, the largest first."""
+    """Flights with a column `site`, and the sites' names.
+
+    Three sites are the airports; any other number share the carriers, the largest first.
+    """
     if sites == AIRPORTS:
         column = pc.utf8_lower(flights["origin"])
         names = sorted(pc.unique(column).to_pylist())
@@ -131,7 +133,10 @@ class SiteProcesses:
 
     They end when this process does, even if it is killed.
 
-    `files` (mapping): site -> what its pipeline file says. Files and logs go to `folder`.
+    Parameters
+    ----------
+    files : mapping
+        Site -> what its pipeline file says. Files and logs go to `folder`.
     """
 
     def __init__(self, files: Mapping[str, Mapping[str, Any]], folder: Path) -> None:

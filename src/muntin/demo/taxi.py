@@ -71,15 +71,26 @@ def orders(
 ) -> pa.RecordBatch:
     """Orders in the order of their time.
 
-    `n`: how many.
-    `drivers`: each has a UUID, one car, and eight neighbouring areas of 300; all equally busy. They
-      depend on their number alone, so that batches of other seeds have the same drivers.
-    `seed`: same arguments, same orders.
-    `start_us`: time of the first, in microseconds since 1970 UTC.
-    `per_second`: orders a second of event time.
-    Returns time (timestamp[us, UTC]); driver, area, car_class, car_number (string); the seven
-      `INDICATORS` (int64): served and cancelled 0 or 1, delivery_time 1 ... 100 minutes (uniform)
-      and 0 where cancelled, distance in metres, fare and tip in cents, rating 1 ... 5.
+    Parameters
+    ----------
+    n : int
+        How many.
+    drivers : int
+        Each has a UUID, one car, and eight neighbouring areas of 300; all equally busy. They
+        depend on their number alone, so that batches of other seeds have the same drivers.
+    seed : int
+        Same arguments, same orders.
+    start_us : int
+        Time of the first, in microseconds since 1970 UTC.
+    per_second : float
+        Orders a second of event time.
+
+    Returns
+    -------
+    pyarrow.RecordBatch
+        time (timestamp[us, UTC]); driver, area, car_class, car_number (string); the seven
+        `INDICATORS` (int64): served and cancelled 0 or 1, delivery_time 1 ... 100 minutes
+        (uniform) and 0 where cancelled, distance in metres, fare and tip in cents, rating 1 ... 5.
     """
     if n < 0 or drivers < 1 or per_second <= 0:
         raise BadArgument(f"orders(n={n}, drivers={drivers}, per_second={per_second})")

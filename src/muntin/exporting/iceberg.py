@@ -20,8 +20,12 @@ _ONE_TRY = {"commit.retry.num-retries": "0"}
 class Iceberg:
     """See `Target`.
 
-    `place`: "namespace.table"; both are made where they are missing.
-    `catalog`: as .pyiceberg.yaml or PYICEBERG_CATALOG__... name it.
+    Parameters
+    ----------
+    place : str
+        "namespace.table"; both are made where they are missing.
+    catalog : str
+        As .pyiceberg.yaml or PYICEBERG_CATALOG__... name it.
     """
 
     def __init__(self, place: str, catalog: str) -> None:

@@ -37,7 +37,12 @@ class Target(Protocol):
 
     def append(self, rows: pa.RecordBatchReader) -> None:
         """All rows, or none: one commit. A table that did not say what it is about does now.
-        Overtaken: nothing was written: see `known`."""
+
+        Raises
+        ------
+        Overtaken
+            Nothing was written: see `known`.
+        """
         ...
 
 

@@ -210,8 +210,13 @@ class SegmentSpec(SummarySpec):
         segment: Segment,  # noqa: ARG002
         keys: Collection[tuple[str, ...]] | None = None,  # noqa: ARG002
     ) -> Mapping[Part, np.ndarray]:
-        """Key or indicator -> the slices of which it has not counted all events, if any. `keys`
-        (collection of tuple of str): those that the segment was read for; default all."""
+        """Key or indicator -> the slices of which it has not counted all events, if any.
+
+        Parameters
+        ----------
+        keys : collection of tuple of str, optional
+            Those that the segment was read for; default all.
+        """
         return {}
 
     def uncounted(

@@ -27,8 +27,10 @@ def is_whole(kind: pa.DataType) -> bool:
 
 
 def without_views(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-    """These columns; text in views, for which Arrow cannot filter rows, as plain text. So are
-    dictionaries with a null among their values, which Arrow before 26 counts as valid."""
+    """These columns; text in views, for which Arrow cannot filter rows, as plain text.
+
+    So are dictionaries with a null among their values, which Arrow before 26 counts as valid.
+    """
     columns = [batch.column(name) for name in names]
     for at, column in enumerate(columns):
         if pa.types.is_string_view(column.type):

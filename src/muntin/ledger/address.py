@@ -27,8 +27,13 @@ class Address(NamedTuple):
 
 
 def read_address(url: str, *own: str) -> Address:
-    """Take a URL apart; `own` names options that are ours, beside `deadline`. LedgerError: it is no
-    URL, or the deadline is no number of seconds."""
+    """Take a URL apart; `own` names options that are ours, beside `deadline`.
+
+    Raises
+    ------
+    LedgerError
+        It is no URL, or the deadline is no number of seconds.
+    """
     try:
         parts = urlsplit(url)
         for host in parts.netloc.rpartition("@")[2].split(","):  # libpq takes several

@@ -27,8 +27,11 @@ def copy_ledger(source: SqliteLedger, target: SqliteLedger) -> int:
     again. They share no payload file: those at a URL are copied to a folder beside, where the
     target is a store; all others become payloads in it.
 
-    LedgerError: the target holds pipelines, something in the source is damaged, or one of them
-      cannot be used.
+    Raises
+    ------
+    LedgerError
+        The target holds pipelines, something in the source is damaged, or one of them cannot be
+        used.
     """
     if target.pipelines():
         names = ", ".join(info.name for info in target.pipelines())

@@ -10,8 +10,10 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 
 
 def check_name(name: object, what: str) -> str:
-    """`name` itself where it is one; what it names goes into the message. Names become parts of
-    keys, URLs and file names, so that nothing in them may need escaping."""
+    """`name` itself where it is one; what it names goes into the message.
+
+    Names become parts of keys, URLs and file names, so that nothing in them may need escaping.
+    """
     if isinstance(name, str) and _NAME.fullmatch(name):
         return name
     shown = ascii(name)

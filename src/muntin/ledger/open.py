@@ -24,18 +24,24 @@ _FORMS = (
 def open_ledger(url: str | os.PathLike[str], *, create: bool = True) -> SqliteLedger:
     """The ledger at a URL.
 
-    `url` (str or path): "sqlite:///relative.db", "sqlite:////absolute.db" (%-escapes are decoded),
-      a plain path that ends in .db, .sqlite or .sqlite3, or "memory://name": a temporary file; the
-      same name in one process is the same ledger, and "memory://" is one of its own. A SQLite URL
-      takes options: "?synchronous=full" (commits survive power loss, not only kill -9; one more
-      fsync each) and "busy=SECONDS" (longest wait for another process's transaction, 10).
-      "postgresql://user@host/database" is shared by machines: libpq's options, "schema=NAME"
-      (muntin) and "deadline=SECONDS" (that a write waits for the server, 10); so is
-      "redis://user@host:6379/0" ("rediss" with TLS): redis-py's options, "name", "deadline".
-    `create`: make the file where there is none. Readers pass False, so that a mistyped path is an
-      error.
-    LedgerError: unknown scheme or option, a folder that does not exist, not a ledger, a newer
-      version.
+    Parameters
+    ----------
+    url : str or path
+        "sqlite:///relative.db", "sqlite:////absolute.db" (%-escapes are decoded), a plain path
+        that ends in .db, .sqlite or .sqlite3, or "memory://name": a temporary file; the same name
+        in one process is the same ledger, and "memory://" is one of its own. A SQLite URL takes
+        options: "?synchronous=full" (commits survive power loss, not only kill -9; one more fsync
+        each) and "busy=SECONDS" (longest wait for another process's transaction, 10).
+        "postgresql://user@host/database" is shared by machines: libpq's options, "schema=NAME"
+        (muntin) and "deadline=SECONDS" (that a write waits for the server, 10); so is
+        "redis://user@host:6379/0" ("rediss" with TLS): redis-py's options, "name", "deadline".
+    create : bool
+        Make the file where there is none. Readers pass False, so that a mistyped path is an error.
+
+    Raises
+    ------
+    LedgerError
+        Unknown scheme or option, a folder that does not exist, not a ledger, a newer version.
     """
     if isinstance(url, os.PathLike):
         return _open_sqlite(os.fspath(url), str(url), {}, create)

@@ -94,8 +94,11 @@ class Rollups:
     def sources(self, length: int, start: int, until: int) -> list[tuple[int, int, int]]:
         """(length, from, to) of what rollups are made from.
 
-        BadArgument: retention has dropped a part, or only longer rollups hold it, which cannot be
-          taken apart: what would be made were no whole slices.
+        Raises
+        ------
+        BadArgument
+            Retention has dropped a part, or only longer rollups hold it, which cannot be taken
+            apart: what would be made were no whole slices.
         """
         tiles = self.tiles(start, until, below=length)
         for level, _, end in tiles:
@@ -130,8 +133,10 @@ class Rollups:
         return {length: part.at_length(length) for length, part in found.items() if len(part)}
 
     def cut(self, length: int, before: int, end: int) -> int:
-        """Where `drop_before` has to stop: slices of `length` that start before it may go. `end` is
-        that of the last piece stored; no horizon lies beyond what is known."""
+        """Where `drop_before` has to stop: slices of `length` that start before it may go.
+
+        `end` is that of the last piece stored; no horizon lies beyond what is known.
+        """
         if length in self.covered:
             known = self.covered[length][1]
         else:

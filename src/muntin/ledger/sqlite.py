@@ -188,7 +188,10 @@ class SqliteLedger(View):
 
         `place`: a folder, or a URL that fsspec knows; "": the ledger's own folder.
 
-        SpecError: the ledger has no folder of its own, or the URL cannot be used.
+        Raises
+        ------
+        SpecError
+            The ledger has no folder of its own, or the URL cannot be used.
         """
         found = self._rows(schema.DOCUMENTS, "WHERE pipeline = 0 AND name = ?", (schema.FOLDERS,))
         number = int(found[0][2]) if found else self.generation()
@@ -208,8 +211,10 @@ class SqliteLedger(View):
             return self._file.write(connection, act)
 
     def verify(self) -> list[str]:
-        """Read everything and check it; what is damaged, one sentence each. First the file's
-        structure (SQLite's own check), then every row."""
+        """Read everything and check it; what is damaged, one sentence each.
+
+        First the file's structure (SQLite's own check), then every row.
+        """
         found: list[str] = []
         try:
             with self._file.reader() as connection:
@@ -238,7 +243,10 @@ class SqliteLedger(View):
 
         Put back, it is another ledger to its readers: those who follow windows begin anew.
 
-        LedgerError: the file exists already, the disk is full, or something is damaged.
+        Raises
+        ------
+        LedgerError
+            The file exists already, the disk is full, or something is damaged.
         """
         from muntin.ledger.copying import copy_ledger
 

@@ -62,8 +62,10 @@ def prepare(batch: Batch, owned: Owned, identifiers: Mapping[tuple[str, str], in
 def store(
     connection: Tables, opened: Opened, record: dict[str, Any], prepared: PackedBatch, now: int
 ) -> bool:
-    """Store a batch, or return False where it is there already. `record` is the pipeline's row,
-    read in the same transaction and found to be of this epoch."""
+    """Store a batch, or return False where it is there already.
+
+    `record` is the pipeline's row, read in the same transaction and found to be of this epoch.
+    """
     batch, mine = prepared.batch, opened.identifier
     ranges = ranges_of(connection, mine, batch.query_id)
     if any(first <= batch.batch_id <= last for first, last in ranges):

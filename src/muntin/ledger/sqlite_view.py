@@ -31,8 +31,10 @@ Connect = Callable[[], AbstractContextManager[Tables]]
 
 
 class View:
-    """The reading half of a ledger. A name that is not there has nothing: no error. `connect` lends
-    connections."""
+    """The reading half of a ledger. A name that is not there has nothing: no error.
+
+    `connect` lends connections.
+    """
 
     def __init__(self, place: str, connect: Connect) -> None:
         self._place = place
@@ -111,7 +113,12 @@ class View:
 
     def payloads(self, ids: Sequence[int]) -> dict[int, bytes]:
         """Piece -> payload, from its file where it lies in one. A piece that is gone is left out.
-        LedgerError: a row is damaged, or a file is missing, or damaged."""
+
+        Raises
+        ------
+        LedgerError
+            A row is damaged, or a file is missing, or damaged.
+        """
         numbers = [whole(identifier, "id") for identifier in ids]
         with self._connect() as connection:
             found = connection.payloads(numbers)
@@ -192,8 +199,10 @@ class View:
         newest_first: bool = False,
         revisions: bool = False,
     ) -> list[ClosedWindow]:
-        """Closed windows that start in [start, end), by (start, summary, revision). The newest
-        revision of each, or all that are kept with `revisions`."""
+        """Closed windows that start in [start, end), by (start, summary, revision).
+
+        The newest revision of each, or all that are kept with `revisions`.
+        """
         conditions, values = ["start >= ?", "start < ?"], [*time_range(start, end)]
         if summary is not None:
             conditions.append(f"summary = {_NAME}")
@@ -260,8 +269,10 @@ class View:
         newest_first: bool = False,
         revisions: bool = False,
     ) -> list[TrendPoint]:
-        """A standing query's results of the windows that start in [start, end). The newest revision
-        of each, or all that are kept with `revisions`."""
+        """A standing query's results of the windows that start in [start, end).
+
+        The newest revision of each, or all that are kept with `revisions`.
+        """
         down = " DESC" if newest_first else ""
         newest = "" if revisions else "AND " + _newest("trends", "query")
         rows = self._rows(

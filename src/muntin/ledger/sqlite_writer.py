@@ -78,8 +78,10 @@ class Writer:
                 yield self._connection
 
     def _write(self, act: Callable[[Tables, Record], Outcome], *, grows: bool = True) -> Outcome:
-        """Run `act` in a transaction under this writer's epoch, with the pipeline's row. It may run
-        again, where a store finds that another was first."""
+        """Run `act` in a transaction under this writer's epoch, with the pipeline's row.
+
+        It may run again, where a store finds that another was first.
+        """
 
         def fenced_act(connection: Tables) -> Outcome:
             outcome = act(connection, self._fenced_record(connection))
@@ -135,14 +137,18 @@ class Writer:
 
         An event is late where its pane's end is at or before the watermark that stood before the
         batch: the ledger counts it so, per slice and for the pipeline (where summaries differ in
-        what they counted of a pane, the most of them). What comes to panes that rollups cover comes
-        to those rollups as well, in partials of their length.
+        what they counted of a pane, the most of them). What comes to panes that rollups cover
+        comes to those rollups as well, in partials of their length.
 
-        BadArgument: events are not conserved, a name is not in the spec, a slice does not start on
-          a multiple of its length, rollups do not receive what their panes do, or a payload is
-          larger than `PAYLOAD_BYTES_MAX`.
-        LedgerConflict: a newer writer took over, another query is given than the writer was opened
-          for, or batches in between are missing (`mode="continue"`).
+        Raises
+        ------
+        BadArgument
+            Events are not conserved, a name is not in the spec, a slice does not start on a
+            multiple of its length, rollups do not receive what their panes do, or a payload is
+            larger than `PAYLOAD_BYTES_MAX`.
+        LedgerConflict
+            A newer writer took over, another query is given than the writer was opened for, or
+            batches in between are missing (`mode="continue"`).
         """
         batch = check_batch(batch, self._owned, self._opened.pipeline)
         body = None
@@ -198,9 +204,12 @@ class Writer:
         `made` holds every event of that range, in slices of `length`; of a range without events it
         is empty. The range begins where that length's rollups end, or ends where they begin.
 
-        BadArgument: `made` does not hold the events of that range, it is not sealed or leaves a
-          gap, the length does not nest with the pane and the other rollups, or retention has
-          dropped a part of what the rollups would be made from.
+        Raises
+        ------
+        BadArgument
+            `made` does not hold the events of that range, it is not sealed or leaves a gap, the
+            length does not nest with the pane and the other rollups, or retention has dropped a
+            part of what the rollups would be made from.
         """
         identifier = self._summary(summary)
         length, start = whole(length, "length"), whole(start, "start")
@@ -385,8 +394,9 @@ class Writer:
         self._write(act)
 
     def drop_history_before(self, before: int) -> int:
-        """Retention: windows and trends that end, and rejected records that were committed, at or
-        before a time; how many."""
+        """Retention: windows and trends that end, and rejected records that were committed, at
+        or before a time; how many.
+        """
         before = whole(before, "before")
         mine = self._opened.identifier
         of_names = "(SELECT id FROM names WHERE pipeline = ?)"

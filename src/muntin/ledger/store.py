@@ -57,8 +57,12 @@ class StoreAway(Exception):  # noqa: N818  (it says what is the case)
 class Store(Protocol):
     """Thread-safe. Each method waits at most `patience` seconds for an answer.
 
-    StoreAway: it did not answer. Whether an `append` has happened is then not known.
-    StoreError: it answered, and refuses: wrong password, no rights, full, read-only.
+    Raises
+    ------
+    StoreAway
+        It did not answer. Whether an `append` has happened is then not known.
+    StoreError
+        It answered, and refuses: wrong password, no rights, full, read-only.
     """
 
     place: str
@@ -67,8 +71,12 @@ class Store(Protocol):
     def begin(self, create: bool, meta: bytes, patience: float) -> None:
         """Look whether a ledger of this format is there, or make one that has a meta row only.
 
-        LedgerMissing: there is none, and none is to be made.
-        LedgerError: it has another format.
+        Raises
+        ------
+        LedgerMissing
+            There is none, and none is to be made.
+        LedgerError
+            It has another format.
         """
         ...
 
@@ -78,7 +86,9 @@ class Store(Protocol):
 
     def load(self, patience: float) -> tuple[Head, Iterator[Sequence[Change]]]:
         """All rows, some at a time, as they were at a head or, some of them, after it.
-        `since(head)` brings those to the same moment."""
+
+        `since(head)` brings those to the same moment.
+        """
         ...
 
     def append(self, head: Head, newer: Head, entry: Entry, patience: float) -> bool:

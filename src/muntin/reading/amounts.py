@@ -21,10 +21,16 @@ def events_over_time(
 ) -> dict[str, Any]:
     """Events by event time, as rollups and panes tell without being opened.
 
-    `start`, `end`: microseconds since 1970 UTC; None: from the first, or to the last that is
-      stored.
-    Returns `width_us`: of a point, a multiple of the pane; `points`: [start, events] of each that
-      holds events, at most about `POINTS_MAX`, ascending; `from`, `to`: all that is stored.
+    Parameters
+    ----------
+    start, end : int or None
+        Microseconds since 1970 UTC; None: from the first, or to the last that is stored.
+
+    Returns
+    -------
+    dict
+        `width_us`: of a point, a multiple of the pane; `points`: [start, events] of each that
+        holds events, at most about `POINTS_MAX`, ascending; `from`, `to`: all that is stored.
     """
     with ledger.snapshot() as view:
         pieces = Pieces(view, SegmentCache(0))

@@ -19,10 +19,14 @@ from muntin.times import now_us
 class LedgerCatalog:
     """Thread-safe; gives moments of what the ledger holds.
 
-    `clock` (callable): wall clock, microseconds: whether an answer is stale.
-    `history_max`: closed windows, or results of a standing query, that one answer reads: the
-      newest.
-    `cache_bytes`: what merged summaries may hold.
+    Parameters
+    ----------
+    clock : callable
+        Wall clock, microseconds: whether an answer is stale.
+    history_max : int
+        Closed windows, or results of a standing query, that one answer reads: the newest.
+    cache_bytes : int
+        What merged summaries may hold.
     """
 
     def __init__(

@@ -44,8 +44,13 @@ class Extent:
     A pane is whole from the horizon of retention on: before it there may be panes again, of late
     events alone. A rollup is whole where rollups of its length cover it.
 
-    `bounds`: start of the first and end of the last slice that is whole; None where there is none.
-    `dropped`: retention has dropped the panes before this.
+    Attributes
+    ----------
+    rollups : Rollups
+    bounds : (int, int) or None
+        Start of the first and end of the last slice that is whole; None where there is nothing.
+    dropped : int or None
+        Retention has dropped the panes before this.
     """
 
     def __init__(self, view: View, layout: Layout) -> None:
@@ -55,8 +60,10 @@ class Extent:
         self.bounds = self._bounds(view, layout)
 
     def reach(self, start: int, end: int) -> Reach:
-        """The whole slices of [start, end), multiples of the pane. Where what is left of it lies
-        apart, the longest part that lies together."""
+        """The whole slices of [start, end), multiples of the pane.
+
+        Where what is left of it lies apart, the longest part that lies together.
+        """
         if self.bounds is None:
             return Reach((), None, whole=self.dropped is None)
         # outside of what is stored there is nothing: an ad hoc range of a century costs nothing

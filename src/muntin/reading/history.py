@@ -173,8 +173,13 @@ def _covered(found: Sequence[ClosedWindow] | Sequence[TrendPoint]) -> tuple[int,
 
 
 def _joined(query: str, points: Sequence[TrendPoint], tables: Sequence[pa.Table]) -> pa.Table:
-    """All rows, each with its window in front. SelectError: the query was changed, and a column has
-    had another type before."""
+    """All rows, each with its window in front.
+
+    Raises
+    ------
+    SelectError
+        The query was changed, and a column has had another type before.
+    """
     lengths = [len(table) for table in tables]
 
     def column(values: list[int], kind: pa.DataType) -> pa.Array:

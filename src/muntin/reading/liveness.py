@@ -17,13 +17,19 @@ STATES = ("unknown", "running", "idle", "stale", "failed", "finished")
 class Liveness:
     """What a pipeline does, as far as its ledger tells.
 
-    `state`: one of `STATES`. "unknown": it has said and committed nothing yet. "running": it
-      commits. "idle": it is there, and has nothing to commit. "stale": no sign of life for three
-      triggers, and 10 s at least; its process may be gone. "failed": it ended by an error.
-      "finished": it ended in order, since it was stopped or had taken all.
-    `stale`: answers may lack events that have come since: unknown, stale or failed.
-    `silent_us`: since the last sign of life; None where there was none.
-    `reason`: why it failed.
+    Attributes
+    ----------
+    state : str
+        One of `STATES`. "unknown": it has said and committed nothing yet. "running": it commits.
+        "idle": it is there, and has nothing to commit. "stale": no sign of life for three
+        triggers, and 10 s at least; its process may be gone. "failed": it ended by an error.
+        "finished": it ended in order, since it was stopped or had taken all.
+    stale : bool
+        Answers may lack events that have come since: unknown, stale or failed.
+    silent_us : int or None
+        Since the last sign of life; None where there was none.
+    reason : str
+        Why it failed.
     """
 
     state: str

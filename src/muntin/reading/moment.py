@@ -114,7 +114,12 @@ class LedgerMoment:
 
     def stored(self, query: str, window: ClosedWindow) -> Result | None:
         """A standing query's result on a closed window: of its revision, else the newest.
-        SelectError: the statement failed on that window."""
+
+        Raises
+        ------
+        SelectError
+            The statement failed on that window.
+        """
         points = self.view.trend(query, start=window.start, end=window.start + 1, revisions=True)
         known = self.pipeline_of(window.summary)
         if not points or known is None:
@@ -327,8 +332,13 @@ def check_stored(
     reach: Reach,
     extent: Extent,
 ) -> tuple[Note, ...]:
-    """What to say where not all is stored of what was asked for. SelectError: nothing is left of
-    it, or a part of what is only right as a whole is not."""
+    """What to say where not all is stored of what was asked for.
+
+    Raises
+    ------
+    SelectError
+        Nothing is left of it, or a part of what is only right as a whole is not.
+    """
     if asked is None:
         return (_nothing(name, None, extent.bounds),)
     if reach.whole:

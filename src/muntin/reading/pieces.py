@@ -30,8 +30,16 @@ KEPT_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A summary of a run of panes. `segment`: of one slice; None where nothing is stored. `token`:
-    equal tokens, equal content."""
+    """A summary of a run of panes.
+
+    Attributes
+    ----------
+    segment : Segment or None
+        Of one slice; None where nothing is stored.
+    events, late : int
+    token : Hashable
+        Equal tokens, equal content.
+    """
 
     segment: Segment | None
     events: int
@@ -62,8 +70,12 @@ def memory_of_entry(segment: Segment | None) -> int:
 class Pieces:
     """Reads the pieces that one view of a ledger shows; use it while that view is open.
 
-    `view` (View): a snapshot of a ledger: what is answered from several reads at once needs one.
-    `cache` (SegmentCache): what was decoded and merged, shared by all views.
+    Parameters
+    ----------
+    view : View
+        A snapshot of a ledger: what is answered from several reads at once needs one.
+    cache : SegmentCache
+        What was decoded and merged, shared by all views.
     """
 
     def __init__(self, view: View, cache: SegmentCache) -> None:
@@ -168,8 +180,10 @@ class Pieces:
     def counted_since(
         self, layout: Layout, reach: Reach, keys: KeyNames | None = None
     ) -> dict[Part, int]:
-        """Key or indicator -> from where on it has counted all events of the slices. Of those that
-        lack some, and not of one that lacks some of the newest slice."""
+        """Key or indicator -> from where on it has counted all events of the slices.
+
+        Of those that lack some, and not of one that lacks some of the newest slice.
+        """
         since: dict[Part, int] = {}
         newest = None
         for length, first, until in reach.runs:
@@ -183,8 +197,10 @@ class Pieces:
         return {part: at for part, at in since.items() if at != newest}
 
     def newest(self, layout: Layout, keys: KeyNames | None = None) -> Segment:
-        """The newest slice that is stored; where nothing is, one event without any value. It tells
-        what types answers have."""
+        """The newest slice that is stored; where nothing is, one event without any value.
+
+        It tells what types answers have.
+        """
         for length in (layout.pane, *layout.rungs):
             bounds = self.view.bounds(layout.name, length)
             if bounds is not None:

@@ -71,8 +71,10 @@ class Snapshot:
         }
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What was made under this key, or is being made by another thread; else `make` it. What it
-        raises is raised to all who wait, and not kept."""
+        """What was made under this key, or is being made by another thread; else `make` it.
+
+        What it raises is raised to all who wait, and not kept.
+        """
         mine: Future[Any] = Future()
         with self._lock:
             found = self._made.setdefault(key, mine)

@@ -24,10 +24,16 @@ from muntin.segments.table import Table
 class Shape:
     """What a column of states holds.
 
-    `dtype` ("int64", "float64" or "uint8"): of a value.
-    `ragged`: a list a row.
-    `keys`: int64 that are keys of doubles (`order_keys`): they compress as doubles.
-    `required`: never None, not even where all are zeros.
+    Parameters
+    ----------
+    dtype : "int64", "float64" or "uint8"
+        Of a value.
+    ragged : bool
+        A list a row.
+    keys : bool
+        int64 that are keys of doubles (`order_keys`): they compress as doubles.
+    required : bool
+        Never None, not even where all are zeros.
     """
 
     dtype: str = "int64"

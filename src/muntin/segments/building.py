@@ -32,13 +32,25 @@ def build(
 ) -> Segment:
     """The segment of a batch of events.
 
-    `algebra`: the kind and its parameters.
-    `slices` (int64[n]): number of each event's slice.
-    `values` (arrays [n]): what the kind's `fold` takes.
-    `keys` (sequence of tuples of names): one table for each; () is the empty key.
-    `columns` (mapping of name -> array [n]): the columns that keys name.
-    `limit`: keys kept a slice; those beyond are summarised together. See `limited`.
-    BadArgument: columns are missing, differ in length, or are of types that cannot be used.
+    Parameters
+    ----------
+    algebra : Algebra
+        The kind and its parameters.
+    slices : int64[n]
+        Number of each event's slice.
+    values : arrays [n]
+        What the kind's `fold` takes.
+    keys : sequence of tuples of names
+        One table for each; () is the empty key.
+    columns : mapping of name -> array [n]
+        The columns that keys name.
+    limit : int, optional
+        Keys kept a slice; those beyond are summarised together. See `limited`.
+
+    Raises
+    ------
+    BadArgument
+        Columns are missing, differ in length, or are of types that cannot be used.
     """
     slices = as_slices(slices)
     n = len(slices)
@@ -88,10 +100,17 @@ def _fold(
 def merge(segments: Sequence[Segment], step: int = 1) -> Segment:
     """The segment of the events of all.
 
-    `segments` (at least one): their order matters only to the bytes of kinds that are not
-      `order_free`.
-    `step`: 1: slices stay. m > 1: slice s becomes s // m, as a rollup does. `WHOLE`: slice 0.
-    IncompatibleSummary: other kinds, parameters, limits or types of keys.
+    Parameters
+    ----------
+    segments : at least one
+        Their order matters only to the bytes of kinds that are not `order_free`.
+    step : int
+        1: slices stay. m > 1: slice s becomes s // m, as a rollup does. `WHOLE`: slice 0.
+
+    Raises
+    ------
+    IncompatibleSummary
+        Other kinds, parameters, limits or types of keys.
     """
     if not segments:
         raise BadArgument("merge() of nothing: give at least one segment")
@@ -196,8 +215,11 @@ def _renumbered(states: States, to: np.ndarray) -> States:
 def subtract(whole: Segment, part: Segment) -> Segment:
     """The events of `whole` that are not in `part`, slice by slice.
 
-    IncompatibleSummary: the kind cannot, or `part` holds what `whole` does not. A limit hides which
-      keys are in the rest, so that there is nothing to subtract with one.
+    Raises
+    ------
+    IncompatibleSummary
+        The kind cannot, or `part` holds what `whole` does not. A limit hides which keys are in
+        the rest, so that there is nothing to subtract with one.
     """
     check_same(whole, part)
     if whole.algebra != part.algebra or whole.limit is not None:
@@ -254,8 +276,14 @@ def _subtract(algebra: Algebra, table: Table, other: Table) -> Table:
 
 
 def relabelled(segment: Segment, labels: np.ndarray, at: np.ndarray | None = None) -> Segment:
-    """The segment with slices of new numbers (`labels`); slices of one number merge. `at`: the
-    slices that `labels` number, by their places; one may stand there again and again."""
+    """The segment with slices of new numbers; slices of one number merge.
+
+    Parameters
+    ----------
+    labels : int64[n]
+    at : int64[n], optional
+        The slices that `labels` number, by their places; one may stand there again and again.
+    """
     at = np.arange(len(segment.slices)) if at is None else at
     found, events = map(frozen, sums_of_set(labels, segment.events[at]))
     tables = []

@@ -50,8 +50,13 @@ _CRC = struct.Struct("<I")
 class Index:
     """What a segment's first bytes tell: no state is decoded.
 
-    `slices`, `events` (int64[s]): slices with events, and how many.
-    `tables`: of each its key columns, slices, and rows of each slice.
+    Attributes
+    ----------
+    algebra : Algebra
+    slices, events : int64[s]
+        Slices with events, and how many.
+    tables : tuple of (key columns, slices, rows of each slice)
+    shard : int
     """
 
     algebra: Algebra
@@ -402,8 +407,10 @@ def _read_table(
 
 
 def cut(segment: Segment, nbytes: int = CUT_BYTES) -> list[Segment]:
-    """Runs of slices of about `nbytes` in memory each, as a ledger keeps them. The states that were
-    measured are 4 to 12 times smaller in bytes."""
+    """Runs of slices of about `nbytes` in memory each, as a ledger keeps them.
+
+    The states that were measured are 4 to 12 times smaller in bytes.
+    """
     if segment.nbytes <= nbytes or len(segment.slices) < 2:
         return [segment]
     rows = np.zeros(len(segment.slices), np.int64)

@@ -67,14 +67,19 @@ class Contains:
 
 @dataclass(frozen=True)
 class Fingerprints(Algebra):
-    """Membership of keys, and ranks of a number. `fold` takes the column of keys (text, binary or
-    integers) and, if there is a domain, that of the number.
+    """Membership of keys, and ranks of a number. `fold` takes the column of keys (text, binary
+    or integers) and, if there is a domain, that of the number.
 
-    `fpp`: false-positive rate that is never passed; 2**-32 to 1, which is excluded.
-    `domain`: parameters of the number's `OrderMap`, sorted; None: keys only. See `over`.
-    `k`: of the digest: a rank is off by at most bits / 2k.
-    `items` ("text", "integers", "dates" or "times"): what the keys are. None: the first that there
-      are decide it.
+    Parameters
+    ----------
+    fpp : float
+        False-positive rate that is never passed; 2**-32 to 1, which is excluded.
+    domain : tuple of (name, value), optional
+        Parameters of the number's `OrderMap`, sorted; None: keys only. See `over`.
+    k : int
+        Of the digest: a rank is off by at most bits / 2k.
+    items : "text", "integers", "dates" or "times", optional
+        What the keys are. None: the first that there are decide it.
     """
 
     fpp: float = 0.01

@@ -60,9 +60,14 @@ COUNTED = {**ENTRIES, "cells": Shape(ragged=True)}
 class Frequency(Algebra):
     """Weights of items. `fold` takes their column and, if they are weighed, that of weights.
 
-    `width`, `depth`: of the cells: the error is e / width of the total weight; 2 or more, 1 to 32.
-    `conservative`: cells are raised no further than an item's new estimate.
-    `track`: heaviest items that are listed beside cells; 0: none.
+    Parameters
+    ----------
+    width, depth : int
+        Of the cells: the error is e / width of the total weight; 2 or more, 1 to 32.
+    conservative : bool
+        Cells are raised no further than an item's new estimate.
+    track : int
+        Heaviest items that are listed beside cells; 0: none.
     """
 
     width: int = 2048

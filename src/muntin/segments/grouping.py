@@ -17,11 +17,18 @@ from muntin.summaries.kernels.sorting import sort_pairs
 class Groups:
     """Groups in the order of (slice, number of the key).
 
-    `order` (int64[n]): the rows, group by group; within a group as they came.
-    `bounds` (int64[groups + 1]): where each group begins in the order.
-    `slices` (int64[s], ascending): slices that occur.
-    `starts` (int64[s + 1]): where the groups of each slice begin.
-    `keys` (int64[groups]): number of each group's key.
+    Attributes
+    ----------
+    order : int64[n]
+        The rows, group by group; within a group as they came.
+    bounds : int64[groups + 1]
+        Where each group begins in the order.
+    slices : int64[s], ascending
+        Slices that occur.
+    starts : int64[s + 1]
+        Where the groups of each slice begin.
+    keys : int64[groups]
+        Number of each group's key.
     """
 
     order: np.ndarray
@@ -32,7 +39,14 @@ class Groups:
 
 
 def group(slices: np.ndarray, keys: np.ndarray, keys_max: int) -> Groups:
-    """Group rows by slice and key (int64[n]); no key's number is above `keys_max`."""
+    """Group rows by slice and key.
+
+    Parameters
+    ----------
+    slices, keys : int64[n]
+    keys_max : int
+        No key's number is above it.
+    """
     n = len(slices)
     if not n:
         none = frozen(np.empty(0, np.int64))

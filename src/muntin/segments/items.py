@@ -19,7 +19,12 @@ _compute: Any = pc
 
 def item_numbers(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
     """Number of each row's item (of a null: any), and the different items, as `as_items` has them.
-    BadArgument: floats, lists and other values that are no items."""
+
+    Raises
+    ------
+    BadArgument
+        Floats, lists and other values that are no items.
+    """
     if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
         text = pa.types.is_string_view(column.type)
         column = column.cast(pa.large_string() if text else pa.large_binary())
@@ -46,8 +51,13 @@ def _recoded(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
 
 
 def asked_items(items: Sequence[Any]) -> pa.Array:
-    """The items of a question as a column. BadArgument: they are of several types, or of none that
-    items have."""
+    """The items of a question as a column.
+
+    Raises
+    ------
+    BadArgument
+        They are of several types, or of none that items have.
+    """
     beyond = any(type(item) is int and item >= 1 << 63 for item in items)
     try:
         return pa.array(list(items), pa.uint64() if beyond else None)

@@ -37,10 +37,13 @@ _compute: Any = pc
 class Keys:
     """Different keys in the order of (hash, value).
 
-    `columns` (Arrow arrays [n], one a name): in the types of `key_columns.TYPES`, or null where no
-      value is known. Texts may be numbers into a dictionary without null, whose texts others may
-      share. Without columns there is one key, the empty one.
-    `hashes` (uint64[n], ascending).
+    Attributes
+    ----------
+    columns : Arrow arrays [n], one a name
+        In the types of `key_columns.TYPES`, or null where no value is known. Texts may be numbers
+        into a dictionary without null, whose texts others may share. Without columns there is one
+        key, the empty one.
+    hashes : uint64[n], ascending
     """
 
     names: tuple[str, ...]
@@ -108,7 +111,12 @@ class Encoded:
 
     def keys(self, names: tuple[str, ...], rows: int) -> tuple[Keys, np.ndarray]:
         """The different keys of some columns, and the number of each row's: int64[rows].
-        BadArgument: a column is missing, or of a type that cannot be a key."""
+
+        Raises
+        ------
+        BadArgument
+            A column is missing, or of a type that cannot be a key.
+        """
         if not names:
             return NO_KEY, np.zeros(rows, np.int64)
         parts = [self._column(name) for name in names]
@@ -201,8 +209,12 @@ def ordered(
 ) -> tuple[Keys, np.ndarray]:
     """Different keys, in any order, as `Keys`, and their order.
 
-    `values`, `hashed` (arrays, one a name): different values, and their hashes.
-    `at` (int64[keys], one a name): which value each key has.
+    Parameters
+    ----------
+    values, hashed : arrays, one a name
+        Different values, and their hashes.
+    at : int64[keys], one a name
+        Which value each key has.
     """
     hashes = key_columns.fold([one[rows] for one, rows in zip(hashed, at, strict=True)])
     order = _order_of(hashes)
@@ -287,7 +299,12 @@ def _by_value(columns: Sequence[pa.Array], hashes: np.ndarray) -> np.ndarray:
 
 def union(parts: Sequence[Keys]) -> tuple[Keys, list[np.ndarray]]:
     """The keys of all parts, which have the same names, and the new numbers of each part's.
-    IncompatibleSummary: a column has another type in another part."""
+
+    Raises
+    ------
+    IncompatibleSummary
+        A column has another type in another part.
+    """
     first = parts[0]
     if all(part is first for part in parts) or (
         all(len(part) == len(first) for part in parts) and all(first.equals(p) for p in parts)

@@ -32,9 +32,14 @@ kernels: Any = _kernels  # lists of columns are unpacked into their calls
 class Quantiles(RankedRows):
     """Quantiles and ranks of a number. `fold` takes its column.
 
-    `k`: accuracy: the error is about 1 / k. 8 to 65,535.
-    `dtype` ("float64", "float32" or "int64"): of the values.
-    `seed`: of the coins, 0 to 2^64 - 1.
+    Parameters
+    ----------
+    k : int
+        Accuracy: the error is about 1 / k. 8 to 65,535.
+    dtype : "float64", "float32" or "int64"
+        Of the values.
+    seed : int
+        Of the coins, 0 to 2^64 - 1.
     """
 
     k: int = 200

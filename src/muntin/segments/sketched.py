@@ -76,9 +76,14 @@ class _Counts(Frequency):
 class SketchedSums(OfIndicators):
     """Sums of indicators by keys. `fold` takes an array for each indicator.
 
-    `indicators`: as for `Sums`.
-    `width`, `depth`: of the cells: the error is e / width of the sum over all; 2 or more, 1 to 32.
-    `track`: heaviest keys, by events, that are listed beside cells.
+    Parameters
+    ----------
+    indicators : tuple of (name, "int64" | "float64" | None)
+        As for `Sums`.
+    width, depth : int
+        Of the cells: the error is e / width of the sum over all; 2 or more, 1 to 32.
+    track : int
+        Heaviest keys, by events, that are listed beside cells.
     """
 
     indicators: tuple[tuple[str, SumType | None], ...] = ()

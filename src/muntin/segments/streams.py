@@ -171,8 +171,10 @@ def _decimals(bits: np.ndarray, keys: bool) -> tuple[np.ndarray, int] | None:
 
 
 class StreamReader:
-    """Streams as `StreamWriter` wrote them, in their order; CorruptSummary on anything else. Every
-    length is checked against what is expected before anything is allocated."""
+    """Streams as `StreamWriter` wrote them, in their order; CorruptSummary on anything else.
+
+    Every length is checked against what is expected before anything is allocated.
+    """
 
     def __init__(self, directory: memoryview, payload: memoryview) -> None:
         if len(directory) % ENTRY_BYTES:

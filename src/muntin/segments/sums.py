@@ -52,9 +52,13 @@ _NAMES_MAX = 256
 class Totals:
     """The question: sums of each row.
 
-    `names`: the indicators that are wanted: None: all.
-    `wide`: integers of which one is beyond int64 come as decimal128(38, 0), rather than null with
-      `overflow`.
+    Parameters
+    ----------
+    names : frozenset of str, optional
+        The indicators that are wanted: None: all.
+    wide : bool
+        Integers of which one is beyond int64 come as decimal128(38, 0), rather than null with
+        `overflow`.
     """
 
     names: frozenset[str] | None = None
@@ -77,8 +81,13 @@ class OfIndicators(Algebra):
 
 @dataclass(frozen=True)
 class Sums(OfIndicators):
-    """Sums of indicators. `indicators`: None: the first values that have a type decide it. `fold`
-    takes one array for each."""
+    """Sums of indicators.
+
+    Parameters
+    ----------
+    indicators : tuple of (name, "int64" | "float64" | None)
+        None: the first values that have a type decide it. `fold` takes one array for each.
+    """
 
     indicators: tuple[tuple[str, SumType | None], ...] = ()
 
@@ -259,9 +268,17 @@ def key_rows(
 ) -> pa.Table:
     """The rows of one key of a vector matrix: its columns, `count` and the indicators.
 
-    `names`: columns that are wanted: sums of others may be beyond their type. Default: all.
-    `wide`: as of `Totals`.
-    SummaryOverflow: a sum that is wanted is beyond its type.
+    Parameters
+    ----------
+    names : collection of str, optional
+        Columns that are wanted: sums of others may be beyond their type. Default: all.
+    wide : bool
+        As of `Totals`.
+
+    Raises
+    ------
+    SummaryOverflow
+        A sum that is wanted is beyond its type.
     """
     wanted = None if names is None else frozenset(names)
     answered = algebra.answer(table, Totals(wanted, wide))
@@ -321,8 +338,10 @@ def typed(indicators: Indicators, values: Sequence[pa.Array]) -> Indicators:
 
 
 def counted_events(segment: Segment, table: Table | None, indicator: str = "") -> np.ndarray:
-    """Events that a table, or one of its indicators, has counted of each slice: int64[slices]. Less
-    than the segment's events where it was added later."""
+    """Events that a table, or one of its indicators, has counted of each slice: int64[slices].
+
+    Less than the segment's events where it was added later.
+    """
     counts = np.zeros(len(segment.slices), np.int64)
     if table is None or not len(table):
         return counts

@@ -23,14 +23,22 @@ if TYPE_CHECKING:
 class Table:
     """Rows (slice, key) -> events, state; ordered by slice, then by hash of the key.
 
-    `keys`: the different keys; each occurs.
-    `slices` (int64[s], ascending): slices that have rows.
-    `starts` (int64[s + 1]): where the rows of each slice begin; the last is the number of rows.
-    `key` (int64[rows]): number of each row's key, ascending within a slice; `len(keys)` is the rest
-      of the keys, beyond a limit.
-    `events` (int64[rows], above 0).
-    `states` (mapping of name -> column): see `Algebra.columns`.
-    `items`: the different items that a column of the states names by number.
+    Attributes
+    ----------
+    keys : Keys
+        The different keys; each occurs.
+    slices : int64[s], ascending
+        Slices that have rows.
+    starts : int64[s + 1]
+        Where the rows of each slice begin; the last is the number of rows.
+    key : int64[rows]
+        Number of each row's key, ascending within a slice; `len(keys)` is the rest of the keys,
+        beyond a limit.
+    events : int64[rows], above 0
+    states : mapping of name -> column
+        See `Algebra.columns`.
+    items : Keys, optional
+        The different items that a column of the states names by number.
     """
 
     keys: Keys
@@ -151,12 +159,19 @@ def _used(keys: Keys, numbers: np.ndarray) -> tuple[Keys, np.ndarray]:
 class Segment:
     """The states of one summary over a run of slices.
 
-    `algebra`: the kind and its parameters.
-    `slices`, `events` (int64[s]): slices that have events, ascending, and how many they have: also
-      those that a key which was added later does not hold.
-    `tables`: one for each key: a vector matrix has several, the other kinds one.
-    `limit`: keys kept a slice.
-    `shard`: which keys it has, as `shards` numbers them; 0: all.
+    Attributes
+    ----------
+    algebra : Algebra
+        The kind and its parameters.
+    slices, events : int64[s]
+        Slices that have events, ascending, and how many they have: also those that a key which
+        was added later does not hold.
+    tables : tuple of Table
+        One for each key: a vector matrix has several, the other kinds one.
+    limit : int, optional
+        Keys kept a slice.
+    shard : int
+        Which keys it has, as `shards` numbers them; 0: all.
     """
 
     algebra: Algebra

@@ -44,9 +44,14 @@ NEAR_OF_FEW = 4 * NEAR
 class TailQuantiles(RankedRows):
     """Quantiles and ranks of a number, sharp at the upper end. `fold` takes its column.
 
-    `k`: accuracy: the error is about 0.45 / k of what is above. Even, 4 to 1,024.
-    `dtype` ("float64", "float32" or "int64"): of the values.
-    `seed`: of the coins, 0 to 2^64 - 1.
+    Parameters
+    ----------
+    k : int
+        Accuracy: the error is about 0.45 / k of what is above. Even, 4 to 1,024.
+    dtype : "float64", "float32" or "int64"
+        Of the values.
+    seed : int
+        Of the coins, 0 to 2^64 - 1.
     """
 
     k: int = 12

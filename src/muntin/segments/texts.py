@@ -27,9 +27,12 @@ TEXTS_MIN = 256  # of fewer in a segment, a list takes longer than it saves
 class Coded:
     """What is written of the columns of one name.
 
-    `values` (large_string[n]): their different texts, in the order in which they come.
-    `codes` (one int64[keys] for each column): the number of each text in `values`; 0 where it is
-      null.
+    Attributes
+    ----------
+    values : large_string[n]
+        Their different texts, in the order in which they come.
+    codes : one int64[keys] for each column
+        The number of each text in `values`; 0 where it is null.
     """
 
     values: pa.Array
@@ -70,8 +73,17 @@ def _numbers(column: pa.Array, null: int) -> np.ndarray:
 
 
 class Texts:
-    """Shared texts (large_string[n]) as they were read. CorruptSummary: a text is there twice: keys
-    are compared by the numbers of their texts."""
+    """Shared texts as they were read.
+
+    Parameters
+    ----------
+    values : large_string[n]
+
+    Raises
+    ------
+    CorruptSummary
+        A text is there twice: keys are compared by the numbers of their texts.
+    """
 
     def __init__(self, values: pa.Array) -> None:
         hashes = hash_items(values)
@@ -85,8 +97,13 @@ class Texts:
     def column(
         self, codes: np.ndarray, nulls: np.ndarray | None, left: int
     ) -> tuple[pa.Array, np.ndarray]:
-        """The texts of these numbers, and their hashes: uint64[n]. CorruptSummary: a number that no
-        text has, or more than `left` bytes."""
+        """The texts of these numbers, and their hashes: uint64[n].
+
+        Raises
+        ------
+        CorruptSummary
+            A number that no text has, or more than `left` bytes.
+        """
         size = len(self._values)
         if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < size:
             raise CorruptSummary(f"segment: a key is none of its {size} texts")

@@ -140,7 +140,9 @@ async def _reloaded(
     path: Path, seen: int | None, spec: CoordinatorSpec, set_k: Callable[[int, int], None]
 ) -> None:
     """Take over k and epsilon of a file that changes, until cancelled; a wrong one is reported.
-    `seen` is what `_changed_at` said before `spec` was read."""
+
+    `seen` is what `_changed_at` said before `spec` was read.
+    """
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         now = _changed_at(path)

@@ -68,8 +68,12 @@ class PaneReader:
     def look(self, stopped: Callable[[], bool] = lambda: False) -> News | None:
         """What is new; None where nothing is, or nothing was ever sealed.
 
-        LedgerError: the ledger cannot be read; the next look goes on where this one began.
-        BadArgument: sums that cannot be ranked.
+        Raises
+        ------
+        LedgerError
+            The ledger cannot be read; the next look goes on where this one began.
+        BadArgument
+            Sums that cannot be ranked.
         """
         with self._ledger.snapshot() as view:
             info = view.pipeline(self._pipeline)

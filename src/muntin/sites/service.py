@@ -165,8 +165,9 @@ class CoordinatorService:
                 self._start_over()
 
     def _start_over(self) -> None:
-        """A bug of ours, or what a site should not have been able to say, must not end the service:
-        forget what was known, and ask the sites anew."""
+        """A bug of ours, or what a site should not have been able to say, must not end the
+        service: forget what was known, and ask the sites anew.
+        """
         _LOG.exception("the coordinator failed and asks its sites anew")
         failed, options = self.coordinator, self._options()
         options |= {"epsilon": failed.epsilon, "epoch": max(failed.epoch, clock_epoch())}

@@ -193,8 +193,13 @@ class Site:
 
 
 def token_for(pipeline: Pipeline) -> str:
-    """The token of a pipeline's site, or "". SpecError: the variable that should hold it does not,
-    or it would be sent in the open."""
+    """The token of a pipeline's site, or "".
+
+    Raises
+    ------
+    SpecError
+        The variable that should hold it does not, or it would be sent in the open.
+    """
     spec = pipeline.sites
     if spec is None:
         return ""

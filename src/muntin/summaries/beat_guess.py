@@ -31,16 +31,25 @@ def guess_beat(items: np.ndarray, times: np.ndarray, gap: int | None = None) -> 
 
     The gap is the one that leaves the steadiest intervals: candidates from half the shortest to the
     longest distance of an item's occurrences are tried, and scored by how many adjacent intervals
-    of an item are alike, times the share of those that are. Usually a wide range does equally well;
-    its middle is taken. Where no interval repeats, it is the mean distance, as the paper's. The
-    unit is twelve times the median change from one interval to the next of the steadiest quarter of
-    the items, at least an eighth of the gap. The resolution is the largest step that all times are
-    multiples of, where that is fine enough.
+    of an item are alike, times the share of those that are. Usually a wide range does equally
+    well; its middle is taken. Where no interval repeats, it is the mean distance, as the paper's.
+    The unit is twelve times the median change from one interval
+    to the next of the steadiest quarter of the items, at least an eighth of the gap. The
+    resolution is the largest step that all times are multiples of, where that is fine enough.
 
-    `items` (uint64[n]): hashed items.
-    `times` (int64[n]): in ascending order.
-    `gap`: the gap, if it is known.
-    BadArgument: no item comes twice at different times.
+    Parameters
+    ----------
+    items : uint64[n]
+        Hashed items.
+    times : int64[n]
+        In ascending order.
+    gap : int, optional
+        The gap, if it is known.
+
+    Raises
+    ------
+    BadArgument
+        No item comes twice at different times.
     """
     order = np.lexsort((np.arange(len(items)), items))
     sorted_items, sorted_times = items[order], times[order]

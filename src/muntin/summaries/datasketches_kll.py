@@ -54,10 +54,14 @@ _FULL = struct.Struct("<QHBB")
 class Parts:
     """What a sketch is made of, in the items' own type.
 
-    `offsets` (int64[levels + 1]): where each level begins in the full array; the last is the
-      array's size.
-    `items` (ndarray[retained]): of all levels, from level 0 on, each sorted.
-    `low`, `high` (ndarray[1]): minimum and maximum; anything where count is 0.
+    Attributes
+    ----------
+    offsets : int64[levels + 1]
+        Where each level begins in the full array; the last is the array's size.
+    items : ndarray[retained]
+        Of all levels, from level 0 on, each sorted.
+    low, high : ndarray[1]
+        Minimum and maximum; anything where count is 0.
     """
 
     k: int

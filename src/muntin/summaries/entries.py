@@ -23,8 +23,13 @@ _N, _O = kernels.ENTRIES, kernels.OFFSET
 
 
 class Entries:
-    """Items of one type, each with a count and an error; at most 2 x capacity of them. `items`:
-    name of the items' type in ITEM_TYPES, once there was an item."""
+    """Items of one type, each with a count and an error; at most 2 x capacity of them.
+
+    Attributes
+    ----------
+    items : str or None
+        Name of the items' type in ITEM_TYPES, once there was an item.
+    """
 
     def __init__(self, capacity: int, seed: int) -> None:
         self.capacity = capacity
@@ -114,8 +119,10 @@ class Entries:
         return pa.Array.from_buffers(ITEM_TYPES[self.items], n, buffers)
 
     def merge(self, other: Self) -> None:
-        """Add the entries and the offset of another; both hold items of one type, or none. An item
-        that one side does not keep may have weighed up to that side's offset there."""
+        """Add the entries and the offset of another; both hold items of one type, or none.
+
+        An item that one side does not keep may have weighed up to that side's offset there.
+        """
         if other.items is None:
             return
         other = deepcopy(other) if other is self else other

@@ -276,8 +276,10 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
         return table.sort_by(_ORDER).slice(0, limit)
 
     def _last_batches(self, items: pa.Array) -> np.ndarray:
-        """When the recorder saw each item's latest batch begin, to a tick; the first time: never. A
-        beat that was missed or late is no batch of the pair, but the item came."""
+        """When the recorder saw each item's latest batch begin, to a tick; the first time: never.
+
+        A beat that was missed or late is no batch of the pair, but the item came.
+        """
         if self._first is None or self._last is None:
             return np.empty(0, np.int64)
         tick = self._parameters.resolution

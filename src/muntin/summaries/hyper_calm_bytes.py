@@ -33,9 +33,17 @@ def decode_state(
 ) -> State:
     """What `encode_state` wrote; sizes are compared before anything is allocated.
 
-    `items`: type of the items, None before the first event.
-    `last`: time of the last event.
-    CorruptSummary: another length, or a state that no stream leads to.
+    Parameters
+    ----------
+    items : str or None
+        Type of the items, None before the first event.
+    last : int or None
+        Time of the last event.
+
+    Raises
+    ------
+    CorruptSummary
+        Another length, or a state that no stream leads to.
     """
     blocks = parameters.bloom_blocks
     sizes = parameters.recorder_sizes()

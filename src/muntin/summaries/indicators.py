@@ -30,8 +30,13 @@ class IndicatorValues:
 
 
 def indicator_values(name: str, array: pa.Array, asked: IndicatorType | None) -> IndicatorValues:
-    """Read an indicator's column as the type that it has, or takes. BadArgument: not a number, a
-    float where sums are int64, or a value beyond int64."""
+    """Read an indicator's column as the type that it has, or takes.
+
+    Raises
+    ------
+    BadArgument
+        Not a number, a float where sums are int64, or a value beyond int64.
+    """
     array = decoded(array)
     kind = array.type
     nulls = array.null_count

@@ -29,7 +29,9 @@ COUNT_MAX = (1 << 60) - 1  # 61 levels hold it
 @lru_cache(maxsize=64)
 def level_capacities(k: int) -> tuple[np.ndarray, np.ndarray]:
     """Capacity by depth below the top (int64[62]), and of a whole stack by its height.
-    DataSketches' rounding: k (2/3)^depth, to the nearest, computed in two steps beyond depth 30."""
+
+    DataSketches' rounding: k (2/3)^depth, to the nearest, computed in two steps beyond depth 30.
+    """
     caps = np.empty(LEVELS_MAX + 1, np.int64)
     for depth in range(LEVELS_MAX + 1):
         if depth <= 30:
@@ -70,10 +72,14 @@ def levels_sorted(items: np.ndarray, offsets: np.ndarray) -> bool:
 class LevelStack:
     """Levels of weighted items under a capacity that k sets.
 
-    `k`: capacity of the top level; a stack of many levels holds about 3 k items.
-    `coins` (uint64[4]): see `new_coins`; advanced in place, and may be shared by the stacks of one
-      window.
-    `stamped`: items carry a stamp.
+    Parameters
+    ----------
+    k : int
+        Capacity of the top level; a stack of many levels holds about 3 k items.
+    coins : uint64[4]
+        See `new_coins`; advanced in place, and may be shared by the stacks of one window.
+    stamped : bool
+        Items carry a stamp.
     """
 
     __slots__ = ("coins", "k", "keys", "offsets", "ordered", "stamps")

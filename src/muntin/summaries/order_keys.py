@@ -37,11 +37,22 @@ def check_dtype(dtype: Any) -> str:
 def as_column(values: Any, dtype: str) -> np.ndarray:
     """Values as one contiguous array: int64 for "int64", float64 for "float64" and "float32".
 
-    `values`: ndarray[n], Arrow Array or ChunkedArray, sequence of numbers, or one number. Booleans
-      are 0 and 1. No copy is made of float64 and int64 buffers.
-    It is read-only, whatever was given: Numba compiles a kernel once for each.
-    BadArgument: nulls (the first position is named), more than one dimension, a type that is no
-      number, a fraction for "int64", a finite number beyond the range of "float32" or "int64".
+    Parameters
+    ----------
+    values : ndarray[n], pyarrow Array or ChunkedArray, sequence of numbers, or one number
+        Booleans are 0 and 1.
+        No copy is made of float64 and int64 buffers.
+
+    Returns
+    -------
+    ndarray[n]
+        Read-only, whatever was given: Numba compiles a kernel once for each.
+
+    Raises
+    ------
+    BadArgument
+        Nulls (the first position is named), more than one dimension, a type that is no number,
+        a fraction for "int64", a finite number beyond the range of "float32" or "int64".
     """
     return _read_only(_converted(_one_dimension(values), dtype))
 
@@ -83,8 +94,13 @@ def _converted(column: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def bounds_of(column: np.ndarray) -> tuple[int, int]:
-    """Smallest and largest key of a column of `as_column` with at least one value. BadArgument: a
-    NaN; the message names the first position."""
+    """Smallest and largest key of a column of `as_column` with at least one value.
+
+    Raises
+    ------
+    BadArgument
+        A NaN; the message names the first position.
+    """
     return checked_bounds(column, *extremes(bits_of(column), column.dtype == np.float64))
 
 
@@ -102,8 +118,11 @@ def checked_bounds(column: np.ndarray, low: int, high: int) -> tuple[int, int]:
 def weighed(column: np.ndarray, weights: Any) -> tuple[np.ndarray, np.ndarray]:
     """A column of `as_column` and its weights, int64[n] above 0; values of weight 0 are left out.
 
-    BadArgument: weights that are negative, no integers, or not one for each value; a NaN, whatever
-      its weight.
+    Raises
+    ------
+    BadArgument
+        Weights that are negative, no integers, or not one for each value; a NaN, whatever its
+        weight.
     """
     heavy = as_weights(weights, len(column))
     if len(heavy) < len(column):

@@ -35,11 +35,16 @@ CAPACITY_ITEMS_MAX = 1 << 22
 class WindowView:
     """What a window answers from.
 
-    `keys` (int64[n]): sorted.
-    `cumulative` (int64[n]): running sum of the items' weights; the last is exactly the window's
-      count.
-    `error`: half-width of the interval around a rank, as a fraction of the count.
-    `confidence`: that the interval holds the true rank; 1.0 where it surely does.
+    Attributes
+    ----------
+    keys : int64[n]
+        Sorted.
+    cumulative : int64[n]
+        Running sum of the items' weights; the last is exactly the window's count.
+    error : float
+        Half-width of the interval around a rank, as a fraction of the count.
+    confidence : float
+        That the interval holds the true rank; 1.0 where it surely does.
     """
 
     keys: np.ndarray
@@ -79,8 +84,13 @@ def merged_run(one: Run, two: Run) -> Run:
 
 
 def with_newest(one: Run, two: Run, stack: LevelStack) -> Run:
-    """Two sorted runs and the items of the pane that still grows, as one. Returns sorted keys, and
-    the running sum of their weights."""
+    """Two sorted runs and the items of the pane that still grows, as one.
+
+    Returns
+    -------
+    (int64[n], int64[n])
+        Sorted keys, and the running sum of their weights.
+    """
     size = len(one[0]) + len(two[0]) + stack.retained
     keys, cumulative = np.empty(size, np.int64), np.empty(size, np.int64)
     join_runs(*one, *two, stack.keys, stack.offsets, keys, cumulative)
@@ -188,12 +198,18 @@ def model_error(
 ) -> tuple[float, float]:
     """Half-width of a 99 % interval around a normalised rank, and its confidence.
 
+    Parameters
+    ----------
+    whole : float
+        Variance of a rank in the whole panes, which err independently: `rank_variance` of all.
+    cut : (stack, survivors, count) of the pane that the edge cuts
+    count : int
+        Of the window, > 0.
+
+    Notes
+    -----
     The cut adds (0.11 pane / sqrt(k))^2 4 f (1 - f) for a share f inside, and never more than f or
     1 - f of the pane. Panes that were never compacted are exact.
-
-    `whole`: variance of a rank in the whole panes, which err independently: `rank_variance` of all.
-    `cut` ((stack, survivors, count) of the pane that the edge cuts).
-    `count`: of the window, > 0.
     """
     spread = DEVIATIONS * math.sqrt(whole) / count
     if cut is not None and cut[0].height > 1:
@@ -224,8 +240,11 @@ def restore_stacks(
 ) -> list[LevelStack]:
     """Stacks from `stack_body`, with the level sizes and counts that the parameters hold.
 
-    CorruptSummary: sizes that are no level sizes, do not fit k, or do not add up to the counts;
-      levels that are not sorted; a body of another length.
+    Raises
+    ------
+    CorruptSummary
+        Sizes that are no level sizes, do not fit k, or do not add up to the counts; levels that
+        are not sorted; a body of another length.
     """
     for levels in sizes:
         if not isinstance(levels, list) or not 1 <= len(levels) <= LEVELS_MAX:

@@ -68,8 +68,13 @@ class FingerprintRun:
 
     @classmethod
     def read(cls, data: memoryview, universe: int, count: int, *, copy: bool) -> tuple[Self, int]:
-        """A run at the beginning of `data`, and the bytes that it took. CorruptSummary: `data` is
-        too short, or not what `parts` wrote for `count` keys."""
+        """A run at the beginning of `data`, and the bytes that it took.
+
+        Raises
+        ------
+        CorruptSummary
+            `data` is too short, or not what `parts` wrote for `count` keys.
+        """
         if not 1 <= count <= RUN_KEYS_MAX:
             raise CorruptSummary(f"a run of {count} keys")
         lengths = _lengths(universe, count)

@@ -20,10 +20,18 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def as_times(times: Any, length: int) -> np.ndarray:
     """Times as int64[length] microseconds, C-ordered, read-only; no copy where they are that.
 
-    `times`: int64 array (microseconds, or any unit that the summary was set up with), Arrow
-      timestamps, datetime64, datetimes, or one of these for all. Timestamps without a zone count as
-      UTC; nanoseconds are rounded down.
-    BadArgument: floats or other types, nulls, or another length.
+    Parameters
+    ----------
+    times : int64 array (microseconds, or any unit that the summary was set up with), Arrow
+        timestamps, datetime64, datetimes, or one of these for all
+        Timestamps without a zone count as UTC; nanoseconds are rounded down.
+    length : int
+        How many items there are.
+
+    Raises
+    ------
+    BadArgument
+        Floats or other types, nulls, or another length.
     """
     if isinstance(times, pa.ChunkedArray):
         times = times.combine_chunks()

@@ -17,11 +17,14 @@ from muntin.summaries.kernels.weighted_view import find_around
 class WeightedView:
     """Sorted values with the weight up to and including each.
 
-    `values` (ndarray[n]): sorted; n > 0.
-    `cumulative` (int64[n]): running sum of the weights; the last is the total. Weights of 0 are
-      allowed.
-    `ends` (pair of ndarray[1]): smallest and largest value where they are known exactly, though no
-      item may hold them.
+    Parameters
+    ----------
+    values : ndarray[n]
+        Sorted; n > 0.
+    cumulative : int64[n]
+        Running sum of the weights; the last is the total. Weights of 0 are allowed.
+    ends : pair of ndarray[1], optional
+        Smallest and largest value where they are known exactly, though no item may hold them.
     """
 
     __slots__ = ("_answers", "_known_ends", "cumulative", "total", "values")
@@ -51,10 +54,13 @@ class WeightedView:
     def around(self, q: Any, error: float) -> np.ndarray:
         """Values at fractions, at `error` below them, and at `error` above: [3, n].
 
-        A value at a fraction is the smallest whose weight reaches it. With known ends, 0 and 1 are
-        answered by them, and so are bounds that reach beyond.
+        A value at a fraction is the smallest whose weight reaches it. With known ends, 0 and 1
+        are answered by them, and so are bounds that reach beyond.
 
-        BadArgument: fractions that are not in [0, 1], or not of one dimension.
+        Raises
+        ------
+        BadArgument
+            Fractions that are not in [0, 1], or not of one dimension.
         """
         fractions = _numbers(q)
         if fractions.ndim == 1:
@@ -93,8 +99,10 @@ def _numbers(q: Any) -> np.ndarray:
 
 
 def check_points(x: Any, dtype: str, inclusive: bool) -> np.ndarray:
-    """Points to rank, float64[n], or int64[n] for values that are int64. A point between integers
-    is moved to the one that gives the same rank."""
+    """Points to rank, float64[n], or int64[n] for values that are int64.
+
+    A point between integers is moved to the one that gives the same rank.
+    """
     points = as_points(x)
     if dtype != "int64":
         try:

@@ -139,8 +139,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """Factors that replace those of the same objects, on top of any version from `base` on. `top`
-    is the new T, or None where it did not change."""
+    """Factors that replace those of the same objects, on top of any version from `base` on.
+
+    `top` is the new T, or None where it did not change.
+    """
 
     epoch: int
     base: int

@@ -112,8 +112,10 @@ def total_slack(
     factors: Sequence[Mapping[Object, int]],
     own: Mapping[Object, int],
 ) -> tuple[dict[Object, int], int]:
-    """Slack of `items`, and of an object that nobody has: what the choice of a new T goes by. Over
-    all sites, and for objects that all of them reported, slack is the total less a constant."""
+    """Slack of `items`, and of an object that nobody has: what the choice of a new T goes by.
+
+    Over all sites, and for objects that all of them reported, slack is the total less a constant.
+    """
     reported: dict[Object, None] = {}
     for report in reports:
         reported.update(dict.fromkeys(report.values))

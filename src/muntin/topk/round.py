@@ -150,8 +150,10 @@ class Round:
         own: Mapping[Object, int],
         more: int,
     ) -> tuple[tuple[Object, ...], Allocation] | None:
-        """T and the next largest, with factors that put them above every site's line. None where
-        the reports do not tell enough to draw such lines."""
+        """T and the next largest, with factors that put them above every site's line.
+
+        None where the reports do not tell enough to draw such lines.
+        """
         names = list(sites)
         reports = [self.reports[name] for name in names]
         factors = [sites[name].factors for name in names]

@@ -43,11 +43,18 @@ class Boundary:
 class FloatingWindow:
     """State between panes; immutable, so that a step that fails leaves it as it was.
 
-    `length`: W0, microseconds, a multiple of the pane.
-    `limit`: what `slow_down` may lengthen W to.
-    `capacity`: rows per key that a window may hold.
-    `start`: T; None while no window is open.
-    `factor`: w = length * factor: 1, or a power of two after `slow_down`.
+    Attributes
+    ----------
+    length : int
+        W0, microseconds, a multiple of the pane.
+    limit : int
+        What `slow_down` may lengthen W to.
+    capacity : int or None
+        Rows per key that a window may hold.
+    start : int or None
+        T; None while no window is open.
+    factor : int
+        W = length * factor: 1, or a power of two after `slow_down`.
     """
 
     length: int
@@ -95,13 +102,21 @@ def close_windows(
 ) -> tuple[list[Run], FloatingWindow, int]:
     """The windows that close as one pane after another is taken, in one pass over all.
 
-    `panes` (Segment): slices in order of time. Where a window is open, its first slice is all that
-      the window holds so far.
-    `starts`, `ends` (int64[slices]): microseconds. Those of the first slice of an open window:
-      where it starts, and the end of the last pane that it holds.
-    `sealed_until`: microseconds: no pane before this comes any more.
-    Returns the windows that close; then the window that is left, and the pane from which it holds
-      all.
+    Parameters
+    ----------
+    panes : Segment
+        Slices in order of time. Where a window is open, its first slice is all that the window
+        holds so far.
+    starts, ends : int64[slices]
+        Microseconds. Those of the first slice of an open window: where it starts, and the end of
+        the last pane that it holds.
+    sealed_until : int
+        Microseconds: no pane before this comes any more.
+
+    Returns
+    -------
+    runs, window, first
+        The windows that close; then the window that is left, and the pane from which it holds all.
     """
     tables = panes.tables
     rows = np.zeros((len(tables), len(panes.slices) + 1), np.int64)

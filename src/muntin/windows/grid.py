@@ -15,8 +15,12 @@ def first_open(after: int, length: int, every: int) -> int:
 def starts_of_windows(slices: np.ndarray, length: int, every: int, width: int = 1) -> np.ndarray:
     """Starts of the windows that hold any part of these slices: int64[n], ascending.
 
-    `slices` (int64[p]): their starts.
-    `width`: how long they are, microseconds. A pane lies in a window whole: 1 will do.
+    Parameters
+    ----------
+    slices : int64[p]
+        Their starts.
+    width : int
+        How long they are, microseconds. A pane lies in a window whole: 1 will do.
     """
     firsts = (slices - length) // every * every + every
     numbers = (slices + width - 1 - firsts) // every + 1
@@ -28,8 +32,15 @@ def starts_of_windows(slices: np.ndarray, length: int, every: int, width: int = 
 def tiles_of_runs(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, ...]:
     """The fewest aligned runs of 1, 2, 4, ... units that make up each of some runs of units.
 
-    `starts`, `ends` (int64[n]): units.
-    Returns tile by tile, int64: which run it is of; it holds the units from number << level on.
+    Parameters
+    ----------
+    starts, ends : int64[n]
+        Units.
+
+    Returns
+    -------
+    run, level, number
+        Tile by tile, int64: which run it is of; it holds the units from number << level on.
     """
     run, level = np.arange(len(starts)), 0
     found = []

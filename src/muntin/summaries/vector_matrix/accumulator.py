@@ -32,7 +32,14 @@ _FLOAT_SAFE_MAX = 1e300  # below, no step of a sum can overflow
 
 
 class Accumulator:
-    """Events summed by key; `algebra` has the indicators."""
+    """Events summed by key.
+
+    Parameters
+    ----------
+    keys : the keys
+    algebra : Sums
+        The indicators.
+    """
 
     __slots__ = ("_bounds", "_derived", "_tables", "algebra", "count", "keys", "nulls", "numbering")
 

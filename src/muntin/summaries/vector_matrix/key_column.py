@@ -46,8 +46,13 @@ class KeyColumn:
         return index
 
     def number(self, values: KeyValues, out: np.ndarray) -> np.ndarray:
-        """Numbers (int32) of values; unknown ones are appended. BadArgument: a string that is not
-        UTF-8, which is numbered nevertheless."""
+        """Numbers (int32) of values; unknown ones are appended.
+
+        Raises
+        ------
+        BadArgument
+            A string that is not UTF-8, which is numbered nevertheless.
+        """
         if values.codes is not None and values.values is not None:
             inner = values.values
             of_code = self.number(inner, np.empty(inner.length, np.int32))

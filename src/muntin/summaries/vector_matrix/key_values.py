@@ -36,7 +36,13 @@ class KeyValues:
 
 
 def key_values(name: str, array: pa.Array) -> KeyValues:
-    """Read a key column. BadArgument: a type that cannot be a key, or a value beyond int64."""
+    """Read a key column.
+
+    Raises
+    ------
+    BadArgument
+        A type that cannot be a key, or a value beyond int64.
+    """
     if isinstance(array, pa.DictionaryArray):
         return _coded(name, array)
     kind = key_columns.kind_of(name, array)

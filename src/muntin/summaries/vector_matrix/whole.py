@@ -63,7 +63,12 @@ def read_whole(
     data: bytes, kind: str, algebra: type[Kind], *more: str
 ) -> tuple[dict[str, Any], Segment, Kind]:
     """Of a matrix's bytes: parameters (their values are not checked), segment and its algebra.
-    CorruptSummary: not what a matrix writes."""
+
+    Raises
+    ------
+    CorruptSummary
+        Not what a matrix writes.
+    """
     parameters, body = unseal(data, kind)
     if set(parameters) != {"columns", "keys", *more}:
         raise CorruptSummary(f"{kind}: parameters {sorted(parameters)!r:.500}")
@@ -74,8 +79,10 @@ def read_whole(
 
 
 def check_whole(whole: Segment, keys: Sequence[Key], kinds: Any) -> dict[str, Any]:
-    """The types of key columns, where they, and all else, fit the keys; CorruptSummary. The first
-    key has a table wherever there are events."""
+    """The types of key columns, where they, and all else, fit the keys; CorruptSummary.
+
+    The first key has a table wherever there are events.
+    """
     kind = whole.algebra.kind
     if (
         not isinstance(kinds, dict)
