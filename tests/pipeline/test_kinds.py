@@ -277,6 +277,43 @@ def test_a_sketched_matrix_behind_the_same_select(flights):
     assert totals.exact
 
 
+@pytest.mark.parametrize(
+    ("entry", "exact"),
+    [
+        ({"kind": "top_k", "capacity": 20}, True),
+        ({"kind": "top_k", "capacity": 8}, False),
+        ({"kind": "top_k", "capacity": 20, "weight": "seats", "by": "origin"}, True),
+        ({"kind": "top_k", "capacity": 20, "by": "origin", "limit": 3}, False),  # some are others
+        ({"kind": "frequency"}, True),
+        ({"kind": "frequency", "by": "origin", "limit": 3}, False),
+        ({"kind": "frequency", "width": 8, "depth": 2, "track": 5}, False),
+    ],
+)
+def test_who_has_forgotten_nothing_is_exact(entry, exact):
+    rows, batches = flown()
+    if "by" in entry:  # no row of "none" among the others
+        rows = [row for row in rows if row[1] is not None]
+        batches = [[table(rows)]]
+    spec, truth = pipeline({"heavy": {"item": "dest", **entry}}), Counter()
+    for row in rows:
+        if row[2] is not None and ("weight" not in entry or row[5] is not None):
+            key = (row[2],) if "by" not in entry else (row[1], row[2])
+            truth[key] += row[5] if "weight" in entry else 1
+    with run(spec, batches) as ingest:
+        session = Session(ingest.ledger)
+        found = session.sql("SELECT * FROM top_k(heavy, 50) FOR ALL")
+        asked = session.sql("SELECT * FROM frequency(heavy, 3, 77) FOR ALL")
+    assert (found.exact, asked.exact) == (exact, exact)
+    assert found.bounds["heavy"]["nulls"] > 0
+    if exact:
+        names = ["item"] if "by" not in entry else ["origin", "item"]
+        listed = {tuple(row[n] for n in names): row for row in found.table.to_pylist()}
+        assert {key: row["value"] for key, row in listed.items()} == +truth
+        assert all(row["lower"] == row["value"] == row["upper"] for row in listed.values())
+        for row in asked.table.to_pylist():
+            assert row["lower"] == row["upper"] == truth[tuple(row[n] for n in names)]
+
+
 def test_every_event_is_counted(flights):
     rows, ingest, _ = flights
     for name in ingest.pipeline.summaries:

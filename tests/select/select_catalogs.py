@@ -35,8 +35,8 @@ def loaded_of(summary: Any, **about: Any) -> Loaded:
     """The first hour of a summary, exact, but for what is given."""
     said: dict[str, Any] = {
         "covered": (0, HOUR), "stored": (0, HOUR), "watermark": HOUR, "revision": 0, "late": 0,
-        "stale": False, "exact": True, "bounds": {}, "uncounted": {}, "notes": (), "token": None,
-        "like": None,
+        "stale": False, "exact": True, "proven": False, "bounds": {}, "uncounted": {},
+        "notes": (), "token": None, "like": None,
     }  # fmt: skip
     return Loaded(summary, **said | about)
 

@@ -82,13 +82,14 @@ def _check_said(
             read = {", ".join(item.key)} if item.key else set()
             lacking |= {p: n for p, n in parts.items() if p in read | item.reads(world)}
     given = [bounds for bounds in said["bounds"].values() if "uncounted" in bounds]
-    assert said["exact"] == (statement.exact and not lacking), (lacking, said["exact"])
+    exact = statement.exact(events) if callable(statement.exact) else statement.exact
+    assert said["exact"] == (exact and not lacking), (lacking, said["exact"])
     assert bool(lacking) == bool(given) == ("uncounted" in codes), (lacking, said["bounds"])
     if lacking:
         found = [pair for bounds in given for pair in bounds["uncounted"].items()]
         assert set(lacking.items()) <= set(found), (lacking, found)
         return "uncounted"
-    if said["exact"]:
+    if statement.exact is True:
         assert said["bounds"] == {}, said["bounds"]
     nothing = not any(len(own) for own in events)
     return "nothing" if nothing else "exact" if said["exact"] else "bounds"

@@ -131,6 +131,13 @@ def weights(summary: str, events: Events) -> Counter[str]:
     return found
 
 
+def all_listed(summary: str, events: Events) -> bool:
+    """Whether so few items came that `top_k` and `frequency` have not let any go."""
+    entry = SKETCHES[summary]
+    few = 2 * entry.get("capacity", entry.get("track", 0))
+    return entry.get("kind") in ("top_k", "frequency") and len(+weights(summary, events)) <= few
+
+
 def nulls(summary: str, events: Events) -> int:
     """Events that a sketch could not take."""
     entry = SKETCHES[summary]
@@ -184,10 +191,12 @@ def check_distinct(summary: str, events: Events, rows: Sequence[Row], chances: C
 def check_weights(summary: str, events: Events, rows: Sequence[Row], chances: Chances) -> None:
     """`frequency(...)`: a row for each item that was asked for."""
     truth = weights(summary, events)
+    exact = all_listed(summary, events)
     for row in rows:
         weight, confidence = truth[row["item"]], row.get("confidence")
         assert row["value"] >= weight, (row, weight)  # never below
         assert row["upper"] >= weight, (row, weight)
+        assert not exact or row["lower"] == row["upper"] == weight, (row, weight)
         confidence = 1.0 if confidence is None or summary == "t" else confidence
         chances.note(f"frequency({summary})", confidence, holds=row["lower"] <= weight)
 
@@ -200,6 +209,9 @@ def check_heaviest(
     assert [row["value"] for row in rows] == sorted((row["value"] for row in rows), reverse=True)
     listed = {row["item"]: row for row in rows}
     assert len(listed) == len(rows) <= k
+    if all_listed(summary, events):
+        heaviest = sorted((+truth).values(), reverse=True)[:k]
+        assert [row["lower"] for row in rows] == [row["upper"] for row in rows] == heaviest
     for item, row in listed.items():
         assert row["upper"] >= truth[item], (row, truth[item])
         assert row["lower"] <= truth[item], (row, truth[item])

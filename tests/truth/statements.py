@@ -70,8 +70,8 @@ class Statement:
     text: str
     items: tuple[Item, ...]
     check: Callable[[Said, Sequence[Events]], None]
-    exact: bool = True
-    """Whether its answer can be exact."""
+    exact: bool | Callable[[Sequence[Events]], bool] = True
+    """Whether its answer can be exact; of given events it is."""
 
 
 def clause(world: World, name: str) -> Clause:
@@ -310,7 +310,10 @@ def _looked_at(item: Item, look: Look) -> Statement:
         if len(events[0]) or rows:
             look(events[0], rows, said["bounds"].get(name, {}))
 
-    return Statement(f"SELECT * FROM {item.whole}", (item,), check, exact=False)
+    def exact(events: Sequence[Events]) -> bool:
+        return bool(len(events[0])) and oracle.all_listed(name, events[0])
+
+    return Statement(f"SELECT * FROM {item.whole}", (item,), check, exact)
 
 
 Look = Callable[[Events, list[Row], dict[str, Any]], None]
@@ -366,7 +369,6 @@ def standing(world: World, name: str, span: Span, chances: Chances) -> Statement
 
 
 def _check_bounds(name: str, said: Said, events: Events) -> None:
-    assert said["exact"] is False
     if not len(events):
         return
     bounds = said["bounds"][name]

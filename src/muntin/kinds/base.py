@@ -150,6 +150,10 @@ class SummarySpec(Strict, ABC):
         """Entries that what is stored was made with: summaries of others do not merge."""
         return {}
 
+    def proven(self, segment: Any) -> bool:  # noqa: ARG002
+        """Whether all that a sketch answers of these events is proven to be the truth."""
+        return False
+
     @property
     def window_capacity(self) -> int | None:
         """Rows a floating window may hold."""

@@ -13,6 +13,7 @@ from muntin.errors import BadArgument
 from muntin.kinds.columns import check_item, check_number
 from muntin.kinds.sketch import SplitSpec
 from muntin.kinds.values import Refused, below_zero
+from muntin.segments.table import Segment
 
 
 class WeighedSpec(SplitSpec):
@@ -42,6 +43,11 @@ class WeighedSpec(SplitSpec):
         check_item(self.item, types[self.item])
         if self.weight is not None:
             check_number(self.weight, types[self.weight], "weight", whole=True)
+
+    def proven(self, segment: Segment) -> bool:
+        """No item was let go, and no key is among the others."""
+        bounds = self.bounds(segment)
+        return bounds["error"] == 0 and not bounds.get("other")
 
     def refused(self, batch: pa.RecordBatch) -> Iterator[Refused]:
         yield from super().refused(batch)

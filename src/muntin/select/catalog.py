@@ -122,7 +122,8 @@ class Loaded:
     `revision`: of a closed window: 0, and +1 each time a late event changed it.
     `late`: events in it that came after their pane was sealed.
     `stale`: events that have come since may be missing: see `reading.liveness`.
-    `exact`: the summary is exact (what approximate summaries answer is never exact).
+    `exact`: the summary is exact.
+    `proven`: so is all that an approximate one answers, since it has forgotten nothing.
     `bounds`: for an approximate one: what is known about its error, e.g. {"relative": 0.01}.
     `uncounted`: what of it has not counted every event of the window.
     `token`: the same token means the same content; None means that it must not be cached.
@@ -138,6 +139,7 @@ class Loaded:
     late: int
     stale: bool
     exact: bool
+    proven: bool
     bounds: Mapping[str, Any]
     uncounted: Mapping[Part, Uncounted]
     notes: tuple[Note, ...]

@@ -235,8 +235,8 @@ class Engine:
         said = bound.window is not None or default is not None
         notes = loaded.notes if said else _only_open(loaded, bound.source)
         rows = bound.kind != "total" and (bound.kind == "function" or info.sketched)
-        exact = loaded.exact and not rows  # a sketch's totals are exact, its rows are not
-        bounds = {} if exact else dict(loaded.bounds)
+        exact = loaded.proven if rows else loaded.exact  # a sketch's totals are exact
+        bounds = dict(loaded.bounds) if rows or not exact else {}
         short = _lacking(bound, info, loaded.uncounted, names)
         if short:
             exact = False

@@ -73,8 +73,9 @@ class Result:
     revision : int
         The highest of what was read.
     exact : bool
-        No approximate summary took part, and every event of what is covered was counted.
-        Otherwise the bounds are columns, or in `bounds`.
+        No approximate summary took part but those that are proven to have forgotten nothing, and
+        every event of what is covered was counted. Otherwise the bounds are columns, or in
+        `bounds`.
     bounds : mapping
         Source -> what is known about the error of its rows. Where a source is read in several
         ways that differ in it: FROM item and window -> that.

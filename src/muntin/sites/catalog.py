@@ -92,6 +92,7 @@ class GlobalCatalog:
             late=0,  # what comes late at a site is in no pane that it has reported
             stale=shown.stale or not shown.answer.valid,
             exact=False,
+            proven=False,
             bounds=shown.promises(),
             uncounted={},
             notes=(),
