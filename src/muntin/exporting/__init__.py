@@ -1,7 +1,5 @@
 """Sketches out of a ledger, as tables that others read: Parquet files, Delta Lake, Iceberg."""
 
-from __future__ import annotations
-
 from muntin.exporting.exporter import Exported, export
 
 __all__ = ["Exported", "export"]

@@ -1,7 +1,5 @@
 """Where floating windows close: one pass over the rows of many panes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from muntin.summaries.kernels import kernel

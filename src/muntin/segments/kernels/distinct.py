@@ -3,8 +3,6 @@
 Hash, slots and values are those of `muntin.summaries.kernels.distinct`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import types
 

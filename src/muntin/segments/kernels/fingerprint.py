@@ -8,8 +8,6 @@ Searches and sorts are our own: `np.argsort` and `np.searchsorted` gave wrong pl
 processes that had loaded certain other kernels from Numba's cache before.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from muntin.summaries.kernels import inlined, kernel

@@ -1,7 +1,5 @@
 """Count-Min over many groups at once: exact lists of items while these are few, cells then."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from muntin.summaries.kernels import kernel

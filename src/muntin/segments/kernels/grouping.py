@@ -1,7 +1,5 @@
 """Sorting rows by a small code: radix, with the row's number in the same word."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from muntin.summaries.kernels import kernel

@@ -1,7 +1,5 @@
 """Lists in a row: list i is items[starts[i]:starts[i + 1]]."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from muntin.summaries.kernels import kernel

@@ -6,8 +6,6 @@ the first and the last item). Coins come from what is merged, so that the same p
 bytes and different ones different coins.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from muntin.summaries.kernels import kernel

@@ -3,8 +3,6 @@
 A lane is int64 or float64; its values are not negative.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from muntin.summaries.kernels import kernel

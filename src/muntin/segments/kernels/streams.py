@@ -1,7 +1,5 @@
 """Numbers in the fewest bytes, each byte's place in a row of its own, which compresses better."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from muntin.summaries.kernels import inlined, kernel

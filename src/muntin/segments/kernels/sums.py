@@ -1,7 +1,5 @@
 """Sums of groups: integers in 128 bits, floats as pairs (high, low) of twice their precision."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from muntin.summaries.kernels import inlined, kernel

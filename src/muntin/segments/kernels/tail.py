@@ -6,8 +6,6 @@ is lost. A batch is compacted at once: most items in few large steps, of which e
 most one pair.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from muntin.summaries.kernels import kernel

@@ -1,7 +1,5 @@
 """What relative compactors answer, and which rows cannot be: over many rows at once."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from muntin.summaries.kernels import kernel

@@ -6,8 +6,6 @@ taken with the weight of all. That costs a rank two blocks of each run, whatever
 that blocks may be the larger the more is above.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from muntin.summaries.kernels import kernel

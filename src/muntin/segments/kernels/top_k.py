@@ -6,8 +6,6 @@ weight + gained. Weights, what is gained and offsets of several states add up, i
 is the whole merge. (`gained` is the offset less the error of the textbook.)
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from muntin.summaries.kernels import kernel

@@ -1,7 +1,5 @@
 """Bit counting and the high half of a product: single instructions that Numba does not name."""
 
-from __future__ import annotations
-
 import numpy as np
 from llvmlite import ir
 from numba import types

@@ -11,8 +11,6 @@ never above that of two free coins (Ivkin et al., "Streaming Quantiles Algorithm
 and Update Time", 2019), and every single coin is still fair.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from muntin.summaries.kernels import inlined, kernel

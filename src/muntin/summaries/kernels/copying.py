@@ -1,7 +1,5 @@
 """Copies and fills, as loops: Numba takes a second or two to compile each slice that is set."""
 
-from __future__ import annotations
-
 from muntin.summaries.kernels import inlined
 
 

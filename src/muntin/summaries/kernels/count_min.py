@@ -5,8 +5,6 @@ row 2j + 1 the low half. A half h becomes the column (h * width) >> 32, which is
 within width / 2**32. All columns are below `width` by construction.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import types
 

@@ -6,8 +6,6 @@ the low bits of the first word are the slot, the leading zeros of the second, pl
 Checked in tests against the `datasketches` package.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -13,8 +13,6 @@ the caller makes space and calls again. `state` is int64[2]: values numbered, an
 null (-1 while there is none).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from muntin.summaries.kernels import inlined, kernel

@@ -4,8 +4,6 @@ Source: Y. Collet, xxHash specification 0.1.1, XXH64. Checked in tests against t
 An integer is hashed as its eight little-endian bytes, a string as its UTF-8 bytes.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import types
 

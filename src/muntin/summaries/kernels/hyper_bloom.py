@@ -7,8 +7,6 @@ A stamp has 32 bits, and would look young again after 2^29 slices. So the first 
 of 2^28 slices empties all blocks that are out of date: an empty block is empty at any age.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from muntin.summaries.kernels import bare, inlined, kernel

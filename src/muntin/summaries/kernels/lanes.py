@@ -4,8 +4,6 @@ LLVM lowers them to AVX-512, AVX2, NEON or scalar code, whatever the machine has
 count elements; the caller keeps them inside the arrays.
 """
 
-from __future__ import annotations
-
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils

@@ -1,7 +1,5 @@
 """The levels of many stacks as one: what a merge of hundreds of panes begins with."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from muntin.summaries.kernels import kernel

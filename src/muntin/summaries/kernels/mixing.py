@@ -4,8 +4,6 @@ A table compares the values themselves, so that these need to spread values, not
 apart. Strings of up to 16 bytes are mixed without a loop.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from llvmlite import ir
 from numba import types

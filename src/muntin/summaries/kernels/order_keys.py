@@ -5,8 +5,6 @@ are; -0.0 becomes 0.0. A NaN lies beyond the key of +inf or -inf, so smallest an
 whether there is one, and one vectorised pass finds minimum, maximum and NaN together.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from muntin.summaries.kernels import bare, inlined, kernel

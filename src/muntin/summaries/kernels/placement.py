@@ -1,7 +1,5 @@
 """Hashes to the partitions whose range holds them, and hashes that forget that range."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from muntin.summaries.kernels import kernel

@@ -5,8 +5,6 @@ and 2i + 1, the leaf of value v is v + 2**bits. Node lists ascend; so nodes of o
 together, deeper levels behind.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from muntin.summaries.kernels import inlined, kernel

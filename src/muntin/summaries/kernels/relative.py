@@ -9,8 +9,6 @@ arXiv:2004.01668); sections that shrink and double, and schedules that are unite
 DataSketches' REQ.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from muntin.summaries.kernels import inlined, kernel

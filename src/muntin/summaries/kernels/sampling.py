@@ -3,8 +3,6 @@
 Source: Karnin, Lang, Liberty (FOCS 2016), section 4.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from muntin.summaries.kernels import kernel

@@ -7,8 +7,6 @@ table[slot] = (hash's high half) << 32 | e + 1, or 0. state = [entries, offset].
 A loop returns before the item that it has no space for: the caller makes some and calls again.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import types
 

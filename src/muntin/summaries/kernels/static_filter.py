@@ -6,8 +6,6 @@ bucket of equal `high`. `lower` holds the low parts, packed. `starts[j]` is wher
 All buffers are uint8 and read with unaligned loads: a run works in place on a mapped file.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from muntin.summaries.kernels import inlined, kernel

@@ -1,7 +1,5 @@
 """A sliding window's items: the share of a cut pane that is still inside, and all in one run."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from muntin.summaries.kernels import kernel

@@ -6,8 +6,6 @@ float sum is a pair (high, low) of floats, whose unevaluated sum is the value (d
 through a second view of the same memory.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from muntin.summaries.kernels import inlined, kernel

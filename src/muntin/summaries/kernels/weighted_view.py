@@ -1,7 +1,5 @@
 """Where the quantiles of weighted items stand, and the ends of the intervals around them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from muntin.summaries.kernels import kernel

@@ -39,30 +39,22 @@ def _grown(old: np.ndarray, size: int) -> np.ndarray:
     return new
 
 
-class _Growth:
-    """How far to grow in the middle of a batch.
+def _expected(before: int, used: int, events: int, total: int) -> int:
+    """Distinct values to expect after all of a batch, of `used` that there are after some events.
 
     The repetitions so far tell how many values there are, were they equally frequent, and so how
     many distinct ones the batch will hold. Where that is far off, memory is wasted: so a step is
     at most the `_STEP`-fold.
     """
-
-    __slots__ = ("_total", "_used")
-
-    def __init__(self, used: int, total: int) -> None:
-        self._used, self._total = used, total
-
-    def expected(self, used: int, events: int) -> int:
-        """Distinct values to expect, of `used` that there are after so many events."""
-        total, new = self._total, used - self._used
-        if events < _SAMPLE or new < _SAMPLE // 2:
-            return 2 * used + 1 if new > 0.8 * events and total - events > 2 * used else used
-        x = 1e-6  # events per value: new / events = (1 - exp(-x)) / x
-        for _ in range(20):
-            x = max(1e-6, -math.log1p(-min(0.999999, x * new / events)))
-        values = events / x if new < events else math.inf
-        expected = total if values > 1e3 * total else -values * math.expm1(-total / values)
-        return min(self._used + int(1.02 * expected), _STEP * used, used + total - events)
+    new = used - before
+    if events < _SAMPLE or new < _SAMPLE // 2:
+        return 2 * used + 1 if new > 0.8 * events and total - events > 2 * used else used
+    x = 1e-6  # events per value: new / events = (1 - exp(-x)) / x
+    for _ in range(20):
+        x = max(1e-6, -math.log1p(-min(0.999999, x * new / events)))
+    values = events / x if new < events else math.inf
+    expected = total if values > 1e3 * total else -values * math.expm1(-total / values)
+    return min(before + int(1.02 * expected), _STEP * used, used + total - events)
 
 
 class IntegerIndex:
@@ -98,23 +90,23 @@ class IntegerIndex:
     ) -> np.ndarray:
         """Numbers, int32, of values; unknown ones are appended."""
         values, bits = read_only(values), read_only(bits)
-        growth, at, end = _Growth(len(self), len(out)), 0, len(out)
+        before, at, end = len(self), 0, len(out)
         while True:
             at = number_integers(
                 values, at, end, bits, bit_offset, self.slots, self.known, self.state, out[at:]
             )
             if at >= end:
                 return out
-            self._reserve(growth.expected(len(self), at) + min(BLOCK, end - at))
+            self._reserve(_expected(before, len(self), at, end) + min(BLOCK, end - at))
 
     def number_pairs(self, left: np.ndarray, right: np.ndarray, out: np.ndarray) -> np.ndarray:
         """As `number`, of pairs of numbers in one int64."""
-        growth, at, end = _Growth(len(self), len(out)), 0, len(out)
+        before, at, end = len(self), 0, len(out)
         while True:
             at = number_pairs(left, right, at, self.slots, self.known, self.state, out)
             if at >= end:
                 return out
-            self._reserve(growth.expected(len(self), at) + min(BLOCK, end - at))
+            self._reserve(_expected(before, len(self), at, end) + min(BLOCK, end - at))
 
 
 class TextIndex:
@@ -161,7 +153,7 @@ class TextIndex:
         if offsets.dtype == np.int64 and offsets[end] <= _OFFSET_MAX:
             offsets = offsets[: end + 1].astype(np.int32)  # else a second kernel is compiled
         data, offsets, bits = read_only(data), read_only(offsets), read_only(bits)
-        growth, at = _Growth(len(self), end), 0
+        before, at = len(self), 0
         while True:
             at = number_strings(
                 data, offsets, at, end, bits, bit_offset, self.slots, self.hashes, self.starts,
@@ -173,7 +165,7 @@ class TextIndex:
             block_bytes = int(offsets[at + block]) - int(offsets[at])
             arena_bytes = int(self.starts[used])
             if used + block > len(self.hashes):
-                capacity = growth.expected(used, at) + block
+                capacity = _expected(before, used, at, end) + block
                 self._reserve(capacity, arena_bytes // max(used, 1) * capacity)
             if arena_bytes + block_bytes + SLACK > len(self.arena):
                 self._reserve(used, max(arena_bytes + block_bytes, 2 * len(self.arena)))
