@@ -96,6 +96,35 @@ def test_a_byte_at_a_time(server):
     made.close()
 
 
+def test_a_head_is_bounded_also_where_it_comes_at_once(server):
+    """16 KiB of request line and headers together, so that each is bounded as well."""
+    for size, answer in ((16_000, b"200"), (16_400, b"400"), (20_000, b"400")):
+        for begin in ("/healthz HTTP/1.1\r\nX: " + "x" * size, f"/healthz?{'x' * size} HTTP/1.1"):
+            made, host = raw(server)
+            made.sendall(f"GET {begin}\r\n{host}\r\n".encode())
+            assert made.recv(4096)[9:12] == answer
+            made.close()
+
+
+@pytest.mark.parametrize(("header", "answer"), [
+    (f"X: {'x' * 9_000}", b"431"), ("Content-Length: 5", b"400"),
+    ("Transfer-Encoding: chunked", b"400"),
+])  # fmt: skip
+def test_an_upgrade_that_is_none_of_websockets_is_answered_and_closed(
+    feeder, ledger, caplog, header, answer
+):
+    with Server(ledger, port=0) as server:
+        made, host = raw(server)
+        made.settimeout(20)
+        made.sendall(f"GET /live HTTP/1.1\r\n{host}{UPGRADE}{header}\r\n\r\n".encode())
+        heard = b""
+        while piece := made.recv(4096):
+            heard += piece
+        assert heard[9:12] == answer
+        made.close()
+    assert not caplog.records
+
+
 def test_half_a_handshake_is_cut(feeder, ledger):
     with Server(ledger, port=0, limits=ServerLimits(handshake_seconds=2.0)) as server:
         waiting = [raw(server)[0] for _ in range(50)]

@@ -75,8 +75,19 @@ class UvicornSocket(WebSocketsSansIOProtocol):
                 self.transport.pause_reading()  # uvicorn resumes it when the application reads
                 return
             super().data_received(piece)
+            if self.conn.handshake_exc is not None and not self.handshake_initiated:
+                self._refuse_upgrade()
             if self.transport.is_closing():
                 return
+
+    def _refuse_upgrade(self) -> None:
+        """What h11 lets pass and websockets does not, a long line or a body: uvicorn would wait for
+        ever, and fail when it stops."""
+        message = b"no WebSocket's handshake"
+        said = b"".join(self.conn.data_to_send())
+        self.transport.write(said or _BAD_REQUEST % (len(message), message))
+        self.handshake_complete = self.close_sent = True
+        self.transport.close()
 
     def handle_events(self) -> None:
         if self._frames.spend(self.loop.time(), len(self.conn.events)):
@@ -168,8 +179,10 @@ class UvicornSocket(WebSocketsSansIOProtocol):
 
 
 class _Requests(h11.Connection):
-    """h11's parser, where a request's body has bounds: an event costs as much, however small."""
+    """h11's parser, which bounds what is not whole yet, where a request's head and body have bounds
+    as well: an event costs as much, however small."""
 
+    head_bytes_max = 0
     pieces_max = 0
     body_bytes_max = 0
     _pieces = 0
@@ -179,6 +192,9 @@ class _Requests(h11.Connection):
         event = super().next_event()
         if isinstance(event, h11.Request):
             self._pieces = self._bytes = 0
+            head = sum(len(name) + len(value) for name, value in event.headers)
+            if len(event.target) + head > self.head_bytes_max:
+                raise h11.RemoteProtocolError("the request line and headers are too long")
         elif isinstance(event, h11.Data):
             self._pieces += 1
             self._bytes += len(event.data)
@@ -205,6 +221,7 @@ class GuardedHttp(H11Protocol):
         super().__init__(*arguments, **named)
         self.logger = _LOG
         self.conn = _Requests(h11.SERVER, self.limits.head_bytes_max)
+        self.conn.head_bytes_max = self.limits.head_bytes_max
         self.conn.pieces_max = self.limits.body_pieces_max
         self.conn.body_bytes_max = 4 * self.limits.body_bytes_max  # the application says 413
 
