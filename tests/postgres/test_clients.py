@@ -165,6 +165,36 @@ def test_cursors(connection, binary):
         connection.execute("FETCH d")
 
 
+def test_cursors_that_outlive_their_transaction(connection):
+    """WITH HOLD, as psycopg's `withhold` asks for it, also outside of a transaction."""
+    with connection.cursor("outside", withhold=True) as cursor:
+        cursor.execute(SELECT)
+        assert (cursor.fetchmany(2), cursor.fetchall()) == (DRIVERS[:2], DRIVERS[2:])
+    with connection.transaction():
+        connection.execute(f"DECLARE kept CURSOR WITH HOLD FOR {SELECT}")
+        connection.execute(f"DECLARE gone CURSOR WITHOUT HOLD FOR {SELECT}")
+        assert answered(connection, "FETCH 2 FROM kept") == DRIVERS[:2]
+    assert answered(connection, "FETCH 2 FROM kept") == DRIVERS[2:4]
+    with pytest.raises(psycopg.errors.InvalidCursorName):
+        connection.execute("FETCH 1 FROM gone")
+    with connection.transaction(force_rollback=True):
+        connection.execute(f"DECLARE undone CURSOR WITH HOLD FOR {SELECT}")
+    with pytest.raises(psycopg.errors.InvalidCursorName):
+        connection.execute("FETCH 1 FROM undone")
+    assert answered(connection, "FETCH 2 FROM kept") == DRIVERS[4:]
+    connection.execute("CLOSE ALL")
+    with pytest.raises(psycopg.errors.InvalidCursorName):
+        connection.execute("FETCH 1 FROM kept")
+
+
+@pytest.mark.parametrize("options", ["SCROLL CURSOR", "BINARY CURSOR", "SCROLL CURSOR WITH HOLD"])
+def test_what_a_cursor_cannot_do_is_refused(connection, options):
+    with connection.transaction(), pytest.raises(psycopg.errors.FeatureNotSupported) as refused:
+        connection.execute(f"DECLARE c {options} FOR {SELECT}")
+    assert options.split()[0] in str(refused.value)
+    assert refused.value.diag.statement_position == "11"
+
+
 def test_copy_in_binary(connection):
     """As DuckDB's postgres extension and ADBC read: the header comes with the first row."""
     for condition, expected in (("", DRIVERS), ("WHERE count > 99", [])):

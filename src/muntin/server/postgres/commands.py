@@ -80,11 +80,14 @@ class Cursor:
         What leaves the SELECT that is declared; nothing where it is FETCH.
     rows : int
         How many to fetch; 0: all.
+    hold : bool
+        Whether it outlives its transaction.
     """
 
     name: str
     select: tuple[Edit, ...] = ()
     rows: int = 0
+    hold: bool = False
 
 
 _ROWS = re.compile("[0-9]{1,18}")
@@ -95,7 +98,13 @@ def cursor_of(words: Sequence[Word]) -> Cursor | None:
     begin = [word.value for word in words[:1]]
     start = next((word for word in words if word.is_word("FOR")), None)
     if begin == ["DECLARE"] and start is not None and len(words) > 3:
-        return Cursor(words[1].plain, (Edit(0, start.end, ""),))
+        options = [word.value for word in words[2 : words.index(start)]]
+        for number, option in enumerate(options):
+            if option == "BINARY" or (option == "SCROLL" and options[number - 1] != "NO"):
+                said = f"a cursor goes forward, in its client's formats: {option} is refused"
+                raise words[2 + number].wrong(said, "not_allowed", "DECLARE name CURSOR FOR ...")
+        hold = options[-2:] == ["WITH", "HOLD"]
+        return Cursor(words[1].plain, (Edit(0, start.end, ""),), hold=hold)
     if begin != ["FETCH"] or len(words) < 2:
         return None
     between = [word for word in words[1:-1] if not word.is_word("FORWARD", "FROM", "IN")]

@@ -83,6 +83,8 @@ class Portal:
     rows_sent: int = 0
     described: bool = False
     """Whether its client was told the types of these very rows."""
+    held: bool = False
+    """Whether it is a cursor that has outlived its transaction."""
     _pieces: AsyncIterator[bytes] | None = None
     _rest: bytes = b""
 

@@ -300,12 +300,14 @@ class PostgresSession:
         """DECLARE, whose portal it is, or FETCH in the portal's formats."""
         self._may_ask()
         if cursor.select:
-            if self._status == TransactionStatus.IDLE:
-                raise Refusal("25P01", "a cursor stands in a transaction", "BEGIN first")
+            if self._status == TransactionStatus.IDLE and not cursor.hold:
+                remedy = "BEGIN first, or DECLARE it WITH HOLD"
+                raise Refusal("25P01", "a cursor stands in a transaction", remedy)
             if cursor.name in self._prepared.portals:
                 raise Refusal("42P03", f"the cursor {cursor.name[:64]} exists already")
             await self._answered(portal)
             self._prepared.keep(cursor.name, portal)
+            portal.held = self._status == TransactionStatus.IDLE
             self._put(wire.CommandComplete(tag="DECLARE CURSOR"))
             return
         held = self._prepared.cursor(cursor.name)
@@ -467,6 +469,9 @@ class PostgresSession:
             self._status = TransactionStatus.IN_TRANSACTION if failed else self._status
         elif tag in ("COMMIT", "ROLLBACK"):
             tag = "ROLLBACK" if failed else tag
+            for portal in self._prepared.portals.values() if tag == "COMMIT" else ():
+                declared = portal.prepared.cursor
+                portal.held = portal.held or (declared is not None and declared.hold)
             self._status = TransactionStatus.IDLE
         elif tag == "SET" and len(self._settings) < 100 and command.name:
             known = {key.lower(): key for key in self._settings}
@@ -488,9 +493,9 @@ class PostgresSession:
             portal.answer = None
 
     def _drop_portals(self) -> None:
-        for portal in self._prepared.portals.values():
-            self._release(portal)
-        self._prepared.portals.clear()
+        for name, portal in [*self._prepared.portals.items()]:
+            if not portal.held:
+                self._release(self._prepared.portals.pop(name))
 
     # bytes
 
