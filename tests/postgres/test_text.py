@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin.errors import SelectError
+from muntin.errors import SelectError, UnknownName
 from muntin.select.catalog import QueryInfo, SummaryInfo
 from muntin.server.postgres.literals import literal
 from muntin.server.postgres.relations import relations, rewritten
+from muntin.server.postgres.reports import error_fields
 from muntin.server.postgres.text import Edit, Edited, statements_of, with_parameters, words_of
 
 KNOWN = relations(
@@ -23,6 +27,23 @@ KNOWN = relations(
     },
     {"busiest": QueryInfo("busiest", "SELECT 1")},
 )
+
+
+def test_each_documented_error_has_a_state_of_its_own():
+    text = Path("docs/select.md").read_text("utf-8").partition("## Errors")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    codes = re.findall(r"`(\w+)`", " ".join(rows))
+    assert len(codes) > 15
+    for code in [*codes, "standing"]:
+        assert error_fields(SelectError("no", code=code))["C"] != "XX000"
+    assert error_fields(UnknownName("there is no such pipeline"))["C"] == "22023"
+
+
+def test_only_what_has_windows_has_a_table_of_them():
+    known = relations(
+        {kind: SummaryInfo(kind, kind) for kind in ("periodic", "global_top_k", "frequency")}, {}
+    )
+    assert [name for name in known if name.startswith("windows")] == ["windows(frequency)"]
 
 
 @given(st.text(st.characters(exclude_characters="\0", codec="utf-8")))

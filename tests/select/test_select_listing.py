@@ -42,6 +42,14 @@ def test_every_column_that_is_described_can_be_asked(engine: Engine, name: str) 
         assert engine.check(f"SELECT * FROM {way}").columns == tuple(columns)  # noqa: S608
 
 
+def test_windows_are_described_where_a_kind_has_them() -> None:
+    for kind in (*KINDS, GLOBAL_TOP_K):
+        infos = {"s": SummaryInfo("s", kind, keys=(("a",),) if kind == "vector_matrix" else ())}
+        rows = Engine(catalog(infos=infos, held={})).sql("DESCRIBE s").rows
+        has_windows = kind not in ("periodic", GLOBAL_TOP_K)
+        assert any(row[0] == "windows(s)" for row in rows) is has_windows
+
+
 @pytest.mark.parametrize(
     ("text", "message", "remedy"),
     [

@@ -15,7 +15,8 @@ from websockets.sync.client import connect
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
 from muntin.times import instant_text
-from tests.server.conftest import PATIENCE_SECONDS, until
+from tests.pipeline.support import pipeline
+from tests.server.conftest import PATIENCE_SECONDS, Feeder, until
 
 SELECT = "SELECT driver, count FROM orders(driver) ORDER BY driver"
 
@@ -181,6 +182,20 @@ def test_nobody_answers_a_command(live, feeder, ledger):
         live.say(type="slow_down", id="c")
         assert live.hear("done", "error")["code"] == "no_answer"
         live.socket.close()
+
+
+def test_windows_that_never_close_are_not_followed_in_silence(ledger):
+    spec = pipeline(summaries={"plain": {"keys": ["driver"]}}, queries={})
+    feeder = Feeder(ledger, spec)
+    feeder.minute()
+    with Server(ledger, port=0) as server:
+        live = Live(server)
+        live.say(type="subscribe", id="w", windows="plain")
+        error = live.hear("subscribed", "error")
+        assert error["type"] == "error"
+        assert "'plain' has no windows that close" in error["message"]
+        live.socket.close()
+    feeder.close()
 
 
 @pytest.mark.parametrize(("message", "code"), [

@@ -235,6 +235,8 @@ def _periodic(shards: Any, arguments: tuple[Argument, ...]) -> pa.Table:
 
 GLOBAL_TOP_K = "global_top_k"
 """Kind of what a coordinator keeps over several sites: no summary of a pipeline."""
+WITHOUT_WINDOWS = frozenset((GLOBAL_TOP_K, "periodic"))
+"""Kinds that never have a window, so that none closes."""
 _ORDERED = frozenset(("quantiles", "fingerprint"))
 _COUNTED = frozenset(("frequency", "top_k"))
 _BOUNDS = ("value", "lower", "upper", "confidence")

@@ -14,7 +14,7 @@ from muntin.select.catalog import (
     QueryInfo,
     SummaryInfo,
 )
-from muntin.select.functions import TABLE_FUNCTIONS
+from muntin.select.functions import TABLE_FUNCTIONS, WITHOUT_WINDOWS
 from muntin.select.places import Span, problem_at
 from muntin.select.syntax import in_select, text_literal
 from muntin.suggestions import did_you_mean
@@ -117,6 +117,8 @@ def _of_summary(info: SummaryInfo, span_of: SpanOf) -> Rows:
             way = function.usage.replace("<summary>", in_select(info.name))
             by = {*info.by, *info.parts}
             rows += [(way, n, "key" if n in by else "answer") for n in function.all_columns(info)]
+    if info.kind in WITHOUT_WINDOWS:
+        return rows
     way = f"windows({in_select(info.name)})"
     return rows + [(way, name, "closed windows") for name in WINDOW_COLUMNS]
 

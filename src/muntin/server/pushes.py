@@ -60,7 +60,7 @@ class PushMaker:
             return ""
         if topic.kind == "windows":
             if topic.text:
-                await self._read(self._reader.pipeline_of, topic.text)
+                await self._read(self._reader.check_closes, topic.text)
             return topic.text
         text = await self._statement(topic)
         name = "check" if topic.on == "update" else "followed"

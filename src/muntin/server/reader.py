@@ -149,6 +149,16 @@ class Reader:
         known = ", ".join(sorted(self.specs())) or "none"
         raise UnknownName(f"there is no summary '{summary[:80]}'; there are: {known}")
 
+    def check_closes(self, summary: str) -> None:
+        """Raise UnknownName where no window of a summary ever closes."""
+        self.pipeline_of(summary)
+        spec = self.specs().get(summary)  # none of what a coordinator keeps
+        if spec is None or spec.window is None:
+            raise UnknownName(
+                f"'{summary[:80]}' has no windows that close; give it one in the pipeline file, or "
+                "follow a statement over it on: update"
+            )
+
     def more_state(self) -> Mapping[str, Any]:
         """Further entries of the state, for readers that know more than a ledger."""
         return {}

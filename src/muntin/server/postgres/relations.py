@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from muntin.errors import BadArgument, SelectError
 from muntin.select.bind import MATRIX, ways
 from muntin.select.catalog import QueryInfo, SummaryInfo
-from muntin.select.functions import TABLE_FUNCTIONS, ArgumentError
+from muntin.select.functions import TABLE_FUNCTIONS, WITHOUT_WINDOWS, ArgumentError
 from muntin.select.syntax import in_select, text_literal
 from muntin.server.postgres.text import Edit, Edited, Word, outside, words_of
 from muntin.times import instant_us
@@ -54,8 +54,9 @@ def relations(
         }
         for name, ask in _ways(info):
             found[name] = ShownTable(name, ask, info.name, info.kind, frozenset(own))
-        name, ask = _call("windows", info.name)
-        found[name] = ShownTable(name, ask, info.name, "closed windows", frozenset((TIME,)))
+        if info.kind not in WITHOUT_WINDOWS:
+            name, ask = _call("windows", info.name)
+            found[name] = ShownTable(name, ask, info.name, "closed windows", frozenset((TIME,)))
     for query in queries.values():
         name, ask = _call("trend", query.name)
         found[name] = ShownTable(name, ask, query.name, "standing query", frozenset((TIME,)))

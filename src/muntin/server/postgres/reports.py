@@ -24,6 +24,7 @@ _STATES = {
     "sums": "42803",
     "value": "22023",
     "overflow": "22003",
+    "refused": "22023",
     "window": "22023",
     "no_window": "02000",
     "dropped": "02000",
@@ -33,6 +34,7 @@ _STATES = {
     "busy": "53300",
     "ledger": "58030",
     "load": "58030",
+    "standing": "38000",
 }
 
 
