@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -46,6 +46,22 @@ def _name(value: str) -> str:
             f"'{value}' is not a name: a to z first, then a to z, 0 to 9, _ or -, at most 64"
         )
     return value
+
+
+def _texts(given: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Each text of plain data, names too, with the names of the entries around it."""
+    if isinstance(given, str):
+        yield place, given
+    elif len(place) < _DEPTH_MAX and isinstance(given, Mapping):
+        for name, value in given.items():
+            yield place, str(name)
+            yield from _texts(value, (*place, str(name)))
+    elif len(place) < _DEPTH_MAX and isinstance(given, list | tuple):
+        for value in given:
+            yield from _texts(value, (*place, ""))
+
+
+_DEPTH_MAX = 8  # no entry stands deeper
 
 
 def _setting(name: str, value: Any) -> Any:
@@ -233,6 +249,21 @@ class Pipeline(Strict):
 
     # pydantic's own way in (model_validate) does not pass here: its errors have places inside
     __init__.__pydantic_base_init__ = True  # pyright: ignore[reportFunctionMemberAccess]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _whole_characters(cls, value: Any) -> Any:
+        """No ledger, file or statement can hold half a character."""
+        for place, text in _texts(value):
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                where = "".join(f"{name}." for name in place if name)[:-1] or "an entry's name"
+                raise ValueError(
+                    f"{where}: {ascii(text)[:80]} holds half a character (a lone surrogate): "
+                    "write the character itself"
+                ) from None
+        return value
 
     @field_validator("time", mode="before")
     @classmethod

@@ -108,6 +108,31 @@ def test_what_is_wrong_is_named_with_its_line(tmp_path, old, new, line, message)
     assert column[int(found[1]) - 1] not in " {,"
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "line", "place"),
+    [
+        ("name: flights", 'name: "\\ud800"', 1, "name"),
+        ("data/flights/", '"\\ud800"', 2, "source.path"),
+        ("\n  flights:", '\n  "\\ud800":', 6, "summaries"),
+        ("[origin, destination]]", '["\\udfff", destination]]', 9, "summaries.flights.keys"),
+        ("SELECT origin", "SELECT '\\ud800'", 14, "queries.busiest.select"),
+        ("lateness", '"\\ud83d"', 1, "an entry's name"),
+    ],
+)
+def test_half_a_character_is_named_with_its_line(tmp_path, old, new, line, place):
+    with pytest.raises(SpecError) as wrong:
+        read(tmp_path, GOOD.replace(old, new, 1))
+    assert f"p.yaml:{line}:" in str(wrong.value)
+    assert f": {place}: " in str(wrong.value)
+    assert "holds half a character" in str(wrong.value)
+    str(wrong.value).encode()
+
+
+def test_half_a_character_in_keywords():
+    with pytest.raises(SpecError, match=r"summaries.a.keys: '\\ud800' holds half"):
+        Pipeline(name="p", summaries={"a": {"keys": ["\ud800"]}})
+
+
 def test_a_pipeline_from_keywords_says_what_is_wrong_in_one_line():
     entries = {"name": "f", "time": "t", "pane": "1 hour", "summaries": {"s": {"keys": ["a"]}}}
     assert Pipeline(**entries) == Pipeline.of(entries)
