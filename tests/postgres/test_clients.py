@@ -195,6 +195,37 @@ def test_what_a_cursor_cannot_do_is_refused(connection, options):
     assert refused.value.diag.statement_position == "11"
 
 
+@pytest.mark.parametrize(
+    "undone",
+    ["RESET client_min_messages", "RESET ALL", "SET client_min_messages TO DEFAULT", "DISCARD ALL"],
+)
+def test_settings_are_undone(fed, undone):
+    """A pool lends a connection to one after the other: the next is to hear notices again."""
+    heard = []
+    with psycopg.connect(fed.postgres_url, autocommit=True, application_name="a") as connected:
+        connected.add_notice_handler(lambda notice: heard.append(notice.message_primary))
+        connected.execute("SET client_min_messages TO error")
+        connected.execute(SELECT)
+        assert not heard
+        connected.execute(undone)
+        connected.execute(SELECT)
+        assert len(heard) == 1
+        assert answered(connected, "SHOW application_name") == [("a",)]
+
+
+def test_what_discard_takes_away(connection):
+    connection.execute(f"DECLARE held CURSOR WITH HOLD FOR {SELECT}")
+    connection.pgconn.prepare(b"kept", b"SELECT 1")
+    assert connection.execute("DISCARD PLANS").statusmessage == "DISCARD PLANS"
+    assert connection.pgconn.exec_prepared(b"kept", None).get_value(0, 0) == b"1"
+    assert answered(connection, "FETCH 1 FROM held") == DRIVERS[:1]
+    assert connection.execute("DISCARD ALL").statusmessage == "DISCARD ALL"
+    with pytest.raises(psycopg.errors.InvalidCursorName):
+        connection.execute("FETCH 1 FROM held")
+    missing = connection.pgconn.exec_prepared(b"kept", None)
+    assert missing.error_field(psycopg.pq.DiagnosticField.SQLSTATE) == b"26000"
+
+
 def test_copy_in_binary(connection):
     """As DuckDB's postgres extension and ADBC read: the header comes with the first row."""
     for condition, expected in (("", DRIVERS), ("WHERE count > 99", [])):

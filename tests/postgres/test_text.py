@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from muntin.errors import SelectError, UnknownName
 from muntin.select.catalog import QueryInfo, SummaryInfo
 from muntin.server.postgres.literals import literal
+from muntin.server.postgres.portal import prepared
 from muntin.server.postgres.relations import relations, rewritten
-from muntin.server.postgres.reports import error_fields
+from muntin.server.postgres.reports import Refusal, error_fields
 from muntin.server.postgres.text import Edit, Edited, statements_of, with_parameters, words_of
 
 KNOWN = relations(
@@ -44,6 +45,17 @@ def test_only_what_has_windows_has_a_table_of_them():
         {kind: SummaryInfo(kind, kind) for kind in ("periodic", "global_top_k", "frequency")}, {}
     )
     assert [name for name in known if name.startswith("windows")] == ["windows(frequency)"]
+
+
+@pytest.mark.parametrize("number", ["1001", "999999999", "9" * 5_000])
+def test_the_number_of_a_parameter_is_bounded(number):
+    """It makes a list of so many: a statement of ten characters would take all memory."""
+    with pytest.raises(Refusal, match="at most 1000 parameters"):
+        prepared(f"SELECT ${number}", ())
+
+
+def test_a_dollar_is_no_parameter():
+    assert prepared("SELECT $$a$$", ()).types == ()
 
 
 @given(st.text(st.characters(exclude_characters="\0", codec="utf-8")))

@@ -22,7 +22,7 @@ _TAGS = {
     "ABORT": "ROLLBACK",
     "SAVEPOINT": "SAVEPOINT",
     "RELEASE": "RELEASE",
-    "DISCARD": "DISCARD ALL",
+    "DISCARD": "DISCARD",
     "DEALLOCATE": "DEALLOCATE",
     "UNLISTEN": "UNLISTEN",
     "CLOSE": "CLOSE CURSOR",
@@ -38,8 +38,8 @@ class SessionCommand:
     tag : str
         As CommandComplete says it; also what it is.
     name, value : str
-        Of a setting; the statement of DEALLOCATE, the cursor of CLOSE, "" for all; the savepoint of
-        ROLLBACK TO.
+        Of a setting; the statement of DEALLOCATE, the cursor of CLOSE, the setting of RESET, "" for
+        all; the savepoint of ROLLBACK TO.
     """
 
     tag: str
@@ -61,6 +61,10 @@ def command_of(text: str) -> SessionCommand | None:
         return None
     if tag == "SET":
         return _setting(words)
+    if tag == "RESET":
+        return SessionCommand(tag, "" if words[-1].is_word("ALL") else words[-1].plain)
+    if tag == "DISCARD":
+        return SessionCommand(f"{tag} {words[-1].value}")
     if tag in ("DEALLOCATE", "CLOSE CURSOR"):
         names = [w for w in words[1:] if w.is_name and not w.is_word("PREPARE")]
         everything = not names or names[0].is_word("ALL")

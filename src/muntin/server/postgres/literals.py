@@ -212,8 +212,8 @@ def _with_clause(words: Sequence[Word]) -> int:
 
 def _parameters(words: Sequence[Word]) -> list[tuple[int, int]]:
     """Their places among the words, and their numbers from 0 on."""
-    each = [(at, int(word.text[1:]) - 1) for at, word in enumerate(words) if word.text[0] == "$"]
-    return [(at, number) for at, number in each if number >= 0]
+    each = [(at, word.text) for at, word in enumerate(words) if word.kind == "parameter"]
+    return [(at, int(text[1:]) - 1) for at, text in each if int(text[1:])]
 
 
 def _type_at(words: Sequence[Word], at: int) -> int:

@@ -59,8 +59,10 @@ class Prepared:
 
 
 def prepared(text: str, given: Sequence[int]) -> Prepared:
-    """Raises SelectError."""
+    """Raises SelectError, Refusal."""
     words = words_of(text)
+    if parameters_of(words) > PARAMETERS_MAX:  # their numbers, of which one makes a list
+        raise Refusal("54000", f"at most {PARAMETERS_MAX} parameters")
     return Prepared(
         text,
         tuple(given),
@@ -205,8 +207,6 @@ class PreparedStatements:
         nbytes = sum(len(p.text) for p in self.prepared.values())
         if len(self.prepared) >= PREPARED_MAX or nbytes > PREPARED_BYTES_MAX:
             raise Refusal("54000", "too many prepared statements", "close some: DEALLOCATE ALL")
-        if parameters_of(words_of(message.query)) > PARAMETERS_MAX:
-            raise Refusal("54000", f"at most {PARAMETERS_MAX} parameters")
         text = message.query if parts else ""
         self.prepared[name] = prepared(text, message.param_types)
 

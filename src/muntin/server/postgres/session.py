@@ -176,6 +176,7 @@ class PostgresSession:
         if encoding not in ("UTF8", "UNICODE", "AUTO"):
             raise Refusal("0A000", f"texts are in UTF-8, not in {encoding[:40]}")
         self._settings["application_name"] = given.get("application_name", "")[:64]
+        self._began_with = dict(self._settings)
 
     async def _log_in(self) -> None:
         self._grant = self._auth.everybody()
@@ -473,19 +474,28 @@ class PostgresSession:
                 declared = portal.prepared.cursor
                 portal.held = portal.held or (declared is not None and declared.hold)
             self._status = TransactionStatus.IDLE
+        elif tag == "RESET" or (tag == "SET" and command.value.upper() == "DEFAULT"):
+            self._reset(command.name)
         elif tag == "SET" and len(self._settings) < 100 and command.name:
             known = {key.lower(): key for key in self._settings}
             name = known.get(command.name, command.name)
             self._settings[name] = command.value[:256].lower() if name not in SETTINGS else (
                 command.value[:256] if name == "application_name" else SETTINGS[name]
             )  # fmt: skip
-        elif tag == "DEALLOCATE" or tag.startswith("DISCARD"):
+        if tag in ("DEALLOCATE", "DISCARD ALL"):
             for name in [n for n in self._prepared.prepared if command.name in ("", n)]:
                 del self._prepared.prepared[name]
-        elif tag == "CLOSE CURSOR":
+        if tag in ("CLOSE CURSOR", "DISCARD ALL"):
             for name in [n for n in self._prepared.portals if n and command.name in ("", n)]:
                 self._release(self._prepared.portals.pop(name))
+        if tag == "DISCARD ALL":  # what a pool sends before it lends a connection to another
+            self._reset("")
         self._put(wire.CommandComplete(tag=tag))
+
+    def _reset(self, setting: str) -> None:
+        """To what it was at the start; "": all of them."""
+        kept = {n: v for n, v in self._settings.items() if setting not in ("", n.lower())}
+        self._settings = {**self._began_with, **kept}
 
     def _release(self, portal: Portal) -> None:
         if portal.answer is not None:
