@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from muntin.summaries import (
     TimeWindowQuantiles,
     VectorMatrix,
 )
+from muntin.summaries.order_maps import FloatOrder
 
 
 def _plain(summary: Any, values: np.ndarray) -> None:
@@ -132,6 +134,18 @@ def test_a_boolean_is_0_or_1(kind: type, flags: Any) -> None:
     assert (ranks / ranks[1]).tolist() == [0.25, 1]
 
 
+@pytest.mark.parametrize("kind", [KLL, REQ, DyadicQDigest, FixedWindowQuantiles])
+def test_a_decimal_is_the_nearest_float(kind: type) -> None:
+    summary = DyadicQDigest(domain=FloatOrder()) if kind is DyadicQDigest else MAKERS[kind][0]()
+    decimals = [Decimal("0.1"), Decimal("2.5")]
+    summary.update(decimals)
+    summary.update(pa.array(decimals))
+    floats = summary.rank([0.1, 2.5]).value.tolist()
+    for same in (decimals, tuple(decimals), np.array(decimals), pa.array(decimals)):
+        assert summary.rank(same).value.tolist() == floats
+    assert summary.rank(Decimal("0.1")).value.tolist() == floats[:1]
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [
@@ -146,6 +160,15 @@ def test_a_boolean_is_0_or_1(kind: type, flags: Any) -> None:
         (lambda: DyadicQDigest(domain=5), "domain=5: give a map"),
         (lambda: HyperCalm.for_stream([1, 1], [1, 2], seed=-1), "seed=-1 is out of range"),
         (lambda: KLL().rank(10**400), "beyond float64"),
+        (lambda: REQ().rank(10**400), "beyond float64"),
+        (lambda: KLL().rank(1, inclusive="no"), "inclusive must be True or False, got 'no'"),
+        (lambda: REQ().rank(1, inclusive=[1]), "inclusive must be True or False"),
+        (lambda: DyadicQDigest().rank(1, inclusive=0), "inclusive must be True or False, got 0"),
+        (lambda: KLL().update([Decimal("1e999")]), "value at position 0 is beyond float64"),
+        (lambda: CountMin(conservative="no"), "conservative must be True or False, got 'no'"),
+        (lambda: CountMin().update(["\ud800"]), "surrogates not allowed"),
+        (lambda: SpaceSaving().update(np.array(["\ud800"])), "surrogate"),
+        (lambda: PeriodicShard(HyperCalm(200_000, 10, 5, 10), ["\ud800"]), "is not Unicode text"),
         (lambda: KLL.merged(None), "cannot merge a NoneType: give a list of KLL"),
         (lambda: KLL.merged([]), "no KLL to merge"),
         (lambda: KLL.merged(["a"]), "cannot merge a str into a KLL"),

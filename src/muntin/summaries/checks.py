@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields
+from decimal import Decimal
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,6 +16,7 @@ from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 
 Summary = TypeVar("Summary")
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+NAME_CHARACTERS_MAX = 1000
 
 
 def integer_in(name: str, value: Any, low: int, high: int, unit: str = "") -> int:
@@ -25,6 +28,45 @@ def integer_in(name: str, value: Any, low: int, high: int, unit: str = "") -> in
         shown = f" {unit}" if unit else ""
         raise BadArgument(f"{name}={value} is out of range: give {low} to {high}{shown}")
     return int(value)
+
+
+def boolean(name: str, value: Any) -> bool:
+    """`value` as a bool; `BadArgument` for what is none, which could be true by accident."""
+    if not isinstance(value, bool | np.bool_):
+        raise BadArgument(f"{name} must be True or False, got {value!r:.100}")
+    return bool(value)
+
+
+def one_of(name: str, value: Any, choices: Collection[str]) -> Any:
+    """`value`, one of some texts; `BadArgument` otherwise."""
+    if not isinstance(value, str) or value not in choices:
+        raise BadArgument(f"{name}={value!r:.100}: use one of {', '.join(choices)}")
+    return value
+
+
+def name_of(what: str, name: Any) -> str:
+    """A column's name; `BadArgument` for what is none."""
+    if not isinstance(name, str) or not 0 < len(name) <= NAME_CHARACTERS_MAX:
+        raise BadArgument(
+            f"{what} {name!r:.100}: give the name of a column, "
+            f"1 to {NAME_CHARACTERS_MAX} characters"
+        )
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        raise BadArgument(f"{what} {name!r:.100} is not Unicode text: rename the column") from None
+    return name
+
+
+def names_in(what: str, given: Any) -> list[Any]:
+    """What may be names, as a list; `BadArgument` for one text, and for what is no list."""
+    try:
+        if not isinstance(given, str):
+            arrow = isinstance(given, pa.Array | pa.ChunkedArray)
+            return given.to_pylist() if arrow else list(given)
+    except (TypeError, ValueError):  # of Arrow's, a text that is not UTF-8
+        pass
+    raise BadArgument(f"{what}: got a {type(given).__name__}, give a list of names")
 
 
 def with_plain_integers(made: Any) -> None:
@@ -71,7 +113,22 @@ def array_of(values: Any, what: str = "value") -> np.ndarray:
         for at, value in enumerate(array.ravel()):
             if value is None:
                 raise BadArgument(f"{what} at position {at} is null: drop nulls first")
+        if any(isinstance(value, Decimal) for value in array.flat):
+            array = _of_decimals(array, what)
     return narrowed(array, "float64", what) if array.dtype == np.longdouble else array
+
+
+def _of_decimals(array: np.ndarray, what: str) -> np.ndarray:
+    try:
+        floats = array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as problem:
+        raise BadArgument(f"{what}s must be numbers, of one type: {problem}") from None
+    for at in np.flatnonzero(np.isinf(floats)):
+        if array.flat[at] not in (math.inf, -math.inf):
+            raise BadArgument(
+                f"{what} at position {at} is beyond float64: divide all by one number"
+            )
+    return floats
 
 
 def narrowed(array: np.ndarray, dtype: str, what: str = "value") -> np.ndarray:
@@ -98,9 +155,11 @@ def parameters_of(kind: str, found: Mapping[str, Any], expected: Mapping[str, An
 
 def to_merge(kind: type[Summary], given: Iterable[Summary]) -> list[Summary]:
     """Summaries as a list; BadArgument for no list or an empty one, IncompatibleSummary."""
-    if not isinstance(given, Iterable):
-        raise BadArgument(f"cannot merge a {type(given).__name__}: give a list of {kind.__name__}")
-    found = list(given)
+    try:
+        found = list(given)
+    except TypeError:
+        said = f"cannot merge a {type(given).__name__}: give a list of {kind.__name__}"
+        raise BadArgument(said) from None
     if not found:
         raise BadArgument(f"no {kind.__name__} to merge: give at least one")
     for each in found:

@@ -30,7 +30,7 @@ import pyarrow as pa
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.streams import ENTRY_BYTES, StreamReader, StreamWriter
 from muntin.summaries.base import Copied, Estimate
-from muntin.summaries.checks import check_alike, integer_in
+from muntin.summaries.checks import boolean, check_alike, integer_in, one_of
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.items import hash_items
 from muntin.summaries.kernels import count_min as kernels
@@ -103,10 +103,8 @@ class CountMin(Copied):
             raise BadArgument(
                 f"{width} x {depth} cells are too many: at most {CELLS_MAX} are allowed"
             )
-        if cells not in _CELLS:
-            raise BadArgument(f"cells must be 'int64' or 'int32', got {cells!r}")
-        self.conservative = bool(conservative)
-        self.cells: Cells = cells
+        self.conservative = boolean("conservative", conservative)
+        self.cells: Cells = one_of("cells", cells, _CELLS)
         self._cells = np.zeros((self.depth, self.width), cells)
         self._events = 0
         self._total = 0

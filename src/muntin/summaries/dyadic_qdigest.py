@@ -28,7 +28,7 @@ import numpy as np
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.base import Copied, Estimate
-from muntin.summaries.checks import integer_in
+from muntin.summaries.checks import boolean, integer_in
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.kernels import qdigest as kernels
 from muntin.summaries.kernels.sorting import sort_run
@@ -70,9 +70,7 @@ class DyadicQDigest(Copied):
     kind: ClassVar[str] = "dyadic_qdigest"
 
     def __init__(self, bits: int = 20, k: int = 1000, domain: OrderMap | None = None) -> None:
-        if not isinstance(domain, OrderMap | None):
-            raise BadArgument(f"domain={domain!r:.80}: give a map of muntin.summaries.order_maps")
-        self._map: OrderMap = IntegerRange(bits) if domain is None else domain
+        self._map = _map_of(bits, domain)
         self._k = integer_in("k", k, 1, K_MAX)
         self._nodes_max = 8 * self._k + 4096  # more are compressed at once
         self._ids = np.empty(0, np.int64)
@@ -92,11 +90,11 @@ class DyadicQDigest(Copied):
         """A digest whose rank is never off by more than `error` of the count."""
         if not isinstance(error, float) or not 0 < error < 1:
             raise BadArgument(f"error={error!r}: a fraction between 0 and 1, both excluded")
-        bits = bits if domain is None else domain.bits
-        k = math.ceil(bits / (2 * error))
+        domain = _map_of(bits, domain)
+        k = math.ceil(domain.bits / (2 * error))
         if k > K_MAX:
             raise BadArgument(f"error={error!r} needs k={k}, more than {K_MAX}")
-        return cls(bits, k, domain)
+        return cls(k=k, domain=domain)
 
     @property
     def bits(self) -> int:
@@ -229,6 +227,7 @@ class DyadicQDigest(Copied):
             most; where the map is not exact, values in the same cell as the question are between
             the bounds, too, and for `value` they are equal to it.
         """
+        inclusive = boolean("inclusive", inclusive)
         cells, beyond = placed(self._map, values, inclusive)
         value, bounds = np.zeros(len(cells)), np.zeros((2, len(cells)), np.int64)
         if self._total:
@@ -412,6 +411,12 @@ class DyadicQDigest(Copied):
             leaf = 1 << self.bits
             self._index = (*kernels.index(self._ids, self._counts, leaf, *ends), *ends)
         return self._index
+
+
+def _map_of(bits: Any, domain: Any) -> OrderMap:
+    if not isinstance(domain, OrderMap | None):
+        raise BadArgument(f"domain={domain!r:.80}: give a map of muntin.summaries.order_maps")
+    return IntegerRange(bits) if domain is None else domain
 
 
 def _widths(ids: np.ndarray, counts: np.ndarray) -> tuple[int, int]:

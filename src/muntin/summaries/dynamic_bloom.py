@@ -26,7 +26,7 @@ import pyarrow as pa
 from muntin.arrow import is_text, value_type
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.base import Copied
-from muntin.summaries.checks import integer_in
+from muntin.summaries.checks import integer_in, one_of
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.growing_runs import GrowingRuns, RunPlan
 from muntin.summaries.items import given_items, hash_items
@@ -105,7 +105,9 @@ class DynamicBloom(Copied):
         """
         ordered = sorted_hashes(_spread(_as_hashes(hashes)))
         distinct = int((ordered[1:] != ordered[:-1]).sum()) + 1 if len(ordered) else 0
-        made = cls(max(capacity_min, distinct), fpp, seed, headroom)
+        least = integer_in("capacity_min", capacity_min, 1, CAPACITY_MAX)
+        made = cls(max(least, distinct), fpp, seed, headroom)
+        made._check_type(item_type)
         made._type = item_type if len(hashes) else None
         made._count = len(hashes)
         made._filters.fill(ordered)
@@ -185,8 +187,8 @@ class DynamicBloom(Copied):
     def update_hashes(self, hashes: np.ndarray, item_type: ItemType | None = None) -> None:
         """See items by what `hashes` gave for them, and their type where it is known."""
         hashes = _as_hashes(hashes)
+        self._check_type(item_type)
         if len(hashes) and item_type:
-            self._check_type(item_type)
             self._type = item_type
         self._count += len(hashes)
         self._filters.add(_spread(hashes))
@@ -200,8 +202,9 @@ class DynamicBloom(Copied):
 
     def contains_hashes(self, hashes: np.ndarray) -> np.ndarray:
         """As `contains`, for hashes."""
+        hashes = _as_hashes(hashes)
         out = np.zeros(len(hashes), np.bool_)
-        self._filters.find(_spread(_as_hashes(hashes)), out)
+        self._filters.find(_spread(hashes), out)
         return out
 
     def merge(self, other: Self) -> None:
@@ -265,12 +268,13 @@ class DynamicBloom(Copied):
         if not isinstance(items, pa.DictionaryArray):
             items = given_items(items)
         found = item_type(items.type) if len(items) else None
-        if found:
-            self._check_type(found)
+        self._check_type(found)
         return hash_items(items, self._seed), found
 
-    def _check_type(self, found: ItemType) -> None:
-        if self._type and found != self._type:
+    def _check_type(self, found: ItemType | None) -> None:
+        if found is not None:
+            one_of("item_type", found, get_args(ItemType))
+        if self._type and found and found != self._type:
             raise BadArgument(f"these keys are {found}, those seen before are {self._type}")
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary, how_many
 from muntin.summaries.base import Copied, Estimate
+from muntin.summaries.checks import array_of
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
 from muntin.summaries.dynamic_bloom import HEADROOM, DynamicBloom, ItemType
 from muntin.summaries.envelope import seal, unseal
@@ -128,7 +129,8 @@ class Fingerprint(Copied):
         if self._digest is not None:
             if ranks is None:
                 raise BadArgument("this fingerprint counts numbers, too: give `ranks`")
-            given = len(ranks) if np.ndim(ranks) else 1
+            ranks = array_of(ranks, "rank")
+            given = len(ranks) if ranks.ndim else 1
             if given != len(hashes):
                 raise BadArgument(
                     f"{how_many(len(hashes), 'key')} and {how_many(given, 'rank')}: give each one"
@@ -155,8 +157,8 @@ class Fingerprint(Copied):
 
     def contains_hashes(self, hashes: np.ndarray) -> np.ndarray:
         """As `contains`, of keys that were hashed already."""
-        inside = (hashes >= np.uint64(self._least)) & (hashes <= np.uint64(self._most))
-        return self._bloom.contains_hashes(hashes) & inside
+        found = self._bloom.contains_hashes(hashes)
+        return found & (hashes >= np.uint64(self._least)) & (hashes <= np.uint64(self._most))
 
     def false_positive_rate(self) -> float:
         """Share of keys that are not there and are said to be, now."""

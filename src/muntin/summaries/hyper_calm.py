@@ -31,7 +31,7 @@ from muntin.errors import CorruptSummary, IncompatibleSummary
 from muntin.summaries.aligned import aligned_copy, aligned_zeros
 from muntin.summaries.beat_guess import guess_beat
 from muntin.summaries.calm_tables import nbytes_of
-from muntin.summaries.checks import INT64_MAX, INT64_MIN, integer_in, to_merge
+from muntin.summaries.checks import INT64_MAX, INT64_MIN, boolean, integer_in, to_merge
 from muntin.summaries.hyper_bloom import SEED_MAX
 from muntin.summaries.hyper_calm_bytes import decode_state, encode_state
 from muntin.summaries.hyper_calm_plan import GAP_TICKS, HyperCalmParameters
@@ -117,7 +117,7 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
             interval_unit=interval_unit,
             k=k,
             seed=seed,
-            consecutive=bool(consecutive),
+            consecutive=boolean("consecutive", consecutive),
             batch_size=batch_size,
             bins=bins,
             resolution=-(-gap // GAP_TICKS) if resolution is None else resolution,

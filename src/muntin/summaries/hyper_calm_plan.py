@@ -15,7 +15,7 @@ import numpy as np
 from muntin.errors import BadArgument
 from muntin.summaries.aligned import aligned_zeros
 from muntin.summaries.calm_tables import CalmShape, check_store
-from muntin.summaries.checks import INT64_MAX, integer_in, with_plain_integers
+from muntin.summaries.checks import INT64_MAX, integer_in, one_of, with_plain_integers
 from muntin.summaries.kernels.hyper_calm import Settings
 from muntin.summaries.kernels.recorder import WAYS, Recorder
 from muntin.summaries.named_pairs import MEMORY_BYTES_MAX
@@ -57,8 +57,7 @@ class HyperCalmParameters:
         integer_in("resolution", self.resolution, finest, self.gap)
         integer_in("interval_unit", self.interval_unit, self.resolution, UNIT_MAX)
         integer_in("recorder_percent", self.recorder_percent, 1, 99)
-        if self.bins not in ("joined", "floor"):
-            raise BadArgument(f"bins={self.bins!r}: give 'joined' or 'floor'")
+        one_of("bins", self.bins, ("joined", "floor"))
         check_store(self.k, self.promote, self.queue_ways, self.item_bytes)
         integer_in("memory", self.memory, 1, MEMORY_BYTES_MAX, "bytes")
         if not self._fits(self.memory):

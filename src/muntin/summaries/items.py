@@ -63,6 +63,8 @@ def given_items(items: Any) -> pa.Array:
         items = items.combine_chunks()
         if isinstance(items, pa.ChunkedArray):  # Arrow keeps chunks that one array cannot hold
             items = pa.concat_arrays(items.chunks)
+    if isinstance(items, np.ndarray) and items.dtype.kind == "T":  # NumPy's own strings
+        items = items.tolist()
     if isinstance(items, np.ndarray):  # Arrow takes neither numbers of other machines nor 0-d
         items = np.atleast_1d(items).astype(items.dtype.newbyteorder("="), copy=False)
     if not isinstance(items, pa.Array):

@@ -40,7 +40,7 @@ def column_of(name: str, values: Any) -> pa.Array:
         return values
     try:
         return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeError) as problem:
+    except (pa.ArrowException, TypeError, ValueError, KeyError, OverflowError) as problem:
         raise BadArgument(f"key column {name!r} is no column: {problem}") from None
 
 
@@ -120,6 +120,10 @@ def columns_in(batch: Any, names: Sequence[str]) -> list[pa.Array]:
             isinstance(batch, list | tuple) and batch and isinstance(batch[0], pa.Array)
         ):
             batch = [batch]
+        if not isinstance(batch, Sequence) or isinstance(batch, str | bytes):
+            raise BadArgument(
+                f"{', '.join(names)}: got a {type(batch).__name__}, give a list of columns"
+            )
         if len(batch) != len(names):
             raise BadArgument(f"{len(batch)} key columns for {', '.join(names)}")
         found = [column_of(name, batch[i]) for i, name in enumerate(names)]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from muntin.summaries.base import Estimate
+from muntin.summaries.checks import boolean
 from muntin.summaries.weighted_view import (
     WeightedView,
     check_fractions,
@@ -43,6 +44,7 @@ class KLLAnswers(ABC):
         Apache DataSketches' fit to measurements, single-sided and over all quantiles at once,
         which is on the safe side for one.
         """
+        pmf = boolean("pmf", pmf)
         if self.exact:
             return 0.0
         if pmf:

@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.base import Copied
-from muntin.summaries.checks import INT64_MAX, INT64_MIN, integer_in
+from muntin.summaries.checks import INT64_MAX, INT64_MIN, integer_in, name_of, names_in
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.hyper_calm import HyperCalm
 from muntin.summaries.items import as_items, hash_items, integers, item_kind, text_buffers
@@ -56,8 +56,10 @@ class PeriodicShard(Copied):
     def __init__(
         self, calm: HyperCalm, columns: Sequence[str] = (), shard: int = 0, shards: int = 1
     ) -> None:
+        if not isinstance(calm, HyperCalm):
+            raise BadArgument(f"calm={calm!r:.80}: give a HyperCalm")
         self._calm = calm
-        self.columns = tuple(columns)
+        self.columns = tuple(name_of("column", name) for name in names_in("columns", columns))
         self.shards = integer_in("shards", shards, 1, SHARDS_MAX)
         self.shard = integer_in("shard", shard, 0, shards - 1)
         self._items: pa.Array | None = None  # None until the first event tells their type
@@ -88,6 +90,9 @@ class PeriodicShard(Copied):
         BadArgument
             Items of another type than before, nulls, other lengths. The state is then unchanged.
         """
+        until = integer_in("until", until, INT64_MIN, INT64_MAX)
+        late_before = integer_in("late_before", late_before, INT64_MIN, INT64_MAX)
+        nulls = integer_in("nulls", nulls, 0, INT64_MAX)
         array = _plain(as_items(items))
         at = as_times(times, len(array))
         hashes = hash_items(array, SHARD_SEED)

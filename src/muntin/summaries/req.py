@@ -51,9 +51,10 @@ from muntin.summaries.order_keys import (
     checked_bounds,
     to_keys,
 )
-from muntin.summaries.weighted_view import as_points, check_fractions, nothing
+from muntin.summaries.weighted_view import as_points, check_fractions, check_points, nothing
 
 _LISTS = ("items", "levels", "least")
+_FAR = 2.0**65
 WAITING_MAX = 1 << 16
 """Values of small updates that are kept as they are, until they are worth a compaction."""
 
@@ -256,7 +257,10 @@ class REQ(Copied):
 
     def rank(self, x: Any, *, inclusive: bool = True) -> Estimate:
         """Fraction of the values that are <= `x` (or < `x`, where not inclusive): float64[n]."""
-        return self._asked(RanksOf(tuple(as_points(x)), inclusive), "float64")
+        points = check_points(x, self.dtype, inclusive)
+        if self.dtype == "int64":  # beyond it, all are alike
+            points = [max(min(point, _FAR), -_FAR) for point in as_points(x).tolist()]
+        return self._asked(RanksOf(tuple(points), bool(inclusive)), "float64")
 
     def to_datasketches(self) -> bytes:
         """The bare bytes of Apache DataSketches' REQ of floats, of a sketch of float32.

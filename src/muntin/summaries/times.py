@@ -35,6 +35,10 @@ def as_times(times: Any, length: int) -> np.ndarray:
     """
     if isinstance(times, pa.ChunkedArray):
         times = times.combine_chunks()
+    if isinstance(times, pa.Scalar):
+        times = times.as_py()
+    if isinstance(times, np.ndarray) and not times.ndim:
+        times = times[()]
     if isinstance(times, np.datetime64):
         times = np.full(length, times)
     if isinstance(times, datetime) and times == times:  # not pandas' NaT

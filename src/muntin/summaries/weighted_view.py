@@ -10,7 +10,7 @@ import numpy as np
 
 from muntin.errors import BadArgument
 from muntin.summaries.base import Estimate
-from muntin.summaries.checks import array_of
+from muntin.summaries.checks import array_of, boolean
 from muntin.summaries.kernels.weighted_view import find_around
 
 
@@ -103,6 +103,7 @@ def check_points(x: Any, dtype: str, inclusive: bool) -> np.ndarray:
 
     A point between integers is moved to the one that gives the same rank.
     """
+    boolean("inclusive", inclusive)
     points = as_points(x)
     if dtype != "int64":
         try:

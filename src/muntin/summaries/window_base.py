@@ -8,7 +8,7 @@ import numpy as np
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.base import Copied, Estimate
-from muntin.summaries.checks import integer_in, to_merge
+from muntin.summaries.checks import integer_in, one_of, to_merge
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.level_stack import COUNT_MAX, K_MAX, K_MIN, check_k, new_coins
 from muntin.summaries.order_keys import DTYPES, check_dtype, check_keys, from_keys
@@ -49,12 +49,9 @@ class WindowQuantiles(Copied):
         guarantee: str | None = None,
         dtype: Any = "float64",
     ) -> None:
-        if guarantee not in (None, "strict"):
-            raise BadArgument(f"guarantee={guarantee!r}: use 'strict' or None")
-        if guarantee == "strict":
-            method = "strict"
-        if method not in self._engines:
-            raise BadArgument(f"method={method!r}: use one of {', '.join(self._engines)}")
+        if guarantee is not None:
+            method = one_of("guarantee", guarantee, ["strict"])
+        one_of("method", method, self._engines)
         self.panes = integer_in("panes", panes, 1, PANES_MAX)
         self.k = check_k(k)
         if self.panes * self.k > PANE_ITEMS_MAX:

@@ -153,7 +153,7 @@ class TimeWindowQuantiles(WindowQuantiles):
         super().__init__(length, panes, k, seed, method, guarantee, dtype)
         if tolerance is None:
             tolerance = 0 if self.method == "strict" else length
-        self.tolerance = tolerance if tolerance == 0 else _microseconds(tolerance)
+        self.tolerance = _microseconds(tolerance, 0)
         self.late = 0
         if self.method == "strict":
             self._engine.hold = self.tolerance
@@ -207,7 +207,7 @@ class TimeWindowQuantiles(WindowQuantiles):
 
     def advance(self, now: Any) -> None:
         """Move the window's end to `now` (microseconds, datetime or datetime64), not backwards."""
-        moment = int(as_times(now if np.ndim(now) else [now], 1)[0])
+        moment = int(as_times(now, 1)[0])
         if abs(moment) > TIME_MAX:
             raise BadArgument(f"now={now!r} is too far")
         self._engine.advance(moment)
@@ -233,8 +233,8 @@ class TimeWindowQuantiles(WindowQuantiles):
         self.late = fields.integer("late", 0, self.seen)
 
 
-def _microseconds(value: Any) -> int:
+def _microseconds(value: Any, least: int = 1) -> int:
     """A duration, or already its microseconds, as the times of values are."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return integer_in("duration", value, 1, DURATION_US_MAX)
+    if isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64):
+        return integer_in("duration", value, least, DURATION_US_MAX)
     return duration_us(value)

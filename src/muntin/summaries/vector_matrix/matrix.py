@@ -287,7 +287,7 @@ class VectorMatrix(GatheredSums):
 
     def remove_indicator(self, name: str) -> None:
         """Drop an indicator's sums."""
-        if name not in self._indicators:
+        if not isinstance(name, str) or name not in self._indicators:
             names = ", ".join(self._indicators) or "none"
             raise UnknownName(f"unknown indicator {name!r:.200}; there are: {names}")
         self._settle()

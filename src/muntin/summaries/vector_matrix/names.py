@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from muntin.errors import BadArgument, UnknownName
+from muntin.summaries.checks import name_of, names_in
 from muntin.summaries.indicators import IndicatorType
 
 Key = tuple[str, ...]
@@ -13,20 +14,6 @@ COUNT = "count"
 KEYS_MAX = 64
 PARTS_MAX = 16
 INDICATORS_MAX = 256
-NAME_CHARACTERS_MAX = 1000
-
-
-def checked_name(what: str, name: Any) -> str:
-    if not isinstance(name, str) or not 0 < len(name) <= NAME_CHARACTERS_MAX:
-        raise BadArgument(
-            f"{what} {name!r:.100}: give the name of a column, "
-            f"1 to {NAME_CHARACTERS_MAX} characters"
-        )
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        raise BadArgument(f"{what} {name!r:.100} is not Unicode text") from None
-    return name
 
 
 def as_key(key: Any) -> Key:
@@ -37,7 +24,7 @@ def as_key(key: Any) -> Key:
         raise BadArgument(
             f"key {key!r:.100}: give a name, or 1 to {PARTS_MAX} names for a combination"
         )
-    names = tuple(checked_name("key column", name) for name in key)
+    names = tuple(name_of("key column", name) for name in key)
     if len(set(names)) < len(names):
         raise BadArgument(f"key {names}: a column is named twice")
     if COUNT in names:
@@ -46,9 +33,7 @@ def as_key(key: Any) -> Key:
 
 
 def as_keys(keys: Any) -> list[Key]:
-    if isinstance(keys, str) or not isinstance(keys, Iterable):
-        raise BadArgument(f"keys={keys!r:.100}: give a list of names and combinations of names")
-    found = [as_key(key) for key in keys]
+    found = [as_key(key) for key in names_in("keys", keys)]
     if not 1 <= len(found) <= KEYS_MAX:
         raise BadArgument(f"{len(found)} keys: give 1 to {KEYS_MAX}")
     for at, key in enumerate(found):
@@ -61,30 +46,29 @@ def as_indicators(indicators: Any) -> dict[str, IndicatorType | None]:
     """Names, or names with types, as a mapping name -> type."""
     if isinstance(indicators, Mapping):
         pairs = list(indicators.items())
-    elif isinstance(indicators, Iterable) and not isinstance(indicators, str):
-        pairs = [(name, None) for name in indicators]
     else:
-        raise BadArgument(f"indicators={indicators!r:.100}: give a list of names, or a mapping")
+        pairs = [(name, None) for name in names_in("indicators", indicators)]
     if len(pairs) > INDICATORS_MAX:
         raise BadArgument(f"{len(pairs)} indicators: give at most {INDICATORS_MAX}")
     found: dict[str, IndicatorType | None] = {}
-    for name, kind in pairs:
+    for given, kind in pairs:
+        name = as_indicator(given)
         if name in found:
             raise BadArgument(f"indicator {name!r} is given twice")
-        found[as_indicator(name)] = as_type(name, kind)
+        found[name] = as_type(name, kind)
     return found
 
 
 def as_indicator(name: Any) -> str:
-    name = checked_name("indicator", name)
+    name = name_of("indicator", name)
     if name == COUNT:
         raise BadArgument(f"indicator {COUNT!r} is always there: leave it out")
     return name
 
 
 def as_type(name: str, kind: Any) -> IndicatorType | None:
-    if kind is None or kind in ("int64", "float64"):
-        return kind
+    if kind is None or (isinstance(kind, str) and kind in ("int64", "float64")):
+        return kind  # pyright: ignore[reportReturnType]
     raise BadArgument(f"indicator {name!r} of type {kind!r:.50}: give 'int64', 'float64' or None")
 
 
