@@ -141,6 +141,26 @@ def test_what_would_not_run_is_refused_with_its_place(check, old, new, place, sa
         assert len(told.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (pa.uint64(), "p.yaml:9:3: summaries.flights: key 'x' is decimal128(20, 0): a key is"),
+        (pa.float16(), "p.yaml:2:27: source.path: data.parquet: column 'x' is halffloat: Spark"),
+        (pa.time64("us"), "column 'x' is time64[us]: Spark reads no file with such a column, unl"),
+        (pa.decimal256(39, 0), "column 'x' is decimal256(39, 0): Spark reads no file with"),
+        (pa.list_(pa.float16()), "column 'x' is list<element: halffloat>: Spark reads no file"),
+        (pa.uint32(), None),
+        (pa.decimal256(38, 0), None),
+    ],
+)
+def test_a_type_that_spark_does_not_read_or_reads_as_another(check, kind, said):
+    pq.write_table(TABLE.append_column("x", pa.nulls(len(TABLE), kind)), "data.parquet")
+    key = "[origin, x]" if pa.types.is_integer(kind) else "[origin]"
+    code, told = check(GOOD.replace("[origin]", key, 1))
+    assert code == (said is not None), told
+    assert (said or "") in told
+
+
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 @pytest.mark.parametrize("fits", ["s", "ms", "us", "ns"])
 def test_numbers_of_another_unit_are_seen_and_named(check, fits, unit):

@@ -250,7 +250,7 @@ def test_records_that_retention_took_end_the_run_and_partitions_may_grow(broker,
 def grow(broker: Broker, topic: str, partitions: int) -> None:
     """In a function of its own: a client that outlives the broker calls for it on stderr, and an
     error that a test expects holds what stands in the test until it is collected."""
-    admin = AdminClient({"bootstrap.servers": broker.servers})
+    admin = AdminClient({"bootstrap.servers": broker.servers, "log_level": 3})
     for done in admin.create_partitions([NewPartitions(topic, partitions)]).values():
         done.result()
     while len(admin.list_topics(topic).topics[topic].partitions) < partitions:
@@ -259,7 +259,7 @@ def grow(broker: Broker, topic: str, partitions: int) -> None:
 
 def delete_records(broker: Broker, until: list[TopicPartition]) -> None:
     """As retention does."""
-    admin = AdminClient({"bootstrap.servers": broker.servers})
+    admin = AdminClient({"bootstrap.servers": broker.servers, "log_level": 3})
     for done in admin.delete_records(until).values():
         done.result()
 

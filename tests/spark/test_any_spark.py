@@ -302,6 +302,21 @@ BATCH = pa.record_batch(
 )
 
 
+def test_the_format_takes_no_path():
+    """The file of `save` would be a spec, and that of `load` nothing."""
+    from pyspark.sql.types import StructType
+
+    from muntin.spark.data_source import MuntinSource
+
+    given = {"path": "x.yaml"}
+    for ask, there in (
+        (lambda: MuntinSource(given).writer(StructType(), overwrite=False), "spec, ledger, mode"),
+        (lambda: MuntinSource(given).schema(), "ledger, select"),
+    ):
+        with pytest.raises(BadArgument, match=f"there is no option path; there are {there}"):
+            ask()
+
+
 def take(url, query, run, batch_id, mode="continue"):
     rows = committing.sent(PLAIN, [BATCH])[2]
     committing.commit_batch(PLAIN, url, mode, (query, run, rows), batch_id)

@@ -12,7 +12,7 @@ import pytest
 import muntin
 from muntin.errors import SourceError
 from muntin.ledger.temporary import temporary
-from muntin.spark.file_starts import wrong_start
+from muntin.spark.file_starts import form_of, wrong_start
 from muntin.spark.json_lines import passed_over
 from muntin.spec import SourceSpec
 from tests.pipeline.support import content, events, pipeline, run
@@ -96,6 +96,17 @@ def test_headers_are_compared_by_place(tmp_path, line, wrong):
         assert (wrong in found) if wrong else not found
     assert wrong_start(str(tmp_path / "gone.csv"), FORM) == ""
     assert wrong_start("s3a://bucket/a.csv", FORM) == ""
+
+
+@pytest.mark.parametrize("written", ["\t", r"\t", "||", r"\\", "~|~"])
+def test_headers_are_taken_apart_by_any_separator_of_spark_s(tmp_path, written):
+    separator = {r"\t": "\t", r"\\": "\\"}.get(written, written)
+    for name, columns in (("a.csv", ["t", "k", "v"]), ("b.csv", ["k", "t", "v"])):
+        (tmp_path / name).write_text(separator.join(columns) + "\n")
+    form = form_of(SourceSpec(format="csv", path=str(tmp_path), sep=written), ["t", "k", "v"])
+    assert form["first"] == ["t", "k", "v"]
+    assert wrong_start(str(tmp_path / "a.csv"), form) == ""
+    assert "'k' is column 1 there" in wrong_start(str(tmp_path / "b.csv"), form)
 
 
 @pytest.mark.parametrize(

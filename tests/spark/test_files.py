@@ -222,6 +222,73 @@ def test_columns_of_several_types_are_told_where_spark_must_read_them(spark, tmp
     assert found.sql("SELECT v, w FROM m FOR ALL").rows == [[14, 16]]
 
 
+UNREAD = {
+    "half": pa.array([1.0], pa.float16()),
+    "wide": pa.array([1], pa.decimal256(50, 2)),
+    "at": pa.array([1], pa.time32("ms")),
+    "day": pa.array([1], pa.time64("us")),
+}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", UNREAD)
+def test_a_column_that_spark_does_not_read_is_told_with_what_helps(spark, tmp_path, name):
+    moment = pa.array([1_700_000_000_000_000], pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"t": moment, "k": ["a"], name: UNREAD[name]}), tmp_path / "a.parquet")
+    source = {"format": "parquet", "path": str(tmp_path)}
+    spec = {"name": "p", "time": "t", "pane": "1 s", "summaries": {"m": {"keys": ["k"]}}}
+    spec["source"] = source
+    assert muntin.summarize(None, spec, ledger=temporary()).progress.counted == 1
+
+    fields, place = {"fields": {"z": "1"}}, str(tmp_path / "checkpoint")
+    named = spec | {"source": source | {"schema": "t timestamp, k string"}}
+    for run in (
+        lambda given: muntin.summarize(None, given | fields, ledger=temporary()),
+        lambda given: muntin.stream(None, given, ledger=temporary(), checkpoint=place, once=True),
+    ):
+        with pytest.raises(SourceError, match=r"no file with such a column, unless schema: under"):
+            run(spec)
+        run(named)
+
+
+@pytest.mark.spark
+def test_columns_of_one_name_are_refused_by_all_ways(spark, tmp_path):
+    moment = pa.array([1_700_000_000_000_000], pa.timestamp("us", "UTC"))
+    columns = [moment, pa.array(["a"]), pa.array(["b"])]
+    pq.write_table(pa.Table.from_arrays(columns, ["t", "k", "k"]), tmp_path / "a.parquet")
+    spec = {
+        "name": "p", "time": "t", "pane": "1 s", "summaries": {"m": {"keys": ["k"]}},
+        "source": {"format": "parquet", "path": str(tmp_path)},
+    }  # fmt: skip
+    frame = spark.createDataFrame(pa.table({"t": moment, "k": ["a"]}))
+    twice = frame.join(frame.select("k"))
+    for run, said in (
+        (lambda: muntin.summarize(None, spec, ledger=temporary()), "there are 2 columns 'k': give"),
+        (lambda: muntin.summarize(twice, spec, ledger=temporary()), "there are 2 columns 'k': giv"),
+        (
+            lambda: muntin.stream(None, spec, ledger=temporary(), checkpoint=str(tmp_path / "c")),
+            "The column `k` already exists",
+        ),
+    ):
+        with pytest.raises(SourceError, match=said):
+            run()
+
+
+@pytest.mark.spark
+def test_a_column_is_read_whatever_json_calls_its_own(spark, tmp_path):
+    moment = pa.array([1_700_000_000_000_000], pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"t": moment, "_corrupt_record": ["{"]}), tmp_path / "a.parquet")
+    spec = {
+        "name": "p", "time": "t", "pane": "1 s", "summaries": {"m": {"keys": ["_corrupt_record"]}},
+        "source": {"format": "parquet", "path": str(tmp_path)},
+    }  # fmt: skip
+    stream = muntin.stream(
+        None, spec, ledger=temporary(), checkpoint=str(tmp_path / "c"), once=True
+    )
+    assert stream.await_termination(PATIENCE_SECONDS)
+    assert stream.progress.counted == 1
+
+
 @pytest.mark.spark
 def test_a_schema_is_learnt_of_the_first_file_as_spark_learns_it(spark, tmp_path):
     """By classes that are no public interface: the same, of files by Spark and by Arrow."""

@@ -22,6 +22,7 @@ from muntin.spark.file_starts import check_content, form_of, wrong_encoding
 from muntin.spark.files import FILE_FORMATS, files_at, filled_files, is_pattern, partitions_of
 from muntin.spark.kafka import columns_of
 from muntin.spark.options import mistyped
+from muntin.spark.source import NO_SUCH_COLUMN
 from muntin.spec import Pipeline, SourceSpec, format_of
 from muntin.suggestions import did_you_mean
 
@@ -182,7 +183,26 @@ def _look_at_parquet(file: Path, time: str, declared: dict[str, pa.DataType] | N
                 times = batch.column(0) if batch is not None else None
     except (pa.ArrowException, OSError) as problem:
         raise SourceError(f"source.path: {file}: not a Parquet file: {problem}") from None
-    return Seen(declared or {field.name: field.type for field in schema}, times)
+    if declared is None:
+        for field in schema:
+            if _is_unread(field.type):
+                raise SourceError(
+                    f"source.path: {file}: column '{field.name}' is {field.type}: {NO_SUCH_COLUMN}"
+                )
+    return Seen(declared or {f.name: _to_spark(f.type) for f in schema}, times)
+
+
+def _is_unread(kind: pa.DataType) -> bool:
+    """Does Spark refuse a file that has such a column, whether it is asked for or not?"""
+    if pa.types.is_nested(kind):
+        return any(_is_unread(kind.field(at).type) for at in range(kind.num_fields))
+    is_wide = pa.types.is_decimal256(kind) and kind.precision > 38
+    return is_wide or pa.types.is_float16(kind) or pa.types.is_time(kind)
+
+
+def _to_spark(kind: pa.DataType) -> pa.DataType:
+    """What Spark makes of a type, where it can be used for less."""
+    return pa.decimal128(20, 0) if kind == pa.uint64() else kind
 
 
 def _look_at_text(

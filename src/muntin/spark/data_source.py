@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from muntin.ledger.base import Mode
     from muntin.spec import Pipeline
 
-WRITE_OPTIONS = ("spec", "ledger", "mode", "path", "checkpointlocation", "queryname")
-READ_OPTIONS = ("ledger", "select", "path")
+WRITE_OPTIONS = ("spec", "ledger", "mode", "checkpointlocation", "queryname")
+READ_OPTIONS = ("ledger", "select")
 READ_BYTES = 16 << 20  # of an answer, in one partition
 
 
@@ -169,7 +169,7 @@ def _check_options(options: Mapping[str, str], known: Sequence[str]) -> None:
 def _pipeline(options: Mapping[str, str]) -> Pipeline:
     from muntin.spec import Pipeline
 
-    given = options.get("spec") or options.get("path")
+    given = options.get("spec")
     if not given:
         raise BadArgument("option spec is missing: a pipeline file, or its entries as JSON")
     if not given.lstrip().startswith("{"):

@@ -24,6 +24,9 @@ _MAGIC = {b"PAR1": "parquet", b"ORC": "orc", b"Obj\x01": "avro"}
 _ZIP = b"PK\x03\x04"
 _SHOWN_CHARACTERS = 100
 _MARK = "\ufffd".encode()
+_ESCAPED = {r"\t": "\t", r"\b": "\b", r"\f": "\f", r"\\": "\\"}
+"""Separators as Spark lets them be written."""
+_UNIT = "\x1f"
 _UTF16 = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
 _NUMBER = re.compile(r"[+-]?\d")  # or a time: what hardly names a column
 
@@ -46,6 +49,7 @@ def form_of(source: SourceSpec, names: Sequence[str]) -> dict[str, Any]:
     if not has_headers(source):
         return {"encoding": encoding, "whole": bool(whole)} if source.format == "csv" else {}
     separator = options.get("sep") or options.get("delimiter") or ","
+    separator = _ESCAPED.get(separator, separator)
     form: dict[str, Any] = {
         "names": list(names),
         "separator": separator,
@@ -59,8 +63,11 @@ def form_of(source: SourceSpec, names: Sequence[str]) -> dict[str, Any]:
 
 def header_of(path: str, form: Mapping[str, Any]) -> list[str]:
     """The fields of a file's first line; none where it cannot be read here."""
+    line, separator = _first_line(path, form), form["separator"]
+    if len(separator) > 1:  # Python's reader knows none of these
+        line, separator = line.replace(separator, _UNIT), _UNIT
     try:
-        return next(csv.reader([_first_line(path, form)], delimiter=form["separator"]), [])
+        return next(csv.reader([line], delimiter=separator), [])
     except csv.Error:
         return []  # it is Spark that reads the file, and says what is wrong with it
 

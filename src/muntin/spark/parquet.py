@@ -24,7 +24,7 @@ from muntin.spark.partials import Placed, Plan, fold_placed, merged
 from muntin.spark.rows import Row, collect_rows
 from muntin.spark.runs import tasks_of
 from muntin.spark.session import is_classic
-from muntin.spark.source import check_nanoseconds, check_types, no_column
+from muntin.spark.source import check_nanoseconds, check_types, no_column, several
 from muntin.spec import Pipeline, SourceSpec
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def check_files(files: Sequence[str], pipeline: Pipeline, columns: list[str]) ->
             if not found:
                 raise SourceError(f"{path}: {no_column(column, pipeline, schema.names)}")
             if found > 1:
-                raise SourceError(f"{path}: there are {found} columns '{column}'")
+                raise SourceError(f"{path}: {several(column, found)}")
         try:
             check_types(pipeline, schema)
         except SourceError as problem:

@@ -41,6 +41,11 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("muntin.spark")
 _TEXT_FORMATS = ("csv", "json")
 SAMPLE_ROWS = 100
+_UNREAD = "[PARQUET_TYPE_ILLEGAL", "[UNSUPPORTED_TIME_TYPE", "[DECIMAL_PRECISION_EXCEEDS"
+NO_SUCH_COLUMN = (
+    "Spark reads no file with such a column, unless schema: under source names those that are "
+    "wanted; muntin.summarize without fields, where Arrow reads, takes it"
+)
 _TIME_OF_DAY = re.compile(r"\s*T?\d{1,2}:\d")
 _KEEP_MALFORMED = {
     "mode": "PERMISSIVE",
@@ -189,7 +194,8 @@ def inferred_ddl(spark: SparkSession, source: SourceSpec) -> str:
     if schema is None:
         frame = _loaded(reader, source, None, for_spark(source.path or ""))
         schema = frame.schema
-    names = [field for field in schema.fields if field.name != "_corrupt_record"]
+    made = "_corrupt_record" if source.format in _TEXT_FORMATS else None  # by Spark
+    names = [field for field in schema.fields if field.name != made]
     if not names:
         lines = "; where records go over several lines, write  multiLine: true  under source"
         raise SourceError(
@@ -214,6 +220,7 @@ def _of_first_file(spark: SparkSession, source: SourceSpec) -> StructType | None
     interface: where they have another form, or it might look at more than one file, it is None.
     """
     from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
 
     here = local_path(source.path or "")
@@ -236,9 +243,16 @@ def _of_first_file(spark: SparkSession, source: SourceSpec) -> StructType | None
         spark_parquet = java.org.apache.spark.sql.execution.datasources.parquet
         converter = spark_parquet.ParquetToSparkSchemaConverter(state.conf())
         found = spark_parquet.ParquetFileFormat.readSchemaFromFooter(footer, converter)
-        return StructType.fromJson(json.loads(found.json()))
-    except (Py4JError, TypeError):  # of a file that is none, Spark says why
+        schema = StructType.fromJson(json.loads(found.json()))
+    except (
+        Py4JError,
+        PySparkException,
+        TypeError,
+    ):  # of a file that it cannot read, Spark says why
         return None
+    # its job refuses columns of one name, and perhaps times of day
+    is_odd = any(field.dataType.typeName() == "time" for field in schema)
+    return None if is_odd or len({*schema.names}) < len(schema) else schema
 
 
 def _times_of_day(spark: SparkSession, source: SourceSpec, kinds: Mapping[str, str]) -> set[str]:
@@ -293,8 +307,11 @@ def needed(df: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, pa.Schema]:
             raise SourceError(f"fields.{name}: {expression!r}: {said}") from None
     wanted = pipeline.columns_read()
     for column in wanted:
-        if column not in df.columns:
+        found = df.columns.count(column)
+        if not found:
             raise SourceError(no_column(column, pipeline, df.columns))
+        if found > 1:
+            raise SourceError(several(column, found))
     kept = (*KEPT_COLUMNS, *FILE_COLUMNS)
     wanted += [column for column in kept if column in df.columns]
     df = df.selectExpr(*map(in_backticks, wanted))  # far fewer calls of Java than by columns
@@ -325,6 +342,10 @@ def check_types(pipeline: Pipeline, schema: pa.Schema) -> None:
             summary.check_types({c: schema.field(c).type for c in summary.columns()})
     except BadArgument as problem:
         raise SourceError(f"{entry}{problem}") from None
+
+
+def several(column: str, found: int) -> str:
+    return f"there are {found} columns '{column}': give each its own name"
 
 
 def no_column(column: str, pipeline: Pipeline, there: list[str]) -> str:
@@ -376,12 +397,9 @@ def _loaded(reader: Any, source: SourceSpec, ddl: str | None, path: str) -> Data
                 f"source.format: Spark has no source '{source.format}'; "
                 f"there are {', '.join(FILE_FORMATS)}, rate, kafka, or a package on its class path"
             )
-        elif "PARQUET_TYPE_ILLEGAL" in text:
+        elif text.startswith(_UNREAD):
             what = text.partition("] ")[2].partition(" SQLSTATE")[0]
-            text = (
-                f"source.path: {source.path}: {what} Spark reads no file with such a column: write "
-                "it as another type; muntin.summarize without fields, where Arrow reads, takes it"
-            )
+            text = f"source.path: {source.path}: {what} {NO_SUCH_COLUMN}"
         elif "KAFKA_DATA_SOURCE_NOT_ENABLED" in text:
             text = (
                 "source.format: kafka: the session that runs has no connector: let muntin start "

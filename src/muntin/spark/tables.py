@@ -12,7 +12,7 @@ from muntin.spark.ingest import GatherRows
 from muntin.spark.partials import Plan, fold, merged
 from muntin.spark.rows import Row
 from muntin.spark.runs import here
-from muntin.spark.source import check_types, no_column
+from muntin.spark.source import check_types, no_column, several
 from muntin.spec import Pipeline
 
 ROWS_AT_ONCE = 1 << 18
@@ -86,7 +86,7 @@ def gather_table(data: Any, pipeline: Pipeline) -> GatherRows:
         if not found:
             raise SourceError(no_column(column, pipeline, reader.schema.names))
         if found > 1:
-            raise SourceError(f"there are {found} columns '{column}': give each its own name")
+            raise SourceError(several(column, found))
     fields = [reader.schema.field(column) for column in columns]
     schema = pa.schema([(field.name, _plain(field.type)) for field in fields])
     check_types(pipeline, schema)
