@@ -13,6 +13,7 @@ import muntin
 from muntin.errors import SourceError, SpecError
 from muntin.spark import connector
 from muntin.spark.connector import Jar, pinned_jars, with_connector
+from muntin.spark.failures import worker_error
 from muntin.spark.kafka import Missed, columns_of, lag_of
 from muntin.spec import Pipeline
 
@@ -127,6 +128,23 @@ def test_no_broker_is_told_before_spark_starts(servers, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+AGAIN = """[STREAM_FAILED] Query [id = 4b] terminated with exception: Some data may have been lost \
+because they are not available in Kafka any more;
+either the data was aged out by Kafka or the topic may have been deleted
+Reason: Partition orders-0 offset was changed from 20 to 5.
+This could be either 1) a user error, or 2) the topic is deleted and re-created. SQLSTATE: XXKST
+=== Streaming Query ==="""
+
+
+def test_what_is_gone_from_kafka_is_told_with_what_helps():
+    told = str(worker_error(Exception(AGAIN)))
+    assert "(by its retention, or with their topic): Partition orders-0 offset was changed" in told
+    assert " from 20 to 5. To go on without them, write failOnDataLoss: false. Where the" in told
+    assert "another folder under checkpoint: and start with --append" in told
+    none = "Caused by: a.b.UnknownTopicOrPartitionException: This server does not host this topic"
+    assert "Kafka has no such topic" in str(worker_error(Exception(none)))
+
+
 def test_lag_is_what_kafka_has_beyond_what_was_taken():
     ends = {
         "endOffset": '{"orders": {"0": 90, "1": 5}}',
@@ -150,6 +168,10 @@ def test_offsets_that_a_batch_passed_over_are_counted_once_it_is_told_of():
     assert missed.look(query) == 3
     query.recentProgress.append(then)
     assert missed.look(query) == missed.look(query) == 3 + 5
+    again = told(2, {"orders": {"0": 510, "1": 7}}, {"orders": {"0": 4, "1": 8}})
+    query.recentProgress.append(again)  # a topic that was made again: Spark reads none of its 4
+    missed.took(2, 1)
+    assert missed.look(query) == 3 + 5 + 4
     unasked = Missed(pipeline().source)
     unasked.took(1, 12)
     assert unasked.look(query) == 0

@@ -26,7 +26,8 @@ _OF_SPARK = re.compile(rf"{_NAMED}(.+?)(?= {_NAMED}|$)", re.MULTILINE)
 _CAUSE = re.compile(r"^\s*Caused by: (?:\w+\.)*(\w+: .+)$", re.MULTILINE)
 # of Kafka, by Spark's check and by the client's
 _LOST = re.compile(
-    r"KAFKA_DATA_LOSS.*?Reason:\s+(?P<said>.*?)\s*(?:SQLSTATE|\n\s+at |$)"
+    r"(?:KAFKA_DATA_LOSS|not available in Kafka any more)"
+    r".*?Reason:\s+(?P<said>.*?)\s*(?:SQLSTATE|\n\s+at |$)"
     r"|OffsetOutOfRangeException: .*?offset=(?P<offset>\d+).*? for partition (?P<part>\S+)",
     re.DOTALL,
 )
@@ -118,10 +119,21 @@ def _source_error(problem: Exception, text: str) -> SourceError | None:
     if lost:
         said = f"{lost['part']} has no offset {lost['offset']} any more."
         if lost["said"]:
-            said = _cut(" ".join(lost["said"].split()))
+            said = _cut(" ".join(lost["said"].split()).partition(" This could be")[0])
+        again = ""
+        if "was changed from" in said:  # failOnDataLoss: false would pass over what is there now
+            again = (
+                ". Where the topic was made again, or is another one, name another folder under "
+                "checkpoint: and start with --append, to add all that it holds to what is stored"
+            )
         return SourceError(
             "source: records that were not taken yet are gone from Kafka (by its retention, or "
-            f"with their topic): {said} To go on without them, write failOnDataLoss: false"
+            f"with their topic): {said} To go on without them, write failOnDataLoss: false{again}"
+        )
+    if "UnknownTopicOrPartitionException" in text:
+        return SourceError(
+            "source: Kafka has no such topic, or none any more: make it, or correct the name under "
+            "subscribe: or assign:"
         )
     moved = _MOVED.search(text)
     if moved:

@@ -189,12 +189,15 @@ class Missed:
 
 
 def _passed(progress: Mapping[str, Any]) -> int:
-    """Offsets from a batch's begin to its end; of a partition that is new from 0."""
+    """Offsets from a batch's begin to its end; from 0 of a partition that is new, or was made
+    again, of which Spark reads nothing up to there."""
     passed = 0
     for source in progress.get("sources", ()):
         begun, ended = _offsets(source.get("startOffset")), _offsets(source.get("endOffset"))
         for topic, ends in ended.items() if begun else ():
-            passed += sum(end - begun.get(topic, {}).get(part, 0) for part, end in ends.items())
+            for part, end in ends.items():
+                begin = begun.get(topic, {}).get(part, 0)
+                passed += end - begin if begin <= end else end
     return passed
 
 
