@@ -18,6 +18,7 @@ from muntin.server.serving import Server
 from tests.server.conftest import Feeder, fed_server, until
 
 SELECT = "SELECT count FROM orders FOR ALL"
+END = b"X\0\0\0\x04"
 STARTUP = struct.pack(">iI", 22, 196_608) + b"user\0someone\0\0"
 
 
@@ -159,6 +160,17 @@ def test_too_many_connections_and_slow_readers():
         slow.close()
         assert serves(server)
     feeder.close()
+
+
+def test_until_sync_after_an_error_all_is_passed_over(fed):
+    """Whatever it is, as PostgreSQL does."""
+    wrong = message(b"P", b"\0SELECT nothing FROM orders\0\0\0") + message(b"D", b"S\0")
+    skipped = message(b"Q", b"SELECT 2\0") + message(b"z", b"") + message(b"P", b"")
+    found = said(fed, STARTUP, wrong + skipped + message(b"S", b""), END, goes=False)
+    ready = message(b"Z", b"I")
+    states = [part.partition(b"\0")[0] for part in found.split(b"\0C")[1:]]
+    assert (states, found.count(ready)) == ([b"42703"], 2)
+    assert found.endswith(ready)
 
 
 def test_who_holds_cursors_open_refuses_nobody_else_an_answer():

@@ -216,9 +216,8 @@ class PostgresSession:
                 await asyncio.sleep(0.01)
             if count % 16 == 0:
                 await asyncio.sleep(0)  # others are served in between
-            if self._skipping and not isinstance(message, wire.Sync):
-                continue
-            await self._take(message)
+            if message is not None:
+                await self._take(message)
 
     async def _take(self, message: Any) -> None:
         try:
@@ -524,7 +523,10 @@ class PostgresSession:
         self._out.clear()
 
     async def _receive(self) -> Any:
+        """A message; None for what is passed over until Sync: pygwire takes some of it for wrong."""
         data = await self._link.message()
+        if self._skipping and data[:1] not in (b"S", b"X"):
+            return None
         if data[:1] == b"Q" and self._wire.phase == ConnectionPhase.EXTENDED_QUERY:
             # asyncpg, where a parameter was none of its type; pygwire waits for a Sync
             _ = [*self._wire.receive(wire.Sync().to_wire())]
