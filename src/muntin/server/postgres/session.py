@@ -523,7 +523,7 @@ class PostgresSession:
         self._out.clear()
 
     async def _receive(self) -> Any:
-        """A message; None for what is passed over until Sync: pygwire takes some of it for wrong."""
+        """A message; None for what is passed over until Sync: pygwire takes some for wrong."""
         data = await self._link.message()
         if self._skipping and data[:1] not in (b"S", b"X"):
             return None
