@@ -345,3 +345,25 @@ def test_new_windows_may_take_in_all_older_ones_again_and_again():
         rank, truth = window.rank(points), np.arange(1, 20) / 20
         misses.append((truth < rank.lower - 1e-4) | (rank.upper + 1e-4 < truth))
     assert np.mean(misses) <= 0.02
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_the_bound_holds_where_the_edge_cuts_the_only_pane(mixed: bool) -> None:
+    wrong, n, length = 0, 700, 1200
+    for seed in range(n):
+        rng = np.random.default_rng(seed)
+        window = TimeWindowQuantiles(length, panes=1, k=64, seed=seed)
+        size = int(rng.integers(900, 2400))
+        times = np.sort(rng.integers(0, 2.4 * length, size))
+        if mixed:
+            times = times - rng.integers(0, length // 2, size)
+        values = rng.random(size)
+        late = times < np.maximum.accumulate(times) - window.tolerance
+        for at in range(0, size, 300):
+            window.update(values[at : at + 300], times[at : at + 300])
+        window.advance(int(times.max() + rng.integers(0, length)))
+        asked = rng.random(1)
+        truth = (inside(window, values[~late], times[~late]) <= asked).mean()
+        found = window.rank(asked)
+        wrong += not found.lower[0] <= truth <= found.upper[0]
+    assert wrong <= 0.01 * n

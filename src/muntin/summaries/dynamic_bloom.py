@@ -2,7 +2,7 @@
 
 State       sorted fingerprints, Elias-Fano coded, one run a generation
 Error       a wrong yes with probability 1 - product of (1 - rate) over the runs; below `fpp` at
-            any number of keys
+            any number of keys, but after merges beyond capacity * headroom of them
 Merge       union of fingerprints, the same as one filter over both up to capacity * headroom
             keys; beyond, rates add up
 Duplicates  harmless
@@ -48,7 +48,8 @@ class DynamicBloom(Copied):
     capacity : int
         Keys that are planned for; more may come.
     fpp : float
-        False-positive rate that is never exceeded, between 0 and 1.
+        False-positive rate between 0 and 1, which updates never exceed, however many; nor do
+        merges, up to capacity * headroom keys. Beyond, `false_positive_rate` says what it is.
     seed : int
         Of the hash, 0 ... 2**64 - 1.
     headroom : int

@@ -20,8 +20,9 @@ CONFIDENCE = 0.99
 # Standard deviation of a KLL's rank is 0.5 / k of its count (measured; 0.3 / k in large batches).
 KLL_DEVIATION = 0.5
 # That of a cut pane, at its middle, in units of the pane's count / sqrt(k): 0.09 averaged over
-# all cuts, so 0.11 where half of the pane has left.
-CUT_DEVIATION = 0.11
+# all cuts, so 0.11 where half of the pane has left; 0.14 where large batches bring values of
+# many times together, or hardly more than the cut pane is left.
+CUT_DEVIATION = 0.14
 # 2.58 would do for a normal error; the model is 15 to 20 % off, on either side, where it was
 # measured.
 DEVIATIONS = 3.3
@@ -208,7 +209,7 @@ def model_error(
 
     Notes
     -----
-    The cut adds (0.11 pane / sqrt(k))^2 4 f (1 - f) for a share f inside, and never more than f or
+    The cut adds (0.14 pane / sqrt(k))^2 4 f (1 - f) for a share f inside, and never more than f or
     1 - f of the pane. Panes that were never compacted are exact.
     """
     spread = DEVIATIONS * math.sqrt(whole) / count
