@@ -7,7 +7,7 @@ from muntin.assembly.standing import StandingQueries
 from muntin.errors import SelectError, SpecError
 from muntin.ledger.temporary import temporary
 from muntin.session import Session
-from tests.pipeline.support import SECOND, START, pipeline, run
+from tests.pipeline.support import SECOND, START, content, pipeline, run
 
 BIG = 2**62
 MATRIX = {"keys": ["k"], "indicators": ["i"]}
@@ -86,6 +86,17 @@ def test_a_failing_standing_query_has_its_error_as_the_windows_result(query, cod
         assert failed == ([False, True, False] if code else [True] * 3)
         assert [revision for revision, _ in found] == [0, 1, 0]
         assert ingest.ledger.status("orders")["failing"].keys() <= {"q"}
+
+
+@pytest.mark.parametrize("query", ["SELECT k, i FROM m(k)", "SELECT k, i * 4 AS x FROM m(k)"])
+@pytest.mark.parametrize("kind", ["tumbling", "floating"])
+def test_a_result_does_not_depend_on_which_windows_closed_with_it(query, kind):
+    """One with a sum beyond int64 made decimals of the sums of all that closed with it."""
+    given = spec(MATRIX | {"window": {"kind": kind, "length": "2 s"}}, queries={"q": query})
+    rows = [(0, "a", BIG), (1, "a", BIG), (2, "a", 1), (2, None, BIG), (9, "a", 1)]
+    with run(given, [[events(*rows)]]) as whole, run(given, [[events(r)] for r in rows]) as one:
+        assert content(whole) == content(one)
+        assert len(one.ledger.windows("m")) == 2
 
 
 def test_late_events_that_no_window_holds_close_one():

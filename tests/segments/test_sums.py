@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.segments.building import WHOLE, build, merge, subtract
 from muntin.segments.codec import decode, encode
-from muntin.segments.sums import Sums
+from muntin.segments.sums import Sums, Totals
 from muntin.summaries import VectorMatrix
 from tests.segments.streams import Stream, by_bytes, rows_of, spread, streams
 
@@ -251,6 +251,14 @@ def test_a_column_has_the_same_keys_in_every_spelling() -> None:
     assert made(pa.array([5, 7, 5, 6]).dictionary_encode()) == near
     times = pa.array([0, 1, 0, 1], pa.timestamp("us"))
     assert made(times) == made(times.cast(pa.timestamp("ns", "UTC")))
+
+
+def test_wide_integers_come_only_where_one_is_beyond_int64() -> None:
+    values = [pa.array([2**62, 2**62, 1])]
+    two = build(Sums((("i", "int64"),)), np.array([0, 0, 1]), values)
+    for slice_, kind in ((0, pa.decimal128(38, 0)), (1, pa.int64())):
+        (table,) = two.between(slice_, slice_ + 1).tables
+        assert two.algebra.answer(table, Totals(wide=True))["i"].type == kind
 
 
 def test_declared_floats_begin_with_numbers_beyond_int64() -> None:

@@ -242,10 +242,11 @@ class Sums(OfIndicators):
             total = numbers(table.states[f"{name}.sum"])
             if kind == "int64":
                 beyond = numbers(table.states[f"{name}.beyond"])
-                if len(beyond) and isinstance(question, Totals) and question.wide:
+                over = beyond != 0 if len(beyond) else np.zeros(len(table), bool)
+                # in a part of a segment, `beyond` may be there for slices that are not
+                if over.any() and isinstance(question, Totals) and question.wide:
                     columns[name] = _wide(total, beyond, absent)
                     continue
-                over = beyond != 0 if len(beyond) else np.zeros(len(table), bool)
             else:
                 over = np.isinf(total)
             overflow |= over
