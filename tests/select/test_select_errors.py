@@ -58,6 +58,9 @@ WRONG = [
     ("WITH a AS (SELECT 1) SELECT 1 FROM »aa«", "unknown_name", "'aa'", "'a'"),
     ("WITH a AS (SELECT 1) SELECT 1 FROM »a« FOR ALL", "from_item", "WITH query", "summary"),
     ("SELECT 1 UNION ALL SELECT »1, 2«", "from_item", "2 columns, the first 1", "same columns"),
+    ("SELECT abs((»1«) UNION SELECT 2)", "not_allowed", "but SELECT in WITH and UNION", ""),
+    ("SELECT abs((»1, 2«) EXCEPT SELECT 3)", "not_allowed", "but SELECT in WITH and UNION", ""),
+    ("WITH a AS (»1«) SELECT 1", "not_allowed", "but SELECT in WITH and UNION", ""),
     (
         "SELECT 1 FROM windows(orders) WHERE window_start >= »'2026-01-01 00:30+02'«",
         "value",

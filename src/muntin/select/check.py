@@ -25,6 +25,9 @@ from muntin.suggestions import did_you_mean
 from muntin.times import datetime_of, instant_us
 
 
+_QUERIES = exp.Select, exp.SetOperation, exp.Subquery
+
+
 def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
@@ -173,7 +176,7 @@ def check_tree(statement: Statement, limits: Limits) -> None:
         Codes "not_allowed", "unknown_function", "limit".
     """
     tree = statement.tree
-    if not isinstance(tree, (exp.Select, exp.SetOperation, exp.Subquery)):
+    if not isinstance(tree, _QUERIES):
         raise _refused(statement, tree, "this")
     count = 0
     stack: list[tuple[exp.Expr, int]] = [(tree, 1)]
@@ -276,6 +279,12 @@ def _check_select(statement: Statement, node: exp.Select) -> None:
         raise problem_at(statement.text, place, "SELECT names no columns", remedy)
     if node.args.get("joins") and not node.args.get("from_"):
         raise _refused(statement, node.args["joins"][0], "a join without FROM")
+
+
+def _check_queries(statement: Statement, node: exp.SetOperation | exp.CTE) -> None:
+    for query in (node.this, *([] if isinstance(node, exp.CTE) else [node.expression])):
+        if not isinstance(query, _QUERIES):
+            raise _refused(statement, query, "anything but SELECT in WITH and UNION")
 
 
 def _check_table(statement: Statement, node: exp.Table) -> None:
@@ -382,6 +391,7 @@ _SPECIAL: dict[type, Any] = {
     exp.Join: _check_join,
     exp.Table: _check_table,
     exp.Select: _check_select,
+    **dict.fromkeys((exp.Union, exp.Except, exp.Intersect, exp.CTE), _check_queries),
     exp.Limit: _check_number_of_rows,
     exp.Offset: _check_number_of_rows,
     exp.Like: _check_like,
