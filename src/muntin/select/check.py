@@ -24,7 +24,6 @@ from muntin.select.syntax import MARK, Statement, VectorItem, item_number
 from muntin.suggestions import did_you_mean
 from muntin.times import datetime_of, instant_us
 
-
 _QUERIES = exp.Select, exp.SetOperation, exp.Subquery
 
 
