@@ -101,10 +101,10 @@ def test_as_json_and_back_and_warm(summary):
         ({"keys": ["x"], "sketch": {"width": 1}}, "width"),
         ({"keys": ["x"], "sketch": {"hight": 1}}, "unknown entry"),
         ({"keys": ["x"], "sketch": {}, "capacity": 5}, "a sketch never grows"),
-        ({"keys": ["x"], "capacity": 5}, "changes nothing of no window: leave it out"),
+        ({"keys": ["x"], "capacity": 5}, "this summary has no window: leave it out"),
         (
             {"keys": ["x"], "capacity": 5, "window": {"kind": "tumbling", "length": "1 minute"}},
-            "changes nothing of a tumbling window: leave it out, or",
+            "this summary has a tumbling one: leave it out, or",
         ),
         ({"keys": ["x"], "sketch": {"width": 2**28, "depth": 2}}, "too large"),
         ({"keys": ["x"], "indicators": ["a", "a_lower"], "sketch": {}}, "rename it"),

@@ -86,9 +86,9 @@ class VectorMatrixSpec(SegmentSpec):
         floats = self.window is not None and self.window.kind == "floating"
         if self.capacity is None or self.sketch is not None or floats or info.context == STORED:
             return self  # what is stored, older versions have taken
-        there = "no window" if self.window is None else f"a {self.window.kind} window"
+        there = "has no window" if self.window is None else f"has a {self.window.kind} one"
         raise ValueError(
-            f"`capacity` is of a floating window, and changes nothing of {there}: leave it out, or "
+            f"`capacity` is a floating window's, and this summary {there}: leave it out, or "
             "write  window: {kind: floating, length: ...}"
         )
 
