@@ -92,10 +92,19 @@ class Server(ABC):
 
     def kill(self) -> None:
         """As a power cut of the process: none of them writes another byte."""
-        if self.process is not None:
+        if self.process is None:
+            return
+        import psutil
+
+        stopped: list[int] = []
+        while (found := self.pids()) != stopped:  # what the first one started meanwhile as well
             self.signal(signal.SIGSTOP)
-            self.signal(signal.SIGKILL)
-            self.process.wait()
+            stopped = found
+        others = [psutil.Process(pid) for pid in stopped[1:] if psutil.pid_exists(pid)]
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+        # One that still ends holds the shared memory, with which PostgreSQL would not start again.
+        psutil.wait_procs(others, timeout=2)  # for ever where nobody reaps what has ended
 
     def close(self) -> None:
         self.kill()
