@@ -93,7 +93,7 @@ def test_the_pipeline_that_is_chosen_is_in_every_panel(page, watched):
     assert page.evaluate(RATES, asked | {"points": points}) == found[:2]
     page.set_viewport_size({"width": 360, "height": 740})
     page.evaluate("document.querySelector('#pipelines option').textContent = 'x'.repeat(90)")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    wait(page, "document.documentElement.scrollWidth <= 360")
     assert page.complaints == []
     page.goto("about:blank")
 

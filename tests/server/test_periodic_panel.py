@@ -57,7 +57,7 @@ def test_strips_show_beats_and_who_is_overdue(page, beating, ledger, tmp_path):
         beating.beats([("tram", 2, 30, 1, now_us())])
         page.wait_for_selector(".strips tr.overdue", state="detached")
         page.set_viewport_size({"width": 360, "height": 740})
-        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        wait(page, "document.documentElement.scrollWidth <= 360")
         page.goto("about:blank")
 
 
