@@ -82,6 +82,10 @@ class Protocol(RuleBasedStateMachine):
         self.world.restart_site(self.site(n))
 
     @rule(n=names)
+    def bring_back(self, n: int) -> None:
+        self.world.bring_back(self.site(n))
+
+    @rule(n=names)
     def freeze(self, n: int) -> None:
         self.world.freeze(self.site(n))
 

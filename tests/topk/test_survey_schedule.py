@@ -111,6 +111,21 @@ def test_a_site_that_began_anew_is_taken_in_at_once_if_it_says_so(life: int, at_
     assert net.valid
 
 
+def test_a_process_that_was_taken_for_dead_is_taken_in_when_it_is_back() -> None:
+    """It holds factors of an older epoch, and so never says Hello."""
+    net = Net()
+    for name in NAMES:
+        net.on(name, life=1)
+    net.pass_by(3)
+    frozen = net.monitors["s"]
+    net.on("s", life=2)
+    net.pass_by(3)
+    assert (net.surveys, net.valid) == (2, True)
+    net.monitors["s"] = frozen
+    net.pass_by(3)
+    assert (net.surveys, net.valid) == (3, True)
+
+
 def test_sites_that_begin_again_with_older_units_do_not_hold_the_answer_back() -> None:
     net = Net()
     for life, unit in ((1, 1000), (2, 5)):

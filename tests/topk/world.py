@@ -42,6 +42,7 @@ class World:
         self.lives = lives
         self.made = 0
         self.monitors = {name: self.monitor() for name in self.names}
+        self.taken_for_dead: dict[str, Monitor] = {}
         self.values: dict[str, dict[Object, int]] = {name: {} for name in self.names}
         self.history: dict[str, dict[int, dict[Object, int]]] = {name: {} for name in self.names}
         self.units = dict.fromkeys(self.names, 0)
@@ -123,10 +124,28 @@ class World:
 
     def restart_site(self, name: str) -> None:
         self.frozen.discard(name)
+        self.taken_for_dead[name] = self.monitors[name]
         self.monitors[name] = monitor = self.monitor()
         values = self.values[name]
         moved = np.array(list(values.values()), np.int64)
         self.put(name, True, monitor.slide(self.units[name], monitor.rows(list(values)), moved))
+
+    def bring_back(self, name: str) -> None:
+        """The process before the newest was not dead: it is back, and the newest is not."""
+        if name not in self.taken_for_dead:
+            return
+        self.frozen.discard(name)
+        monitor = self.taken_for_dead[name]
+        self.taken_for_dead[name], self.monitors[name] = self.monitors[name], monitor
+        for unit in range(monitor.unit + 1, self.units[name] + 1):
+            objects, now = monitor.objects, self.history[name][unit]
+            there = zip(objects.names[1:], objects.values[1:].tolist(), strict=True)
+            change = dict(now)
+            for item, value in there:
+                change[item] = now.get(item, 0) - value
+            moved = np.array(list(change.values()), np.int64)
+            self.put(name, True, monitor.slide(unit, monitor.rows(list(change)), moved))
+        self.put(name, True, monitor.alive())
 
     def freeze(self, name: str) -> None:
         """A site stops, or goes on and catches up; what was sent to it waits."""
@@ -231,7 +250,7 @@ def wander(seed: int, steps: int = 120) -> World:
         name = draw.choice(world.names)
         act = draw.random()
         if draw.random() < fate:
-            match draw.randrange(8):
+            match draw.randrange(9):
                 case 0:
                     world.restart_site(name)
                 case 1:
@@ -242,7 +261,9 @@ def wander(seed: int, steps: int = 120) -> World:
                     world.freeze(name)
                 case 5:
                     world.vanish(name)
-                case 6 if draw.random() < 0.3:
+                case 6:
+                    world.bring_back(name)
+                case 7 if draw.random() < 0.3:
                     world.flood(name)
                 case _:
                     world.tick(draw.choice([20.0, 5.0]))

@@ -170,9 +170,12 @@ class Coordinator:
         if not site.present:  # it is missing until a survey takes it in
             site.present = True
             self._schedule.came(now)
+        if message.epoch < self.epoch:  # whatever it is, who says it has no factors of this epoch
+            life = message.life if isinstance(message, Hello) else 0
+            message = Hello(message.epoch, message.unit, life)
         if isinstance(message, Hello):
             return self._costs.charged(self._hello(site, message, now))
-        if message.epoch != self.epoch or not site.member:
+        if not site.member:
             return []
         if message.version > site.version:  # said to an earlier coordinator in the same epoch
             self.membership.epoch += EPOCH_STEP
