@@ -255,6 +255,15 @@ def test_names_of_other_types():
     assert ranked(both, ("b",), "count", None)[0] == []  # no key, no rank
     coded = pa.table({"a": pa.array(["x", "y"]).dictionary_encode(), "count": [2, 0]})
     assert ranked(coded, ("a",), "count", None)[0] == ["x"]
+    far = pa.table(
+        {"a": pa.array([1, 1 << 30, -(1 << 30)], pa.date32()), "b": ["x"] * 3, "count": [1] * 3}
+    )
+    assert ranked(far, ("a",), "count", None)[0] == [
+        "1970-01-02",
+        "day 1073741824 since 1970",
+        "day -1073741824 since 1970",
+    ]
+    assert ranked(far, ("a", "b"), "count", None)[0][1] == '["day 1073741824 since 1970","x"]'
     long = pa.table({"a": ["é" * 200, "é" * 201], "count": [1, 1]})
     names, _ = ranked(long, ("a",), "count", None)
     assert [len(name.encode()) <= OBJECT_BYTES_MAX for name in names] == [True, True]
@@ -267,6 +276,14 @@ def test_names_of_other_types():
 def test_sums_that_cannot_be_ranked(values, scale, match):
     with pytest.raises(BadArgument, match=match):
         ranked(pa.table({"k": ["a"], "v": values}), ("k",), "v", scale)
+
+
+def test_sums_that_are_not_ranked_may_be_beyond_their_type():
+    fed = Fed(pipeline())
+    fed.take([(0, "a", 0, 0.0, 2**62)] * 2 + [(14, "b", 0, 0.0, 0)])
+    fed.look()
+    assert fed.values() == {"a": 2}
+    fed.ingest.close()
 
 
 @given(st.dictionaries(st.text("ab\u00e9", min_size=1, max_size=200), st.integers(-(2**40), 2**40)))

@@ -131,7 +131,7 @@ class PaneReader:
         found = None if segment is None else segment.table(self._key)
         assert segment is not None  # noqa: S101 (the unit holds events)
         assert found is not None  # noqa: S101 (the key is that of a summary in the spec)
-        table = key_rows(segment.algebra, found)
+        table = key_rows(segment.algebra, found, (spec.value,))
         if spec.site_column:
             belongs = pc.equal(
                 table[spec.site_column].cast(pa.string()), spec.site_values[spec.site]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from muntin.arrow import plain_value
 from muntin.errors import BadArgument
 from muntin.topk import Object
 from muntin.topk.messages import VALUE_MAX
@@ -45,8 +46,8 @@ def ranked(
     columns = [table.column(name) for name in key]
     if len(columns) == 1:
         return _single(columns[0]), values
-    rows = zip(*(column.to_pylist() for column in columns), strict=True)
-    return [_short(_json([_plain(part) for part in row])) for row in rows], values
+    rows = zip(*map(_parts, columns), strict=True)
+    return [_short(_json(row)) for row in rows], values
 
 
 def _integers(column: pa.ChunkedArray, name: str, scale: float | None) -> np.ndarray:
@@ -85,7 +86,7 @@ def _single(column: pa.ChunkedArray) -> list[Object]:
         return column.to_pylist()
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return [_short(text) for text in column.to_pylist()]
-    return [_short(str(_plain(part))) for part in column.to_pylist()]
+    return [_short(str(part)) for part in _parts(column)]
 
 
 def _short(text: str) -> str:
@@ -99,8 +100,16 @@ def _short(text: str) -> str:
     return data[:_KEPT_BYTES].decode(errors="ignore") + "…" + digest
 
 
+def _parts(column: pa.ChunkedArray) -> list[Any]:
+    """What JSON has; times and dates in ISO 8601, beyond the years 1 to 9999 as numbers."""
+    try:
+        return [_plain(part) for part in column.to_pylist()]
+    except (OverflowError, ValueError):
+        whole = column.combine_chunks()
+        return [_plain(plain_value(whole.slice(at, 1))) for at in range(len(whole))]
+
+
 def _plain(part: Any) -> Any:
-    """What JSON has; times and dates in ISO 8601."""
     if part is None or isinstance(part, str | int | float):
         return part
     return part.isoformat() if hasattr(part, "isoformat") else str(part)
