@@ -392,7 +392,8 @@ def test_sizes():
     "kind",
     [
         pa.float64(), pa.binary(), pa.large_binary(), pa.binary_view(), pa.list_(pa.int64()),
-        pa.month_day_nano_interval(), pa.dictionary(pa.int8(), pa.float64()),
+        pa.month_day_nano_interval(), pa.dictionary(pa.int8(), pa.float64()), pa.time32("s"),
+        pa.duration("us"),
     ],
 )  # fmt: skip
 def test_a_column_that_is_no_item_is_named(kind):
@@ -458,7 +459,27 @@ def test_no_interval_is_measured_across_the_time_that_a_summary_was_away():
     assert {row["item"] for row in top} == set(drivers)
     for row in top:
         assert row["interval_low"] <= 60 * SECOND < row["interval_high"]
-        assert row["periodicity"] == 9 + (9 if row["item"] == "a" else 8)
+        assert row["periodicity"] == 8 + (9 if row["item"] == "a" else 8)  # 540 s was not sealed
+
+
+@pytest.mark.parametrize(
+    ("batches", "left_out", "intervals"),
+    [
+        ([[0, 100], [110], [120], [1200]], 1, [1080]),  # 100 waited for the watermark
+        ([[0, 100, 120], [110, 900], [1200]], 2, []),
+        ([[0, 100], [110], [105], [1200]], 2, []),  # 105 came too soon
+        ([[], [110], [105, 130], [1200]], 1, [1070]),  # it joined later
+    ],
+)
+def test_what_came_without_a_summary_may_lie_between_what_it_has(batches, left_out, intervals):
+    without, spec, ledger = pipeline({"calls": COUNTS}), pipeline(), temporary()
+    for number, seconds in enumerate(batches):
+        came = [[]] * number + [[events([(second, "a", 1) for second in seconds])]]
+        ingested(without if number == 1 else spec, came, ledger)
+    found = Session(ledger).sql("SELECT interval FROM periodic(beats, 10)")
+    measured = [each.total_seconds() for each in found.table["interval"].to_pylist()]
+    assert measured == pytest.approx(intervals, abs=0.01)
+    assert found.bounds["beats"]["left_out_late"] == left_out
 
 
 def test_shards_have_room_for_their_share_of_the_highest():

@@ -61,6 +61,8 @@ class PipelineShards:
         info = stored.pipeline(pipeline.name)
         away = {} if info is None else info.spec.get(AWAY, {})
         back = {n for n, a in away.items() if info and a["counts"][-1][1] == info.counted}
+        self._whole_from = {n: a["until"] + 1 for n, a in away.items() if a["until"] is not None}
+        """Events of summaries that were away, or joined: all from here on were counted."""
         self._back: set[Key] = set()
         """Shards of summaries that were away until now: nothing was committed since."""
         for name, spec in self._specs.items():
@@ -132,8 +134,9 @@ class PipelineShards:
         before = self._shards.get(key)
         shard = self._specs[name].new_shard(number) if before is None else before.copy()
         if key in self._back:
-            shard.pause(late_before)
+            shard.pause()
         late = shard.late
+        late_before = max(late_before, self._whole_from.get(name, late_before))
         items, times = pa.array([], pa.string()), np.empty(0, np.int64)
         tables = [pa.ipc.open_stream(payload).read_all() for *_, payload in rows if payload]
         if tables:

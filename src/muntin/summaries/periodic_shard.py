@@ -118,10 +118,12 @@ class PeriodicShard(Copied):
         self._late += late_count
         self._nulls += nulls
 
-    def pause(self, until: int) -> None:
-        """Events are missing from here on: what the boundary has passed is folded, and no interval
-        is measured from it."""
-        self.update(pa.array([], pa.string()), (), until=until)
+    def pause(self) -> None:
+        """Events are missing from the boundary on: no interval is measured across it. What is
+        buffered may have had neighbours among them, and is left out, as what is late."""
+        self._late += self.buffered
+        self._items = None
+        self._times, self._hashes = np.empty(0, np.int64), np.empty(0, np.uint64)
         self._calm.pause()
 
     def whole(self) -> HyperCalm:
