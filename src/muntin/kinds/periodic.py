@@ -135,7 +135,7 @@ class PeriodicSpec(SummarySpec):
         for name in self.item:
             kind = value_type(types[name])
             whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)
-            when = pa.types.is_temporal(kind) and kind != pa.month_day_nano_interval()
+            when = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
             if not (is_text(kind) or whole or when or pa.types.is_decimal(kind)):
                 raise BadArgument(
                     f"item '{name}' is {kind}: an item is text, a whole number, a boolean, a date "
