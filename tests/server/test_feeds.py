@@ -96,7 +96,7 @@ def test_a_bug_of_ours_silences_nobody(feeder, ledger):
             feeds._pushes.window = made
             feeder.minute()
             await happens(lambda: channel.seq == 1)
-            missed, gap = await feeds.replay(channel, before, None)
+            missed, gap = await feeds.replay(channel, before, channel.floor, None)
             assert (len(missed), gap) == (1, None)
         finally:
             await feeds.stop()
@@ -114,7 +114,7 @@ def test_who_comes_back_while_the_server_stops_is_told_so(feeder, ledger):
         channel = await feeds.open(Topic("query", "busiest", "window"), Listener())
         await feeds.stop()
         with pytest.raises(RefusalError, match="the server stops"):
-            await feeds.replay(channel, channel.head, "who")
+            await feeds.replay(channel, channel.head, channel.floor, "who")
         with pytest.raises(RefusalError, match="the server stops"):
             await feeds.open(Topic("windows", "orders", "window"), Listener())
 

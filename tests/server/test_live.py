@@ -12,6 +12,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
+from muntin.ledger.open import open_ledger
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
 from muntin.times import instant_text
@@ -156,6 +157,37 @@ def test_who_comes_back_to_another_server_too(server, feeder, ledger):
         again.subscribe(windows=True, after=seen["after"])
         assert again.hear("window")["window"]["start"] > seen["window"]["start"]
         again.socket.close()
+
+
+def test_an_older_ledger_in_the_place_of_this_one_is_a_gap_and_all_that_it_has(tmp_path):
+    def made(name, minutes):
+        with contextlib.closing(open_ledger(f"sqlite:///{tmp_path / name}")) as ledger:
+            feeder = Feeder(ledger)
+            for _ in range(minutes):
+                feeder.minute()
+            feeder.close()
+            return [window.start for _, window in ledger.closings(0)]
+
+    older, _ = made("older", 4), made("younger", 6)
+    with (
+        contextlib.closing(
+            open_ledger(f"sqlite:///{tmp_path / 'younger'}", create=False)
+        ) as ledger,
+        Server(ledger, port=0) as server,
+    ):
+        stays, leaves = Live(server), Live(server)
+        stays.subscribe(windows=True)
+        seen = leaves.subscribe(windows=True)["after"]
+        leaves.socket.close()
+        (tmp_path / "older").replace(tmp_path / "younger")
+        assert stays.hear("gap", "window")["type"] == "gap"
+        back = Live(server)
+        back.subscribe(windows=True, after=seen)
+        assert back.hear("gap", "window")["type"] == "gap"
+        for client in (stays, back):
+            heard = [client.hear("window")["window"]["start"] for _ in older]
+            assert heard == [instant_text(start) for start in older]
+            client.socket.close()
 
 
 def test_slow_down_and_resume(live, ledger):

@@ -31,7 +31,7 @@ class World(RuleBasedStateMachine):
         super().__init__()
         self.now = 0.0
         self.closed = []  # what the ledger holds, in order
-        self.windows = Channel(1, "window", BEGINNING, LIMITS)
+        self.windows = Channel(1, "window", Place(1, 0), LIMITS)
         self.moves = Channel(2, "update", BEGINNING, LIMITS)
         self.after = None
         self.received = []  # windows that the client has, over all of its connections
@@ -98,7 +98,8 @@ class World(RuleBasedStateMachine):
             if item is None:
                 return
             if isinstance(item, protocol.ReplayWindows):
-                self.replays.append(item)
+                missed = [p for p in self.closed if item.after < p.place <= item.channel.floor]
+                self.replays.append((item, missed))  # the ledger answers later
             else:
                 self.hear(json.loads(item.text))
 
@@ -116,8 +117,7 @@ class World(RuleBasedStateMachine):
     @precondition(lambda self: self.replays)
     @rule()
     def the_ledger_answers(self):
-        request = self.replays.pop(0)
-        missed = [p for p in self.closed if request.after < p.place <= request.channel.floor]
+        request, missed = self.replays.pop(0)
         self.connection.replayed(request, missed[: LIMITS.replay_messages_max], None)
 
     @precondition(lambda self: self.replays)
@@ -186,6 +186,22 @@ class World(RuleBasedStateMachine):
         held = [len(s.backlog) for s in self.connection._subscriptions.values()]
         assert sum(held) <= LIMITS.replay_messages_max + 2
         assert len(self.replays) + bool(sum(held)) <= 1
+
+
+def test_who_leaves_before_the_feed_is_there_has_left():
+    connection = Connection(OPERATOR, "run", 0.0, ServerLimits(subscriptions_max=2))
+    say = lambda message: connection.receive(json.dumps(message), 0.0)  # noqa: E731
+    (first,) = say(SUBSCRIBE)
+    assert say({"type": "unsubscribe", "id": "w"}) == []
+    (second,) = say({**SUBSCRIBE, "windows": "orders"})
+    assert say({**SUBSCRIBE, "id": "x"}) == []  # what is being opened counts until it is there
+    channels = [Channel(n, "window", Place(1, 0), LIMITS) for n in (1, 2)]
+    assert connection.opened(first.request, channels[0]) == [protocol.Leave(channels[0])]
+    assert connection.opened(second.request, channels[1]) == []
+    assert connection.channels() == [channels[1]]
+    said = [json.loads(connection.next_frame().text)["type"] for _ in range(4)]
+    assert said == ["welcome", "unsubscribed", "error", "subscribed"]
+    assert connection.next_frame() is None
 
 
 def test_what_was_missed_is_held_for_one_subscription_at_a_time():

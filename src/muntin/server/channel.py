@@ -23,7 +23,7 @@ class Place(NamedTuple):
     """Where a subscriber is in the order in which windows closed; it outlives the server."""
 
     generation: int
-    """Of the ledger; one that stands in the place of another is younger."""
+    """Of the ledger; one that stands in the place of another has its own."""
     number: int
     """Of the closing; the ledger gives them, and no wall clock."""
 
@@ -43,6 +43,10 @@ class Place(NamedTuple):
             raise BadArgument(f"{text[:80]!r} is no place to go on from: send the last `after`")
         generation, number = found.groups()
         return cls(int(generation), int(number))
+
+    def precedes(self, other: Place) -> bool:
+        """Whether windows closed after this place, up to another; of another ledger, all did."""
+        return self.generation != other.generation or self.number < other.number
 
     def __str__(self) -> str:
         if self == BEGINNING:
@@ -114,8 +118,8 @@ class Channel:
             self.floor = gone.place
 
     def skip_to(self, place: Place) -> None:
-        """Windows up to a place have closed, and are only in the ledger."""
-        self.head = self.floor = max(place, self.head)
+        """Windows up to a place, which may be of another ledger, are only in the ledger."""
+        self.head = self.floor = place
         self._ring.clear()
         self._ring_bytes = 0
 

@@ -126,14 +126,14 @@ class Feeds:
                 feed.task.cancel()
 
     async def replay(
-        self, channel: Channel, after: Place, client: Hashable
+        self, channel: Channel, after: Place, until: Place, client: Hashable
     ) -> tuple[list[Pushed], Frame | None]:
-        """Closed windows after a place, up to the channel's floor, from the ledger."""
+        """Closed windows after a place, up to another, from the ledger."""
         feed = self._by_channel.get(channel.number)
         if feed is None:
             return [], None
         return await self._pushes.replay(
-            feed.topic, channel.number, feed.followed, after, channel.floor, client
+            feed.topic, channel.number, feed.followed, after, until, client
         )
 
     @property
@@ -227,7 +227,8 @@ class Feeds:
                 _LOG.exception("cannot push what has closed")
                 self._skip([feed])
                 return
-            if place > channel.head:  # else it was skipped since
+            # else it was skipped since, or is of the ledger before
+            if place.generation == channel.head.generation and place > channel.head:
                 channel.close_window(place, pushed.frame)
                 self.pushed += 1
                 self._tell(feed)

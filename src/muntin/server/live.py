@@ -207,7 +207,9 @@ class Hub:
     async def replay(self, who: Connected, asked: protocol.ReplayWindows) -> None:
         """Give a connection the windows that it has missed."""
         try:
-            found, gap = await self.feeds.replay(asked.channel, asked.after, who.client)
+            found, gap = await self.feeds.replay(
+                asked.channel, asked.after, asked.until, who.client
+            )
         except MuntinError:
             await asyncio.sleep(TICK_SECONDS)  # the ledger cannot be read now: try again
             who.connection.replay_failed()

@@ -74,11 +74,12 @@ class AskPipeline:
 
 @dataclass(frozen=True, slots=True)
 class ReplayWindows:
-    """Read closed windows after a place from the ledger; call `replayed`."""
+    """Read closed windows after a place, up to another, from the ledger; call `replayed`."""
 
     id: str
     channel: Channel
     after: Place
+    until: Place
 
 
 Effect = Close | Redeem | Open | Leave | AskPipeline
@@ -118,7 +119,9 @@ class Connection:
         self._run = run
         self._answers: deque[Frame] = deque()
         self._subscriptions: dict[str, _Subscription] = {}
-        self._opening: set[str] = set()
+        self._opening: dict[str, Subscribe] = {}
+        self._unopened = 0
+        """Those that the client has left since among them."""
         self._asking = 0
         self._replaying: ReplayWindows | None = None
         """One at a time, and none before what the last one found is sent: else a client that reads
@@ -155,7 +158,7 @@ class Connection:
         if isinstance(message, Subscribe):
             if not self.grant.may_read:
                 return self._fail(message.id, "forbidden", "you may not read")
-            return self._subscribe(message)
+            return self.subscribe(message)
         if isinstance(message, Unsubscribe):
             return self._unsubscribe(message.id)
         if not self.grant.may_command:
@@ -187,13 +190,25 @@ class Connection:
             return self._close(UNAUTHORISED, "the token is no longer valid")
         return self._close(UNAUTHORISED, "your rights have changed: come in again")
 
+    def subscribe(self, request: Subscribe) -> list[Effect]:
+        """Follow a topic, as a message may ask for it."""
+        if request.id in self._subscriptions or request.id in self._opening:
+            return self._fail(request.id, "message", f"id {request.id!r} is subscribed already")
+        if len(self._subscriptions) + self._unopened >= self.limits.subscriptions_max:
+            most = f"at most {self.limits.subscriptions_max} subscriptions a client"
+            return self._fail(request.id, "limit", most)
+        self._opening[request.id] = request
+        self._unopened += 1
+        return [Open(request)]
+
     # what the shell found
 
     def opened(self, request: Subscribe, channel: Channel) -> list[Effect]:
         """The feed is there: from now on its messages are sent."""
-        self._opening.discard(request.id)
-        if self.closed:
-            return [Leave(channel)]
+        self._unopened -= 1
+        if self.closed or self._opening.get(request.id) is not request:
+            return [Leave(channel)]  # it has left since
+        del self._opening[request.id]
         place = channel.head if request.after is None else request.after
         self._subscriptions[request.id] = _Subscription(request.id, channel, place=place)
         self._turn.append(request.id)
@@ -212,7 +227,10 @@ class Connection:
         if isinstance(request, LiveCommand):
             self._asking -= 1
         else:
-            self._opening.discard(request.id)
+            self._unopened -= 1
+            if self._opening.get(request.id) is not request:
+                return []
+            del self._opening[request.id]
         return self._answer({"type": "error", "id": request.id, **problem})
 
     def answered(self, command: LiveCommand, answer: dict[str, Any]) -> list[Effect]:
@@ -234,11 +252,11 @@ class Connection:
             subscription.backlog.append(gap)
         subscription.backlog.extend(found)
         if len(found) < self.limits.replay_messages_max:
-            reached = found[-1].place if found else subscription.place
-            if reached < request.channel.floor and not subscription.backlog:
-                subscription.place = request.channel.floor
-            elif reached < request.channel.floor:
-                subscription.backlog.append(Pushed(request.channel.floor, _NOTHING))
+            # up to there, and not to the channel's floor, which may have moved on since
+            if not subscription.backlog:
+                subscription.place = request.until
+            elif not found or found[-1].place != request.until:
+                subscription.backlog.append(Pushed(request.until, _NOTHING))
 
     def replay_failed(self) -> None:
         """The ledger could not be read; it is asked for again."""
@@ -268,8 +286,8 @@ class Connection:
             or (s.channel.on == "update" and s.channel.seq > s.seq)
             or (
                 s.channel.on == "window"
-                and s.channel.head > s.place
-                and not (self._replaying and s.place < s.channel.floor)
+                and s.place.precedes(s.channel.head)
+                and not (self._replaying and s.place.precedes(s.channel.floor))
             )
             for s in self._subscriptions.values()
         )
@@ -304,24 +322,15 @@ class Connection:
 
     # inside
 
-    def _subscribe(self, request: Subscribe) -> list[Effect]:
-        if request.id in self._subscriptions or request.id in self._opening:
-            return self._fail(request.id, "message", f"id {request.id!r} is subscribed already")
-        if len(self._subscriptions) + len(self._opening) >= self.limits.subscriptions_max:
-            most = f"at most {self.limits.subscriptions_max} subscriptions a client"
-            return self._fail(request.id, "limit", most)
-        self._opening.add(request.id)
-        return [Open(request)]
-
     def _unsubscribe(self, identifier: str) -> list[Effect]:
+        said = {"type": "unsubscribed", "id": identifier}
+        if self._opening.pop(identifier, None) is not None:
+            return self._answer(said)
         subscription = self._subscriptions.pop(identifier, None)
         if subscription is None:
             return self._fail(identifier, "message", f"{identifier!r} is not subscribed")
         self._turn.remove(identifier)
-        return [
-            Leave(subscription.channel),
-            *self._answer({"type": "unsubscribed", "id": identifier}),
-        ]
+        return [Leave(subscription.channel), *self._answer(said)]
 
     def _next_of(self, subscription: _Subscription) -> Frame | ReplayWindows | None:
         channel = subscription.channel
@@ -334,17 +343,18 @@ class Connection:
             item = subscription.backlog.popleft()
             if isinstance(item, Frame):
                 return item
-            subscription.place = max(subscription.place, item.place)
+            subscription.place = item.place
             if item.frame is not _NOTHING:
                 return item.frame
-        if subscription.place >= channel.head:
+        place = subscription.place
+        if not place.precedes(channel.head):
             return None
-        if subscription.place < channel.floor:
+        if place.precedes(channel.floor):
             if self._replaying or any(s.backlog for s in self._subscriptions.values()):
                 return None
-            self._replaying = ReplayWindows(subscription.id, channel, subscription.place)
+            self._replaying = ReplayWindows(subscription.id, channel, place, channel.floor)
             return self._replaying
-        pushed = channel.after(subscription.place)
+        pushed = channel.after(place)
         if pushed is None:
             return None
         subscription.place = pushed.place

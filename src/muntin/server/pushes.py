@@ -127,13 +127,15 @@ class PushMaker:
     ) -> tuple[list[tuple[Place, ClosedWindow]], Frame | None]:
         with self._reader.ledger.snapshot() as view:
             generation, dropped = view.generation(), view.closings_dropped()
+            if until.generation != generation:
+                return [], None  # all of what stands there now will be asked for
             same = after.generation == generation
             begin = after.number if same else 0
             found = view.closings(begin, until=until.number, limit=CLOSED_AT_ONCE_MAX)
         missed = [
             (Place(generation, number), window)
             for number, window in found
-            if followed in ("", window.summary) and after < Place(generation, number) <= until
+            if followed in ("", window.summary)
         ]
         gap = None
         most = self._limits.replay_windows_max

@@ -90,6 +90,7 @@ class _EventClient:
 
     async def open(self, wanted: Subscribe) -> None:
         """Raises MuntinError where there is no such thing to follow."""
+        self.connection.subscribe(wanted)
         channel = await self._hub.feeds.open(wanted.topic, self)
         self.carry_out(self.connection.opened(wanted, channel))
 
