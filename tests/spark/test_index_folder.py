@@ -1,14 +1,17 @@
 """An index goes where its path says, or is refused."""
 
+import fcntl
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
 from muntin.errors import BadArgument, CorruptSummary, SourceError, SpecError
 from muntin.spark import fingerprint_index
-from muntin.spark.fingerprint_index import FingerprintIndex, _empty_folder
+from muntin.spark.fingerprint_index import FingerprintIndex, _folder_for
 from muntin.spark.index import files, reader
 from muntin.spark.index.build import _here
 from muntin.spark.index.manifest import Manifest
@@ -38,9 +41,9 @@ def test_a_url_of_no_kind_is_refused_and_no_local_folder_is_made(path, tmp_path,
 def test_a_place_that_can_be_no_folder_is_refused(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(SourceError, match="file: no folder can be made there"):
-        _empty_folder(tmp_path / "file", overwrite=False)
+        _folder_for(tmp_path / "file")
     with pytest.raises(BadArgument, match="path=''"):
-        _empty_folder("", overwrite=False)
+        _folder_for("")
 
 
 def test_a_mistyped_column_is_told_without_those_that_reading_adds():
@@ -122,6 +125,40 @@ def test_a_digest_that_took_the_place_of_another_is_found(tmp_path):
     (tmp_path / "a" / index.manifest.digest).write_bytes(data)
     with pytest.raises(CorruptSummary, match=index.manifest.digest):
         IndexReader.open(index.folder)
+
+
+@pytest.mark.parametrize("where", ["part", "digest"])
+def test_an_index_built_anew_over_damaged_files_is_whole(tmp_path, where):
+    """Of the same keys: a file of that name and size was there already, and stayed as it was."""
+    index = made(tmp_path, texts("a"))
+    for path in tmp_path.glob(f"{where}-*"):
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+    again = made(tmp_path, texts("a"))
+    assert again.manifest == index.manifest
+    assert are_there(IndexReader.open(tmp_path), texts("a"))
+
+
+def test_who_builds_waits_for_who_appends_before_anything_goes(tmp_path, monkeypatch):
+    old, waits = made(tmp_path, texts("a")), threading.Event()
+    lock = fcntl.flock
+    monkeypatch.setattr(fcntl, "flock", lambda *given: (waits.set(), lock(*given)))
+    source = SimpleNamespace(key_type=pa.string(), rank_type=None, spark=None)
+    monkeypatch.setattr(fingerprint_index, "source_of", lambda *_: source)
+    monkeypatch.setattr(FingerprintIndex, "_run", lambda *_: ((), None))
+    with ThreadPoolExecutor() as threads:
+        with files.changing(str(tmp_path)):
+            waits.clear()
+            (tmp_path / ".runs-y").mkdir()
+            (tmp_path / ".runs-y/1.u64").touch()
+            built = threads.submit(FingerprintIndex.build, "", "key", path=tmp_path, overwrite=True)
+            assert waits.wait(60)
+            assert (tmp_path / ".runs-y/1.u64").exists()
+            appended = with_more(old, texts("b")).manifest.names()
+        built.result()
+    left = {path.name for path in tmp_path.iterdir()}
+    assert not left.intersection([*appended, ".runs-y"])
 
 
 def test_who_asks_while_another_thread_appends_is_answered(tmp_path, monkeypatch):

@@ -142,8 +142,7 @@ class FingerprintIndex(IndexReader):
         digest = None
         if source.rank_type is not None:
             digest = new_digest(error, domain or map_for(source.rank_type))
-        folder = _empty_folder(path, overwrite=overwrite)
-        old = Manifest.names_in(folder)
+        folder = _folder_for(path)
         kind = item_type(source.key_type)
         made = cls(
             source.spark,
@@ -154,6 +153,11 @@ class FingerprintIndex(IndexReader):
             is_temporary=path is None,
         )
         with changing(folder):
+            if is_file(f"{folder}/{MANIFEST}") and not overwrite:
+                raise BadArgument(f"{folder} holds an index already: load it, or overwrite=True")
+            if not is_elsewhere(folder):
+                remove_left(folder)
+            old = Manifest.names_in(folder)
             made._add(source, {}, progress, "building")
             made._delete(old)
         return made
@@ -388,8 +392,8 @@ def _check_fraction(name: str, value: Any) -> None:
         raise BadArgument(f"{name}={value!r}: a fraction between 0 and 1, both excluded")
 
 
-def _empty_folder(path: str | Path | None, *, overwrite: bool) -> str:
-    """Where a new index goes; BadArgument where there is one that shall stay."""
+def _folder_for(path: str | Path | None) -> str:
+    """Where a new index goes."""
     if path is None:
         return full_name(tempfile.mkdtemp(prefix="muntin-index-"))
     if not str(path):
@@ -400,9 +404,6 @@ def _empty_folder(path: str | Path | None, *, overwrite: bool) -> str:
         where.make_folder(full)
     except OSError as problem:
         raise SourceError(f"{folder}: no folder can be made there ({problem})") from None
-    if is_file(f"{folder}/{MANIFEST}") and not overwrite:
-        raise BadArgument(f"{folder} holds an index already: load it, or overwrite=True")
-    remove_left(folder)
     return folder
 
 

@@ -57,14 +57,9 @@ def check_content(path: str, data: bytes | memoryview) -> None:
 
 
 def write_once(folder: str, stem: str, data: bytes) -> str:
-    """Write a file named after its content; the same bytes again change nothing."""
+    """Write a file named after its content, also where one of that name is: it may be damaged."""
     name = _name_of(stem, data)
     place, path = place_of(f"{folder}/{name}")
-    try:
-        if place.size(path) == len(data):
-            return name
-    except OSError:  # it is not there yet
-        pass
     # Another attempt of the same task may be writing, too: one of them stays, whole.
     try:
         place.write(path, data, lasting=False)
