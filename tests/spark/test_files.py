@@ -3,6 +3,7 @@
 import datetime as dt
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -223,7 +224,7 @@ def test_columns_of_several_types_are_told_where_spark_must_read_them(spark, tmp
 
 
 UNREAD = {
-    "half": pa.array([1.0], pa.float16()),
+    "half": pa.array([np.float16(1)], pa.float16()),
     "wide": pa.array([1], pa.decimal256(50, 2)),
     "at": pa.array([1], pa.time32("ms")),
     "day": pa.array([1], pa.time64("us")),
