@@ -51,8 +51,8 @@ class WebhookSpec(Strict):
     @classmethod
     def _address(cls, value: str) -> str:
         parts = urlsplit(value)
-        fits = names_a_host(parts, "http", "https") and value.isascii() and " " not in value
-        if not fits or parts.username or parts.fragment:
+        fits = names_a_host(parts, "http", "https") and value.isascii() and value.isprintable()
+        if not fits or " " in value or parts.username or parts.fragment:
             raise ValueError(
                 "it is no address to push to: write for example https://alerts.example/muntin"
             )

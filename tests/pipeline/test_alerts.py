@@ -10,6 +10,7 @@ import random
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import httpx
@@ -17,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muntin.assembly import webhook
 from muntin.assembly.alerts import ACTIVE_MAX, EMPTY, Alerts, _Step
 from muntin.errors import SpecError
 from muntin.ledger.open import open_ledger
@@ -261,6 +263,55 @@ def test_what_a_webhook_refuses_does_not_hold_up_the_rest(tmp_path):
     assert len(receiver.received()) == 4
 
 
+@contextlib.contextmanager
+def answering(answer):
+    """A receiver that gives this answer again and again, and takes note of what it was sent."""
+    asked = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            with contextlib.suppress(OSError):
+                while True:
+                    connection = server.accept()[0]
+                    with connection, contextlib.suppress(OSError):
+                        asked.append(connection.recv(65536))
+                        while True:
+                            connection.sendall(answer() or b"")
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/hook?token=abc", asked
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_receiver_that_never_ends_its_answer_is_given_up(monkeypatch):
+    monkeypatch.setattr(webhook, "TIMEOUT_SECONDS", 0.2)
+    event = webhook.WebhookEvent("a.1.2", b"{}")
+    with answering(lambda: b"HTTP/1.1 100 Continue\r\n\r\n") as (url, _):
+        pushing = webhook.Webhook(url, b"key", lambda: event, lambda _: None)
+        until(lambda: pushing.said()["failures"])
+        pushing.close()
+    said = pushing.said()
+    assert (said["delivered"], said["error"]) == (0, "timed out")
+
+
+def test_an_address_that_was_replaced_gets_no_more():
+    """What it was being sent it may have; the rest is the new one's."""
+    answer, taken = threading.Event(), []
+    event = webhook.WebhookEvent("a.1.2", b"{}")
+
+    def after():
+        answer.wait()
+        return b"HTTP/1.1 204 No\r\nconnection: close\r\n\r\n"
+
+    with answering(after) as (url, asked):
+        pushing = webhook.Webhook(url, b"key", lambda: event, taken.append)
+        until(lambda: asked)
+        pushing.close()
+        answer.set()
+        pushing._thread.join()
+    assert (len(asked), len(taken)) == (1, 1)
+
+
 @pytest.mark.chaos
 def test_a_pipeline_killed_before_it_knew_pushes_the_same_id_again(url, tmp_path):
     """Killed with -9 after the receiver had it: once in the ledger, twice there, with one id."""
@@ -344,8 +395,9 @@ def test_a_webhook_has_a_secret_that_readers_never_see(monkeypatch):
     ingest.close()
     monkeypatch.setenv("MUNTIN_WEBHOOK_SECRET", "whsec_c2VjcmV0IG9mIHRoZSB0ZXN0cw==")
     assert unsigned.webhook.key() == b"secret of the tests"
-    with pytest.raises(SpecError, match=r"webhook\.url"):
-        pipeline(webhook={"url": "ftp://alerts.example", "secret": SECRET})
+    for wrong in ("ftp://alerts.example", "https://alerts.example/\x7f"):
+        with pytest.raises(SpecError, match=r"webhook\.url"):
+            pipeline(webhook={"url": wrong, "secret": SECRET})
 
 
 def test_without_alerts_there_is_no_thread_and_nothing_is_stored():

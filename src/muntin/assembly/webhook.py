@@ -12,10 +12,12 @@ import hashlib
 import hmac
 import http.client
 import random
+import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -74,6 +76,8 @@ class Webhook:
 
     def close(self, patiently: bool = False) -> None:
         """Send no more; `patiently`: what is left is tried once more, for a moment."""
+        if not patiently:
+            self._following = lambda: None
         self._closing.set()
         self._wake.set()
         if patiently:
@@ -118,7 +122,8 @@ class Webhook:
             self._closing.set()  # another writer sends from now on
             return False
         except Exception as error:
-            return self._failed(str(error) or type(error).__name__)
+            why = str(error) or type(error).__name__
+            return self._failed(why.replace(self._parts.hostname or "", "the receiver"))
         if status in REFUSED:
             self._refused += 1
         else:
@@ -149,7 +154,31 @@ class Webhook:
                 "webhook-timestamp": str(timestamp),
                 "webhook-signature": signature(self._key, push, timestamp),
             }
-            connection.request("POST", path, push.body, headers)
-            return connection.getresponse().status
+            connection.connect()
+            with _in_time(connection.sock):
+                connection.request("POST", path, push.body, headers)
+                return connection.getresponse().status
         finally:
             connection.close()
+
+
+@contextmanager
+def _in_time(connected: socket.socket) -> Iterator[None]:
+    """A socket's own limit is one of each read: who sends a little now and then would be waited
+    for without end."""
+
+    late = threading.Event()
+
+    def cut() -> None:
+        late.set()
+        with suppress(OSError):
+            connected.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(TIMEOUT_SECONDS, cut)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        if late.is_set():  # what was read may be cut off
+            raise TimeoutError("timed out") from None
