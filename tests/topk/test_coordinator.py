@@ -32,11 +32,18 @@ def test_refuses_what_cannot_be_meant() -> None:
     with pytest.raises(CorruptMessage, match="does not come from a site"):
         coordinator.receive("n", Factors(1, 0, 1, None, ()))
     with pytest.raises(CorruptMessage, match="claims epoch"):
-        coordinator.receive("n", Hello(1 << 60, 0))
+        coordinator.receive("n", Hello((1 << 60) + 1, 0))
     with pytest.raises(CorruptMessage, match="without the members"):
         coordinator.receive("n", Alert(1, 1, 1, 0, 0, 0, (("b", 3),)))
     with pytest.raises(CorruptMessage, match="beyond"):
-        coordinator.receive("n", Push(1, 1, 1, (("b", 1 << 51),), 1))
+        coordinator.receive("n", Push(1, 1, 1, (("b", 1 + (1 << 51)),), 1))
+    coordinator.receive("n", Push(1, 1, 1, (("b", -(1 << 51)),), 1))  # from 2**50 to -2**50
+    for border in (-1, 1 + (1 << 61)):
+        with pytest.raises(CorruptMessage, match="claims the border"):
+            coordinator.receive("n", Alert(1, 1, 1, border, 0, 0, (("a", 3),)))
+    for least in (1, -1 - (1 << 50)):
+        with pytest.raises(CorruptMessage, match="claims the least value"):
+            coordinator.receive("n", Reply(1, 1, 1, 1, 0, least, ()))
     assert coordinator.answer().valid
 
 

@@ -137,6 +137,17 @@ def test_sites_that_begin_again_with_older_units_do_not_hold_the_answer_back() -
         assert net.coordinator.answer().as_of == unit
 
 
+def test_sites_may_be_any_number_of_epochs_ahead() -> None:
+    """Of a coordinator whose state is lost, and whose clock stands at 1970."""
+    net = Net(epoch=1 << 50)
+    for name in NAMES:
+        net.on(name, life=1)
+    net.pass_by(3)
+    net.coordinator = Coordinator(NAMES, 1, missing_after=10, retry=2)
+    net.pass_by(3)
+    assert (net.surveys, net.valid) == (1, True)
+
+
 def test_a_late_hello_does_no_harm() -> None:
     net = Net()
     for name in NAMES:

@@ -62,7 +62,8 @@ NEXT: dict[tuple[str, str], str] = {
 }
 
 FromSite = Hello | Alert | Reply | Calm | Push | Busy
-EPOCHS_AHEAD_MAX = 1 << 40  # a site that claims to be further ahead is not believed
+EPOCH_MAX = 1 << 60  # that a site may claim to have seen: there are some left above it
+BORDER_MAX = 1 << 61  # all sites' values of one object, and the factors that move them, are less
 EPOCH_STEP = 1 << 16  # a restart skips the epochs that may have been used after the last saving
 
 
@@ -489,12 +490,16 @@ def _vetted(name: str, message: Message, epoch: int) -> FromSite:
     CorruptMessage where it is not for sites to say, of an impossible epoch, or has values that no
     site can have.
     """
-    if message.epoch > epoch + EPOCHS_AHEAD_MAX:
+    if message.epoch > max(epoch, EPOCH_MAX):
         raise CorruptMessage(f"site {name!r} claims epoch {message.epoch}, not {epoch}")
     if isinstance(message, Request | Factors | Watch):
         raise CorruptMessage(f"a {type(message).__name__} does not come from a site")
-    if isinstance(message, Alert | Reply | Push) and any(
-        not -VALUE_MAX <= value <= VALUE_MAX for _, value in message.entries
-    ):
-        raise CorruptMessage(f"site {name!r} sends a value beyond +-2**50")
+    if isinstance(message, Alert | Reply | Push):
+        most = VALUE_MAX * (2 if isinstance(message, Push) else 1)  # pushes are differences
+        if any(not -most <= value <= most for _, value in message.entries):
+            raise CorruptMessage(f"site {name!r} sends a value beyond +-2**50")
+    if isinstance(message, Alert | Reply) and not 0 <= message.border <= BORDER_MAX:
+        raise CorruptMessage(f"site {name!r} claims the border {message.border}: 0 to 2**61")
+    if isinstance(message, Reply) and not -VALUE_MAX <= message.least <= 0:
+        raise CorruptMessage(f"site {name!r} claims the least value {message.least}: -2**50 to 0")
     return message
