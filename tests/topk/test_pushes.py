@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from muntin.topk import Push
-from muntin.topk.pushes import EARLY_MAX, WAITING_MAX, Pushes
+from muntin.topk.pushes import EARLY_MAX, ENTRIES_WAITING_MAX, WAITING_MAX, Pushes
 
 
 def push(number: int, unit: int) -> Push:
@@ -49,6 +49,16 @@ def test_what_begins_anew_leaves_out_what_was_lost() -> None:
     pushes.take(push(-5, 7), 1.0)  # said again, nothing lost: units 5 and 6 stand
     assert (pushes.since, pushes.until) == (5, 7)
     assert [one.number for one in pushes.up_to(9)] == [-3, 4, -5]
+
+
+def test_bounded_in_what_they_hold() -> None:
+    pushes, many = Pushes(), tuple((n, 1) for n in range(ENTRIES_WAITING_MAX // 2))
+    for number, unit in ((-1, 1), (2, 2), (3, 3)):
+        assert not pushes.broken(0.0, 1.0)
+        pushes.take(Push(1, 1, unit, many if number > 0 else many[:1], number), 0.0)
+    assert pushes.broken(0.0, 1.0)
+    pushes.up_to(2)
+    assert not pushes.broken(0.0, 1.0)
 
 
 def test_bounded() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from muntin.topk.messages import Push
 
 EARLY_MAX = 64  # that wait for one that is missing
-WAITING_MAX = 4096  # in order, that wait for the other sites
+WAITING_MAX, ENTRIES_WAITING_MAX = 4096, 1 << 20  # in order, that wait for the other sites
 
 
 class Pushes:
@@ -24,6 +24,7 @@ class Pushes:
         self.until: int | None = None
         self._next = 1
         self._waiting: list[Push] = []
+        self._entries = 0  # of those that wait in order
         self._early: dict[int, Push] = {}
         self._gap_since: float | None = None
 
@@ -34,7 +35,7 @@ class Pushes:
             return
         if push.number < 0:  # all that is missing is in it, but for the units before
             if number > self._next or self.since is None:
-                self.since, self._waiting = push.unit, []
+                self.since, self._waiting, self._entries = push.unit, [], 0
             self._early = {n: early for n, early in self._early.items() if n > number}
         elif number > self._next or self.since is None:
             if len(self._early) < EARLY_MAX:
@@ -48,6 +49,7 @@ class Pushes:
 
     def _accept(self, push: Push) -> None:
         self._waiting.append(push)
+        self._entries += len(push.entries)
         self._next = abs(push.number) + 1
         self.until = push.unit
 
@@ -55,9 +57,11 @@ class Pushes:
         """Those that tell the units up to this one; they are not kept."""
         count = next((n for n, p in enumerate(self._waiting) if p.unit > unit), len(self._waiting))
         found, self._waiting = self._waiting[:count], self._waiting[count:]
+        self._entries -= sum(len(push.entries) for push in found)
         return found
 
     def broken(self, now: float, patience: float) -> bool:
         """Whether one must have been lost, or too many wait."""
         late = self._gap_since is not None and now - self._gap_since > patience
-        return late or len(self._waiting) > WAITING_MAX
+        many = len(self._waiting) > WAITING_MAX or self._entries > ENTRIES_WAITING_MAX
+        return late or many
