@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pair import Pair
 
-from muntin.topk import CostModel, Policy, codec, monitor
+from muntin.topk import CostModel, Policy, codec, coordinator, monitor
 from muntin.topk.messages import LINE_ALL, NOTHING, Alert, Factors, Push, Reply, Request, Watch
 
 POLICIES = ["resolution", "even", "lsa", "gsa", Policy("share", 3.5, 0.5, progressive=True)]
@@ -219,6 +219,23 @@ def test_k_and_epsilon_change_while_it_runs(policy: str) -> None:
             pair.slide(moves(rng, pair.names, 15, wild=False))
             pair.check()
             assert len(pair.coordinator.top) <= k
+
+
+def test_factors_of_objects_that_have_gone_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every object is once among the largest, for a while."""
+    monkeypatch.setattr(coordinator, "FACTORS_MORE", 100)
+    rng, pair = np.random.default_rng(1), Pair(3, 2)
+    for unit in range(250):
+        coming = {n: {f"o{unit}": int(rng.integers(50, 300))} for n in pair.names}
+        for name, change in coming.items():
+            old = f"o{unit - 5}"
+            change |= {old: -pair.values[name].get(old, 0)}
+        pair.slide(coming)
+        pair.check()
+        assert pair.coordinator.membership.most_factors < 130  # 255 without
+    assert 1 < pair.coordinator.surveys < 100
 
 
 def test_ties_do_not_alert() -> None:

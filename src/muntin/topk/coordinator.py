@@ -64,6 +64,7 @@ NEXT: dict[tuple[str, str], str] = {
 FromSite = Hello | Alert | Reply | Calm | Push | Busy
 EPOCH_MAX = 1 << 60  # that a site may claim to have seen: there are some left above it
 BORDER_MAX = 1 << 61  # all sites' values of one object, and the factors that move them, are less
+FACTORS_MORE = 1 << 16  # than twice those of the last survey: most are of objects that have gone
 EPOCH_STEP = 1 << 16  # a restart skips the epochs that may have been used after the last saving
 
 
@@ -123,6 +124,7 @@ class Coordinator:
         self._round: Round | None = None
         self._pending = PendingRequests()
         self._watch: WatchMode | None = None
+        self._factors_max: int | None = None  # from a survey's first factors on
         self._as_of: int | None = None  # the newest unit at which T is known to have been a top k
         self._costs = Costs(hybrid, self.membership)
         self._now = 0.0
@@ -277,8 +279,7 @@ class Coordinator:
         self.membership.begin_epoch()
         if self.hybrid:
             self.hybrid.survey_begins()
-        self._watch = None
-        self._as_of = None
+        self._watch = self._as_of = self._factors_max = None
         self._survey = Survey(self.k)
         self._round = None
         self._pending.begin()
@@ -367,6 +368,10 @@ class Coordinator:
             site.resolved = self.partial + self.full
             out.append(self.membership.send(site, now))
         self._watch = None
+        if self._factors_max is None:
+            self._factors_max = 2 * self.membership.most_factors + FACTORS_MORE
+        elif self.membership.most_factors > self._factors_max:
+            self._schedule.call()
         return out
 
     def _set_top(self, top: tuple[Object, ...]) -> bool:

@@ -69,6 +69,11 @@ class Membership:
         """Change the coordinator's factors."""
         put(self.own, new)
 
+    @property
+    def most_factors(self) -> int:
+        """How many the one holds who has the most."""
+        return max(len(self.own), *(len(site.factors) for site in self.members()))
+
     def send(self, site: SiteState, now: float) -> tuple[str, Message]:
         """What brings the site up to date."""
         message = site.outstanding(self.epoch)
