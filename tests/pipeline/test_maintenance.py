@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-import pytest
+from itertools import pairwise
 
-from muntin.assembly import maintenance
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muntin.assembly import arriving, maintenance
 from muntin.errors import BadArgument
 from muntin.ledger import rules
 from muntin.segments.codec import cut
 from muntin.session import Session
-from tests.pipeline.support import SECOND, START, events, gather, pipeline, run, slices_of
+from tests.pipeline.support import (
+    SECOND,
+    START,
+    content,
+    events,
+    gather,
+    pipeline,
+    run,
+    slices_of,
+)
 
 MINUTE = 60 * SECOND
 
@@ -52,6 +65,36 @@ def test_a_stream_of_small_batches_leaves_few_pieces(retention):
             assert kept.starts[0] >= horizon - 2 * MINUTE
         else:
             assert kept.count == 900 * 2 + 35 - 1
+
+
+@given(
+    spans=st.lists(st.tuples(st.integers(0, 30), st.integers(1, 6)), min_size=1, max_size=8),
+    small=st.sampled_from([0, 2_000, 1 << 18]),
+)
+@settings(max_examples=25)
+def test_what_tasks_sent_of_times_apart_is_stored_as_it_travelled(spans, small):
+    """However tasks share the time, the ledger holds the same, and no piece reaches into another:
+    what meets is merged, what is small beside small as well, and nothing else."""
+    tasks = [
+        [(10 * pane, f"d{pane % 3}", task, 1, 5) for pane in range(first, first + length)]
+        for task, (first, length) in enumerate(spans)
+    ]
+    spec = pipeline(rollups=["1 minute"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arriving, "SMALL_BYTES", small)
+        with run(spec, [[events(rows) for rows in tasks]]) as ingest:
+            pieces = sorted(ingest.ledger.pieces("orders", spec.pane), key=lambda p: p.start)
+            found = content(ingest)
+    with run(spec, [[events([row for rows in tasks for row in rows])]]) as ingest:
+        assert found == content(ingest)
+    assert all(a.until <= b.start for a, b in pairwise(pieces))
+    covered = sorted({first + at for first, length in spans for at in range(length)})
+    together = 1 + sum(
+        b - a > 1 or not any(first <= a < b < first + length for first, length in spans)
+        for a, b in pairwise(covered)
+    )
+    assert len(pieces) == {0: together, 1 << 18: 1}.get(small, len(pieces))
+    assert len(pieces) <= together
 
 
 def test_pieces_that_compress_well_are_not_merged_for_ever(monkeypatch):

@@ -10,12 +10,14 @@ from muntin.ledger.slices import Slices
 from muntin.reading.extent import Layout
 from muntin.reading.pieces import Pieces
 from muntin.segments.building import merge
-from muntin.segments.codec import decode, read_index
+from muntin.segments.codec import Index, decode, read_index
 from muntin.segments.table import Segment
 
 MERGED_BYTES_MAX = 64 << 20  # more is stored as it travelled, and merged when there is time
+SMALL_BYTES = 1 << 18  # neighbours that are less than this together become one piece
 Covered = Mapping[int, tuple[int, int]]
 """Length -> (start, until): what rollups cover."""
+_Read = tuple[Index, bytes]
 
 
 def partials_of(
@@ -23,21 +25,44 @@ def partials_of(
 ) -> list[Partial]:
     """The partials of one summary.
 
+    What tasks sent of other times each, as they do where rows come in order of time, is stored as
+    it travelled: to open and to merge it would take the driver longer than all else.
+
     `now`: what the ledger holds before the batch.
     `payloads`: segments in slices of the pane, as workers sent them.
     """
     covered = now.extent(layout).rollups.covered
-    if sum(map(len, payloads)) <= MERGED_BYTES_MAX and len(payloads) > 1:
-        whole = merge([decode(payload) for payload in payloads])
-        return list(partials_of_segment(cutting, layout.pane, covered, whole))
-    found = []
-    for payload in payloads:
-        index = read_index(payload)
-        slices = Slices.of(index.slices * layout.pane, index.events)
-        found.append(Partial(layout.name, slices, payload))
-        if any(len(slices.between(*reach)) for reach in covered.values()):
-            found += _received(cutting, layout.pane, covered, decode(payload), slices)
+    read = [(read_index(payload), payload) for payload in payloads]
+    found: list[Partial] = []
+    # What is cut by shard is cut as a whole, when it is large.
+    for group in _meeting(read) if cutting.shards == 1 else [read]:
+        if len(group) > 1 and _nbytes(group) <= MERGED_BYTES_MAX:
+            whole = merge([decode(payload) for _, payload in group])
+            found += partials_of_segment(cutting, layout.pane, covered, whole)
+            continue
+        for index, payload in group:
+            slices = Slices.of(index.slices * layout.pane, index.events)
+            found.append(Partial(layout.name, slices, payload))
+            if any(len(slices.between(*reach)) for reach in covered.values()):
+                found += _received(cutting, layout.pane, covered, decode(payload), slices)
     return found
+
+
+def _meeting(read: Sequence[_Read]) -> list[list[_Read]]:
+    """Groups of payloads that reach into each other's time, or are small and beside each other."""
+    groups: list[list[_Read]] = []
+    until = -1
+    for one in sorted(read, key=lambda one: int(one[0].slices[0])):
+        meets = one[0].slices[0] < until
+        if not (groups and (meets or _nbytes([*groups[-1], one]) <= SMALL_BYTES)):
+            groups.append([])
+        groups[-1].append(one)
+        until = max(until, int(one[0].slices[-1]) + 1)
+    return groups
+
+
+def _nbytes(group: Sequence[_Read]) -> int:
+    return sum(len(payload) for _, payload in group)
 
 
 def partials_of_segment(
