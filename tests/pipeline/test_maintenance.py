@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,8 +12,10 @@ from hypothesis import strategies as st
 from muntin.assembly import arriving, maintenance
 from muntin.errors import BadArgument
 from muntin.ledger import rules
+from muntin.segments.building import merge
 from muntin.segments.codec import cut
 from muntin.session import Session
+from muntin.spark import partials
 from tests.pipeline.support import (
     SECOND,
     START,
@@ -70,31 +73,61 @@ def test_a_stream_of_small_batches_leaves_few_pieces(retention):
 @given(
     spans=st.lists(st.tuples(st.integers(0, 30), st.integers(1, 6)), min_size=1, max_size=8),
     small=st.sampled_from([0, 2_000, 1 << 18]),
+    folded=st.sampled_from([5, 9, 1 << 19]),
+    shuffled=st.booleans(),
 )
 @settings(max_examples=25)
-def test_what_tasks_sent_of_times_apart_is_stored_as_it_travelled(spans, small):
+def test_what_tasks_sent_of_times_apart_is_stored_as_it_travelled(spans, small, folded, shuffled):
     """However tasks share the time, the ledger holds the same, and no piece reaches into another:
     what meets is merged, what is small beside small as well, and nothing else."""
     tasks = [
-        [(10 * pane, f"d{pane % 3}", task, 1, 5) for pane in range(first, first + length)]
+        [
+            (10 * pane + at, f"d{pane % 3}", task, 1, 5)
+            for pane in range(first, first + length)
+            for at in range(1 + pane % 4)
+        ]
         for task, (first, length) in enumerate(spans)
     ]
+    if shuffled:
+        tasks = [rows[1::2] + rows[::2] for rows in tasks]
     spec = pipeline(rollups=["1 minute"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arriving, "SMALL_BYTES", small)
-        with run(spec, [[events(rows) for rows in tasks]]) as ingest:
+        patch.setattr(partials, "SMALL_BYTES", small)
+        patch.setattr(partials, "ROWS_FOLDED_AT_ONCE", folded)
+        batches = [
+            [
+                pa.concat_tables([events(rows[at : at + 3]) for at in range(0, len(rows), 3)])
+                for rows in tasks
+            ]
+        ]
+        with run(spec, batches) as ingest:
             pieces = sorted(ingest.ledger.pieces("orders", spec.pane), key=lambda p: p.start)
             found = content(ingest)
     with run(spec, [[events([row for rows in tasks for row in rows])]]) as ingest:
         assert found == content(ingest)
     assert all(a.until <= b.start for a, b in pairwise(pieces))
-    covered = sorted({first + at for first, length in spans for at in range(length)})
-    together = 1 + sum(
-        b - a > 1 or not any(first <= a < b < first + length for first, length in spans)
-        for a, b in pairwise(covered)
-    )
-    assert len(pieces) == {0: together, 1 << 18: 1}.get(small, len(pieces))
-    assert len(pieces) <= together
+    if small == 1 << 18:
+        assert len(pieces) == 1
+    elif small == 0 and folded > max(map(len, tasks)):
+        covered = sorted({first + at for first, length in spans for at in range(length)})
+        assert len(pieces) == 1 + sum(
+            not any(first <= a < b < first + length for first, length in spans)
+            for a, b in pairwise(covered)
+        )
+
+
+def test_a_task_whose_rows_come_in_order_merges_nothing(monkeypatch):
+    monkeypatch.setattr(partials, "SMALL_BYTES", 0)
+    monkeypatch.setattr(partials, "ROWS_FOLDED_AT_ONCE", 40)
+    merges = []
+    monkeypatch.setattr(partials, "merge", lambda parts: merges.append(len(parts)) or merge(parts))
+    rows = [(second, f"d{second % 7}", 1, 1, 5) for second in range(600)]
+    table = pa.concat_tables([events(rows[at : at + 16]) for at in range(0, 600, 16)])
+    with run(pipeline(), [[table]]) as ingest:
+        assert slices_of(ingest.ledger, "orders", 10 * SECOND).events.tolist() == [10] * 60
+    assert len(merges) > 10
+    assert set(merges) == {1}
 
 
 def test_pieces_that_compress_well_are_not_merged_for_ever(monkeypatch):

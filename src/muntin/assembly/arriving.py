@@ -9,6 +9,7 @@ from muntin.ledger.records import Partial
 from muntin.ledger.slices import Slices
 from muntin.reading.extent import Layout
 from muntin.reading.pieces import Pieces
+from muntin.segments.apart import meeting
 from muntin.segments.building import merge
 from muntin.segments.codec import Index, decode, read_index
 from muntin.segments.table import Segment
@@ -35,7 +36,7 @@ def partials_of(
     read = [(read_index(payload), payload) for payload in payloads]
     found: list[Partial] = []
     # What is cut by shard is cut as a whole, when it is large.
-    for group in _meeting(read) if cutting.shards == 1 else [read]:
+    for group in _groups(read) if cutting.shards == 1 else [read]:
         if len(group) > 1 and _nbytes(group) <= MERGED_BYTES_MAX:
             whole = merge([decode(payload) for _, payload in group])
             found += partials_of_segment(cutting, layout.pane, covered, whole)
@@ -48,17 +49,8 @@ def partials_of(
     return found
 
 
-def _meeting(read: Sequence[_Read]) -> list[list[_Read]]:
-    """Groups of payloads that reach into each other's time, or are small and beside each other."""
-    groups: list[list[_Read]] = []
-    until = -1
-    for one in sorted(read, key=lambda one: int(one[0].slices[0])):
-        meets = one[0].slices[0] < until
-        if not (groups and (meets or _nbytes([*groups[-1], one]) <= SMALL_BYTES)):
-            groups.append([])
-        groups[-1].append(one)
-        until = max(until, int(one[0].slices[-1]) + 1)
-    return groups
+def _groups(read: Sequence[_Read]) -> list[list[_Read]]:
+    return meeting(read, lambda one: one[0].slices, lambda one: len(one[1]), SMALL_BYTES)
 
 
 def _nbytes(group: Sequence[_Read]) -> int:

@@ -21,8 +21,9 @@ from muntin.kinds import SegmentSpec, SummarySpec
 from muntin.kinds.columns import without_views
 from muntin.kinds.values import Refused
 from muntin.ledger.records import RAW_BYTES_MAX, Partial, Rejected
+from muntin.segments.apart import meeting
 from muntin.segments.building import merge
-from muntin.segments.codec import cut, encode
+from muntin.segments.codec import CUT_BYTES, cut, encode
 from muntin.segments.table import Segment
 from muntin.spark.event_time import ABSENT, event_times
 from muntin.spark.event_units import Doubt, doubt_of
@@ -37,7 +38,8 @@ WHY_COLUMN = "_muntin_why"
 
 ROWS_FOLDED_AT_ONCE = 1 << 19  # gathered before rows are sorted by pane
 BUFFERED_BYTES_MAX = 512 << 20  # segments of one task; then they are emitted and begun anew
-SEGMENTS_MAX = 8  # of a summary; then they are merged
+SEGMENTS_MAX = 8  # of a summary, of times that meet; then they are merged
+SMALL_BYTES = 4 * CUT_BYTES  # in memory; neighbours that are less are merged: fewer pieces
 REJECTED_KEPT_MAX = 1_000  # records a task; all are counted
 
 
@@ -141,7 +143,7 @@ class TaskFold:
         self._waiting.append((batch, times // self._plan.pane))
         self._rows_waiting += batch.num_rows
         if self._rows_waiting >= ROWS_FOLDED_AT_ONCE:
-            self._fold_waiting()
+            self._fold_waiting(all_of_it=False)
 
     def _refused(self, batch: pa.RecordBatch) -> Iterator[Refused]:
         """Values that a summary cannot take; the time's own column is looked at before."""
@@ -160,8 +162,8 @@ class TaskFold:
         if not all_of_it and nbytes < BUFFERED_BYTES_MAX:
             return
         for name, parts in self._segments.items():
-            if parts:
-                for part in cut(merge(parts)):
+            for group in _groups(parts):
+                for part in cut(merge(group)):
                     yield PARTIAL, name, 0, part.count, encode(part)
             parts.clear()
         if all_of_it:
@@ -173,14 +175,23 @@ class TaskFold:
             doubt = json.dumps(astuple(found)).encode() if found.events else b""
             yield TALLY, str(self.tally.rejected), int(newest), self.tally.read, doubt
 
-    def _fold_waiting(self) -> None:
-        """All rows that wait become one segment of each summary."""
+    def _fold_waiting(self, all_of_it: bool = True) -> None:
+        """Rows that wait become one segment of each summary.
+
+        All of them, or those before the newest pane has begun, where they come in order: then
+        segments share no pane, and need not be merged.
+        """
         if not self._waiting:
             return
         table = pa.Table.from_batches([batch for batch, _ in self._waiting]).combine_chunks()
         panes = np.concatenate([panes for _, panes in self._waiting])
-        self._waiting, self._rows_waiting = [], 0
         (batch,) = table.to_batches()
+        rows = batch.num_rows if all_of_it else _before_newest(panes)
+        self._waiting, self._rows_waiting = [], batch.num_rows - rows
+        if self._rows_waiting:
+            rest = batch.take(pa.array(np.arange(rows, batch.num_rows)))  # lets go of the others
+            self._waiting.append((rest, panes[rows:]))
+            batch, panes = batch.slice(0, rows), panes[:rows]
         for name, spec in self._in_panes.items():
             if name in self._runs:
                 self._runs[name].add(spec.segment(batch, panes))
@@ -188,7 +199,10 @@ class TaskFold:
             parts = self._segments[name]
             parts.append(spec.segment(batch, panes))
             if len(parts) >= SEGMENTS_MAX:
-                parts[:] = [merge(parts)]
+                groups = _groups(parts)
+                parts.clear()
+                for group in groups:
+                    parts += [merge(group)] if len(group) >= SEGMENTS_MAX else group
 
     def _reject(
         self,
@@ -236,6 +250,19 @@ class TaskFold:
         if time > self._plan.latest:
             return "future", f"column '{column}': {shown} is beyond max_future_skew"
         return "before_1970", f"column '{column}': {shown} is before 1970"
+
+
+def _groups(parts: Sequence[Segment]) -> list[list[Segment]]:
+    return meeting(parts, lambda part: part.slices, lambda part: part.nbytes, SMALL_BYTES)
+
+
+def _before_newest(panes: np.ndarray) -> int:
+    """How many rows come before the newest pane's; all where they do not come in this order, or
+    where most are of it."""
+    newest = panes.max()
+    first = int(np.argmax(panes == newest))
+    in_order = 2 * first >= len(panes) and bool((panes[first:] == newest).all())
+    return first if in_order else len(panes)
 
 
 def fold(plan: Plan, batches: Iterable[pa.RecordBatch], where: str = "") -> Iterator[Row]:
