@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -13,7 +12,6 @@ from muntin.ledger.open import open_ledger
 from muntin.ledger.records import ClosedWindow
 from muntin.progress import Progress
 from muntin.reading.catalog import LedgerCatalog
-from muntin.select.catalog import SummaryInfo
 from muntin.select.engine import Engine
 from muntin.select.result import Result
 
@@ -36,7 +34,7 @@ class Session:
         self._finish = weakref.finalize(self, self._engine.close)  # also where nobody closes it
 
     def sql(self, statement: str) -> Result:
-        """Answer a SELECT; see docs/select.md.
+        """Answer a SELECT, or `SHOW TABLES`, which lists what there is; see docs/select.md.
 
         Raises
         ------
@@ -44,15 +42,6 @@ class Session:
             The statement is wrong; points at the place and says what would be right.
         """
         return self._engine.sql(statement)
-
-    def summaries(self) -> Mapping[str, SummaryInfo]:
-        """What can be asked, by name."""
-        return self._catalog.summaries()
-
-    def span_of(self, summary: str) -> tuple[int, int] | None:
-        """Start and end of all that is stored of a summary, microseconds UTC; None: nothing."""
-        with self._catalog.moment() as moment:
-            return moment.span_of(summary)
 
     def windows(self, summary: str | None = None, *, limit: int = 1000) -> list[ClosedWindow]:
         """Closed windows, oldest first, in their newest revision."""

@@ -88,18 +88,17 @@ def test_tables_says_what_a_ledger_holds_and_how_to_ask_it(muntin, ledger):
     assert rows["orders"]["kind"] == "vector_matrix"
     assert rows["orders"]["from"] == "2023-11-14T22:13:20Z"
     for name, row in rows.items():
-        if row["ask"]:
-            assert muntin("query", "-l", ledger, row["ask"])[0] == 0
+        assert muntin("query", "-l", ledger, f"SELECT * FROM {row['ask']}")[0] == 0  # noqa: S608
         code, out, _ = muntin("tables", "-l", ledger, name, "-f", "jsonl")
         assert code == 0, name
-        assert json.loads(out.splitlines()[-1])["what"].startswith("SELECT * FROM "), out
+        assert row["ask"] in {json.loads(line)["ask"] for line in out.splitlines()}
     code, out, _ = muntin("tables", "-l", ledger, "orders")
     assert code == 0
     assert "driver" in out
     assert "fare" in out
     code, _, err = muntin("tables", "-l", ledger, "ordres")
-    assert (code, len(err.splitlines())) == (1, 1)
-    assert "there are orders" in err
+    assert code == 1
+    assert "did you mean 'orders'?" in err
 
 
 def test_a_wrong_statement_points_at_the_place(muntin, ledger):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from muntin.ledger.base import Ledger, View
@@ -12,7 +12,6 @@ from muntin.reading.moment import LedgerMoment
 from muntin.reading.pieces import CACHE_BYTES, SegmentCache
 from muntin.reading.sequences import Sequences
 from muntin.reading.snapshot import Snapshot
-from muntin.select.catalog import QueryInfo, SummaryInfo
 from muntin.times import now_us
 
 
@@ -65,13 +64,3 @@ class LedgerCatalog:
 
     def _snapshot(self, view: View, before: Snapshot | None) -> Snapshot:
         return Snapshot.read(view, before)
-
-    def summaries(self) -> Mapping[str, SummaryInfo]:
-        """What can be asked now, by name."""
-        with self.moment() as moment:
-            return moment.summaries()
-
-    def queries(self) -> Mapping[str, QueryInfo]:
-        """The standing queries, by name."""
-        with self.moment() as moment:
-            return moment.queries()

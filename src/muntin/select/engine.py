@@ -144,7 +144,7 @@ class Engine:
         try:
             self._database.check_open()
             _check_compared(plan, reading.items)
-            table = None
+            table = plan.rows
             if plan.projected is not None:
                 table = answered(
                     known[0].table, plan.projected, plan.columns, plan.narrowing, self.limits

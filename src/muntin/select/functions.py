@@ -245,6 +245,10 @@ TABLE_FUNCTIONS: dict[str, TableFunction] = {
     function.name: function
     for function in (
         TableFunction(
+            "contains", frozenset(("fingerprint",)), "contains(<summary>, 'd1', 'd2')",
+            ("item", "present", "false_positive_rate"), _items, Contains,
+        ),
+        TableFunction(
             "quantiles", _ORDERED, "quantiles(<summary>, 0.5, 0.99)", ("q", *_BOUNDS, "n"),
             _numbers("a fraction from 0 to 1", 0, 1),
             lambda fractions: QuantilesAt(tuple(map(float, fractions))),
@@ -254,18 +258,14 @@ TABLE_FUNCTIONS: dict[str, TableFunction] = {
             ("x", "rank", "lower", "upper", "confidence", "n"), _numbers("a value"), RanksOf,
         ),
         TableFunction(
-            "frequency", _COUNTED, "frequency(<summary>, 'd1', 'd2')", ("item", *_BOUNDS), _items,
-            WeightOf,
-        ),
-        TableFunction(
-            "contains", frozenset(("fingerprint",)), "contains(<summary>, 'd1', 'd2')",
-            ("item", "present", "false_positive_rate"), _items, Contains,
-        ),
-        TableFunction(
             "top_k", _COUNTED | {GLOBAL_TOP_K}, "top_k(<summary>, 10)",
             ("item", "value", "lower", "upper", "guaranteed"), _number_of_rows,
             lambda most: Heaviest(int(most[0])), lambda summary, most: summary.top(most[0]),
             {GLOBAL_TOP_K: ("item", "value", "valid", "as_of")},
+        ),
+        TableFunction(
+            "frequency", _COUNTED, "frequency(<summary>, 'd1', 'd2')", ("item", *_BOUNDS), _items,
+            WeightOf,
         ),
         TableFunction(
             "distinct", frozenset(("distinct",)), "distinct(<summary>)", _BOUNDS,
@@ -277,7 +277,8 @@ TABLE_FUNCTIONS: dict[str, TableFunction] = {
         ),
     )
 }  # fmt: skip
-"""By name. A new kind of summary adds its name to `kinds`, or a function of its own."""
+"""By name: of those of a kind, first the one that is shown. A new kind of summary adds its name to
+`kinds`, or a function of its own."""
 
 
 def usages(kind: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+import pyarrow as pa
+
 from muntin.select.bind import MATRIX, named, ways
 from muntin.select.catalog import (
     TREND_COLUMNS,
@@ -16,7 +18,7 @@ from muntin.select.catalog import (
 )
 from muntin.select.functions import TABLE_FUNCTIONS, WITHOUT_WINDOWS
 from muntin.select.places import Span, problem_at
-from muntin.select.syntax import in_select, text_literal
+from muntin.select.syntax import in_select
 from muntin.suggestions import did_you_mean
 from muntin.times import instant_text
 
@@ -24,8 +26,12 @@ _SHOW = re.compile(r"\s*SHOW\s+TABLES\s*;?\s*\Z", re.IGNORECASE)
 _DESCRIBE = re.compile(
     r'\s*DESC(?:RIBE)?\s+(?:"(?P<quoted>[^"]+)"|(?P<plain>[\w-]+))\s*;?\s*\Z', re.IGNORECASE
 )
-_TABLES = ("name", "kind", "keys", "indicators", "from", "to", "ask")
-_COLUMNS = ("ask", "column", "meaning")
+_MOMENT = pa.timestamp("us", "UTC")
+_TABLES = pa.schema(
+    {name: _MOMENT if name in ("from", "to") else pa.string()
+     for name in ("name", "kind", "keys", "indicators", "from", "to", "ask")}
+)  # fmt: skip
+_COLUMNS = pa.schema({name: pa.string() for name in ("ask", "column", "meaning")})
 
 Value = str | int | None
 """A text, or an instant in microseconds since 1970 UTC."""
@@ -33,23 +39,12 @@ Rows = Sequence[tuple[Value, ...]]
 SpanOf = Callable[[str], tuple[int, int] | None]
 
 
-_ASKED = {
-    "quantiles": "quantiles({}, 0.5, 0.99)",
-    "frequency": "top_k({}, 10)",
-    "top_k": "top_k({}, 10)",
-    "global_top_k": "top_k({}, 10)",
-    "distinct": "distinct({})",
-    "fingerprint": "contains({}, 'key')",
-    "periodic": "periodic({}, 20)",
-}
-"""Kind -> a FROM item over a summary of it."""
-
-
 def asked(info: SummaryInfo) -> str:
     """A FROM item that asks a summary."""
     if info.keys:
         return ways(info)[0]
-    return _ASKED.get(info.kind, "{}").format(in_select(info.name))
+    usage = next((f.usage for f in TABLE_FUNCTIONS.values() if info.kind in f.kinds), "<summary>")
+    return usage.replace("<summary>", in_select(info.name))
 
 
 def listed(
@@ -58,8 +53,8 @@ def listed(
     queries: Mapping[str, QueryInfo],
     columns_of: Callable[[QueryInfo], tuple[str, ...]],
     span_of: SpanOf,
-) -> tuple[tuple[str, ...], str] | None:
-    """Columns and SQL of a statement that lists; None if it is none of these.
+) -> pa.Table | None:
+    """The rows of a statement that lists; None if it is none of these.
 
     `span_of` tells from where to where a summary is stored.
 
@@ -73,16 +68,16 @@ def listed(
         rows += [
             (n, "standing query", None, None, None, None, f"trend({in_select(n)})") for n in queries
         ]
-        return _TABLES, _values(_TABLES, sorted(rows, key=lambda row: str(row[0])))
+        return _table(_TABLES, sorted(rows, key=lambda row: str(row[0])))
     found = _DESCRIBE.match(text)
     if found is None:
         return None
     name = found["quoted"] or found["plain"]
     info, query = named(name, summaries), named(name, queries)
     if info is not None:
-        return _COLUMNS, _values(_COLUMNS, _of_summary(info, span_of))
+        return _table(_COLUMNS, _of_summary(info, span_of))
     if query is not None:
-        return _COLUMNS, _values(_COLUMNS, _of_query(query.name, columns_of(query)))
+        return _table(_COLUMNS, _of_query(query.name, columns_of(query)))
     place = Span(found.start("quoted" if found["quoted"] else "plain"), len(name))
     remedy = did_you_mean(name, [*summaries, *queries])
     raise problem_at(
@@ -129,20 +124,7 @@ def _of_query(name: str, columns: Sequence[str]) -> Rows:
     return [(way, c, "window" if c in TREND_OWN else "answer") for c in every]
 
 
-def _values(columns: Sequence[str], rows: Rows) -> str:
-    """The rows as SQL."""
-    names = ", ".join(f'"{name}"' for name in columns)
-    if not rows:
-        nothing = ", ".join(f'{_value(None, name)} AS "{name}"' for name in columns)
-        return f"SELECT {nothing} LIMIT 0"
-    written = ", ".join(f"({', '.join(map(_value, row, columns))})" for row in rows)
-    return f"SELECT * FROM (VALUES {written}) AS listed({names})"  # noqa: S608 - `_value` quotes
-
-
-def _value(value: Value, column: str) -> str:
-    kind = "TIMESTAMP" if column in ("from", "to") else "VARCHAR"
-    if value is None:
-        return f"NULL::{kind}"
-    if isinstance(value, int):
-        return f"make_timestamp({value})"
-    return text_literal(value)
+def _table(schema: pa.Schema, rows: Rows) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)

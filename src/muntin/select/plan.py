@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
 from sqlglot import exp
 
 from muntin.cache import Cache
@@ -52,6 +53,8 @@ class CheckedStatement:
     """Columns that it reads, of whichever item; None: all that there are."""
     compared: tuple[Comparison, ...]
     limits: Limits
+    rows: pa.Table | None = None
+    """Of one that lists what there is."""
 
     @property
     def statement(self) -> Statement:
@@ -100,13 +103,12 @@ class Planner:
         def columns_of(query: QueryInfo) -> tuple[str, ...]:
             return self._make(query.select, known, (query.name,)).columns
 
-        found = listed(text, *known, columns_of, moment.span_of)
-        if found is None:
+        rows = listed(text, *known, columns_of, moment.span_of)
+        if rows is None:
             return None
-        columns, sql = found
-        names = frozenset[str]()
+        columns, names = tuple(rows.column_names), frozenset[str]()
         return CheckedStatement(
-            text, columns, (), (), (), sql, False, None, None, names, (), self._limits
+            text, columns, (), (), (), "", False, None, None, names, (), self._limits, rows
         )
 
     def _make(self, text: str, known: _Known, around: tuple[str, ...]) -> CheckedStatement:
