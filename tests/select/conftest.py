@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from select_catalogs import catalog
 
-from muntin.select import Engine
+from muntin.select.engine import Engine
 
 
 @pytest.fixture(scope="session")

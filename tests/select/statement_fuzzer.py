@@ -17,8 +17,9 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from muntin.errors import MuntinError, SelectError
-from muntin.select import Engine, Result
 from muntin.select.check import AGGREGATES, FUNCTIONS, NUMBERS, TIME, WINDOW_FUNCTIONS
+from muntin.select.engine import Engine
+from muntin.select.result import Result
 from muntin.server.answering import json_pieces
 from muntin.server.postgres.rows import BINARY, TEXT, data_rows
 

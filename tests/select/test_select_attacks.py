@@ -14,8 +14,9 @@ import pytest
 from select_catalogs import catalog, matrix_of
 
 from muntin.errors import SelectError
-from muntin.select import Engine, Limits
 from muntin.select.database import Database, DatabaseError
+from muntin.select.engine import Engine
+from muntin.select.limits import Limits
 
 STATEMENTS = [
     "COPY orders TO '/tmp/x'",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from muntin.select import Engine
+from muntin.select.engine import Engine
 
 STATEMENTS = (
     "SELECT to_timestamp(0), to_timestamp(0)::VARCHAR, hour(to_timestamp(0)), "
@@ -31,7 +31,7 @@ STATEMENTS = (
 _PROGRAM = """
 import datetime, json, sys
 from select_catalogs import catalog
-from muntin.select import Engine
+from muntin.select.engine import Engine
 engine = Engine(catalog())
 found = []
 for text in json.loads(sys.argv[1]):

@@ -9,10 +9,11 @@ import pytest
 from select_catalogs import MemoryCatalog
 
 from muntin.errors import SelectError
-from muntin.select import Engine, Limits, QueryInfo, SummaryInfo
-from muntin.select.catalog import TREND_COLUMNS, WINDOW_COLUMNS
+from muntin.select.catalog import TREND_COLUMNS, WINDOW_COLUMNS, QueryInfo, SummaryInfo
 from muntin.select.check import FUNCTIONS
+from muntin.select.engine import Engine
 from muntin.select.functions import TABLE_FUNCTIONS
+from muntin.select.limits import Limits
 
 TEXT = (Path(__file__).parents[2] / "docs" / "select.md").read_text()
 STATEMENTS = [m.strip() for m in re.findall(r"```sql\n(.*?)```", TEXT, re.DOTALL)]

@@ -15,8 +15,9 @@ from select_catalogs import HOUR, MemoryCatalog, catalog, loaded_of, matrix_of
 from muntin.errors import BadArgument, LedgerError, SelectError
 from muntin.segments import Segment
 from muntin.segments.table import Table
-from muntin.select import Engine, Limits, QueryInfo, SummaryInfo, WindowAsked
-from muntin.select.catalog import KeyNames, Loaded
+from muntin.select.catalog import KeyNames, Loaded, QueryInfo, SummaryInfo, WindowAsked
+from muntin.select.engine import Engine
+from muntin.select.limits import Limits
 from muntin.select.parser import parse
 from muntin.select.window_clause import show_window
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muntin.errors import SelectError
-from muntin.select import Engine
+from muntin.select.engine import Engine
 
 # text with the refused place between » «, code, part of the message, part of the remedy
 WRONG = [

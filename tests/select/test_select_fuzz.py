@@ -12,8 +12,9 @@ from test_select_attacks import EXPRESSIONS, FROM_ITEMS, STATEMENTS, TAILS
 from test_select_statements import BY_HAND, PLAIN, SAME
 
 from muntin.errors import SelectError
-from muntin.select import Engine, Limits
 from muntin.select.check import check_tree
+from muntin.select.engine import Engine
+from muntin.select.limits import Limits
 from muntin.select.parser import parse
 from muntin.select.result import Result
 from muntin.select.syntax import show

@@ -16,8 +16,10 @@ from select_catalogs import catalog, segment_of
 from statement_fuzzer import outcome, run, write_out
 
 from muntin.errors import SelectError
-from muntin.select import Engine, Limits, SummaryInfo
+from muntin.select.catalog import SummaryInfo
 from muntin.select.database import _PLACES_MAX, _STATEMENTS_MAX, Database, DatabaseError
+from muntin.select.engine import Engine
+from muntin.select.limits import Limits
 from tests.totals import SEED, total
 
 _LIMITS = Limits(seconds=1.0, memory_bytes=256 << 20, result_rows=100_000)

@@ -9,8 +9,8 @@ from sqlglot.dialects.duckdb import DuckDB
 
 from muntin.errors import SelectError
 from muntin.kinds import KINDS
-from muntin.select import Engine
 from muntin.select.catalog import QueryInfo, SummaryInfo
+from muntin.select.engine import Engine
 from muntin.select.functions import GLOBAL_TOP_K
 from muntin.select.limits import Limits
 from muntin.select.listing import asked

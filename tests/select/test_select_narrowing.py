@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from select_catalogs import MemoryCatalog, catalog, matrix_of, order_tables
 
 from muntin.errors import SelectError
-from muntin.select import Engine, narrowing
+from muntin.select import narrowing
 from muntin.select import plan as planning
+from muntin.select.engine import Engine
 from muntin.select.kernels import top_rows
 
 ROWS = 3_000

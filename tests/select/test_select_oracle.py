@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from select_catalogs import MemoryCatalog, matrix_of
 
-from muntin.select import Engine, Limits, SummaryInfo
+from muntin.select.catalog import SummaryInfo
+from muntin.select.engine import Engine
+from muntin.select.limits import Limits
 
 Row = dict[str, Any]
 Value = int | float | bool | None

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from select_catalogs import HOUR, result_of
 
 from muntin.errors import BadArgument, UnknownName
-from muntin.select import Engine, Result, WindowAsked, WindowRead
-from muntin.select.catalog import Loaded, LoadedTable, Note
+from muntin.select.catalog import Loaded, LoadedTable, Note, WindowAsked
+from muntin.select.engine import Engine
+from muntin.select.result import Result, WindowRead
 from muntin.select.values import plain_table
 
 

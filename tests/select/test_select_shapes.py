@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from select_catalogs import MemoryCatalog, catalog, matrix_of, segment_of
 
 from muntin.errors import SelectError
-from muntin.select import Engine, Limits, SummaryInfo
 from muntin.select import plan as planning
+from muntin.select.catalog import SummaryInfo
+from muntin.select.engine import Engine
+from muntin.select.limits import Limits
 from muntin.select.plan import Planner
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from muntin.errors import SelectError
-from muntin.select import Engine
 from muntin.select.check import AGGREGATES, NOT_OVER
+from muntin.select.engine import Engine
 
 SPREAD = ("avg", "median", "mode", "stddev", "var_pop", "var_samp", "skewness", "kurtosis")
 

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from select_catalogs import catalog, matrix_of, order_tables
 
 from muntin.errors import SelectError
-from muntin.select import Engine, Limits, SummaryInfo
-from muntin.select.catalog import QueryInfo
+from muntin.select.catalog import QueryInfo, SummaryInfo
 from muntin.select.check import check_tree
+from muntin.select.engine import Engine
+from muntin.select.limits import Limits
 from muntin.select.parser import parse
 from muntin.select.plan import render
 from muntin.select.syntax import show

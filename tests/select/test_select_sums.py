@@ -11,7 +11,9 @@ from select_catalogs import MemoryCatalog, catalog, matrix_of, segment_of
 
 from muntin.errors import SelectError
 from muntin.segments import merge
-from muntin.select import Engine, SummaryInfo, tables
+from muntin.select import tables
+from muntin.select.catalog import SummaryInfo
+from muntin.select.engine import Engine
 
 INFO = SummaryInfo("orders", "vector_matrix", (("driver",),), ("a", "b", "f"))
 INTEGERS = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1), st.integers(-9, 9))
