@@ -184,7 +184,7 @@ def _pipeline(options: Mapping[str, str]) -> Pipeline:
 def _check_columns(pipeline: Pipeline, schema: StructType) -> None:
     from pyspark.errors import PySparkException
 
-    from muntin.spark.source import arrow_schema, check_types, no_column
+    from muntin.spark.source import arrow_schema, check_names, check_types
 
     for column in pipeline.columns_read():
         if column in pipeline.fields and column not in schema.names:
@@ -192,8 +192,7 @@ def _check_columns(pipeline: Pipeline, schema: StructType) -> None:
                 f"fields.{column}: this way evaluates no fields: add the column to the DataFrame, "
                 "or use muntin.stream"
             )
-        if column not in schema.names:
-            raise SourceError(no_column(column, pipeline, schema.names))
+    check_names(pipeline, schema.names)
     try:
         check_types(pipeline, arrow_schema(schema))
     except PySparkException as problem:

@@ -24,7 +24,7 @@ from muntin.spark.partials import Placed, Plan, fold_placed, merged
 from muntin.spark.rows import Row, collect_rows
 from muntin.spark.runs import tasks_of
 from muntin.spark.session import is_classic
-from muntin.spark.source import check_nanoseconds, check_types, no_column, several
+from muntin.spark.source import check_names, check_nanoseconds, check_types
 from muntin.spec import Pipeline, SourceSpec
 
 if TYPE_CHECKING:
@@ -60,11 +60,10 @@ def readable_files(source: SourceSpec, pipeline: Pipeline, files: Sequence[str])
     """
     if pipeline.fields or not source.is_plain_parquet:
         return []
-    columns = pipeline.columns_read()
     here = local_path(source.path or "")
-    if here is None or partitions_of(here, map(Path, files)) & set(columns):
+    if here is None or partitions_of(here, map(Path, files)) & set(pipeline.columns_read()):
         return []  # of a partition's column, its folders have the word
-    check_files(files, pipeline, columns)
+    check_files(files, pipeline)
     return files
 
 
@@ -191,7 +190,7 @@ def _coded(path: str, columns: list[str]) -> list[str]:
     return found
 
 
-def check_files(files: Sequence[str], pipeline: Pipeline, columns: list[str]) -> None:
+def check_files(files: Sequence[str], pipeline: Pipeline) -> None:
     """SourceError where a file cannot be read, or lacks a column, or has it in a wrong type."""
     for path in files:
         try:
@@ -201,13 +200,8 @@ def check_files(files: Sequence[str], pipeline: Pipeline, columns: list[str]) ->
                 f"{path}: not a Parquet file: {problem}; if it is none, name the others, by a "
                 "pattern such as  path: folder/*.parquet"
             ) from None
-        for column in columns:
-            found = schema.names.count(column)
-            if not found:
-                raise SourceError(f"{path}: {no_column(column, pipeline, schema.names)}")
-            if found > 1:
-                raise SourceError(f"{path}: {several(column, found)}")
         try:
+            check_names(pipeline, schema.names)
             check_types(pipeline, schema)
         except SourceError as problem:
             raise SourceError(f"{path}: {problem}") from None

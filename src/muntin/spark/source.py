@@ -305,13 +305,7 @@ def needed(df: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, pa.Schema]:
         except PySparkException as problem:
             said = re.sub(r", `_muntin_\w+`", "", reason(problem))  # columns of reading itself
             raise SourceError(f"fields.{name}: {expression!r}: {said}") from None
-    wanted = pipeline.columns_read()
-    for column in wanted:
-        found = df.columns.count(column)
-        if not found:
-            raise SourceError(no_column(column, pipeline, df.columns))
-        if found > 1:
-            raise SourceError(several(column, found))
+    wanted = check_names(pipeline, df.columns)
     kept = (*KEPT_COLUMNS, *FILE_COLUMNS)
     wanted += [column for column in kept if column in df.columns]
     df = df.selectExpr(*map(in_backticks, wanted))  # far fewer calls of Java than by columns
@@ -344,8 +338,16 @@ def check_types(pipeline: Pipeline, schema: pa.Schema) -> None:
         raise SourceError(f"{entry}{problem}") from None
 
 
-def several(column: str, found: int) -> str:
-    return f"there are {found} columns '{column}': give each its own name"
+def check_names(pipeline: Pipeline, there: list[str]) -> list[str]:
+    """The columns that a pipeline reads; SourceError where one is not there, or more than once."""
+    wanted = pipeline.columns_read()
+    for column in wanted:
+        found = there.count(column)
+        if not found:
+            raise SourceError(no_column(column, pipeline, there))
+        if found > 1:
+            raise SourceError(f"there are {found} columns '{column}': give each its own name")
+    return wanted
 
 
 def no_column(column: str, pipeline: Pipeline, there: list[str]) -> str:

@@ -12,7 +12,7 @@ from muntin.spark.ingest import GatherRows
 from muntin.spark.partials import Plan, fold, merged
 from muntin.spark.rows import Row
 from muntin.spark.runs import here
-from muntin.spark.source import check_types, no_column, several
+from muntin.spark.source import check_names, check_types
 from muntin.spec import Pipeline
 
 ROWS_AT_ONCE = 1 << 18
@@ -80,13 +80,7 @@ def gather_table(data: Any, pipeline: Pipeline) -> GatherRows:
         A column is missing, or of a type that cannot be used.
     """
     reader = arrow_of(data)
-    columns = pipeline.columns_read()
-    for column in columns:
-        found = reader.schema.names.count(column)
-        if not found:
-            raise SourceError(no_column(column, pipeline, reader.schema.names))
-        if found > 1:
-            raise SourceError(several(column, found))
+    columns = check_names(pipeline, reader.schema.names)
     fields = [reader.schema.field(column) for column in columns]
     schema = pa.schema([(field.name, _plain(field.type)) for field in fields])
     check_types(pipeline, schema)
