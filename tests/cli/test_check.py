@@ -123,7 +123,7 @@ def test_what_spark_would_read_is_good(check, tmp_path, path, data, more):
         ("delay > 15", "delay >> > 15", "6:3", "near '>'"),
         ("delay > 15", "dealy > 15", "6:3", "no column 'dealy'; did you mean 'delay'?"),
         ("[origin]", "[orign]", "9:3", "no column 'orign'; did you mean 'origin'?"),
-        ("[delay, late]", "[text]", "9:3", "'text' is string, and sums need numbers"),
+        ("[delay, late]", "[text]", "9:3", "'text' is string, and must be a number"),
         ("time: at", "time: origin", "3:1", "'origin' holds no times: 'EWR', 'JFK'; there is at"),
         ("time: at", "time: delay", "3:1", "say what it counts"),
         ("time: at", "time: {column: text, unit: us}", "3:1", "unit is for numbers"),

@@ -153,7 +153,7 @@ TYPES = {
         ("distinct", "tail", pa.float64(), "boolean, a date"),
         ("fingerprint", "tail", pa.bool_(), "key 'tail' is bool"),
         ("fingerprint rank", "delay", pa.string(), "rank 'delay'"),
-        ("sketch", "seats", pa.string(), "sums need numbers"),
+        ("sketch", "seats", pa.string(), "must be a number"),
         ("sketch", "origin", pa.decimal128(5, 2), "key 'origin' is decimal"),
     ],
 )

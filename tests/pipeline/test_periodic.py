@@ -368,7 +368,7 @@ def test_standing_queries_run_on_update_only():
         ({"gap": 0}, "gap"),
         ({"item": []}, "item"),
         ({"item": ["a", "a"]}, "'a' stands twice"),
-        ({"item": ["a", "Interval"]}, "'interval' is a column of the answers too"),
+        ({"item": ["a", "Interval"]}, "'Interval' is a column of the answers too"),
         ({"shards": 0}, "shards"),
         ({"batch_size": 0}, "batch_size"),
         ({"interval_unit": "1 us", "gap": "1 hour"}, "interval_unit"),

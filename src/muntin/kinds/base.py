@@ -77,6 +77,15 @@ def check_case(names: Iterable[str]) -> None:
             )
 
 
+def check_answered(names: Iterable[str], answered: Collection[str]) -> None:
+    """ValueError where a column has the name of one of the answers', beside which it stands."""
+    clash = next((name for name in names if name.lower() in answered), None)
+    if clash is not None:
+        raise ValueError(
+            f"'{clash}' is a column of the answers too: give it another name under fields"
+        )
+
+
 class Strict(BaseModel):
     """A part of a pipeline file: unknown entries are errors, values do not change."""
 
@@ -214,21 +223,13 @@ class SegmentSpec(SummarySpec):
         segment: Segment,  # noqa: ARG002
         keys: Collection[tuple[str, ...]] | None = None,  # noqa: ARG002
     ) -> Mapping[Part, np.ndarray]:
-        """Key or indicator -> the slices of which it has not counted all events, if any.
+        """Key or indicator -> events of each slice that it has not counted, if any: int64[slices].
 
         Parameters
         ----------
         keys : collection of tuple of str, optional
             Those that the segment was read for; default all.
         """
-        return {}
-
-    def uncounted(
-        self,
-        segment: Segment,  # noqa: ARG002
-        keys: Collection[tuple[str, ...]] | None = None,  # noqa: ARG002
-    ) -> Mapping[Part, int]:
-        """Key or indicator -> events that it has not counted, if any."""
         return {}
 
     def fill(self, segment: Segment) -> dict[str, int]:

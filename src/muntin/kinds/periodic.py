@@ -26,7 +26,8 @@ from pydantic import (
 from muntin import summaries
 from muntin.arrow import decoded, is_text, pc, value_type
 from muntin.errors import BadArgument
-from muntin.kinds.base import Microseconds, SummarySpec, as_tuple, distinct
+from muntin.kinds.base import Microseconds, SummarySpec, as_tuple, check_answered, distinct
+from muntin.kinds.columns import is_whole
 from muntin.kinds.values import Refused
 from muntin.summaries.items import micros
 
@@ -109,11 +110,8 @@ class PeriodicSpec(SummarySpec):
     @field_validator("item")
     @classmethod
     def _beside_answers(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        clash = sorted(_ANSWERED.intersection(name.lower() for name in names))
-        if len(names) > 1 and clash:
-            raise ValueError(
-                f"'{clash[0]}' is a column of the answers too: give it another name under fields"
-            )
+        if len(names) > 1:
+            check_answered(names, _ANSWERED)
         return names
 
     @model_validator(mode="after")
@@ -134,9 +132,8 @@ class PeriodicSpec(SummarySpec):
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
         for name in self.item:
             kind = value_type(types[name])
-            whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)
             when = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
-            if not (is_text(kind) or whole or when or pa.types.is_decimal(kind)):
+            if not (is_text(kind) or is_whole(kind) or when or pa.types.is_decimal(kind)):
                 raise BadArgument(
                     f"item '{name}' is {kind}: an item is text, a whole number, a boolean, a date "
                     f"or a timestamp; cast it under fields"

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from muntin.kinds.base import SegmentSpec, as_tuple, distinct
+from muntin.kinds.base import SegmentSpec, as_tuple, check_answered, distinct
 from muntin.kinds.columns import check_keys
 from muntin.kinds.values import Refused, refused_sketches
 from muntin.segments.merged import MergedDistinct, MergedQuantiles
@@ -26,12 +26,8 @@ _ANSWERED = frozenset((*_NUMBERS, "item", "guaranteed", "complete", "other", "ro
 
 
 def _by(names: tuple[str, ...]) -> tuple[str, ...]:
-    for name in distinct(names):
-        if name.lower() in _ANSWERED:
-            raise ValueError(
-                f"'{name}' is a column of the answers too: give it another name under fields"
-            )
-    return names
+    check_answered(names, _ANSWERED)
+    return distinct(names)
 
 
 By = Annotated[

@@ -10,9 +10,17 @@ import numpy as np
 import pyarrow as pa
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
-from muntin.errors import BadArgument
-from muntin.kinds.base import STORED, Part, SegmentSpec, Strict, as_tuple, check_case, distinct
-from muntin.kinds.columns import check_keys, check_number, is_numeric
+from muntin.kinds.base import (
+    STORED,
+    Part,
+    SegmentSpec,
+    Strict,
+    as_tuple,
+    check_answered,
+    check_case,
+    distinct,
+)
+from muntin.kinds.columns import check_keys, check_number
 from muntin.kinds.values import Refused, below_zero
 from muntin.segments.algebra import Algebra
 from muntin.segments.columns import lists
@@ -68,12 +76,9 @@ class VectorMatrixSpec(SegmentSpec):
     @model_validator(mode="after")
     def _names_stand_apart(self) -> Self:
         check_case(self.indicators)
+        check_answered(self.columns(), _ANSWERED)
         keys = {name.lower() for key in self.keys for name in key}
         for name in self.columns():
-            if name.lower() in _ANSWERED:
-                raise ValueError(
-                    f"'{name}' is a column of the answers too: give it another name under fields"
-                )
             if name in self.indicators and name.lower() in keys:
                 raise ValueError(
                     f"'{name}' is a key and an indicator, and one would hide the other in answers: "
@@ -120,13 +125,7 @@ class VectorMatrixSpec(SegmentSpec):
 
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
         for name, kind in self.indicators.items():
-            if kind == "int64":
-                check_number(name, types[name], "indicator", whole=True)
-            if not is_numeric(types[name]):
-                raise BadArgument(
-                    f"indicator '{name}' is {types[name]}, and sums need numbers: "
-                    f"cast it under fields, for example  {name}: CAST({name} AS BIGINT)"
-                )
+            check_number(name, types[name], "indicator", whole=kind == "int64")
         check_keys((column for key in self.keys for column in key), types)
 
     def float_columns(self) -> Sequence[str]:
@@ -179,31 +178,17 @@ class VectorMatrixSpec(SegmentSpec):
     def lacking(
         self, segment: Segment, keys: Collection[tuple[str, ...]] | None = None
     ) -> Mapping[Part, np.ndarray]:
-        counted = self._counted(segment, keys)
-        found = {part: segment.slices[counts < segment.events] for part, counts in counted.items()}
-        return {part: slices for part, slices in found.items() if len(slices)}
-
-    def uncounted(
-        self, segment: Segment, keys: Collection[tuple[str, ...]] | None = None
-    ) -> Mapping[Part, int]:
-        total = segment.count
-        found = {part: total - int(n.sum()) for part, n in self._counted(segment, keys).items()}
-        return {part: events for part, events in found.items() if events}
-
-    def _counted(
-        self, segment: Segment, keys: Collection[tuple[str, ...]] | None
-    ) -> dict[Part, np.ndarray]:
-        """Events that each key and indicator has counted, slice by slice: int64[slices]."""
         if self.sketch is not None:  # it stays as it is
             return {}
         tables = [(key, segment.table(key)) for key in self.keys if keys is None or key in keys]
-        found: dict[Part, np.ndarray] = {
+        counted: dict[Part, np.ndarray] = {
             key: counted_events(segment, table) for key, table in tables
         }
         for name in self.indicators:
             counts = [counted_events(segment, table, name) for _, table in tables]
-            found[name] = np.maximum.reduce(counts)  # of the key that has counted most
-        return found
+            counted[name] = np.maximum.reduce(counts)  # of the key that has counted most
+        found = {part: segment.events - counts for part, counts in counted.items()}
+        return {part: events for part, events in found.items() if events.any()}
 
     def fill(self, segment: Segment) -> dict[str, int]:
         """Rows of each key."""

@@ -228,12 +228,10 @@ class LedgerMoment:
     ) -> dict[Part, Uncounted]:
         """What a summary, its keys and indicators have not counted of a span, and since when they
         have counted all."""
-        lacking: Mapping[Part, int] = {}
-        if merged.segment is not None:
-            lacking = layout.spec.uncounted(merged.segment, keys)
+        lacking = {} if merged.segment is None else layout.spec.lacking(merged.segment, keys)
         since = self._pieces.counted_since(layout, reach, keys) if lacking else {}
         found: dict[Part, Uncounted] = {
-            part: Uncounted(events, merged.events, since.get(part))
+            part: Uncounted(int(events.sum()), merged.events, since.get(part))
             for part, events in lacking.items()
         }
         whole = absences.of_panes(self._pieces, known, layout, span, merged.events)

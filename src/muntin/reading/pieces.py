@@ -192,8 +192,8 @@ class Pieces:
                 continue
             whole = merge(parts)
             newest = int(whole.slices[-1] + 1) * length
-            for part, slices in layout.spec.lacking(whole, keys).items():
-                since[part] = int(slices[-1] + 1) * length
+            for part, events in layout.spec.lacking(whole, keys).items():
+                since[part] = int(whole.slices[np.flatnonzero(events)[-1]] + 1) * length
         return {part: at for part, at in since.items() if at != newest}
 
     def newest(self, layout: Layout, keys: KeyNames | None = None) -> Segment:
