@@ -7,16 +7,16 @@ with one addition: the paper's `sum X1.Y2` becomes `sum(X1.Y2)`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from sqlglot.tokenizer_core import Token, TokenType
 
 from muntin.select.catalog import WindowAsked
-from muntin.select.item_parser import Draft, ItemParser, is_vector
+from muntin.select.item_parser import ItemParser, is_vector
 from muntin.select.limits import Limits
 from muntin.select.places import problem_at
-from muntin.select.syntax import FromItem, placeholder
+from muntin.select.syntax import FromItem, VectorItem, placeholder
 
 _ENDS_FROM = {
     TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.QUALIFY, TokenType.WINDOW,
@@ -46,7 +46,9 @@ class Extraction:
         self.items = ItemParser(text, tokens, limits)
         self.limits = limits
         self.out: list[Token] = []
-        self.drafts: list[Draft] = []
+        self.parts: list[tuple[int, int, FromItem]] = []
+        """Items in the order of the text, with the number of their placeholder and clause."""
+        self.places = 0
         self.clauses = 0
 
     def run(self) -> tuple[list[Token], list[FromItem]]:
@@ -113,15 +115,17 @@ class Extraction:
         """What follows a comma or JOIN; a vector of a key that is there already joins it."""
         comma = self.tokens[at]
         if comma.token_type is TokenType.COMMA and is_vector(self.tokens, at + 1):
-            draft, after = self.items.vector(at + 1)
-            earlier = next(
-                (d for d in self.drafts if d.clause == level.clause and d.same_vector(draft)), None
-            )
-            if earlier is not None:
-                earlier.vectors += draft.vectors
-                return after
+            item, after = self.items.vector(at + 1)
+            for number, clause, part in self.parts:
+                if (
+                    clause == level.clause
+                    and isinstance(part, VectorItem)
+                    and ((part.key, part.summary) == (item.key, item.summary))
+                ):
+                    self.parts.append((number, clause, item))
+                    return after
             self.out.append(comma)
-            return self._place(draft, at + 1, after, level)
+            return self._place(item, [], at + 1, after, level)
         self.out.append(comma)
         return self._item(at + 1, level)
 
@@ -137,38 +141,37 @@ class Extraction:
                 )
             return at
         if is_vector(self.tokens, at):
-            draft, after = self.items.vector(at)
-        else:
-            draft, after = self.items.source(at)
-        return self._place(draft, at, after, level)
+            item, after = self.items.vector(at)
+            return self._place(item, [], at, after, level)
+        source, alias, after = self.items.source(at)
+        return self._place(source, alias, at, after, level)
 
-    def _place(self, draft: Draft, at: int, after: int, level: _Level) -> int:
+    def _place(self, item: FromItem, alias: list[Token], at: int, after: int, level: _Level) -> int:
         """Emits the placeholder of an item, and its alias."""
-        if len(self.drafts) >= self.limits.windows:
+        if self.places >= self.limits.windows:
             raise self._error(
                 self.tokens[at],
                 f"more than {self.limits.windows} FROM items",
                 "split the statement",
                 code="limit",
             )
-        draft.clause = level.clause
-        mark = _at(TokenType.IDENTIFIER, placeholder(len(self.drafts)), self.tokens[at])
+        mark = _at(TokenType.IDENTIFIER, placeholder(self.places), self.tokens[at])
         mark.end = self.tokens[after - 1].end
-        self.drafts.append(draft)
-        self.out.append(mark)
-        self.out += draft.alias
+        self.parts.append((self.places, level.clause, item))
+        self.places += 1
+        self.out += [mark, *alias]
         return after
 
     def _finished(self) -> list[FromItem]:
         """In a list of vectors, one without a window clause takes the next one's."""
-        window: WindowAsked | None = None
-        clause = -1
-        for draft in reversed(self.drafts):
-            if draft.clause != clause:
-                window, clause = None, draft.clause
-            if draft.vectors:
-                window = draft.fill_windows(window)
-        return [self.items.finish(draft) for draft in self.drafts]
+        windows: dict[int, WindowAsked | None] = {}
+        found: list[list[FromItem]] = [[] for _ in range(self.places)]
+        for number, clause, part in reversed(self.parts):
+            if isinstance(part, VectorItem):
+                windows[clause] = part.window or windows.get(clause)
+                part = replace(part, window=windows[clause])
+            found[number].insert(0, part)
+        return [self.items.joined(parts) for parts in found]
 
 
 def _at(kind: TokenType, text: str, where: Token) -> Token:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -26,41 +26,6 @@ _NOT_ITEMS = words(
 _CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 
 
-@dataclass(slots=True)
-class Vector:
-    """One `vector i.j` of a list."""
-
-    indicator: int | None
-    window: WindowAsked | None
-    span: Span
-
-
-@dataclass(slots=True)
-class Draft:
-    """A FROM item while its list is still being read."""
-
-    span: Span
-    name: str = ""
-    quoted: bool = False
-    arguments: tuple[Name | Value, ...] | None = None
-    window: WindowAsked | None = None
-    alias: list[Token] = field(default_factory=list)
-    word: str = ""
-    key: int = 0
-    summary: str | None = None
-    summary_span: Span = NOWHERE
-    vectors: list[Vector] = field(default_factory=list)
-    clause: int = -1
-
-    def same_vector(self, other: Draft) -> bool:
-        return bool(self.vectors) and (self.key, self.summary) == (other.key, other.summary)
-
-    def fill_windows(self, window: WindowAsked | None) -> WindowAsked | None:
-        for vector in reversed(self.vectors):
-            window = vector.window = vector.window or window
-        return window
-
-
 def is_vector(tokens: Sequence[Token], at: int) -> bool:
     """`vector 1.2`, `sketch (1.2)`: the word and then a number."""
     if at >= len(tokens) or tokens[at].text.lower() not in ("vector", "sketch"):
@@ -72,14 +37,14 @@ def is_vector(tokens: Sequence[Token], at: int) -> bool:
 
 
 class ItemParser:
-    """Reads items from the tokens; each method returns a draft and the index after it."""
+    """Reads items from the tokens; each method returns what it read and the index after it."""
 
     def __init__(self, text: str, tokens: Sequence[Token], limits: Limits) -> None:
         self.text = text
         self.tokens = tokens
         self.limits = limits
 
-    def vector(self, at: int) -> tuple[Draft, int]:
+    def vector(self, at: int) -> tuple[VectorItem, int]:
         word, start = self.tokens[at].text.lower(), at
         at += 1
         bracket = self._is(at, TokenType.L_PAREN)
@@ -90,15 +55,16 @@ class ItemParser:
                 raise self._error(at, "')' is missing", f"e.g. {word} (1.2)")
             at += 1
         span = self._span(start, at)
-        draft = Draft(span, word=word, key=key)
+        summary, summary_span = None, NOWHERE
         if at < len(self.tokens) and self.tokens[at].text.upper() == "OF":
-            draft.summary, draft.summary_span = self._name(at + 1, "the name of a vector matrix")
+            summary, summary_span = self._name(at + 1, "the name of a vector matrix")
             at += 2
-        window = None
-        if self._is(at, TokenType.FOR):
-            window, at = parse_window(self.text, self.tokens, at)
-        draft.vectors.append(Vector(indicator, window, span))
-        return draft, at
+        window, at = self._window(at)
+        indicators = None if indicator is None else (indicator,)
+        item = VectorItem(
+            key, indicators, summary, window, word, span, (span,), summary_span=summary_span
+        )
+        return item, at
 
     def _address(self, at: int) -> tuple[int, int | None, int]:
         """`3.1`, or `1.*`, which the tokenizer reads as a number and a star."""
@@ -114,7 +80,8 @@ class ItemParser:
             "vector i.j is indicator j of key i, both from 1; vector i.* is all of key i",
         )
 
-    def source(self, at: int) -> tuple[Draft, int]:
+    def source(self, at: int) -> tuple[SourceItem, list[Token], int]:
+        """The item, and its alias."""
         start = at
         name, _ = self._name(at, "a summary, a table function or a query in brackets")
         quoted = self._is(at, TokenType.IDENTIFIER)
@@ -124,29 +91,28 @@ class ItemParser:
         arguments = None
         if self._is(at, TokenType.L_PAREN):
             arguments, at = self._arguments(at + 1)
-        draft = Draft(self._span(start, at), name=name, quoted=quoted, arguments=arguments)
-        at = self._window(draft, at)
-        at = self._alias(draft, at)
-        return draft, self._window(draft, at)
-
-    def _window(self, draft: Draft, at: int) -> int:
-        if not self._is(at, TokenType.FOR):
-            return at
-        if draft.window is not None:
+        span = self._span(start, at)
+        before, at = self._window(at)
+        alias, at = self._alias(at)
+        if before is not None and self._is(at, TokenType.FOR):
             raise self._error(at, "a second window for the same FROM item", "leave one")
-        draft.window, at = parse_window(self.text, self.tokens, at)
-        return at
+        behind, at = self._window(at)
+        return SourceItem(name, arguments, before or behind, quoted, span), alias, at
 
-    def _alias(self, draft: Draft, at: int) -> int:
+    def _window(self, at: int) -> tuple[WindowAsked | None, int]:
+        if not self._is(at, TokenType.FOR):
+            return None, at
+        return parse_window(self.text, self.tokens, at)
+
+    def _alias(self, at: int) -> tuple[list[Token], int]:
+        after = at
         if self._is(at, TokenType.ALIAS):
             self._name(at + 1, "an alias")
-            draft.alias = [self.tokens[at], self.tokens[at + 1]]
-            return at + 2
-        if self._is(at, TokenType.VAR) or self._is(at, TokenType.IDENTIFIER):
+            after = at + 2
+        elif self._is(at, TokenType.VAR) or self._is(at, TokenType.IDENTIFIER):
             self._name(at, "an alias, or BY,")  # GROUP and ORDER without it are words as others
-            draft.alias = [self.tokens[at]]
-            return at + 1
-        return at
+            after = at + 1
+        return list(self.tokens[at:after]), after
 
     def _arguments(self, at: int) -> tuple[tuple[Name | Value, ...], int]:
         arguments: list[Name | Value] = []
@@ -197,34 +163,29 @@ class ItemParser:
             raise self._error(at, f"{what} is missing", "e.g. FROM orders(driver)")
         return text, self._span(at, at + 1)
 
-    def finish(self, draft: Draft) -> FromItem:
-        if not draft.vectors:
-            return SourceItem(
-                draft.name, draft.arguments, draft.window, draft.quoted, span=draft.span
-            )
-        first = draft.vectors[0]
-        for vector in draft.vectors:
+    def joined(self, parts: Sequence[FromItem]) -> FromItem:
+        """One item of what stands under one placeholder: an item, or vectors of one key."""
+        first = parts[0]
+        if not isinstance(first, VectorItem):
+            return first
+        star, spans = False, dict[int, Span]()
+        for vector in parts:
             if vector.window != first.window:
                 raise problem_at(
                     self.text,
                     vector.span,
-                    f"the vectors of key {draft.key} have different windows",
+                    f"the vectors of key {first.key} have different windows",
                     "compare windows as FROM orders(key) FOR ... AS a JOIN orders(key) "
                     "FOR ... AS b ON ...",
                     "window",
                 )
-        star = any(v.indicator is None for v in draft.vectors)
-        numbers = {v.indicator: v.span for v in draft.vectors if v.indicator is not None}
-        return VectorItem(
-            draft.key,
-            None if star else tuple(numbers),
-            draft.summary,
-            first.window,
-            draft.word,
-            span=draft.span,
-            spans=() if star else tuple(numbers.values()),
-            summary_span=draft.summary_span,
-        )
+            if isinstance(vector, VectorItem) and vector.indicators is not None:
+                spans[vector.indicators[0]] = vector.span
+            else:
+                star = True
+        if star:
+            return replace(first, indicators=None, spans=())
+        return replace(first, indicators=tuple(spans), spans=tuple(spans.values()))
 
     def _is(self, at: int, kind: TokenType) -> bool:
         return at < len(self.tokens) and self.tokens[at].token_type is kind
