@@ -103,7 +103,7 @@ def test_what_is_wrong_is_named(muntin, built, tmp_path):
     muntin("build", built.parent / "log.parquet", "-k", "id", "-o", ids, "--partitions", "2")
     for words, message in (
         (("contains", ids, "abc"), "'abc': the keys of this index are integers"),
-        (("contains", ids, str(1 << 64)), "beyond 64 bits"),
+        (("contains", ids, str(1 << 64)), "integers, of 64 bits"),
         (("contains", ids), "give keys, or --file"),
         (("contains", ids, "--file", tmp_path / "none"), "No such file"),
         (("quantile", ids), "built without `rank`"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from muntin.cli.tables import FORMAT, Format, print_rows, shown
+from muntin.cli.tables import FORMAT, Format, print_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -149,38 +149,27 @@ def _lines(file: str) -> Iterator[str]:
 
 def _batches(reader: IndexReader, keys: Iterator[str]) -> Iterator[list[Any]]:
     """Keys of the index's type; at least one batch, so that there is a header."""
-    read = {"integers": _integer, "dates": _date, "times": _time}.get(reader.manifest.item_type)
-    first = True
+    kind, first = reader.manifest.item_type, True
     while (some := list(islice(keys, KEYS_AT_ONCE))) or first:
-        yield [read(key) for key in some] if read else some
+        yield [_key(kind, key) for key in some]
         first = False
 
 
-def _date(key: str) -> dt.date:
+def _key(kind: str, key: str) -> Any:
+    import numpy as np
+
     from muntin.errors import BadArgument
-
-    try:
-        return dt.date.fromisoformat(key)
-    except ValueError:
-        raise BadArgument(f"{key!r}: the keys of this index are dates: 2026-01-31") from None
-
-
-def _time(key: str) -> dt.datetime:
     from muntin.times import datetime_of, instant_us
 
-    return datetime_of(instant_us(key))
-
-
-def _integer(key: str) -> int:
-    from muntin.errors import BadArgument
-
     try:
-        value = int(key)
-    except ValueError:
-        raise BadArgument(f"{key!r}: the keys of this index are integers") from None
-    if not -(1 << 63) <= value < 1 << 63:
-        raise BadArgument(f"{key}: beyond 64 bits, which the keys of this index have")
-    return value
+        if kind == "integers":
+            return np.int64(int(key))
+        if kind == "dates":
+            return dt.date.fromisoformat(key)
+        return datetime_of(instant_us(key)) if kind == "times" else key
+    except (ValueError, OverflowError):
+        example = {"integers": "of 64 bits", "dates": "2026-01-31", "times": "2026-01-31T12:00"}
+        raise BadArgument(f"{key!r}: the keys of this index are {kind}, {example[kind]}") from None
 
 
 def _number(value: str) -> Any:
@@ -204,15 +193,14 @@ def _print_info(index: IndexReader, format: Format) -> None:  # noqa: A002
 
     import pyarrow as pa
 
+    from muntin.select.result_text import cell
+
     found = index.info()
     if format == "json":
         typer.echo(json.dumps(found, ensure_ascii=False))
         return
-    values = [shown(value) if format == "table" else str(value) for value in found.values()]
-    if format == "table":  # rates of a thousandth need more places than three
-        for at, (name, value) in enumerate(found.items()):
-            if name in ("fpp", "error", "false_positive_rate"):
-                values[at] = f"{value:.4%}"
+    said = cell if format == "table" else str
+    values = [said(value) for value in found.values()]
     _write([pa.table({"property": list(found), "value": pa.array(values, pa.string())})], format)
 
 

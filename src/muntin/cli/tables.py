@@ -29,7 +29,7 @@ def rich_table(table: pa.Table, rows_max: int = ROWS_SHOWN_MAX) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from muntin.select.result_text import CONTROLS
+    from muntin.select.result_text import cell
 
     shown_table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for field in table.schema:
@@ -37,19 +37,8 @@ def rich_table(table: pa.Table, rows_max: int = ROWS_SHOWN_MAX) -> Table:
         shown_table.add_column(field.name, justify="right" if number else "left")
     for row in _rows(table.slice(0, rows_max)):
         # as it is: neither markup nor control characters of the data do anything
-        shown_table.add_row(*[Text(shown(value).translate(CONTROLS)) for value in row])
+        shown_table.add_row(*[Text(cell(value, cut=False)) for value in row])
     return shown_table
-
-
-def shown(value: object) -> str:
-    """A value as text; null as a dash."""
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        return f"{value:,.3f}".rstrip("0").rstrip(".") if abs(value) < 1e12 else f"{value:.6g}"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    return str(value)
 
 
 def print_table(table: pa.Table, footer: str = "") -> None:
