@@ -250,6 +250,7 @@ def test_no_rows_and_no_columns() -> None:
     [
         "SELECT window_start, orders FROM trend(busiest)",
         "SELECT driver, count FROM orders(driver)",
+        "SELECT driver, INTERVAL '1' HOUR AS waited FROM orders(driver)",
         "SELECT count, time FROM orders(driver) ORDER BY count",
         "SELECT count AS x, time AS value, 0 AS lower, 99 AS upper FROM orders(driver) ORDER BY 1",
     ],

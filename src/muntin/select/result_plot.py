@@ -127,10 +127,10 @@ def _plottable(frame: Any, kinds: dict[str, pa.DataType]) -> Any:
     import pandas as pd
 
     for name, kind in kinds.items():
-        if _numeric(kind):
-            frame[name] = frame[name].astype("float64")
-        elif pa.types.is_duration(kind):
+        if pa.types.is_duration(kind):
             frame[name] = frame[name].dt.total_seconds()
+        elif _numeric(kind):
+            frame[name] = frame[name].astype("float64")
         elif _is_time(kind):
             frame[name] = pd.to_datetime(frame[name], utc=True)
         else:
