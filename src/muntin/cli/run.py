@@ -151,7 +151,6 @@ def print_progress(spec: Pipeline, progress: Progress, seconds: float) -> None:
     closed = ", ".join(f"{n:,} {reason}" for reason, n in sorted(progress.windows.items()))
     for name, value in (
         ("events", f"{progress.read:,}"),
-        ("panes", f"{progress.panes:,}"),
         ("windows closed", closed or "0"),
         ("late", f"{progress.late:,}"),
         ("rejected", f"{progress.rejected:,}"),

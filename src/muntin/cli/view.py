@@ -144,7 +144,6 @@ class LiveView:
         grid.add_row(
             f"[bold]{rate:,.0f}[/] events/s",
             how_many(progress.read, "event"),
-            how_many(progress.panes, "pane"),
             f"{progress.late:,} late",
             f"{progress.rejected:,} rejected",
         )

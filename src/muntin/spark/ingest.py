@@ -292,8 +292,6 @@ class Ingest:
         if not committed:
             return {}
         self._sequences.accept(sequenced)
-        starts = [slices.starts for slices in panes.values()]
-        self.progress.reached(starts, self._sealed(self._watermark), self._sealed(watermark))
         self._watermark = watermark
         if tally.newest is not None:
             self._newest = max(tally.newest, self._newest or tally.newest)
