@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from datetime import date, datetime
 
 import numpy as np
@@ -16,6 +17,7 @@ from muntin.spark import fingerprint_index
 from muntin.spark.fingerprint_index import FingerprintIndex
 from muntin.spark.index.files import forget
 from muntin.spark.index.gather import FILE, Left, gather
+from muntin.spark.index.manifest import Manifest
 from muntin.spark.index.plan import IndexPlan
 from muntin.spark.index.reader import IndexReader
 from muntin.spark.index.runs import RunReader
@@ -381,20 +383,9 @@ def test_a_worker_that_dies_in_a_query_changes_nothing(index, records, tmp_path)
 
 
 def plan_for(folder, **others):
-    options = {
-        "folder": str(folder),
-        "runs": str(folder / "runs"),
-        "partitions": 3,
-        "tasks": 2,
-        "fpp": 0.01,
-        "headroom": 2,
-        "seed": 0,
-        "item_type": "text",
-        "domain": IntegerRange(20),
-        "error": 0.01,
-        "base": {},
-    }
-    return IndexPlan(**{**options, **others})
+    index = Manifest("key", "rank", "text", partitions=3, fpp=0.01, error=0.01, seed=0)
+    plan = IndexPlan(index, str(folder), str(folder / "runs"), 2, IntegerRange(20), {})
+    return replace(plan, **others)
 
 
 def test_a_task_that_runs_twice_makes_the_same_files(tmp_path):

@@ -70,9 +70,7 @@ def with_more(index, keys):
     manifest, runs = index.manifest, f"{index.folder}/.runs-x"
     files.place_of(runs)[0].make_folder(runs)
     base = {file.partition: file.file for file in manifest.files}
-    plan = IndexPlan(
-        index.folder, runs, manifest.partitions, 1, 0.001, 2, 0, "text", RANGE, 0.01, base
-    )  # fmt: skip
+    plan = IndexPlan(manifest, index.folder, runs, 1, RANGE, base)
     numbers = pa.array([len(key) for key in keys])
     parts, digest = _here(plan, pa.array(keys), numbers)
     merged = index.digest.copy()

@@ -72,9 +72,10 @@ def build(folder, base=None):
     numbers = np.arange(5000)
     keys, values = pa.array([f"page/{n}" for n in numbers]), pa.array(numbers * 7 % 1000)
     with run_folder(folder) as runs:
-        plan = IndexPlan(folder, runs, 4, 1, 0.01, 2, 0, "text", IntegerRange(10), 0.01, base or {})
+        made = Manifest("url", "bytes", "text", 4, 0.01, 0.01, 0)
+        plan = IndexPlan(made, folder, runs, 1, IntegerRange(10), base or {})
         files, digest = _here(plan, keys, values)
-    made = Manifest("url", "bytes", "text", 4, 0.01, 0.01, 0).with_files(files)
+    made = made.with_files(files)
     made.write(folder)
     return made, digest
 

@@ -38,14 +38,10 @@ class Cutting:
     cut_bytes: int = CUT_BYTES_MIN
     file_bytes: int = FILE_BYTES_MIN
 
-    def by_shard(self, segment: Segment) -> list[Segment]:
-        """The shards of a segment that is large; one that is small as it is."""
-        if segment.nbytes < self.cut_bytes:
-            return [segment]
-        return split(segment, self.shards)
-
     def pieces(self, segment: Segment) -> Iterator[Segment]:
-        for shard in self.by_shard(segment):
+        """Shard by shard, where it is large."""
+        large = segment.nbytes >= self.cut_bytes
+        for shard in split(segment, self.shards) if large else [segment]:
             yield from cut(shard)
 
     def payload(self, segment: Segment) -> Payload:

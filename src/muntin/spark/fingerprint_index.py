@@ -323,22 +323,15 @@ class FingerprintIndex(IndexReader):
             own_python(source.spark),
         ):
             plan = IndexPlan(
-                folder=self._folder,
-                runs=runs,
-                partitions=manifest.partitions,
+                replace(manifest, files=()),
+                self._folder,
+                runs,
                 tasks=min(
                     manifest.partitions, max(1, source.spark.sparkContext.defaultParallelism)
                 ),
-                fpp=manifest.fpp,
-                headroom=manifest.headroom,
-                seed=manifest.seed,
-                item_type=manifest.item_type,
                 domain=self.digest.domain if self.digest and only is None else None,
-                error=manifest.error,
                 base=base,
                 only=only,
-                key=manifest.key,
-                rank=manifest.rank or "",
             )
             return building.run(source.spark, source.pieces(plan), plan)
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from muntin.spark.index.errors_sent import unpacked
 from muntin.spark.index.gather import FILE, Left, gather, read_described, sum_of_digests
-from muntin.spark.index.manifest import PartitionFile
+from muntin.spark.index.manifest import Manifest, PartitionFile
 from muntin.spark.index.plan import IndexPlan
 from muntin.spark.index.scatter import DIGEST, ERROR, PIECE_DDL, RUN, scatter
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
@@ -72,7 +72,8 @@ def warm() -> None:
     with TemporaryDirectory(prefix="muntin-warm-") as folder:
         for keys in (pa.array(["a", "b", "b"]), numbers):
             kind = item_type(keys.type)
-            plan = IndexPlan(folder, folder, 2, 1, 0.01, 2, 0, kind, IntegerRange(8), 0.1, {})
+            index = Manifest("key", "rank", kind, partitions=2, fpp=0.01, error=0.1, seed=0)
+            plan = IndexPlan(index, folder, folder, 1, IntegerRange(8), {})
             (file, *_), _ = _here(plan, keys, numbers)
             _here(replace(plan, base={file.partition: file.file}), keys, numbers)
 

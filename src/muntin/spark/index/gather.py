@@ -40,7 +40,7 @@ def gather(plan: IndexPlan, left: Left, task: int) -> Iterator[pa.RecordBatch]:
 
 def _gathered(plan: IndexPlan, left: Left, task: int) -> Iterator[pa.RecordBatch]:
     mine = plan.partitions_of(task)
-    runs = RunReader(plan.runs, left.runs, plan.partitions, mine)
+    runs = RunReader(plan.runs, left.runs, plan.index.partitions, mine)
     for partition in mine:
         hashes = runs.hashes(partition)
         if len(hashes):
@@ -66,21 +66,21 @@ def sum_of_digests(stored: Iterable[bytes]) -> DyadicQDigest | None:
 
 def _partition(plan: IndexPlan, partition: int, hashes: np.ndarray) -> Fingerprint:
     """A filter that is the same in whatever order the hashes come."""
-    base = plan.base.get(partition)
+    index, base = plan.index, plan.base.get(partition)
     if base is None:
         return Fingerprint.of_hashes(
             hashes,
-            plan.fpp,
-            plan.seed,
-            item_type=plan.item_type,
+            index.fpp,
+            index.seed,
+            item_type=index.item_type,
             capacity_min=CAPACITY_MIN,
-            headroom=plan.headroom,
+            headroom=index.headroom,
         )
     path = f"{plan.folder}/{base}"
     data = whole(path)
     check_content(path, data)
     summary = Fingerprint.from_bytes(data)
-    summary.update_hashes(hashes, plan.item_type)
+    summary.update_hashes(hashes, index.item_type)
     return summary
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from muntin.spark.index.manifest import Manifest
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
-from muntin.summaries.dynamic_bloom import ItemType
 from muntin.summaries.order_maps import OrderMap
 
 HEADROOM = 2  # times that an index may grow by `append` before a second run is begun
@@ -16,35 +17,27 @@ CAPACITY_MIN = 1024
 class IndexPlan:
     """One build, append or rebuild."""
 
+    index: Manifest
+    """What it is, without its files."""
     folder: str
-    """Of the index."""
     runs: str
     """Folder of what the first stage leaves for the second; removed when both are done."""
-    partitions: int
     tasks: int
     """Of the second stage."""
-    fpp: float
-    headroom: int
-    seed: int
-    item_type: ItemType
     domain: OrderMap | None
-    error: float
-    base: dict[int, str]
+    """Of the numbers; None: no digest is made."""
+    base: Mapping[int, str]
     """Files of partitions that are extended."""
     only: frozenset[int] | None = None
     """Partitions to build; None: all."""
-    key: str = "key"
-    rank: str = "rank"
-    """Columns, as the user names them."""
 
     def partitions_of(self, task: int) -> range:
         """The hash ranges that a task of the second stage makes files of."""
-        return range(
-            task * self.partitions // self.tasks, (task + 1) * self.partitions // self.tasks
-        )
+        partitions = self.index.partitions
+        return range(task * partitions // self.tasks, (task + 1) * partitions // self.tasks)
 
     def new_digest(self) -> DyadicQDigest | None:
-        return new_digest(self.error, self.domain) if self.domain else None
+        return new_digest(self.index.error, self.domain) if self.domain else None
 
 
 def new_digest(error: float, domain: OrderMap) -> DyadicQDigest:

@@ -42,13 +42,13 @@ def scatter(plan: IndexPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
 def _scattered(plan: IndexPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
     digest = plan.new_digest()
     folder = plan.runs
-    writer = RunWriter(folder, plan.partitions, plan.only)
+    writer = RunWriter(folder, plan.index.partitions, plan.only)
     for keys, numbers in batches:
         if digest is not None and numbers is not None:
-            with _of(plan.rank):
+            with _of(plan.index.rank):
                 digest.update(numbers)
-        with _of(plan.key):
-            hashes = hash_items(keys, plan.seed)
+        with _of(plan.index.key):
+            hashes = hash_items(keys, plan.index.seed)
         writer.add(hashes)
     run = writer.finish()
     if run is not None:
@@ -59,7 +59,7 @@ def _scattered(plan: IndexPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
 
 
 @contextmanager
-def _of(column: str) -> Iterator[None]:
+def _of(column: str | None) -> Iterator[None]:
     """What cannot be used is told with its column."""
     try:
         yield
