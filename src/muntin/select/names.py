@@ -45,7 +45,7 @@ class ResolvedStatement:
 
 
 def resolve(statement: Statement, binder: Binder, limits: Limits) -> ResolvedStatement:
-    """Look up all names.
+    """Look up all names; in the statement's tree they are what they mean, from then on.
 
     Raises
     ------
@@ -53,10 +53,9 @@ def resolve(statement: Statement, binder: Binder, limits: Limits) -> ResolvedSta
         Codes "unknown_name", "unknown_column", "ambiguous", "from_item", "limit".
     """
     resolution = _Resolution(statement, binder, limits)
-    tree = statement.tree.copy()
-    relation = resolution.query(tree, {}, None)
+    relation = resolution.query(statement.tree, {}, None)
     columns = tuple(c.name for c in relation.columns)
-    return ResolvedStatement(tuple(resolution.items), tree, columns)
+    return ResolvedStatement(tuple(resolution.items), statement.tree, columns)
 
 
 class _Resolution:

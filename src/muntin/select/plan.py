@@ -125,21 +125,23 @@ class Planner:
             return self._make(query.select, known, (*around, query.name)).columns
 
         resolved = resolve(statement, Binder(text, *known, columns_of), self._limits)
-        sql, clock = render(resolved.tree)
         read = [b.source for b in resolved.items if b is not None and b.kind != "trend"]
-        narrowing = narrowing_of(resolved.tree, resolved.items)
+        tree, items = resolved.tree, resolved.items
+        narrowing = narrowing_of(tree, items)
+        about = projected(tree, items, narrowing), narrowing, _names_read(tree)
+        compared = comparisons(tree, text)
+        items = summed(tree, items)
+        sql, clock = render(tree)  # last: it changes the tree
         plan = CheckedStatement(
             text,
             tuple(distinct_names(resolved.columns)),
             tuple(dict.fromkeys(read)),
-            tuple(b.window for b in resolved.items if b is not None),
-            summed(resolved.tree, resolved.items),
+            tuple(b.window for b in items if b is not None),
+            items,
             sql,
             clock,
-            projected(resolved.tree, resolved.items, narrowing),
-            narrowing,
-            _names_read(resolved.tree),
-            comparisons(resolved.tree, text),
+            *about,
+            compared,
             self._limits,
         )
         slots = None if around else slots_of(statement, plan.sql, plan.narrowing)
@@ -197,9 +199,9 @@ def render(tree: exp.Expr) -> tuple[str, bool]:
     - LIKE with many wildcards goes to DuckDB's linear regular expressions, since its own matcher
       tries again from each place and may take time exponential in the wildcards.
 
-    FROM items stay as marks, for `with_sources`, until it is known what was loaded.
+    FROM items stay as marks, for `with_sources`, until it is known what was loaded. The tree is
+    changed.
     """
-    tree = tree.copy()
     clock = False
     # From the leaves up, and nothing is copied: what is inside a divisor or a pattern's subject is
     # rewritten before it moves there.
@@ -213,7 +215,9 @@ def render(tree: exp.Expr) -> tuple[str, bool]:
         ):
             clock = True
             node.replace(_clock(node))
-    sql = tree.sql(dialect=DIALECT, identify=True, comments=False, normalize_functions="lower")
+    sql = DIALECT.generate(
+        tree, copy=False, identify=True, comments=False, normalize_functions="lower"
+    )
     return sql, clock
 
 
