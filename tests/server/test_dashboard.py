@@ -6,6 +6,8 @@ from collections import Counter
 
 import pytest
 
+from muntin.errors import LedgerError
+from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
 from muntin.server.state import StateReader
 from tests.pipeline.support import pipeline
@@ -14,6 +16,7 @@ from tests.server.conftest import Feeder, server_that_comes_back
 from tests.server.proxy import under_a_path
 
 pytestmark = pytest.mark.slow
+LARGE = 2**60 + 1  # which a number of JavaScript rounds
 
 
 def test_a_stream_is_watched(page, server, feeder):
@@ -150,7 +153,7 @@ def test_whatever_a_summary_is_called_a_click_asks_it(page, ledger):
 
 @pytest.mark.parametrize("width", [360, 1400])
 def test_long_names_and_keys_that_are_null(page, ledger, width):
-    """Names ran over their neighbours; a null and the text 'null' were one line."""
+    """Names and digits ran over their neighbours; a null and the text 'null' were one line."""
     name = "a" + "_long_name" * 6
     window = {"window": {"kind": "tumbling", "length": "1 minute"}}
     spec = pipeline(
@@ -158,20 +161,40 @@ def test_long_names_and_keys_that_are_null(page, ledger, width):
         summaries={
             name: {"keys": ["driver"], "indicators": ["fare"], **window},
             "fares": {"kind": "quantiles", "value": "fare", "by": "driver", **window},
+            "areas": {"kind": "vector_matrix", "keys": ["area"], "indicators": ["fare"]},
         },
         queries={"each": {"select": f"SELECT driver, fare FROM {name}(driver)"}},  # noqa: S608
     )
     feeder = Feeder(ledger, spec)
     for start in range(0, 300, 10):
-        feeder.rows([(start, driver, 0, 1, 1) for driver in (None, "null")])
+        feeder.rows([(start, driver, LARGE, 1, LARGE) for driver in (None, "null")])
     with Server(ledger, port=0) as server:
         page.set_viewport_size({"width": width, "height": 800})
         page.goto(server.url)
-        wait(page, "document.querySelectorAll('#panels .bars tr').length == 4")
+        wait(page, "document.querySelectorAll('#panels .bars tr').length == 5")
+        page.select_option("section:has-text('Top of areas') select >> nth=1", "fare")
+        page.wait_for_selector(f"#panels td:text-is('{60 * LARGE:,}')")  # to its last digit
         wait(page, "document.querySelectorAll('#trends polyline').length == 2")
         labels = page.locator("#panels .bars td:first-child").all_text_contents()
-        assert sorted(labels) == ["(none)", "(none) 99 %", "null", "null 99 %"]
+        assert sorted(labels) == ["(none)", "(none) 99 %", str(LARGE), "null", "null 99 %"]
         wait(page, "document.documentElement.scrollWidth <= innerWidth")
+        page.goto("about:blank")
+    feeder.close()
+
+
+def test_more_cards_than_topics_that_a_client_may_follow(page, ledger):
+    """The page sent more at once than the server takes, and so for ever."""
+    one = {"keys": ["driver"], "window": {"kind": "floating", "length": "1 minute"}}
+    feeder = Feeder(ledger, pipeline(summaries={f"s{n}": one for n in range(45)}, queries={}))
+    feeder.minute()
+    feeder.minute()
+    with Server(ledger, port=0) as server:
+        page.goto(server.url)
+        for card in ("first", "last"):
+            page.locator(f"#panels section:{card}-child").scroll_into_view_if_needed()
+            page.wait_for_selector(f"#panels section:{card}-child .bars tr")
+        state(page, "live")
+        assert server.app.state.hub.closings == {}
         page.goto("about:blank")
     feeder.close()
 
@@ -211,7 +234,12 @@ def test_what_has_no_limit_has_no_bar(page, ledger):
     feeder.close()
 
 
-def test_the_page_says_that_the_server_is_gone_and_recovers(page, feeder, ledger):
+def test_the_page_says_that_server_or_ledger_is_gone_and_recovers(
+    page, feeder, ledger, monkeypatch
+):
+    def away(*_):
+        raise LedgerError("it is away")
+
     server, port = server_that_comes_back(ledger)
     with server:
         page.goto(server.url)
@@ -221,6 +249,10 @@ def test_the_page_says_that_the_server_is_gone_and_recovers(page, feeder, ledger
     with Server(ledger, port=port):
         state(page, "live")
         assert not page.evaluate("document.documentElement.classList.contains('stale')")
+        with monkeypatch.context() as patched:
+            patched.setattr(StateReader, "read", away)
+            page.wait_for_selector("#connection[data-state=bad]:text('it is away')")
+        state(page, "live")
         page.goto("about:blank")
 
 
@@ -237,8 +269,9 @@ def test_behind_a_proxy_that_puts_a_path_before_it(page, server):
 
 
 def test_a_token_is_asked_for(page, feeder, ledger):
-    token = "reader-0123456789"  # noqa: S105
-    with Server(ledger, port=0, reader_token=token) as server:
+    token, held = "reader-0123456789", ["reader-0123456789", ""]
+    limits = ServerLimits(recheck_seconds=0.5)
+    with Server(ledger, port=0, tokens=lambda: held, limits=limits) as server:
         page.goto(server.url)
         page.fill("#token input", "wrong-0123456789")
         page.keyboard.press("Enter")
@@ -247,6 +280,10 @@ def test_a_token_is_asked_for(page, feeder, ledger):
         page.keyboard.press("Enter")
         state(page, "live")
         assert page.locator("#open button:visible").count() == 0  # it may only read
+        held[0] = "exchanged-0123456789"
+        page.fill("#token input", held[0])  # it is asked for again
+        page.keyboard.press("Enter")
+        state(page, "live")
         page.goto("about:blank")
 
 

@@ -54,7 +54,8 @@ def watched(monkeypatch):
 
 
 def test_the_pipeline_that_is_chosen_is_in_every_panel(page, watched):
-    page.goto(watched.url)
+    page.goto(f"{watched.url}#100%")  # the name of no pipeline
+    page.wait_for_selector('#connection[data-state="live"]')
     wait(page, "document.querySelectorAll('#closings rect').length === 3")
     for chart in ("#load", "#trends"):
         page.wait_for_selector(f"{chart} svg polyline", state="attached")
@@ -65,7 +66,6 @@ def test_the_pipeline_that_is_chosen_is_in_every_panel(page, watched):
     assert REASON in page.text_content("#overview tbody tr:has-text('sensors')")
     assert "failed" not in page.text_content("#headline")
     assert page.locator("#waiting").is_hidden()  # it reads no topic
-    page.wait_for_selector('#connection[data-state="live"]')
 
     page.click("#overview button:text('sensors')")
     page.wait_for_selector('#connection[data-state="bad"]')
@@ -82,6 +82,8 @@ def test_the_pipeline_that_is_chosen_is_in_every_panel(page, watched):
     page.reload()  # it stays
     page.wait_for_selector('#connection[data-state="bad"]')
     assert page.input_value("#pipelines select") == "sensors"
+    page.evaluate("location.hash = '#orders'")  # as a link would
+    wait(page, f"{NAMES} === 'Trend: busiest,Top of orders'")
 
     # a bucket of the load is what came in it by the time of it that has passed
     hour = 3_600_000_000

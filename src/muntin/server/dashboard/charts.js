@@ -1,5 +1,5 @@
 // Small SVG charts: areas and lines over time with bands, columns, and bars as a table.
-import { make, moment, number, short } from "./dom.js";
+import { amount, make, moment, number, short } from "./dom.js";
 
 const KEYS = 44; // left free for the keys of the colours, two lines of them
 const NS = "http://www.w3.org/2000/svg";
@@ -96,8 +96,9 @@ function zoomable(root, plot, first, last, zoom) {
   root.ondblclick = () => zoom(null, null);
 }
 
-// series: [{name, points: [[time, value, lower?, upper?], ...]}]; times are microseconds of event time.
-export function lines(holder, series, { height: least = 170, area = false, label = "", unit = "", zoom = null, low: from = null, high: until = null, why } = {}) {
+// given: [{name, points: [[time, value, lower?, upper?], ...]}]; times are microseconds of event time.
+export function lines(holder, given, { height: least = 170, area = false, label = "", unit = "", zoom = null, low: from = null, high: until = null, why } = {}) {
+  const series = given.map(({ name, points }) => ({ name, points: points.map((p) => p.map(amount)) }));
   const all = series.flatMap((s) => s.points).filter((p) => p[1] != null);
   if (holder.querySelector(".chosen") || empty(holder, !all.length, why)) return; // somebody drags over it
   const { root, width, height, plot } = frame(holder, least, label || series.map((s) => s.name).join(", "), series.length > 1 ? KEYS : 0);
@@ -158,8 +159,9 @@ export function columns(holder, items, { height: least = 150, label = "", unit =
 // items: [{label, value, lower?, upper?, unsure?}]; the bounds are drawn over the end of the bar.
 export function bars(holder, items, { format = (v) => number(v, 2) } = {}) {
   if (empty(holder, !items.length)) return;
-  const most = Math.max(...items.map((i) => Math.max(Math.abs(i.value ?? 0), i.upper ?? 0)), 1e-12);
-  const share = (value) => `${(100 * Math.abs(value ?? 0)) / most}%`;
+  const size = (value) => Math.abs(amount(value ?? 0));
+  const most = Math.max(...items.map((i) => Math.max(size(i.value), size(i.upper))), 1e-12);
+  const share = (value) => `${(100 * size(value)) / most}%`;
   const rows = items.map((item) => {
     const bar = make("div", { class: "bar" });
     bar.style.width = share(item.value);
@@ -167,7 +169,7 @@ export function bars(holder, items, { format = (v) => number(v, 2) } = {}) {
     const range = bounded && item.lower >= 0 ? make("i", { class: "range" }) : null;
     if (range) {
       range.style.left = share(item.lower);
-      range.style.width = share(item.upper - item.lower);
+      range.style.width = share(amount(item.upper) - amount(item.lower));
     }
     const said = bounded ? ` (${format(item.lower)} – ${format(item.upper)})` : "";
     const title = item.unsure ? `${item.label}: not surely among these` : item.label;

@@ -6,7 +6,7 @@ const SHOWN = 80;
 const COLOUR = { full: "var(--one)", capacity: "var(--bad)", end: "var(--three)", late: "var(--two)" };
 const MEANS = { full: "full in time", capacity: "capacity reached", end: "end of data", late: "late events between two windows" };
 
-export async function closings(holder, live, range, closing) {
+export function closings(holder, live, range, closing) {
   const chart = make("div", { class: "chart" }), note = make("p", { class: "note", role: "status" });
   holder.replaceChildren(chart, key(Object.values(MEANS), Object.values(COLOUR)), note);
   const windows = new Map();
@@ -34,10 +34,6 @@ export async function closings(holder, live, range, closing) {
     if (windows.size > 10 * SHOWN) windows.delete(windows.keys().next().value);
     draw();
   };
-  live.subscribe({ windows: true }, (message) => {
-    if (message.window) take(message.window);
-    if (message.type === "gap") note.textContent = `windows from ${moment(message.start)} on are no longer kept`;
-  });
   const fill = async () => {
     const [start, end] = range.ends();
     const names = closing();
@@ -58,5 +54,5 @@ export async function closings(holder, live, range, closing) {
     }
   };
   range.onchange(fill);
-  await fill();
+  live.subscribe({ windows: true }, ({ window }) => window && take(window), null, fill);
 }

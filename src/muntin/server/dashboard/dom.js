@@ -22,6 +22,9 @@ export function number(value, digits = 0) {
   return value.toLocaleString("en", { maximumFractionDigits: rest });
 }
 
+// For a chart, which rounds.
+export const amount = (value) => typeof value === "bigint" ? Number(value) : value;
+
 export function short(value) {
   if (value == null) return "–";
   if (Math.abs(value) < 10000) return number(value, Math.abs(value) < 1 ? 2 : 1);

@@ -17,7 +17,7 @@ export function following(live, note, draw) {
     leave = live.subscribe({ select, on }, (message) => {
       note.textContent = message.error ? message.error.message : covers(message.result);
       if (message.result) draw(message.result);
-    });
+    }, note.closest("section"));
   };
 }
 

@@ -29,19 +29,26 @@ export function paced(ask, every = EVERY_MS) {
   };
 }
 
-// For `query`: integers that a number of JavaScript would round are BigInt.
-export function exact(text) {
+// Integers that a number of JavaScript would round are BigInt.
+function exact(text) {
   return JSON.parse(text, (_, value, told) => Number.isInteger(value) && !Number.isSafeInteger(value)
     && /^-?\d+$/.test(told?.source ?? "") ? BigInt(told.source) : value);
 }
 
 const RETRY_MS = [1000, 2000, 4000, 5000]; // the whole of it is drawn from: not all pages at once
+const AT_ONCE = 25, TELL_MS = 75; // messages to a server, which takes 40 and then 20 a second
 
 export class Live {
   constructor(onstate) {
     this.onstate = onstate; // "wait", "live", "lost"
     this.rights = [];
-    this.topics = new Map(); // id -> {topic, hear, after, channel}
+    this.topics = new Map(); // id -> {topic, hear, section, joined, told, channel}; hear is null once it is left
+    this.seen = new Set(); // sections on the screen, or near it: what nobody looks at is not followed
+    this.sight = new IntersectionObserver((all) => {
+      for (const { target, isIntersecting } of all) this.seen[isIntersecting ? "add" : "delete"](target);
+      this.tell();
+    }, { rootMargin: "500px 0px 3000px" }); // some 50 cards: a server lets a client follow 64 topics
+    this.welcome = false;
     this.waiting = new Map(); // id -> {resolve, reject}
     this.numbers = 0;
     this.tries = 0;
@@ -55,17 +62,17 @@ export class Live {
     return this.token ? { authorization: `Bearer ${this.token}` } : {};
   }
 
-  async ask(path, body, parse = JSON.parse) {
+  async ask(path, body) {
     const headers = { ...this.headers(), ...(body ? { "content-type": "application/json" } : {}) };
     const options = body ? { method: "POST", headers, body: JSON.stringify(body) } : { headers };
     const answer = await fetch(`.${path}`, options);
-    const found = parse(await answer.text());
+    const found = exact(await answer.text());
     if (!answer.ok) throw Object.assign(new Error(found.error.message), found.error, { status: answer.status });
     return found;
   }
 
-  query(select, parse) {
-    return this.ask("/query", { select }, parse);
+  query(select) {
+    return this.ask("/query", { select });
   }
 
   async open() {
@@ -73,6 +80,7 @@ export class Live {
     try {
       if (this.token) {
         const answer = await fetch("./ticket", { method: "POST", headers: this.headers() });
+        if (answer.status === 401) return location.reload(); // it is no token any more: another is asked for
         ticket = (await answer.json()).ticket;
       }
     } catch {
@@ -84,12 +92,13 @@ export class Live {
     this.socket = socket;
     this.heard = Date.now();
     socket.onopen = () => { if (ticket) socket.send(JSON.stringify({ type: "hello", ticket })); };
-    socket.onmessage = (event) => { if (socket === this.socket) this.hear(JSON.parse(event.data)); };
+    socket.onmessage = (event) => { if (socket === this.socket) this.hear(exact(event.data)); };
     socket.onclose = () => { if (socket === this.socket) this.again(); };
   }
 
   again() {
     this.socket = null;
+    this.welcome = false;
     for (const { reject } of this.waiting.values()) reject(new Error("the connection was lost"));
     this.waiting.clear();
     this.onstate("lost");
@@ -111,9 +120,7 @@ export class Live {
     const by = { welcome: "welcomed", subscribed: "joined", done: "settled", error: "failed" };
     if (by[message.type]) return this[by[message.type]](message);
     for (const topic of this.topics.values()) {
-      if (topic.channel !== message.channel) continue;
-      if (message.after) topic.after = message.after;
-      topic.hear(message);
+      if (topic.channel === message.channel) topic.hear?.(message);
     }
   }
 
@@ -122,14 +129,17 @@ export class Live {
     this.rights = message.rights;
     this.quiet = 1000 * message.quiet_seconds;
     this.onstate("live");
-    for (const id of this.topics.keys()) this.send(id);
+    for (const topic of this.topics.values()) Object.assign(topic, { told: false, channel: null });
+    this.welcome = true;
+    this.spare = AT_ONCE;
+    this.tell();
   }
 
   joined(message) {
     const topic = this.topics.get(message.id);
-    if (!topic) return;
+    if (!topic?.hear) return;
     topic.channel = message.channel;
-    topic.after = message.after ?? topic.after;
+    topic.joined?.();
   }
 
   settled(message) {
@@ -140,24 +150,41 @@ export class Live {
   failed(message) {
     this.waiting.get(message.id)?.reject(new Error(message.message));
     this.waiting.delete(message.id);
-    this.topics.get(message.id)?.hear({ type: "refused", error: message });
+    const topic = this.topics.get(message.id), { socket } = this;
+    topic?.hear?.({ type: "refused", error: message });
+    if (topic && /^(busy|ledger)$/.test(message.code)) { // for a time: it is asked for again
+      setTimeout(() => { if (socket === this.socket) { topic.told = false; this.tell(); } }, EVERY_MS);
+    }
   }
 
-  subscribe(topic, hear) {
-    const id = `t${++this.numbers}`;
-    this.topics.set(id, { topic, hear, after: null, channel: null });
-    if (this.rights.length && this.socket?.readyState === WebSocket.OPEN) this.send(id);
-    return () => {
-      this.topics.delete(id);
-      if (this.socket?.readyState === WebSocket.OPEN) {
-        this.socket.send(JSON.stringify({ type: "unsubscribe", id }));
+  // `hear` gets each message; of a section, while it is on the screen. `joined` is called each time that
+  // it begins: what was before can be asked for then.
+  subscribe(topic, hear, section = null, joined = null) {
+    const one = { topic, hear, section, joined, told: false, channel: null };
+    this.topics.set(`t${++this.numbers}`, one);
+    if (section) this.sight.observe(section);
+    this.tell();
+    return () => { one.hear = null; this.tell(); };
+  }
+
+  // Tells the server what is followed now, as fast as it listens.
+  tell() {
+    clearTimeout(this.later);
+    if (!this.welcome || this.socket?.readyState !== WebSocket.OPEN) return;
+    const now = performance.now();
+    this.spare = Math.min(AT_ONCE, this.spare + (now - (this.toldAt ?? now)) / TELL_MS);
+    this.toldAt = now;
+    for (const [id, one] of this.topics) {
+      const wanted = one.hear != null && (!one.section || this.seen.has(one.section));
+      if (wanted !== one.told) {
+        if (this.spare < 1) return void (this.later = setTimeout(() => this.tell(), TELL_MS));
+        this.spare -= 1;
+        one.told = wanted;
+        one.channel = null;
+        this.socket.send(JSON.stringify(wanted ? { type: "subscribe", id, ...one.topic } : { type: "unsubscribe", id }));
       }
-    };
-  }
-
-  send(id) {
-    const { topic, after } = this.topics.get(id);
-    this.socket.send(JSON.stringify({ type: "subscribe", id, ...topic, ...(after ? { after } : {}) }));
+      if (!one.hear) this.topics.delete(id);
+    }
   }
 
   command(type, summary) {

@@ -55,8 +55,9 @@ async function start() {
   pack(at("board"));
   const found = await admitted(live, "/summaries", say); // the names
   const files = live.ask("/panels").then((names) => new Set(names));
-  const names = Object.keys(found.specs), asked = decodeURIComponent(location.hash.slice(1));
-  let pipeline = names.includes(asked) ? asked : names[0] ?? null, last = { pipelines: [] };
+  const names = Object.keys(found.specs);
+  const asked = () => names.find((name) => location.hash === `#${encodeURIComponent(name)}` || location.hash === `#${name}`);
+  let pipeline = asked() ?? names[0] ?? null, last = { pipelines: [] };
   const of = new Map(found.summaries.map((summary) => [summary.name, summary.pipeline]));
   const closing = () => found.summaries.filter((s) => s.windows && s.pipeline === pipeline).map((s) => s.name);
   const range = new Range(at("range"));
@@ -75,8 +76,8 @@ async function start() {
     if (one?.committed_at == null || built.has(name)) return;
     built.add(name);
     const theirs = (all) => all.filter((one) => one.pipeline === name);
-    await Promise.allSettled([files.then((known) => panels(theirs(found.summaries), known)),
-      ...theirs(found.queries).map((query) => trend(at("trends"), live, query, range, columns))]);
+    for (const query of theirs(found.queries)) trend(at("trends"), live, query, range, columns);
+    await Promise.allSettled([files.then((known) => panels(theirs(found.summaries), known))]);
     hide();
   }
 
@@ -111,7 +112,12 @@ async function start() {
   }
 
   statement.offer(pipeline);
-  live.subscribe({ state: true }, ({ state }) => {
+  live.subscribe({ state: true }, ({ state, error }) => {
+    if (error) {
+      said = ["bad", error.message];
+      stale = true;
+      say(live.state);
+    }
     if (!state) return;
     if (state.pipelines.some((p) => p.spec !== found.specs[p.name])) return location.reload(); // other names
     const known = state.pipelines.some((p) => p.name === pipeline);
@@ -120,7 +126,8 @@ async function start() {
     else show(state.pipelines[0].name);
   });
   live.open();
-  await Promise.allSettled([closings(inside("closings"), live, range, closing)]);
+  closings(inside("closings"), live, range, closing);
+  addEventListener("hashchange", () => asked() && show(asked()));
 }
 
 start();

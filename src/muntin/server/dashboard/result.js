@@ -1,6 +1,6 @@
 // What may be done with an answer beside reading it: see it, keep it as a file, keep the statement.
 import { bars, lines } from "./charts.js";
-import { make } from "./dom.js";
+import { make, named } from "./dom.js";
 
 const LINES = 5, BARS = 30, SAVED = 30, STORE = "muntin-saved";
 const is = (pattern) => (types) => types.map((type, i) => pattern.test(type) ? i : -1).filter((i) => i >= 0);
@@ -14,17 +14,16 @@ function draw(holder, { columns, types, rows }) {
   const value = at("value") >= 0 ? at("value") : values[0];
   if (value == null || rows.length < 2) return holder.remove();
   const names = columns.map((_, i) => i).filter((i) => !numbers(types).includes(i) && !times(types).includes(i) || columns[i] === "q");
-  const label = (row) => names.map((i) => row[i]).filter((v) => v != null).join(", ") || columns[value];
-  const amount = (v) => typeof v === "bigint" ? Number(v) : v; // a chart rounds
-  const bounds = (row) => [amount(row[at("lower")]), amount(row[at("upper")])];
+  const label = (row) => names.length ? named(names.map((i) => row[i])) : columns[value];
+  const bounds = (row) => [row[at("lower")], row[at("upper")]];
   if (time == null) {
-    return bars(holder, rows.slice(0, BARS).map((row) => ({ label: label(row), value: amount(row[value]), lower: bounds(row)[0], upper: bounds(row)[1] })));
+    return bars(holder, rows.slice(0, BARS).map((row) => ({ label: label(row), value: row[value], lower: bounds(row)[0], upper: bounds(row)[1] })));
   }
   const series = new Map();
   for (const row of rows) {
     if (row[time] == null) continue;
     if (!series.has(label(row))) series.set(label(row), []);
-    series.get(label(row)).push([Date.parse(row[time]) * 1000, amount(row[value]), ...bounds(row)]);
+    series.get(label(row)).push([Date.parse(row[time]) * 1000, row[value], ...bounds(row)]);
   }
   for (const points of series.values()) points.sort((a, b) => a[0] - b[0]);
   lines(holder, [...series].slice(0, LINES).map(([name, points]) => ({ name, points })), { unit: columns[value] });

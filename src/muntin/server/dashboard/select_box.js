@@ -1,7 +1,6 @@
 // The SELECT box: completion of names, errors at their place, answers with what they cover, as a chart
 // and as a file; statements that were kept in this browser.
 import { make, moment, number, quoted, table } from "./dom.js";
-import { exact } from "./live.js";
 import { plotted, saved } from "./result.js";
 
 const ROWS = 500;
@@ -49,7 +48,7 @@ export function selectBox(holder, live, names) {
     run.disabled = true;
     const statement = text.value, began = performance.now();
     try {
-      show(await live.query(statement, exact), performance.now() - began);
+      show(await live.query(statement), performance.now() - began);
     } catch (problem) {
       const at = problem.position ?? 0, end = at + Math.max(problem.length ?? 0, 1);
       const place = problem.code && problem.length ? make("div", { class: "error" }, statement.slice(0, at),

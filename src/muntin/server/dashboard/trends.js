@@ -2,7 +2,7 @@
 // over windows in which they were not among the answers. By closed window, from the ledger; of a query
 // that runs on update, from when the page was opened.
 import { lines } from "./charts.js";
-import { choice, drawer, make, named, quoted } from "./dom.js";
+import { amount, choice, drawer, make, named, quoted } from "./dom.js";
 
 const POINTS = 300, LINES = 5, ROWS = "rows"; // counted where an answer has no number in it
 const numeric = (type) => /int|float|double|decimal/.test(type);
@@ -31,7 +31,7 @@ function kinds(columns, types, keys, ordered) {
   return { names, values };
 }
 
-export async function trend(board, live, query, range, keys) {
+export function trend(board, live, query, range, keys) {
   const holder = make("div", { class: "chart" }), note = make("p", { class: "note" });
   const controls = make("span", { class: "controls" });
   board.append(make("section", { "data-pipeline": query.pipeline }, make("h2", {}, `Trend: ${query.name}`, controls), holder, note));
@@ -77,19 +77,19 @@ export async function trend(board, live, query, range, keys) {
       const start = startOf(row);
       if (!fresh.has(start)) fresh.set(start, []);
       const label = named(labels.map(([, i]) => row[i])) || query.name;
-      fresh.get(start).push([label, Object.fromEntries(values.map(([name, i]) => [name, row[i]]))]);
+      fresh.get(start).push([label, Object.fromEntries(values.map(([name, i]) => [name, amount(row[i])]))]);
     }
     for (const [start, found] of fresh) points.set(start, found);
     draw();
   };
-  live.subscribe({ query: query.name, on: moves ? "update" : "window" }, (message) => {
+  const hear = (message) => {
     const start = moves ? Math.floor(Date.now() / 1000) * 1e6
       : message.window && Date.parse(message.window.start) * 1000;
     if (message.result && range.until == null) take(message.result, () => start, start);
     note.textContent = message.error?.message ?? query.select;
-  });
+  };
   note.textContent = query.select;
-  if (moves) return;
+  if (moves) return void live.subscribe({ query: query.name, on: "update" }, hear, note.parentElement);
   const fill = async () => {
     const [start, end] = range.ends();
     const run = start || end ? `FOR '${start ?? "1970-01-01"}' TO '${end ?? "2200-01-01"}'` : "";
@@ -104,6 +104,6 @@ export async function trend(board, live, query, range, keys) {
     }
     draw();
   };
-  range.onchange(fill);
-  await fill();
+  range.onchange(() => live.seen.has(note.parentElement) && fill());
+  live.subscribe({ query: query.name, on: "window" }, hear, note.parentElement, fill);
 }

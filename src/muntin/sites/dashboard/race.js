@@ -1,5 +1,5 @@
 // The top k as bars that move when ranks change, and the course of who entered and left.
-import { make, moment, number } from "/static/dom.js";
+import { amount, make, moment, number } from "/static/dom.js";
 
 const NEW_MS = 15000; // an object is marked as new for so long
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
@@ -39,14 +39,14 @@ export function race(holder) {
     for (const [item, { row }] of rows) if (!items.includes(item)) { row.remove(); rows.delete(item); }
     const shown = [...rows.keys()].join("\0"); // Map order is the order shown last
     const fresh = entrants(history, now);
-    const most = Math.max(...answer.items.map((one) => Math.abs(one.value ?? 0)), 1e-12);
+    const most = Math.max(...answer.items.map((one) => Math.abs(amount(one.value ?? 0))), 1e-12);
     answer.items.forEach(({ item, value }, i) => {
       const parts = rows.get(item) ?? newRow();
       rows.delete(item);
       rows.set(item, parts);
       parts.rank.textContent = i + 1;
       parts.name.textContent = parts.name.title = item;
-      parts.bar.style.width = `${(100 * Math.abs(value ?? 0)) / most}%`;
+      parts.bar.style.width = `${(100 * Math.abs(amount(value ?? 0))) / most}%`;
       parts.value.textContent = number(value);
       parts.mark.textContent = fresh.has(item) ? "new" : "";
       parts.row.classList.toggle("entered", fresh.has(item));

@@ -11,7 +11,8 @@ const STEPS_S = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200,
   172800, 604800, 1209600, 2419200, 7257600, 31536000];
 
 const instant = (ms) => new Date(ms).toISOString().slice(0, 19).replace("T", " ");
-const literal = (value) => typeof value === "number" ? String(value) : `'${String(value).replaceAll("'", "''")}'`;
+const text = (keys) => JSON.stringify(keys.map((key) => typeof key === "bigint" ? `${key}n` : key));
+const literal = (value) => typeof value !== "string" ? String(value) : `'${String(value).replaceAll("'", "''")}'`;
 
 // Slices of whole steps over a run of time, so that those that are over stay the same.
 function slices({ start, end }) {
@@ -41,7 +42,7 @@ export default function panel(section, summary, live) {
   const by = summary.by, keys = by.map(quoted).join(", ");
   const from = `FROM quantiles(${quoted(summary.name)}, ${ASKED.join(", ")})`;
   const spans = windowsOf(summary, true);
-  let window = spans[0][0], key = null, covered = null, series = [];
+  let window = spans[0][0], key = "", groups = new Map(), covered = null, series = [];
   let worst = 0.99;
   const ask = () => follow(by.length
     ? `SELECT ${keys}, q, value, lower, upper FROM quantiles(${quoted(summary.name)}, ${worst}) ${window} ORDER BY value DESC NULLS LAST LIMIT ${KEYS}`
@@ -58,7 +59,7 @@ export default function panel(section, summary, live) {
 
   const history = paced(async () => {
     if (!covered) return;
-    const chosen = by.length ? JSON.parse(whose.value || "[]") : [];
+    const chosen = groups.get(whose.value) ?? [];
     const where = chosen.map((value, i) =>
       `${quoted(by[i])} ${value == null ? "IS NULL" : `= ${literal(value)}`}`).join(" AND ");
     const all = slices(covered), statements = [];
@@ -81,12 +82,12 @@ export default function panel(section, summary, live) {
       label: `${named(row.slice(0, by.length))} ${100 * row[at("q")]} %`.trim(),
       value: row[at("value")], lower: row[at("lower")], upper: row[at("upper")],
     })));
-    const found = [...new Set(rows.map((row) => JSON.stringify(row.slice(0, by.length))))];
-    if (by.length && found.join() !== key) {
-      key = found.join();
+    groups = new Map(by.length ? rows.map((row) => row.slice(0, by.length)).map((of) => [text(of), of]) : []);
+    if ([...groups.keys()].join() !== key) {
+      key = [...groups.keys()].join();
       const before = whose.value;
-      whose.replaceChildren(...found.map((value) => make("option", { value }, named(JSON.parse(value)))));
-      if (found.includes(before)) whose.value = before;
+      whose.replaceChildren(...[...groups].map(([value, of]) => make("option", { value }, named(of))));
+      if (groups.has(before)) whose.value = before;
     }
     covered = read[0]?.covered ?? null;
     history();
