@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from muntin.errors import BadArgument, CorruptMessage
 from muntin.topk import messages as m
-from muntin.topk.codec import KINDS, MESSAGE_BYTES_MAX, decode, encode
+from muntin.topk.codec import KINDS, MESSAGE_BYTES_MAX, OBJECTS_MAX, decode, encode
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "topk-messages-v2.bin"
 OLD = GOLDEN.with_name("topk-messages-v1.bin")
@@ -142,6 +142,14 @@ def test_hostile_bytes_are_one_error() -> None:
 def test_named_bad_bytes(data: bytes, said: str) -> None:
     with pytest.raises(CorruptMessage, match=said):
         decode(data)
+
+
+def test_no_message_takes_long_to_read() -> None:
+    with pytest.raises(BadArgument, match="419,430 at most"):
+        encode(m.Request(1, 0, 1, (*range(OBJECTS_MAX + 1),)))
+    count = b"\xe7\xcc\x19"  # 419,431
+    with pytest.raises(CorruptMessage, match="419431 objects cannot be"):
+        decode(b"\x02\x06\x01\x00\x01" + count + bytes(OBJECTS_MAX + 100))
 
 
 def test_what_is_not_bytes_is_refused() -> None:

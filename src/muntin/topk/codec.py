@@ -25,6 +25,7 @@ FORMAT_VERSION = 2
 MESSAGE_BYTES_MAX = 8 << 20  # 16,384 entries with names of the longest kind are 4.4 MB
 _NUMBER_BYTES_MAX = 20  # of an object beside its name: a length or a number, and a value
 _HEAD_BYTES_MAX = 100
+OBJECTS_MAX = MESSAGE_BYTES_MAX // _NUMBER_BYTES_MAX  # more take seconds to read, and never `fits`
 _UNSIGNED_MAX = (1 << 63) - 1
 
 
@@ -50,6 +51,8 @@ class _Writer:
         out.append(value)
 
     def objects(self, items: Sequence[m.Object]) -> None:
+        if len(items) > OBJECTS_MAX:
+            raise BadArgument(f"a message of {len(items):,} objects: {OBJECTS_MAX:,} at most")
         split = next((n for n, item in enumerate(items) if isinstance(item, str)), len(items))
         self.unsigned(split)
         before: int | None = None
@@ -142,7 +145,7 @@ class _Reader:
 
     def _count(self) -> int:
         count = self.unsigned()
-        if count > len(self.data) - self.at:  # each takes a byte at least
+        if count > min(OBJECTS_MAX, len(self.data) - self.at):  # each takes a byte at least
             raise CorruptMessage(f"{count} objects cannot be in {len(self.data)} bytes")
         return count
 

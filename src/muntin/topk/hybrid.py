@@ -93,12 +93,15 @@ class CostModel:
 
     def price(self, message: Message) -> int:
         """What the message costs."""
-        return 1 if self.objective == "messages" else len(encode(message)) + self.overhead
+        return self._price(len(encode(message)))
+
+    def _price(self, size: int) -> int:
+        return 1 if self.objective == "messages" else size + self.overhead
 
     def charge(self, site: str, message: Message) -> None:
         """A message went to or came from a site."""
         size = len(encode(message))
-        cost = self.price(message)
+        cost = self._price(size)
         self._spent += cost
         if isinstance(message, Push) and message.number >= 0:
             self.budget.push(site, cost if message.entries else 0)
