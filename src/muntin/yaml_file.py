@@ -66,11 +66,11 @@ def read(path: Path, remedy: str) -> Document:
     except FileNotFoundError:
         raise SpecError(f"{path}: no such file; {remedy}") from None
     except IsADirectoryError:
-        raise SpecError(f"{path}: is a folder: name the pipeline file in it; {remedy}") from None
+        raise SpecError(f"{path}: is a folder: name the file in it; {remedy}") from None
     except OSError as problem:
         raise SpecError(f"{path}: {problem.strerror}") from None
     if len(raw) > FILE_BYTES_MAX:
-        raise SpecError(f"{path}: {len(raw)} bytes are too many for a pipeline file")
+        raise SpecError(f"{path}: {len(raw)} bytes are too many: at most {FILE_BYTES_MAX}")
     try:
         text = raw.decode("utf-8")
         _refuse_aliases_and_depth(text, path)
@@ -89,7 +89,7 @@ def read(path: Path, remedy: str) -> Document:
     except (yaml.YAMLError, ValueError, OverflowError) as problem:
         raise SpecError(f"{path}: not YAML: {' '.join(str(problem).split())}") from None
     if not isinstance(data, dict):
-        raise SpecError(f"{path}: a pipeline file is a mapping: name, source, time, pane, ...")
+        raise SpecError(f"{path}: is no mapping (name: value, line by line); {remedy}")
     return Document(path, data, root)
 
 
@@ -98,7 +98,7 @@ def _refuse_aliases_and_depth(text: str, path: Path) -> None:
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.AliasEvent):
             where = _at(path, event.start_mark)
-            raise SpecError(f"{where}: aliases (*name) are not used in pipeline files")
+            raise SpecError(f"{where}: aliases (*name) are not used here")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):

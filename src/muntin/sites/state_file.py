@@ -55,7 +55,7 @@ class StateFile:
         except FileNotFoundError:
             return None
         except OSError as problem:
-            raise LedgerError(f"{self.path}: {problem.strerror}") from None
+            raise LedgerError(f"{self.path}: {problem.strerror}; name another state file") from None
         body, checksum = data[len(MAGIC) : -_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
         sound = data.startswith(MAGIC) and len(data) <= STATE_BYTES_MAX
         if sound and google_crc32c.value(body) == int.from_bytes(checksum, "little"):

@@ -71,6 +71,8 @@ class CostModel:
         self.objective, self.overhead, self.patience = objective, overhead, patience
         self.runners_up, self.closeness, self.eagerness, usual = OBJECTIVES[objective]
         share = usual if share is None else share
+        if overhead < 0:
+            raise BadArgument(f"overhead {overhead}: give 0 bytes or more")
         if not share > 0:
             raise BadArgument(f"share {share}: give a part above 0, such as 0.05")
         self.stay_min = self._stay = stay

@@ -7,6 +7,7 @@ is not counts as `invalid`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import inf
 from os import PathLike
 from typing import Any
 
@@ -18,6 +19,7 @@ from muntin.times import US_PER_SECOND, duration_us
 from muntin.topk import streams
 from muntin.topk.costs import Simulation, naive_push
 from muntin.topk.hybrid import CostModel
+from muntin.topk.messages import VALUE_MAX
 from muntin.topk.policy import POLICIES as SHARING
 from muntin.topk.policy import Policy
 from muntin.topk.runs import Run
@@ -83,7 +85,7 @@ def simulate(
         stream,
         {"exponent": exponent, "affinity": affinity, "objects": objects, "sites": sites},
         units=length + windows,
-        records=round(rate * unit_seconds),
+        records=rate * unit_seconds,
         unit_seconds=unit_seconds,
         seed=seed,
         columns=columns,
@@ -163,16 +165,25 @@ def _counts(
     made: dict[str, Any],
     *,
     units: int,
-    records: int,
+    records: float,
     unit_seconds: int,
     seed: int,
     columns: Mapping[str, str] | None,
 ) -> np.ndarray:
-    for name in ("objects", "sites", "exponent"):
-        if not made[name] > 0:
-            raise BadArgument(f"{name} is {made[name]}: give more than 0")
-    if records < 1:
-        raise BadArgument(f"{records} records in a unit: give a higher rate or a longer unit")
+    for name, value in made.items():
+        if value is not None and not 0 < value < inf:
+            raise BadArgument(f"{name} is {value}: give more than 0")
+    if not 0.5 < records < VALUE_MAX:
+        raise BadArgument(f"{records:g} records in a unit: give a rate that makes 1 to 2**50")
+    if seed < 0:
+        raise BadArgument(f"seed {seed}: give 0 or more")
+    cells = units * made["sites"] * made["objects"]
+    if isinstance(stream, str) and stream in ("zipf", "traffic") and cells > streams.CELLS_MAX:
+        raise BadArgument(
+            f"{units:,} units, {made['sites']:,} sites and {made['objects']:,} objects make "
+            f"{cells:,} counts: at most {streams.CELLS_MAX:,}"
+        )
+    records = round(records)
     rng = np.random.default_rng(100 * seed + 7)
     if isinstance(stream, np.ndarray):
         counts = stream
