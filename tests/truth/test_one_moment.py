@@ -66,12 +66,18 @@ def _nothing_is_torn(url: str, reads: int) -> None:
     torn: list[object] = []
     failed: list[BaseException] = []
     states: set[object] = set()
+    batches = 0
     done = threading.Event()
+    taken = threading.Condition()
 
     def ask() -> None:
         session = Session(open_ledger(url, create=False))
         try:
             for number in range(reads // READERS):
+                if number % 100 == 50:  # so that it is written all the time, however slowly
+                    with taken:
+                        before = batches
+                        taken.wait_for(lambda: batches > before or done.is_set())  # noqa: B023
                 text = STATEMENTS[number % len(STATEMENTS)]
                 rows = session.sql(text).rows
                 numbers = [row[-1] for row in rows] if len(rows) > 1 else rows[0]
@@ -84,10 +90,20 @@ def _nothing_is_torn(url: str, reads: int) -> None:
             session.close()
 
     def write() -> None:
-        number = 1
-        while not done.wait(0.01):  # readers have a turn
-            ingest.take(number, gather([_events(places, 1 + number % 7)]))
-            number += 1
+        nonlocal batches
+        try:
+            while not done.wait(0.01):  # readers have a turn
+                number = batches + 1
+                ingest.take(number, gather([_events(places, 1 + number % 7)]))
+                with taken:
+                    batches = number
+                    taken.notify_all()
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            done.set()
+            with taken:
+                taken.notify_all()
 
     threads = [threading.Thread(target=ask) for _ in range(READERS)]
     writer = threading.Thread(target=write)
@@ -100,7 +116,7 @@ def _nothing_is_torn(url: str, reads: int) -> None:
     ingest.close()
     assert not failed, failed
     assert not torn, torn[:3]
-    assert len(states) > reads / 100  # it was written all the time
+    assert len(states) > reads / 200
 
 
 def test_the_newest_of_a_long_history_and_it_is_said() -> None:
