@@ -161,6 +161,13 @@ def test_what_cannot_go_out_says_so(ingest, place, tmp_path):
     export(ledger, "fares", "delta", place["delta"])
     with pytest.raises(BadArgument, match="is a Delta Lake table: use --to delta"):
         export(ledger, "fares", "parquet", place["delta"])
+    with pytest.raises(BadArgument, match="no Delta Lake table: use --to parquet"):
+        export(ledger, "fares", "delta", folder)
+    with pytest.raises(BadArgument, match=r"whose path has % \[: give another folder"):
+        export(ledger, "fares", "delta", f"{tmp_path}/[a%20b")
+    DeltaTable(place["delta"]).alter.set_table_properties({"muntin.export": "x"}, False)
+    with pytest.raises(BadArgument, match="do not say of what they are"):
+        export(ledger, "fares", "delta", place["delta"])
     with pytest.raises(BadArgument, match="is a URL"):
         export(ledger, "fares", "parquet", "s3://bucket/folder")
     other = Ingest(spec(), SqliteLedger(f"{tmp_path}/other.db"), query_id="q")

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
+from muntin.errors import BadArgument
 from muntin.exporting.target import ABOUT, KNOWN, Overtaken, about_of
 
 _ONE_TRY = CommitProperties(max_commit_retries=0)
 """So that a version that another export has written is not passed over."""
+
+_ODD = frozenset("%[\\]^|")
 
 
 class DeltaLake:
     """See `Target`."""
 
     def __init__(self, place: str) -> None:
+        odd = "" if "://" in place else set(os.path.abspath(place)) & _ODD
+        if odd:
+            raise BadArgument(
+                f"'{place}': deltalake does not find a folder again whose path has "
+                f"{' '.join(sorted(odd))}: give another folder"
+            )
         self._place = place
         self._table: DeltaTable | None = None
 
@@ -25,6 +36,11 @@ class DeltaLake:
         try:
             self._table = DeltaTable(self._place)
         except TableNotFoundError:
+            if any(Path(self._place).glob("part-*.parquet")):  # whoever reads files reads both
+                raise BadArgument(
+                    f"{self._place} holds Parquet files that are no Delta Lake table: use --to "
+                    "parquet, or another folder"
+                ) from None
             return
         yield from self._table.to_pyarrow_dataset().to_batches(columns=list(KNOWN))
 

@@ -225,12 +225,14 @@ def _check_same(target: Target, about: Mapping[str, Any], place: str, *, empty: 
     said = target.about()
     if said is None and empty:
         return
-    there = None if said is None else json.loads(said)
+    there: Any = None
+    with suppress(ValueError):
+        there = json.loads(said or "")
     if there == about:
         return
     what = "rows that do not say of what they are"
-    if there is not None:
-        other = {name for name in there | about if there.get(name) != about.get(name)}
+    if isinstance(there, dict) and {"of", "summary"} <= there.keys():
+        other = {name for name in (*there, *about) if there.get(name) != about.get(name)}
         more = ", ".join(f"{name} {there[name]}" for name in there if name in other - {"of"})
         what = f"{there['of']} of {there['summary']}" + (f" ({more})" if more else "")
     raise BadArgument(
