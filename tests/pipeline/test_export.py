@@ -139,13 +139,20 @@ def test_a_pane_that_is_dropped_meanwhile_goes_out_whole_or_not_at_all(tmp_path,
     ingest = Ingest(kept, SqliteLedger(f"{tmp_path}/ledger.db"), query_id="q")
     ingest.take(0, gather([events(rows(0, 80))]))
     layout = ingest._assembler.layouts["areas"]
-    groups = exporter.panes(ingest.ledger, layout, (START // SECOND + 60) * SECOND, {})
+    said = exporter.Exported()
+    groups = exporter.panes(ingest.ledger, layout, (START // SECOND + 60) * SECOND, {}, said)
     out = [next(groups)]
     ingest.take(1, gather([events(rows(80, 300))]))
     ingest.take(2, gather([events(rows(15, 16) + rows(300, 301))]))
+    assert said.dropped_before is None
     out += groups
-    ingest.close()
     assert {n for group in out for unit in group for n in unit.spans.events.tolist()} == {20}
+    assert said.dropped_before == START + 210 * SECOND
+    to = ("parquet", f"{tmp_path}/panes")
+    for number, last, dropped in ((3, 301, None), (4, 500, START + 400 * SECOND)):
+        ingest.take(number, gather([events(rows(last - 1, last))]))
+        assert export(ingest.ledger, "areas", *to, of="panes").dropped_before == dropped
+    ingest.close()
 
 
 def test_what_cannot_go_out_says_so(ingest, place, tmp_path):

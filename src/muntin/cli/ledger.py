@@ -10,6 +10,7 @@ import typer
 
 from muntin.cli.tables import FORMAT, LEDGER, Format, print_result, print_rows, print_table
 from muntin.errors import how_many
+from muntin.times import instant_text
 
 
 def register(app: typer.Typer) -> None:
@@ -97,6 +98,9 @@ def register(app: typer.Typer) -> None:
             typer.echo(f"{waiting} left for the revision that has their late events")
         if said.dropped:
             typer.echo(f"{how_many(said.dropped, 'window')} left out: retention has dropped panes")
+        if said.dropped_before is not None:
+            until = instant_text(said.dropped_before)
+            typer.echo(f"panes before {until} left out: retention dropped what was not out")
 
     group = typer.Typer(no_args_is_help=True)
     app.add_typer(group, name="ledger", help="Move a ledger.")

@@ -48,6 +48,13 @@ class Exported:
     """Windows to which late events came: they go out once their next revision is stored."""
     dropped: int = 0
     """Windows of which retention has dropped panes before they went out."""
+    dropped_before: int | None = None
+    """Retention has dropped the panes before this time, and not all of them were out."""
+
+    def left(self, out: int, horizon: int | None) -> None:
+        """All panes before `out` are in the table; those before `horizon` have been dropped."""
+        if horizon is not None and out < horizon:
+            self.dropped_before = horizon
 
 
 def windows(ledger: Ledger, layout: Layout, done: Done, said: Exported) -> Iterator[list[Unit]]:
@@ -81,13 +88,19 @@ def windows(ledger: Ledger, layout: Layout, done: Done, said: Exported) -> Itera
             return
 
 
-def panes(ledger: Ledger, layout: Layout, sealed: int | None, done: Done) -> Iterator[list[Unit]]:
+def panes(
+    ledger: Ledger, layout: Layout, sealed: int | None, done: Done, said: Exported
+) -> Iterator[list[Unit]]:
     """Panes that end at `sealed` or before, oldest first, and again those that got late events."""
     with ledger.snapshot() as view:
+        pieces = Pieces(view, SegmentCache(0))
+        extent = pieces.extent(layout)
+        first = extent.bounds[0] if extent.bounds else 0  # of rollups, where panes are gone
+        said.left(max((end for end, _ in done.values()), default=first), extent.dropped)
         bounds = view.bounds(layout.name, layout.pane)
         if bounds is None or sealed is None:
             return
-        starts = _panes(Pieces(view, SegmentCache(0)), layout, bounds[0], sealed, done).start
+        starts = _panes(pieces, layout, bounds[0], sealed, done).start
     group: list[Unit] = []
     while len(starts):
         start = int(starts[0])
@@ -96,7 +109,8 @@ def panes(ledger: Ledger, layout: Layout, sealed: int | None, done: Done) -> Ite
         with ledger.snapshot() as view:
             pieces = Pieces(view, SegmentCache(0))
             spans = _panes(pieces, layout, start, end, done)
-            if len(spans):  # retention may have come before us
+            said.left(start, pieces.extent(layout).dropped)  # retention may have come before us
+            if len(spans):
                 whole = merge(pieces.segments(layout, layout.pane, start, end))
                 at = np.searchsorted(whole.slices, spans.start // layout.pane)
                 group.append(Unit(relabelled(whole, whole.slices[at], at), spans))
@@ -203,14 +217,14 @@ def export(
         target = _target(to, place, catalog)
     said = Exported()
     for _ in range(TRIES):
-        said.waiting = said.dropped = 0
+        said.waiting, said.dropped, said.dropped_before = 0, 0, None
         with told(place):
             there = done(target)
         _check_same(target, about, place, empty=not there)
         if of == "windows":
             groups = windows(ledger, layout, there, said)
         else:
-            groups = panes(ledger, layout, sealed, there)
+            groups = panes(ledger, layout, sealed, there, said)
         with suppress(Overtaken):
             _append(target, place, layout, groups, said, about)
             return said
