@@ -213,6 +213,24 @@ def test_settings_are_undone(fed, undone):
         assert answered(connected, "SHOW application_name") == [("a",)]
 
 
+def test_settings_are_shown(fed):
+    options = "-c timezone=Asia/Tokyo -c my.one=1"
+    with psycopg.connect(fed.postgres_url, autocommit=True, options=options) as connected:
+        for said in ("SET my.two TO 'Two'", "SET TimeZone = 'Asia/Tokyo'", "SET my.one.x = 3"):
+            connected.execute(said)
+        connected.execute(f"SET my.{'x' * 70} = 1")  # which nothing keeps
+        assert answered(connected, "SHOW my.two; SHOW my.one") == [("Two",)]
+        assert answered(connected, "SHOW timezone") == [("UTC",)]  # as times come
+        shown = answered(connected, "SHOW ALL")
+        assert ("TimeZone", "UTC") in shown
+        assert shown[-3:] == [("my.one", "1"), ("my.two", "Two"), ("my.one.x", "3")]
+        connected.execute("RESET my.two")
+        connected.execute("RESET my.one.x")
+        assert [name for name, _ in answered(connected, "SHOW ALL")][-1] == "my.one"
+        with pytest.raises(psycopg.Error, match="no setting my"):
+            connected.execute("SHOW my.two")
+
+
 def test_what_discard_takes_away(connection):
     connection.execute(f"DECLARE held CURSOR WITH HOLD FOR {SELECT}")
     connection.pgconn.prepare(b"kept", b"SELECT 1")

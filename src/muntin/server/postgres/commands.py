@@ -5,10 +5,10 @@ how they read many rows: cursors, and COPY (SELECT ...) TO STDOUT (FORMAT binary
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from muntin.select.syntax import text_literal
+from muntin.server.postgres.settings import named, setting_of
 from muntin.server.postgres.text import Edit, Word, outside, words_of
 
 _TAGS = {
@@ -60,9 +60,9 @@ def command_of(text: str) -> SessionCommand | None:
     if tag is None:
         return None
     if tag == "SET":
-        return _setting(words)
+        return SessionCommand(tag, *setting_of(words))
     if tag == "RESET":
-        return SessionCommand(tag, "" if words[-1].is_word("ALL") else words[-1].plain)
+        return SessionCommand(tag, "" if words[-1].is_word("ALL") else named(words[1:]))
     if tag == "DISCARD":
         return SessionCommand(f"{tag} {words[-1].value}")
     if tag in ("DEALLOCATE", "CLOSE CURSOR"):
@@ -118,46 +118,6 @@ def cursor_of(words: Sequence[Word]) -> Cursor | None:
         remedy = "FETCH 100 FROM name, or FETCH ALL FROM name"
         raise words[1].wrong("a cursor goes forward only", "not_allowed", remedy)
     return Cursor(words[-1].plain, rows=int(rows))
-
-
-def shown(text: str, settings: Mapping[str, str]) -> str:
-    """SHOW name as a SELECT; any other text as it is.
-
-    Raises
-    ------
-    SelectError
-        There is no such setting.
-    """
-    words = words_of(text)
-    if len(words) < 2 or not words[0].is_word("SHOW") or words[1].is_word("TABLES"):
-        return text
-    name = "_".join(word.text.lower() for word in words[1:] if word.is_name)
-    name = {"transaction_isolation_level": "transaction_isolation", "time_zone": "timezone"}.get(
-        name, name
-    )
-    known = {key.lower(): (key, value) for key, value in settings.items()}
-    if name not in known:
-        remedy = "there are: " + ", ".join(settings)
-        raise words[1].wrong(f"there is no setting {name[:64]}", "value", remedy)
-    return f'SELECT {text_literal(known[name][1])} AS "{name}"'
-
-
-def _setting(words: Sequence[Word]) -> SessionCommand:
-    rest = [word for word in words[1:] if not word.is_word("SESSION", "LOCAL")]
-    if not rest:
-        return SessionCommand("SET")
-    name = rest[0].plain
-    value = "".join(w.plain for w in rest[1:] if not w.is_word("TO", "="))
-    if name in ("client_encoding", "names") and value.upper().replace("-", "") not in (
-        "UTF8", "UNICODE", "DEFAULT",
-    ):  # fmt: skip
-        said = f"texts are in UTF-8, not in {value[:40]}"
-        raise rest[0].wrong(said, "not_allowed", "SET client_encoding TO 'UTF8'")
-    if name == "timezone" and value.upper() not in ("UTC", "GMT", "DEFAULT", "ETC/UTC"):
-        return SessionCommand(
-            "SET", "timezone", "UTC"
-        )  # times come with their zone: nothing is lost
-    return SessionCommand("SET", name, value)
 
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)  # no flags, nothing more

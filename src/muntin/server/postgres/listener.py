@@ -15,6 +15,7 @@ from muntin.server.connections import ACCEPTS_AT_ONCE, SPARE_MAX, Places
 from muntin.server.limits import ServerLimits
 from muntin.server.postgres.certificate import Certificate
 from muntin.server.postgres.link import ClientLink
+from muntin.server.postgres.opening import Opening
 from muntin.server.postgres.session import PostgresSession
 from muntin.server.sending import client_of
 from muntin.server.statements import Statements
@@ -78,22 +79,20 @@ class PostgresListener:
         number = secrets.randbelow(1 << 31)
         while number in self._sessions:
             number = secrets.randbelow(1 << 31)
-        session = PostgresSession(
-            link,
-            client_of(address),
-            self._statements,
+        opening = Opening(
             self._auth,
-            self._limits,
-            number=number,
-            secret=secrets.token_bytes(4),
-            spare=spare,
-            certificate=self._certificate,
+            number,
+            secrets.token_bytes(4),
+            spare,
+            self._certificate,
             in_the_open=self._certificate is None or is_loopback(address.host),
+            cancel=self._cancel,
         )
+        session = PostgresSession(link, client_of(address), self._statements, opening, self._limits)
         self._sessions[number] = session
-        task = asyncio.create_task(session.run(self._cancel))
+        task = asyncio.create_task(session.run())
         self._tasks[link] = task
-        task.add_done_callback(lambda done: self._ended(link, session, done))
+        task.add_done_callback(lambda done: self._ended(link, number, done))
 
     def _lost(self, link: ClientLink) -> None:
         task = self._tasks.get(link)
@@ -101,14 +100,14 @@ class PostgresListener:
             task.cancel()
         self._places.leave(link)
 
-    def _ended(self, link: ClientLink, session: PostgresSession, task: asyncio.Task[None]) -> None:
+    def _ended(self, link: ClientLink, number: int, task: asyncio.Task[None]) -> None:
         self._tasks.pop(link, None)
-        self._sessions.pop(session.number, None)
+        self._sessions.pop(number, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             _LOG.error("a session failed", exc_info=error)
             link.transport.abort()
 
     def _cancel(self, number: int, secret: bytes) -> None:
         session = self._sessions.get(number)
-        if session is not None and hmac.compare_digest(secret, session.secret):
+        if session is not None and hmac.compare_digest(secret, session.opening.secret):
             session.cancel()

@@ -5,31 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
-import struct
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from pygwire.connection import BackendConnection
-from pygwire.constants import ConnectionPhase, TransactionStatus
+from pygwire.constants import TransactionStatus
 from pygwire.exceptions import PygwireError
 
 from muntin.errors import MuntinError, SelectError
 from muntin.server.answering import Asked
-from muntin.server.auth import Auth, Grant
-from muntin.server.limits import KIB, ServerLimits, TokenBucket
-from muntin.server.postgres.catalog import SETTINGS
-from muntin.server.postgres.certificate import Certificate
+from muntin.server.auth import Grant
+from muntin.server.limits import ServerLimits, TokenBucket
 from muntin.server.postgres.commands import (
     COPY_END,
     COPY_HEAD_BYTES,
     Cursor,
     SessionCommand,
     copy_begun,
-    shown,
 )
 from muntin.server.postgres.link import ClientLink, FrameError, GoneError
 from muntin.server.postgres.literals import compared, learned, stand_ins
+from muntin.server.postgres.opening import Opening
 from muntin.server.postgres.portal import (
     Portal,
     Prepared,
@@ -40,94 +35,67 @@ from muntin.server.postgres.portal import (
     wire,
     within_limit,
 )
-from muntin.server.postgres.reports import FATAL, Refusal, error_fields, notice_fields
+from muntin.server.postgres.reports import Refusal, error_fields, notice_fields
 from muntin.server.postgres.rows import BINARY, formats_of
-from muntin.server.postgres.scram import MECHANISM, ScramError
+from muntin.server.postgres.scram import ScramError
+from muntin.server.postgres.settings import Settings
+from muntin.server.postgres.talk import MALFORMED, Talk
 from muntin.server.postgres.text import statements_of
 from muntin.server.statements import Statements
 
 STATEMENTS_AT_ONCE_MAX = 100  # in one text
 MESSAGES_PER_SECOND, MESSAGES_BURST = 5_000.0, 10_000.0  # beyond it, the client waits
 _TEXT_OID = 25
-_REPORTED = [*SETTINGS][: 1 + [*SETTINGS].index("application_name")]
-_OPTION = re.compile(r"-c\s*([\w.]+)=(\S+)|--([\w.-]+)=(\S+)")
-_QUIET = ("warning", "error", "log", "fatal", "panic")
-_MALFORMED = (PygwireError, struct.error, UnicodeError, IndexError)
 _LOG = logging.getLogger("muntin.server.postgres")
 
 
 class PostgresSession:
-    """Used on the loop's thread.
-
-    Parameters
-    ----------
-    number, secret : int, bytes
-        With which another connection may cancel what runs.
-    spare : bool
-        There are too many: it may cancel what another runs, and gets an error otherwise. Not before
-        its startup message: while TLS is negotiated, clients hear no error.
-    certificate : Certificate, optional
-        Without, TLS is declined.
-    in_the_open : bool
-        Whether this client may go on without TLS.
-    """
+    """Used on the loop's thread."""
 
     def __init__(
         self,
         link: ClientLink,
         client: Hashable,
         statements: Statements,
-        auth: Auth,
+        opening: Opening,
         limits: ServerLimits,
-        *,
-        number: int,
-        secret: bytes,
-        spare: bool,
-        certificate: Certificate | None,
-        in_the_open: bool,
     ) -> None:
-        self._certificate = certificate
-        self._in_the_open = in_the_open
-        self.number, self.secret = number, secret
-        self._spare = spare
-        self._link = link
+        self._talk = Talk(link)
         self._client = client
         self._statements = statements
-        self._auth = auth
+        self.opening = opening
         self._limits = limits
-        self._wire = BackendConnection()
-        self._out = bytearray()
-        self._grant: Grant | None = None
-        self._settings = dict(SETTINGS)
+        self._grant: Grant
+        self._settings: Settings
         self._prepared = PreparedStatements()
-        self._status = TransactionStatus.IDLE
         self._skipping = False  # until Sync, after an error
         self._asking: asyncio.Future[Any] | None = None
         self._cancelled = False
         now = asyncio.get_running_loop().time()
         self._pace = TokenBucket(MESSAGES_PER_SECOND, MESSAGES_BURST, now)
 
-    async def run(self, cancel: Any) -> None:
-        """Until the client goes. `cancel`: (number, secret) -> None, for CancelRequest."""
+    async def run(self) -> None:
+        """Until the client goes."""
         try:
             async with asyncio.timeout(self._limits.handshake_seconds):
-                ready = await self._start(cancel)
-            if ready:
+                begun = await self.opening.begin(self._talk)
+            if begun is not None:
+                self._grant, self._settings = begun
                 await self._serve()
-        except (FrameError, *_MALFORMED) as error:
-            await self._fatal(Refusal("08P01", f"this is not PostgreSQL's protocol: {error}"))
+        except (FrameError, *MALFORMED) as error:
+            await self._talk.end(Refusal("08P01", f"this is not PostgreSQL's protocol: {error}"))
         except ScramError as error:
-            await self._fatal(
+            await self._talk.end(
                 Refusal("28P01", str(error), "the password is a token of this server")
             )
         except Refusal as error:
-            await self._fatal(error)
+            await self._talk.end(error)
         except (GoneError, TimeoutError):
             pass
         finally:
             for portal in self._prepared.portals.values():
                 self._release(portal)
-            self._link.close()
+            self._talk.link.close()
 
     def cancel(self) -> None:
         """What runs for this client is ended, if something does."""
@@ -138,77 +106,15 @@ class PostgresSession:
     async def leave(self) -> None:
         """The server stops."""
         with contextlib.suppress(GoneError, PygwireError):
-            await self._fatal(Refusal("57P01", "the server stops", "connect again later"))
-        self._link.close()
-
-    # the start
-
-    async def _start(self, cancel: Any) -> bool:
-        for _ in range(4):
-            (message,) = self._wire.receive(await self._link.startup())
-            match message:
-                case wire.SSLRequest() if self._certificate and not self._link.encrypted:
-                    await self._send(wire.SSLResponse(accepted=True))
-                    await self._link.encrypt(self._certificate.context())
-                case wire.SSLRequest():
-                    await self._send(wire.SSLResponse(accepted=False))
-                case wire.GSSEncRequest():
-                    await self._send(wire.GSSResponse(accepted=False))
-                case wire.CancelRequest():
-                    cancel(message.process_id, message.secret_key)
-                    return False
-                case wire.StartupMessage() if self._spare:
-                    raise Refusal("53300", "too many connections", "come again later")
-                case wire.StartupMessage() if not (self._link.encrypted or self._in_the_open):
-                    raise Refusal("28000", "only with TLS from other machines", "sslmode=require")
-                case wire.StartupMessage():
-                    self._take_options(message.params)
-                    await self._log_in()
-                    await self._welcome()
-                    return True
-        raise FrameError("too many requests before the startup message")
-
-    def _take_options(self, given: dict[str, str]) -> None:
-        for found in _OPTION.finditer(given.get("options", "")):
-            name = (found[1] or found[3]).lower().replace("-", "_")
-            self._settings[name] = found[2] or found[4]
-        encoding = given.get("client_encoding", "UTF8").strip("'\"").upper().replace("-", "")
-        if encoding not in ("UTF8", "UNICODE", "AUTO"):
-            raise Refusal("0A000", f"texts are in UTF-8, not in {encoding[:40]}")
-        self._settings["application_name"] = given.get("application_name", "")[:64]
-        self._began_with = dict(self._settings)
-
-    async def _log_in(self) -> None:
-        self._grant = self._auth.everybody()
-        if self._grant is None:
-            exchange = self._auth.exchange()
-            await self._send(wire.AuthenticationSASL(mechanisms=[MECHANISM]))
-            first = await self._receive()
-            if not isinstance(first, wire.SASLInitialResponse) or first.mechanism != MECHANISM:
-                raise ScramError(f"only {MECHANISM} is offered")
-            challenge = exchange.first(first.data)
-            await self._send(wire.AuthenticationSASLContinue(data=challenge))
-            last = await self._receive()
-            if not isinstance(last, wire.SASLResponse):
-                raise ScramError("this is no answer to the challenge")
-            proof, self._grant = exchange.final(last.data)
-            await self._send(wire.AuthenticationSASLFinal(data=proof))
-        if not self._grant.may_read:
-            raise Refusal("28000", "this token may not read")
-        self._put(wire.AuthenticationOk())
-
-    async def _welcome(self) -> None:
-        for name in _REPORTED:
-            self._put(wire.ParameterStatus(name=name, value=self._settings[name]))
-        self._put(wire.BackendKeyData(process_id=self.number, secret_key=self.secret))
-        await self._send(wire.ReadyForQuery(status=self._status))
+            await self._talk.end(Refusal("57P01", "the server stops", "connect again later"))
+        self._talk.link.close()
 
     # messages
 
     async def _serve(self) -> None:
         loop, count = asyncio.get_running_loop(), 0
         while True:
-            message = await self._receive()
+            message = await self._talk.receive(skipping=self._skipping)
             if isinstance(message, wire.Terminate):
                 return
             count += 1
@@ -226,7 +132,7 @@ class PostgresSession:
                     await self._query(message.query_string)
                 case wire.Parse():
                     self._prepared.parse(message)
-                    self._put(wire.ParseComplete())
+                    self._talk.put(wire.ParseComplete())
                 case wire.Bind():
                     self._bind(message)
                 case wire.Describe():
@@ -237,23 +143,22 @@ class PostgresSession:
                     self._close(message)
                 case wire.Sync():
                     self._skipping = False
-                    if self._status == TransactionStatus.IDLE:
+                    if self._talk.status == TransactionStatus.IDLE:
                         self._drop_portals()
-                    await self._send(wire.ReadyForQuery(status=self._status))
+                    await self._talk.ready()
                 case wire.Flush():
-                    await self._flush()
+                    await self._talk.flush()
                 case _:
                     raise FrameError(f"{type(message).__name__} is not expected here")  # noqa: TRY301
-            if len(self._out) > KIB:
-                await self._flush()
-        except (GoneError, FrameError, asyncio.CancelledError, *_MALFORMED):
+            await self._talk.flush_some()
+        except (GoneError, FrameError, asyncio.CancelledError, *MALFORMED):
             raise
         except Exception as error:
             if not isinstance(error, MuntinError | Refusal):
                 _LOG.exception("a message failed: %s", type(message).__name__)
             await self._failed(error)
             if isinstance(message, wire.Query):
-                await self._send(wire.ReadyForQuery(status=self._status))
+                await self._talk.ready()
             else:
                 self._skipping = True
 
@@ -264,16 +169,18 @@ class PostgresSession:
         if len(parts) > STATEMENTS_AT_ONCE_MAX:
             raise Refusal("54000", f"at most {STATEMENTS_AT_ONCE_MAX} statements in one text")
         if not parts:
-            self._put(wire.EmptyQueryResponse())
+            self._talk.put(wire.EmptyQueryResponse())
+        start = 0
         for part in parts:
-            start = text.find(part)
+            start = text.index(part, start)
             try:
                 await self._one(part)
             except SelectError as error:
                 raise error.moved(lambda place, start=start: start + place) from None
-        if self._status == TransactionStatus.IDLE:
+            start += len(part)
+        if self._talk.status == TransactionStatus.IDLE:
             self._drop_portals()
-        await self._send(wire.ReadyForQuery(status=self._status))
+        await self._talk.ready()
 
     async def _one(self, text: str) -> None:
         said = prepared(text, ())
@@ -283,7 +190,7 @@ class PostgresSession:
         portal = said.bound((), ())
         if said.cursor is not None:
             if not said.cursor.select:
-                self._put(row_description(self._prepared.cursor(said.cursor.name).head, ()))
+                self._talk.put(row_description(self._prepared.cursor(said.cursor.name).head, ()))
             await self._with_cursor(portal, said.cursor)
             return
         try:
@@ -291,7 +198,7 @@ class PostgresSession:
             if said.copy:
                 await self._copy(portal)
                 return
-            self._put(row_description(portal.head, ()))
+            self._talk.put(row_description(portal.head, ()))
             await self._rows(portal, 0)
         finally:
             self._release(portal)
@@ -300,15 +207,15 @@ class PostgresSession:
         """DECLARE, whose portal it is, or FETCH in the portal's formats."""
         self._may_ask()
         if cursor.select:
-            if self._status == TransactionStatus.IDLE and not cursor.hold:
+            if self._talk.status == TransactionStatus.IDLE and not cursor.hold:
                 remedy = "BEGIN first, or DECLARE it WITH HOLD"
                 raise Refusal("25P01", "a cursor stands in a transaction", remedy)
             if cursor.name in self._prepared.portals:
                 raise Refusal("42P03", f"the cursor {cursor.name[:64]} exists already")
             await self._answered(portal)
             self._prepared.keep(cursor.name, portal)
-            portal.held = self._status == TransactionStatus.IDLE
-            self._put(wire.CommandComplete(tag="DECLARE CURSOR"))
+            portal.held = self._talk.status == TransactionStatus.IDLE
+            self._talk.put(wire.CommandComplete(tag="DECLARE CURSOR"))
             return
         held = self._prepared.cursor(cursor.name)
         columns = len(held.head["columns"])
@@ -323,17 +230,18 @@ class PostgresSession:
     async def _copy(self, portal: Portal) -> None:
         formats = [BINARY] * len(portal.head["columns"])
         # not by `_put`: pygwire holds that with the rows the extended protocol ends
-        self._out += wire.CopyOutResponse(overall_format=BINARY, col_formats=formats).to_wire()
+        begun = wire.CopyOutResponse(overall_format=BINARY, col_formats=formats)
+        self._talk.put_rows(begun.to_wire())
         first = b""
         async for piece in portal.rows(0):
             if len(first) < COPY_HEAD_BYTES:
                 first += piece
                 piece = copy_begun(first) if len(first) >= COPY_HEAD_BYTES else b""
-            self._out += piece
-            await self._flush()
-        self._out += COPY_END if first else copy_begun(b"")
-        self._out += wire.CopyDone().to_wire()
-        self._put(wire.CommandComplete(tag=f"COPY {portal.rows_sent}"))
+            self._talk.put_rows(piece)
+            await self._talk.flush()
+        end = COPY_END if first else copy_begun(b"")
+        self._talk.put_rows(end + wire.CopyDone().to_wire())
+        self._talk.put(wire.CommandComplete(tag=f"COPY {portal.rows_sent}"))
 
     # the extended protocol
 
@@ -341,19 +249,19 @@ class PostgresSession:
         old = self._prepared.bind(message)
         if old is not None:
             self._release(old)
-        self._put(wire.BindComplete())
+        self._talk.put(wire.BindComplete())
 
     async def _describe(self, message: Any) -> None:
         if message.kind == "P":
             portal = self._prepared.portal(message.name)
             if not portal.prepared.has_rows and portal.answer is None:
-                self._put(wire.NoData())
+                self._talk.put(wire.NoData())
                 return
             cursor = portal.prepared.cursor
             if cursor is None:
                 await self._answered(portal)
             head = portal.head if cursor is None else self._prepared.cursor(cursor.name).head
-            self._put(row_description(head, portal.formats))
+            self._talk.put(row_description(head, portal.formats))
             portal.described = True
             return
         known = self._prepared.prepared.get(message.name)
@@ -361,11 +269,11 @@ class PostgresSession:
             raise Refusal("26000", f"there is no statement {message.name[:64]!r}")
         if not known.has_rows:
             self._put_types(known)
-            self._put(wire.NoData())
+            self._talk.put(wire.NoData())
             return
         if known.cursor is not None:
             self._put_types(known)
-            self._put(row_description(self._prepared.cursor(known.cursor.name).head, ()))
+            self._talk.put(row_description(self._prepared.cursor(known.cursor.name).head, ()))
             return
         probes = compared(known.text, known.given, known.types)
         portal = known.bound(stand_ins(known.text, known.types), ())
@@ -373,19 +281,19 @@ class PostgresSession:
             await self._answered(portal, describe=[*probes.values()])
             known.types = learned(known.types, dict(zip(probes, portal.head["types"], strict=True)))
             self._put_types(known)
-            self._put(row_description(portal.head, ()))
+            self._talk.put(row_description(portal.head, ()))
             known.described = tuple(oid for _, oid, *_ in portal.head["columns"])
         finally:
             self._release(portal)
 
     def _put_types(self, known: Prepared) -> None:
         types = [oid or _TEXT_OID for oid in known.types]
-        self._put(wire.ParameterDescription(type_oids=types))
+        self._talk.put(wire.ParameterDescription(type_oids=types))
 
     async def _execute(self, message: Any) -> None:
         portal = self._prepared.portal(message.portal)
         if not portal.prepared.text:
-            self._put(wire.EmptyQueryResponse())
+            self._talk.put(wire.EmptyQueryResponse())
             return
         if portal.prepared.command is not None:
             self._obey(portal.prepared.command)
@@ -408,7 +316,7 @@ class PostgresSession:
             portal = self._prepared.portals.pop(message.name, None)
             if portal is not None:
                 self._release(portal)
-        self._put(wire.CloseComplete())
+        self._talk.put(wire.CloseComplete())
 
     # answers
 
@@ -418,7 +326,7 @@ class PostgresSession:
             return
         self._may_ask()
         try:
-            text = shown(portal.edited.text, self._settings)
+            text = self._settings.shown(portal.edited.text)
             formats = list(portal.formats)
             copy = bool(portal.prepared.copy)
             arguments = {"text": text, "formats": formats, "describe": describe, "copy": copy}
@@ -440,47 +348,43 @@ class PostgresSession:
         await portal.begin(answer)
 
     def _may_ask(self) -> None:
-        if self._grant is None or self._auth.still(self._grant) is None:
+        if self.opening.auth.still(self._grant) is None:
             raise Refusal("28000", "the token has been exchanged", "connect again", fatal=True)
-        if self._status == TransactionStatus.ERROR_TRANSACTION:
+        if self._talk.status == TransactionStatus.ERROR_TRANSACTION:
             raise Refusal("25P02", "the transaction has failed", "ROLLBACK first")
 
     async def _rows(self, portal: Portal, most: int, tag: str = "SELECT") -> None:
         before = portal.rows_sent
         said = portal.head["notice"]
-        if said and not before and self._settings.get("client_min_messages") not in _QUIET:
-            self._put(wire.NoticeResponse(fields=notice_fields(said)))
+        if said and not before and not self._settings.is_quiet:
+            self._talk.put(wire.NoticeResponse(fields=notice_fields(said)))
         async for piece in portal.rows(most):
-            self._out += piece
-            await self._flush()
+            self._talk.put_rows(piece)
+            await self._talk.flush()
         if most and tag == "SELECT" and not portal.is_done:
-            self._put(wire.PortalSuspended())
+            self._talk.put(wire.PortalSuspended())
             return
-        self._put(wire.CommandComplete(tag=f"{tag} {portal.rows_sent - before}"))
+        self._talk.put(wire.CommandComplete(tag=f"{tag} {portal.rows_sent - before}"))
 
     def _obey(self, command: SessionCommand) -> None:
-        failed = self._status == TransactionStatus.ERROR_TRANSACTION
+        failed = self._talk.status == TransactionStatus.ERROR_TRANSACTION
         tag = command.tag
         if failed and tag not in ("ROLLBACK", "COMMIT"):
             raise Refusal("25P02", "the transaction has failed", "ROLLBACK first")
         if tag == "BEGIN":
-            self._status = TransactionStatus.IN_TRANSACTION
+            self._talk.status = TransactionStatus.IN_TRANSACTION
         elif tag == "ROLLBACK" and command.name:  # to a savepoint: nothing was done since
-            self._status = TransactionStatus.IN_TRANSACTION if failed else self._status
+            self._talk.status = TransactionStatus.IN_TRANSACTION if failed else self._talk.status
         elif tag in ("COMMIT", "ROLLBACK"):
             tag = "ROLLBACK" if failed else tag
             for portal in self._prepared.portals.values() if tag == "COMMIT" else ():
                 declared = portal.prepared.cursor
                 portal.held = portal.held or (declared is not None and declared.hold)
-            self._status = TransactionStatus.IDLE
+            self._talk.status = TransactionStatus.IDLE
         elif tag == "RESET" or (tag == "SET" and command.value.upper() == "DEFAULT"):
-            self._reset(command.name)
-        elif tag == "SET" and len(self._settings) < 100 and command.name:
-            known = {key.lower(): key for key in self._settings}
-            name = known.get(command.name, command.name)
-            self._settings[name] = command.value[:256].lower() if name not in SETTINGS else (
-                command.value[:256] if name == "application_name" else SETTINGS[name]
-            )  # fmt: skip
+            self._settings.reset(command.name)
+        elif tag == "SET" and command.name:
+            self._settings.set(command.name, command.value)
         if tag in ("DEALLOCATE", "DISCARD ALL"):
             for name in [n for n in self._prepared.prepared if command.name in ("", n)]:
                 del self._prepared.prepared[name]
@@ -488,13 +392,8 @@ class PostgresSession:
             for name in [n for n in self._prepared.portals if n and command.name in ("", n)]:
                 self._release(self._prepared.portals.pop(name))
         if tag == "DISCARD ALL":  # what a pool sends before it lends a connection to another
-            self._reset("")
-        self._put(wire.CommandComplete(tag=tag))
-
-    def _reset(self, setting: str) -> None:
-        """To what it was at the start; "": all of them."""
-        kept = {n: v for n, v in self._settings.items() if setting not in ("", n.lower())}
-        self._settings = {**self._began_with, **kept}
+            self._settings.reset("")
+        self._talk.put(wire.CommandComplete(tag=tag))
 
     def _release(self, portal: Portal) -> None:
         if portal.answer is not None:
@@ -509,39 +408,8 @@ class PostgresSession:
     # bytes
 
     async def _failed(self, error: BaseException) -> None:
-        if self._status == TransactionStatus.IN_TRANSACTION:
-            self._status = TransactionStatus.ERROR_TRANSACTION
+        if self._talk.status == TransactionStatus.IN_TRANSACTION:
+            self._talk.status = TransactionStatus.ERROR_TRANSACTION
         if isinstance(error, Refusal) and error.fatal:
             raise error
-        await self._send(wire.ErrorResponse(fields=error_fields(error)))
-
-    async def _fatal(self, error: Refusal) -> None:
-        """The last message."""
-        fields = {**error_fields(error), "S": FATAL, "V": FATAL}
-        with contextlib.suppress(GoneError):
-            await self._link.send(bytes(self._out) + wire.ErrorResponse(fields=fields).to_wire())
-        self._out.clear()
-
-    async def _receive(self) -> Any:
-        """A message; None for what is passed over until Sync: pygwire takes some for wrong."""
-        data = await self._link.message()
-        if self._skipping and data[:1] not in (b"S", b"X"):
-            return None
-        if data[:1] == b"Q" and self._wire.phase == ConnectionPhase.EXTENDED_QUERY:
-            # asyncpg, where a parameter was none of its type; pygwire waits for a Sync
-            _ = [*self._wire.receive(wire.Sync().to_wire())]
-            self._wire.send(wire.ReadyForQuery(status=self._status))
-        (message,) = self._wire.receive(data)
-        return message
-
-    def _put(self, message: Any) -> None:
-        self._out += self._wire.send(message)
-
-    async def _send(self, message: Any) -> None:
-        self._put(message)
-        await self._flush()
-
-    async def _flush(self) -> None:
-        data = bytes(self._out)
-        self._out.clear()
-        await self._link.send(data)
+        await self._talk.send(wire.ErrorResponse(fields=error_fields(error)))

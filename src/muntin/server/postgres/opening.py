@@ -1,0 +1,100 @@
+"""How a session of PostgreSQL's protocol begins: TLS, who it is, what it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from muntin.server.auth import Auth, Grant
+from muntin.server.postgres.certificate import Certificate
+from muntin.server.postgres.link import FrameError
+from muntin.server.postgres.portal import wire
+from muntin.server.postgres.reports import Refusal
+from muntin.server.postgres.scram import MECHANISM, ScramError
+from muntin.server.postgres.settings import Settings
+from muntin.server.postgres.talk import Talk
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What decides who may begin.
+
+    Attributes
+    ----------
+    number, secret : int, bytes
+        With which another connection may cancel what runs.
+    spare : bool
+        There are too many: it may cancel what another runs, and gets an error otherwise. Not before
+        its startup message: while TLS is negotiated, clients hear no error.
+    certificate : Certificate, optional
+        Without, TLS is declined.
+    in_the_open : bool
+        Whether this client may go on without TLS.
+    cancel : callable
+        (number, secret) -> None, for CancelRequest.
+    """
+
+    auth: Auth
+    number: int
+    secret: bytes
+    spare: bool
+    certificate: Certificate | None
+    in_the_open: bool
+    cancel: Callable[[int, bytes], None]
+
+    async def begin(self, talk: Talk) -> tuple[Grant, Settings] | None:
+        """Who it is and what it has set; None where it only cancelled.
+
+        Raises
+        ------
+        Refusal, ScramError, FrameError, GoneError
+        """
+        for _ in range(4):
+            message = await talk.startup()
+            match message:
+                case wire.SSLRequest() if self.certificate and not talk.link.encrypted:
+                    await talk.send(wire.SSLResponse(accepted=True))
+                    await talk.link.encrypt(self.certificate.context())
+                case wire.SSLRequest():
+                    await talk.send(wire.SSLResponse(accepted=False))
+                case wire.GSSEncRequest():
+                    await talk.send(wire.GSSResponse(accepted=False))
+                case wire.CancelRequest():
+                    self.cancel(message.process_id, message.secret_key)
+                    return None
+                case wire.StartupMessage() if self.spare:
+                    raise Refusal("53300", "too many connections", "come again later")
+                case wire.StartupMessage() if not (talk.link.encrypted or self.in_the_open):
+                    raise Refusal("28000", "only with TLS from other machines", "sslmode=require")
+                case wire.StartupMessage():
+                    settings = Settings(message.params)
+                    grant = await self._log_in(talk)
+                    await self._welcome(talk, settings)
+                    return grant, settings
+        raise FrameError("too many requests before the startup message")
+
+    async def _log_in(self, talk: Talk) -> Grant:
+        grant = self.auth.everybody()
+        if grant is None:
+            exchange = self.auth.exchange()
+            await talk.send(wire.AuthenticationSASL(mechanisms=[MECHANISM]))
+            first = await talk.receive()
+            if not isinstance(first, wire.SASLInitialResponse) or first.mechanism != MECHANISM:
+                raise ScramError(f"only {MECHANISM} is offered")
+            challenge = exchange.first(first.data)
+            await talk.send(wire.AuthenticationSASLContinue(data=challenge))
+            last = await talk.receive()
+            if not isinstance(last, wire.SASLResponse):
+                raise ScramError("this is no answer to the challenge")
+            proof, grant = exchange.final(last.data)
+            await talk.send(wire.AuthenticationSASLFinal(data=proof))
+        if not grant.may_read:
+            raise Refusal("28000", "this token may not read")
+        talk.put(wire.AuthenticationOk())
+        return grant
+
+    async def _welcome(self, talk: Talk, settings: Settings) -> None:
+        for name, value in settings.reported():
+            talk.put(wire.ParameterStatus(name=name, value=value))
+        talk.put(wire.BackendKeyData(process_id=self.number, secret_key=self.secret))
+        await talk.ready()

@@ -1,0 +1,120 @@
+"""What a client has set. Little of it has an effect: SHOW and RESET tell of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from muntin.select.syntax import text_literal
+from muntin.server.postgres.catalog import SETTINGS
+from muntin.server.postgres.reports import Refusal
+from muntin.server.postgres.text import Word, words_of
+
+SETTINGS_MAX, NAME_CHARACTERS_MAX, VALUE_CHARACTERS_MAX = 100, 64, 256
+_NAMES = {name.lower(): name for name in SETTINGS}
+_OWN = "application_name"
+_REPORTED = [*SETTINGS][: 1 + [*SETTINGS].index(_OWN)]
+_OPTION = re.compile(r"-c\s*([\w.]+)=(\S+)|--([\w.-]+)=(\S+)")
+_QUIET = ("warning", "error", "log", "fatal", "panic")
+_ALSO = {"transaction_isolation_level": "transaction_isolation", "time_zone": "timezone"}
+
+
+class Settings:
+    """Of one connection.
+
+    Parameters
+    ----------
+    given : mapping
+        Of the startup message.
+
+    Raises
+    ------
+    Refusal
+        Another encoding than UTF-8.
+    """
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        encoding = given.get("client_encoding", "UTF8").strip("'\"").upper().replace("-", "")
+        if encoding not in ("UTF8", "UNICODE", "AUTO"):
+            raise Refusal("0A000", f"texts are in UTF-8, not in {encoding[:40]}")
+        self._values = {name.lower(): value for name, value in SETTINGS.items()}
+        for found in _OPTION.finditer(given.get("options", "")):
+            self.set((found[1] or found[3]).lower().replace("-", "_"), found[2] or found[4])
+        self.set(_OWN, given.get(_OWN, "")[:64])
+        self._first = dict(self._values)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether notices are not to be sent."""
+        return self._values.get("client_min_messages", "").lower() in _QUIET
+
+    def reported(self) -> Iterator[tuple[str, str]]:
+        """What a client is told at the start."""
+        return ((name, self._values[name.lower()]) for name in _REPORTED)
+
+    def set(self, name: str, value: str) -> None:
+        """What is fixed here stays as it is."""
+        if (name in _NAMES and name != _OWN) or len(name) > NAME_CHARACTERS_MAX:
+            return
+        if name in self._values or len(self._values) < SETTINGS_MAX:
+            self._values[name] = value[:VALUE_CHARACTERS_MAX]
+
+    def reset(self, name: str) -> None:
+        """To what it was at the start; "": all of them."""
+        kept = {n: value for n, value in self._values.items() if name not in ("", n)}
+        self._values = {**self._first, **kept}
+
+    def shown(self, text: str) -> str:
+        """SHOW name, or ALL, as a SELECT; any other text as it is.
+
+        Raises
+        ------
+        SelectError
+            There is no such setting.
+        """
+        words = words_of(text)
+        if len(words) < 2 or not words[0].is_word("SHOW") or words[1].is_word("TABLES"):
+            return text
+        if words[1].is_word("ALL"):
+            return " UNION ALL ".join(
+                f"SELECT {text_literal(_NAMES.get(name, name))} AS name, "
+                f"{text_literal(value)} AS setting"
+                for name, value in self._values.items()
+            )
+        dotted = any(word.text == "." for word in words)
+        name = ("." if dotted else "_").join(word.plain for word in words[1:] if word.is_name)
+        name = _ALSO.get(name, name)
+        if name not in self._values:
+            remedy = "there are: " + ", ".join(_NAMES.get(n, n) for n in self._values)
+            raise words[1].wrong(f"there is no setting {name[:64]}", "value", remedy)
+        return f'SELECT {text_literal(self._values[name])} AS "{name}"'
+
+
+def named(words: Sequence[Word]) -> str:
+    """The setting with whose name words begin: one word, or several between points."""
+    end = 1
+    while [word.text for word in words[end : end + 1]] == ["."]:
+        end += 2
+    return "".join(word.plain for word in words[:end])
+
+
+def setting_of(words: Sequence[Word]) -> tuple[str, str]:
+    """Name and value of SET; "" where it sets nothing that is kept (a transaction's way, a role).
+
+    Raises
+    ------
+    SelectError
+        Another encoding than UTF-8.
+    """
+    rest = [word for word in words[1:] if not word.is_word("SESSION", "LOCAL")]
+    name = named(rest) if rest else ""
+    at = next((at for at, word in enumerate(rest) if word.is_word("TO", "=")), len(rest))
+    value = "".join(word.plain for word in rest[at + 1 :])
+    if name == "names":
+        name, value = "client_encoding", rest[-1].plain
+    if name == "client_encoding" and value.upper().replace("-", "") not in (
+        "UTF8", "UNICODE", "DEFAULT",
+    ):  # fmt: skip
+        said = f"texts are in UTF-8, not in {value[:40]}"
+        raise rest[0].wrong(said, "not_allowed", "SET client_encoding TO 'UTF8'")
+    return (name, value) if value else ("", "")
