@@ -21,7 +21,7 @@ from muntin.ledger.open import open_ledger
 from muntin.server.serving import Server
 from muntin.sites import CoordinatorServer, CoordinatorSpec
 from muntin.spec import Pipeline
-from muntin.times import duration_or_zero_us
+from muntin.times import duration_us
 from muntin.yaml_file import read
 from tests.docs_checks import check
 from tests.docs_samples import HOW, ROOT, TOKEN, as_input, commands_of, run_python, samples_of
@@ -44,7 +44,7 @@ def test_durations_within_the_text_are_durations():
     found = [text for each in code for text in re.findall(r"\w+: (\d+ [a-z]+)\b", each)]
     assert len(found) >= 5
     for text in found:
-        duration_or_zero_us(text)  # or it says what is none
+        duration_us(text, or_zero=True)  # or it says what is none
 
 
 def test_every_document_is_reached_from_the_readme():

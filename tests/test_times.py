@@ -15,7 +15,6 @@ from muntin.select.parser import parse
 from muntin.spec import Pipeline
 from muntin.times import (
     DURATION_US_MAX,
-    duration_or_zero_us,
     duration_text,
     duration_us,
     instant_text,
@@ -114,11 +113,11 @@ def test_durations_come_back(us: int) -> None:
 
 @pytest.mark.parametrize("value", [3600, 3600.0, 1, "3600", "1.5", "-3"])
 def test_a_bare_number_is_refused_with_the_remedy(value: object) -> None:
-    for read in (duration_us, duration_or_zero_us):
+    for or_zero in (False, True):
         with pytest.raises(
             BadArgument, match=f"{value} is no duration without a unit: write for example"
         ):
-            read(value)
+            duration_us(value, or_zero=or_zero)
 
 
 def test_a_file_with_a_bare_number_is_refused() -> None:
@@ -131,13 +130,12 @@ def test_a_file_with_a_bare_number_is_refused() -> None:
 
 
 def test_nothing_and_others() -> None:
-    assert (
-        duration_or_zero_us(0) == duration_or_zero_us("0 s") == duration_or_zero_us("0 days") == 0
-    )
+    for nothing in (0, "0 s", "0 days"):
+        assert duration_us(nothing, or_zero=True) == 0
     assert duration_text(0) == "0 seconds"
     for value in (True, False, None, [], b"1 s"):
         with pytest.raises(BadArgument):
-            duration_or_zero_us(value)
+            duration_us(value, or_zero=True)
 
 
 @given(st.datetimes(timezones=st.timezones() | st.none()))

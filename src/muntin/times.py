@@ -53,7 +53,7 @@ def now_us() -> int:
     return time.time_ns() // 1000
 
 
-def duration_us(value: Any) -> int:
+def duration_us(value: Any, *, or_zero: bool = False) -> int:
     """A duration in microseconds.
 
     Parameters
@@ -61,6 +61,8 @@ def duration_us(value: Any) -> int:
     value : str or timedelta
         "10 seconds", "1 hour 30 minutes", "15m", "0.5 s": numbers with units from microseconds to
         weeks, which are added up. A month has no fixed length and is no unit.
+    or_zero : bool
+        Nothing is a duration, too: 0, "0 seconds".
 
     Raises
     ------
@@ -73,33 +75,19 @@ def duration_us(value: Any) -> int:
     >>> duration_us("1 min 30 s")
     90000000
     """
-    us = _any_duration_us(value)
-    if not 0 < us <= DURATION_US_MAX:
+    if isinstance(value, dt.timedelta):
+        us = value // dt.timedelta(microseconds=1)
+    elif isinstance(value, str):
+        us = _parsed(value)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        if value or not or_zero:
+            raise _without_unit(value)
+        us = 0  # nothing needs no unit
+    else:
+        raise BadArgument(f"{value!r} is not a duration: write {DURATION_FORMS}")
+    if not (0 if or_zero else 1) <= us <= DURATION_US_MAX:
         raise BadArgument(f"duration {value!r} must lie between 1 microsecond and 100 years")
     return us
-
-
-def duration_or_zero_us(value: Any) -> int:
-    """A duration in microseconds, which may be nothing: 0, "0 seconds".
-
-    Raises
-    ------
-    BadArgument
-        As `duration_us` does, but for 0.
-    """
-    if isinstance(value, int | float) and not isinstance(value, bool) and value == 0:
-        return 0  # nothing needs no unit
-    return 0 if _any_duration_us(value) == 0 else duration_us(value)
-
-
-def _any_duration_us(value: Any) -> int:
-    if isinstance(value, dt.timedelta):
-        return value // dt.timedelta(microseconds=1)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        raise _without_unit(value)
-    if isinstance(value, str):
-        return _parsed(value)
-    raise BadArgument(f"{value!r} is not a duration: write {DURATION_FORMS}")
 
 
 def _parsed(text: str) -> int:

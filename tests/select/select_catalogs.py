@@ -43,7 +43,7 @@ def loaded_of(summary: Any, **about: Any) -> Loaded:
 
 def loaded_table(table: pa.Table) -> LoadedTable:
     """The first hour of a history, exact."""
-    return LoadedTable(table, (0, HOUR), HOUR, 0, 0, False, True, {}, (), None)
+    return LoadedTable(table, (0, HOUR), HOUR, 0, 0, False, True, {}, ())
 
 
 def segment_of(kind: str, columns: Mapping[str, Any], **entry: Any) -> Segment:

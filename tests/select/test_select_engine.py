@@ -136,7 +136,7 @@ def test_threads_at_once(engine: Engine) -> None:
 
 
 def test_a_statement_in_time_is_not_hit_by_the_limit_of_another() -> None:
-    engine = Engine(catalog())
+    engine = Engine(catalog(), Limits(seconds=2))
     slow = (
         "SELECT count(*) FROM " + ", ".join(f"orders(driver, area) a{i}" for i in range(14))
         + " WHERE " + " + ".join(f"a{i}.count" for i in range(14)) + " < 0"
@@ -144,7 +144,7 @@ def test_a_statement_in_time_is_not_hit_by_the_limit_of_another() -> None:
 
     def stopped() -> str:
         with pytest.raises(SelectError) as caught:
-            engine.sql(slow, timeout_s=0.3)
+            engine.sql(slow)
         return caught.value.code
 
     with ThreadPoolExecutor(3) as pool:
@@ -157,9 +157,9 @@ def test_a_statement_in_time_is_not_hit_by_the_limit_of_another() -> None:
 
 
 def test_too_many_at_once_are_told_so() -> None:
-    engine = Engine(catalog(), Limits(concurrent=1))
+    engine = Engine(catalog(), Limits(concurrent=1, seconds=0.5))
     with engine._database._connection(1), pytest.raises(SelectError, match="no turn") as caught:
-        engine.sql("SELECT 1", timeout_s=0.05)
+        engine.sql("SELECT 1")
     assert caught.value.code == "limit"
     assert engine.sql("SELECT 1").rows == [[1]]
 

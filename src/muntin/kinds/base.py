@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -28,26 +29,20 @@ from muntin.segments.algebra import Algebra
 from muntin.segments.building import build
 from muntin.segments.shards import SHARDS_MAX
 from muntin.segments.table import Segment
-from muntin.times import duration_or_zero_us, duration_us
+from muntin.times import duration_us
 
 STORED = "stored"
 """Validation context of what a ledger holds, where durations are numbers of microseconds."""
 
 
-def _duration(value: Any, info: ValidationInfo) -> int:
+def _duration(value: Any, info: ValidationInfo, or_zero: bool = False) -> int:
     if info.context == STORED and isinstance(value, int):
         return value
-    return duration_us(value)
-
-
-def _duration_or_zero(value: Any, info: ValidationInfo) -> int:
-    if info.context == STORED and isinstance(value, int):
-        return value
-    return duration_or_zero_us(value)
+    return duration_us(value, or_zero=or_zero)
 
 
 Microseconds = Annotated[int, BeforeValidator(_duration)]
-MicrosecondsOrZero = Annotated[int, BeforeValidator(_duration_or_zero)]
+MicrosecondsOrZero = Annotated[int, BeforeValidator(partial(_duration, or_zero=True))]
 
 
 def as_tuple(value: Any) -> Any:

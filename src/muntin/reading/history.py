@@ -70,7 +70,6 @@ def trend(
         exact=all(result.exact for result in results) and not more,
         bounds={**worst([result.bounds for result in results]), **bounds},
         notes=(*notes, *more, *dict.fromkeys(note for each in results for note in each.notes)),
-        token=None,
     )
 
 
@@ -102,7 +101,6 @@ def windows(
         exact=True,  # events of a window are counted, whatever its summary is
         bounds={},
         notes=notes,
-        token=None,
     )
 
 

@@ -160,7 +160,6 @@ class LoadedTable:
     exact: bool
     bounds: Mapping[str, Any]
     notes: tuple[Note, ...]
-    token: Hashable
 
 
 class Moment(Protocol):

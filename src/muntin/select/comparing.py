@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from sqlglot import exp
 
+from muntin.arrow import is_text, value_type
 from muntin.select.check import words
 from muntin.select.columns import Origin, origin_of
 from muntin.select.places import NOWHERE, span_of, starts_of
@@ -184,10 +185,8 @@ def _type_of(kind: Kind, schemas: Sequence[pa.Schema | None]) -> str:
     if not isinstance(kind, Origin):
         return kind or ""
     schema = schemas[kind.item]
-    found = pa.null() if schema is None else schema.field(kind.name).type
-    if pa.types.is_dictionary(found):
-        found = found.value_type
-    if pa.types.is_string(found) or pa.types.is_large_string(found):
+    found = pa.null() if schema is None else value_type(schema.field(kind.name).type)
+    if is_text(found):
         return _TEXT
     if pa.types.is_integer(found) or pa.types.is_decimal(found):  # wide integers
         return _INTEGER

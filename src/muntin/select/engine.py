@@ -102,7 +102,6 @@ class Engine:
         *,
         window: WindowAsked | None = None,
         now: datetime | int | None = None,
-        timeout_s: float | None = None,
         wide: bool = False,
     ) -> Result:
         """Run a statement: `read` it of what there is now, and `answer`.
@@ -111,7 +110,6 @@ class Engine:
           query is run so for the window that has closed.
         `now`: what `now()` gives: a time (naive is UTC) or microseconds since 1970; default the
           wall clock.
-        `timeout_s`: seconds in DuckDB; default, and at most, `limits.seconds`.
         `wide`: no sum's type depends on which rows are left: where a FROM item has integers
           beyond 64 bits, all sums have 128.
 
@@ -122,7 +120,7 @@ class Engine:
         """
         with self._catalog.moment() as moment:
             reading = self.read(text, moment, window)
-        return self.answer(reading, now=now, timeout_s=timeout_s, wide=wide)
+        return self.answer(reading, now=now, wide=wide)
 
     def read(self, text: str, moment: Moment, window: WindowAsked | None = None) -> Reading:
         """Check a statement, and load what its FROM items ask for: all of it of one moment."""
@@ -135,7 +133,6 @@ class Engine:
         reading: Reading,
         *,
         now: datetime | int | None = None,
-        timeout_s: float | None = None,
         wide: bool = False,
     ) -> Result:
         """The rows of a statement whose FROM items were read; the ledger is not looked at."""
@@ -151,7 +148,7 @@ class Engine:
                 )
             if table is None:
                 moment = _moment(now) if plan.clock else None
-                table = self._run(plan, reading.items, moment, timeout_s)
+                table = self._run(plan, reading.items, moment)
                 kinds = [kind for read in known for kind in read.table.schema.types]
                 wide = wide and any(map(pa.types.is_decimal, kinds))
                 table = plain_table(table, plan.columns, wide=wide)
@@ -164,7 +161,6 @@ class Engine:
         plan: CheckedStatement,
         reads: tuple[_Read | None, ...],
         moment: datetime | None,
-        timeout_s: float | None,
     ) -> pa.Table:
         tables = [read.table for read in reads if read is not None]
         if plan.narrowing is not None:
@@ -178,7 +174,7 @@ class Engine:
             sql,
             tables,
             parameters=None if moment is None else {NOW: moment},
-            seconds=min(timeout_s or self.limits.seconds, self.limits.seconds),
+            seconds=self.limits.seconds,
         )
 
     def close(self) -> None:
@@ -249,10 +245,7 @@ class Engine:
     def _read_history(self, bound: Bound, moment: Moment) -> _Read:
         find = moment.trend if bound.kind == "trend" else moment.windows
         loaded = find(bound.source, bound.window)
-        table = self._tables.made(
-            None if loaded.token is None else (loaded.token, bound.source, shape_of(bound)),
-            lambda: (conformed(loaded.table, bound.columns), True),
-        )
+        table = conformed(loaded.table, bound.columns)
         asked = show_window(bound.window or WindowAsked("all"))
         window = WindowRead(bound.source, asked, loaded.covered)
         shown = f"{bound.shown} {asked}"

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from muntin.arrow import pc
+from muntin.arrow import is_text, pc
 from muntin.select.bind import Bound
 from muntin.select.limits import Limits
 
@@ -133,7 +133,7 @@ def _kept(table: pa.Table, narrowing: Narrowing) -> np.ndarray | None:
     for condition in narrowing.conditions:
         if isinstance(condition.value, str):
             column = table.column(condition.column)
-            if not _is_text(column.type):
+            if not is_text(column.type):
                 return None
             keep &= pc.equal(column, condition.value).fill_null(False).to_numpy()
             continue
@@ -142,12 +142,6 @@ def _kept(table: pa.Table, narrowing: Narrowing) -> np.ndarray | None:
             return None
         keep &= condition.operator(values, np.int64(condition.value))
     return keep
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
 def _first(table: pa.Table, narrowing: Narrowing, keep: np.ndarray) -> np.ndarray | None:

@@ -6,10 +6,22 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from muntin.spark.session import is_classic
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 POLL_SECONDS = 0.2
+
+
+def tasks_at_hand(spark: SparkSession) -> tuple[int, int]:
+    """Tasks of the stages that run: those that are done, and all."""
+    tracker = spark.sparkContext.statusTracker()
+    stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    running = [stage for stage in stages if stage is not None]
+    return sum(s.numCompletedTasks for s in running), sum(s.numTasks for s in running)
 
 
 @contextmanager
@@ -25,7 +37,6 @@ def job_progress(show: bool | None, text: str) -> Iterator[None]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     spark = SparkSession.getActiveSession()
-    tracker = spark.sparkContext.statusTracker() if spark and is_classic(spark) else None
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -40,13 +51,9 @@ def job_progress(show: bool | None, text: str) -> Iterator[None]:
         item = bar.add_task(text, total=1)
         total = 1
         while not done.wait(POLL_SECONDS):
-            stages = (
-                [tracker.getStageInfo(s) for s in tracker.getActiveStageIds()] if tracker else []
-            )
-            running = [stage for stage in stages if stage is not None]
+            completed, running = tasks_at_hand(spark) if spark and is_classic(spark) else (0, 0)
             if running:
-                total = max(1, sum(stage.numTasks for stage in running))
-                completed = sum(stage.numCompletedTasks for stage in running)
+                total = running
                 bar.update(item, total=total, completed=completed)
         bar.update(item, total=total, completed=total)
 

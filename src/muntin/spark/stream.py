@@ -37,6 +37,7 @@ from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from, l
 from muntin.spark.kafka import Missed, lag_of
 from muntin.spark.parquet import gather_batch
 from muntin.spark.partials import Plan
+from muntin.spark.progress import tasks_at_hand
 from muntin.spark.rows import Row
 from muntin.spark.session import is_elsewhere, start_worker
 from muntin.spark.session import session as spark_session
@@ -253,10 +254,7 @@ class Stream(Running):
 
     def tasks(self) -> tuple[int, int]:
         """Tasks of the batch at hand: those that are done, and all."""
-        tracker = self._df.sparkSession.sparkContext.statusTracker()
-        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-        running = [stage for stage in stages if stage is not None]
-        return sum(s.numCompletedTasks for s in running), sum(s.numTasks for s in running)
+        return tasks_at_hand(self._df.sparkSession)
 
     def stop(self) -> None:
         """Stop after the batch at hand; what was committed stays, and a restart goes on."""
