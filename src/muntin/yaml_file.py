@@ -17,7 +17,40 @@ DEPTH_MAX = 32
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML whose booleans are true and false only (YAML 1.2): `on: window` stays `on`."""
+    """Safe YAML whose booleans are true and false only (YAML 1.2): `on: window` stays `on`.
+
+    It refuses aliases, deep nesting, and names that stand twice.
+    """
+
+    def __init__(self, text: str, path: Path) -> None:
+        super().__init__(text)
+        self._path = path
+        self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            where = _at(self._path, self.peek_event().start_mark)
+            raise SpecError(f"{where}: aliases (*name) are not used here")
+        is_deeper = self.check_event(yaml.CollectionStartEvent)
+        self._depth += is_deeper
+        if self._depth > DEPTH_MAX:
+            raise SpecError(f"{self._path}: nested more than {DEPTH_MAX} deep")
+        node = super().compose_node(parent, index)
+        self._depth -= is_deeper
+        return node
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """YAML takes the last of two entries with one name, silently: somebody meant the first."""
+        node = super().compose_mapping_node(anchor)
+        first: dict[str, int] = {}
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in first:
+                raise SpecError(
+                    f"{_at(self._path, key.start_mark)}: {key.value}: stands twice, first in line "
+                    f"{first[key.value]}: keep one of them"
+                )
+            first[key.value] = key.start_mark.line + 1
+        return node
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -72,11 +105,9 @@ def read(path: Path, remedy: str) -> Document:
     if len(raw) > FILE_BYTES_MAX:
         raise SpecError(f"{path}: {len(raw)} bytes are too many: at most {FILE_BYTES_MAX}")
     try:
-        text = raw.decode("utf-8")
-        _refuse_aliases_and_depth(text, path)
-        root = yaml.compose(text, Loader=_Loader)
-        _refuse_repeats(root, path)
-        data = yaml.load(text, Loader=_Loader)  # noqa: S506 (a SafeLoader)
+        loader = _Loader(raw.decode("utf-8"), path)
+        root = loader.get_single_node()
+        data = None if root is None else loader.construct_document(root)
     except SpecError:
         raise
     except UnicodeDecodeError as problem:
@@ -91,36 +122,3 @@ def read(path: Path, remedy: str) -> Document:
     if not isinstance(data, dict):
         raise SpecError(f"{path}: is no mapping (name: value, line by line); {remedy}")
     return Document(path, data, root)
-
-
-def _refuse_aliases_and_depth(text: str, path: Path) -> None:
-    depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        if isinstance(event, yaml.AliasEvent):
-            where = _at(path, event.start_mark)
-            raise SpecError(f"{where}: aliases (*name) are not used here")
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        if depth > DEPTH_MAX:
-            raise SpecError(f"{path}: nested more than {DEPTH_MAX} deep")
-
-
-def _refuse_repeats(node: yaml.Node | None, path: Path) -> None:
-    """YAML takes the last of two entries with one name, silently: somebody meant the first."""
-    if isinstance(node, yaml.SequenceNode):
-        for value in node.value:
-            _refuse_repeats(value, path)
-    if isinstance(node, yaml.MappingNode):
-        first: dict[str, int] = {}
-        for key, value in node.value:
-            name = key.value if isinstance(key, yaml.ScalarNode) else None
-            if name in first:
-                raise SpecError(
-                    f"{_at(path, key.start_mark)}: {name}: stands twice, first in line "
-                    f"{first[name]}: keep one of them"
-                )
-            if name is not None:
-                first[name] = key.start_mark.line + 1
-            _refuse_repeats(value, path)
