@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from contextlib import ExitStack, suppress
+from math import inf
 
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -12,6 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from muntin.errors import SpecError
 from muntin.sites import CoordinatorServer, endpoint
 from muntin.sites import protocol as p
+from muntin.sites.link import pause_after
 from muntin.sites.session import MESSAGES_BURST
 from muntin.topk import Calm, Factors, Hello, Push, Request, encode
 from tests.sites.conftest import closing, get, peer, until, welcomed
@@ -147,6 +149,13 @@ def test_too_many_messages(guarded):
             for _ in range(100 * MESSAGES_BURST):  # how many it takes depends on how fast
                 socket.send(encode(Hello(0, 1)))
         assert closing(socket)[0] == 4029
+
+
+@pytest.mark.parametrize(("pause", "lasted", "following"), [
+    (0.0, -inf, 0.1), (0.1, -inf, 0.2), (0.1, 0.05, 0.2), (0.1, 5.0, 0.1), (20.0, 5.0, 30.0), (30.0, 31.0, 0.1),
+])  # fmt: skip
+def test_who_is_welcomed_and_closed_at_once_comes_back_slower(pause, lasted, following):
+    assert pause_after(pause, lasted) == following
 
 
 def test_pages_do_not_connect(guarded):

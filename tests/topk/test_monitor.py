@@ -89,6 +89,7 @@ def test_void_messages_are_ignored() -> None:
     assert monitor.receive(Request(1, 0, 1, ("a",))) == []  # of before the factors
     assert monitor.receive(Factors(0, 0, 9, ("b",), ())) == []  # another epoch
     assert monitor.receive(Factors(1, 4, 5, ("b",), ())) == []  # builds on what never came
+    assert monitor.receive(Factors(1, 1, 2, (), ())) == []  # no T
     assert monitor.receive(Request(7, 3, 1, ("a",))) == []  # an epoch that began without it
     assert monitor.receive(Hello(1, 1)) == []
     assert monitor.top == ("a",)

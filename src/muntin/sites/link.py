@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable
+from math import inf
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -75,10 +76,11 @@ class Link:
 
     async def run(self) -> None:
         """Connect, and connect again, until cancelled."""
-        pause = PAUSE_SECONDS_MIN
+        pause = 0.0
+        clock = asyncio.get_running_loop().time
         await self.ready.wait()
         while True:
-            welcomed = False
+            welcomed = inf
             try:
                 async with connect(
                     self._spec.coordinator + protocol.PATH,
@@ -93,21 +95,22 @@ class Link:
                     proxy=None if self._spec.is_local else True,
                 ) as socket:
                     await self._greet(socket)
-                    welcomed = True
+                    welcomed = clock()
                     await self._talk(socket)
-                why, wait = "the connection was closed", pause
+                why, lasting = "the connection was closed", False
             except ConnectionClosed as closed:
-                why, wait = _closing(closed, pause)
+                why, lasting = _closing(closed)
             except Refused as refused:
-                why, wait = refused.reason, REFUSED_SECONDS
+                why, lasting = refused.reason, True
             except CorruptMessage as corrupt:
-                why, wait = f"the coordinator said what is no message: {corrupt}", REFUSED_SECONDS
+                why, lasting = f"the coordinator said what is no message: {corrupt}", True
             except (OSError, TimeoutError, InvalidHandshake, InvalidURI, EOFError) as problem:
-                why, wait = str(problem) or type(problem).__name__, pause
+                why, lasting = str(problem) or type(problem).__name__, False
             finally:
                 self._outbox = None
-            pause = PAUSE_SECONDS_MIN if welcomed else min(2 * pause, PAUSE_SECONDS_MAX)
+            pause = pause_after(pause, clock() - welcomed)
             self._away(why)
+            wait = REFUSED_SECONDS if lasting else pause
             await asyncio.sleep(wait * self._random.uniform(0.5, 1.0))
 
     async def _greet(self, socket: ClientConnection) -> None:
@@ -164,12 +167,18 @@ class Link:
         self._say(state="away", problem=why, **known)
 
 
-def _closing(closed: ConnectionClosed, pause: float) -> tuple[str, float]:
-    """What a close code means, and how long to wait."""
+def pause_after(pause: float, lasted: float) -> float:
+    """The pause now, from the one before it and how long the connection between them lasted."""
+    good = lasted > pause
+    return PAUSE_SECONDS_MIN if good else min(max(2 * pause, PAUSE_SECONDS_MIN), PAUSE_SECONDS_MAX)
+
+
+def _closing(closed: ConnectionClosed) -> tuple[str, bool]:
+    """What a close code means, and whether a person must put it right."""
     if closed.rcvd is None:
-        return "the connection was lost", pause
+        return "the connection was lost", False
     code, reason = closed.rcvd.code, closed.rcvd.reason
     if code == protocol.REPLACED:
         reason = "another process takes part under the same name"
     why = f"refused with {code}: {reason}" if code >= 4000 else f"closed with {code} {reason}"
-    return why.strip(), REFUSED_SECONDS if code in protocol.LASTING else pause
+    return why.strip(), code in protocol.LASTING

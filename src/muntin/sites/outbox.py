@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 
-STALL_SECONDS = 10.0  # no byte is taken for so long
+STALL_SECONDS = 10.0  # a message is not taken for so long
 MESSAGES_MAX = 4096
 BYTES_MAX = 32 << 20
 

@@ -318,7 +318,7 @@ class Monitor:
             return []
         if factors.version <= self.version:  # repeated: our acknowledgement was lost
             return self._check(acknowledge=True) if self.phase == CALM else []
-        if factors.top is None and not len(self._top):
+        if not (len(self._top) if factors.top is None else factors.top):
             return []
         for item, factor in factors.entries:
             self.objects.set_factor(item, factor)
