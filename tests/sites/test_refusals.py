@@ -152,7 +152,8 @@ def test_too_many_messages(guarded):
 
 
 @pytest.mark.parametrize(("pause", "lasted", "following"), [
-    (0.0, -inf, 0.1), (0.1, -inf, 0.2), (0.1, 0.05, 0.2), (0.1, 5.0, 0.1), (20.0, 5.0, 30.0), (30.0, 31.0, 0.1),
+    (0.0, -inf, 0.1), (0.1, -inf, 0.2), (0.1, 0.05, 0.2), (0.1, 5.0, 0.1),
+    (20.0, 5.0, 30.0), (30.0, 31.0, 0.1),
 ])  # fmt: skip
 def test_who_is_welcomed_and_closed_at_once_comes_back_slower(pause, lasted, following):
     assert pause_after(pause, lasted) == following
