@@ -174,18 +174,27 @@ def test_what_is_no_server_is_told(url):
         muntin.connect(url)
 
 
-def test_an_answer_that_is_cut_is_told_so():
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("200 OK\r\nContent-Length: 100\r\n\r\nhalf", "does not answer"),
+        ("200 OK\r\nContent-Type: text/html\r\n\r\n<html>", "no Muntin server: .* text/html"),
+        # whither the token must not go
+        ("302 Found\r\nLocation: http://elsewhere.example/\r\n\r\n", "leads to 'http://elsewhere"),
+    ],
+)
+def test_an_answer_that_is_none_is_told_so(answer, said):
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
-        def cut():
+        def answering():
             one, _ = listening.accept()
-            one.recv(4096)
-            one.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+            assert b"Bearer reader-0123456789\r\n" in one.recv(4096)
+            one.sendall(f"HTTP/1.1 {answer}".encode())
             one.close()
 
-        threading.Thread(target=cut).start()
-        with pytest.raises(ServerError, match="does not answer"):
-            muntin.connect(f"127.0.0.1:{listening.getsockname()[1]}").state()
+        threading.Thread(target=answering).start()
+        with pytest.raises(ServerError, match=said):
+            muntin.connect(f"127.0.0.1:{listening.getsockname()[1]}", "reader-0123456789\n").state()
 
 
 def test_clients_do_not_come_back_at_once():
@@ -209,6 +218,8 @@ def test_refusals(server):
         muntin.connect("http://muntin.example", token="reader-0123456789")  # noqa: S106
     with pytest.raises(BadArgument, match="no server"):
         muntin.connect("ftp://x")
+    with pytest.raises(BadArgument, match="line break"):
+        muntin.connect(server.url, token="reader\n0123456789")  # noqa: S106
     with pytest.raises(ServerError, match="is it running"):
         muntin.connect("http://127.0.0.1:9").sql("SELECT 1")
     with pytest.raises(BadArgument, match="query=NAME"):

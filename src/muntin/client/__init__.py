@@ -26,7 +26,18 @@ __all__ = [
 ]
 ARROW = "application/vnd.apache.arrow.stream"
 TIMEOUT_SECONDS = 30.0
+JSON = "application/json"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class _Stays(urllib.request.HTTPRedirectHandler):
+    """A token goes to the server that it was given for, and to no other."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_Stays)
 
 
 class Client:
@@ -47,6 +58,9 @@ class Client:
             raise BadArgument(f"{url!r} is no server: {problem}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise BadArgument(f"{url!r} is no server: write for example http://127.0.0.1:8787")
+        token = (token or "").strip()  # of a file
+        if not (token.isascii() and token.isprintable()):
+            raise BadArgument("the token is none: it holds a line break, or what is not ASCII")
         if token and parts.scheme == "http" and parts.hostname not in _LOOPBACK:
             raise BadArgument(f"{url} would send the token in the open: use https://")
         self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
@@ -146,19 +160,26 @@ class Client:
         path: str,
         given: dict[str, Any] | None = None,
         statement: str = "",
-        accept: str = "application/json",
+        accept: str = JSON,
     ) -> bytes:
         body = None if given is None else json.dumps(given).encode()
-        headers = {**self._headers, "accept": accept, "content-type": "application/json"}
+        headers = {**self._headers, "accept": accept, "content-type": JSON}
         request = urllib.request.Request(self.url + path, body, headers)  # noqa: S310 (http only)
         try:
-            with urllib.request.urlopen(request, timeout=self._timeout) as answer:  # noqa: S310
-                return answer.read()
+            with _OPENER.open(request, timeout=self._timeout) as answer:
+                found, kind = answer.read(), answer.headers.get_content_type()
         except urllib.error.HTTPError as refused:
+            if elsewhere := refused.headers.get("location"):
+                raise ServerError(
+                    f"{self.url} leads to {elsewhere[:200]!r}: connect there"
+                ) from None
             raise refusal(refused.code, refused.read(), statement) from None
         except (OSError, HTTPException) as problem:
             reason = getattr(problem, "reason", problem)
             raise ServerError(f"{self.url} does not answer: {reason}; is it running?") from None
+        if kind != accept:
+            raise ServerError(f"{self.url} is no Muntin server: it answered with {kind[:80]}")
+        return found
 
 
 def connect(url: str, token: str = "", *, timeout: float = TIMEOUT_SECONDS) -> Client:
