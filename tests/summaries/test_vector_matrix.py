@@ -109,6 +109,16 @@ def test_what_was_taken_away_can_be_merged_again(a, b):
     check(x, a + a)
 
 
+def test_what_rounding_leaves_of_no_values_is_read_back():
+    values = [5.787076588082462e-10, 6.8665241046715125e-09, 764.3730549373536,
+              9.091445050960844e-07, -1.5185093946021722, -31773218.37167011]  # fmt: skip
+    whole, part = (VectorMatrix(["k"], {"x": "float64"}) for _ in range(2))
+    whole.update(pa.table({"k": ["a"] * 6 + ["b"], "x": [*values, None]}))
+    part.update(pa.table({"k": ["a"] * 6, "x": [values[i] for i in (3, 4, 5, 2, 0, 1)]}))
+    whole.subtract(part)
+    assert VectorMatrix.from_bytes(whole.to_bytes()).nulls == {"x": 1}
+
+
 @given(streams, streams)
 def test_what_was_read_from_bytes_goes_on(a, b):
     summary = VectorMatrix.from_bytes(filled(a).to_bytes())

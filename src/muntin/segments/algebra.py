@@ -147,9 +147,14 @@ class Algebra(ABC):
         """States as the kind of a merge has them."""
         return table.states
 
-    def subtract(self, states: States, others: States, events: np.ndarray) -> States | None:
-        """Row by row, states less others; None: this kind cannot. `events` is what is left."""
-        return None
+    def negated(self, states: States) -> States:
+        """What a merge takes these states away with; IncompatibleSummary where the kind cannot."""
+        raise IncompatibleSummary(f"{self.kind} cannot be subtracted")
+
+    def remainder(self, table: Table) -> States:
+        """The states that a merge with negated ones has left, of rows that may have no events;
+        IncompatibleSummary where one is less than nothing."""
+        return table.states
 
 
 def merged_algebra(algebras: Sequence[Algebra]) -> Algebra:

@@ -213,7 +213,7 @@ def _renumbered(states: States, to: np.ndarray) -> States:
 
 
 def subtract(whole: Segment, part: Segment) -> Segment:
-    """The events of `whole` that are not in `part`, slice by slice.
+    """The events of `whole` that are not in `part`, slice by slice: a merge with less than nothing.
 
     Raises
     ------
@@ -221,58 +221,21 @@ def subtract(whole: Segment, part: Segment) -> Segment:
         The kind cannot, or `part` holds what `whole` does not. A limit hides which keys are in
         the rest, so that there is nothing to subtract with one.
     """
-    check_same(whole, part)
-    if whole.algebra != part.algebra or whole.limit is not None:
+    algebra = whole.algebra
+    if algebra != part.algebra or whole.limit is not None:
         raise IncompatibleSummary("only segments of the same parameters, without a limit, subtract")
-    tables = []
-    for table in whole.tables:
-        other = part.table(table.name(whole.algebra))
-        tables.append(table if other is None else _subtract(whole.algebra, table, other))
-    if any(whole.table(table.name(part.algebra)) is None for table in part.tables):
-        raise IncompatibleSummary("a segment cannot take away a key that it does not have")
-    events = whole.events.copy()
-    at = np.searchsorted(whole.slices, part.slices)
-    if not np.isin(part.slices, whole.slices).all() or (events[at] < part.events).any():
+    less = [
+        replace(table, events=frozen(-table.events), states=algebra.negated(table.states))
+        for table in part.tables
+    ]
+    both = merge([whole, replace(part, events=frozen(-part.events), tables=tuple(less))])
+    if any((one.events < 0).any() for one in (both, *both.tables)):
         raise IncompatibleSummary("a segment cannot take away events that it does not have")
-    events[at] -= part.events
-    left = np.flatnonzero(events)
-    kept = tuple(table for table in tables if len(table))
-    return replace(
-        whole, slices=frozen(whole.slices[left]), events=frozen(events[left]), tables=kept
-    )
-
-
-def _subtract(algebra: Algebra, table: Table, other: Table) -> Table:
-    both = joined([table, other])
-    groups = group(both.slice_of_row, both.key, len(both.keys))
-    sizes, n = np.diff(groups.bounds), len(table)
-    mine = groups.order[groups.bounds[:-1]]  # rows of `table` come first
-    if (mine >= n).any():
-        raise IncompatibleSummary("a segment cannot take away a key that it does not have")
-    pairs = sizes == 2
-    theirs = groups.order[groups.bounds[1:] - 1][pairs]
-    events = both.events[mine].copy()
-    events[pairs] -= both.events[theirs]
-    if (events < 0).any():
-        raise IncompatibleSummary("a segment cannot take away events that it does not have")
-    at = np.flatnonzero(pairs)
-    rows = {name: take(column, mine[at]) for name, column in both.states.items()}
-    less = {name: take(column, theirs) for name, column in both.states.items()}
-    left = algebra.subtract(rows, less, events[at])
-    if left is None:
-        raise IncompatibleSummary(f"{algebra.kind} cannot be subtracted")
-    alone = np.flatnonzero(~pairs)
-    order = np.argsort(np.concatenate((at, alone)), kind="stable")
-    states = {
-        name: take(
-            concat([column, take(both.states[name], mine[alone])], [len(at), len(alone)]), order
-        )
-        for name, column in left.items()
-    }
-    whole = replace(
-        table, keys=both.keys, key=groups.keys, events=events, states=states, items=both.items
-    )
-    return whole.rows_at(np.flatnonzero(events))
+    left = [replace(table, states=algebra.remainder(table)) for table in both.tables]
+    kept = [table.rows_at(np.flatnonzero(table.events)) for table in left if table.events.any()]
+    there = np.flatnonzero(both.events)
+    slices, events = frozen(both.slices[there]), frozen(both.events[there])
+    return replace(both, slices=slices, events=events, tables=tuple(kept))
 
 
 def relabelled(segment: Segment, labels: np.ndarray, at: np.ndarray | None = None) -> Segment:

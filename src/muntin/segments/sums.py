@@ -34,6 +34,7 @@ from muntin.segments.kernels import sums as _kernels
 from muntin.segments.kernels.lists import sum_counts
 from muntin.segments.keys import Keys
 from muntin.segments.table import Segment, Table
+from muntin.summaries.checks import INT64_MIN
 from muntin.summaries.indicators import INT64_MAX, indicator_values
 from muntin.summaries.kernels.vector_sums import magnitude_bits
 
@@ -178,31 +179,36 @@ class Sums(OfIndicators):
                 states[f"{name}.sum"], states[f"{name}.low"] = frozen(pair[0]), present(pair[1])
         return states
 
-    def subtract(self, states: States, others: States, events: np.ndarray) -> States | None:
-        out: dict[str, Column] = {}
+    def negated(self, states: States) -> States:
+        out: dict[str, Column] = {
+            name: None if column is None else frozen(-numbers(column))
+            for name, column in states.items()
+        }
         for name, kind in self.indicators:
-            for part in ("nulls", "unseen"):
-                ours, theirs = numbers(states[f"{name}.{part}"]), numbers(others[f"{name}.{part}"])
-                left = (ours if len(ours) else np.zeros(len(events), np.int64)).copy()
-                left -= theirs if len(theirs) else 0
-                if (left < 0).any() or (left > events).any():
-                    raise IncompatibleSummary(f"{name!r}: fewer nulls than are taken away")
-                out[f"{name}.{part}"] = present(left)
-            if kind is None:
-                continue
-            names = [f"{name}.{part}" for part in _parts(kind)[2:]]
-            zeros = _NO_FLOATS if kind == "float64" else NOTHING
-            ours: Any = (_or(states[name], zeros) for name in names)
-            theirs: Any = (_or(others[name], zeros) for name in names)
-            sums, rests = np.empty(len(events), kind), np.empty(len(events), kind)
-            if kind == "float64":
-                kernels.subtract_floats(*ours, *theirs, events, sums, rests)
-            else:
-                kernels.subtract_integers(*ours, *theirs, sums, rests)
-                if (sums[events == 0] != 0).any():
-                    raise IncompatibleSummary(f"{name!r}: a sum is left without an event")
-            out.update(zip(names, (frozen(sums), present(rests)), strict=True))
+            if kind == "int64":  # the least is its own negative, which is 2^64 too low
+                low, beyond = numbers(out[f"{name}.sum"]), numbers(out[f"{name}.beyond"])
+                least = (low == INT64_MIN).astype(np.int64)
+                out[f"{name}.beyond"] = present(least + beyond if len(beyond) else least)
         return out
+
+    def remainder(self, table: Table) -> States:
+        states = dict(table.states)
+        for name, kind in self.indicators:
+            values = table.events
+            for part in ("nulls", "unseen"):
+                lacking = numbers(states[f"{name}.{part}"])
+                values = values - lacking if len(lacking) else values
+                if (values < 0).any() or (lacking < 0).any():
+                    raise IncompatibleSummary(f"{name!r}: fewer nulls than are taken away")
+            for part in _parts(kind)[2:]:
+                column = numbers(states[f"{name}.{part}"])
+                if not len(column) or not (rest := (values == 0) & (column != 0)).any():
+                    continue
+                if kind == "int64":
+                    raise IncompatibleSummary(f"{name!r}: a sum is left without a value")
+                zeroed = np.where(rest, 0.0, column)  # what rounding has left
+                states[f"{name}.{part}"] = frozen(zeroed) if part == "sum" else present(zeroed)
+        return states
 
     def check(self, table: Table) -> None:
         for name, kind in self.indicators:
