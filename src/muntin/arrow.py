@@ -83,11 +83,11 @@ def fixed_width(array: pa.Array, dtype: type[np.generic] | np.dtype) -> np.ndarr
 
 def floored(array: pa.Array, units: int) -> pa.Array:
     """Times as whole numbers of a larger unit, those before 1970 as well; Arrow rounds to 0."""
-    numbers = fixed_width(array, np.int64) // units
-    bits = np.packbits(array.is_valid().to_numpy(zero_copy_only=False), bitorder="little")
-    return pa.Array.from_buffers(
-        pa.int64(), len(array), [pa.py_buffer(bits), pa.py_buffer(numbers)]
-    )
+    numbers, bits = fixed_width(array, np.int64) // units, None
+    if array.null_count:
+        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(pa.int64(), len(array), [bits, pa.py_buffer(numbers)])
 
 
 _EXACT_MAX = 1 << 53  # whole floats without a gap

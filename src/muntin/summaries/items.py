@@ -121,7 +121,7 @@ def micros(items: pa.Array) -> pa.Array:
         wide = pa.duration("us") if pa.types.is_duration(kind) else pa.time64("us")
         return items.cast(wide).view(pa.int64())
     except pa.ArrowInvalid as problem:
-        raise BadArgument(f"items are {kind}, beyond 64 bits of microseconds: {problem}") from None
+        raise BadArgument(f"{kind} beyond 64 bits of microseconds: {problem}") from None
 
 
 def hash_items(items: Any, seed: int = 0) -> np.ndarray:

@@ -12,7 +12,6 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -363,18 +362,4 @@ def _floats(values: Any) -> np.ndarray:
 
 def _microseconds(values: Any) -> np.ndarray:
     array = _array(values)
-    if array.dtype.kind == "O" or (array.dtype.kind != "M" and array.size == 0):
-        try:
-            array = np.array([_without_zone(value) for value in array], "datetime64[us]")
-        except (ValueError, TypeError, OverflowError):
-            raise BadArgument(f"values of type {array.dtype} are not instants") from None
-    if array.dtype.kind not in "iuM":
-        raise BadArgument(f"values of type {array.dtype} are not instants")
     return as_times(array, len(array))
-
-
-def _without_zone(value: Any) -> Any:
-    """A time in UTC, which NumPy's times are in without saying so."""
-    if isinstance(value, datetime) and value.tzinfo is not None:
-        return value.astimezone(UTC).replace(tzinfo=None)
-    return value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,10 @@ import pyarrow as pa
 
 from muntin.arrow import read_only
 from muntin.errors import BadArgument, how_many
+from muntin.summaries.items import micros
 from muntin.summaries.kernels.hyper_bloom import first_backwards
 
-_PER_MICROSECOND = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}
-_MICROSECOND = timedelta(microseconds=1)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ARROW_TIMES = frozenset(np.dtype(f"M8[{unit}]") for unit in ("s", "ms", "us", "ns"))
 
 
 def as_times(times: Any, length: int) -> np.ndarray:
@@ -33,28 +32,24 @@ def as_times(times: Any, length: int) -> np.ndarray:
     BadArgument
         Floats or other types, nulls, or another length.
     """
-    if isinstance(times, pa.ChunkedArray):
-        times = times.combine_chunks()
     if isinstance(times, pa.Scalar):
         times = times.as_py()
-    if isinstance(times, np.ndarray) and not times.ndim:
-        times = times[()]
-    if isinstance(times, np.datetime64):
-        times = np.full(length, times)
-    if isinstance(times, datetime) and times == times:  # not pandas' NaT
-        zoned = times if times.tzinfo else times.replace(tzinfo=UTC)
-        times = (zoned - _EPOCH) // _MICROSECOND
-    if isinstance(times, int | np.integer) and not isinstance(times, bool):
-        times = [times] * length
-    if isinstance(times, np.ndarray) and not isinstance(times, np.ma.MaskedArray):
-        values = _from_numpy(times)
+    one = None
+    if isinstance(times, datetime | int):
+        one = [times]
+    elif isinstance(times, np.generic | np.ndarray) and not times.ndim:
+        one = times.reshape(1)
+    if type(times) is np.ndarray and times.dtype == np.int64 and times.ndim == 1:
+        values = np.ascontiguousarray(times)  # as most are: Arrow would take longer to be asked
     else:
-        values = _from_arrow(_as_arrow(times))
+        values = np.asarray(_micros(_as_arrow(times if one is None else one)))
+    if one is not None:
+        values = np.full(length, values)
     if len(values) != length:
         raise BadArgument(
             f"{how_many(len(values), 'time')} for {how_many(length, 'item')}: give each one"
         )
-    return read_only(np.ascontiguousarray(values))
+    return read_only(values)
 
 
 def check_order(times: np.ndarray, last: int | None) -> None:
@@ -69,55 +64,47 @@ def check_order(times: np.ndarray, last: int | None) -> None:
 
 
 def _as_arrow(times: Any) -> pa.Array:
+    if isinstance(times, pa.ChunkedArray):
+        return times.combine_chunks()
     if isinstance(times, pa.Array):
         return times
+    if isinstance(times, np.ndarray) and not isinstance(times, np.ma.MaskedArray):
+        times = _known_to_arrow(times)
     try:
         return pa.array(times)
     except (pa.ArrowException, OverflowError, TypeError, ValueError, KeyError) as problem:
         raise BadArgument(f"times must be integers or timestamps: {problem}") from None
 
 
-def _from_arrow(times: pa.Array) -> np.ndarray:
+def _known_to_arrow(times: np.ndarray) -> np.ndarray:
+    """Numbers of this machine, and times in a unit that Arrow has."""
+    if times.ndim != 1:
+        raise BadArgument(f"times have {times.ndim} dimensions: give one time an item")
+    kind = times.dtype
+    if kind in _ARROW_TIMES:
+        return times
+    if kind.kind != "M":
+        return times.astype(kind.newbyteorder("="), copy=False) if kind.kind in "iu" else times
+    wide = times.astype("datetime64[us]")
+    fine = np.datetime_data(kind)[0] in ("ns", "ps", "fs", "as")
+    if not fine and ((wide.astype(kind) != times) & ~np.isnat(times)).any():
+        raise BadArgument(f"times of type {kind} reach beyond int64 microseconds")
+    return wide
+
+
+def _micros(times: pa.Array) -> pa.Array:
     if times.null_count:
-        raise BadArgument(f"{times.null_count} times are null: drop those events")
+        raise BadArgument(f"{times.null_count} times are null or NaT: drop those events")
     kind = times.type
+    if pa.types.is_date(kind):
+        return _micros(times.cast(pa.timestamp("ms")))
     if pa.types.is_timestamp(kind):
-        return _scaled(np.asarray(times.view(pa.int64())), kind.unit)
-    if pa.types.is_null(kind):  # an empty list
-        return np.empty(0, np.int64)
+        return micros(times)
+    if not len(times):
+        return times.cast(pa.int64())
     if not pa.types.is_integer(kind):
         raise BadArgument(f"times of type {kind}: give int64 microseconds or timestamps")
     try:
-        return np.asarray(times.cast(pa.int64()))
+        return times.cast(pa.int64())
     except pa.ArrowInvalid as problem:
         raise BadArgument(f"times do not fit in int64: {problem}") from None
-
-
-def _from_numpy(times: np.ndarray) -> np.ndarray:
-    if times.ndim != 1:
-        raise BadArgument(f"times have {times.ndim} dimensions: give one time an item")
-    if times.dtype.kind == "M":
-        unit = np.datetime_data(times.dtype)[0]
-        if np.isnat(times).any():
-            raise BadArgument("some times are NaT: drop those events")
-        if unit not in _PER_MICROSECOND or np.datetime_data(times.dtype)[1] != 1:
-            scaled = times.astype("datetime64[us]")
-            if unit not in ("ns", "ps", "fs", "as") and (scaled.astype(times.dtype) != times).any():
-                raise BadArgument(f"times of type {times.dtype} reach beyond int64 microseconds")
-            times, unit = scaled, "us"
-        return _scaled(times.view(np.int64), unit)
-    if times.dtype.kind not in "iu":
-        raise BadArgument(f"times of type {times.dtype}: give int64 microseconds or timestamps")
-    if times.dtype == np.uint64 and len(times) and int(times.max()) > np.iinfo(np.int64).max:
-        raise BadArgument(f"time {int(times.max())} does not fit in int64")
-    return times.astype(np.int64, copy=False)
-
-
-def _scaled(values: np.ndarray, unit: str) -> np.ndarray:
-    factor, divisor = _PER_MICROSECOND[unit]
-    if divisor > 1:
-        return values // divisor
-    limit = np.iinfo(np.int64).max // factor
-    if factor > 1 and len(values) and (int(values.max()) > limit or int(values.min()) < -limit):
-        raise BadArgument(f"timestamps in {unit} reach beyond int64 microseconds")
-    return values * factor if factor > 1 else values
