@@ -253,7 +253,7 @@ class TestRefused:
             KLL().rank(["x"])
 
     def test_merge_of_others(self):
-        with pytest.raises(IncompatibleSummary, match="k=100"):
+        with pytest.raises(IncompatibleSummary, match="k 200 and 100"):
             KLL().merge(KLL(k=100))
         with pytest.raises(IncompatibleSummary, match="int64"):
             KLL().merge(KLL(dtype="int64"))

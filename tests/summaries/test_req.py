@@ -134,7 +134,7 @@ def test_what_is_not_taken() -> None:
     assert sketch.count == 0
     with pytest.raises(BadArgument, match="float32"):
         sketch.to_datasketches()
-    with pytest.raises(IncompatibleSummary, match="k=12"):
+    with pytest.raises(IncompatibleSummary, match="k 12 and 24"):
         sketch.merge(REQ(24))
     with pytest.raises(BadArgument, match="at least one"):
         REQ.merged([])

@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.arrow import read_only
-from muntin.errors import BadArgument, CorruptSummary
+from muntin.errors import BadArgument
 from muntin.summaries.calm_tables import CalmShape, check_store, decode, encode, nbytes_of
 from muntin.summaries.checks import array_of, integer_in, with_plain_integers
 from muntin.summaries.kernels.calm_space_saving import (
@@ -198,10 +198,9 @@ class CalmSpaceSaving(NamedPairs[CalmParameters]):
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """What `to_bytes` wrote, with its own memory; `CorruptSummary` for anything else."""
-        made, found, body = cls._unsealed(data, CalmParameters, {"paired": (bool, type(None))})
-        made._paired = found["paired"]
-        if (made._paired is None) != (made._count == 0):
-            raise CorruptSummary(f"{cls.kind}: {made._count} occurrences, paired {made._paired}")
+        made, fields, body = cls._unsealed(data, CalmParameters)
+        made._paired = fields.choice("paired", [True, False] if made._count else [None])
+        fields.done()
         parameters = made._parameters
         made._tables = decode(cls.kind, body, parameters.shape, made._items, parameters.promote)
         return made

@@ -10,7 +10,7 @@ import pyarrow as pa
 from muntin.arrow import read_only
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.summaries.aligned import aligned_zeros
-from muntin.summaries.checks import INT64_MAX, integer_in
+from muntin.summaries.checks import integer_in
 from muntin.summaries.items import ITEM_TYPES, item_kind, text_buffers
 from muntin.summaries.kernels.calm_space_saving import (
     ARENA_END,
@@ -107,14 +107,6 @@ def check_store(k: int, promote: int, queue_ways: int, item_bytes: int) -> None:
     integer_in("item_bytes", item_bytes, ITEM_BYTES_MIN, ITEM_BYTES_MAX)
     if k * (item_bytes + HEADER) > ARENA_BYTES_MAX:
         raise BadArgument(f"k={k} items of {item_bytes} bytes are more than 2 GiB of items")
-
-
-def check_count(kind: str, count: int, items: str | None) -> None:
-    """Refuse a count or type of items that no stream leads to: `CorruptSummary`."""
-    if not 0 <= count <= INT64_MAX or (count == 0) != (items is None):
-        raise CorruptSummary(f"{kind}: {count} events with items of type {items}")
-    if items is not None and items not in ITEM_TYPES:
-        raise CorruptSummary(f"{kind}: items of type {items}")
 
 
 def nbytes_of(tables: CalmTables) -> int:

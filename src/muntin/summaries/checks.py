@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import fields
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.arrow import floats_of_decimals
-from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.errors import BadArgument, IncompatibleSummary
 
 Summary = TypeVar("Summary")
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
@@ -141,16 +141,6 @@ def narrowed(array: np.ndarray, dtype: str, what: str = "value") -> np.ndarray:
         remedy = "use float64" if dtype == "float32" else "divide all by one number"
         raise BadArgument(f"{what} {array.flat[at]!s} at position {at} is beyond {dtype}: {remedy}")
     return narrow
-
-
-def parameters_of(kind: str, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    """Refuse parameters that are not exactly the expected names with the expected types."""
-    if set(found) != set(expected):
-        raise CorruptSummary(f"{kind}: parameters {sorted(found)}, expected {sorted(expected)}")
-    for name, types in expected.items():
-        allowed = types if isinstance(types, tuple) else (types,)
-        if type(found[name]) not in allowed:
-            raise CorruptSummary(f"{kind}: parameter {name} is {found[name]!r}")
 
 
 def to_merge(kind: type[Summary], given: Iterable[Summary]) -> list[Summary]:

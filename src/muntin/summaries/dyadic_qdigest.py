@@ -26,9 +26,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.errors import BadArgument, CorruptSummary
 from muntin.summaries.base import Copied, Estimate
-from muntin.summaries.checks import boolean, integer_in
+from muntin.summaries.checks import boolean, check_alike, integer_in
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.kernels import qdigest as kernels
 from muntin.summaries.kernels.sorting import sort_run
@@ -112,6 +112,11 @@ class DyadicQDigest(Copied):
         return self._map
 
     @property
+    def parameters(self) -> dict[str, Any]:
+        """What two digests must share to be merged."""
+        return {"k": self._k, "domain": self._map.parameters()}
+
+    @property
     def count(self) -> int:
         """Values counted, with their weights."""
         return self._total
@@ -172,12 +177,7 @@ class DyadicQDigest(Copied):
 
     def merge(self, other: Self) -> None:
         """Count what `other` counted; its k and domain must be the same."""
-        if not isinstance(other, DyadicQDigest):
-            raise IncompatibleSummary(f"a q-digest cannot merge a {type(other).__name__}")
-        if (self._k, self._map) != (other._k, other._map):
-            raise IncompatibleSummary(
-                f"q-digests differ: k={self._k}, {self._map} and k={other._k}, {other._map}"
-            )
+        check_alike(self, other)
         if other._total == 0:
             return
         if self._total + other._total > COUNT_MAX:
@@ -275,8 +275,7 @@ class DyadicQDigest(Copied):
         header = _HEADER.pack(len(self._ids), self._first, self._last, id_width, count_width)
         ids = self._ids.astype(f"<u{id_width}").tobytes()
         counts = self._counts.astype(f"<u{count_width}").tobytes()
-        parameters = {"k": self._k, "domain": self._map.parameters()}
-        return seal(self.kind, parameters, header + ids + counts)
+        return seal(self.kind, self.parameters, header + ids + counts)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:

@@ -26,7 +26,7 @@ import pyarrow as pa
 from muntin.arrow import is_text, value_type
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.base import Copied
-from muntin.summaries.checks import integer_in, one_of
+from muntin.summaries.checks import check_alike, integer_in, one_of
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.growing_runs import GrowingRuns, RunPlan
 from muntin.summaries.items import given_items, hash_items
@@ -74,7 +74,12 @@ class DynamicBloom(Copied):
         headroom = integer_in("headroom", headroom, 1, HEADROOM_MAX)
         if isinstance(fpp, bool) or not isinstance(fpp, float) or not 0 < fpp < 1:
             raise BadArgument(f"fpp={fpp!r}: a probability between 0 and 1, both excluded")
-        self._parameters = {"capacity": capacity, "fpp": fpp, "headroom": headroom, "seed": seed}
+        self.parameters: dict[str, Any] = {
+            "capacity": capacity,
+            "fpp": fpp,
+            "headroom": headroom,
+            "seed": seed,
+        }
         self._seed = seed
         self._type: ItemType | None = None
         self._count = 0
@@ -117,12 +122,12 @@ class DynamicBloom(Copied):
     @property
     def capacity(self) -> int:
         """Keys that it was planned for."""
-        return self._parameters["capacity"]
+        return self.parameters["capacity"]
 
     @property
     def fpp(self) -> float:
         """The rate that was asked for; `false_positive_rate()` is what it is now."""
-        return self._parameters["fpp"]
+        return self.parameters["fpp"]
 
     @property
     def seed(self) -> int:
@@ -210,10 +215,7 @@ class DynamicBloom(Copied):
 
     def merge(self, other: Self) -> None:
         """See what `other` saw. Parameters and the type of items must be the same."""
-        if not isinstance(other, DynamicBloom):
-            raise IncompatibleSummary(f"a dynamic_bloom cannot merge a {type(other).__name__}")
-        if self._parameters != other._parameters:
-            raise IncompatibleSummary(f"filters differ: {self._parameters} and {other._parameters}")
+        check_alike(self, other)
         if self._type and other._type and self._type != other._type:
             raise IncompatibleSummary(f"one filter saw {self._type}, the other {other._type}")
         self._filters.merge(other._filters)
@@ -222,14 +224,14 @@ class DynamicBloom(Copied):
 
     def copy(self) -> Self:
         """A filter of its own over the same keys."""
-        twin = type(self)(**self._parameters)
+        twin = type(self)(**self.parameters)
         twin._type, twin._count = self._type, self._count
         twin._filters = self._filters.copy()
         return twin
 
     def to_bytes(self) -> bytes:
         """Versioned bytes with a checksum."""
-        parameters = {**self._parameters, "items": self._type or ""}
+        parameters = {**self.parameters, "items": self._type or ""}
         return seal(self.kind, parameters, _COUNT.pack(self._count) + self._filters.write())
 
     @classmethod

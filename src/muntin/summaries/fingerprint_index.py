@@ -18,9 +18,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary, how_many
+from muntin.errors import BadArgument, CorruptSummary, how_many
 from muntin.summaries.base import Copied, Estimate
-from muntin.summaries.checks import array_of
+from muntin.summaries.checks import array_of, check_alike
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
 from muntin.summaries.dynamic_bloom import HEADROOM, DynamicBloom, ItemType
 from muntin.summaries.envelope import seal, unseal
@@ -88,6 +88,11 @@ class Fingerprint(Copied):
     def digest(self) -> DyadicQDigest | None:
         """The digest of the ranked numbers; None where nothing is ranked."""
         return self._digest
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What two fingerprints must share to be merged."""
+        return self._bloom.parameters | (self._digest.parameters if self._digest else {})
 
     @property
     def count(self) -> int:
@@ -180,17 +185,10 @@ class Fingerprint(Copied):
 
     def merge(self, other: Self) -> None:
         """See what `other` saw; parameters must be the same."""
-        if not isinstance(other, Fingerprint):
-            raise IncompatibleSummary(f"a fingerprint cannot merge a {type(other).__name__}")
-        ours, theirs = self._digest, other._digest
-        if ours is None or theirs is None:
-            if ours is not theirs:
-                raise IncompatibleSummary("one fingerprint counts numbers, the other does not")
-        elif (ours.k, ours.domain) != (theirs.k, theirs.domain):
-            raise IncompatibleSummary(f"domains differ: {ours.domain} and {theirs.domain}")
+        check_alike(self, other)
         self._bloom.merge(other._bloom)
-        if ours is not None and theirs is not None:
-            ours.merge(theirs)
+        if self._digest is not None and other._digest is not None:
+            self._digest.merge(other._digest)
         self._least = min(self._least, other._least)
         self._most = max(self._most, other._most)
 

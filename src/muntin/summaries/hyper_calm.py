@@ -358,10 +358,14 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """What `to_bytes` wrote, with its own memory; `CorruptSummary` for anything else."""
-        moment = (int, type(None))
-        clock = {"aligned": bool, "first": moment, "last": moment}
-        made, found, body = cls._unsealed(data, HyperCalmParameters, clock)
-        made._aligned, made._first, made._last = found["aligned"], found["first"], found["last"]
+        made, fields, body = cls._unsealed(data, HyperCalmParameters)
+        made._aligned = fields.boolean("aligned")
+        if made._count:
+            made._first = fields.integer("first", INT64_MIN, INT64_MAX)
+            made._last = fields.integer("last", made._first, INT64_MAX)
+        else:
+            made._first, made._last = (fields.choice(name, [None]) for name in ("first", "last"))
+        fields.done()
         made._check_clock()
         last = made._last
         state = decode_state(cls.kind, body, made._parameters, made._items, last)
@@ -369,12 +373,7 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
         return made
 
     def _check_clock(self) -> None:
-        first, last = self._first, self._last
-        if (first is None) != (self._count == 0) or (last is None) != (self._count == 0):
-            raise CorruptSummary(f"{self.kind}: {self._count} events from {first} to {last}")
-        if first is not None and last is not None and not INT64_MIN <= first <= last <= INT64_MAX:
-            raise CorruptSummary(f"{self.kind}: events from {first} to {last}")
-        tick = self._parameters.resolution
+        first, last, tick = self._first, self._last, self._parameters.resolution
         apart = 0 if first is None or last is None else (last - first) % tick
         if (self._aligned and apart) or (not self._aligned and (tick == 1 or self._count < 2)):
             raise CorruptSummary(f"{self.kind}: aligned is {self._aligned}, which cannot be")

@@ -15,7 +15,7 @@ import numpy as np
 from muntin.errors import BadArgument
 from muntin.summaries.aligned import aligned_zeros
 from muntin.summaries.calm_tables import CalmShape, check_store
-from muntin.summaries.checks import INT64_MAX, integer_in, one_of, with_plain_integers
+from muntin.summaries.checks import INT64_MAX, boolean, integer_in, one_of, with_plain_integers
 from muntin.summaries.kernels.hyper_calm import Settings
 from muntin.summaries.kernels.recorder import WAYS, Recorder
 from muntin.summaries.named_pairs import MEMORY_BYTES_MAX
@@ -52,6 +52,7 @@ class HyperCalmParameters:
         with_plain_integers(self)
         integer_in("gap", self.gap, 1, GAP_MAX)
         integer_in("seed", self.seed, 0, (1 << 64) - 1)
+        boolean("consecutive", self.consecutive)
         integer_in("batch_size", self.batch_size, 1, BATCH_SIZE_MAX, "items")
         finest = -(-self.gap // GAP_TICKS_MAX)
         integer_in("resolution", self.resolution, finest, self.gap)

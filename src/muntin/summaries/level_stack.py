@@ -10,20 +10,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
-from muntin.errors import BadArgument
 from muntin.summaries.checks import integer_in
 from muntin.summaries.kernels.compaction import DRAWS, LEVELS_MAX, absorb
 from muntin.summaries.kernels.many_stacks import gather_levels, shift_of_merge
 from muntin.summaries.kernels.sorting import sort_pairs, sort_run
+from muntin.summaries.reading import Fields
 
 K_MIN, K_MAX = 8, 65535  # as DataSketches, whose header holds k in 16 bits
 LEVEL_ITEMS_MIN = 8  # DataSketches' "m": no level is smaller
 RUN_ITEMS_MAX = 1 << 15  # sorted at once: 256 KiB of keys, which stay in the second-level cache
 COUNT_MAX = (1 << 60) - 1  # 61 levels hold it
+UINT64_MAX = (1 << 64) - 1
+_COINS = ("seed", "draws", "last", "paired")
 
 
 @lru_cache(maxsize=64)
@@ -49,16 +51,24 @@ def _two_thirds(k: int, depth: int) -> int:
     return (((2 * k) << depth) // 3**depth + 1) >> 1
 
 
-def check_k(k: int) -> int:
+def check_k(k: Any) -> int:
     """`k` where it is possible, else `BadArgument`."""
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not K_MIN <= k <= K_MAX:
-        raise BadArgument(f"k={k!r}: use an integer from {K_MIN} to {K_MAX}")
-    return int(k)
+    return integer_in("k", k, K_MIN, K_MAX)
 
 
 def new_coins(seed: int) -> np.ndarray:
     """Coins of a stack, from a seed of 64 bits: uint64[4]."""
-    return np.array([integer_in("seed", seed, 0, (1 << 64) - 1), 0, 0, 0], np.uint64)
+    return np.array([integer_in("seed", seed, 0, UINT64_MAX), 0, 0, 0], np.uint64)
+
+
+def described_coins(coins: np.ndarray) -> dict[str, int]:
+    """Coins, as parameters of a summary's bytes."""
+    return dict(zip(_COINS, coins.tolist(), strict=True))
+
+
+def read_coins(fields: Fields) -> np.ndarray:
+    """What `described_coins` wrote: uint64[4]; CorruptSummary."""
+    return np.array([fields.integer(name, 0, UINT64_MAX) for name in _COINS], np.uint64)
 
 
 def levels_sorted(items: np.ndarray, offsets: np.ndarray) -> bool:

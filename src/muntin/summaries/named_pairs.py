@@ -7,7 +7,7 @@ frame around their bytes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
 
 import numpy as np
@@ -17,21 +17,20 @@ from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.aligned import aligned_copy
 from muntin.summaries.base import Copied
 from muntin.summaries.calm_tables import (
-    check_count,
     item_bytes_of,
     items_of,
     kind_of_items,
     named_slots,
 )
-from muntin.summaries.checks import parameters_of
+from muntin.summaries.checks import INT64_MAX
 from muntin.summaries.envelope import seal, unseal
-from muntin.summaries.items import as_items, hash_items
+from muntin.summaries.items import ITEM_TYPES, as_items, hash_items
 from muntin.summaries.kernels.calm_space_saving import UNNAMED, CalmTables
+from muntin.summaries.reading import Fields
 
 MEMORY_BYTES_MAX = 1 << 38
 LOW = 0xFFFFFFFF  # of an int64 that holds two numbers of 32 bits
 _CHUNK = 1 << 16  # hashes at once: 512 KiB, which the second-level cache holds
-_TYPES = {"int": int, "bool": bool, "str": str}
 
 Chunk = tuple[slice, np.ndarray, np.ndarray, np.ndarray]
 
@@ -115,19 +114,15 @@ class NamedPairs(Copied, Generic[P]):
         return seal(self.kind, about, body)
 
     @classmethod
-    def _unsealed(
-        cls, data: bytes, form: type[P], more: Mapping[str, type | tuple[type, ...]]
-    ) -> tuple[Self, dict[str, Any], memoryview]:
-        """An instance without its tables, what `more` names, and the body; `CorruptSummary`."""
+    def _unsealed(cls, data: bytes, form: type[P]) -> tuple[Self, Fields, memoryview]:
+        """An instance without its tables, the fields left, and the body; CorruptSummary."""
         found, body = unseal(data, cls.kind)
-        named = {one.name: _TYPES[str(one.type)] for one in fields(form)}  # pyright: ignore[reportArgumentType]
-        expected = {**named, "count": int, "items": (str, type(None)), **more}
-        parameters_of(cls.kind, found, expected)
+        fields = Fields(cls.kind, found)
         made = cls.__new__(cls)
         try:
-            made._parameters = form(**{name: found[name] for name in named})
+            made._parameters = form(**{name: fields.value(name) for name in form.__slots__})
         except BadArgument as problem:
             raise CorruptSummary(f"{cls.kind}: {problem}") from None
-        made._items, made._count = found["items"], found["count"]
-        check_count(cls.kind, made._count, made._items)
-        return made, {name: found[name] for name in more}, body
+        made._count = fields.integer("count", 0, INT64_MAX)
+        made._items = fields.choice("items", [*ITEM_TYPES] if made._count else [None])
+        return made, fields, body

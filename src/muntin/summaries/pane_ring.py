@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from muntin.errors import CorruptSummary, IncompatibleSummary
+from muntin.errors import CorruptSummary
 from muntin.summaries.level_stack import LevelStack
 from muntin.summaries.panes import (
     NOTHING,
@@ -116,11 +116,6 @@ class PaneRing(Ring):
         Panes are united from the newest on, as if items had come in turn. Those that the edges cut
         become the oldest one, in which what had left either window comes first.
         """
-        if (self.panes, self.k) != (other.panes, other.k):
-            raise IncompatibleSummary(
-                f"a ring of {self.panes} panes of k={self.k} cannot be merged with one of"
-                f" {other.panes} of k={other.k}"
-            )
         end, count = self.end + other.end, self.count + other.count
         # panes with how many of their items have left, the newest first
         rings = [[(p, max(r.edge - p.start, 0)) for p in r.ring[::-1]] for r in (self, other)]

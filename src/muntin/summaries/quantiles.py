@@ -26,17 +26,26 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from muntin.errors import CorruptSummary, IncompatibleSummary, SummaryOverflow
+from muntin.errors import CorruptSummary, SummaryOverflow
 from muntin.summaries import datasketches_kll
 from muntin.summaries.base import Copied
-from muntin.summaries.checks import to_merge
+from muntin.summaries.checks import check_alike, to_merge
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.kernels.compaction import DRAWS, SEED, coins_of
 from muntin.summaries.kernels.sampling import BLOCK_SHIFT_MAX, sample_blocks
 from muntin.summaries.kernels.sorting import sort_run
 from muntin.summaries.kll_answers import KLLAnswers
-from muntin.summaries.level_stack import COUNT_MAX, RUN_ITEMS_MAX, LevelStack, check_k, new_coins
+from muntin.summaries.level_stack import (
+    COUNT_MAX,
+    RUN_ITEMS_MAX,
+    LevelStack,
+    check_k,
+    described_coins,
+    new_coins,
+    read_coins,
+)
 from muntin.summaries.order_keys import (
+    DTYPES,
     as_column,
     bits_of,
     bounds_of,
@@ -45,7 +54,7 @@ from muntin.summaries.order_keys import (
     to_keys,
     weighed,
 )
-from muntin.summaries.reading import exact_sum
+from muntin.summaries.reading import Fields, exact_sum
 from muntin.summaries.weighted_view import WeightedView
 
 # Share of KLL's own variance (0.25 / k^2, in units of the count) that the sampler may add.
@@ -68,13 +77,12 @@ class KLL(KLLAnswers, Copied):
 
     kind: ClassVar[str] = "kll"
 
-    __slots__ = ("_count", "_high", "_low", "_min_k", "_seed", "_stack", "_view", "dtype", "k")
+    __slots__ = ("_count", "_high", "_low", "_min_k", "_stack", "_view", "dtype", "k")
 
     def __init__(self, k: int = 200, seed: int = 0, dtype: Any = "float64") -> None:
         self.k = check_k(k)
         self.dtype = check_dtype(dtype)
         self._stack = LevelStack(self.k, new_coins(seed))
-        self._seed = int(seed)
         self._min_k = self.k
         self._count = 0
         self._low = 0  # keys of minimum and maximum; meaningful when _count > 0
@@ -82,7 +90,7 @@ class KLL(KLLAnswers, Copied):
         self._view: WeightedView | None = None
 
     def __repr__(self) -> str:
-        return f"KLL(k={self.k}, seed={self._seed}, dtype={self.dtype!r}, count={self._count})"
+        return f"KLL(k={self.k}, seed={self.seed}, dtype={self.dtype!r}, count={self._count})"
 
     def __len__(self) -> int:
         """Items stored."""
@@ -96,7 +104,7 @@ class KLL(KLLAnswers, Copied):
     @property
     def seed(self) -> int:
         """Of its coins: the same updates with the same seed give the same bytes."""
-        return self._seed
+        return int(self._stack.coins[SEED])
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -163,7 +171,7 @@ class KLL(KLLAnswers, Copied):
 
     def merge(self, other: Self) -> None:
         """Add what another sketch of the same k and dtype has seen; the other is unchanged."""
-        self._check_like(other)
+        check_alike(self, other)
         if other._count:
             self._grow(other._count, other._low, other._high)
             self._min_k = min(self._min_k, other._min_k)
@@ -189,7 +197,7 @@ class KLL(KLLAnswers, Copied):
         rest = []
         for sketch in sketches[1:]:
             if type(sketch) is not kind or sketch.k != k or sketch.dtype != dtype:
-                result._check_like(sketch)
+                check_alike(result, sketch)
             if sketch._count:
                 if not sketch._stack.ordered:
                     sketch._stack.order()
@@ -205,7 +213,7 @@ class KLL(KLLAnswers, Copied):
     def copy(self) -> Self:
         """An independent sketch in the same state."""
         new = object.__new__(type(self))
-        for name in ("k", "dtype", "_seed", "_min_k", "_count", "_low", "_high", "_view"):
+        for name in ("k", "dtype", "_min_k", "_count", "_low", "_high", "_view"):
             setattr(new, name, getattr(self, name))
         new._stack = self._stack.copy()
         return new
@@ -251,27 +259,19 @@ class KLL(KLLAnswers, Copied):
 
     def to_bytes(self) -> bytes:
         """The DataSketches form in Muntin's envelope, with dtype, seed and coins."""
-        _, draws, last, paired = self._stack.coins.tolist()
-        parameters = {
-            "dtype": self.dtype, "draws": draws, "last": last, "paired": paired, "seed": self._seed,
-        }  # fmt: skip
+        parameters = {"dtype": self.dtype, **described_coins(self._stack.coins)}
         return seal(self.kind, parameters, self.to_datasketches())
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """A sketch from `to_bytes`; `CorruptSummary` on anything else."""
         parameters, body = unseal(data, cls.kind)
-        if sorted(parameters) != ["draws", "dtype", "last", "paired", "seed"]:
-            raise CorruptSummary(f"kll: parameters {sorted(parameters)} are not those of a sketch")
-        dtype = parameters.pop("dtype")
-        words = [parameters[name] for name in ("seed", "draws", "last", "paired")]
-        if not all(type(word) is int and 0 <= word < 1 << 64 for word in words):
-            raise CorruptSummary(f"kll: coins {words} are not 64-bit words")
-        if dtype not in datasketches_kll.ITEM_TYPES:
-            raise CorruptSummary(f"kll: dtype {dtype!r} is unknown")
-        sketch = cls(seed=words[0], dtype=dtype)
+        fields = Fields(cls.kind, parameters)
+        dtype, coins = fields.choice("dtype", DTYPES), read_coins(fields)
+        fields.done()
+        sketch = cls(dtype=dtype)
         sketch._restore(datasketches_kll.decode(bytes(body), dtype))
-        sketch._stack.coins[:] = np.array(words, np.uint64)
+        sketch._stack.coins[:] = coins
         if sketch.to_datasketches() != body:
             raise CorruptSummary("kll: not in the form that to_bytes writes")
         return sketch
@@ -308,15 +308,6 @@ class KLL(KLLAnswers, Copied):
         low, high = bounds_of(column)
         self._grow(exact_sum(weights), low, high)
         self._stack.add_weighted(to_keys(column), weights)
-
-    def _check_like(self, other: Self) -> None:
-        if not isinstance(other, KLL):
-            raise IncompatibleSummary(f"a KLL cannot be merged with a {type(other).__name__}")
-        if (self.k, self.dtype) != (other.k, other.dtype):
-            raise IncompatibleSummary(
-                f"KLL of k={self.k}, {self.dtype} cannot be merged with one of"
-                f" k={other.k}, {other.dtype}: use the same"
-            )
 
     def _sorted_view(self) -> WeightedView:
         if self._view is None:

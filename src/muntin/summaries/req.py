@@ -25,7 +25,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.codec import decode, encode
 from muntin.segments.columns import NOTHING, States, frozen, lists, ragged
 from muntin.segments.exchange import sketch_bytes, tail_bytes
@@ -36,7 +36,7 @@ from muntin.segments.table import Segment, Table
 from muntin.segments.tail import TailQuantiles
 from muntin.summaries import datasketches_req
 from muntin.summaries.base import Copied, Estimate
-from muntin.summaries.checks import integer_in, to_merge
+from muntin.summaries.checks import check_alike, integer_in, to_merge
 from muntin.summaries.datasketches_req import K_MAX, K_MIN
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.kernels.compaction import HASHED_MAX, LEVELS_MAX, coins_of
@@ -211,7 +211,7 @@ class REQ(Copied):
 
     def merge(self, other: Self) -> None:
         """Add what another sketch of the same k and dtype has seen; the other is unchanged."""
-        self._check_like(other)
+        check_alike(self, other)
         rows = [row for row in (self._settled(), other._settled()) if row is not None]
         self._row = self._of(rows)
 
@@ -226,7 +226,7 @@ class REQ(Copied):
         result = sketches[0].copy()
         for sketch in sketches:
             if type(sketch) is not cls or sketch._algebra is not result._algebra:
-                result._check_like(sketch)
+                check_alike(result, sketch)
             if sketch._waiting:
                 sketch._settled()
         result._row = result._of([row for sketch in sketches if (row := sketch._row) is not None])
@@ -378,15 +378,6 @@ class REQ(Copied):
             table[name].to_numpy() for name in ("value", "lower", "upper", "confidence")
         )
         return Estimate(value, lower, upper, float(np.min(sure, initial=1.0)))
-
-    def _check_like(self, other: Self) -> None:
-        if not isinstance(other, REQ):
-            raise IncompatibleSummary(f"a REQ cannot be merged with a {type(other).__name__}")
-        if self.parameters != other.parameters:
-            raise IncompatibleSummary(
-                f"REQ of k={self.k}, {self.dtype} cannot be merged with one of"
-                f" k={other.k}, {other.dtype}: use the same"
-            )
 
 
 def _pairs(sizes: np.ndarray, turns: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from muntin.errors import CorruptSummary, IncompatibleSummary
+from muntin.errors import CorruptSummary
 from muntin.summaries.level_stack import COUNT_MAX, LevelStack
 from muntin.summaries.panes import (
     NOTHING,
@@ -124,11 +124,6 @@ class TimeRing(Ring):
 
     def merge(self, other: Self) -> None:
         """Another node's window over the same time: pane by pane."""
-        if (self.window, self.panes, self.k) != (other.window, other.panes, other.k):
-            raise IncompatibleSummary(
-                f"a time ring of {self.window} us, {self.panes} panes, k={self.k} cannot be merged"
-                f" with one of {other.window} us, {other.panes} panes, k={other.k}"
-            )
         for number, pane in other.ring.items():
             mine = self.ring.get(number)
             if mine is None:

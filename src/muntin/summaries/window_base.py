@@ -6,11 +6,20 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.errors import BadArgument, CorruptSummary
 from muntin.summaries.base import Copied, Estimate
-from muntin.summaries.checks import integer_in, one_of, to_merge
+from muntin.summaries.checks import check_alike, integer_in, one_of, to_merge
 from muntin.summaries.envelope import seal, unseal
-from muntin.summaries.level_stack import COUNT_MAX, K_MAX, K_MIN, check_k, new_coins
+from muntin.summaries.kernels.compaction import SEED
+from muntin.summaries.level_stack import (
+    COUNT_MAX,
+    K_MAX,
+    K_MIN,
+    check_k,
+    described_coins,
+    new_coins,
+    read_coins,
+)
 from muntin.summaries.order_keys import DTYPES, check_dtype, check_keys, from_keys
 from muntin.summaries.reading import Body, Fields
 from muntin.summaries.weighted_view import (
@@ -24,7 +33,6 @@ from muntin.summaries.weighted_view import (
 METHODS = ("ring", "strict")
 PANES_MAX = 4096
 PANE_ITEMS_MAX = 1 << 20  # panes * k: about 50 MiB
-UINT64_MAX = (1 << 64) - 1
 
 
 class WindowQuantiles(Copied):
@@ -36,7 +44,7 @@ class WindowQuantiles(Copied):
     _window_max: ClassVar[int]
 
     __slots__ = (
-        "_coins", "_engine", "_seed", "_view", "dtype", "k", "method", "panes", "seen",
+        "_coins", "_engine", "_view", "dtype", "k", "method", "panes", "seen",
     )  # fmt: skip
 
     def __init__(
@@ -59,7 +67,6 @@ class WindowQuantiles(Copied):
         self.method = method
         self.dtype = check_dtype(dtype)
         self._coins = new_coins(seed)
-        self._seed = int(seed)
         self._engine = self._engines[method](window, self.panes, self.k, self._coins)
         self._view: tuple[WeightedView, float, float] | None = None
         self.seen = 0
@@ -67,7 +74,7 @@ class WindowQuantiles(Copied):
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}(window={self.window}, panes={self.panes}, k={self.k},"
-            f" seed={self._seed}, method={self.method!r}, dtype={self.dtype!r}, count={self.count})"
+            f" seed={self.seed}, method={self.method!r}, dtype={self.dtype!r}, count={self.count})"
         )
 
     def __len__(self) -> int:
@@ -82,7 +89,12 @@ class WindowQuantiles(Copied):
     @property
     def seed(self) -> int:
         """Of the coins that decide which values stay."""
-        return self._seed
+        return int(self._coins[SEED])
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What two windows must share to be merged."""
+        return {"dtype": self.dtype, "k": self.k, "method": self.method, "panes": self.panes}
 
     @property
     def count(self) -> int:
@@ -145,11 +157,7 @@ class WindowQuantiles(Copied):
     def to_bytes(self) -> bytes:
         """The whole state; see `from_bytes`."""
         parameters, body = self._engine.state()
-        _, draws, last, paired = self._coins.tolist()
-        parameters |= {
-            "draws": draws, "dtype": self.dtype, "k": self.k, "last": last, "method": self.method,
-            "paired": paired, "panes": self.panes, "seed": self._seed, "window": self.window,
-        }  # fmt: skip
+        parameters |= described_coins(self._coins) | self.parameters | {"window": self.window}
         return seal(self.kind, parameters | self._own_state(), body)
 
     @classmethod
@@ -160,7 +168,6 @@ class WindowQuantiles(Copied):
         options = {
             "panes": fields.integer("panes", 1, PANES_MAX),
             "k": fields.integer("k", K_MIN, K_MAX),
-            "seed": fields.integer("seed", 0, UINT64_MAX),
             "method": fields.choice("method", METHODS),
             "dtype": fields.choice("dtype", DTYPES),
         }
@@ -168,8 +175,7 @@ class WindowQuantiles(Copied):
             window = cls(fields.integer("window", 1, cls._window_max), **options)
         except BadArgument as problem:
             raise CorruptSummary(f"{cls.kind}: {problem}") from None
-        for at, word in enumerate(("draws", "last", "paired"), start=1):
-            window._coins[at] = np.uint64(fields.integer(word, 0, UINT64_MAX))
+        window._coins[:] = read_coins(fields)
         window._restore_own(fields)
         window._engine.restore(cls.kind, fields, body)
         fields.done()
@@ -197,15 +203,7 @@ class WindowQuantiles(Copied):
         IncompatibleSummary
             Another kind of window, method, dtype, number of panes or k.
         """
-        if type(other) is not type(self):
-            raise IncompatibleSummary(
-                f"a {type(self).__name__} cannot be merged with a {type(other).__name__}"
-            )
-        if (self.method, self.dtype) != (other.method, other.dtype):
-            raise IncompatibleSummary(
-                f"a window of method {self.method!r}, {self.dtype} cannot be merged with one of"
-                f" {other.method!r}, {other.dtype}"
-            )
+        check_alike(self, other)
         self._check_own(other)
         self._engine.merge(other._engine)
         self.seen += other.seen
@@ -213,7 +211,7 @@ class WindowQuantiles(Copied):
         self._view = None
 
     def _check_own(self, other: Any) -> None:
-        """Refuse to merge with a window whose own parameters differ."""
+        """Refuse to merge with what would make too much."""
 
     def _add_own(self, other: Any) -> None:
         """Add the other's own counts."""

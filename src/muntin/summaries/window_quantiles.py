@@ -159,6 +159,11 @@ class TimeWindowQuantiles(WindowQuantiles):
             self._engine.hold = self.tolerance
 
     @property
+    def parameters(self) -> dict[str, Any]:
+        """What two windows must share to be merged."""
+        return super().parameters | {"tolerance": self.tolerance, "window": self.window}
+
+    @property
     def end(self) -> int | None:
         """Latest time, microseconds; None before the first."""
         return self._engine.end
@@ -213,17 +218,11 @@ class TimeWindowQuantiles(WindowQuantiles):
         self._engine.advance(moment)
         self._view = None
 
-    def _check_own(self, other: Any) -> None:
-        if self.tolerance != other.tolerance:
-            raise IncompatibleSummary(
-                f"tolerances of {self.tolerance} and {other.tolerance} us cannot be merged"
-            )
-
     def _add_own(self, other: Any) -> None:
         self.late += other.late
 
     def _own_state(self) -> dict[str, Any]:
-        return super()._own_state() | {"late": self.late, "tolerance": self.tolerance}
+        return super()._own_state() | {"late": self.late}
 
     def _restore_own(self, fields: Fields) -> None:
         super()._restore_own(fields)
