@@ -243,8 +243,13 @@ class CountMin(Copied):
         events = added(self._events, other._events, "count_min", "events")
         if self._heavy is not None and other._heavy is not None:
             self._heavy.merge(other._heavy)
-        clamped = bool(kernels.merge_cells(self._cells, other._cells, self._limit))
-        self._saturated = self._saturated or other._saturated or clamped
+        self._cells += other._cells
+        self._saturated |= other._saturated
+        if (
+            self.cells == "int32" and (over := self._cells < 0).any()
+        ):  # of int64 no sum is too large
+            self._cells[over] = self._limit
+            self._saturated = True
         self._total = total
         self._events = events
 

@@ -21,12 +21,12 @@ import numpy as np
 
 from muntin.arrow import read_only
 from muntin.errors import BadArgument, CorruptSummary
-from muntin.summaries.kernels import placement
+from muntin.sets import as_set
 from muntin.summaries.kernels import static_filter as kernels
+from muntin.summaries.kernels.sorting import sort_run
 
 UNIVERSE_MAX = 1 << 56
-_BUCKET_SORT_MIN = 1 << 10
-_CROWD_MAX = 64
+_SIGN = np.uint64(1 << 63)
 RUN_KEYS_MAX = 1 << 30  # positions in `upper` are 32-bit
 
 
@@ -130,22 +130,15 @@ class FingerprintRun:
 def to_fingerprints(hashes: np.ndarray, universe: int) -> np.ndarray:
     """Ascending distinct fingerprints of ascending hashes."""
     out = np.empty(len(hashes), np.uint64)
-    return out[: kernels.to_distinct_fingerprints(hashes, universe, out)]
+    kernels.to_fingerprints(hashes, universe, out)
+    return as_set(out)
 
 
 def sorted_hashes(hashes: np.ndarray) -> np.ndarray:
-    """Hashes, ascending: faster than a comparison sort, because they are spread evenly."""
-    if len(hashes) < _BUCKET_SORT_MIN:
-        return np.sort(hashes)
-    least, most = int(hashes.min()), int(hashes.max())
-    shift = 64 - (most - least).bit_length()
-    out = np.empty_like(hashes)
-    starts = np.zeros(len(hashes) // 2 + 1, np.int64)
-    if shift < 64 and placement.bucket_sort(
-        hashes, np.uint64(least), shift, starts, _CROWD_MAX, out
-    ):
-        return out
-    return np.sort(hashes)  # many repeats
+    """Hashes, ascending."""
+    signed = (hashes ^ _SIGN).view(np.int64)
+    sort_run(signed)
+    return signed.view(np.uint64) ^ _SIGN
 
 
 def to_partitions(hashes: np.ndarray, partitions: int) -> np.ndarray:

@@ -46,21 +46,6 @@ def sum_integers(low, beyond, groups, small, out_low, out_beyond):
 
 
 @kernel()
-def subtract_integers(low, beyond, other_low, other_beyond, out_low, out_beyond):
-    """`out` = this less other, row by row; empty `beyond`: zeros."""
-    for i in range(low.shape[0]):
-        left = np.int64(np.uint64(low[i]) - np.uint64(other_low[i]))
-        above = (low[i] >> 63) - (other_low[i] >> 63)
-        above -= np.uint64(low[i]) < np.uint64(other_low[i])
-        if beyond.shape[0] > 0:
-            above += beyond[i]
-        if other_beyond.shape[0] > 0:
-            above -= other_beyond[i]
-        out_low[i] = left
-        out_beyond[i] = above - (left >> 63)
-
-
-@kernel()
 def sum_floats(high, low, order, bounds, out_high, out_low):
     """Sum of each group; beyond float64 it is (inf, 0). `low` empty: zeros."""
     paired = low.shape[0] > 0
@@ -75,21 +60,6 @@ def sum_floats(high, low, order, bounds, out_high, out_low):
             e = 0.0
         out_high[g] = s + 0.0  # -0.0 is 0.0
         out_low[g] = e + 0.0
-
-
-@kernel()
-def subtract_floats(high, low, other_high, other_low, events, out_high, out_low):
-    """`out` = this less other, row by row, 0 where no events are left; empty `low`: zeros."""
-    for i in range(high.shape[0]):
-        one = low[i] if low.shape[0] > 0 else 0.0
-        other = other_low[i] if other_low.shape[0] > 0 else 0.0
-        s, e = add_pairs(high[i], one, -other_high[i], -other)
-        if events[i] == 0:
-            s, e = 0.0, 0.0
-        elif not np.isfinite(s):
-            s, e = np.inf, 0.0
-        out_high[i] = s + 0.0
-        out_low[i] = e + 0.0
 
 
 @kernel()

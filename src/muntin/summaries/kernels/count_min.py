@@ -117,18 +117,3 @@ def estimate(cells, hashes, out):
             own, places = cells[row], columns[row]
             for i in range(some.shape[0]):
                 least[i] = min(least[i], np.int64(own[places[i]]))
-
-
-@kernel()
-def merge_cells(cells, others, limit):
-    """Add cell by cell, at most `limit`; true if one was. Sums must not pass 2**63 - 1."""
-    depth, width = cells.shape
-    clamped = False
-    for row in range(depth):
-        for column in range(width):
-            total = np.int64(cells[row, column]) + np.int64(others[row, column])
-            if total > limit:
-                total = limit
-                clamped = True
-            cells[row, column] = total
-    return clamped

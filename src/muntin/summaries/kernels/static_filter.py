@@ -35,18 +35,6 @@ def to_fingerprints(hashes, universe, out):
 
 
 @kernel()
-def to_distinct_fingerprints(hashes, universe, out):
-    """As `to_fingerprints` for ascending hashes, each fingerprint once; how many were written."""
-    written = 0
-    for i in range(hashes.shape[0]):
-        value = multiply_high(hashes[i], np.uint64(universe))
-        if written == 0 or out[written - 1] != value:
-            out[written] = value
-            written += 1
-    return written
-
-
-@kernel()
 def encode(fingerprints, low_bits, upper, lower, starts):
     """Fill zeroed uint64 buffers `upper`, `lower` and uint32 `starts`; fingerprints ascend."""
     low_bits = np.uint64(low_bits)
