@@ -34,6 +34,21 @@ def decoded(column: Any) -> Any:
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
+def used_values(array: Any) -> tuple[np.ndarray, Any]:
+    """The number of each value of a dictionary array among those that it uses, -1 for null, and
+    these: a dictionary may hold what no row has."""
+    codes, values = array.indices, array.dictionary
+    if codes.null_count:
+        codes = pc.fill_null(codes.cast(pa.int64()), -1)
+    numbers = codes.to_numpy(zero_copy_only=False).astype(np.int64)
+    used = np.zeros(len(values) + 1, bool)
+    used[numbers] = True  # -1 marks the extra place at the end
+    if not used[:-1].all():
+        values = values.filter(pa.array(used[:-1]))
+        numbers = np.append(np.cumsum(used[:-1]) - 1, -1)[numbers]
+    return numbers, values
+
+
 def buffer_numbers(buffer: Any, dtype: Any, count: int = -1, offset: int = 0) -> np.ndarray:
     """`count` numbers of a buffer from byte `offset` on, without copying; see `read_only`."""
     numbers = np.frombuffer(buffer if buffer is not None else b"", dtype, count, offset)

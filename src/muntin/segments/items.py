@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.arrow import decoded
+from muntin.arrow import decoded, used_values
 from muntin.errors import BadArgument
 from muntin.segments.keys import NO_ITEMS, Keys, ordered
 from muntin.summaries.items import as_items, hash_items
@@ -30,24 +30,15 @@ def item_numbers(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
         column = column.cast(pa.large_string() if text else pa.large_binary())
     if pa.types.is_dictionary(column.type):
         if len(column.dictionary) <= len(column):
-            return _recoded(column)
+            codes, used = used_values(column)
+            numbers, different = item_numbers(used)  # a dictionary may hold an item twice
+            return np.append(numbers, 0)[codes], different
         column = decoded(column)
     if pa.types.is_null(column.type):
         return np.zeros(len(column), np.int64), pa.array([], pa.int64())
     encoded = _compute.dictionary_encode(column)
     codes = _compute.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)
     return codes.astype(np.int64), as_items(encoded.dictionary)
-
-
-def _recoded(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
-    """Numbers that the column has already: what no row has goes, and what is there twice."""
-    codes = _compute.fill_null(column.indices, 0).to_numpy(zero_copy_only=False)
-    used = np.zeros(len(column.dictionary), bool)
-    used[column.indices.drop_null().to_numpy()] = True
-    numbers, different = item_numbers(column.dictionary.filter(pa.array(used)))
-    to = np.zeros(len(used), np.int64)
-    to[used] = numbers
-    return to[codes], different
 
 
 def asked_items(items: Sequence[Any]) -> pa.Array:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.arrow import used_values
 from muntin.errors import BadArgument, IncompatibleSummary
 from muntin.segments.columns import frozen
 from muntin.segments.kernels.lists import has_ties
@@ -165,14 +166,8 @@ def _coded(name: str, array: pa.Array) -> tuple[np.ndarray, pa.Array]:
 
 
 def _recoded(name: str, array: pa.Array, kind: str | None) -> tuple[np.ndarray, pa.Array]:
-    """Codes that the caller gave: a dictionary may hold what no row has, or a value twice."""
-    codes = array.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    values = array.dictionary
-    used = np.zeros(len(values), bool)
-    used[codes] = True
-    if not used.all():
-        values = values.filter(pa.array(used))  # the others may be none that a key can have
-        codes = (np.cumsum(used) - 1)[codes]
+    """Codes that the caller gave: a dictionary may hold a value twice."""
+    codes, values = used_values(array)  # the others may be none that a key can have
     values = key_columns.canonical(name, values, kind)
     again = _compute.dictionary_encode(values)
     if len(again.dictionary) == len(values):

@@ -105,46 +105,25 @@ class GrowingRuns:
     def fill(self, hashes: np.ndarray) -> None:
         """Take ascending hashes into the runs at once."""
         for run in self._runs[:-1]:
-            known = np.zeros(len(hashes), np.bool_)
-            run.find(hashes, known)
-            if known.any():
-                hashes = hashes[~known]
+            hashes = _unknown(run, hashes)
+        generation = max(0, len(self._runs) - 1)
         while len(hashes):
-            hashes = self._fill_newest(hashes)
-
-    def _fill_newest(self, hashes: np.ndarray) -> np.ndarray:
-        """Put ascending hashes into the newest generation; those that did not fit."""
-        newest = max(0, len(self._runs) - 1)
-        universe = self._plan.universe(newest)
-        fresh = to_fingerprints(hashes, universe)
-        run = self._runs[newest] if self._runs else None
-        is_last = self._plan.universe(newest + 1) == 0
-        if (run.count if run else 0) + len(fresh) <= self._plan.keys(newest) or is_last:
-            self._set(newest, run.union(fresh) if run else FingerprintRun.of(fresh, universe))
-            return hashes[:0]
-        # More than fit, unless some are known.
-        if run:
-            known = np.zeros(len(hashes), np.bool_)
-            run.find(hashes, known)
-            hashes = hashes[~known]
-        free = max(0, self._plan.keys(newest) - (run.count if run else 0))
-        if len(hashes) <= free:
-            taken, left = hashes, hashes[:0]
-        else:  # evenly spaced ones, so that both runs stay uniform
-            is_taken = np.zeros(len(hashes), np.bool_)
-            is_taken[(np.arange(free) * len(hashes)) // max(free, 1)] = True
-            taken, left = hashes[is_taken], hashes[~is_taken]
-        if len(taken):
-            fresh = to_fingerprints(taken, universe)
-            self._set(newest, run.union(fresh) if run else FingerprintRun.of(fresh, universe))
-        if len(left):
-            following = to_fingerprints(left[:1], self._plan.universe(newest + 1))
-            self._runs.append(FingerprintRun.of(following, self._plan.universe(newest + 1)))
-            left = left[1:]
-        return left
-
-    def _set(self, generation: int, run: FingerprintRun) -> None:
-        self._runs[generation:] = [run]
+            universe = self._plan.universe(generation)
+            run = self._runs[generation] if generation < len(self._runs) else None
+            free = max(0, self._plan.keys(generation) - (run.count if run else 0))
+            fresh, taken = to_fingerprints(hashes, universe), np.ones(len(hashes), np.bool_)
+            if len(fresh) > free and self._plan.universe(generation + 1):
+                hashes = hashes if run is None else _unknown(run, hashes)
+                taken = np.ones(len(hashes), np.bool_)
+                if len(hashes) > free:  # evenly spaced ones, so that both runs stay uniform
+                    taken[:] = False
+                    taken[(np.arange(free) * len(hashes)) // max(free, 1)] = True
+                fresh = to_fingerprints(hashes[taken], universe)
+            if len(fresh):
+                made = run.union(fresh) if run else FingerprintRun.of(fresh, universe)
+                self._runs[generation:] = [made]
+            hashes = hashes[~taken]
+            generation += 1
 
     def merge(self, other: Self) -> None:
         """Union, generation by generation; a generation may then hold more than it plans."""
@@ -183,3 +162,10 @@ class GrowingRuns:
             made._runs.append(run)
             data = data[_RUN.size + used :]
         return made
+
+
+def _unknown(run: FingerprintRun, hashes: np.ndarray) -> np.ndarray:
+    """The hashes that a run does not find."""
+    known = np.zeros(len(hashes), np.bool_)
+    run.find(hashes, known)
+    return hashes[~known] if known.any() else hashes

@@ -19,12 +19,11 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import BadArgument
-from muntin.summaries.checks import array_of, with_plain_integers
+from muntin.summaries.checks import INT64_MAX, INT64_MIN, array_of, integer_in, with_plain_integers
 from muntin.summaries.times import as_times
 
 BITS_MAX = 62  # a node's number needs one bit more, and counts of cells stay inside int64
 _SIGN = np.uint64(1 << 63)
-_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
 class OrderMap(ABC):
@@ -73,11 +72,8 @@ class IntegerRange(OrderMap):
 
     def __post_init__(self) -> None:
         with_plain_integers(self)
-        _check_bits(self.bits)
-        if not _is_integer(self.start) or not _INT64_MIN <= self.start <= self._last <= _INT64_MAX:
-            raise BadArgument(
-                f"start={self.start!r}: start ... start + 2**{self.bits} - 1 must lie in int64"
-            )
+        integer_in("bits", self.bits, 1, BITS_MAX)
+        integer_in("start", self.start, INT64_MIN, INT64_MAX + 1 - (1 << self.bits))
 
     @property
     def _last(self) -> int:
@@ -104,7 +100,7 @@ class IntegerRange(OrderMap):
         if numbers.dtype.kind == "f":
             numbers = np.floor(numbers)
         # As int64, since `start` and its like past 2**53 would be rounded beside floats.
-        below, above = numbers < _INT64_MIN, numbers >= _INT64_MAX + 1
+        below, above = numbers < INT64_MIN, numbers >= INT64_MAX + 1
         whole = np.where(below | above, 0, numbers).astype(np.int64)
         below |= ~above & (whole < self.start)
         above |= ~below & (whole > self._last)
@@ -129,7 +125,7 @@ class FloatRange(OrderMap):
 
     def __post_init__(self) -> None:
         with_plain_integers(self)
-        _check_bits(self.bits, 40)  # rounding stays below a thousandth of a cell
+        integer_in("bits", self.bits, 1, 40)  # rounding stays below a thousandth of a cell
         for end in ("low", "high"):
             object.__setattr__(self, end, _float(getattr(self, end)))  # 0 as 0.0, as in bytes
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
@@ -183,7 +179,7 @@ class FloatOrder(OrderMap):
 
     def __post_init__(self) -> None:
         with_plain_integers(self)
-        _check_bits(self.bits)
+        integer_in("bits", self.bits, 1, BITS_MAX)
 
     def cells(self, values: Any) -> np.ndarray:
         raw = (_floats(values) + 0.0).view(np.uint64)  # + 0.0 makes one zero of two
@@ -225,11 +221,10 @@ class TimestampRange(OrderMap):
 
     def __post_init__(self) -> None:
         with_plain_integers(self)
-        _check_bits(self.bits)
-        if not _is_integer(self.step) or self.step < 1:
-            raise BadArgument(f"step={self.step!r}: microseconds in a cell, 1 or more")
-        if not _is_integer(self.start) or not _INT64_MIN < self.start <= self._last <= _INT64_MAX:
-            raise BadArgument(f"start={self.start!r}: the domain must lie in int64 microseconds")
+        integer_in("bits", self.bits, 1, BITS_MAX)
+        integer_in("step", self.step, 1, INT64_MAX >> self.bits, "microseconds")
+        latest = INT64_MAX + 1 - (self.step << self.bits)
+        integer_in("start", self.start, INT64_MIN + 1, latest, "microseconds")
 
     @property
     def _last(self) -> int:
@@ -303,15 +298,6 @@ def map_for(kind: pa.DataType) -> OrderMap:
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return IntegerRange(bits=62, start=-(1 << 61))
     raise BadArgument(f"a column of type {kind} has no rank: use numbers, dates or timestamps")
-
-
-def _check_bits(bits: Any, largest: int = BITS_MAX) -> None:
-    if not _is_integer(bits) or not 1 <= bits <= largest:
-        raise BadArgument(f"bits={bits!r}: an integer from 1 to {largest}")
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _float(value: Any) -> float:

@@ -131,7 +131,7 @@ def to_fingerprints(hashes: np.ndarray, universe: int) -> np.ndarray:
     """Ascending distinct fingerprints of ascending hashes."""
     out = np.empty(len(hashes), np.uint64)
     kernels.to_fingerprints(hashes, universe, out)
-    return as_set(out)
+    return as_set(out.view(np.int64)).view(np.uint64)  # below 2**56
 
 
 def sorted_hashes(hashes: np.ndarray) -> np.ndarray:

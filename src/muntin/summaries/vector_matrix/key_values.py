@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from muntin.arrow import NO_BITS, buffer_numbers, fixed_width, validity
+from muntin.arrow import NO_BITS, buffer_numbers, fixed_width, used_values, validity
 from muntin.summaries import key_columns
 from muntin.summaries.key_columns import KeyKind
 
@@ -74,18 +73,8 @@ def _strings(array: pa.Array) -> KeyValues:
 
 def _coded(name: str, array: pa.DictionaryArray) -> KeyValues:
     size = len(array)
-    values = array.dictionary
-    if len(values) > size:  # a large dictionary of which a small batch uses little
+    if len(array.dictionary) > size:  # a large dictionary of which a small batch uses little
         return key_values(name, array.dictionary_decode())
-    codes = array.indices
-    if codes.null_count:
-        codes = pc.fill_null(codes.cast(pa.int64()), -1)
-    numbers = np.asarray(codes).astype(np.int64)
-    used = np.zeros(len(values) + 1, bool)
-    used[numbers] = True  # -1, null, marks the extra place at the end
-    if not used[:-1].all():
-        values = values.take(pa.array(np.flatnonzero(used[:-1])))
-        renumbered = np.cumsum(used[:-1]) - 1
-        numbers = np.where(numbers < 0, -1, np.append(renumbered, -1)[numbers])
+    numbers, values = used_values(array)
     inner = key_values(name, values)
     return KeyValues(inner.kind, size, NO_BITS, codes=numbers, values=inner)
