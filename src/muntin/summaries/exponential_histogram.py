@@ -116,17 +116,13 @@ class _Histogram(WindowEngine):
         super().__init__(window, panes, k, coins)
         self.blocks: list[Block] = []
 
-    @property
-    def retained(self) -> int:
-        return sum(block.stack.retained for block in self.blocks)
+    def stacks(self) -> Iterator[LevelStack]:
+        return (block.stack for block in self.blocks)
 
     @property
     def nbytes(self) -> int:
-        marks = sum(0 if block.marks is None else block.marks.nbytes for block in self.blocks)
-        return marks + sum(block.stack.nbytes for block in self.blocks)
-
-    def all_keys(self) -> Iterator[np.ndarray]:
-        return (block.stack.items() for block in self.blocks)
+        marks = (block.marks for block in self.blocks if block.marks is not None)
+        return super().nbytes + sum(mark.nbytes for mark in marks)
 
     def merge(self, other: Self) -> None:
         """Not possible."""

@@ -136,13 +136,9 @@ class LevelStack:
             return
         for start in range(0, len(keys), RUN_ITEMS_MAX):
             run = keys[start : start + RUN_ITEMS_MAX]
-            if self.stamps is None or stamps is None:
-                sort_run(run)
-                self.absorb(run, None, np.array([0, len(run)], np.int64))
-            else:
-                run_stamps = stamps[start : start + RUN_ITEMS_MAX]
-                sort_pairs(run, run_stamps)
-                self.absorb(run, run_stamps, np.array([0, len(run)], np.int64))
+            own = None if stamps is None else stamps[start : start + RUN_ITEMS_MAX]
+            sort_run(run) if own is None else sort_pairs(run, own)
+            self.absorb(run, own, np.array([0, len(run)], np.int64))
 
     def add_weighted(self, keys: np.ndarray, weights: np.ndarray) -> None:
         """Add items of weights above 0, without stamps: one to each level of a weight's bits."""

@@ -66,13 +66,8 @@ class PaneRing(Ring):
     def count(self) -> int:
         return self.end - self.edge
 
-    @property
-    def retained(self) -> int:
-        return sum(pane.stack.retained for pane in self.ring)
-
-    @property
-    def nbytes(self) -> int:
-        return self._cached + sum(pane.stack.nbytes for pane in self.ring)
+    def stacks(self) -> Iterator[LevelStack]:
+        return (pane.stack for pane in self.ring)
 
     def add(self, keys: np.ndarray) -> None:
         """The next items, in order; sorts `keys` in place."""
@@ -138,10 +133,6 @@ class PaneRing(Ring):
         self.window = self.window + other.window
         self.end, self.edge = end, end - count
         self._forget()
-
-    def all_keys(self) -> Iterator[np.ndarray]:
-        """The keys of every pane."""
-        return (pane.stack.items() for pane in self.ring)
 
     def state(self) -> tuple[dict[str, Any], bytes]:
         """Parameters and body of the bytes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -158,6 +158,22 @@ class WindowEngine:
         self.k = k
         self.coins = coins
 
+    def stacks(self) -> Iterator[LevelStack]:
+        """All that hold items."""
+        raise NotImplementedError
+
+    @property
+    def retained(self) -> int:
+        return sum(stack.retained for stack in self.stacks())
+
+    @property
+    def nbytes(self) -> int:
+        return sum(stack.nbytes for stack in self.stacks())
+
+    def all_keys(self) -> Iterator[np.ndarray]:
+        """The keys of each stack."""
+        return (stack.items() for stack in self.stacks())
+
 
 class Ring(WindowEngine):
     """What rings of panes share: a view, in which those that no longer change are sorted once."""
@@ -166,9 +182,9 @@ class Ring(WindowEngine):
     _closed: tuple[list[int], Closed] | None
 
     @property
-    def _cached(self) -> int:
-        """Bytes of what is kept for the next view."""
-        return 0 if self._closed is None else self._closed[1].nbytes
+    def nbytes(self) -> int:
+        """With what is kept for the next view."""
+        return super().nbytes + (0 if self._closed is None else self._closed[1].nbytes)
 
     def _view_of(
         self, run: Run, cut: tuple[LevelStack, int, int] | None,

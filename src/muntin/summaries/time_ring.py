@@ -75,14 +75,12 @@ class TimeRing(Ring):
         """First and last time that the window covers, both included."""
         return None if self.end is None else (self._cut()[2], self.end)
 
-    @property
-    def retained(self) -> int:
-        return sum(pane.stack.retained for pane in self.ring.values())
+    def stacks(self) -> Iterator[LevelStack]:
+        return (pane.stack for pane in self.ring.values())
 
     @property
     def nbytes(self) -> int:
-        held = sum(pane.stack.nbytes + pane.slots.nbytes for pane in self.ring.values())
-        return self._cached + held
+        return super().nbytes + sum(pane.slots.nbytes for pane in self.ring.values())
 
     def add(self, keys: np.ndarray, times: np.ndarray, end: int) -> None:
         """Items that are not late; may sort both arrays in place."""
@@ -134,10 +132,6 @@ class TimeRing(Ring):
         self._closed = None
         if other.end is not None:
             self.advance(other.end)
-
-    def all_keys(self) -> Iterator[np.ndarray]:
-        """The keys of every pane."""
-        return (pane.stack.items() for pane in self.ring.values())
 
     def state(self) -> tuple[dict[str, Any], bytes]:
         """Parameters and body of the bytes."""
