@@ -107,8 +107,8 @@ def test_a_head_is_bounded_also_where_it_comes_at_once(server):
 
 
 @pytest.mark.parametrize(("header", "answer"), [
-    (f"X: {'x' * 9_000}", b"431"), ("Content-Length: 5", b"400"),
-    ("Transfer-Encoding: chunked", b"400"),
+    (f"X: {'x' * 9_000}", (b"431", b"400")),  # the latter by websockets 16.0
+    ("Content-Length: 5", (b"400",)), ("Transfer-Encoding: chunked", (b"400",)),
 ])  # fmt: skip
 def test_an_upgrade_that_is_none_of_websockets_is_answered_and_closed(
     feeder, ledger, caplog, header, answer
@@ -120,7 +120,7 @@ def test_an_upgrade_that_is_none_of_websockets_is_answered_and_closed(
         heard = b""
         while piece := made.recv(4096):
             heard += piece
-        assert heard[9:12] == answer
+        assert heard[9:12] in answer
         made.close()
     assert not caplog.records
 

@@ -132,7 +132,7 @@ class WindowQuantiles(Copied):
         view, error, confidence = self._sorted_view()
         value, lower, upper = view.around(q, error)
         if error:
-            asked, whole = np.array(q, np.float64, ndmin=1), self.dtype == "int64"
+            asked, whole = check_fractions(q), self.dtype == "int64"
             lower[asked <= error] = np.iinfo(np.int64).min if whole else -np.inf
             upper[asked >= 1.0 - error] = np.iinfo(np.int64).max if whole else np.inf
         return Estimate(value, lower, upper, confidence)
