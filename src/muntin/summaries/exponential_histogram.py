@@ -29,7 +29,6 @@ from muntin.summaries.panes import (
     Cut,
     WindowEngine,
     WindowView,
-    merged_run,
     restore_stacks,
     sorted_run,
     stack_body,
@@ -168,21 +167,19 @@ class _Histogram(WindowEngine):
 
     def _view(self, inside: int, edge: int, count: int, loose: np.ndarray) -> WindowView:
         """Over the blocks, `inside` items of the oldest from `edge` on, and single keys."""
-        oldest, whole = self.blocks[:1], self.blocks[1:]
-        run = sorted_run(block.stack for block in whole)
+        runs = [(loose, np.ones(len(loose), np.int64))]
+        runs += [block.stack.run() for block in self.blocks[1:]]
         error = 0.0
-        for block in oldest:
-            run = merged_run(run, Cut(block.stack).run(edge, inside))
+        for block in self.blocks[:1]:
+            runs.append(Cut(block.stack).run(edge, inside))
             if block.stack.height > 1:
                 error += min(inside, block.count - inside) / count
-        if len(loose):
-            keys = np.sort(loose)
-            run = merged_run(run, (keys, np.ones(len(keys), np.int64)))
         variance = sum(
             (block.count / count) ** 2 for block in self.blocks if block.stack.height > 1
         )
         error += DEVIATIONS * KLL_DEVIATION / self.k * variance**0.5
-        return WindowView(*summed(run), min(error, 1.0), CONFIDENCE if error else 1.0)
+        run = summed(sorted_run(runs))
+        return WindowView(*run, min(error, 1.0), CONFIDENCE if error else 1.0)
 
     def _state(self) -> tuple[list[Any], bytes]:
         rows = [

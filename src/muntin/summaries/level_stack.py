@@ -247,6 +247,10 @@ class LevelStack:
         """Weights of `items()`: int64, powers of two."""
         return np.repeat(np.int64(1) << np.arange(self.height), np.diff(self.offsets))
 
+    def run(self) -> tuple[np.ndarray, np.ndarray]:
+        """`items()` and `weights()`."""
+        return self.items(), self.weights()
+
     def copy(self, coins: np.ndarray | None = None) -> Self:
         """An independent stack; its coins are copied too unless given."""
         new = object.__new__(type(self))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from muntin.errors import CorruptSummary
-from muntin.summaries.kernels.compaction import LEVELS_MAX, merge_runs
+from muntin.summaries.kernels.compaction import LEVELS_MAX
 from muntin.summaries.kernels.sorting import sort_pairs
 from muntin.summaries.kernels.straddling import join_runs, surviving
 from muntin.summaries.level_stack import LevelStack, level_capacities, levels_sorted
@@ -63,24 +63,11 @@ Run = tuple[np.ndarray, np.ndarray]  # sorted keys, weights
 NOTHING: Run = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def sorted_run(stacks: Iterable[LevelStack]) -> Run:
-    """All items of some stacks, sorted."""
-    stacks = list(stacks)
-    if not stacks:
-        return NOTHING
-    keys = np.concatenate([stack.items() for stack in stacks])
-    weights = np.concatenate([stack.weights() for stack in stacks])
+def sorted_run(runs: Iterable[Run]) -> Run:
+    """All items of some runs, which need not be sorted."""
+    parts = [*runs, NOTHING]
+    keys, weights = (np.concatenate(part) for part in zip(*parts, strict=True))
     sort_pairs(keys, weights)
-    return keys, weights
-
-
-def merged_run(one: Run, two: Run) -> Run:
-    """Two sorted runs as one."""
-    if not len(one[0]) or not len(two[0]):
-        return one if len(one[0]) else two
-    size = len(one[0]) + len(two[0])
-    keys, weights = np.empty(size, np.int64), np.empty(size, np.int64)
-    merge_runs(*one, 0, len(one[0]), *two, 0, len(two[0]), keys, weights)
     return keys, weights
 
 
@@ -114,7 +101,7 @@ class Closed:
     def of(cls, panes: Sequence[tuple[LevelStack, int]]) -> Closed:
         """Of (stack, count) of each pane."""
         variance = sum(rank_variance(stack, count) for stack, count in panes)
-        return cls(sorted_run(stack for stack, _ in panes), variance)
+        return cls(sorted_run(stack.run() for stack, _ in panes), variance)
 
     @property
     def nbytes(self) -> int:
