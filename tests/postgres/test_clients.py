@@ -114,6 +114,21 @@ def test_parameters(connection):
     assert answered(connection, text, *zoned, binary=True) == window
 
 
+@pytest.mark.parametrize("binary", [False, True])
+def test_times_are_times_wherever_they_stand(connection, binary):
+    at = dt.datetime(2023, 11, 14, 22, 14, 20, tzinfo=dt.UTC)
+    text = (
+        "SELECT %b, %b, date_trunc('hour', %b)"
+        if binary
+        else "SELECT %t, %t, date_trunc('hour', %t)"
+    )
+    (row,) = connection.execute(text, [at, at.date(), at], binary=binary).fetchall()
+    assert row == (at, at.date(), at.replace(minute=0, second=0))
+    text = "SELECT window_start - %s FROM windows(orders) ORDER BY 1"
+    since = connection.execute(text, [at]).fetchall()
+    assert since == [(dt.timedelta(minutes=-1),), (dt.timedelta(0),)]
+
+
 def test_prepared_pipelined_and_in_transactions(connection):
     for count in range(10):  # from the fifth on psycopg prepares it
         found = answered(connection, "SELECT driver FROM orders(driver) WHERE count > %s", count)

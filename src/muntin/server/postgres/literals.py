@@ -108,7 +108,7 @@ def stand_ins(text: str, types: Sequence[int]) -> list[str]:
     leaves the answer its types. Times are each later than the one before, as those of a window."""
     words = words_of(text)
     chosen = [
-        text_literal((_EPOCH + timedelta(days=number)).isoformat(" "))
+        _time_literal(_EPOCH + timedelta(days=number), oid)
         if oid in (1082, 1114, 1184)
         else literal(None, TEXT, oid)
         for number, oid in enumerate(types)
@@ -296,12 +296,11 @@ def _bool(value: bytes) -> str:
 
 
 def _binary_date(value: bytes) -> str:
-    return text_literal((_EPOCH + timedelta(days=struct.unpack(">i", value)[0])).date().isoformat())
+    return _time_literal(_EPOCH + timedelta(days=struct.unpack(">i", value)[0]), 1082)
 
 
 def _binary_instant(value: bytes) -> str:
-    at = _EPOCH + timedelta(microseconds=struct.unpack(">q", value)[0])
-    return text_literal(at.isoformat(" "))
+    return _time_literal(_EPOCH + timedelta(microseconds=struct.unpack(">q", value)[0]), 1184)
 
 
 def _binary_time(value: bytes) -> str:
@@ -350,7 +349,11 @@ def _instant(text: str, oid: int) -> str:
         at = datetime_of(instant_us(text.strip())).replace(tzinfo=None)
     except BadArgument as wrong:
         raise SelectError(str(wrong), code="value") from None
-    return text_literal(at.date().isoformat() if oid == 1082 else at.isoformat(" "))
+    return _time_literal(at, oid)
+
+
+def _time_literal(at: datetime, oid: int) -> str:
+    return f"DATE '{at.date()}'" if oid == 1082 else f"TIMESTAMP '{at}'"
 
 
 def _number(text: str) -> str:

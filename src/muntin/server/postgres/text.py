@@ -269,6 +269,9 @@ _TIMES = frozenset(("TIMESTAMP", "TIMESTAMPTZ", "DATE"))
 def _cast(words: Sequence[Word], at: int, literal: str) -> Edit:
     """A parameter's literal, with the cast to what it is already: SQLAlchemy writes
     LIMIT $1::INTEGER, and a window clause takes no cast."""
+    bare = literal.removeprefix("DATE ").removeprefix("TIMESTAMP ")
+    if words[at - 1].is_word("FOR", "TO"):
+        literal = bare
     alone = Edit(words[at].start, words[at].end, literal)
     if at + 2 >= len(words) or words[at + 1].text != "::":
         return alone
@@ -278,9 +281,10 @@ def _cast(words: Sequence[Word], at: int, literal: str) -> Edit:
     if not (
         (digits.isdigit() and kind in _INTEGERS)
         or (exact and digits.replace(".", "").isdigit())  # of DuckDB's it would have three places
-        or (literal[:1] == "'" and kind in ("VARCHAR", "TEXT", *_TIMES))
+        or (bare[:1] == "'" and kind in ("VARCHAR", "TEXT", *_TIMES))
     ):
         return alone
+    literal = bare
     zone = [word.value for word in words[at + 3 : at + 6]]
     whole = len(zone) == 3 and zone[0] in ("WITH", "WITHOUT") and zone[1:] == ["TIME", "ZONE"]
     if kind in _TIMES and not words[at - 1].is_word("FOR", "TO"):
