@@ -33,6 +33,7 @@ ITEMS = [
     pa.array(["a", None, "", "a"], pa.string_view()),
     pa.array(["a", None, "", "a"]).dictionary_encode(),
     pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 0]), pa.array(["a", None])),
+    pa.nulls(4, pa.string()).dictionary_encode(),
     pa.array([b"a", None, b"\xff", b"a"]),
     pa.array([1, None, -2, 1], pa.int16()),
     pa.array([1, None, 2**63 - 1, 1], pa.uint64()),
