@@ -113,7 +113,8 @@ class FingerprintIndex(IndexReader):
             Times that the index may grow by `append` at the least size; doubling it costs a bit a
             key now and halves the rate until then. Beyond, a key costs about half as much again.
         domain : OrderMap, optional
-            Of the number; without it one that takes all values (62 bits). A tight one, such as
+            Of the number; without it one that takes all floats, and integers and times within
+            2**61 (62 bits): of greater integers, `FloatOrder()`. A tight one, such as
             `IntegerRange(20)`, makes a smaller digest that is built faster.
         path : str, optional
             Folder of the index, otherwise a temporary one: a path that the workers see, too, or

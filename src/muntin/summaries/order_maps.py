@@ -89,9 +89,10 @@ class IntegerRange(OrderMap):
             low, high = int(numbers.min()), int(numbers.max())
             if low < self.start or high > self._last:
                 wrong = low if low < self.start else high
+                more = "more bits" if self.bits < BITS_MAX else "FloatOrder, of the nearest doubles,"
                 raise BadArgument(
                     f"value {wrong} is outside the domain {self.start} ... {self._last}: "
-                    "choose more bits or another start"
+                    f"choose {more} or another start"
                 )
         return numbers.astype(np.int64).view(np.uint64) - _as_uint64(self.start)
 
