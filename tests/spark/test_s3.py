@@ -17,7 +17,7 @@ from muntin.spark.index.files import opened
 from muntin.spark.index.manifest import Manifest
 from muntin.spark.index.plan import IndexPlan
 from muntin.spark.index.reader import IndexReader
-from muntin.spark.index.runs import remove_left, run_folder
+from muntin.spark.index.runs import run_folder
 from muntin.storage import place_of
 from muntin.summaries.order_maps import IntegerRange
 from tests.pipeline.support import content, run
@@ -99,9 +99,6 @@ def test_an_index_is_the_same_there(store, tmp_path):
     more, _ = build(url, {file.partition: file.file for file in far.files})
     assert sum(file.records for file in more.files) == 10_000
 
-    place.write(f"{url}/.runs-left/x.u64", b"12345678", lasting=False)
-    remove_left(url)
-    assert not any(".runs-" in path for path in place.listed(url))
     broken = f"{url}/{more.files[0].file}"
     place.write(broken, b"x", lasting=False)
     with pytest.raises(CorruptSummary, match="1 bytes instead of"):

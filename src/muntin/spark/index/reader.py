@@ -288,8 +288,9 @@ def read_newest(folder: str) -> tuple[Manifest, DyadicQDigest | None]:
             manifest.check_files(folder)
             return manifest, _read_digest(folder, manifest)
         except SourceError:  # is it that another process made a newer one, and deletes the old?
-            if Manifest.stored(folder) == manifest:
-                raise
+            if Manifest.stored(folder) == manifest:  # or that one once more, after the newer one?
+                manifest.check_files(folder)
+                return manifest, _read_digest(folder, manifest)
 
 
 def _read_digest(folder: str, manifest: Manifest) -> DyadicQDigest | None:

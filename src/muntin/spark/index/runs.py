@@ -8,15 +8,17 @@ written once and read once, and none of them goes through the JVM.
 
 from __future__ import annotations
 
+import shutil
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from muntin.errors import SourceError
-from muntin.storage import place_of
+from muntin.storage import path_of, place_of
 from muntin.summaries.kernels.placement import place
 from muntin.summaries.static_filter import to_partitions
 
@@ -172,9 +174,6 @@ def run_folder(folder: str) -> Iterator[str]:
 
 
 def remove_left(folder: str) -> None:
-    """Remove the runs that a build left whose driver was killed."""
-    where, full = place_of(folder)
-    names = {path[len(full) + 1 :].partition("/")[0] for path in where.listed(full)}
-    for name in names:
-        if name.startswith(_PREFIX):
-            where.delete_folder(f"{full}/{name}")
+    """Remove the runs that builds have left in a folder of this machine whose drivers were killed."""
+    for left in Path(path_of(folder)).glob(f"{_PREFIX}*"):
+        shutil.rmtree(left, ignore_errors=True)
