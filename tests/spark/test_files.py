@@ -276,13 +276,22 @@ def test_columns_of_one_name_are_refused_by_all_ways(spark, tmp_path):
 
 
 @pytest.mark.spark
-def test_a_column_is_read_whatever_json_calls_its_own(spark, tmp_path):
-    moment = pa.array([1_700_000_000_000_000], pa.timestamp("us", "UTC"))
-    pq.write_table(pa.table({"t": moment, "_corrupt_record": ["{"]}), tmp_path / "a.parquet")
+@pytest.mark.parametrize(
+    "name", ["_corrupt_record", "_metadata", "_muntin_row", "_muntin_malformed"]
+)
+def test_a_column_is_read_whatever_others_call_their_own(spark, tmp_path, name):
+    moment = pa.array([1_700_000_000_000_000_999], pa.timestamp("ns", "UTC"))
+    pq.write_table(pa.table({"t": moment, name: ["{"]}), tmp_path / "a.parquet")
     spec = {
-        "name": "p", "time": "t", "pane": "1 s", "summaries": {"m": {"keys": ["_corrupt_record"]}},
+        "name": "p", "time": "t", "pane": "1 s", "summaries": {"m": {"keys": [name]}},
         "source": {"format": "parquet", "path": str(tmp_path)},
     }  # fmt: skip
+    if name.startswith("_muntin_"):  # those are refused by name
+        with pytest.raises(SourceError, match=f"column '{name}' has a name of Muntin's own"):
+            muntin.summarize(None, spec | {"fields": {"z": "1"}}, ledger=temporary())
+        with pytest.raises(SourceError, match=f"column '{name}' has a name of Muntin's own"):
+            muntin.stream(None, spec, ledger=temporary(), checkpoint=str(tmp_path / "c"))
+        return
     stream = muntin.stream(
         None, spec, ledger=temporary(), checkpoint=str(tmp_path / "c"), once=True
     )

@@ -13,6 +13,10 @@ from muntin.errors import MuntinError, SourceError
 
 _PREFIX = "muntin.errors."
 _TOLD_MAX = 500  # characters
+AS_IT_IS = (
+    ", or let Arrow read each as it is: without fields, and where no file lacks a column that the "
+    "pipeline reads"
+)
 # Python's own account of what a user's files may do to a worker
 _OF_FILES = re.compile(
     r"^(?:\w+\.)*(FileNotFoundError|PermissionError|IsADirectoryError|OSError|ArrowInvalid): (.+)$",
@@ -146,7 +150,7 @@ def _source_error(problem: Exception, text: str) -> SourceError | None:
         return SourceError(
             f"{mixed['file']}: column '{mixed['name']}' is {mixed['type']} there, {mixed['first']} "
             "to Spark, which knows one type: write the files alike, name the wider type as schema: "
-            "under source, or leave out fields, without which Arrow reads each as it is"
+            f"under source{AS_IT_IS}"
         )
     from_java = isinstance(problem, PySparkException) or type(problem).__module__.startswith("py4j")
     if not from_java or "Traceback (most recent call last)" in text:

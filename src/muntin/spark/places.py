@@ -48,7 +48,8 @@ def with_files(
     are counted from where the block begins.
     """
     chosen = (FILE, ROW) if file_format == "parquet" else (FILE, BLOCK, LENGTH)
-    df = df.selectExpr("*", *[f"_metadata.{_METADATA[name]} AS {name}" for name in chosen])
+    told = df.metadataColumn("_metadata")  # files may have a column of that name
+    df = df.select("*", *[told.getField(_METADATA[name]).alias(name) for name in chosen])
     return df.withMetadata(FILE, {START: json.dumps(start)}) if start else df
 
 

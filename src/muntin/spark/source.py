@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from muntin.errors import BadArgument, SourceError, SpecError
 from muntin.spark.ddl import declared, in_backticks
 from muntin.spark.event_time import check_type
-from muntin.spark.failures import reason
+from muntin.spark.failures import AS_IT_IS, reason
 from muntin.spark.file_starts import check_content, form_of, has_headers, header_of, wrong_encoding
 from muntin.spark.files import (
     FILE_FORMATS,
@@ -91,7 +91,13 @@ def _read(df: DataFrame, source: SourceSpec) -> DataFrame:
     """What a source gives, with what is needed beside its columns."""
     if source.format not in FILE_FORMATS:
         return named(df, source)
-    names = [name for name in df.columns if name != CORRUPT_COLUMN]
+    is_text = source.format in _TEXT_FORMATS
+    names = [name for name in df.columns if not (is_text and name == CORRUPT_COLUMN)]
+    if own := next((name for name in names if name.startswith("_muntin_")), None):
+        raise SourceError(
+            f"source.path: {source.path}: column '{own}' has a name of Muntin's own columns: give "
+            "it another, or name those that are wanted as schema: under source"
+        )
     start = form_of(source, names)
     return with_files(_with_timestamps(df, source), source.format, start)
 
@@ -128,8 +134,7 @@ def check_nanoseconds(files: Iterable[str], columns: Collection[str]) -> None:
         if other is not None:
             raise SourceError(
                 f"{file}: column '{other}' is in {units[other]}, and in ns in the first file that "
-                "was there, and Spark knows one unit: write the files alike, or leave out fields, "
-                "without which Arrow reads each as it is"
+                f"was there, and Spark knows one unit: write the files alike{AS_IT_IS}"
             )
 
 

@@ -89,7 +89,9 @@ class IntegerRange(OrderMap):
             low, high = int(numbers.min()), int(numbers.max())
             if low < self.start or high > self._last:
                 wrong = low if low < self.start else high
-                more = "more bits" if self.bits < BITS_MAX else "FloatOrder, of the nearest doubles,"
+                more = (
+                    "more bits" if self.bits < BITS_MAX else "FloatOrder, of the nearest doubles,"
+                )
                 raise BadArgument(
                     f"value {wrong} is outside the domain {self.start} ... {self._last}: "
                     f"choose {more} or another start"

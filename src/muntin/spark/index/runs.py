@@ -174,6 +174,6 @@ def run_folder(folder: str) -> Iterator[str]:
 
 
 def remove_left(folder: str) -> None:
-    """Remove the runs that builds have left in a folder of this machine whose drivers were killed."""
+    """Remove the runs of builds whose drivers were killed, in a folder of this machine."""
     for left in Path(path_of(folder)).glob(f"{_PREFIX}*"):
         shutil.rmtree(left, ignore_errors=True)
