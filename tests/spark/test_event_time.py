@@ -43,8 +43,12 @@ def test_any_bytes_are_a_time_or_absent(texts):
 
 
 @pytest.mark.parametrize(
-    "text", ["2013-13-01", "2013-02-30 10:00", "yesterday", "", "2013-01-01 25:00", "12", "2013-01"]
-)
+    "text",
+    [
+        "2013-13-01", "2013-02-30 10:00", "yesterday", "", "2013-01-01 25:00", "12", "2013-01",
+        "2013-01-01 10:30.5", "2013-01-01T10.5Z",
+    ],
+)  # fmt: skip
 def test_no_time(text):
     good = "2013-01-01 10:00:00"
     found = event_times(pa.array([good, text, good + "Z"]), None)

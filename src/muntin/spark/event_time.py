@@ -20,8 +20,8 @@ ABSENT = np.int64(np.iinfo(np.int64).min)
 _UNIT_US = {"us": (1, 1), "ms": (1_000, 1), "s": (1_000_000, 1), "ns": (1, 1_000)}
 _LOW, _HIGH = -(2**62), 2**62
 _ISO = (
-    r"^\s*(?P<day>\d{4}-\d{2}-\d{2})(?:[T ](?P<clock>\d{2}(?::\d{2}(?::\d{2})?)?)"
-    r"(?P<fraction>\.\d{1,9})?)?\s*"
+    r"^\s*(?P<day>\d{4}-\d{2}-\d{2})"
+    r"(?:[T ](?P<clock>\d{2}(?::\d{2}(?::\d{2}(?:\.\d{1,9})?)?)?))?\s*"
     r"(?P<zone>Z|z|UTC|[+-](?:[01]\d|2[0-3])(?::?[0-5]\d)?)?\s*$"
 )
 
@@ -137,24 +137,17 @@ def _from_text(column: pa.Array) -> np.ndarray:
         except pa.ArrowInvalid:
             continue
     parts = pc.extract_regex(column, _ISO)
-    day, clock, fraction, zone = (parts.field(i) for i in range(4))
+    day, clock, zone = (parts.field(i) for i in range(3))
     # a match that lacks the optional parts has them as empty text; no match is null
-    midnight, seconds, colon, letter, nothing = (
-        pa.scalar(part, column.type) for part in ("00:00:00", "00", ":", "T", "")
+    letter, midnight, utc, nothing = (
+        pa.scalar(part, column.type) for part in ("T", "00:00", "Z", "")
     )
     clock = pc.if_else(pc.equal(clock, nothing), midnight, clock)
-    for length in (2, 5):  # minutes, then seconds
-        clock = pc.if_else(
-            pc.equal(pc.utf8_length(clock), length),
-            pc.binary_join_element_wise(clock, seconds, colon),
-            clock,
-        )
-    fraction = pc.utf8_slice_codeunits(fraction, 0, 7)
-    text = pc.binary_join_element_wise(day, letter, clock, fraction, nothing)
+    clock = pc.utf8_slice_codeunits(clock, 0, len("00:00:00.000000"))
+    zone = pc.if_else(pc.match_substring_regex(zone, "^[+-]"), zone, utc)
+    text = pc.binary_join_element_wise(day, letter, clock, zone, nothing)
     text = pc.if_else(parts.is_valid(), text, pa.scalar(None, column.type))
-    micros = _filled(_cast_what_can_be(text).view(pa.int64()))
-    present = micros != ABSENT
-    return np.where(present, micros - _offsets(zone.fill_null("")) * present, ABSENT)
+    return _filled(_cast_what_can_be(text).view(pa.int64()))
 
 
 def _is_zoned(column: pa.Array) -> bool:
@@ -168,7 +161,7 @@ def _is_zoned(column: pa.Array) -> bool:
 
 def _cast_what_can_be(text: pa.Array) -> pa.Array:
     """Timestamps; null where the calendar has no such day. Halves the array around each failure."""
-    kind = pa.timestamp("us")
+    kind = pa.timestamp("us", "UTC")
     try:
         return text.cast(kind)
     except pa.ArrowInvalid:
@@ -178,15 +171,3 @@ def _cast_what_can_be(text: pa.Array) -> pa.Array:
         return pa.concat_arrays(
             [_cast_what_can_be(text.slice(0, middle)), _cast_what_can_be(text.slice(middle))]
         )
-
-
-def _offsets(zone: pa.Array) -> np.ndarray:
-    """Microseconds that each zone is ahead of UTC."""
-    encoded = zone.dictionary_encode()
-    offsets = np.zeros(max(1, len(encoded.dictionary)), np.int64)
-    for code, text in enumerate(encoded.dictionary.to_pylist()):
-        if text[:1] in ("+", "-"):
-            digits = text[1:].replace(":", "").ljust(4, "0")
-            minutes = int(digits[:2]) * 60 + int(digits[2:])
-            offsets[code] = (-minutes if text[0] == "-" else minutes) * 60_000_000
-    return offsets[encoded.indices.to_numpy(zero_copy_only=False)]
