@@ -182,9 +182,7 @@ def _pipeline(options: Mapping[str, str]) -> Pipeline:
 
 
 def _check_columns(pipeline: Pipeline, schema: StructType) -> None:
-    from pyspark.errors import PySparkException
-
-    from muntin.spark.source import arrow_schema, check_names, check_types
+    from muntin.spark.source import check_names, checked_schema
 
     for column in pipeline.columns_read():
         if column in pipeline.fields and column not in schema.names:
@@ -193,10 +191,7 @@ def _check_columns(pipeline: Pipeline, schema: StructType) -> None:
                 "or use muntin.stream"
             )
     check_names(pipeline, schema.names)
-    try:
-        check_types(pipeline, arrow_schema(schema))
-    except PySparkException as problem:
-        raise SourceError(f"a column has no Arrow type: {problem}") from None
+    checked_schema(pipeline, schema)
 
 
 def _sent(messages: Sequence[Any]) -> tuple[str, str, list[Any]]:

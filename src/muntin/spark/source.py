@@ -314,21 +314,22 @@ def needed(df: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, pa.Schema]:
     kept = (*KEPT_COLUMNS, *FILE_COLUMNS)
     wanted += [column for column in kept if column in df.columns]
     df = df.selectExpr(*map(in_backticks, wanted))  # far fewer calls of Java than by columns
-    try:
-        schema = arrow_schema(df.schema)
-        check_types(pipeline, schema)
-    except PySparkException as problem:
-        raise SourceError(f"a column has no Arrow type: {reason(problem)}") from None
-    return df, schema
+    return df, checked_schema(pipeline, df.schema)
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """As Arrow's, with times in UTC."""
+def checked_schema(pipeline: Pipeline, schema: StructType) -> pa.Schema:
+    """As Arrow's, with times in UTC; SourceError where a column's type cannot be used."""
+    from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import to_arrow_schema
 
     named = signature(to_arrow_schema).parameters  # Spark 4.1 knows no other zone
     zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in named else {}
-    return to_arrow_schema(schema, **zone)
+    try:
+        found = to_arrow_schema(schema, **zone)
+    except PySparkException as problem:
+        raise SourceError(f"a column has no Arrow type: {reason(problem)}") from None
+    check_types(pipeline, found)
+    return found
 
 
 def check_types(pipeline: Pipeline, schema: pa.Schema) -> None:
