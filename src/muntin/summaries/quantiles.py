@@ -171,7 +171,8 @@ class KLL(KLLAnswers, Copied):
 
     def merge(self, other: Self) -> None:
         """Add what another sketch of the same k and dtype has seen; the other is unchanged."""
-        check_alike(self, other)
+        if type(other) is not type(self) or (other.k, other.dtype) != (self.k, self.dtype):
+            check_alike(self, other)  # which a small merge would notice
         if other._count:
             self._grow(other._count, other._low, other._high)
             self._min_k = min(self._min_k, other._min_k)
