@@ -36,10 +36,10 @@ class DeltaLake:
         try:
             self._table = DeltaTable(self._place)
         except TableNotFoundError:
-            if any(Path(self._place).glob("part-*.parquet")):  # whoever reads files reads both
+            if Path(self._place, "part-00000001.parquet").exists():  # who reads files reads both
                 raise BadArgument(
-                    f"{self._place} holds Parquet files that are no Delta Lake table: use --to "
-                    "parquet, or another folder"
+                    f"{self._place} holds Parquet files of an export: use --to parquet, or another "
+                    "folder"
                 ) from None
             return
         yield from self._table.to_pyarrow_dataset().to_batches(columns=list(KNOWN))
