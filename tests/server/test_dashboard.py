@@ -178,6 +178,9 @@ def test_long_names_and_keys_that_are_null(page, ledger, width):
         labels = page.locator("#panels .bars td:first-child").all_text_contents()
         assert sorted(labels) == ["(none)", "(none) 99 %", str(LARGE), "null", "null 99 %"]
         wait(page, "document.documentElement.scrollWidth <= innerWidth")
+        for number in page.locator(".bars .number").all():
+            box = number.bounding_box()
+            assert box["x"] + box["width"] <= width
         page.goto("about:blank")
     feeder.close()
 
