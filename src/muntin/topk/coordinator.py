@@ -25,18 +25,14 @@ from muntin.topk.hybrid import CostModel, Costs
 from muntin.topk.membership import Addressed, Membership, check_k
 from muntin.topk.messages import (
     NOTHING,
-    VALUE_MAX,
     Alert,
     Busy,
     Calm,
-    Factors,
     Hello,
     Message,
     Object,
     Push,
     Reply,
-    Request,
-    Watch,
 )
 from muntin.topk.pending_requests import PendingRequests
 from muntin.topk.policy import Policy, policy_named
@@ -45,6 +41,7 @@ from muntin.topk.round import AskSites, Resolved, Round
 from muntin.topk.saved import Saved
 from muntin.topk.site import SiteState
 from muntin.topk.survey_schedule import HELLOS_BELIEVED, SurveySchedule
+from muntin.topk.vetting import FromSite, vetted
 from muntin.topk.watch_mode import WatchMode
 
 IDLE, SURVEY, CALM, POLLING, WATCHING = "idle", "survey", "calm", "polling", "watching"
@@ -61,9 +58,6 @@ NEXT: dict[tuple[str, str], str] = {
     (WATCHING, "resolving pays"): POLLING,
 }
 
-FromSite = Hello | Alert | Reply | Calm | Push | Busy
-EPOCH_MAX = 1 << 60  # that a site may claim to have seen: there are some left above it
-BORDER_MAX = 1 << 61  # all sites' values of one object, and the factors that move them, are less
 FACTORS_MORE = 1 << 16  # than twice those of the last survey: most are of objects that have gone
 EPOCH_STEP = 1 << 16  # a restart skips the epochs that may have been used after the last saving
 
@@ -164,7 +158,7 @@ class Coordinator:
         site = self.sites.get(name)
         if site is None:
             raise UnknownName(f"site {name!r}: the sites are {', '.join(self.sites)}")
-        message = _vetted(name, message, self.epoch)
+        message = vetted(name, message, self.epoch)
         self._costs.charge(name, message)
         site.heard = now
         if message.epoch > self.epoch:  # this coordinator was restored from an older state
@@ -487,24 +481,3 @@ _HANDLERS: dict[type[FromSite], Callable[..., Addressed]] = {
     Calm: Coordinator._calmed,
     Push: Coordinator._pushed,
 }
-
-
-def _vetted(name: str, message: Message, epoch: int) -> FromSite:
-    """The message, if it can be meant seriously where surveys have come to `epoch`.
-
-    CorruptMessage where it is not for sites to say, of an impossible epoch, or has values that no
-    site can have.
-    """
-    if message.epoch > max(epoch, EPOCH_MAX):
-        raise CorruptMessage(f"site {name!r} claims epoch {message.epoch}, not {epoch}")
-    if isinstance(message, Request | Factors | Watch):
-        raise CorruptMessage(f"a {type(message).__name__} does not come from a site")
-    if isinstance(message, Alert | Reply | Push):
-        most = VALUE_MAX * (2 if isinstance(message, Push) else 1)  # pushes are differences
-        if any(not -most <= value <= most for _, value in message.entries):
-            raise CorruptMessage(f"site {name!r} sends a value beyond +-2**50")
-    if isinstance(message, Alert | Reply) and not 0 <= message.border <= BORDER_MAX:
-        raise CorruptMessage(f"site {name!r} claims the border {message.border}: 0 to 2**61")
-    if isinstance(message, Reply) and not -VALUE_MAX <= message.least <= 0:
-        raise CorruptMessage(f"site {name!r} claims the least value {message.least}: -2**50 to 0")
-    return message
