@@ -11,7 +11,7 @@ from muntin.server.postgres.link import FrameError
 from muntin.server.postgres.portal import wire
 from muntin.server.postgres.reports import Refusal
 from muntin.server.postgres.scram import MECHANISM, ScramError
-from muntin.server.postgres.settings import Settings
+from muntin.server.postgres.settings import SessionSettings
 from muntin.server.postgres.talk import Talk
 
 
@@ -42,7 +42,7 @@ class Opening:
     in_the_open: bool
     cancel: Callable[[int, bytes], None]
 
-    async def begin(self, talk: Talk) -> tuple[Grant, Settings] | None:
+    async def begin(self, talk: Talk) -> tuple[Grant, SessionSettings] | None:
         """Who it is and what it has set; None where it only cancelled.
 
         Raises
@@ -67,7 +67,7 @@ class Opening:
                 case wire.StartupMessage() if not (talk.link.encrypted or self.in_the_open):
                     raise Refusal("28000", "only with TLS from other machines", "sslmode=require")
                 case wire.StartupMessage():
-                    settings = Settings(message.params)
+                    settings = SessionSettings(message.params)
                     grant = await self._log_in(talk)
                     await self._welcome(talk, settings)
                     return grant, settings
@@ -93,7 +93,7 @@ class Opening:
         talk.put(wire.AuthenticationOk())
         return grant
 
-    async def _welcome(self, talk: Talk, settings: Settings) -> None:
+    async def _welcome(self, talk: Talk, settings: SessionSettings) -> None:
         for name, value in settings.reported():
             talk.put(wire.ParameterStatus(name=name, value=value))
         talk.put(wire.BackendKeyData(process_id=self.number, secret_key=self.secret))

@@ -38,7 +38,7 @@ from muntin.server.postgres.portal import (
 from muntin.server.postgres.reports import Refusal, error_fields, notice_fields
 from muntin.server.postgres.rows import BINARY, formats_of
 from muntin.server.postgres.scram import ScramError
-from muntin.server.postgres.settings import Settings
+from muntin.server.postgres.settings import SessionSettings
 from muntin.server.postgres.talk import MALFORMED, Talk
 from muntin.server.postgres.text import statements_of
 from muntin.server.statements import Statements
@@ -66,7 +66,7 @@ class PostgresSession:
         self.opening = opening
         self._limits = limits
         self._grant: Grant
-        self._settings: Settings
+        self._settings: SessionSettings
         self._prepared = PreparedStatements()
         self._skipping = False  # until Sync, after an error
         self._asking: asyncio.Future[Any] | None = None

@@ -19,7 +19,7 @@ _QUIET = ("warning", "error", "log", "fatal", "panic")
 _ALSO = {"transaction_isolation_level": "transaction_isolation", "time_zone": "timezone"}
 
 
-class Settings:
+class SessionSettings:
     """Of one connection.
 
     Parameters
