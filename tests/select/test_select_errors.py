@@ -88,6 +88,8 @@ WRONG = [
     # types and values
     ("SELECT »round«(driver) FROM orders(driver)", "type", "round(VARCHAR)", "cast"),
     ("SELECT »driver«, sum(count) FROM orders(driver)", "group_by", "GROUP BY", "GROUP BY"),
+    ("SELECT 1 FROM orders(driver) WHERE »sum«(count) > 5", "group_by", "each row", "HAVING"),
+    ("SELECT 1 FROM orders WHERE »rank«() OVER () > 1", "group_by", "rank(...) at many", "WITH"),
     ("SELECT cast(»driver« AS INT) FROM orders(driver)", "value", "'d1'", "TRY_CAST gives null"),
     ("SELECT 1 FROM orders(driver) WHERE »driver« = 5", "type", "driver is a text", "quotes"),
     ("SELECT 1 FROM orders(driver) WHERE »time« = '1.5'", "type", "no integer", "without quotes"),

@@ -280,6 +280,18 @@ def _check_select(statement: Statement, node: exp.Select) -> None:
         raise _refused(statement, node.args["joins"][0], "a join without FROM")
 
 
+def _check_where(statement: Statement, node: exp.Where) -> None:
+    """DuckDB says this only when the statement runs, and not where."""
+    for call in node.find_all(exp.Anonymous):
+        name = str(call.this).lower()
+        of_many = name in AGGREGATES or name in WINDOW_FUNCTIONS
+        if of_many and call.find_ancestor(exp.Where, exp.Select) is node:
+            place = Span(call.meta.get("start", 0), len(name))
+            remedy = "write HAVING after GROUP BY, or ask the rows of a query in WITH"
+            message = f"WHERE looks at each row for itself, {name}(...) at many"
+            raise problem_at(statement.text, place, message, remedy, "group_by")
+
+
 def _check_queries(statement: Statement, node: exp.SetOperation | exp.CTE) -> None:
     for query in (node.this, *([] if isinstance(node, exp.CTE) else [node.expression])):
         if not isinstance(query, _QUERIES):
@@ -390,6 +402,7 @@ _SPECIAL: dict[type, Any] = {
     exp.Join: _check_join,
     exp.Table: _check_table,
     exp.Select: _check_select,
+    exp.Where: _check_where,
     **dict.fromkeys((exp.Union, exp.Except, exp.Intersect, exp.CTE), _check_queries),
     exp.Limit: _check_number_of_rows,
     exp.Offset: _check_number_of_rows,
