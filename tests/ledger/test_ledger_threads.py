@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from contextlib import closing, suppress
 
 from ledger_helpers import PANE, SPEC, batch, gather, held, partial, roll
 
-from muntin.errors import LedgerConflict
+from muntin.errors import LedgerConflict, LedgerError
 from muntin.ledger import open_ledger
 from muntin.ledger.sqlite import SqliteLedger
+from muntin.ledger.sqlite_file import SqliteFile
 
 BATCHES = 120
 
@@ -115,6 +117,33 @@ def test_processes_that_make_one_file_at_once_all_succeed(tmp_path):
     assert ledger.pipelines()[0].epoch == 3
     assert ledger.verify() == []
     ledger.close()
+
+
+def test_a_file_that_another_makes_a_ledger_while_it_is_looked_at_is_none_of_an_application(
+    tmp_path, monkeypatch
+):
+    path = tmp_path / "x.db"
+    raw_connection = SqliteFile._raw_connection
+    came = []
+
+    def watched(file):
+        connection = raw_connection(file)
+
+        def between(statement):
+            if statement == "PRAGMA user_version":  # when it was seen that it is no ledger yet
+                connection.set_trace_callback(None)
+                with suppress(LedgerError):  # it does not wait
+                    came.append(SqliteLedger(path, busy_seconds=0))
+
+        connection.set_trace_callback(between)
+        monkeypatch.setattr(SqliteFile, "_raw_connection", raw_connection)
+        return connection
+
+    monkeypatch.setattr(SqliteFile, "_raw_connection", watched)
+    with closing(SqliteLedger(path)) as ledger:
+        assert ledger.verify() == []
+    for other in came:
+        other.close()
 
 
 def test_wait_sees_another_process_commit(tmp_path):

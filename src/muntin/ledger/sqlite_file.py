@@ -53,7 +53,9 @@ class SqliteFile:
             )
         self._check_path(create)
         with self.explained(), closing(self._raw_connection()) as connection:
-            if not schema.state_of(connection, str(self.path)):
+            with one_state(connection):  # else one that is being made is half a ledger
+                made = schema.state_of(connection, str(self.path))
+            if not made:
                 if not create:
                     raise LedgerMissing(
                         f"{self.path} is empty, not a ledger yet: correct the path, or start the "
