@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -129,7 +130,7 @@ class Cut:
         return self.keys, out
 
 
-class WindowEngine:
+class WindowEngine(ABC):
     """What holds a window of items, or of microseconds.
 
     `panes`: so many make a window; one more is cut by its edge.
@@ -145,9 +146,9 @@ class WindowEngine:
         self.k = k
         self.coins = coins
 
+    @abstractmethod
     def stacks(self) -> Iterator[LevelStack]:
         """All that hold items."""
-        raise NotImplementedError
 
     @property
     def retained(self) -> int:
