@@ -72,6 +72,7 @@ def test_file_and_python_give_the_same_object(tmp_path):
         ("{kind: floating, length: 1 day}", "1 day", 12, "takes entries of its own (kind, length"),
         ("[origin, destination, [origin, destination]]", "origin", 9, "takes a list, [...], not"),
         ("indicators: [delay", "indicators: [{a: delay}", 10, "names of columns, not {'a'"),
+        ("indicators: [delay", "indicators: [7", 10, "names of columns, not 7;"),
         ("capacity: 100000", "capacity: many", 11, "takes a whole number, not 'many'"),
         ("capacity: 100000", "capacity: -1", 11, "greater than or equal to 1"),
         ("[origin, destination, [", "[origin, origin, [", 9, "stands twice"),

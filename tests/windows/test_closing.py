@@ -57,7 +57,7 @@ def fill(held):
 @given(
     st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5), st.integers(0, 3)), max_size=40),
     st.integers(1, 8),
-    st.none() | st.integers(1, 6),
+    st.none() | st.integers(1, 6) | st.just(1 << 63),
     st.integers(0, 3),
     st.integers(0, 30),
 )

@@ -37,9 +37,9 @@ _ANSWERED = frozenset(("count", "row", "overflow"))
 def _as_types(value: Any) -> Any:
     if not isinstance(value, list | tuple):
         return value
-    odd = next((name for name in value if isinstance(name, dict | list)), None)
-    if odd is not None:
-        raise ValueError(f"a list holds names of columns, not {odd!r}; or {{name: int64}}")
+    odd = [name for name in value if not isinstance(name, str)]
+    if odd:
+        raise ValueError(f"a list holds names of columns, not {odd[0]!r}; or {{name: int64}}")
     return dict.fromkeys(value)
 
 

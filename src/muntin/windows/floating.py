@@ -25,6 +25,8 @@ from muntin.windows import kernels as _kernels
 
 kernels: Any = _kernels
 
+_ROWS_MAX = 1 << 62  # no window has as many; kernels add to it in int64
+
 Reason = Literal["full", "capacity", "late", "end"]
 """Why a window closed; the dashboard has a name and a colour for each."""
 
@@ -81,7 +83,7 @@ class FloatingWindow:
     @property
     def rows_max(self) -> int | None:
         """Rows per key that the open window may hold."""
-        return None if self.capacity is None else self.capacity * self.factor
+        return None if self.capacity is None else min(self.capacity * self.factor, _ROWS_MAX)
 
     def slow_down(self) -> FloatingWindow:
         """Double W and the capacity, up to the limit."""
