@@ -664,6 +664,18 @@ def test_windows_and_trends_show_their_newest_revision(ledger):
     assert ledger.windows("s", end=1) == [replaced]
     assert ledger.closings(0) == [(number, first[1]), (ledger.last_closing(), replaced)]
     assert ledger.last_closing() > last
+    writer.close_windows([window(0, summary="t"), window(200)], [], {})
+    found = dict(ledger.closings(0))
+    other = [(n, w) for n, w in found.items() if w.summary == "t"]
+    assert ledger.closings(0, summary="t") == other
+    assert ledger.closings(other[0][0], summary="t") == []
+    *older, newest = [n for n, w in found.items() if w.summary == "s"]
+    last = ledger.last_closing()
+    for summary, most, beyond in (
+        ("s", 2, (1, older[0])), ("s", 0, (3, newest)), (None, 3, (1, older[0])),
+        ("s", 3, (0, 0)), ("none", 0, (0, 0)),
+    ):  # fmt: skip
+        assert ledger.closings_beyond(most, 0, until=last, summary=summary) == beyond
 
 
 def test_windows_of_which_a_query_has_no_result_or_an_older_one(ledger):

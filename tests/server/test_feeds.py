@@ -79,6 +79,24 @@ def test_who_comes_while_closings_are_read_has_them_and_those_after(feeder, ledg
     asyncio.run(follow())
 
 
+def test_what_is_more_than_one_reading_is_read_at_once(feeder, ledger, monkeypatch):
+    """Not only with the next commit, which may never come."""
+    monkeypatch.setattr("muntin.server.closings.AT_ONCE_MAX", 2)
+
+    async def follow():
+        feeds = feeds_of(ledger)
+        await feeds.start()
+        try:
+            channel = await feeds.open(WINDOWS, Listener())
+            feeder.rows([(minute * 60, "a", 0, 1, 1) for minute in range(10, 20)])  # one commit
+            await happens(lambda: channel.head.number == ledger.last_closing())
+            assert channel.seq >= 9
+        finally:
+            await feeds.stop()
+
+    asyncio.run(follow())
+
+
 def test_a_bug_of_ours_silences_nobody(feeder, ledger):
     """What could not be made is read from the ledger, and what closes next is pushed again."""
 

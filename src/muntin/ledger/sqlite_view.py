@@ -235,29 +235,46 @@ class View:
         return self._plain("SELECT closings_dropped FROM meta")[0][0]
 
     def closings(
-        self, after: int, *, until: int | None = None, limit: int = 1000
+        self,
+        after: int,
+        *,
+        until: int | None = None,
+        summary: str | None = None,
+        limit: int = 1000,
     ) -> list[tuple[int, ClosedWindow]]:
-        """Windows in the order in which they were stored, by number.
+        """Windows, of one summary or of all, in the order in which they were stored, by number.
 
         Those with a number above `after`, up to `until`; of each the newest revision, whose number
         it has. Numbers grow, whatever clocks do, and none is used again in a generation, also
         where the ledger has lost its last commits.
         """
         columns = ", ".join(f"windows.{name}" for name in (*schema.WINDOWS.columns, "crc"))
-        statement = (
-            f"SELECT closings.number, {columns} FROM closings JOIN windows ON "
+        which, values = _closings(after, until, summary)
+        statement = (  # CROSS: in the order of numbers, however many there are
+            f"SELECT closings.number, {columns} FROM closings CROSS JOIN windows ON "
             "windows.summary = closings.summary AND windows.start = closings.start "
-            "AND windows.revision = closings.revision "
-            f"WHERE number > ? AND number <= ? AND windows.{_newest('windows', 'summary')} "
-            "ORDER BY number LIMIT ?"
+            f"AND windows.revision = closings.revision WHERE {which} ORDER BY number LIMIT ?"
         )
-        last = INT64_MAX if until is None else whole(until, "until")
-        values = (whole(after, "after"), last, whole(limit, "limit", least=0))
+        values += (whole(limit, "limit", least=0),)
         with self._connect() as connection:
-            found = connection.execute(statement, values).fetchall()
+            found = connection.execute(statement, _bindable(values)).fetchall()
             names = _names(connection) if found else {}
         opened = [(row[0], schema.WINDOWS.open_row(row[1:], self._place)) for row in found]
         return [(number, _window(names[row[0]], row)) for number, row in opened]
+
+    def closings_beyond(
+        self, most: int, after: int, *, until: int, summary: str | None = None
+    ) -> tuple[int, int]:
+        """How many of these `closings` are not among the newest `most`, and the newest of those:
+        its number; (0, `after`) where there are none."""
+        which, values = _closings(after, until, summary)
+        older = f"SELECT number FROM closings WHERE {which} ORDER BY number DESC LIMIT 1 OFFSET ?"
+        found = self._plain(older, (*values, whole(most, "most", least=0)))
+        if not found:
+            return 0, after
+        which, values = _closings(after, found[0][0], summary)
+        counted = self._plain(f"SELECT count(*) FROM closings WHERE {which}", values)
+        return counted[0][0], found[0][0]
 
     def trend(
         self,
@@ -355,6 +372,19 @@ def _newest(table: str, owner: str) -> str:
         f"revision = (SELECT max(revision) FROM {table} AS other "
         f"WHERE other.{owner} = {table}.{owner} AND other.start = {table}.start)"
     )
+
+
+def _closings(
+    after: int, until: int | None, summary: str | None
+) -> tuple[str, tuple[int | str, ...]]:
+    """A condition on closings, and its values."""
+    which = f"number > ? AND number <= ? AND closings.{_newest('closings', 'summary')}"
+    last = INT64_MAX if until is None else whole(until, "until")
+    values = (whole(after, "after"), last)
+    if summary is None:
+        return which, values
+    # +: else SQLite sorts all of the summary's by number
+    return f"{which} AND +closings.summary = {_NAME}", (*values, ROLE_SUMMARY, summary)
 
 
 def _bindable(values: Sequence[Any]) -> list[Any]:

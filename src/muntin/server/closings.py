@@ -6,7 +6,7 @@ from muntin.ledger.base import Ledger
 from muntin.ledger.records import ClosedWindow
 from muntin.server.channel import BEGINNING, Place
 
-CLOSED_AT_ONCE_MAX = 100_000
+AT_ONCE_MAX = 1_000
 
 Closing = tuple[Place, ClosedWindow]
 
@@ -20,12 +20,14 @@ class Closings:
         The newest that was returned; places that are returned only grow.
     anew : bool
         The last `read` found another ledger in the place of the one before.
+    more : bool
+        The last `read` has left some for the next.
     """
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self.head: Place = BEGINNING
-        self.anew = False
+        self.anew = self.more = False
 
     def begin(self) -> None:
         """What has closed before this is not new."""
@@ -39,7 +41,8 @@ class Closings:
             self.anew = generation != self.head.generation
             if self.anew:
                 self.head = Place(generation, 0)
-            found = view.closings(self.head.number, limit=CLOSED_AT_ONCE_MAX)
+            found = view.closings(self.head.number, limit=AT_ONCE_MAX)
+        self.more = len(found) == AT_ONCE_MAX
         closings = [(Place(generation, number), window) for number, window in found]
         if closings:
             self.head = closings[-1][0]

@@ -193,10 +193,13 @@ class Feeds:
             return None
         before, self._version = self._version, newer
         try:
-            return self._closings.read()
+            closed = self._closings.read()
         except LedgerError:  # to be read once the ledger can be
             self._version = before
             raise
+        if self._closings.more:
+            self._version = before  # it is not waited for
+        return closed
 
     def _close_windows(self, closed: list[Closing]) -> None:
         if self._closings.anew:  # another ledger: what followers have not seen is gone

@@ -13,7 +13,6 @@ from muntin.errors import MuntinError, UnknownName
 from muntin.ledger.records import ClosedWindow
 from muntin.server.answering import JSON, Asked, json_pieces, window_json, within
 from muntin.server.channel import BEGINNING, Place, Pushed
-from muntin.server.closings import CLOSED_AT_ONCE_MAX
 from muntin.server.frames import Frame, compact, frame, joined
 from muntin.server.limits import ServerLimits
 from muntin.server.messages import Topic
@@ -125,26 +124,24 @@ class PushMaker:
     def _missed(
         self, channel: int, followed: str, after: Place, until: Place
     ) -> tuple[list[tuple[Place, ClosedWindow]], Frame | None]:
+        limits = self._limits
         with self._reader.ledger.snapshot() as view:
             generation, dropped = view.generation(), view.closings_dropped()
             if until.generation != generation:
                 return [], None  # all of what stands there now will be asked for
             same = after.generation == generation
             begin = after.number if same else 0
-            found = view.closings(begin, until=until.number, limit=CLOSED_AT_ONCE_MAX)
-        missed = [
-            (Place(generation, number), window)
-            for number, window in found
-            if followed in ("", window.summary)
-        ]
-        gap = None
-        most = self._limits.replay_windows_max
-        if len(missed) > most:
-            cut, missed = missed[:-most], missed[-most:]
-            gap = self._gap(channel, len(cut), cut[0][1].start, cut[-1][1].end)
-        elif after != BEGINNING and (not same or dropped > after.number):
-            gap = self._gap(channel, None, None, missed[0][1].start if missed else None)
-        return missed[: self._limits.replay_messages_max], gap
+            which: Any = {"until": until.number, "summary": followed or None}
+            left, last = view.closings_beyond(limits.replay_windows_max, begin, **which)
+            found = view.closings(last, limit=limits.replay_messages_max, **which)
+            gap = None
+            if left:
+                [(_, oldest)] = view.closings(begin, limit=1, **which)
+                [(_, newest)] = view.closings(last - 1, limit=1, **which)
+                gap = self._gap(channel, left, oldest.start, newest.end)
+            elif after != BEGINNING and (not same or dropped > after.number):
+                gap = self._gap(channel, None, None, found[0][1].start if found else None)
+        return [(Place(generation, number), window) for number, window in found], gap
 
     def _gap(self, channel: int, windows: int | None, start: int | None, end: int | None) -> Frame:
         message = {"type": "gap", "channel": channel, "windows": windows}
