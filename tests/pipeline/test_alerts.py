@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.assembly import webhook
-from muntin.assembly.alerts import ACTIVE_MAX, EMPTY, Alerts, _Step
+from muntin.assembly.alerts import ACTIVE_MAX, EMPTY, TEXT_MAX, Alerts, _Step
 from muntin.errors import SpecError
 from muntin.ledger.open import open_ledger
 from muntin.ledger.temporary import temporary
@@ -31,6 +31,7 @@ from tests.server.beating import OVERDUE, Beating, beating_pipeline, now_us
 from tests.server.conftest import until
 
 HERE = Path(__file__).parent
+DRIVERS = ("a", "b", "c" * TEXT_MAX + "1", "c" * TEXT_MAX + "2")  # as much is kept of a text
 SECRET = "a secret of the tests"  # noqa: S105
 SELECT = "SELECT driver, count FROM orders(driver) ORDER BY driver"
 MINUTES = ({"a": 9}, {"a": 9, "b": 9}, {"a": 9, "b": 9}, {"a": 2, "b": 9}, {"b": 1}, {"c": 1})
@@ -102,7 +103,7 @@ def free_port():
 
 
 @given(
-    st.lists(st.tuples(st.sets(st.sampled_from("abc")), st.booleans()), max_size=12),
+    st.lists(st.tuples(st.sets(st.sampled_from(DRIVERS)), st.booleans()), max_size=12),
     st.integers(0, 4),
 )
 def test_each_change_is_that_of_a_plain_account(windows, minutes):
@@ -118,18 +119,18 @@ def test_each_change_is_that_of_a_plain_account(windows, minutes):
         step = _Step(spec, json.loads(json.dumps(state)), number)  # as the ledger gives it back
         step.take("busy", alert, [{"driver": d} for d in sorted(drivers)], start, at)
         state = step.state
-        for driver in "abc":
+        for driver in DRIVERS:
             if driver not in drivers:
                 runs.pop(driver, None)
                 if driver in fired:
                     fired.remove(driver)
-                    account.append(("resolved", driver, number))
+                    account.append(("resolved", driver[:TEXT_MAX], number))
                 continue
             begun, last = runs.get(driver, (start, start))
             runs[driver] = (start if last != start and driver not in fired else begun, at)
             if driver not in fired and at - runs[driver][0] >= wait:
                 fired.add(driver)
-                account.append(("firing", driver, number))
+                account.append(("firing", driver[:TEXT_MAX], number))
     made = [(c["state"], c["by"]["driver"], int(c["id"].split(".")[2])) for c in state["changes"]]
     assert sorted(made) == sorted(account)
     assert [c["id"].split(".")[1] for c in state["changes"]] == [

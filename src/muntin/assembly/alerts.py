@@ -10,6 +10,7 @@ transaction: after a crash each change is there once. Nothing is pushed that is 
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import logging
 import math
@@ -256,6 +257,8 @@ class _Step:
         found: dict[str, list[Mapping[str, Any]]] = {}
         for row in rows:
             key = json.dumps([_plain(row.get(column)) for column in spec.by])
+            if len(key) > TEXT_MAX:  # those that differ further on are others
+                key = hashlib.sha256(key.encode()).hexdigest()
             found.setdefault(key, []).append(row)
         self._end(name, active, found, end)
         space = ACTIVE_MAX - sum(len(each["active"]) for each in self.state["alerts"].values())
@@ -266,7 +269,7 @@ class _Step:
                     alert["left_out"] += 1
                     continue
                 space -= 1
-                by = dict(zip(spec.by, json.loads(key), strict=True))
+                by = {column: _cut(of_key[0].get(column)) for column in spec.by}
                 active[key] = {"since": start, "fired": None, "by": by}
             one = active[key]
             if one["fired"] is None:
@@ -303,7 +306,7 @@ class _Step:
         state["changes"] = [*state["changes"], event][-CHANGES_KEPT:]
         if self._pipeline.webhook is None:
             return
-        plain = [{column: _plain(v) for column, v in row.items()} for row in rows[:ROWS_MAX]]
+        plain = [{column: _cut(v) for column, v in row.items()} for row in rows[:ROWS_MAX]]
         while plain and len(json.dumps(plain)) > EVENT_BYTES_MAX:
             plain.pop()
         waiting = [*state["waiting"], {**event, "rows": plain, "rows_in_all": len(rows)}]
@@ -339,4 +342,10 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
-    return (value.isoformat() if hasattr(value, "isoformat") else str(value))[:TEXT_MAX]
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _cut(value: Any) -> Any:
+    """The same, as much of it as is kept."""
+    plain = _plain(value)
+    return plain[:TEXT_MAX] if isinstance(plain, str) else plain
