@@ -9,7 +9,7 @@ import threading
 import httpx
 import pytest
 
-from muntin.server import protocol
+from muntin.server import protocol, sse
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
 from tests.server.conftest import PATIENCE_SECONDS, until
@@ -67,6 +67,24 @@ def test_who_reads_nothing_is_cut(feeder, ledger):
         until(lambda: hub.streams)
         until(cut)
         stuck.close()
+
+
+def test_nothing_is_written_to_a_connection_that_is_lost(server, feeder, monkeypatch):
+    """asyncio would log it, line by line: whoever likes could fill the log."""
+    hub, written, event = server.app.state.hub, [], sse._event
+
+    def lost(frame):
+        written.append(frame)
+        [stream] = hub.streams
+        stream._stream.transport.abort()
+        return event(frame)
+
+    feeder.minute()
+    monkeypatch.setattr(sse, "_event", lost)
+    with pytest.raises(httpx.HTTPError):
+        httpx.get(server.url + "/events?windows=true&after=0")
+    until(lambda: not hub.streams)
+    assert len(written) == 1
 
 
 def test_the_server_ends_its_streams(feeder, ledger):

@@ -130,7 +130,8 @@ class _EventClient:
         self.pump()
 
     async def _next(self) -> bytes | None:
-        while not self._gone:
+        # asyncio logs each frame that is written to a lost connection before the loop tells of it
+        while not (self._gone or self._stream.transport.is_closing()):
             self._news.clear()
             item = self.connection.next_frame()
             if isinstance(item, protocol.ReplayWindows):
