@@ -210,3 +210,17 @@ def test_weights_of_top_k_are_certain():
     segment = spec.segment(pa.record_batch({"i": [*range(9), 3]}), np.zeros(10, np.int64))
     answer = segment.algebra.answer(segment.tables[0], WeightOf((3, 99)))
     assert answer["confidence"].to_pylist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("sketch", [None, {}], ids=["exact", "sketched"])
+def test_indicators_of_no_type_are_integers_as_spark_reads_them(sketch):
+    entry = {"kind": "vector_matrix", "keys": ["k"], "indicators": ["v"], "sketch": sketch}
+    spec = KINDS["vector_matrix"].model_validate(entry)
+
+    def stored(*columns):
+        batches = [pa.record_batch({"k": KEYS, "v": column}) for column in columns]
+        return encode(merge([spec.segment(each, np.zeros(4, np.int64)) for each in batches]))
+
+    assert stored(pa.nulls(4)) == stored(pa.nulls(4, pa.int32()))
+    floats = pa.array([0.5, None, 2, 2])
+    assert stored(pa.nulls(4), floats) == stored(pa.nulls(4, pa.float64()), floats)

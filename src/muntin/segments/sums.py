@@ -336,10 +336,16 @@ def read_indicators(pairs: Any) -> Indicators:
 
 
 def typed(indicators: Indicators, values: Sequence[pa.Array]) -> Indicators:
-    """Indicators with the types that values decide, where none was declared."""
+    """Indicators with the types that values decide, where none was declared.
+
+    A column of no type, of nothing but nulls, is one of integers, as Spark reads it: these join
+    floats as floats.
+    """
     return tuple(
         # a declared type is never asked of a value: 2**63 is no int64, but is a float64
-        (name, kind or (indicator_values(name, column[:1], None).type if len(column) else None))
+        (name, kind or (indicator_values(name, column[:1], None).type or "int64"))
+        if len(column)
+        else (name, kind)
         for (name, kind), column in zip(indicators, values, strict=True)
     )
 
