@@ -49,7 +49,7 @@ def test_a_rejected_record_says_where_it_stands_in_its_file(tmp_path, monkeypatc
     (share,) = parquet.shares_of([str(path)], 1)
     split = parquet.Split(str(path), (2, 3), 20)
     assert share == [parquet.Split(str(path), (0, 1, 2, 3), 0)]
-    read = list(parquet._read([split], ["x"]))
+    read = list(parquet._read([split], pa.schema([("x", pa.int64())])))
     rows = [
         (batch["x"][row].as_py(), place(row)) for batch, place in read for row in range(len(batch))
     ]
@@ -62,7 +62,7 @@ def test_times_of_96_bits_are_what_spark_wrote(tmp_path):
     path = str(tmp_path / "old.parquet")
     table = pa.table({"t": pa.array(times, pa.timestamp("us", "UTC"))})
     pq.write_table(table, path, use_deprecated_int96_timestamps=True)
-    ((batch, _),) = parquet._read(parquet.shares_of([path], 1)[0], ["t"])
+    ((batch, _),) = parquet._read(parquet.shares_of([path], 1)[0], table.schema)
     epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
     expected = [(time - epoch) // dt.timedelta(microseconds=1) for time in times]
     assert event_times(batch.column(0), None).tolist() == expected

@@ -105,8 +105,14 @@ def test_a_stream_of_the_specs_own_files_is_read_in_the_workers(
     assert state(stream) == state(summarised)
     # a file that lacks a column stops nothing: Spark fills it in
     pq.write_table(table.drop_columns("fare").slice(0, 10), folder / "part 9.parquet")
-    assert taken().progress.read == 10
+    stream = taken()
+    assert stream.progress.read == 10
     assert len(read_by_spark) == 1
+    # nor in a batch, whoever reads it
+    for fields in ({}, {"x": "1"}):
+        spec = pipeline(source=source, fields=fields)
+        whole = muntin.summarize(None, spec, ledger=temporary())
+        assert state(whole)[0] == state(stream)[0]
 
 
 def test_a_planned_file_that_is_gone_is_told_and_comes_back(spark, table, tmp_path, monkeypatch):

@@ -56,7 +56,7 @@ def readable_files(source: SourceSpec, pipeline: Pipeline, files: Sequence[str])
     Raises
     ------
     SourceError
-        A file cannot be read, or lacks a column, or has it in a type that cannot be used.
+        As `check_files`.
     """
     if pipeline.fields or not source.is_plain_parquet:
         return []
@@ -75,7 +75,7 @@ def gather_parquet(
     Raises
     ------
     SourceError
-        A file cannot be read, or lacks a column, or has it in a type that cannot be used.
+        As `check_files`.
     """
     files = readable_files(source, pipeline, filled_files(source.path or ""))
     return _gather_files(spark, files, pipeline) if files else None
@@ -140,7 +140,8 @@ def _files_of(df: DataFrame) -> list[str]:
 
 
 def _gather_files(spark: SparkSession, files: Sequence[str], pipeline: Pipeline) -> GatherRows:
-    columns = pipeline.columns_read()
+    first = pq.read_schema(files[0])
+    columns = pa.schema([first.field(name) for name in pipeline.columns_read()])
     shares = shares_of(files, max(1, spark.sparkContext.defaultParallelism))
 
     def gather(plan: Plan) -> Sequence[Row]:
@@ -152,14 +153,20 @@ def _gather_files(spark: SparkSession, files: Sequence[str], pipeline: Pipeline)
     return gather
 
 
-def _read(share: list[Split], columns: list[str]) -> Iterator[Placed]:
+def _read(share: list[Split], columns: pa.Schema) -> Iterator[Placed]:
+    """Rows; null in columns that a file does not have."""
     for split in share:
         row = split.first_row
-        coded = _coded(split.path, columns)
+        coded = _coded(split.path, columns.names)
         with pq.ParquetFile(split.path, read_dictionary=coded, **UNITS) as file:
+            absent = {*columns.names} - {*file.schema_arrow.names}
+            there = [name for name in columns.names if name not in absent]
             for batch in file.iter_batches(
-                ROWS_AT_ONCE, row_groups=list(split.row_groups), columns=columns, use_threads=False
+                ROWS_AT_ONCE, row_groups=list(split.row_groups), columns=there, use_threads=False
             ):
+                for name in absent:
+                    nulls = pa.nulls(batch.num_rows, columns.field(name).type)
+                    batch = batch.append_column(name, nulls)
                 yield batch, partial(_place, split.path, row)
                 row += batch.num_rows
 
@@ -191,7 +198,9 @@ def _coded(path: str, columns: list[str]) -> list[str]:
 
 
 def check_files(files: Sequence[str], pipeline: Pipeline) -> None:
-    """SourceError where a file cannot be read, or lacks a column, or has it in a wrong type."""
+    """SourceError where a file cannot be read, the first lacks a column, or one has another type
+    than can be used. What a later file lacks is null, as it is to Spark."""
+    first: dict[str, pa.Field] = {}
     for path in files:
         try:
             schema = pq.read_schema(path)
@@ -200,7 +209,12 @@ def check_files(files: Sequence[str], pipeline: Pipeline) -> None:
                 f"{path}: not a Parquet file: {problem}; if it is none, name the others, by a "
                 "pattern such as  path: folder/*.parquet"
             ) from None
+        first = first or {field.name: field for field in schema}
         try:
+            for name in sorted({*pipeline.columns_read()} & {*first} - {*schema.names}):
+                _LOG.warning("%s: %s has no column '%s', which is null there", pipeline.name, path,
+                             name)  # fmt: skip
+                schema = schema.append(first[name])
             check_names(pipeline, schema.names)
             check_types(pipeline, schema)
         except SourceError as problem:
