@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -24,8 +24,8 @@ from muntin.select.syntax import DIALECT
 _PAIRS = (
     exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ,
 )  # fmt: skip
-_TEXT, _INTEGER, _NUMBER, _TRUTH, _TIME = (
-    "a text", "an integer", "a number", "a truth value", "a time",
+_TEXT, _INTEGER, _NUMBER, _TRUTH, _TIME, _LENGTH = (
+    "a text", "an integer", "a number", "a truth value", "a time", "a length or time of day",
 )  # fmt: skip
 _CASTS = {
     **dict.fromkeys(("FLOAT", "DOUBLE", "DECIMAL"), _NUMBER),
@@ -57,14 +57,29 @@ _SAME = words(
 """Functions that give one of their first argument's type."""
 _NUMBERS = words("abs round floor ceil ceiling trunc sum sqrt ln log exp power pow")
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod)
-_WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*\Z", re.ASCII)
-_ANY_TEXT, _NUMBER_TEXT = "a text that is no number", "a text that is no integer"
+_ANY_TEXT, _NUMBER_TEXT, _TIME_TEXT, _TRUTH_TEXT = (
+    "a text that is neither number nor time", "a text that is no integer", "a text that is a time",
+    "a text that is a truth value",
+)  # fmt: skip
+_FORMS: Mapping[str | None, re.Pattern[str]] = {
+    None: re.compile(r"\s*[+-]?([0-9]+|inf|infinity)\s*", re.ASCII | re.IGNORECASE),
+    _TIME_TEXT: re.compile(r"\s*(epoch|-?\d+([-/\\ ])\d\d?\2\d\d?(\D.*)?)\s*", re.A | re.I),
+    _TRUTH_TEXT: re.compile(r"t|true|f|false|y|yes|n|no", re.IGNORECASE),
+}
+"""Texts of constants, as DuckDB reads them."""
 _UNLIKE = {
-    _TEXT: frozenset((_INTEGER, _NUMBER, _TRUTH, _TIME)),
-    _INTEGER: frozenset((_ANY_TEXT, _NUMBER_TEXT)),
-    _NUMBER: frozenset((_ANY_TEXT,)),
+    _TEXT: frozenset((_INTEGER, _NUMBER, _TRUTH, _TIME, _LENGTH)),
+    _INTEGER: frozenset((_ANY_TEXT, _NUMBER_TEXT, _TIME_TEXT, _TRUTH_TEXT)),
+    _NUMBER: frozenset((_ANY_TEXT, _TIME_TEXT, _TRUTH_TEXT)),
+    _TRUTH: frozenset((_ANY_TEXT, _NUMBER_TEXT, _TIME_TEXT)),
+    _TIME: frozenset((_ANY_TEXT, _NUMBER_TEXT, _TRUTH_TEXT)),
 }
 """What cannot be compared with each other; of all else, DuckDB decides by types alone."""
+_REMEDIES = {
+    _TEXT: "write the constant in single quotes, or cast the text with TRY_CAST",
+    _TRUTH: "write true or false",
+    _TIME: "write a time as '2026-01-01 10:00' (UTC)",
+}
 
 Kind = str | Origin | tuple["Kind", ...] | None
 """A type; that of a column; a number, if all of these are numbers; None: only DuckDB knows."""
@@ -113,9 +128,7 @@ def mismatch(
         mine, other = _type_of(each.mine, schemas), _type_of(each.other, schemas)
         if other not in _UNLIKE.get(mine, ()):
             continue
-        remedy = "write the constant without quotes"
-        if mine == _TEXT:
-            remedy = "write the constant in single quotes, or cast the text with TRY_CAST"
+        remedy = _REMEDIES.get(mine, "write the constant without quotes")
         return each, f"{each.shown} is {mine}, and is compared with {other}", remedy
     return None
 
@@ -163,8 +176,9 @@ def _kind(node: exp.Expr) -> Kind:
         return None
     if not node.is_string:
         return _INTEGER if node.name.isdigit() else _NUMBER
-    if _WHOLE.match(node.name):
-        return None
+    for form, pattern in _FORMS.items():
+        if pattern.fullmatch(node.name):
+            return form
     with contextlib.suppress(ValueError):
         float(node.name)
         return _NUMBER_TEXT
@@ -194,4 +208,6 @@ def _type_of(kind: Kind, schemas: Sequence[pa.Schema | None]) -> str:
         return _NUMBER
     if pa.types.is_boolean(found):
         return _TRUTH
-    return _TIME if pa.types.is_temporal(found) else ""
+    if pa.types.is_timestamp(found) or pa.types.is_date(found):
+        return _TIME
+    return _LENGTH if pa.types.is_temporal(found) else ""
