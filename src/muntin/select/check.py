@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from sqlglot import exp
@@ -282,14 +282,21 @@ def _check_select(statement: Statement, node: exp.Select) -> None:
 
 def _check_where(statement: Statement, node: exp.Where) -> None:
     """DuckDB says this only when the statement runs, and not where."""
+    for call in calls_of_many(node):
+        name = str(call.this)
+        place = Span(call.meta.get("start", 0), len(name))
+        remedy = "write HAVING after GROUP BY, or ask the rows of a query in WITH"
+        message = f"WHERE looks at each row for itself, {name.lower()}(...) at many"
+        raise problem_at(statement.text, place, message, remedy, "group_by")
+
+
+def calls_of_many(node: exp.Expr) -> Iterator[exp.Anonymous]:
+    """Functions of many rows in an expression, but not in its subqueries."""
+    query = node.find_ancestor(exp.Select)
     for call in node.find_all(exp.Anonymous):
-        name = str(call.this).lower()
-        of_many = name in AGGREGATES or name in WINDOW_FUNCTIONS
-        if of_many and call.find_ancestor(exp.Where, exp.Select) is node:
-            place = Span(call.meta.get("start", 0), len(name))
-            remedy = "write HAVING after GROUP BY, or ask the rows of a query in WITH"
-            message = f"WHERE looks at each row for itself, {name}(...) at many"
-            raise problem_at(statement.text, place, message, remedy, "group_by")
+        of_many = str(call.this).lower() in AGGREGATES | WINDOW_FUNCTIONS
+        if of_many and call.find_ancestor(exp.Select) is query:
+            yield call
 
 
 def _check_queries(statement: Statement, node: exp.SetOperation | exp.CTE) -> None:

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from muntin.errors import SelectError, how_many
 from muntin.select.bind import Binder, Bound
+from muntin.select.check import calls_of_many
 from muntin.select.columns import (
     Column,
     ColumnResolver,
@@ -122,6 +123,7 @@ class _Resolution:
         if order is not None:
             scope = Scope(parent, [FromSource("result", relation)])
             self._expression(order, scope, ctes)
+            self._check_positions(node, len(relation.columns))
 
     def _select(self, node: exp.Select, ctes: Ctes, parent: Scope | None) -> Relation:
         scope = Scope(parent)
@@ -165,7 +167,42 @@ class _Resolution:
             clause = node.args.get(part)
             if clause is not None:
                 reads += self._expression(clause, scope, ctes)
+        self._check_positions(node, len(columns))
+        self._check_groups(node, scope)
         return self._counted(node, tuple(columns), reads)
+
+    def _check_positions(self, node: exp.Expr, columns: int) -> None:
+        """Of GROUP BY 2, ORDER BY 2."""
+        for clause in ("group", "order"):
+            listed = node.args.get(clause)
+            for each in [] if listed is None else listed.expressions:
+                place = each.this if isinstance(each, exp.Ordered) else each
+                if _is_position(place) and not 1 <= int(place.name) <= columns:
+                    raise self._error(
+                        place,
+                        f"{clause.upper()} BY {place.name}: there is no such column of the result",
+                        f"it has {how_many(columns, 'column')}",
+                        code="unknown_column",
+                    )
+
+    def _check_groups(self, node: exp.Select, scope: Scope) -> None:
+        """DuckDB says this only when the statement runs, and not where."""
+        named = {each.alias.lower(): each.this for each in node.expressions if each.alias}
+        group = node.args.get("group")
+        for each in [] if group is None else group.expressions:
+            means = each
+            if isinstance(each, exp.Column) and not (each.table or scope.with_column(each.name)):
+                means = named.get(each.name.lower(), each)
+            elif _is_position(each):
+                means = dict(enumerate(node.expressions, 1)).get(int(each.name), each)
+            call = next(calls_of_many(means), None)
+            if call is not None:
+                raise self._error(
+                    each,
+                    f"GROUP BY takes what each row has, {str(call.this).lower()}(...) is of many",
+                    "leave it out of GROUP BY, or name it in a WITH query first and group its rows",
+                    code="group_by",
+                )
 
     def _named(self, node: exp.Select, index: int, written: str) -> str:
         """The name of a result column; what has none is named after what was written."""
@@ -279,6 +316,10 @@ class _Resolution:
                 code="limit",
             )
         return Relation(columns, reads)
+
+
+def _is_position(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit()
 
 
 def _join_vectors(text: str, node: exp.Select, scope: Scope) -> None:
