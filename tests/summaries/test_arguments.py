@@ -23,7 +23,6 @@ from muntin.summaries import (
     CountMin,
     DyadicQDigest,
     Fingerprint,
-    FixedWindowQuantiles,
     HyperCalm,
     SpaceSaving,
 )
@@ -98,9 +97,6 @@ MORE: dict[str, tuple[Callable[[], Any], Any]] = {
     "DyadicQDigest of floats": (lambda: DyadicQDigest(domain=FloatOrder()), np.arange(300)),
     "DyadicQDigest of times": (
         lambda: DyadicQDigest(domain=TimestampRange(0)), np.arange(300).astype("M8[us]")
-    ),
-    "strict FixedWindowQuantiles": (
-        lambda: FixedWindowQuantiles(100, guarantee="strict"), np.arange(300)
     ),
     "CountMin of texts": (lambda: CountMin(64, track=5), ["a", "b"]),
     "SpaceSaving of texts": (lambda: SpaceSaving(5), ["a", "b"]),
