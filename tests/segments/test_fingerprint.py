@@ -22,7 +22,7 @@ from muntin.segments.fingerprint import FPP_MIN, KEYS_LG_MAX, Contains, Fingerpr
 from muntin.segments.ranked import QuantilesAt, RanksOf
 from muntin.segments.table import Segment
 from muntin.summaries import DyadicQDigest
-from muntin.summaries.order_maps import FloatOrder, FloatRange, IntegerRange, TimestampRange
+from muntin.summaries.order_maps import FloatOrder, IntegerRange, TimestampRange
 from tests.segments.streams import Stream, by_bytes, rows_of, spread, streams
 
 ITEMS = {
@@ -291,9 +291,8 @@ def test_every_number_is_ranked_or_counted(numbers: pa.Array, kind: Any) -> None
 @pytest.mark.parametrize(
     ("domain", "numbers", "inside"),
     [
-        (FloatRange(0.0, 10.0), pa.array([-1.0, 0.0, 10.0, 11.0, None, math.inf]), 2),
         (IntegerRange(3), pa.array([-1, 0, 7, 8, None, 2**62]), 2),
-        (TimestampRange(0, 1, 10), pa.array([-1, 0, 1023, 1024, None, 2**40], TIME), 2),
+        (TimestampRange(0, 10), pa.array([-1, 0, 1023, 1024, None, 2**40], TIME), 2),
     ],
 )
 def test_what_is_outside_the_domain_is_counted(domain: Any, numbers: Any, inside: int) -> None:

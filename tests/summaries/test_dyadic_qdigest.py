@@ -16,7 +16,7 @@ from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries import KLL, CountMin, TimeWindowQuantiles
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
 from muntin.summaries.envelope import seal, unseal
-from muntin.summaries.order_maps import FloatOrder, FloatRange, IntegerRange, TimestampRange
+from muntin.summaries.order_maps import FloatOrder, IntegerRange, TimestampRange
 
 QS = [0.0, 0.001, 0.1, 0.5, 0.7, 0.9, 0.999, 1.0]
 small = st.lists(st.integers(0, 255), max_size=200)
@@ -199,18 +199,11 @@ def test_same_calls_same_bytes():
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=200))
 def test_float_domains(values):
-    for domain in (FloatRange(-1e6, 1e6, 30), FloatOrder(40), FloatOrder(62)):
+    for domain in (FloatOrder(40), FloatOrder(62)):
         digest = DyadicQDigest(k=30, domain=domain)
         digest.update(values)
         check_bounds(digest, values, [-2e6, -1e6, -1.5, 0.0, 1e-9, 3.25, *values[:10], 1e6, 2e6])
         assert DyadicQDigest.from_bytes(digest.to_bytes()).to_bytes() == digest.to_bytes()
-
-
-@pytest.mark.parametrize("low", [0, np.float32(0), np.int64(0)])
-def test_bytes_of_a_range_of_whole_numbers_are_read(low):
-    digest = DyadicQDigest(domain=FloatRange(low, 100))
-    digest.update([0.5, 99.0])
-    assert DyadicQDigest.from_bytes(digest.to_bytes()).domain == FloatRange(0.0, 100.0)
 
 
 def test_float_order_takes_infinities_and_both_zeros():
@@ -240,10 +233,10 @@ def test_the_rank_of_a_float_counts_those_equal_to_it():
     assert digest.rank([9.99], inclusive=False).value.tolist() == [30]
 
 
-@given(st.lists(st.integers(0, 10**9), min_size=1, max_size=100), st.integers(1, 5000))
-def test_timestamps(seconds, step):
+@given(st.lists(st.integers(0, 10**9), min_size=1, max_size=100))
+def test_timestamps(seconds):
     times = np.array(seconds, np.int64).view("datetime64[s]").astype("datetime64[us]")
-    digest = DyadicQDigest(k=50, domain=TimestampRange(start=0, step=step, bits=50))
+    digest = DyadicQDigest(k=50, domain=TimestampRange(start=0, bits=50))
     digest.update(times)
     truth = exact_quantile(times, 0.5)
     median = digest.quantile(0.5)
@@ -298,13 +291,7 @@ def test_for_error_keeps_its_word():
         (lambda: DyadicQDigest(8).quantile(1.5), "1.5 at position 0"),
         (lambda: DyadicQDigest(8).quantile(math.nan), "nan at position 0"),
         (lambda: DyadicQDigest(8).quantile("a"), "'a' are not numbers"),
-        (lambda: DyadicQDigest(domain=FloatRange(0, 1)).update([2.0]), "outside the domain"),
         (lambda: DyadicQDigest(domain=FloatOrder()).update([math.nan]), "NaN"),
-        (lambda: FloatRange(1, 0), "low < high"),
-        (lambda: FloatRange(0.0, 1e-300), "too wide or narrow"),
-        (lambda: FloatRange(None, 1), "finite and low < high"),
-        (lambda: FloatRange(0, 10**400), "finite and low < high"),
-        (lambda: TimestampRange(step=0), "step=0"),
         (lambda: IntegerRange(62, (1 << 62) + 1), "start="),
         (
             lambda: DyadicQDigest(domain=TimestampRange(bits=10)).update(

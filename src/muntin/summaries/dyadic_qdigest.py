@@ -56,8 +56,8 @@ class DyadicQDigest(Copied):
         between the bounds, half of it for the value. Measured errors are about ten times
         smaller.
     domain : OrderMap, optional
-        Floats, timestamps or other integers: `FloatRange`, `FloatOrder`, `TimestampRange`,
-        `IntegerRange` of `muntin.summaries.order_maps`.
+        Floats, timestamps or other integers: `FloatOrder`, `TimestampRange`, `IntegerRange` of
+        `muntin.summaries.order_maps`.
 
     Examples
     --------

@@ -7,12 +7,9 @@ not such a map: a digest over hashes answers for the hashes' uniform order, not 
 
 from __future__ import annotations
 
-import math
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -51,7 +48,7 @@ class OrderMap(ABC):
 
     @abstractmethod
     def highest(self, cells: np.ndarray) -> np.ndarray:
-        """Largest value (or, for real numbers, upper edge) of each cell."""
+        """Largest value of each cell."""
 
     @abstractmethod
     def typical(self, cells: np.ndarray) -> np.ndarray:
@@ -118,59 +115,6 @@ class IntegerRange(OrderMap):
 
 
 @dataclass(frozen=True)
-class FloatRange(OrderMap):
-    """Real numbers low ... high in 2**bits cells of equal width."""
-
-    low: float
-    high: float
-    bits: int = 32
-    name: ClassVar[str] = "float_range"
-
-    def __post_init__(self) -> None:
-        with_plain_integers(self)
-        integer_in("bits", self.bits, 1, 40)  # rounding stays below a thousandth of a cell
-        for end in ("low", "high"):
-            object.__setattr__(self, end, _float(getattr(self, end)))  # 0 as 0.0, as in bytes
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise BadArgument(f"low={self.low}, high={self.high}: finite and low < high")
-        if not math.isfinite(self.high - self.low) or self._width < sys.float_info.min:
-            raise BadArgument(f"low={self.low}, high={self.high}: the range is too wide or narrow")
-
-    @property
-    def _width(self) -> float:
-        return (self.high - self.low) / (1 << self.bits)
-
-    def cells(self, values: Any) -> np.ndarray:
-        numbers = _floats(values)
-        outside = (numbers < self.low) | (numbers > self.high)
-        if outside.any():
-            raise BadArgument(
-                f"value {numbers[outside][0]} is outside the domain {self.low} ... {self.high}: "
-                "choose a wider range"
-            )
-        return self._clipped(numbers)
-
-    def place(self, values: Any) -> tuple[np.ndarray, np.ndarray]:
-        numbers = _floats(values)
-        side = (numbers > self.high).astype(np.int8) - (numbers < self.low).astype(np.int8)
-        return self._clipped(np.clip(numbers, self.low, self.high)), side
-
-    def _clipped(self, numbers: np.ndarray) -> np.ndarray:
-        scaled = np.floor((numbers - self.low) / self._width)
-        return np.clip(scaled, 0, (1 << self.bits) - 1).astype(np.uint64)
-
-    # A thousandth of a cell wider: division and product round, the bound must not.
-    def lowest(self, cells: np.ndarray) -> np.ndarray:
-        return np.clip(self.low + (cells - 1e-3) * self._width, self.low, self.high)
-
-    def highest(self, cells: np.ndarray) -> np.ndarray:
-        return np.clip(self.low + (cells + 1.001) * self._width, self.low, self.high)
-
-    def typical(self, cells: np.ndarray) -> np.ndarray:
-        return np.clip(self.low + (cells + 0.5) * self._width, self.low, self.high)
-
-
-@dataclass(frozen=True)
 class FloatOrder(OrderMap):
     """All float64 but NaN, by the leading bits of their ordered form: no range to choose.
 
@@ -215,27 +159,25 @@ class FloatOrder(OrderMap):
 
 @dataclass(frozen=True)
 class TimestampRange(OrderMap):
-    """Instants start ... start + 2**bits * step, in microseconds since 1970-01-01 UTC."""
+    """Instants start ... start + 2**bits - 1, in microseconds since 1970-01-01 UTC."""
 
     start: int = 0
-    step: int = 1
     bits: int = 52
     name: ClassVar[str] = "timestamps"
 
     def __post_init__(self) -> None:
         with_plain_integers(self)
         integer_in("bits", self.bits, 1, BITS_MAX)
-        integer_in("step", self.step, 1, INT64_MAX >> self.bits, "microseconds")
-        latest = INT64_MAX + 1 - (self.step << self.bits)
+        latest = INT64_MAX + 1 - (1 << self.bits)
         integer_in("start", self.start, INT64_MIN + 1, latest, "microseconds")
 
     @property
     def _last(self) -> int:
-        return self.start + (self.step << self.bits) - 1
+        return self.start + (1 << self.bits) - 1
 
     @property
     def exact(self) -> bool:
-        return self.step == 1
+        return True
 
     def cells(self, values: Any) -> np.ndarray:
         times = _microseconds(values)
@@ -245,27 +187,21 @@ class TimestampRange(OrderMap):
                 f"instant {np.datetime64(int(times[outside][0]), 'us')} is outside the domain "
                 f"{np.datetime64(self.start, 'us')} ... {np.datetime64(self._last, 'us')}"
             )
-        return (times.view(np.uint64) - _as_uint64(self.start)) // np.uint64(self.step)
+        return times.view(np.uint64) - _as_uint64(self.start)
 
     def place(self, values: Any) -> tuple[np.ndarray, np.ndarray]:
         times = _microseconds(values)
         side = (times > self._last).astype(np.int8) - (times < self.start).astype(np.int8)
         inside = np.where(side == 0, times, self.start)
-        return (inside.view(np.uint64) - _as_uint64(self.start)) // np.uint64(self.step), side
+        return inside.view(np.uint64) - _as_uint64(self.start), side
 
     def lowest(self, cells: np.ndarray) -> np.ndarray:
-        times = cells * np.uint64(self.step) + _as_uint64(self.start)
-        return times.view(np.int64).view("datetime64[us]")
+        return (cells + _as_uint64(self.start)).view(np.int64).view("datetime64[us]")
 
-    def highest(self, cells: np.ndarray) -> np.ndarray:
-        return self.lowest(cells) + np.timedelta64(self.step - 1, "us")
-
-    def typical(self, cells: np.ndarray) -> np.ndarray:
-        return self.lowest(cells) + np.timedelta64((self.step - 1) // 2, "us")
+    highest = typical = lowest
 
 
-_MAPS = {m.name: m for m in (IntegerRange, FloatRange, FloatOrder, TimestampRange)}
-_TYPES = {"bits": int, "start": int, "step": int, "low": float, "high": float}
+_MAPS = {m.name: m for m in (IntegerRange, FloatOrder, TimestampRange)}
 
 
 def order_map(parameters: Mapping[str, Any]) -> OrderMap:
@@ -273,7 +209,7 @@ def order_map(parameters: Mapping[str, Any]) -> OrderMap:
     given = dict(parameters)
     name = given.pop("name", None)
     made = _MAPS.get(name) if isinstance(name, str) else None
-    if made is None or any(type(value) is not _TYPES.get(key) for key, value in given.items()):
+    if made is None or any(type(value) is not int for value in given.values()):
         raise BadArgument(f"not an order-preserving map: {parameters!r}")
     try:
         return made(**given)
@@ -303,14 +239,6 @@ def map_for(kind: pa.DataType) -> OrderMap:
     raise BadArgument(f"a column of type {kind} has no rank: use numbers, dates or timestamps")
 
 
-def _float(value: Any) -> float:
-    """NaN for what is no number."""
-    try:
-        return float(value) if isinstance(value, Real) else math.nan
-    except OverflowError:
-        return math.inf
-
-
 def _as_uint64(value: int) -> np.uint64:
     return np.uint64(value & ((1 << 64) - 1))
 
@@ -338,9 +266,7 @@ def _integers(values: Any) -> np.ndarray:
     numbers = as_numbers(values)
     if numbers.dtype.kind == "f":
         if numbers.size:
-            raise BadArgument(
-                f"value {numbers[0]} is not an integer: give the digest a FloatRange or FloatOrder"
-            )
+            raise BadArgument(f"value {numbers[0]} is not an integer: give the digest a FloatOrder")
         return numbers.astype(np.int64)
     return numbers
 
