@@ -22,8 +22,8 @@ import numpy as np
 
 from muntin.segments.kernels import quantiles as _kernels
 from muntin.segments.ranked import RankedRows
-from muntin.summaries.kll_answers import CONFIDENCE
 from muntin.summaries.level_stack import check_k, level_capacities
+from muntin.summaries.weighted_view import CONFIDENCE
 
 kernels: Any = _kernels  # lists of columns are unpacked into their calls
 

@@ -30,7 +30,7 @@ from muntin.segments.ranked import RankedRows
 from muntin.summaries.datasketches_req import K_MAX, K_MIN
 from muntin.summaries.kernels.compaction import LEVELS_MAX
 from muntin.summaries.kernels.relative import EXACT_IN_K, SECTIONS
-from muntin.summaries.kll_answers import CONFIDENCE
+from muntin.summaries.weighted_view import CONFIDENCE
 
 answers: Any = _answers  # lists of columns are unpacked into their calls
 NEAR, FAR = 0.45, 0.25

@@ -1,6 +1,6 @@
 """Dynamic Bloom filter: is a key among those seen? Never a wrong no, at any number of keys.
 
-State       sorted fingerprints, Elias-Fano coded, one run a generation
+State       sorted fingerprints, Elias-Fano coded, one run a generation; hashes that wait for it
 Error       a wrong yes with probability 1 - product of (1 - rate) over the runs; below `fpp` at
             any number of keys, but after merges beyond capacity * headroom of them
 Merge       union of fingerprints, the same as one filter over both up to capacity * headroom
@@ -13,10 +13,16 @@ Limits      a filter that does not know how many keys will come pays for it: Ome
             a key (Pagh, Segev, Wieder: FOCS 2013). Here `headroom`: a key's fingerprint is long
             enough for headroom * capacity keys, log2(headroom) bits more than at the plan, and
             until then the rate is that much lower, too
+
+Generation 0 is one run with a universe for `headroom` times the planned keys, so that up to there
+the set of fingerprints is one set, whatever the order of updates and merges. Later generations
+are 8 times as large each and get a twentieth of the error budget of the one before: the rates of
+all that will ever exist add up to less than what was asked.
 """
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import Any, ClassVar, Literal, Self, get_args
 
@@ -28,15 +34,23 @@ from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.base import Copied
 from muntin.summaries.checks import check_alike, integer_in, one_of
 from muntin.summaries.envelope import seal, unseal
-from muntin.summaries.growing_runs import GrowingRuns, RunPlan
 from muntin.summaries.items import given_items, hash_items
 from muntin.summaries.kernels.placement import spread
-from muntin.summaries.static_filter import sorted_hashes
+from muntin.summaries.static_filter import (
+    RUN_KEYS_MAX,
+    UNIVERSE_MAX,
+    FingerprintRun,
+    sorted_hashes,
+    to_fingerprints,
+)
 
 ItemType = Literal["text", "integers", "dates", "times"]
 CAPACITY_MAX = 1 << 40
 HEADROOM = 64
 HEADROOM_MAX = 1 << 20
+GROWTH = 8
+DECAY = 0.05  # budget of a generation, as a part of the one before
+_WAITING_MIN = 1 << 16  # hashes that wait before runs are rebuilt: 512 KiB
 _COUNT = struct.Struct("<Q")
 
 
@@ -83,7 +97,14 @@ class DynamicBloom(Copied):
         self._seed = seed
         self._type: ItemType | None = None
         self._count = 0
-        self._filters = GrowingRuns(RunPlan(capacity, fpp, headroom))
+        if self._universe(0) == 0:
+            raise BadArgument(
+                f"fpp={fpp} for {capacity} keys is beyond what fingerprints of "
+                f"56 bits can tell apart: ask for a higher fpp or fewer keys"
+            )
+        self._runs: list[FingerprintRun] = []
+        self._waiting: list[np.ndarray] = []
+        self._waiting_count = 0
 
     @classmethod
     def of_hashes(
@@ -116,7 +137,7 @@ class DynamicBloom(Copied):
         made._check_type(item_type)
         made._type = item_type if len(hashes) else None
         made._count = len(hashes)
-        made._filters.fill(ordered)
+        made._fill(ordered)
         return made
 
     @property
@@ -147,30 +168,27 @@ class DynamicBloom(Copied):
     @property
     def keys(self) -> int:
         """Different items seen (but those that were taken for others)."""
-        return self._filters.keys
+        return sum(run.count for run in self._settled())
 
     @property
     def filters(self) -> int:
         """Filters that a question goes through."""
-        return len(self._filters.rates)
+        return len(self._settled())
 
     @property
     def nbytes(self) -> int:
         """Bytes in memory."""
-        return self._filters.nbytes
+        return sum(run.nbytes for run in self._runs) + 8 * self._waiting_count
 
     @property
     def bits_per_key(self) -> float:
         """Size of the filters for each of `keys`; 0 while there are none."""
-        keys = self._filters.keys
-        return 8 * self._filters.filter_bytes / keys if keys else 0.0
+        keys = self.keys
+        return 8 * sum(run.nbytes for run in self._runs) / keys if keys else 0.0
 
     def false_positive_rate(self) -> float:
         """Probability that `contains` says yes to a key that was not seen, as it is now."""
-        remaining = 1.0
-        for rate in self._filters.rates:
-            remaining *= 1 - rate
-        return 1 - remaining
+        return 1 - math.prod(1 - run.rate for run in self._settled())
 
     def update(self, items: Any) -> None:
         """See items: strings or binary, integers, dates, or times (in whatever unit), all of one
@@ -184,7 +202,7 @@ class DynamicBloom(Copied):
         hashes, found = self._hashed(items)
         self._type = self._type or found
         self._count += len(hashes)
-        self._filters.add(_spread(hashes))
+        self._take(_spread(hashes))
 
     def hashes(self, items: Any) -> np.ndarray:
         """XXH64 of items with this filter's seed, uint64[n]; refused as by `update`."""
@@ -197,7 +215,7 @@ class DynamicBloom(Copied):
         if len(hashes) and item_type:
             self._type = item_type
         self._count += len(hashes)
-        self._filters.add(_spread(hashes))
+        self._take(_spread(hashes))
 
     def contains(self, items: Any) -> np.ndarray:
         """bool[n]: False means never seen; True is wrong with `false_positive_rate()`.
@@ -210,7 +228,9 @@ class DynamicBloom(Copied):
         """As `contains`, for hashes."""
         hashes = _as_hashes(hashes)
         out = np.zeros(len(hashes), np.bool_)
-        self._filters.find(_spread(hashes), out)
+        asked = _spread(hashes)
+        for run in self._settled():
+            run.find(asked, out)
         return out
 
     def merge(self, other: Self) -> None:
@@ -218,21 +238,28 @@ class DynamicBloom(Copied):
         check_alike(self, other)
         if self._type and other._type and self._type != other._type:
             raise IncompatibleSummary(f"one filter saw {self._type}, the other {other._type}")
-        self._filters.merge(other._filters)
+        runs = self._settled()
+        for generation, theirs in enumerate(other._settled()):
+            if generation == len(runs):
+                runs.append(theirs)
+            else:  # which may then hold more than it plans
+                runs[generation] = runs[generation].union(theirs.fingerprints())
         self._type = self._type or other._type
         self._count += other._count
 
     def copy(self) -> Self:
         """A filter of its own over the same keys."""
-        twin = type(self)(**self.parameters)
-        twin._type, twin._count = self._type, self._count
-        twin._filters = self._filters.copy()
+        twin = self._shallow()
+        twin._runs, twin._waiting = list(self._runs), list(self._waiting)  # of what never changes
         return twin
 
     def to_bytes(self) -> bytes:
         """Versioned bytes with a checksum."""
         parameters = {**self.parameters, "items": self._type or ""}
-        return seal(self.kind, parameters, _COUNT.pack(self._count) + self._filters.write())
+        parts = [_COUNT.pack(self._count)]
+        for run in self._settled():
+            parts += [_COUNT.pack(run.count), *run.parts()]
+        return seal(self.kind, parameters, b"".join(parts))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -260,12 +287,68 @@ class DynamicBloom(Copied):
             raise CorruptSummary("dynamic_bloom: no count")
         made._type = kind or None
         (made._count,) = _COUNT.unpack_from(body)
-        plan = made._filters._plan
-        made._filters = GrowingRuns.read(body[_COUNT.size :], plan, copy=copy)
-        keys = made._filters.keys
+        rest = body[_COUNT.size :]
+        while len(rest):
+            universe = made._universe(len(made._runs))
+            if universe == 0 or len(rest) < _COUNT.size:
+                raise CorruptSummary("dynamic_bloom: bytes behind the last run")
+            (count,) = _COUNT.unpack_from(rest)
+            run, used = FingerprintRun.read(rest[_COUNT.size :], universe, count, copy=copy)
+            made._runs.append(run)
+            rest = rest[_COUNT.size + used :]
+        keys = made.keys
         if made._count < keys or (made._count > 0) != (keys > 0):
             raise CorruptSummary(f"dynamic_bloom: {keys} keys of {made._count} items")
         return made
+
+    def _planned(self, generation: int) -> int:
+        """Keys that a generation takes."""
+        first = self.parameters["capacity"] * self.parameters["headroom"]
+        return min(first * GROWTH**generation, RUN_KEYS_MAX)
+
+    def _universe(self, generation: int) -> int:
+        """0 where there is no such generation: the one before takes all that comes."""
+        budget = self.parameters["fpp"] * (1 - DECAY) * DECAY**generation
+        wanted = self._planned(generation) / budget
+        return math.ceil(wanted) if wanted <= UNIVERSE_MAX else 0
+
+    def _take(self, hashes: np.ndarray) -> None:
+        self._waiting.append(hashes)
+        self._waiting_count += len(hashes)
+        newest = self._runs[-1].count if self._runs else 0
+        if self._waiting_count >= max(_WAITING_MIN, newest // 4):
+            self._settled()
+
+    def _settled(self) -> list[FingerprintRun]:
+        """The runs, with the hashes that waited in them."""
+        if self._waiting:
+            hashes = sorted_hashes(np.concatenate(self._waiting))
+            self._waiting, self._waiting_count = [], 0
+            self._fill(hashes)
+        return self._runs
+
+    def _fill(self, hashes: np.ndarray) -> None:
+        """Take ascending hashes into the runs."""
+        for run in self._runs[:-1]:
+            hashes = _unknown(run, hashes)
+        generation = max(0, len(self._runs) - 1)
+        while len(hashes):
+            universe = self._universe(generation)
+            run = self._runs[generation] if generation < len(self._runs) else None
+            free = max(0, self._planned(generation) - (run.count if run else 0))
+            fresh, taken = to_fingerprints(hashes, universe), np.ones(len(hashes), np.bool_)
+            if len(fresh) > free and self._universe(generation + 1):
+                hashes = hashes if run is None else _unknown(run, hashes)
+                taken = np.ones(len(hashes), np.bool_)
+                if len(hashes) > free:  # evenly spaced ones, so that both runs stay uniform
+                    taken[:] = False
+                    taken[(np.arange(free) * len(hashes)) // max(free, 1)] = True
+                fresh = to_fingerprints(hashes[taken], universe)
+            if len(fresh):
+                made = run.union(fresh) if run else FingerprintRun.of(fresh, universe)
+                self._runs[generation:] = [made]
+            hashes = hashes[~taken]
+            generation += 1
 
     def _hashed(self, items: Any) -> tuple[np.ndarray, ItemType | None]:
         if not isinstance(items, pa.DictionaryArray):
@@ -289,6 +372,13 @@ def item_type(kind: pa.DataType) -> ItemType:
     if pa.types.is_timestamp(kind):
         return "times"
     return "text" if is_text(kind, or_binary=True) else "integers"
+
+
+def _unknown(run: FingerprintRun, hashes: np.ndarray) -> np.ndarray:
+    """The hashes that a run does not find."""
+    known = np.zeros(len(hashes), np.bool_)
+    run.find(hashes, known)
+    return hashes[~known] if known.any() else hashes
 
 
 def _spread(hashes: np.ndarray) -> np.ndarray:

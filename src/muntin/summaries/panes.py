@@ -16,8 +16,8 @@ from muntin.summaries.kernels.sorting import sort_pairs
 from muntin.summaries.kernels.straddling import join_runs, surviving
 from muntin.summaries.level_stack import LevelStack, level_capacities, levels_sorted
 from muntin.summaries.reading import Body
+from muntin.summaries.weighted_view import CONFIDENCE
 
-CONFIDENCE = 0.99
 # Standard deviation of a KLL's rank is 0.5 / k of its count (measured; 0.3 / k in large batches).
 KLL_DEVIATION = 0.5
 # That of a cut pane, at its middle, in units of the pane's count / sqrt(k): 0.09 averaged over

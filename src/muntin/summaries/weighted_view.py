@@ -13,6 +13,9 @@ from muntin.summaries.base import Estimate
 from muntin.summaries.checks import array_of, boolean
 from muntin.summaries.kernels.weighted_view import find_around
 
+CONFIDENCE = 0.99
+"""Of the bounds of what was sampled."""
+
 
 class WeightedView:
     """Sorted values with the weight up to and including each.
