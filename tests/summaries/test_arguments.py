@@ -108,7 +108,7 @@ GIVEN = {
     "x": [1], "points": [1, 2], "window": 100, "error": 0.01, "epsilon": 0.01, "delta": 0.01,
     "k": 10, "hashes": np.array([1, 2], np.uint64), "memory": 200_000, "gap": 10,
     "interval_unit": 5, "now": 10**6, "calm": HyperCalm(200_000, 10, 5, 10), "until": 10**6,
-    "name": "x", "key": "key", "batch": pa.table({"key": [1], "x": [2]}), "cells": "int64",
+    "name": "x", "key": "key", "batch": pa.table({"key": [1], "x": [2]}),
     "sample_items": [1] * 9, "sample_times": list(range(9)), "low": 0.0, "high": 1.0, "start": 0,
 }  # fmt: skip
 """What else is given: by name of the parameter."""
