@@ -144,10 +144,14 @@ def test_reasons_name_the_field_and_a_slice_with_tombstones_is_read():
     far = AvroValues(
         avro_fields(json.dumps({"type": "record", "fields": [{"name": "t", "type": MILLIS}]}))
     )
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(SHORT)), {"n": 2**62})
-    assert far.parse(pa.array([out.getvalue()])).malformed == {
-        0: "column 't': 4611686018427387904 is not a time"
+    values = []
+    for number in (2**62, -(2**63)):
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(SHORT)), {"n": number})
+        values.append(out.getvalue())
+    assert far.parse(pa.array(values)).malformed == {
+        0: "column 't': 4611686018427387904 is not a time",
+        1: "column 't': -9223372036854775808 is not a time",
     }
 
 
@@ -162,6 +166,7 @@ def test_reasons_name_the_field_and_a_slice_with_tombstones_is_read():
             '{"type": "record", "fields": [{"name": "a", "type": {"type": "array"}}]}',
             r"field 'a'.*what is nested is for Spark.*from_avro",
         ),
+        ('{"type": "record", "fields": [{"name": "a", "type": {"type": ["int"]}}]}', "field 'a'"),
         (
             '{"type": "record", "fields": [{"name": "a", "type": ["int", "long"]}]}',
             "field 'a': a union is of null and one other type",
@@ -171,6 +176,18 @@ def test_reasons_name_the_field_and_a_slice_with_tombstones_is_read():
 def test_a_wrong_schema_is_told(given, said):
     with pytest.raises(SourceError, match=said):
         avro_fields(given)
+
+
+def test_a_name_is_that_of_its_namespace():
+    low = {"type": "enum", "name": "Class", "symbols": ["low"]}
+    kinds = [low, low | {"name": "org.Class", "symbols": ["high"]}, "Class", "com.Class", "org.Class"]
+    fields = [{"name": f"f{at}", "type": kind} for at, kind in enumerate(kinds)]
+    schema = {"type": "record", "name": "com.Order", "fields": fields}
+    assert fastavro.schemaless_reader(io.BytesIO(bytes(5)), fastavro.parse_schema(schema)) == {
+        "f0": "low", "f1": "high", "f2": "low", "f3": "low", "f4": "high"
+    }  # fmt: skip
+    found = AvroValues(avro_fields(json.dumps(schema))).parse(pa.array([bytes(5)]))
+    assert [c.to_pylist() for c in found.columns] == [["low"], ["high"], ["low"], ["low"], ["high"]]
 
 
 def test_a_schema_may_be_a_file_and_its_number_is_avros(tmp_path):

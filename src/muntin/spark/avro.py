@@ -85,7 +85,8 @@ def avro_fields(given: str) -> tuple[AvroField, ...]:
     if not isinstance(fields, list) or not fields or schema.get("type") != "record":
         raise SourceError(f"{ENTRY}: is no Avro record: {{type: record, name: …, fields: [ … ]}}")
     named: dict[str, Any] = {}
-    found = [_field(field, named) for field in fields]
+    space = _full_name(schema, "").rpartition(".")[0]
+    found = [_field(field, named, space) for field in fields]
     names = [field.name for field in found]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -98,7 +99,14 @@ def arrow_schema(fields: tuple[AvroField, ...]) -> pa.Schema:
     return pa.schema([(field.name, field.type) for field in fields])
 
 
-def _field(given: Any, named: dict[str, Any]) -> AvroField:
+def _full_name(given: Mapping[str, Any], space: str) -> str:
+    """Of a type that has a name: with its namespace, by default the one around it."""
+    name, own = str(given.get("name", "")), given.get("namespace")
+    own = own if isinstance(own, str) else space
+    return name if "." in name or not own else f"{own}.{name}"
+
+
+def _field(given: Any, named: dict[str, Any], space: str) -> AvroField:
     name = given.get("name") if isinstance(given, Mapping) else None
     if not isinstance(name, str) or "type" not in given:
         raise SourceError(f"{ENTRY}: a field needs a name and a type: {str(given)[:80]}")
@@ -110,26 +118,29 @@ def _field(given: Any, named: dict[str, Any]) -> AvroField:
         null = kind.index("null") if len(kind) == 2 else kernels.ALONE
         kind = others[0]
     about = kind if isinstance(kind, Mapping) else {"type": kind}
-    about = named.get(about["type"], about) if isinstance(about.get("type"), str) else about
     what = about.get("type")
-    if what in ("enum", "fixed") and isinstance(about.get("name"), str):
-        named[about["name"]] = about
+    if isinstance(what, str) and what not in _KINDS:
+        about = named.get(_full_name({"name": what}, space), about)
+        what = about["type"]
+    if what in ("enum", "fixed"):
+        named[_full_name(about, space)] = about
     if what == "enum" and _is_texts(about.get("symbols")):
         symbols = tuple(about["symbols"])
         return AvroField(name, kernels.ENUM, len(symbols), null, pa.string(), symbols=symbols)
     if what == "fixed" and type(about.get("size")) is int and 0 <= about["size"] < 1 << 31:
         return AvroField(name, kernels.FIXED, about["size"], null, pa.binary())
-    if what not in _KINDS:
+    if not isinstance(what, str) or what not in _KINDS:
         nested = "; what is nested is for Spark: leave value out, and take from_avro in fields"
         raise SourceError(
             f"{ENTRY}: field '{name}': a column is one of {', '.join(_KINDS)}, enum, fixed, or in "
             f"a union with null{nested if what in _NESTED or isinstance(what, Mapping) else ''}"
         )
     number, size, arrow = _KINDS[what]
-    of, factor, divisor = _TIMES.get(about.get("logicalType", ""), ("", 1, 1))
+    logical = str(about.get("logicalType"))
+    of, factor, divisor = _TIMES.get(logical, ("", 1, 1))
     if of == what:
         arrow = _TIME
-    elif about.get("logicalType") == "date" and what == "int":
+    elif logical == "date" and what == "int":
         arrow, factor, divisor = pa.date32(), 1, 1
     else:
         factor = divisor = 1
@@ -221,7 +232,8 @@ class AvroValues:
             return pa.array(numbers.view(np.float64), mask=absent), {}
         numbers = numbers // field.divisor
         most = np.iinfo(np.int64).max // field.factor
-        beyond = there & (np.abs(numbers) > most) if field.factor > 1 else np.zeros(0, bool)
+        out = (numbers > most) | (numbers < -most)  # `abs` has none of the least int64
+        beyond = there & out if field.factor > 1 else np.zeros(0, bool)
         wrong = {row: f"{numbers[row]} is not a time" for row in np.flatnonzero(beyond).tolist()}
         if wrong:
             numbers = np.where(beyond, 0, numbers)
