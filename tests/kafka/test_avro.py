@@ -180,7 +180,13 @@ def test_a_wrong_schema_is_told(given, said):
 
 def test_a_name_is_that_of_its_namespace():
     low = {"type": "enum", "name": "Class", "symbols": ["low"]}
-    kinds = [low, low | {"name": "org.Class", "symbols": ["high"]}, "Class", "com.Class", "org.Class"]
+    kinds = [
+        low,
+        low | {"name": "org.Class", "symbols": ["high"]},
+        "Class",
+        "com.Class",
+        "org.Class",
+    ]
     fields = [{"name": f"f{at}", "type": kind} for at, kind in enumerate(kinds)]
     schema = {"type": "record", "name": "com.Order", "fields": fields}
     assert fastavro.schemaless_reader(io.BytesIO(bytes(5)), fastavro.parse_schema(schema)) == {

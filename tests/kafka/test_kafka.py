@@ -21,9 +21,13 @@ from muntin.demo.broker import Broker, broker_jars
 from muntin.demo.producing import produce
 from muntin.demo.taxi import SCHEMA
 from muntin.errors import SourceError
-from muntin.spark.connector import pinned_jars
-from muntin.spark.kafka import lag_of
+from muntin.spark import ingest
+from muntin.spark.connector import pinned_jars, with_connector
+from muntin.spark.kafka import columns_of, lag_of, parsed
+from muntin.spark.session import session
+from muntin.spark.source import stream_source
 from muntin.spark.values import value_schema
+from muntin.spec import Pipeline
 from tests.conftest import SPARK
 from tests.docs_samples import sample_of
 from tests.kafka.secure import PASSWORD, SecureBroker, pipeline_of_docs, recipe, secure_broker
@@ -222,7 +226,9 @@ def test_a_wrong_password_is_told_and_none_is_shown(broker, tmp_path):
     assert "wr0ng-77" not in str(refused.value)
 
 
-def test_records_that_retention_took_end_the_run_and_partitions_may_grow(broker, tmp_path):
+def test_records_that_retention_took_end_the_run_and_partitions_may_grow(
+    broker, tmp_path, monkeypatch
+):
     server = {"bootstrap.servers": broker.servers}
     spec = spec_of("growing", broker, tmp_path)
     spec["source"]["options"] |= {"subscribe": "growing"}
@@ -239,10 +245,16 @@ def test_records_that_retention_took_end_the_run_and_partitions_may_grow(broker,
         SourceError, match=r"are gone from Kafka.*growing-\d.*failOnDataLoss: false"
     ):
         run(spec)
-    spec["source"]["options"]["failOnDataLoss"] = "false"
-    stream = run(spec)
+    spec["source"]["options"]["subscribe"] = "grown"
+    with pytest.raises(SourceError, match=r"growing\[0\] was read.*name it as before"):
+        run(spec)
+    spec["source"]["options"] |= {"subscribe": "growing", "failOnDataLoss": "false"}
+    monkeypatch.setattr(ingest, "BEAT_SECONDS", 0.1)
+    stream = muntin.stream(None, spec)
+    while (stream.ledger.status("growing") or {}).get("missed") != 200:  # no batch follows
+        assert not stream.await_termination(0.1)
+    stream.stop()
     assert stream.progress.read == 100
-    assert stream.ledger.status("growing")["missed"] == 200
     assert run(spec).ledger.status("growing")["missed"] == 200
     assert counted(stream) == oracle([*range(300), *range(500, 600)])
 
@@ -284,6 +296,18 @@ def test_produce_sends_lines_as_they_are_and_orders_at_a_rate(broker, tmp_path):
     records = [json.loads(value) for value in read_all(broker, "taxi")]
     assert len(records) == 200
     assert set(records[0]) == set(value_schema(SCHEMA).names)
+
+
+@pytest.mark.parametrize("ddl", [None, "time timestamp, key string"])
+def test_all_columns_that_are_known_beforehand_are_there(broker, tmp_path, ddl):
+    spec = spec_of("known", broker, tmp_path)
+    spec["source"]["value"] = ddl and {"schema": ddl}
+    pipeline = Pipeline.of(
+        spec | {"time": "timestamp", "summaries": {"t": {"kind": "top_k", "item": "key"}}}
+    )
+    spark = session(settings=with_connector(pipeline))
+    there = parsed(stream_source(spark, pipeline.source), pipeline).columns
+    assert set(columns_of(pipeline.source)) <= set(there)
 
 
 def read_all(broker: Broker, topic: str) -> list[bytes]:

@@ -47,6 +47,8 @@ def of_type(kind: str, value: Any) -> Any:
     if kind in ("int32", "int64"):
         if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
             raise ValueError
+        if isinstance(value, float) and abs(value) > 2**53:
+            raise ValueError
         return int(value).to_bytes(int(kind[3:]) // 8, "big", signed=True) and int(value)
     if kind in ("double", "float"):
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -153,6 +155,7 @@ def test_a_record_does_not_depend_on_its_neighbours(values: list[bytes | None]) 
         (b'{"area":"x"}', "column 'area': \"x\" is not int"),
         (b'{"fare":"12,5"}', "column 'fare': \"12,5\" is not double"),
         (b'{"order":9223372036854775808}', "column 'order': 9223372036854775808 is not bigint"),
+        (b'{"order":9007199254740995.0}', "column 'order': 9007199254740996.0 is not bigint"),
         (b'{"name":5}', "column 'name': 5 is not text"),
         (b'{"time":"noon"}', "column 'time': \"noon\" is not a time"),
         (b'{"day":"2026-02-30"}', "column 'day': \"2026-02-30\" is not a date"),

@@ -86,6 +86,16 @@ def query_of(location: str) -> str | None:
         return ""
 
 
+def planned(location: str) -> list[str]:
+    """Up to where the newest batch that is planned takes each source; [] where that is not seen."""
+    path = local_path(location)
+    batches = {int(f.name): f for f in path.glob("offsets/*") if f.name.isdigit()} if path else {}
+    try:
+        return batches[max(batches)].read_text("utf-8").splitlines()[2:] if batches else []
+    except (OSError, ValueError):
+        return []
+
+
 def check_undamaged(location: str) -> None:
     """The files of a local checkpoint must agree with the checksums that Hadoop wrote beside them.
 

@@ -8,7 +8,9 @@ of its own parses, and rows pass through Spark once more.
 from __future__ import annotations
 
 import json
+import re
 import socket
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -78,6 +80,35 @@ def check_servers(servers: str, option: str) -> None:
         else:
             return
     raise SourceError(f"{option}: no broker is there ({why})")
+
+
+def check_topics(source: SourceSpec | None, planned: Iterable[str]) -> None:
+    """SourceError where the source asks no more for a topic that `planned` offsets of its
+    checkpoint hold.
+
+    Spark plans a batch without it, and then refuses: the checkpoint has forgotten the topic by
+    then, so that it is read again from its beginning once it is named again.
+    """
+    said = _said(source)
+    if said.get("failondataloss", "").lower() == "false":
+        return
+    try:
+        assigned = json.loads(said.get("assign", "{}"))
+        pattern = re.compile(said.get("subscribepattern", "(?!)"))
+        topics = {name.strip() for name in said.get("subscribe", "").split(",")}
+        for topic, ends in _offsets(next(iter(planned), None)).items():
+            if topic in topics or pattern.fullmatch(topic):
+                continue
+            left = ends.keys() - set(map(str, assigned.get(topic, ())))
+            if left:
+                raise SourceError(
+                    f"source: the checkpoint knows up to where {topic}[{min(left)}] was read, and "
+                    "the options name it no more: name it as before. To leave it out, write "
+                    "failOnDataLoss: false: it is forgotten, and read from its beginning where it "
+                    "comes back"
+                )
+    except (ValueError, TypeError, AttributeError, re.error):
+        return  # Spark says what is wrong
 
 
 def named(df: DataFrame, source: SourceSpec) -> DataFrame:
@@ -167,10 +198,9 @@ class Missed:
     """
 
     def __init__(self, source: SourceSpec | None, before: int = 0) -> None:
-        options = source.options if source is not None and source.format == "kafka" else {}
-        said = {name.lower(): value.lower() for name, value in options.items()}
-        self._wanted = said.get("failondataloss") == "false"
+        self._wanted = _said(source).get("failondataloss", "").lower() == "false"
         self._read: dict[int, int] = {}
+        self._looking = threading.Lock()  # batches and signs of life come in threads of their own
         self.count = before
 
     def took(self, batch_id: int, records: int) -> None:
@@ -180,11 +210,12 @@ class Missed:
 
     def look(self, query: StreamingQuery) -> int:
         """How many in all; those of a batch once Spark has reported it."""
-        for progress in query.recentProgress if self._read else ():
-            reported: Mapping[str, Any] = progress  # pyright: ignore[reportAssignmentType]
-            records = self._read.pop(reported["batchId"], None)
-            if records is not None:
-                self.count += max(0, _passed(reported) - records)
+        with self._looking:
+            for progress in query.recentProgress if self._read else ():
+                reported: Mapping[str, Any] = progress  # pyright: ignore[reportAssignmentType]
+                records = self._read.pop(reported["batchId"], None)
+                if records is not None:
+                    self.count += max(0, _passed(reported) - records)
         return self.count
 
 
@@ -199,6 +230,12 @@ def _passed(progress: Mapping[str, Any]) -> int:
                 begin = begun.get(topic, {}).get(part, 0)
                 passed += end - begin if begin <= end else end
     return passed
+
+
+def _said(source: SourceSpec | None) -> dict[str, str]:
+    """Kafka's options, whose names Spark takes in any case; {} of another source."""
+    options = source.options if source is not None and source.format == "kafka" else {}
+    return {name.lower(): value for name, value in options.items()}
 
 
 def _offsets(given: Any) -> dict[str, dict[str, int]]:

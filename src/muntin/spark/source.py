@@ -374,7 +374,7 @@ def _options(source: SourceSpec) -> dict[str, str]:
         ours["escape"] = '"'  # a quote in quotes is doubled, as RFC 4180 has it
     if source.format in _TEXT_FORMATS:
         ours["timeZone"] = "UTC"  # of naive times, whatever the session's
-    if source.value is not None:
+    if source.format == "kafka":
         ours["includeHeaders"] = "true"
     said = {name.lower() for name in source.options}  # Spark takes names in any case
     here = local_path(source.path) if source.path and source.format in FILE_FORMATS else None

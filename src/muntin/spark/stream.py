@@ -28,13 +28,14 @@ from muntin.spark.checkpoint import (
     delete_checkpoint,
     made_for,
     make_folders,
+    planned,
     query_of,
 )
 from muntin.spark.connector import with_connector
 from muntin.spark.failures import plainly, worker_error
 from muntin.spark.files import local_path
 from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from, ledger_there
-from muntin.spark.kafka import Missed, lag_of
+from muntin.spark.kafka import Missed, check_topics, lag_of
 from muntin.spark.parquet import gather_batch
 from muntin.spark.partials import Plan
 from muntin.spark.progress import tasks_at_hand
@@ -275,7 +276,6 @@ class Stream(Running):
         batches, read, doubt = (
             ingest.progress.batches, ingest.progress.read, ingest.progress.doubt,
         )  # fmt: skip
-        self._missed.look(self.query)
         try:
             ingest.take(batch_id, self._gather(df, ingest.pipeline))
         except Exception as problem:
@@ -314,7 +314,7 @@ class Stream(Running):
 
     def _of_source(self) -> dict[str, Any]:
         """For the status: what waits in the source, and what is missed."""
-        return {"lag": self.lag(), "missed": self._missed.count}
+        return {"lag": self.lag(), "missed": self._missed.look(self.query)}
 
     def _restarted(self, problem: Exception) -> bool:
         """Go on where an older process wrote to the checkpoint before it saw that it was fenced."""
@@ -358,7 +358,6 @@ class Stream(Running):
             self._ended = True
             try:
                 if self._problem is None:
-                    self._missed.look(self.query)
                     ingest.finish(ended=self.once and not self._stopping)
             finally:
                 ingest.close()
@@ -419,6 +418,7 @@ def stream(
     place = checkpoint or pipeline.checkpoint or checkpoint_beside(url, pipeline.name)
     if mode != "overwrite":
         check_undamaged(place)
+        check_topics(own_source, planned(place))
     query_id = query_of(place)
     if query_id is not None:
         check_before(pipeline, opened, mode, query_id)
@@ -464,6 +464,7 @@ def _elsewhere(
             "delete it: delete it, or give another one"
         )
     check_undamaged(place)
+    check_topics(pipeline.source if data is None else None, planned(place))
     with plainly():
         if data is None:
             data = _own_source(pipeline)

@@ -31,6 +31,7 @@ from muntin.spark.event_time import ABSENT, event_times
 BLOCK_BYTES = 8 << 20  # joined at once; Arrow parses it as one block
 SINGLE_UP_TO = 8  # records that are tried one by one rather than halved further
 SHOWN_CHARACTERS = 60
+WHOLE_FLOAT_MAX = 1 << 53  # beyond, a float may be another number than what was written
 _DAY_US = 86_400_000_000
 _DATE = r"^\d{4}-\d{2}-\d{2}$"
 
@@ -230,7 +231,7 @@ def _checked(name: str, kind: pa.DataType, value: Any) -> Any:
     if pa.types.is_boolean(kind):
         good = isinstance(value, bool)
     elif pa.types.is_integer(kind):
-        if isinstance(value, float) and value.is_integer():
+        if isinstance(value, float) and value.is_integer() and abs(value) <= WHOLE_FLOAT_MAX:
             value = int(value)
         limit = 1 << (kind.bit_width - 1)
         good = isinstance(value, int) and not isinstance(value, bool) and -limit <= value < limit
