@@ -419,6 +419,7 @@ def test_a_time_of_day(connection, form):
     text = f"SELECT driver FROM orders(driver) FOR ALL WHERE CAST('10:30' AS TIME) = {form}"  # noqa: S608
     assert len(answered(connection, text, dt.time(10, 30))) == 5
     assert answered(connection, text, dt.time(10, 30, 0, 1)) == []
+    assert answered(connection, f"SELECT {form} AS t", dt.time(10, 30)) == [(dt.time(10, 30),)]
 
 
 def test_numbers_of_sqlalchemy(connection):

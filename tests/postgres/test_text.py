@@ -82,7 +82,8 @@ def test_whatever_a_text_holds_it_stays_one_string(value):
         (b"2026-01-01 +02", 0, 1184, "TIMESTAMP '2025-12-31 22:00:00'"),  # JDBC's setDate
         (b"2026-01-01 +02", 0, 1082, "DATE '2026-01-01'"),
         (bytes(8), 1, 1114, "TIMESTAMP '2000-01-01 00:00:00'"),
-        ((79_980_000_001).to_bytes(8), 1, 1083, "'22:13:00.000001'"),
+        ((79_980_000_001).to_bytes(8), 1, 1083, "CAST('22:13:00.000001' AS TIME)"),
+        (b"22:13:00.5", 0, 1083, "CAST('22:13:00.500000' AS TIME)"),
         (None, 0, 1083, "CAST(NULL AS TIME)"),
     ],
 )
@@ -102,6 +103,7 @@ def test_literals(value, form, oid, written):
         (b"\x00\x02" + bytes(6), 1, 1700),
         (b"{}", 1, 3802),
         (b"yesterday", 0, 1184),
+        (b"noon", 0, 1083),
         ((86_400_000_000).to_bytes(8), 1, 1083),
     ],
 )

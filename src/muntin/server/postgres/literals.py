@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 
 from muntin.errors import BadArgument, SelectError
@@ -265,6 +265,8 @@ def _in_text(text: str, oid: int) -> str:
         return "TRUE" if word in ("t", "true", "1", "on", "yes") else "FALSE"
     if oid in (1082, 1114, 1184):
         return _instant(text, oid)
+    if oid == 1083:
+        return _time_of_day(time.fromisoformat(text.strip()).replace(tzinfo=None))
     if oid == 17:
         raise _no_bytes()
     return text_literal(text)
@@ -307,7 +309,7 @@ def _binary_time(value: bytes) -> str:
     at = _EPOCH + timedelta(microseconds=struct.unpack(">q", value)[0])
     if at.date() != _EPOCH.date():
         raise ValueError(value)
-    return text_literal(at.time().isoformat())
+    return _time_of_day(at.time())
 
 
 def _binary_interval(value: bytes) -> str:
@@ -354,6 +356,10 @@ def _instant(text: str, oid: int) -> str:
 
 def _time_literal(at: datetime, oid: int) -> str:
     return f"DATE '{at.date()}'" if oid == 1082 else f"TIMESTAMP '{at}'"
+
+
+def _time_of_day(at: time) -> str:
+    return f"CAST('{at.isoformat()}' AS TIME)"
 
 
 def _number(text: str) -> str:
