@@ -94,6 +94,8 @@ WRONG = [
     ("SELECT sum(tip) AS s FROM orders(driver) GROUP BY »s«", "group_by", "sum(...)", "WITH"),
     ("SELECT driver FROM orders(driver) GROUP BY 1, »2«", "unknown_column", "GROUP BY 2", "1 col"),
     ("SELECT * FROM orders(driver) ORDER BY »0«", "unknown_column", "ORDER BY 0", "7 columns"),
+    ("SELECT INTERVAL »'1.5'« DAY", "value", "whole number", "'1.5 day'"),
+    ("SELECT INTERVAL '»1 day, 2:00:00«'", "value", "'1 day, 2:00:00'", "TRY_CAST"),
     ("SELECT 1 UNION SELECT 2 ORDER BY »2«", "unknown_column", "ORDER BY 2", "1 column"),
     ("SELECT 1 FROM orders WHERE »rank«() OVER () > 1", "group_by", "rank(...) at many", "WITH"),
     ("SELECT cast(»driver« AS INT) FROM orders(driver)", "value", "'d1'", "TRY_CAST gives null"),

@@ -81,6 +81,9 @@ BY_HAND = {
     "SELECT DATE '2026-01-02', TIMESTAMP '2026-01-02 03:04:05.5', INTERVAL '90 minutes'": [
         ["2026-01-02", "2026-01-02T03:04:05.5Z", "PT5400S"]
     ],
+    "SELECT INTERVAL '1 day 02:30:00', INTERVAL '-1.5 hours', INTERVAL '2' DAY, INTERVAL 3 DAYS": [
+        ["P1DT9000S", "PT-5400S", "P2D", "P3D"]
+    ],
     "SELECT a.x FROM (SELECT 1 AS x) a WHERE EXISTS (SELECT 1 FROM orders(area) WHERE area = x)": [
         [1]
     ],

@@ -364,6 +364,10 @@ def _check_interval(statement: Statement, node: exp.Interval) -> None:
         raise _refused(statement, node, "an interval that is not a constant")
     if unit is None:
         return
+    if node.this.name.partition(".")[2].strip("0 "):
+        remedy = f"write INTERVAL '{node.this.name} {unit.name.lower()}'"
+        message = f"{node.this.name} would be cut to a whole number"
+        raise problem_at(statement.text, _place(node), message, remedy, "value")
     if not isinstance(unit, exp.Var) or unit.name.upper() not in _UNITS:
         raise _refused(statement, node, f"the unit {unit.name}".rstrip())
 

@@ -210,6 +210,9 @@ def _check_shape(text: str, tokens: list[Token], limits: Limits) -> None:
 _BASE: Any = DuckDB.Parser  # type: ignore[attr-defined]
 
 
+_NUMBER = re.compile(r"\s*[+-]?[0-9.]+\s*", re.ASCII)
+
+
 class _SyntaxAtError(ParseError):
     """sqlglot's error, with the token at which it stopped."""
 
@@ -237,6 +240,19 @@ class _Parser(_BASE):
         for kind in (TokenType.CURRENT_TIMESTAMP, TokenType.CURRENT_DATE)
     }
     STATEMENT_PARSERS: dict[Any, Any] = {}  # noqa: RUF012
+
+    def _parse_interval(self, *given: Any, **named: Any) -> Any:
+        """A text with units stays whole: of '1 day 02:30:00' sqlglot would keep the day alone."""
+        text = self._next
+        if (
+            self._match(TokenType.INTERVAL, advance=False)
+            and text is not None
+            and text.token_type is TokenType.STRING
+            and not _NUMBER.fullmatch(text.text)
+        ):
+            self._advance()
+            return self.expression(exp.Interval(this=self._parse_primary()))
+        return super()._parse_interval(*given, **named)
 
     def raise_error(self, message: str, token: Any = None) -> NoReturn:
         raise _SyntaxAtError(message, token or self._curr or self._prev)
