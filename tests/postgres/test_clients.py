@@ -419,7 +419,10 @@ def test_a_time_of_day(connection, form):
     text = f"SELECT driver FROM orders(driver) FOR ALL WHERE CAST('10:30' AS TIME) = {form}"  # noqa: S608
     assert len(answered(connection, text, dt.time(10, 30))) == 5
     assert answered(connection, text, dt.time(10, 30, 0, 1)) == []
-    assert answered(connection, f"SELECT {form} AS t", dt.time(10, 30)) == [(dt.time(10, 30),)]
+    for given in (dt.time(10, 30), dt.timedelta(days=1, hours=2)):
+        assert answered(connection, f"SELECT {form} AS t", given) == [(given,)]
+    last = "SELECT now() - %s < now() AS t, count FROM orders FOR LAST %s"
+    assert answered(connection, last, *[dt.timedelta(hours=1)] * 2) == [(True, 90)]
 
 
 def test_numbers_of_sqlalchemy(connection):

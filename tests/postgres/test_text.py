@@ -82,8 +82,9 @@ def test_whatever_a_text_holds_it_stays_one_string(value):
         (b"2026-01-01 +02", 0, 1184, "TIMESTAMP '2025-12-31 22:00:00'"),  # JDBC's setDate
         (b"2026-01-01 +02", 0, 1082, "DATE '2026-01-01'"),
         (bytes(8), 1, 1114, "TIMESTAMP '2000-01-01 00:00:00'"),
-        ((79_980_000_001).to_bytes(8), 1, 1083, "CAST('22:13:00.000001' AS TIME)"),
-        (b"22:13:00.5", 0, 1083, "CAST('22:13:00.500000' AS TIME)"),
+        ((79_980_000_001).to_bytes(8), 1, 1083, "TIME '22:13:00.000001'"),
+        (b"22:13:00.5", 0, 1083, "TIME '22:13:00.500000'"),
+        ((5).to_bytes(8) + bytes(8), 1, 1186, "INTERVAL '0 days 5 microseconds'"),
         (None, 0, 1083, "CAST(NULL AS TIME)"),
     ],
 )

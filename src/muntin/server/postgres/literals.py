@@ -267,6 +267,8 @@ def _in_text(text: str, oid: int) -> str:
         return _instant(text, oid)
     if oid == 1083:
         return _time_of_day(time.fromisoformat(text.strip()).replace(tzinfo=None))
+    if oid == 1186:
+        return f"INTERVAL {text_literal(text.replace(',', ''))}"  # psycopg's 1 day, 2:00:00
     if oid == 17:
         raise _no_bytes()
     return text_literal(text)
@@ -316,7 +318,7 @@ def _binary_interval(value: bytes) -> str:
     us, days, months = struct.unpack(">qii", value)
     if months:
         raise SelectError("a month is not a length", code="value", remedy="give days")
-    return text_literal(f"{days} days {us} microseconds")
+    return f"INTERVAL '{days} days {us} microseconds'"
 
 
 def _binary_numeric(value: bytes) -> str:
@@ -359,7 +361,7 @@ def _time_literal(at: datetime, oid: int) -> str:
 
 
 def _time_of_day(at: time) -> str:
-    return f"CAST('{at.isoformat()}' AS TIME)"
+    return f"TIME '{at.isoformat()}'"
 
 
 def _number(text: str) -> str:

@@ -266,11 +266,15 @@ _INTEGERS = frozenset(("INTEGER", "INT", "BIGINT", "SMALLINT", "INT2", "INT4", "
 _TIMES = frozenset(("TIMESTAMP", "TIMESTAMPTZ", "DATE"))
 
 
+_OF_TYPE = re.compile("^(DATE|TIMESTAMP|TIME|INTERVAL) ")
+
+
 def _cast(words: Sequence[Word], at: int, literal: str) -> Edit:
     """A parameter's literal, with the cast to what it is already: SQLAlchemy writes
     LIMIT $1::INTEGER, and a window clause takes no cast."""
-    bare = literal.removeprefix("DATE ").removeprefix("TIMESTAMP ")
-    if words[at - 1].is_word("FOR", "TO"):
+    bare = _OF_TYPE.sub("", literal)
+    in_window = words[at - 1].is_word("FOR", "TO", "LAST")
+    if in_window:
         literal = bare
     alone = Edit(words[at].start, words[at].end, literal)
     if at + 2 >= len(words) or words[at + 1].text != "::":
@@ -287,6 +291,6 @@ def _cast(words: Sequence[Word], at: int, literal: str) -> Edit:
     literal = bare
     zone = [word.value for word in words[at + 3 : at + 6]]
     whole = len(zone) == 3 and zone[0] in ("WITH", "WITHOUT") and zone[1:] == ["TIME", "ZONE"]
-    if kind in _TIMES and not words[at - 1].is_word("FOR", "TO"):
+    if kind in _TIMES and not in_window:
         literal = f"{kind.removesuffix('TZ')} {literal}"
     return Edit(words[at].start, words[at + 5 if whole else at + 2].end, literal)
