@@ -212,7 +212,7 @@ class Feeds:
         self._head = closed[-1][0]
         for feed in self._by_window():
             feed.closed.extend(c for c in closed if feed.followed in ("", c[1].summary))
-            if len(feed.closed) > self._limits.ring_messages_max:
+            if len(feed.closed) > self._limits.replay_windows_max:
                 self._skip([feed])
             elif feed.closed and (feed.task is None or feed.task.done()):
                 feed.task = asyncio.create_task(self._deliver(feed))
