@@ -81,6 +81,9 @@ def test_jars_of_a_folder_stand_beside_those_of_the_user(no_jars):
 
 def test_a_connector_that_is_named_is_left_alone(no_jars):
     named = {"spark.jars.packages": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.0"}
+    limit = "spark.sql.execution.arrow.maxBytesPerBatch"
+    assert with_connector(pipeline(spark=named)) == named | {limit: str(64 << 20)}
+    named[limit] = "1000000"
     assert with_connector(pipeline(spark=named)) == named
 
 

@@ -22,6 +22,7 @@ from muntin.spec import Pipeline
 
 FETCH_SECONDS_MAX = 180
 CONNECTOR = "spark-sql-kafka-0-10"
+BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,9 @@ PINNED: dict[str, tuple[Jar, ...]] = {
 
 
 def with_connector(pipeline: Pipeline) -> dict[str, str]:
-    """The pipeline's Spark settings, and the jars of its source's connector where none are named.
+    """The pipeline's Spark settings, and where its source is Kafka and nothing else is said, the
+    connector's jars and a limit of what is sent to Python at once: a record may have megabytes,
+    16,384 of them end Java, and of so few columns the limit costs nothing that can be measured.
 
     Raises
     ------
@@ -73,6 +76,8 @@ def with_connector(pipeline: Pipeline) -> dict[str, str]:
     source = pipeline.source
     if source is None or source.format != "kafka":
         return settings
+    if BATCH_BYTES not in said_outside():
+        settings.setdefault(BATCH_BYTES, str(64 << 20))
     if source.jars is not None:
         jars = _in_folder(Path(source.jars))
     elif is_named(CONNECTOR, settings):
