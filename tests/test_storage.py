@@ -1,10 +1,29 @@
 """Files by their names: what is to last."""
 
 import os
+from contextlib import nullcontext
 
 import pytest
 
 from muntin import storage
+
+
+def test_a_file_that_is_deleted_while_its_folder_is_listed_hides_no_other(tmp_path, monkeypatch):
+    class Gone:
+        name = "gone"
+
+        def is_file(self) -> bool:
+            return True
+
+        def stat(self):
+            raise FileNotFoundError
+
+    (tmp_path / "there").write_bytes(b"abc")
+    with os.scandir(tmp_path) as found:
+        listed = nullcontext([Gone(), *found])
+    monkeypatch.setattr(os, "scandir", lambda _: listed)
+    place, path = storage.place_of(str(tmp_path))
+    assert place.sizes(path) == {"there": 3}
 
 
 @pytest.mark.parametrize("lasting", [True, False])

@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -40,6 +40,12 @@ class _Disk:
         Path(part).replace(target)
         if lasting:
             sync_folder(target.parent)  # else its name may be gone, though a commit has named it
+
+    def add(self, path: str, data: bytes) -> None:
+        """A file that was not there, and is to last. FileExistsError; who adds takes turns."""
+        if Path(path).exists():
+            raise FileExistsError(f"{path} is there already")
+        self.write(path, data, lasting=True)
 
     def sync(self, folder: str, names: Iterable[str]) -> None:
         """Files that were written here last now, also where the power fails."""
@@ -72,11 +78,13 @@ class _Disk:
 
     def sizes(self, folder: str) -> dict[str, int]:
         """Bytes of the files in a folder, by their names; none where there is no folder."""
-        try:
-            with os.scandir(folder) as found:
-                return {one.name: one.stat().st_size for one in found if one.is_file()}
-        except FileNotFoundError:
-            return {}
+        sizes: dict[str, int] = {}
+        with suppress(FileNotFoundError), os.scandir(folder) as found:
+            for one in found:
+                with suppress(FileNotFoundError):  # it was deleted after it had been listed
+                    if one.is_file():
+                        sizes[one.name] = one.stat().st_size
+        return sizes
 
     def delete(self, path: str) -> None:
         Path(path).unlink(missing_ok=True)
@@ -118,6 +126,11 @@ class _Objects:
     def write(self, path: str, data: bytes, lasting: bool) -> None:  # noqa: ARG002
         self.files.pipe_file(path, data)
 
+    @_as_os_error()
+    def add(self, path: str, data: bytes) -> None:
+        """A file that was not there. FileExistsError: of several that add it one does."""
+        self.files.pipe_file(path, data, mode="create")
+
     def sync(self, folder: str, names: Iterable[str]) -> None:
         """What a store has taken, it keeps."""
 
@@ -153,8 +166,9 @@ class _Objects:
         self.files.rm_file(path)
 
     def delete_folder(self, folder: str) -> None:
-        for path in list(self.listed(folder)):
-            self.delete(path)
+        with suppress(OSError):
+            for path in list(self.listed(folder)):
+                self.delete(path)
 
     @_as_os_error()
     def listed(self, folder: str) -> Iterator[str]:
@@ -210,10 +224,20 @@ def place_of(path: str) -> tuple[Place, str]:
     Raises
     ------
     SpecError
-        A package that this kind of URL needs is missing, or nobody knows the kind.
+        A package that this kind of URL needs is missing, nobody knows the kind, its server does
+        not answer, or the URL holds a password.
     """
     if not is_elsewhere(path):
         return _Disk(), path_of(path)
+    kind, _, rest = path.partition("://")
+    address, slash, below = rest.partition("/")
+    user, at, host = address.rpartition("@")
+    name, colon, _ = user.partition(":")
+    if colon:  # a password would be stored with the names of files, and stand in errors
+        raise SpecError(
+            f"{kind}://{name}{at}{host}{slash}{below}: give the password in the environment "
+            f"(FSSPEC_{kind.upper()}_PASSWORD), not in the URL of files"
+        )
     try:
         from fsspec.core import url_to_fs  # pyright: ignore[reportMissingImports]
     except ImportError:
@@ -223,7 +247,7 @@ def place_of(path: str) -> tuple[Place, str]:
         ) from None
     try:  # what was listed once says nothing of what others write
         return _Objects(url_to_fs(path, use_listings_cache=False)[0]), path
-    except (ImportError, ValueError) as problem:
+    except Exception as problem:
         remedy = "; pip install 'muntin[s3]'" if path.startswith(("s3:", "s3a:")) else ""
         raise SpecError(f"{path}: {problem}{remedy}") from None
 

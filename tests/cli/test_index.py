@@ -15,6 +15,7 @@ from muntin import cli
 
 pytestmark = pytest.mark.spark
 ROWS = 5_000
+FIRST = "manifests/0000000001.json"
 
 
 @pytest.fixture
@@ -109,7 +110,7 @@ def test_what_is_wrong_is_named(muntin, built, tmp_path):
         (("quantile", ids), "built without `rank`"),
         (("quantile", built, "1.5"), "fraction 1.5 at position 0: use 0 <= q <= 1"),
         (("rank", built, "many"), "'many': a number, or a time"),
-        (("info", tmp_path), "manifest.json is missing"),
+        (("info", tmp_path), "holds no index"),
         (("build", "/nowhere", "-k", "a", "-o", tmp_path / "o"), "no Parquet files"),
         (("build", built.parent / "log.csv", "-k", "a", "-o", tmp_path, "--option", "x"), "name="),
     ):
@@ -121,10 +122,10 @@ def test_what_is_wrong_is_named(muntin, built, tmp_path):
     code, _, err = muntin("contains", ids, "5")
     assert code == 1
     assert gone.name in err
-    manifest = json.loads((built / "manifest.json").read_text())
+    manifest = json.loads((built / FIRST).read_text())
     other = tmp_path / "other"
-    other.mkdir()
-    (other / "manifest.json").write_text(json.dumps({**manifest, "muntin_index": 9}))
+    (other / "manifests").mkdir(parents=True)
+    (other / FIRST).write_text(json.dumps({**manifest, "muntin_index": 9}))
     code, _, err = muntin("info", other)
     assert code == 1
     assert "format 9" in err

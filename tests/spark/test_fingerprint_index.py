@@ -30,6 +30,7 @@ from muntin.summaries.static_filter import to_partitions
 pytestmark = pytest.mark.spark
 ROWS = 20_000
 PARTITIONS = 8
+FIRST = "manifests/0000000001.json"
 
 
 def table(start=0, rows=ROWS):
@@ -173,7 +174,7 @@ def test_save_load_append(spark, index, frame, tmp_path):
         assert one.contains("https://example.org/7")["present"].to_pylist() == [True]
         assert one.false_positive_rate() <= 0.001
     names = {file.name for file in (tmp_path / "saved").iterdir()}
-    assert names - {".appending"} == {"manifest.json", *again.manifest.names()}  # nothing is left
+    assert names - {".appending"} == {"manifests", *again.manifest.names()}  # nothing is left
     assert np.asarray(index.contains(new)["present"]).mean() < 0.01
 
 
@@ -296,7 +297,7 @@ def test_an_append_that_fails_leaves_all_as_it_was(spark, tmp_path, monkeypatch)
     assert (index.records, index.digest.count) == (500, 500)
     assert IndexReader.open(tmp_path).digest.count == 500
     left = {path.name for path in tmp_path.iterdir()}
-    assert left == {*index.manifest.names(), "manifest.json", ".appending"}
+    assert left == {*index.manifest.names(), "manifests", ".appending"}
 
 
 def test_keys_that_are_times_and_dates(spark, tmp_path):
@@ -455,7 +456,7 @@ def test_an_empty_table(spark, tmp_path):
         empty, "url", path=tmp_path, overwrite=True, partitions=2, progress=False
     )
     assert again.contains(["a"])["present"].to_pylist() == [False]
-    assert {path.name for path in tmp_path.iterdir()} == {"manifest.json", ".appending"}
+    assert {path.name for path in tmp_path.iterdir()} == {"manifests", ".appending"}
 
 
 def test_other_types_of_keys_and_numbers(spark, tmp_path):
@@ -547,7 +548,7 @@ def test_bad_questions(spark, index, frame):
 
 
 def test_a_folder_that_is_no_whole_index(spark, index, tmp_path):
-    with pytest.raises(SourceError, match=r"manifest\.json is missing"):
+    with pytest.raises(SourceError, match="holds no index"):
         FingerprintIndex.load(spark, tmp_path)
 
     def saved(name):
@@ -580,13 +581,13 @@ def test_a_folder_that_is_no_whole_index(spark, index, tmp_path):
         FingerprintIndex.load(spark, flipped).warm()
 
     other = saved("other")
-    manifest = json.loads((other / "manifest.json").read_text())
-    (other / "manifest.json").write_text(json.dumps({**manifest, "muntin_index": 2}))
+    manifest = json.loads((other / FIRST).read_text())
+    (other / FIRST).write_text(json.dumps({**manifest, "muntin_index": 2}))
     with pytest.raises(SourceError, match="format 2"):
         FingerprintIndex.load(spark, other)
-    (other / "manifest.json").write_text(json.dumps({**manifest, "fpp": 0.5}))
+    (other / FIRST).write_text(json.dumps({**manifest, "fpp": 0.5}))
     with pytest.raises(CorruptSummary, match="checksum"):
         FingerprintIndex.load(spark, other)
-    (other / "manifest.json").write_text("{")
+    (other / FIRST).write_text("{")
     with pytest.raises(CorruptSummary, match="damaged"):
         FingerprintIndex.load(spark, other)

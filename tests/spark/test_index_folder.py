@@ -30,11 +30,20 @@ def test_a_path_and_a_uri_of_this_machine(tmp_path):
         IndexReader.open(f"file://{tmp_path}/none")
 
 
-@pytest.mark.parametrize("path", ["nowhere://bucket/index", "s3x://bucket/index"])
-def test_a_url_of_no_kind_is_refused_and_no_local_folder_is_made(path, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("nowhere://bucket/index", "Protocol not known"),
+        ("s3x://bucket/index", "Protocol not known"),
+        ("ftp://me@127.0.0.1:1/index", "refused"),
+        ("ftp://me:secret@127.0.0.1:1/a@b", r"ftp://me@127.0.0.1:1/a@b/.*FSSPEC_FTP_PASSWORD"),
+    ],
+)
+def test_a_url_of_no_use_is_refused_and_no_local_folder_is_made(path, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SpecError, match="Protocol not known"):
+    with pytest.raises(SpecError, match=said) as told:
         IndexReader.open(path)
+    assert "secret" not in str(told.value)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -60,7 +69,8 @@ RANGE = IntegerRange(20)
 def made(folder, keys, partitions=8):
     """An index of keys, each with its length as its number, built in this process."""
     folder.mkdir(exist_ok=True)
-    manifest = Manifest("key", "n", "text", partitions, 0.001, 0.01, 0)
+    newest = Manifest.newest(str(folder))
+    manifest = Manifest("key", "n", "text", partitions, 0.001, 0.01, 0, revision=newest)
     index = FingerprintIndex(None, str(folder), manifest, new_digest(0.01, RANGE), [])
     return with_more(index, keys)
 
@@ -127,35 +137,39 @@ def test_a_digest_that_took_the_place_of_another_is_found(tmp_path):
 
 @pytest.mark.parametrize("where", ["part", "digest"])
 def test_an_index_built_anew_over_damaged_files_is_whole(tmp_path, where):
-    """Of the same keys: a file of that name and size was there already, and stayed as it was."""
-    index = made(tmp_path, texts("a"))
+    """Of the same keys: their files are of that revision."""
+    made(tmp_path, texts("a"))
     for path in tmp_path.glob(f"{where}-*"):
         data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 1
         path.write_bytes(data)
-    again = made(tmp_path, texts("a"))
-    assert again.manifest == index.manifest
+    made(tmp_path, texts("a"))
     assert are_there(IndexReader.open(tmp_path), texts("a"))
 
 
-def test_who_builds_waits_for_who_appends_before_anything_goes(tmp_path, monkeypatch):
+@pytest.mark.parametrize("how", ["build", "save"])
+def test_who_replaces_waits_for_who_appends_before_anything_goes(tmp_path, monkeypatch, how):
+    other, tmp_path = made(tmp_path / "other", texts("c")), tmp_path / "index"
     old, waits = made(tmp_path, texts("a")), threading.Event()
     lock = fcntl.flock
     monkeypatch.setattr(fcntl, "flock", lambda *given: (waits.set(), lock(*given)))
     source = SimpleNamespace(key_type=pa.string(), rank_type=None, spark=None)
     monkeypatch.setattr(fingerprint_index, "source_of", lambda *_: source)
     monkeypatch.setattr(FingerprintIndex, "_run", lambda *_: ((), None))
+    build = FingerprintIndex.build
     with ThreadPoolExecutor() as threads:
         with files.changing(str(tmp_path)):
             waits.clear()
-            (tmp_path / ".runs-y").mkdir()
-            built = threads.submit(FingerprintIndex.build, "", "key", path=tmp_path, overwrite=True)
+            if how == "build":
+                done = threads.submit(build, "", "key", path=tmp_path, overwrite=True)
+            else:
+                done = threads.submit(other.save, tmp_path)
             assert waits.wait(60)
-            assert (tmp_path / ".runs-y").exists()
             appended = with_more(old, texts("b")).manifest.names()
-        built.result()
+        done.result()
     left = {path.name for path in tmp_path.iterdir()}
-    assert not left.intersection([*appended, ".runs-y"])
+    assert not left.intersection([*appended, ".runs-x"] if how == "build" else appended)
+    assert are_there(IndexReader.open(tmp_path), texts("c")) == (how == "save")
 
 
 def test_who_asks_while_another_thread_appends_is_answered(tmp_path, monkeypatch):

@@ -3,28 +3,33 @@
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from muntin.assembly import cutting
-from muntin.errors import CorruptSummary, SelectError, SourceError
+from muntin.errors import BadArgument, CorruptSummary, SelectError, SourceError
 from muntin.session import Session
+from muntin.spark import fingerprint_index
+from muntin.spark.fingerprint_index import FingerprintIndex
 from muntin.spark.index.build import _here
 from muntin.spark.index.files import opened
 from muntin.spark.index.manifest import Manifest
-from muntin.spark.index.plan import IndexPlan
+from muntin.spark.index.plan import IndexPlan, new_digest
 from muntin.spark.index.reader import IndexReader
 from muntin.spark.index.runs import run_folder
-from muntin.storage import place_of
+from muntin.storage import _Objects, place_of
 from muntin.summaries.order_maps import IntegerRange
 from tests.pipeline.support import content, run
 from tests.pipeline.test_kinds import in_pieces, pipeline, some_rows, table
 from tests.pipeline.test_shards import SUMMARIES, _rows
 from tests.s3_server import s3_server
 from tests.spark.test_any_spark import python_said
+from tests.spark.test_index_folder import RANGE, are_there, once, texts, with_more
 
 ROOT = Path(__file__).parents[2]
 ASKED = "SELECT * FROM quantiles(delays, 0.5) FOR ALL"
@@ -72,11 +77,12 @@ def build(folder, base=None):
     numbers = np.arange(5000)
     keys, values = pa.array([f"page/{n}" for n in numbers]), pa.array(numbers * 7 % 1000)
     with run_folder(folder) as runs:
-        made = Manifest("url", "bytes", "text", 4, 0.01, 0.01, 0)
+        revision = Manifest.newest(folder) + 1
+        made = Manifest("url", "bytes", "text", 4, 0.01, 0.01, 0, revision=revision)
         plan = IndexPlan(made, folder, runs, 1, IntegerRange(10), base or {})
         files, digest = _here(plan, keys, values)
     made = made.with_files(files)
-    made.write(folder)
+    made.commit(folder)
     return made, digest
 
 
@@ -87,9 +93,8 @@ def test_an_index_is_the_same_there(store, tmp_path):
     assert digest.to_bytes() == same.to_bytes()
     assert Manifest.names_in(url) == set(far.names())
     place, _ = place_of(url)
-    assert {path.rpartition("/")[2] for path in place.listed(url)} == {
-        *far.names(), "manifest.json"
-    }  # fmt: skip
+    left = {path.removeprefix(f"{url}/") for path in place.listed(url)}
+    assert left == {*far.names(), "manifests/0000000001.json"}
     index = IndexReader.open(url)
     assert index.folder == url
     keys = [f"page/{n}" for n in range(0, 10_000, 5)]
@@ -112,6 +117,51 @@ def test_an_index_is_the_same_there(store, tmp_path):
         IndexReader.open("s3a://bucket/none")
     with pytest.raises(SourceError, match=r"s3a://nobody/none\S* cannot be|holds no index"):
         IndexReader.open("s3a://nobody/none")
+
+
+def fails(*_):
+    raise OSError("no answer")
+
+
+def test_of_those_that_add_to_an_index_at_once_one_does(store, monkeypatch):
+    url = "s3a://bucket/shared"
+    manifest = Manifest("key", "n", "text", 8, 0.001, 0.01, 0)
+    first = FingerprintIndex(None, url, manifest, new_digest(0.01, RANGE), [])
+    one, other = with_more(first, texts("a")), FingerprintIndex.load(None, url)
+    there = texts("a")
+
+    def others(*names):
+        for name in names:
+            with_more(other, texts(name))
+            there.extend(texts(name))
+
+    for names, said in ((["b"], "nothing was added; try again"), (["c", "d"], "look whether")):
+        once(monkeypatch, _Objects, "add", partial(others, *names))
+        with pytest.raises(SourceError, match=said):
+            with_more(one, texts("mine"))
+        assert are_there(IndexReader.open(url), there)
+        one.refresh()
+
+    monkeypatch.setattr(_Objects, "delete", fails)
+    add = _Objects.add
+    monkeypatch.setattr(_Objects, "add", lambda *given: (add(*given), fails()))
+    with_more(one, texts("mine"))
+    monkeypatch.undo()
+    assert are_there(IndexReader.open(url), [*there, *texts("mine")])
+
+
+def test_an_index_that_cannot_be_looked_for_is_not_replaced(store, monkeypatch):
+    build("s3a://bucket/kept")
+    source = SimpleNamespace(key_type=pa.string(), rank_type=None, spark=None)
+    monkeypatch.setattr(fingerprint_index, "source_of", lambda *_: source)
+    monkeypatch.setattr(FingerprintIndex, "_run", lambda *_: ((), None))
+    with pytest.raises(BadArgument, match="holds an index already"):
+        FingerprintIndex.build("", "url", path="s3a://bucket/kept")
+    with monkeypatch.context() as patch:
+        patch.setattr(_Objects, "sizes", fails)
+        with pytest.raises(SourceError, match="kept/manifests cannot be read"):
+            FingerprintIndex.build("", "url", path="s3a://bucket/kept")
+    assert IndexReader.open("s3a://bucket/kept").records == 0
 
 
 @pytest.mark.spark

@@ -23,8 +23,13 @@ import pyarrow as pa
 from muntin.errors import BadArgument, SourceError
 from muntin.spark.failures import plainly
 from muntin.spark.index import build as building
-from muntin.spark.index.files import can_read, changing, forget, write_once
-from muntin.spark.index.manifest import MANIFEST, PARTITIONS_MAX, Manifest, PartitionFile
+from muntin.spark.index.files import can_read, changing, forget, read_checked, write_once
+from muntin.spark.index.manifest import (
+    PARTITIONS_MAX,
+    Manifest,
+    PartitionFile,
+    changed_meanwhile,
+)
 from muntin.spark.index.plan import HEADROOM, IndexPlan, new_digest
 from muntin.spark.index.query import Groups, ask_by_job, ask_here, keep_present
 from muntin.spark.index.reader import IndexReader, Revision, check_key, check_type, read_newest
@@ -32,7 +37,7 @@ from muntin.spark.index.runs import remove_left, run_folder
 from muntin.spark.index.sources import Source, source_of
 from muntin.spark.progress import job_progress
 from muntin.spark.session import own_python
-from muntin.storage import full_name, is_elsewhere, is_file, place_of
+from muntin.storage import full_name, is_elsewhere, place_of
 from muntin.summaries.checks import integer_in
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
 from muntin.summaries.dynamic_bloom import HEADROOM_MAX, item_type
@@ -145,16 +150,13 @@ class FingerprintIndex(IndexReader):
             digest = new_digest(error, domain or map_for(source.rank_type))
         folder = _folder_for(path)
         kind = item_type(source.key_type)
-        made = cls(
-            source.spark,
-            folder,
-            Manifest(key, rank, kind, partitions, fpp, error, seed, headroom),
-            digest,
-            [],
-            is_temporary=path is None,
-        )
         with changing(folder):
-            if is_file(f"{folder}/{MANIFEST}") and not overwrite:
+            newest = Manifest.newest(folder)
+            manifest = Manifest(
+                key, rank, kind, partitions, fpp, error, seed, headroom, revision=newest
+            )
+            made = cls(source.spark, folder, manifest, digest, [], is_temporary=path is None)
+            if newest and not overwrite:
                 raise BadArgument(f"{folder} holds an index already: load it, or overwrite=True")
             if not is_elsewhere(folder):
                 remove_left(folder)
@@ -282,23 +284,48 @@ class FingerprintIndex(IndexReader):
         return True
 
     def save(self, path: str | Path) -> None:
-        """Copy the index to a folder, from which `load` opens it."""
-        target = full_name(path)
-        if target == self._folder:
+        """Copy the index to a folder, from which `load` opens it; one that is there is replaced.
+
+        Raises
+        ------
+        SourceError
+            Files of the index are gone (another process may have replaced them: `refresh`), the
+            folder cannot be written, or another process changed the index in it meanwhile.
+        CorruptSummary
+            A file is damaged.
+        """
+        if full_name(path) == self._folder:
             return
-        self.manifest.check_files(self._folder)
-        (here, folder), (there, other) = place_of(self._folder), place_of(target)
-        for name in self.manifest.names():
-            there.write(f"{other}/{name}", here.read(f"{folder}/{name}", 0, None), lasting=False)
-        there.sync(other, self.manifest.names())
-        self.manifest.write(target)
+        target = _folder_for(path)
+        with changing(target):
+            now, revision = self.manifest, Manifest.newest(target) + 1
+            now.check_files(self._folder)
+            old = Manifest.names_in(target)
+
+            def copied(stem: str, name: str) -> str:
+                data = read_checked(f"{self._folder}/{name}")
+                return write_once(target, f"{stem}-{revision}", data)
+
+            made = now.with_files(
+                tuple(
+                    replace(file, file=copied(f"part-{file.partition:05d}", file.file))
+                    for file in now.files
+                ),
+                revision=revision,
+                digest=copied("digest", now.digest) if now.digest else "",
+            )
+            made.commit(target)
+            _delete(target, old)
 
     def _add(
         self, source: Source, changes: dict[str, Any], progress: bool | None, text: str
     ) -> None:
-        files, digest = self._run(source, self._now.names, None, progress, text)
-        if self.manifest.revision:
+        try:
+            files, digest = self._run(source, self._now.names, None, progress, text)
+        except SourceError:  # it may be that files of the index are gone
             self._check_newest()
+            raise
+        self._check_newest()
         merged = self.digest
         if digest is not None and merged is not None:
             merged = merged.copy()
@@ -343,31 +370,23 @@ class FingerprintIndex(IndexReader):
         digest: DyadicQDigest | None,
     ) -> None:
         """The next revision; what fails before it is written changes nothing."""
-        before = set(self.manifest.names())
+        before, revision = set(self.manifest.names()), self.manifest.revision + 1
         if digest is not None:
-            changes["digest"] = write_once(self._folder, "digest", digest.to_bytes())
+            changes["digest"] = write_once(self._folder, f"digest-{revision}", digest.to_bytes())
         made = self.manifest.with_files(files, **changes)
-        where, folder = place_of(self._folder)
-        where.sync(folder, set(made.names()) - before)  # before the manifest names them
         records = sum(file.records for file in made.files)
-        made = replace(made, records=records, revision=self.manifest.revision + 1)
-        made.write(self._folder)
+        made = replace(made, records=records, revision=revision)
+        made.commit(self._folder)
         self._now = Revision(made, digest)
         self._delete(before)
 
     def _delete(self, names: set[str]) -> None:
         """Those files that the manifest names no more."""
-        where, folder = place_of(self._folder)
-        for name in names - set(self.manifest.names()):
-            with suppress(FileNotFoundError):
-                where.delete(f"{folder}/{name}")
+        _delete(self._folder, names - set(self.manifest.names()))
 
     def _check_newest(self) -> None:
-        if Manifest.stored(self._folder) != self.manifest:
-            raise SourceError(
-                f"the index in {self._folder} was changed by another process meanwhile: nothing "
-                "was added; try again"
-            )
+        if Manifest.newest(self._folder) != self.manifest.revision:
+            raise changed_meanwhile(self._folder)
 
     def _rebuild(self, partitions: list[int]) -> None:
         """Build lost partitions again from where the records came from."""
@@ -399,6 +418,13 @@ def _folder_for(path: str | Path | None) -> str:
     except OSError as problem:
         raise SourceError(f"{folder}: no folder can be made there ({problem})") from None
     return folder
+
+
+def _delete(folder: str, names: set[str]) -> None:
+    where, path = place_of(folder)
+    for name in names:
+        with suppress(OSError):  # what was committed counts, though others stay
+            where.delete(f"{path}/{name}")
 
 
 def _remove(folder: str) -> None:

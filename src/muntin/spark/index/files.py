@@ -56,6 +56,25 @@ def check_content(path: str, data: bytes | memoryview) -> None:
         )
 
 
+def read_checked(path: str) -> bytes:
+    """All of a file, as it was written.
+
+    Raises
+    ------
+    SourceError
+        It cannot be read.
+    CorruptSummary
+        It is damaged.
+    """
+    place, full = place_of(path)
+    try:
+        data = place.read(full, 0, None)
+    except OSError as problem:
+        raise SourceError(f"{path} cannot be read: {problem}") from None
+    check_content(path, data)
+    return data
+
+
 def write_once(folder: str, stem: str, data: bytes) -> str:
     """Write a file named after its content, also where one of that name is: it may be damaged."""
     name = _name_of(stem, data)
@@ -68,12 +87,15 @@ def write_once(folder: str, stem: str, data: bytes) -> str:
     return name
 
 
-def write_partition(folder: str, partition: int, summary: Fingerprint) -> PartitionFile:
+def write_partition(
+    folder: str, partition: int, revision: int, summary: Fingerprint
+) -> PartitionFile:
+    """The file of a partition for a revision: who removes those of others never removes it."""
     data = summary.to_bytes()
     least, most = summary.hash_range or (0, 0)
     return PartitionFile(
         partition=partition,
-        file=write_once(folder, f"part-{partition:05d}", data),
+        file=write_once(folder, f"part-{partition:05d}-{revision}", data),
         size=len(data),
         records=summary.count,
         keys=summary.keys,
@@ -121,8 +143,9 @@ def forget(folder: str) -> None:
 
 
 def can_read(folder: str, names: Iterable[str]) -> bool:
-    """Whether this process sees all of these files."""
-    return all(is_file(f"{folder}/{name}") for name in names)
+    """Whether this process sees all of these files. At a URL what it has open is not asked for."""
+    known = _open if is_elsewhere(folder) else ()
+    return all(path in known or is_file(path) for path in (f"{folder}/{name}" for name in names))
 
 
 def probe(folder: str, names: Mapping[int, str], parts: Sequence[tuple[int, np.ndarray]]) -> bytes:

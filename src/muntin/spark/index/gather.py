@@ -45,7 +45,7 @@ def _gathered(plan: IndexPlan, left: Left, task: int) -> Iterator[pa.RecordBatch
         hashes = runs.hashes(partition)
         if len(hashes):
             summary = _partition(plan, partition, hashes)
-            file = write_partition(plan.folder, partition, summary)
+            file = write_partition(plan.folder, partition, plan.index.revision + 1, summary)
             yield piece(FILE, json.dumps(asdict(file)).encode())
     digests = left.digests[task :: plan.tasks]
     digest = sum_of_digests(whole(f"{plan.runs}/{name}") for name in digests)

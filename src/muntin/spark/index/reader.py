@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary, SourceError
-from muntin.spark.index.files import by_partition, check_content, opened
+from muntin.spark.index.files import by_partition, opened, read_checked
 from muntin.spark.index.manifest import Manifest
 from muntin.spark.index.query import Groups, ask_here
-from muntin.storage import full_name, place_of
+from muntin.storage import full_name
 from muntin.summaries.base import Estimate
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
 from muntin.summaries.dynamic_bloom import item_type
@@ -296,13 +296,8 @@ def read_newest(folder: str) -> tuple[Manifest, DyadicQDigest | None]:
 def _read_digest(folder: str, manifest: Manifest) -> DyadicQDigest | None:
     if not manifest.digest:
         return None
-    place, path = place_of(f"{folder}/{manifest.digest}")
-    try:
-        data = place.read(path, 0, None)
-    except OSError as problem:
-        raise SourceError(f"{path} cannot be read: {problem}") from None
-    check_content(path, data)
-    digest = DyadicQDigest.from_bytes(data)
+    path = f"{folder}/{manifest.digest}"
+    digest = DyadicQDigest.from_bytes(read_checked(path))
     if digest.count != manifest.records:
         raise CorruptSummary(f"{path} counted {digest.count} of {manifest.records} records")
     return digest
