@@ -257,6 +257,10 @@ class PostgresServer(Server):
             f"UPDATE rows SET body = {of_windows} WHERE key LIKE 'windows:%'",  # noqa: S608
         )
 
+    def wipe(self, schema: str) -> None:
+        """All rows of a ledger."""
+        self.ask(f"TRUNCATE {schema}.rows")
+
 
 class RedisServer(Server):
     store = "muntin.ledger.redis"
@@ -330,6 +334,10 @@ class RedisServer(Server):
         client.set(f"{keys}payload:{piece}", payload[:-1] + bytes([payload[-1] ^ 1]))
         for key, row in client.hscan_iter(f"{keys}rows", "windows:*"):
             client.hset(f"{keys}rows", key, row.replace(b"full", b"fuel"))
+
+    def wipe(self, schema: str) -> None:
+        """As of PostgreSQL: what a server does that deletes keys where its memory is full."""
+        self.client().delete(f"muntin:{{{schema}}}:rows")
 
 
 KINDS: list[type[Server]] = [PostgresServer, RedisServer]

@@ -263,6 +263,21 @@ def test_a_payload_outlives_its_piece_for_readers_of_a_snapshot(server, request)
     ledger.close()
 
 
+def test_a_ledger_whose_rows_are_gone_is_no_empty_one(server, request):
+    url = server.url(schema=name_of(request))
+    ledger = open_ledger(url)
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    writer.commit(batch(0, partial("s", 0, [0])))
+    server.wipe(name_of(request))
+    for create in (False, True):
+        with pytest.raises(LedgerError, match="rows are gone"):
+            open_ledger(url, create=create)
+    if server.store.endswith("redis"):  # PostgreSQL deletes nothing by itself
+        with pytest.raises(LedgerError, match="rows are gone"):
+            writer.commit(batch(1, partial("s", 0, [1])))
+    assert held(ledger, "s", PANE, 0, 10) == {0: 1}
+
+
 def test_damage_in_the_store_is_seen(server, request):
     url = server.url(schema=name_of(request))
     ledger = open_ledger(url)

@@ -28,6 +28,7 @@ from muntin.ledger.store import (
     GONE_SECONDS,
     LOG_KEPT,
     META,
+    ROWS_GONE,
     Change,
     Entry,
     Head,
@@ -42,13 +43,16 @@ REDIS_OLDEST = 7
 _FIRST = Head(0, 1)  # a stream has no id 0-0
 _GONE = 0xFFFFFFFF
 _SIZES = struct.Struct("<II")
-_LIBRARY = "muntin_1"  # another number where the function changes
+_LIBRARY = "muntin_2"  # another number where the function changes
 _FUNCTION = f"""#!lua name={_LIBRARY}
 -- keys: ledger, rows, log, payloads to be set, payloads that may go
 -- args: head, newer head, changes, seconds that payloads stay, length of the log, payloads
 local function append(keys, args)
     if redis.call('HGET', keys[1], 'head') ~= args[1] then
         return 0
+    end
+    if redis.call('HEXISTS', keys[2], '{META}') == 0 then
+        return redis.error_reply('ROWSGONE of the ledger')
     end
     local changes, at = args[3], 1
     while at <= #changes do
@@ -304,6 +308,7 @@ _REMEDIES = {
         "the server's memory is full (maxmemory); what was committed stays: give it more, then "
         "start again"
     ),
+    "ROWSGONE": ROWS_GONE,
     "MISCONF": (
         "the server cannot write to its disk and takes no writes; what was committed stays: free "
         "space, then start again"

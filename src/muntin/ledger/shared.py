@@ -28,6 +28,7 @@ from muntin.ledger.sqlite import SqliteLedger
 from muntin.ledger.sqlite_file import SqliteFile, roll_back, transaction
 from muntin.ledger.store import (
     META,
+    ROWS_GONE,
     Change,
     Head,
     Store,
@@ -164,11 +165,15 @@ class Replica(SqliteFile):
                 head, rows = self._patiently(self.store.load, patience)
                 for table in (*schema.TABLES, "sqlite_sequence"):
                     connection.execute(f"DELETE FROM {getattr(table, 'name', table)}")  # noqa: S608
+                whole = False
                 try:
                     for changes in rows:
                         _apply(connection, changes, self.place)
+                        whole |= any(name == META for name, _ in changes)
                 except StoreAway as problem:
                     raise StoreError(f"{self.place}: {problem}") from problem
+                if not whole:  # each change brings that row, and it is never removed
+                    raise StoreError(f"{self.place}: {ROWS_GONE}")
                 found = self._patiently(lambda left: self.store.since(head, left), patience)  # noqa: B023
                 if found is not None:
                     break

@@ -21,6 +21,11 @@ LOG_KEPT = 1_000
 GONE_SECONDS = 60
 """A payload stays so long after its piece: a reader's snapshot may still name it."""
 META = "meta"
+ROWS_GONE = (
+    "the ledger's rows are gone: did the server delete keys when its memory was full "
+    "(maxmemory-policy), or did somebody? Restore them from a backup, or delete the ledger and run "
+    "the pipeline again over its source"
+)
 
 Change = tuple[str, bytes | None]
 """A key with its row; None: the row has gone."""
