@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -167,10 +168,16 @@ class SourceSpec(Strict):
     def options(self) -> dict[str, str]:
         """Spark's options, as text."""
         extra = {**(self.model_extra or {}), **self.options_}
-        return {
-            name: str(value).lower() if isinstance(value, bool) else str(value)
-            for name, value in extra.items()
-        }
+        return {name: _option(value) for name, value in extra.items()}
+
+
+def _option(value: Any) -> str:
+    """As Spark takes it: lists are separated by commas, mappings are JSON."""
+    if isinstance(value, Mapping):
+        return json.dumps(value)
+    if isinstance(value, list):
+        return ",".join(map(_option, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class TimeSpec(Strict):

@@ -113,6 +113,19 @@ def test_columns_of_a_value_hide_those_of_the_record():
     assert kinds["fare"] == "double"
     assert kinds["offset"] == "int64"
     assert "value" not in kinds
+    own = pipeline({"value": {"schema": "fare double, _muntin_topic string"}}).source
+    assert own is not None
+    with pytest.raises(SourceError, match="column '_muntin_topic' has a name of Muntin's own"):
+        columns_of(own)
+
+
+def test_lists_and_mappings_are_as_spark_takes_them():
+    given = {"subscribe": ["a", "b"], "startingOffsets": {"a": {0: 3}}, "failOnDataLoss": False}
+    source = pipeline({"options": given}).source
+    assert source is not None
+    assert source.options == {
+        "subscribe": "a,b", "startingOffsets": '{"a": {"0": 3}}', "failOnDataLoss": "false"
+    }  # fmt: skip
 
 
 def test_value_and_jars_are_for_kafka_only():

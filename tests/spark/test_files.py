@@ -1,6 +1,7 @@
 """Which files a source has: the same for Spark, for what reads them by Arrow, and for a stream."""
 
 import datetime as dt
+import json
 from pathlib import Path
 
 import numpy as np
@@ -289,6 +290,10 @@ def test_a_column_is_read_whatever_others_call_their_own(spark, tmp_path, name):
     if name.startswith("_muntin_"):  # those are refused by name
         with pytest.raises(SourceError, match=f"column '{name}' has a name of Muntin's own"):
             muntin.summarize(None, spec | {"fields": {"z": "1"}}, ledger=temporary())
+        with pytest.raises(SourceError, match=f"column '{name}' has a name of Muntin's own"):
+            muntin.stream(None, spec, ledger=temporary(), checkpoint=str(tmp_path / "c"))
+        (tmp_path / "a.jsonl").write_text(json.dumps({"t": "2026-01-01", name: "{"}))
+        spec["source"] = {"format": "json", "path": str(tmp_path / "a.jsonl")}
         with pytest.raises(SourceError, match=f"column '{name}' has a name of Muntin's own"):
             muntin.stream(None, spec, ledger=temporary(), checkpoint=str(tmp_path / "c"))
         return

@@ -55,6 +55,10 @@ def test_an_error_of_ours_comes_back_as_itself(spark):
     ("account", "said"),
     [
         (
+            "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: got erliest",
+            "got erliest",
+        ),
+        (
             "[STREAM_FAILED] Query [id = 1] ended: [NOT_GOOD.AT_ALL] It is not.",
             "[NOT_GOOD.AT_ALL] It is not.",
         ),

@@ -27,6 +27,7 @@ _NO_MUNTIN = re.compile(
 )
 _NAMED = r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)?)\] "
 _OF_SPARK = re.compile(rf"{_NAMED}(.+?)(?= {_NAMED}|$)", re.MULTILINE)
+_QUERY = re.compile(r"^\[STREAM_FAILED\] Query \[.*?\] terminated with exception: ")
 _CAUSE = re.compile(r"^\s*Caused by: (?:\w+\.)*(\w+: .+)$", re.MULTILINE)
 # of Kafka, by Spark's check and by the client's
 _LOST = re.compile(
@@ -87,7 +88,7 @@ def reason(problem: Exception) -> str:
     said = [line for line in lines if not line.startswith("An error occurred while calling")]
     if causes and (not said or said[0].endswith("awaitResult:")):
         said = causes[-1:]
-    return _cut(said[0] if said else type(problem).__name__)
+    return _cut(_QUERY.sub("", said[0]) if said else type(problem).__name__)
 
 
 def _start_error(text: str) -> SourceError | None:

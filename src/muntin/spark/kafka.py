@@ -254,9 +254,13 @@ def _format(value: ValueSpec) -> tuple[pa.Schema, Callable[[], JsonValues | Avro
     """The columns of values, and what makes their parser in a worker."""
     if value.format == "avro":
         fields = avro_fields(value.schema_)
-        return arrow_schema(fields), partial(AvroValues, fields, value.schema_id)
-    schema = value_schema(value.schema_)
-    return schema, partial(JsonValues, schema)
+        schema, parser = arrow_schema(fields), partial(AvroValues, fields, value.schema_id)
+    else:
+        schema = value_schema(value.schema_)
+        parser = partial(JsonValues, schema)
+    if own := next((name for name in schema.names if name.startswith("_muntin_")), None):
+        raise SourceError(f"source.value.schema: column '{own}' has a name of Muntin's own columns")
+    return schema, parser
 
 
 def _spelled(schema: pa.Schema) -> str:

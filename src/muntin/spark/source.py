@@ -92,7 +92,9 @@ def _read(df: DataFrame, source: SourceSpec) -> DataFrame:
     if source.format not in FILE_FORMATS:
         return named(df, source)
     is_text = source.format in _TEXT_FORMATS
-    names = [name for name in df.columns if not (is_text and name == CORRUPT_COLUMN)]
+    names = df.columns
+    if is_text:
+        names.remove(CORRUPT_COLUMN)  # ours: one of that name in the data stands there as well
     if own := next((name for name in names if name.startswith("_muntin_")), None):
         raise SourceError(
             f"source.path: {source.path}: column '{own}' has a name of Muntin's own columns: give "
