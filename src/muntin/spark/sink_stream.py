@@ -21,8 +21,8 @@ from muntin.spark.failures import worker_error
 from muntin.spark.ingest import Ingest
 from muntin.spark.kafka import lag_of
 from muntin.spark.registering import register
+from muntin.spark.running import Running
 from muntin.spark.source import needed
-from muntin.spark.stream import Running
 from muntin.spec import Pipeline
 
 if TYPE_CHECKING:

@@ -6,9 +6,7 @@ import logging
 import threading
 import time
 import weakref
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +17,6 @@ from muntin.ledger.base import Ledger, Mode
 from muntin.ledger.open import absolute, open_ledger
 from muntin.progress import Progress
 from muntin.reading.warm import warm
-from muntin.select.result import Result
-from muntin.session import Session
 from muntin.spark.checkpoint import (
     check_there,
     check_undamaged,
@@ -40,17 +36,15 @@ from muntin.spark.parquet import gather_batch
 from muntin.spark.partials import Plan
 from muntin.spark.progress import tasks_at_hand
 from muntin.spark.rows import Row
+from muntin.spark.running import Running
 from muntin.spark.session import is_elsewhere, start_worker
 from muntin.spark.session import session as spark_session
+from muntin.spark.sink_stream import SinkStream
 from muntin.spark.source import check_source, nanoseconds_of, needed, stream_source
 from muntin.spec import Pipeline, SourceSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming.query import StreamingQuery
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-    from muntin.spark.sink_stream import SinkStream
 
 _LOG = logging.getLogger("muntin.spark")
 START_SECONDS_MAX = 60.0  # a query that started knows its id long before
@@ -58,66 +52,6 @@ WATCH_SECONDS = 0.5
 AT_START = ("name", "source", "ledger", "checkpoint", "trigger", "spark")
 """Entries that a pipeline which runs was started with."""
 RESTARTS_MAX = 20  # while an older process still writes to the checkpoint
-
-
-class Running(ABC):
-    """A pipeline that runs, here or elsewhere."""
-
-    query: StreamingQuery
-
-    def __init__(self, pipeline: Pipeline, *, once: bool) -> None:
-        self._pipeline = pipeline
-        self._stopping = False
-        self.once = once
-
-    @property
-    def pipeline(self) -> Pipeline:
-        """What it runs by: another one after a file that has changed was taken over."""
-        return self._pipeline
-
-    @property
-    @abstractmethod
-    def ledger(self) -> Ledger:
-        """Where the summaries go."""
-
-    @cached_property
-    def _session(self) -> Session:
-        return Session(self.ledger)
-
-    def sql(self, statement: str) -> Result:
-        """Answer a SELECT over what was committed so far; see docs/select.md."""
-        return self._session.sql(statement)
-
-    def slow_down(self, summary: str | None = None) -> dict[str, Any]:
-        """Double the floating windows' length, up to their limit; tells what was done."""
-        return self._command("slow_down", summary)
-
-    def resume(self, summary: str | None = None) -> dict[str, Any]:
-        """Back to the windows' own length; tells what was done."""
-        return self._command("resume", summary)
-
-    def caught_up(self) -> bool:
-        """Has all been taken that the source is known to hold?"""
-        status = self.query.status
-        return not (status["isDataAvailable"] or status["isTriggerActive"])
-
-    def _triggered(self, writer: DataStreamWriter) -> DataStreamWriter:
-        if self.once:
-            return writer.trigger(availableNow=True)
-        if self._pipeline.trigger:
-            milliseconds = self._pipeline.trigger // 1000
-            return writer.trigger(processingTime=f"{milliseconds} milliseconds")
-        return writer
-
-    def _command(self, action: str, summary: str | None) -> dict[str, Any]:
-        if summary is not None and summary not in self._pipeline.summaries:
-            there = ", ".join(self._pipeline.summaries)
-            raise SpecError(f"no summary '{summary}'; there are {there}")
-        return self._ask(action, summary)
-
-    @abstractmethod
-    def _ask(self, action: str, summary: str | None) -> dict[str, Any]:
-        """What came of a command."""
 
 
 class Stream(Running):
@@ -454,8 +388,6 @@ def _elsewhere(
     mode: Mode,
 ) -> SinkStream:
     """By Spark Connect, which has no way to delete a checkpoint, nor to call back."""
-    from muntin.spark.sink_stream import SinkStream
-
     place = checkpoint or pipeline.checkpoint or checkpoint_beside(url, pipeline.name)
     here = local_path(place)
     if mode == "overwrite" and query_of(place) != "":
