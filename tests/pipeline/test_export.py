@@ -357,5 +357,10 @@ def test_what_others_raise_is_one_line_that_names_the_place(ingest, place, tmp_p
         assert f"'{where}'" in told[where]
     assert "pip install 'pyiceberg[hive]'" in told["a.hive"]
     assert "unable to open database file" in told["a.sqlite"]
-    with pytest.raises(BadArgument, match="name a folder"):
-        export(ingest.ledger, "fares", "parquet", "")
+    for form, where, why in (
+        ("parquet", "", "name a folder"),
+        ("iceberg", "fares", "give namespace.table"),
+        ("iceberg", "a.fares?", "no [?] or # in a name"),
+    ):
+        with pytest.raises(BadArgument, match=why):
+            export(ingest.ledger, "fares", form, where)

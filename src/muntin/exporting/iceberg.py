@@ -32,6 +32,8 @@ class Iceberg:
         self._name = tuple(place.split("."))
         if len(self._name) < 2 or not all(self._name):
             raise BadArgument(f"'{place}' is no table of a catalog: give namespace.table")
+        if {*place} & {*"?#"}:  # what its files' URLs would end at
+            raise BadArgument(f"'{place}': PyIceberg takes no ? or # in a name: give another")
         try:
             self._catalog: Catalog = load_catalog(catalog)
         except ValueError as problem:
