@@ -81,6 +81,10 @@ BY_HAND = {
     "SELECT DATE '2026-01-02', TIMESTAMP '2026-01-02 03:04:05.5', INTERVAL '90 minutes'": [
         ["2026-01-02", "2026-01-02T03:04:05.5Z", "PT5400S"]
     ],
+    "SELECT DATE '2026-01-02'::TEXT, TIMESTAMP '2026-01-02 03:04:05'::DATE::VARCHAR || 'x', "
+    "TIME '10:30'::TEXT, DOUBLE '1.5'::INT": [["2026-01-02", "2026-01-02x", "10:30:00", 2]],
+    "SELECT interval - 1, interval * 2, INTERVAL 1 DAY + '2026-01-01'::TIMESTAMP "
+    "FROM (SELECT 3 AS interval) a ORDER BY interval DESC": [[2, 6, "2026-01-02T00:00:00Z"]],
     "SELECT INTERVAL '1 day 02:30:00', INTERVAL '-1.5 hours', INTERVAL '2' DAY, INTERVAL 3 DAYS": [
         ["P1DT9000S", "PT-5400S", "P2D", "P3D"]
     ],

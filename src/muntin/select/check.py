@@ -340,12 +340,6 @@ def _check_literal(statement: Statement, node: exp.Literal) -> None:
             raise problem_at(statement.text, _place(node), message, remedy, "value")
 
 
-def _check_sum(statement: Statement, node: exp.Expr) -> None:
-    """INTERVAL '1' DAY '2' HOUR is a sum without brackets, which SQL would read otherwise."""
-    if isinstance(node.expression, (exp.Add, exp.Sub)):
-        raise _refused(statement, node.expression, "this sum without brackets")
-
-
 def _check_number_of_rows(statement: Statement, node: exp.Limit | exp.Offset) -> None:
     value = node.expression
     if not (isinstance(value, exp.Literal) and not value.is_string and value.name.isdigit()):
@@ -407,7 +401,6 @@ def _check_alias(statement: Statement, node: exp.Alias) -> None:
 _SPECIAL: dict[type, Any] = {
     exp.Anonymous: _check_function,
     exp.DataType: _check_type,
-    **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod), _check_sum),
     exp.From: _check_from,
     exp.Literal: _check_literal,
     exp.Join: _check_join,

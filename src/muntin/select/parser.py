@@ -241,18 +241,48 @@ class _Parser(_BASE):
     }
     STATEMENT_PARSERS: dict[Any, Any] = {}  # noqa: RUF012
 
-    def _parse_interval(self, *given: Any, **named: Any) -> Any:
-        """A text with units stays whole: of '1 day 02:30:00' sqlglot would keep the day alone."""
-        text = self._next
-        if (
-            self._match(TokenType.INTERVAL, advance=False)
-            and text is not None
-            and text.token_type is TokenType.STRING
-            and not _NUMBER.fullmatch(text.text)
-        ):
+    def _parse_interval(self, *_: Any, **__: Any) -> Any:
+        """INTERVAL '1 day 02:30:00', INTERVAL '1' DAY, INTERVAL -1 DAY; else it is a name.
+
+        sqlglot keeps of a text the part with one unit, adds up what stands behind, and takes
+        what is subtracted from a column of that name for its constant.
+        """
+        start = self._index
+        if not self._match(TokenType.INTERVAL):
+            return None
+        minus = self._match(TokenType.DASH)
+        is_text = not minus and self._curr.token_type is TokenType.STRING
+        if not (is_text or self._curr.token_type is TokenType.NUMBER):
+            self._retreat(start)
+            return None
+        this, unit = self._parse_primary(), None
+        if is_text and not _NUMBER.fullmatch(this.name):
+            return self.expression(exp.Interval(this=this))
+        known = self._curr.text.upper() in self.dialect.VALID_INTERVAL_UNITS
+        if known or (self._curr.token_type is TokenType.VAR and not minus):
+            unit = exp.Var(this=self._curr.text.upper())
             self._advance()
-            return self.expression(exp.Interval(this=self._parse_primary()))
-        return super()._parse_interval(*given, **named)
+        elif not is_text:
+            self._retreat(start)
+            return None
+        if not is_text:
+            this = exp.Literal.string(f"-{this.name}" if minus else this.name)
+        return self.expression(exp.Interval(this=this, unit=unit))
+
+    def _parse_type(self, *given: Any, **named: Any) -> Any:
+        """DATE '2026-01-01'::TEXT casts the date; sqlglot would cast the text before."""
+        typed = self._curr.token_type in self.TYPE_TOKENS
+        found = super()._parse_type(*given, **named)
+        if not (typed and isinstance(found, exp.Cast) and isinstance(found.this, exp.Cast)):
+            return found
+        first = outer = found.this
+        while isinstance(first.this, exp.Cast):
+            first = first.this
+        if not isinstance(first.this, exp.Literal):
+            return found
+        found.set("this", first.this)
+        first.set("this", found)
+        return outer
 
     def raise_error(self, message: str, token: Any = None) -> NoReturn:
         raise _SyntaxAtError(message, token or self._curr or self._prev)
