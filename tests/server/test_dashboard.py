@@ -17,6 +17,7 @@ from tests.server.proxy import under_a_path
 
 pytestmark = pytest.mark.slow
 LARGE = 2**60 + 1  # which a number of JavaScript rounds
+KEY = "k" * 500
 
 
 def test_a_stream_is_watched(page, server, feeder):
@@ -167,16 +168,17 @@ def test_long_names_and_keys_that_are_null(page, ledger, width):
     )
     feeder = Feeder(ledger, spec)
     for start in range(0, 300, 10):
-        feeder.rows([(start, driver, LARGE, 1, LARGE) for driver in (None, "null")])
+        feeder.rows([(start, driver, LARGE, 1, LARGE) for driver in (None, "null", KEY)])
     with Server(ledger, port=0) as server:
         page.set_viewport_size({"width": width, "height": 800})
         page.goto(server.url)
-        wait(page, "document.querySelectorAll('#panels .bars tr').length == 5")
+        wait(page, "document.querySelectorAll('#panels .bars tr').length == 7")
         page.select_option("section:has-text('Top of areas') select >> nth=1", "fare")
-        page.wait_for_selector(f"#panels td:text-is('{60 * LARGE:,}')")  # to its last digit
-        wait(page, "document.querySelectorAll('#trends polyline').length == 2")
+        page.wait_for_selector(f"#panels td:text-is('{90 * LARGE:,}')")  # to its last digit
+        wait(page, "document.querySelectorAll('#trends polyline').length == 3")
         labels = page.locator("#panels .bars td:first-child").all_text_contents()
-        assert sorted(labels) == ["(none)", "(none) 99 %", str(LARGE), "null", "null 99 %"]
+        once = ["(none)", str(LARGE), KEY, "null"]
+        assert sorted(labels) == sorted([*once, "(none) 99 %", f"{KEY} 99 %", "null 99 %"])
         wait(page, "document.documentElement.scrollWidth <= innerWidth")
         for number in page.locator(".bars .number").all():
             box = number.bounding_box()
