@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import pytest
@@ -34,6 +35,28 @@ def test_a_stream_is_watched(page, server, feeder):
     wait(page, moved, drawn)
     page.wait_for_selector("#panels .bars tr")
     page.wait_for_selector("#trends svg polyline, #trends svg circle", state="attached")
+
+
+def test_what_closes_while_an_older_answer_is_on_its_way_stays(page, server, feeder):
+    page.goto(server.url)
+    shown = "[...document.querySelectorAll('#closings rect title')].at(-1)?.textContent"
+    drawn = "document.querySelector('#trends svg')?.textContent"
+    wait(page, f"{shown} && {drawn}")
+    answers = []
+    held = re.compile(r"/windows\?|/query$")
+    page.route(held, lambda route: answers.append((route, route.fetch())))
+    page.select_option("#range select", label="last hour")  # all is asked for again
+    while len(answers) < 2:
+        page.wait_for_timeout(20)
+    before = page.evaluate(f"[{shown}, {drawn}]")
+    feeder.minute()
+    wait(page, f"before => {shown} !== before[0] && {drawn} !== before[1]", before)
+    after = page.evaluate(f"[{shown}, {drawn}]")
+    for route, answer in answers:
+        with page.expect_response(held):
+            route.fulfill(response=answer)
+    page.evaluate("new Promise((drawn) => setTimeout(drawn, 200))")
+    assert page.evaluate(f"[{shown}, {drawn}]") == after
 
 
 def test_a_trend_begins_on_a_page_that_was_open_before_its_first_window(page, ledger):
@@ -137,7 +160,7 @@ def test_whatever_a_summary_is_called_a_click_asks_it(page, ledger):
         for name, asked in (
             ("my-orders", '"my-orders"(driver, area)'),
             ("by-area", 'top_k("by-area", 10)'),
-            ("select", "contains(\"select\", 'key')"),
+            ("select", "contains(\"select\", 'd1', 'd2')"),
         ):
             page.click(f"#catalogue button:text-is('{name}')")
             page.wait_for_selector("#select tbody tr")
@@ -341,6 +364,10 @@ def test_what_was_is_there_at_once_and_a_run_of_time_is_chosen_by_dragging(page,
 
 def test_an_answer_is_drawn_and_kept(page, server):
     page.goto(server.url)
+    many = "[{ name: 'n', points: Array.from({ length: 200000 }, (_, i) => [i, i]) }]"
+    holder = "const holder = document.createElement('div'), { lines } = charts"
+    drawn = f"charts => {{ {holder}; lines(holder, {many}); return holder.innerHTML.length }}"
+    assert page.evaluate(f"import('/static/charts.js').then({drawn})") > 1_000_000
     page.fill("#statement", "SELECT driver, count FROM orders(driver) FOR ALL ORDER BY driver")
     page.keyboard.press("Control+Enter")
     page.wait_for_selector("#select .answer .bars tr:nth-child(5)")

@@ -16,6 +16,9 @@ function svg(tag, attributes, text) {
   return element;
 }
 
+// Least and most of any number of values, which are too many for the arguments of a call.
+const extent = (values) => values.reduce(([low, high], v) => [Math.min(low, v), Math.max(high, v)], [Infinity, -Infinity]);
+
 // A round number above a value, and not far above it.
 function roundUp(value) {
   if (!(value > 0)) return 1;
@@ -102,9 +105,8 @@ export function lines(holder, given, { height: least = 170, area = false, label 
   const all = series.flatMap((s) => s.points).filter((p) => p[1] != null);
   if (holder.querySelector(".chosen") || empty(holder, !all.length, why)) return; // somebody drags over it
   const { root, width, height, plot } = frame(holder, least, label || series.map((s) => s.name).join(", "), series.length > 1 ? KEYS : 0);
-  const first = from ?? Math.min(...all.map((p) => p[0])), last = until ?? Math.max(...all.map((p) => p[0]));
-  const values = all.flatMap((p) => p.slice(1).filter((v) => v != null));
-  const high = roundUp(Math.max(...values)), low = Math.min(...values);
+  const [begin, end] = extent(all.map((p) => p[0])), first = from ?? begin, last = until ?? end;
+  const [low, most] = extent(all.flatMap((p) => p.slice(1).filter((v) => v != null))), high = roundUp(most);
   const y = scaleY(root, width, plot, low < 0 ? -roundUp(-low) : 0, high, unit);
   const x = (t) => LEFT + plot.w * (last > first ? (t - first) / (last - first) : 1);
   series.forEach((one, i) => {

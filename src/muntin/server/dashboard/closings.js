@@ -1,6 +1,7 @@
 // Why windows closed, over time. Capacity closings mean more keys than was planned for.
 import { columns, key } from "./charts.js";
 import { drawer, duration, make, moment, number } from "./dom.js";
+import { caughtUp } from "./live.js";
 
 const SHOWN = 80;
 const COLOUR = { full: "var(--one)", capacity: "var(--bad)", end: "var(--three)", late: "var(--two)" };
@@ -34,7 +35,7 @@ export function closings(holder, live, range, closing) {
     if (windows.size > 10 * SHOWN) windows.delete(windows.keys().next().value);
     draw();
   };
-  const fill = async () => {
+  const asking = caughtUp(() => {
     const [start, end] = range.ends();
     const names = closing();
     if (names.join() !== shownOf) { // of another pipeline: the one before is not shown until it is known
@@ -43,16 +44,13 @@ export function closings(holder, live, range, closing) {
       draw();
     }
     const asked = (summary) => new URLSearchParams({ summary, newest_first: true, limit: SHOWN, ...(start && { start }), ...(end && { end }) });
-    try {
-      const found = await Promise.all(names.map((name) => live.ask(`/windows?${asked(name)}`)));
-      if (names.join() !== shownOf) return;
-      windows.clear();
-      found.forEach((one) => one.windows.forEach(take));
-      draw();
-    } catch (problem) {
-      note.textContent = problem.message;
-    }
-  };
+    return Promise.all(names.map((name) => live.ask(`/windows?${asked(name)}`)));
+  }, (found) => {
+    windows.clear();
+    found.forEach((one) => one.windows.forEach(take));
+    draw();
+  }, take);
+  const fill = () => asking.fill().catch((problem) => { note.textContent = problem.message; });
   range.onchange(fill);
-  live.subscribe({ windows: true }, ({ window }) => window && take(window), null, fill);
+  live.subscribe({ windows: true }, ({ window }) => window && asking.told(window), null, fill);
 }

@@ -29,6 +29,23 @@ export function paced(ask, every = EVERY_MS) {
   };
 }
 
+// Asks for what there is while more is told: what was told since then is shown after it, and of several
+// answers only that to the newest question.
+export function caughtUp(ask, show, hear) {
+  let since = null;
+  const told = (one) => { since?.push(one); hear(one); };
+  const fill = async () => {
+    const mine = since = [];
+    try {
+      const found = await ask();
+      if (since !== mine) return;
+      show(found);
+      for (const one of mine) hear(one);
+    } finally { if (since === mine) since = null; }
+  };
+  return { told, fill };
+}
+
 // Integers that a number of JavaScript would round are BigInt.
 function exact(text) {
   return JSON.parse(text, (_, value, told) => Number.isInteger(value) && !Number.isSafeInteger(value)

@@ -72,9 +72,11 @@ export function load(holder, live, range) {
     return `/history?${new URLSearchParams({ pipeline: shown.name, ...(start && { start }), ...(end && { end }) })}`;
   };
   const ask = paced(async () => {
-    const wanted = path(), of = wanted + shown.read, { newest } = shown; // as of then: more comes meanwhile
+    const wanted = path(), of = wanted + shown.read, { name, newest } = shown; // as of then: more comes meanwhile
     try {
-      found = { ...(await live.ask(wanted)), newest };
+      const told = await live.ask(wanted);
+      if (shown.name !== name) return; // another pipeline is shown since
+      found = { ...told, newest };
       asked = of;
       draw();
     } catch { /* the next state asks again */ }

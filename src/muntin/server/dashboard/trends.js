@@ -3,6 +3,7 @@
 // that runs on update, from when the page was opened.
 import { lines } from "./charts.js";
 import { amount, choice, drawer, make, named, quoted } from "./dom.js";
+import { caughtUp } from "./live.js";
 
 const POINTS = 300, LINES = 5, ROWS = "rows"; // counted where an answer has no number in it
 const numeric = (type) => /int|float|double|decimal/.test(type);
@@ -90,20 +91,18 @@ export function trend(board, live, query, range, keys) {
   };
   note.textContent = query.select;
   if (moves) return void live.subscribe({ query: query.name, on: "update" }, hear, note.parentElement);
-  const fill = async () => {
+  const asking = caughtUp(() => {
     const [start, end] = range.ends();
     const run = start || end ? `FOR '${start ?? "1970-01-01"}' TO '${end ?? "2200-01-01"}'` : "";
     const from = `(SELECT * FROM trend(${quoted(query.name)}) ${run}) AS t`;
-    try {
-      const found = await live.query(`SELECT * FROM ${from} WHERE error IS NULL ORDER BY window_start DESC LIMIT ${POINTS * 10}`);
-      const at = found.columns.indexOf("window_start");
-      points.clear();
-      take({ ...found, rows: found.rows.filter((row) => row[at]) }, (row) => Date.parse(row[at]) * 1000);
-    } catch (problem) {
-      note.textContent = problem.message;
-    }
+    return live.query(`SELECT * FROM ${from} WHERE error IS NULL ORDER BY window_start DESC LIMIT ${POINTS * 10}`);
+  }, (found) => {
+    const at = found.columns.indexOf("window_start");
+    points.clear();
+    take({ ...found, rows: found.rows.filter((row) => row[at]) }, (row) => Date.parse(row[at]) * 1000);
     draw();
-  };
+  }, hear);
+  const fill = () => asking.fill().catch((problem) => { note.textContent = problem.message; });
   range.onchange(() => live.seen.has(note.parentElement) && fill());
-  live.subscribe({ query: query.name, on: "window" }, hear, note.parentElement, fill);
+  live.subscribe({ query: query.name, on: "window" }, asking.told, note.parentElement, fill);
 }
